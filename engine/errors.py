@@ -1,0 +1,56 @@
+"""Every failure a user can act on.
+
+    EngineError
+    ├── ConfigError    ValueError     a .cfg, .names, .data or .tree that cannot be used
+    ├── WeightsError   ValueError     a .weights file that does not fit its .cfg
+    ├── ImageError     ValueError     a picture that cannot be read
+    ├── InputError     ValueError     an argument of the Python API or the command line
+    └── DeviceError    RuntimeError   a device that is missing, full or lost
+
+Messages have one shape: where: what: expected, got. Hint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class EngineError(Exception):
+    """The base of every error that the engine raises on purpose."""
+
+    exit_code = 1
+
+
+class ConfigError(EngineError, ValueError):
+    """A .cfg, .names, .data or .tree file that cannot be used."""
+
+    exit_code = 3
+
+
+class WeightsError(EngineError, ValueError):
+    """A .weights file that is damaged or belongs to another .cfg."""
+
+    exit_code = 3
+
+
+class ImageError(EngineError, ValueError):
+    """A picture that cannot be read."""
+
+
+class InputError(EngineError, ValueError):
+    """An argument that makes no sense."""
+
+    exit_code = 2
+
+
+class DeviceError(EngineError, RuntimeError):
+    """A device that is missing, full or lost."""
+
+    exit_code = 4
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Return " Did you mean 'x'?" for the known word nearest to `word`, or nothing."""
+    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f" Did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,119 @@
+"""Activations that act on one value: name, NumPy, CUDA C, and whether a maximum may pass through.
+
+Adding one is adding a row. Both spellings stand side by side so that they cannot drift apart.
+The NumPy form keeps the type of `x`; the CUDA form is an expression of `float x`.
+`rises` says f(a) <= f(b) for all a <= b: max then f equals f then max.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Activation:
+    name: str
+    numpy: Callable[[Array], Array]
+    cuda: str
+    rises: bool = True
+
+
+def _logistic(x: Array) -> Array:
+    with np.errstate(over="ignore"):  # exp(100) is inf and 1 / (1 + inf) is the right 0
+        return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def _softplus(x: Array) -> Array:
+    """log(1 + exp(x)) with darknet's cuts at +-20."""
+    inside = np.clip(x, -20, 20)
+    middle = np.log(np.exp(inside) + 1)
+    return np.where(x > 20, x, np.where(x < -20, np.exp(np.minimum(x, 0)), middle))
+
+
+def _tanh(x: Array) -> Array:
+    return np.asarray(np.tanh(x))
+
+
+def _stair(x: Array) -> Array:
+    floor = np.floor(x)
+    return np.where(np.mod(floor, 2) == 0, np.floor(x / 2), (x - floor) + np.floor(x / 2))
+
+
+def _gelu(x: Array) -> Array:
+    return np.asarray(0.5 * x * (1 + np.tanh(0.797885 * x + 0.035677 * x * x * x)))
+
+
+def _elu(x: Array) -> Array:
+    return np.where(x >= 0, x, np.expm1(np.minimum(x, 0)))
+
+
+def _selu(x: Array) -> Array:
+    return np.where(x >= 0, 1.0507 * x, 1.0507 * 1.6732 * np.expm1(np.minimum(x, 0)))
+
+
+def _plse(x: Array) -> Array:
+    middle = 0.125 * x + 0.5
+    return np.where(x < -4, 0.01 * (x + 4), np.where(x > 4, 0.01 * (x - 4) + 1, middle))
+
+
+def _lhtan(x: Array) -> Array:
+    return np.where(x < 0, 0.001 * x, np.where(x > 1, 0.001 * (x - 1) + 1, x))
+
+
+def _hard_mish(x: Array) -> Array:
+    return np.where(x > 0, x, np.where(x > -2, x * x / 2 + x, np.zeros_like(x)))
+
+
+ACTIVATIONS: dict[str, Activation] = {
+    row.name: row
+    for row in (
+        Activation("linear", lambda x: x, "x"),
+        Activation("leaky", lambda x: np.maximum(x, x * 0.1), "fmaxf(x, .1f * x)"),
+        Activation("relu", lambda x: np.maximum(x, 0), "fmaxf(x, 0.f)"),
+        Activation("relu6", lambda x: np.clip(x, 0, 6), "fminf(fmaxf(x, 0.f), 6.f)"),
+        Activation("relie", lambda x: np.maximum(x, x * 0.01), "fmaxf(x, .01f * x)"),
+        Activation("ramp", lambda x: np.maximum(x, 0) + 0.1 * x, "fmaxf(x, 0.f) + .1f * x"),
+        Activation("revleaky", lambda x: np.maximum(x, x * 0.1), "fmaxf(x, .1f * x)"),
+        Activation("logistic", _logistic, "1.f / (1.f + expf(-x))"),
+        Activation("loggy", lambda x: 2 * _logistic(x) - 1, "2.f / (1.f + expf(-x)) - 1.f"),
+        Activation("tanh", _tanh, "tanhf(x)"),
+        Activation("swish", lambda x: x * _logistic(x), "x / (1.f + expf(-x))", rises=False),
+        Activation(
+            "mish",
+            lambda x: x * np.tanh(_softplus(x)),
+            "x * tanhf(x > 20.f ? x : x < -20.f ? expf(x) : logf(expf(x) + 1.f))",
+            rises=False,
+        ),
+        Activation(
+            "hard_mish", _hard_mish, "x > 0.f ? x : x > -2.f ? x * x / 2.f + x : 0.f", rises=False
+        ),
+        Activation(
+            "gelu",
+            _gelu,
+            ".5f * x * (1.f + tanhf(.797885f * x + .035677f * x * x * x))",
+            rises=False,
+        ),
+        Activation("elu", _elu, "x >= 0.f ? x : expm1f(x)"),
+        Activation("selu", _selu, "1.0507f * (x >= 0.f ? x : 1.6732f * expm1f(x))"),
+        Activation(
+            "plse",
+            _plse,
+            "x < -4.f ? .01f * (x + 4.f) : x > 4.f ? .01f * (x - 4.f) + 1.f : .125f * x + .5f",
+            rises=False,
+        ),
+        Activation(
+            "stair",
+            _stair,
+            "fmodf(floorf(x), 2.f) == 0.f ? floorf(x / 2.f) : x - floorf(x) + floorf(x / 2.f)",
+        ),
+        Activation("hardtan", lambda x: np.clip(x, -1, 1), "fminf(fmaxf(x, -1.f), 1.f)"),
+        Activation("lhtan", _lhtan, "x < 0.f ? .001f * x : x > 1.f ? .001f * (x - 1.f) + 1.f : x"),
+    )
+}

@@ -1,0 +1,470 @@
+"""The waist: the closed vocabulary that darknet's layers are lowered to and every backend runs.
+
+An op is frozen. It holds shapes, numbers, and references to tensors and constants; never arrays or
+pointers. Shapes are per sample, (channels, height, width); a program runs `rows` samples at once.
+In the equations c, y, x run over the output, i, j over a window, s over sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Literal
+
+from engine.plan.shapes import Shape, Window
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One array of activations; `index` tells tensors of equal shape apart.
+
+    `steps` is how many rows it has for each sequence of a batch: the plan's number of time steps,
+    or 1 inside an unrolled recurrence. Rows are step-major: row = step * sequences + sequence.
+    `is_state` marks memory that starts at zero and outlives a run.
+    """
+
+    index: int
+    shape: Shape
+    steps: int = 1
+    is_state: bool = False
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The name of an array in `Plan.constants`."""
+
+    name: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Channels first .. first + count of `src`, placed from channel `at` of a concatenation on."""
+
+    src: Tensor
+    first: int
+    count: int
+    at: int
+
+
+@dataclass(frozen=True)
+class Op:
+    """One step of a plan: reads tensors and constants, writes `out`."""
+
+    out: Tensor
+
+    @property
+    def reads(self) -> tuple[Tensor, ...]:
+        return tuple(item for item in self._references() if isinstance(item, Tensor))
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        return tuple(item for item in self._references() if isinstance(item, Constant))
+
+    def _references(self) -> Iterator[object]:
+        for each in fields(self):
+            if each.name == "out":
+                continue
+            value = getattr(self, each.name)
+            for item in value if isinstance(value, tuple) else (value,):
+                yield item.src if isinstance(item, Part) else item
+
+
+# ---------------------------------------------------------------- sums of products
+
+
+@dataclass(frozen=True)
+class Conv2d(Op):
+    """out[n,y,x] = sum over c,i,j of weight[n,c,i,j] * src[c, y*stride+i*dilation-padding, ...]
+
+    then + bias, activation, maximum over `pool` (when present), + residual, last_activation:
+    `out` has the shape after all of it. Cells outside src count as zero. Groups split channels
+    and filters. A 1-D convolution is one of height 1.
+    With `signed` the input is read as its sign (x > 0 is +1, anything else -1) and cells outside
+    count as -1: darknet's xnor.
+    """
+
+    src: Tensor
+    weight: Constant  # (filters, channels / groups, height, width)
+    bias: Constant | None = None  # (filters,)
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)  # top, left, bottom, right
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+    signed: bool = False
+    activation: str = "linear"
+    pool: Window | None = None
+    residual: Tensor | None = None
+    last_activation: str = "linear"
+
+    @property
+    def kernel(self) -> tuple[int, int]:
+        return self.weight.shape[2], self.weight.shape[3]
+
+    @property
+    def grid(self) -> Shape:
+        """The shape of the convolution itself: that of `out` unless a pool follows."""
+        if self.pool is None:
+            return self.out.shape
+        top, left, bottom, right = self.padding
+        (kernel_y, kernel_x), (dilate_y, dilate_x) = self.kernel, self.dilation
+        height = self.src.shape.height + top + bottom - dilate_y * (kernel_y - 1) - 1
+        width = self.src.shape.width + left + right - dilate_x * (kernel_x - 1) - 1
+        return Shape(
+            self.weight.shape[0], height // self.stride[0] + 1, width // self.stride[1] + 1
+        )
+
+    @property
+    def is_pointwise(self) -> bool:
+        return self.kernel == (1, 1) and self.stride == (1, 1) and self.padding == (0, 0, 0, 0)
+
+    @property
+    def is_depthwise(self) -> bool:
+        return self.groups > 1 and self.weight.shape[1] == 1
+
+
+@dataclass(frozen=True)
+class Deconv2d(Op):
+    """out[n, y*stride+i-padding, x*stride+j-padding] += weight[c,n,i,j] * src[c,y,x]; + bias."""
+
+    src: Tensor
+    weight: Constant  # (channels, filters, size, size)
+    bias: Constant | None = None  # (filters,)
+    stride: int = 1
+    padding: int = 0
+
+
+@dataclass(frozen=True)
+class LocalConv2d(Op):
+    """A convolution whose weights (cells, filters, c*size*size) differ at every output cell."""
+
+    src: Tensor
+    weight: Constant
+    bias: Constant  # one for every output value, (filters * cells,)
+    size: int = 1
+    stride: int = 1
+    padding: int = 0
+
+
+@dataclass(frozen=True)
+class MatMul(Op):
+    """out[n] = activation(sum over k of weight[n,k] * flat src[k] + bias[n])."""
+
+    src: Tensor
+    weight: Constant  # (outputs, inputs)
+    bias: Constant | None = None
+    activation: str = "linear"
+
+
+# ---------------------------------------------------------------- value by value
+
+
+@dataclass(frozen=True)
+class Normalise(Op):
+    """out[c] = (src[c] - mean[c]) / sqrt(variance[c] + 1e-5) * scale[c] + bias[c]."""
+
+    src: Tensor
+    mean: Constant
+    variance: Constant
+    scale: Constant
+    bias: Constant
+
+
+@dataclass(frozen=True)
+class Activate(Op):
+    """out = f(src), f a row of plan/activations.py."""
+
+    src: Tensor
+    activation: str
+
+
+@dataclass(frozen=True)
+class Add(Op):
+    """out = activation(sum over s of weights[s, c] * sources[s]).
+
+    Sources are read flat: a shorter one adds to the first values only, a longer one is cut.
+    Weights are (sources, channels) or (sources, 1); without them every factor is 1.
+    """
+
+    sources: tuple[Tensor, ...]
+    weights: Constant | None = None
+    activation: str = "linear"
+
+
+@dataclass(frozen=True)
+class Multiply(Op):
+    """out = activation(src * factor); factor is (c,h,w), (c,1,1) or (1,h,w)."""
+
+    src: Tensor
+    factor: Tensor
+    activation: str = "linear"
+
+
+@dataclass(frozen=True)
+class Mix(Op):
+    """out = gate * yes + (1 - gate) * no."""
+
+    gate: Tensor
+    yes: Tensor
+    no: Tensor
+
+
+@dataclass(frozen=True)
+class Clip(Op):
+    """out = min(max(src, -limit), limit)."""
+
+    src: Tensor
+    limit: float
+
+
+@dataclass(frozen=True)
+class Repair(Op):
+    """out[i] = src[i] where finite, else 1 / i over the flat array of all rows; 1 / 0 is 0 here."""
+
+    src: Tensor
+
+
+@dataclass(frozen=True)
+class KeepEqual(Op):
+    """out[i] = src[i] where the flat arrays src and other agree at i, else 0."""
+
+    src: Tensor
+    other: Tensor
+
+
+@dataclass(frozen=True)
+class Load(Op):
+    """out = constant, the same for each row."""
+
+    constant: Constant
+
+
+# ---------------------------------------------------------------- across channels
+
+
+@dataclass(frozen=True)
+class NormaliseChannels(Op):
+    """Divide by the sum over channels at each pixel, plus 1e-4.
+
+    positive: max(x,0); softmax: exp(x); softmax_max: exp(x - max over c).
+    """
+
+    src: Tensor
+    kind: Literal["positive", "softmax", "softmax_max"]
+
+
+@dataclass(frozen=True)
+class L2Norm(Op):
+    """out[c] = src[c] / sqrt(sum over c of src[c]^2) at each pixel."""
+
+    src: Tensor
+
+
+@dataclass(frozen=True)
+class LocalNorm(Op):
+    """out[c] = src[c] * norm[c]^-beta, norm as darknet slides it.
+
+    norm[0] = kappa + alpha * sum of squares of channels 0 .. size/2-1 (size/2 is left out);
+    norm[k] = norm[k-1] + alpha * (square[k + size/2] - square[k - (size-1)/2 - 1]).
+    """
+
+    src: Tensor
+    size: int
+    alpha: float
+    beta: float
+    kappa: float
+
+
+@dataclass(frozen=True)
+class Softmax(Op):
+    """Softmax of src / temperature over runs of consecutive flat values.
+
+    `runs` are lengths; they repeat until the values are used up.
+    """
+
+    src: Tensor
+    runs: tuple[int, ...]
+    temperature: float = 1.0
+
+
+# ---------------------------------------------------------------- windows
+
+
+@dataclass(frozen=True)
+class MaxPool(Op):
+    """out[c,y,x] = max over the window of src; cells outside never win, an empty window is -max."""
+
+    src: Tensor
+    window: Window
+
+
+@dataclass(frozen=True)
+class MaxPoolDepth(Op):
+    """out[g] = max over k = g, g + out channels, g + 2 * out channels ... of src[k]."""
+
+    src: Tensor
+
+
+@dataclass(frozen=True)
+class AveragePool(Op):
+    """out[c,y,x] = mean of the window's cells that lie inside src."""
+
+    src: Tensor
+    window: Window
+
+
+# ---------------------------------------------------------------- moving values
+
+
+@dataclass(frozen=True)
+class Concat(Op):
+    """Channels of several tensors one behind the other, all of one height and width."""
+
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Reshape(Op):
+    """The same values in the same (channel, row, column) order under another shape."""
+
+    src: Tensor
+
+
+@dataclass(frozen=True)
+class Upsample(Op):
+    """out[c,y,x] = scale * src[c, y / stride, x / stride]."""
+
+    src: Tensor
+    stride: int
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class BlockSum(Op):
+    """out[c,y,x] = scale * sum of the stride x stride block of src."""
+
+    src: Tensor
+    stride: int
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Reorg(Op):
+    """Darknet's reorg over a grid (C,H,W), on flat arrays; s = stride, q = C / s^2:
+
+    at = (k,j,i) in the grid; from = (k % q, j*s + k/q/s, i*s + k/q % s) in (q, H*s, W*s);
+    out[at] = src[from]; with `reverse` out[from] = src[at].
+    """
+
+    src: Tensor
+    stride: int
+    grid: Shape
+    reverse: bool = False
+
+
+@dataclass(frozen=True)
+class Crop(Op):
+    """out[c,y,x] = src[c, y+top, x+left] * scale + shift."""
+
+    src: Tensor
+    top: int
+    left: int
+    scale: float = 1.0
+    shift: float = 0.0
+
+
+@dataclass(frozen=True)
+class TakeStep(Op):
+    """out = the rows of time step `step` of src."""
+
+    src: Tensor
+    step: int
+
+
+@dataclass(frozen=True)
+class JoinSteps(Op):
+    """out = the rows of every source one time step behind the other."""
+
+    sources: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Store(Op):
+    """Write src into the state `out`, for the next time step or the next run."""
+
+    src: Tensor
+
+
+# ---------------------------------------------------------------- detection heads
+
+
+@dataclass(frozen=True)
+class YoloOutput(Op):
+    """[yolo]'s own output: per anchor the entries box (4, or 8 with sigmas), objectness, classes.
+
+    Unless `raw`, x, y, objectness and classes are logistic (with sigmas also these); w, h stay.
+    Then x, y -> v * scale_x_y - (scale_x_y - 1) / 2.
+    """
+
+    src: Tensor
+    anchors: int
+    classes: int
+    box: int = 4
+    scale_x_y: float = 1.0
+    raw: bool = False
+
+
+@dataclass(frozen=True)
+class RegionOutput(Op):
+    """[region]'s own output: src transposed to [cell][anchor][box 4.., objectness, classes].
+
+    Objectness is logistic unless `background`; classes go through softmax per `runs` if given.
+    """
+
+    src: Tensor
+    anchors: int
+    classes: int
+    coords: int = 4
+    background: bool = False
+    runs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Head:
+    """Turns a detection layer's output into rows (x, y, w, h, objectness, class scores...).
+
+    x, y is the centre; all four are relative to the network's input. Score columns already hold
+    what darknet compares with the threshold, and are zero where it would drop them.
+    Rows come in darknet's order: cell, then anchor; rows without objectness above it are left out.
+    """
+
+    src: Tensor
+    classes: int
+
+
+@dataclass(frozen=True)
+class YoloHead(Head):
+    anchors: tuple[tuple[float, float], ...]  # in pixels of the network's input, already masked
+    network: tuple[int, int]  # width, height
+    new_coords: bool = False
+    sigmas: bool = False  # [Gaussian_yolo]
+    point: Literal["center", "left_top", "right_bottom"] = "center"
+
+
+@dataclass(frozen=True)
+class RegionHead(Head):
+    anchors: tuple[tuple[float, float], ...]  # in cells
+    grid: tuple[int, int]  # width, height
+    coords: int = 4
+    classfix: int = 0
+    tree_parents: tuple[int, ...] = field(default=(), repr=False)
+    class_map: tuple[int, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class GridHead(Head):
+    """YOLOv1's [detection]: flat [cells*classes][cells*boxes objectness][cells*boxes*4]."""
+
+    side: int
+    boxes: int
+    square_root: bool = False

@@ -1,0 +1,120 @@
+"""Darknet's .cfg text: sections, and their options with the lines they stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from engine.darknet import limits
+from engine.darknet.regular_file import read_bytes, shown
+from engine.errors import ConfigError
+
+_SPACES = str.maketrans("", "", " \t\r\n")
+_COMMENT = ("#", ";")
+
+
+@dataclass(frozen=True)
+class Option:
+    key: str
+    value: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Section:
+    name: str
+    line: int
+    options: tuple[Option, ...]
+    file: str  # as messages name it
+    folder: Path | None = None  # of the .cfg; None for a network given as text
+
+    @cached_property
+    def first(self) -> Mapping[str, Option]:
+        """Options by key; of equal keys the first wins, as in darknet."""
+        return {option.key: option for option in reversed(self.options)}
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}:{self.line}: [{self.name}]"
+
+
+def read(path: str | Path) -> tuple[Section, ...]:
+    """The sections of the file at `path`."""
+    data = read_bytes(path, ConfigError, limit=limits.CFG_BYTES)
+    return parse(_decode(data, shown(path)), name=Path(path).name, folder=Path(path).parent)
+
+
+def parse(text: str, *, name: str = "cfg", folder: Path | None = None) -> tuple[Section, ...]:
+    """The sections of a network given as text; `name` is what messages call it."""
+    name = shown(name)
+    _refuse_other_formats(text, name)
+    sections: list[Section] = []
+    heading: tuple[str, int] | None = None
+    options: list[Option] = []
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+    def close() -> None:
+        if heading is not None:
+            sections.append(Section(*heading, tuple(options), name, folder))
+
+    for number, raw in enumerate(lines, start=1):
+        line = raw.translate(_SPACES)
+        if not line or line.startswith(_COMMENT):
+            continue
+        if line.startswith("["):
+            close()
+            if len(sections) > limits.SECTIONS:
+                raise ConfigError(f"{name}:{number}: more than {limits.SECTIONS} sections")
+            heading, options = (_heading(line, f"{name}:{number}"), number), []
+            continue
+        if heading is None:
+            raise ConfigError(
+                f"{name}:{number}: expected [net] before the first option, got {_brief(line)}"
+            )
+        options.append(_option(line, f"{name}:{number}: [{heading[0]}]", number))
+    close()
+    if not sections:
+        raise ConfigError(f"{name}: expected a network, got no section at all")
+    return tuple(sections)
+
+
+def _heading(line: str, where: str) -> str:
+    name, bracket, rest = line[1:].partition("]")
+    if not bracket or not name or (rest and not rest.startswith(_COMMENT)):
+        raise ConfigError(f"{where}: expected [section], got {_brief(line)}")
+    return name
+
+
+def _option(line: str, where: str, number: int) -> Option:
+    key, equals, value = line.partition("=")
+    if not key or not equals:
+        raise ConfigError(f"{where}: expected key=value, got {_brief(line)}")
+    return Option(key, value, number)
+
+
+def _decode(data: bytes, name: str) -> str:
+    """UTF-8 where it is, else byte for byte: darknet looks only at ASCII characters."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        try:
+            return data.decode("utf-16")
+        except UnicodeDecodeError:
+            raise ConfigError(f"{name}: expected text, got damaged UTF-16") from None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def _refuse_other_formats(text: str, name: str) -> None:
+    if "\0" in text:
+        raise ConfigError(f"{name}: expected text, got binary data. Is it the .weights file?")
+    if text.lstrip("\ufeff \t\r\n").startswith("<"):
+        raise ConfigError(
+            f"{name}: expected a network, got a web page. Download the raw file instead"
+        )
+
+
+def _brief(line: str) -> str:
+    return repr(line if len(line) <= 60 else f"{line[:57]}...")

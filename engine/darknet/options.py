@@ -1,0 +1,147 @@
+"""Options of a section: dataclass fields give their names, types, defaults and bounds."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import Field, field, fields
+from functools import cache
+from typing import Any, Literal, get_type_hints
+
+from engine.darknet import limits
+from engine.darknet.cfg import Option, Section
+from engine.errors import ConfigError, suggest
+from engine.plan.activations import ACTIVATIONS
+
+CONTEXT = {"context": True}  # metadata of a field that is not an option
+
+_REQUIRED = object()
+
+# darknet's three that act across the channels of a pixel, and the op's name for each
+ACROSS_CHANNELS: dict[str, Literal["positive", "softmax", "softmax_max"]] = {
+    "normalize_channels": "positive",
+    "normalize_channels_softmax": "softmax",
+    "normalize_channels_softmax_maxval": "softmax_max",
+}
+
+
+def option(
+    default: Any = _REQUIRED,
+    *,
+    key: str = "",
+    at_least: float | None = None,
+    at_most: float | None = None,
+    choices: Collection[str] = (),
+) -> Any:
+    """A field that is an option; `key` when the .cfg spells it as Python cannot."""
+    rules = {"key": key, "at_least": at_least, "at_most": at_most, "choices": choices}
+    rules["required"] = default is _REQUIRED
+    return field(default=None if default is _REQUIRED else default, metadata=rules)
+
+
+def activation_option(default: str) -> Any:
+    """A field that names an activation; unknown names are errors."""
+    return option(default, choices=(*ACTIVATIONS, *ACROSS_CHANNELS))
+
+
+def option_fields(cls: type) -> Iterator[Field[Any]]:
+    return (each for each in fields(cls) if not each.metadata.get("context"))
+
+
+def keys(cls: type) -> list[str]:
+    """The keys that `cls` reads."""
+    return [_key(each) for each in option_fields(cls)]
+
+
+def read_options(cls: type, section: Section) -> dict[str, Any]:
+    """The fields of `cls` that `section` gives a value, parsed and checked."""
+    types = _types(cls)
+    values: dict[str, Any] = {}
+    for each in option_fields(cls):
+        found = section.first.get(_key(each))
+        if found is not None and found.value:
+            values[each.name] = _parse(found, types[each.name], each, section)
+        elif each.metadata.get("required"):
+            raise ConfigError(f"{section.where} {_key(each)}: is missing")
+    return values
+
+
+def _key(each: Field[Any]) -> str:
+    return each.metadata.get("key") or each.name
+
+
+@cache
+def _types(cls: type) -> dict[str, Callable[[str], Any]]:
+    hints = get_type_hints(cls)
+    return {each.name: _PARSERS[hints[each.name]] for each in option_fields(cls)}
+
+
+def _parse(found: Option, parse: Callable[[str], Any], each: Field[Any], section: Section) -> Any:
+    where = f"{section.file}:{found.line}: [{section.name}] {found.key}"
+    text = found.value if len(found.value) <= 60 else f"{found.value[:57]}..."
+    try:
+        value = parse(found.value)
+    except ValueError as error:
+        raise ConfigError(f"{where}: expected {error}, got {text!r}") from None
+    rules = each.metadata
+    choices = rules.get("choices")
+    if choices and value not in choices:
+        raise ConfigError(f"{where}: unknown {text!r}.{suggest(value, choices)}")
+    for number in value if isinstance(value, tuple) else (value,):
+        if rules.get("at_least") is not None and number < rules["at_least"]:
+            raise ConfigError(f"{where}: expected at least {rules['at_least']}, got {text!r}")
+        if rules.get("at_most") is not None and number > rules["at_most"]:
+            raise ConfigError(f"{where}: expected at most {rules['at_most']}, got {text!r}")
+    return value
+
+
+# C's atoi and atof stop at the first odd character, which real files rely on: filters=40#32.
+# A rest that looks like part of a number or a word is a mistake, though.
+_REST = r"(?=$|[^\w.])"
+_INTEGER = re.compile(r"([+-]?\d+)(?:\.0*)?" + _REST, re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?" + _REST, re.ASCII)
+
+
+def _integer(text: str) -> int:
+    match = _INTEGER.match(text)
+    if not match:
+        raise ValueError("an integer")
+    digits = match[1]
+    if len(digits.lstrip("+-0")) > 10 or abs(int(digits)) > limits.INTEGER:
+        raise ValueError(f"an integer of at most {limits.INTEGER}")
+    return int(digits)
+
+
+def _number(text: str) -> float:
+    match = _NUMBER.match(text)
+    if not match or not math.isfinite(float(match[0])):
+        raise ValueError("a number")
+    return float(match[0])
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(_integer(item) for item in text.split(","))
+    except ValueError as error:
+        raise ValueError(f"a list, each {error}") from None
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(_number(item) for item in text.removesuffix(",").split(","))
+    except ValueError as error:
+        raise ValueError(f"a list, each {error}") from None
+
+
+_PARSERS: dict[Any, Callable[[str], Any]] = {
+    int: _integer,
+    int | None: _integer,
+    float: _number,
+    float | None: _number,
+    bool: lambda text: _integer(text) != 0,
+    str: str,
+    str | None: str,
+    tuple[int, ...]: _integers,
+    tuple[float, ...]: _numbers,
+}

@@ -1,0 +1,203 @@
+"""Dense, convolution and blur: the parts that several sections are made of.
+
+A part knows its arrays and binds them once; the function it returns writes the part's ops at each
+call, so that an unrolled recurrence shares one set of constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.darknet.layers.base import Parameter, Weights
+from engine.darknet.options import ACROSS_CHANNELS
+from engine.plan import ops
+from engine.plan.build import PlanBuilder
+from engine.plan.ops import Constant, Tensor
+from engine.plan.shapes import Shape, window_count
+
+Stage = Callable[[Tensor], Tensor]
+
+
+def activate(plan: PlanBuilder, src: Tensor, activation: str) -> Tensor:
+    """The named activation as an op of its own; linear is none."""
+    if activation == "linear":
+        return src
+    out = plan.tensor(src.shape, steps=src.steps)
+    if activation in ACROSS_CHANNELS:
+        return plan.emit(ops.NormaliseChannels(out, src, ACROSS_CHANNELS[activation]))
+    return plan.emit(ops.Activate(out, src, activation))
+
+
+def statistics(count: int, *, prefix: str = "", in_file: bool = True) -> tuple[Parameter, ...]:
+    """Scale, mean and variance; darknet leaves 1, 0 and 0 where it does not read them."""
+    return (
+        Parameter(f"{prefix}scale", (count,), 1.0, in_file),
+        Parameter(f"{prefix}mean", (count,), 0.0, in_file),
+        Parameter(f"{prefix}variance", (count,), 0.0, in_file),
+    )
+
+
+def bind_normalise(plan: PlanBuilder, weights: Weights, *, prefix: str = "") -> Stage:
+    mean, variance, scale, bias = (
+        plan.constant(name, weights[name])
+        for name in (f"{prefix}{each}" for each in ("mean", "variance", "scale", "bias"))
+    )
+
+    def normalise(src: Tensor) -> Tensor:
+        out = plan.tensor(src.shape, steps=src.steps)
+        return plan.emit(ops.Normalise(out, src, mean, variance, scale, bias))
+
+    return normalise
+
+
+@dataclass(frozen=True)
+class Dense:
+    """y = activation(normalise(W x) + bias), over all values of a layer."""
+
+    inputs: int
+    outputs: int
+    batch_normalize: bool = False
+    activation: str = "linear"
+    prefix: str = ""  # of the names of its arrays, when a layer has several parts
+    has_scales_in_file: bool = True
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        count, prefix = self.outputs, self.prefix
+        weight = Parameter(f"{prefix}weight", (count, self.inputs), stored="flipped_if_header_says")
+        bias = Parameter(f"{prefix}bias", (count,))
+        if not self.batch_normalize:
+            return bias, weight
+        return (
+            bias,
+            weight,
+            *statistics(count, prefix=prefix, in_file=self.has_scales_in_file),
+        )
+
+    def bind(self, plan: PlanBuilder, weights: Weights) -> Stage:
+        prefix = self.prefix
+        weight = plan.constant(f"{prefix}weight", weights[f"{prefix}weight"])
+        normalise, bias = _bind_bias(plan, weights, prefix, normalised=self.batch_normalize)
+
+        def dense(src: Tensor) -> Tensor:
+            out = plan.tensor(Shape(self.outputs), steps=src.steps)
+            out = plan.emit(ops.MatMul(out, src, weight, bias))
+            return activate(plan, normalise(out), self.activation)
+
+        return dense
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """Convolution, normalisation or bias, activation."""
+
+    channels: int
+    filters: int
+    size: int = 1
+    stride: tuple[int, int] = (1, 1)  # vertical, horizontal
+    padding: int = 0
+    dilation: int = 1
+    groups: int = 1
+    batch_normalize: bool = False
+    activation: str = "linear"
+    prefix: str = ""
+    has_scales_in_file: bool = True
+    is_flipped: bool = False  # the file holds the weights as (channels * size * size, filters)
+    is_signed: bool = False  # reads its input as signs
+
+    def infer(self, shape: Shape) -> Shape:
+        """Darknet's formula, which leaves out the dilation."""
+        padding = 2 * self.padding
+        height = window_count(shape.height, self.size, self.stride[0], padding)
+        width = window_count(shape.width, self.size, self.stride[1], padding)
+        return Shape(self.filters, height, width)
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        count, prefix = self.filters, self.prefix
+        bias = Parameter(f"{prefix}bias", (count,))
+        weight = Parameter(
+            f"{prefix}weight",
+            (count, self.channels // self.groups, self.size, self.size),
+            stored="flipped" if self.is_flipped else "plain",
+        )
+        if not self.batch_normalize:
+            return bias, weight
+        return (
+            bias,
+            *statistics(count, prefix=prefix, in_file=self.has_scales_in_file),
+            weight,
+        )
+
+    def operations(self, out: Shape) -> int:
+        return 2 * out.size * (self.channels // self.groups) * self.size * self.size
+
+    def bind(self, plan: PlanBuilder, weights: Weights) -> Stage:
+        prefix = self.prefix
+        weight = plan.constant(f"{prefix}weight", weights[f"{prefix}weight"])
+        # a layer that borrows its arrays normalises if their owner does
+        normalised = f"{prefix}mean" in weights
+        normalise, bias = _bind_bias(plan, weights, prefix, normalised=normalised)
+        padding = self.padding * self.dilation
+
+        def convolve(src: Tensor) -> Tensor:
+            conv = ops.Conv2d(
+                plan.tensor(self.infer(src.shape), steps=src.steps),
+                src,
+                weight,
+                bias,
+                stride=self.stride,
+                padding=(padding,) * 4,
+                dilation=(self.dilation,) * 2,
+                groups=self.groups,
+                signed=self.is_signed,
+            )
+            return activate(plan, normalise(plan.emit(conv)), self.activation)
+
+        return convolve
+
+
+def _bind_bias(
+    plan: PlanBuilder, weights: Weights, prefix: str, *, normalised: bool
+) -> tuple[Stage, Constant | None]:
+    """Either a normalisation, which adds the bias last, or the bias alone."""
+    if normalised:
+        return bind_normalise(plan, weights, prefix=prefix), None
+    return (lambda src: src), plan.constant(f"{prefix}bias", weights[f"{prefix}bias"])
+
+
+@dataclass(frozen=True)
+class Blur:
+    """antialiasing: the layer itself has stride 1, then each channel is blurred with its stride."""
+
+    kind: int  # darknet: 2 is the mean of 2 x 2, any other number [1 2 1] x [1 2 1] / 16
+    stride: tuple[int, int]
+
+    @property
+    def kernel(self) -> tuple[int, int]:
+        """Size and padding."""
+        return (2, 0) if self.kind == 2 else (3, 1)
+
+    def infer(self, shape: Shape) -> Shape:
+        size, padding = self.kernel
+        height = window_count(shape.height, size, self.stride[0], 2 * padding)
+        width = window_count(shape.width, size, self.stride[1], 2 * padding)
+        return Shape(shape.channels, height, width)
+
+    def lower(self, plan: PlanBuilder, src: Tensor) -> Tensor:
+        size, padding = self.kernel
+        taps = np.array([1, 1] if size == 2 else [1, 2, 1], np.float32)
+        window = np.outer(taps, taps) / taps.sum() ** 2
+        channels = src.shape.channels
+        weight = plan.constant("blur", np.tile(window, (channels, 1, 1, 1)))
+        return plan.emit(
+            ops.Conv2d(
+                plan.tensor(self.infer(src.shape), steps=src.steps),
+                src,
+                weight,
+                stride=self.stride,
+                padding=(padding,) * 4,
+                groups=channels,
+            )
+        )

@@ -1,0 +1,62 @@
+"""Run darknet networks: a .cfg, a .weights file, boxes.
+
+    import engine
+
+    with engine.load("yolov3-tiny.cfg", "yolov3-tiny.weights", names="coco.names") as detector:
+        for found in detector("dog.jpg"):
+            print(found.label, found.score, found.box)
+
+Importing this loads neither NumPy nor CUDA: each name below is fetched when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from engine.errors import (
+    ConfigError,
+    DeviceError,
+    EngineError,
+    ImageError,
+    InputError,
+    WeightsError,
+)
+from engine.version import __version__
+
+if TYPE_CHECKING:
+    from engine.detector import Detector, load
+    from engine.vision.result import Classification, Detection, Result
+
+__all__ = [
+    "Classification",
+    "ConfigError",
+    "Detection",
+    "Detector",
+    "DeviceError",
+    "EngineError",
+    "ImageError",
+    "InputError",
+    "Result",
+    "WeightsError",
+    "__version__",
+    "load",
+]
+
+_LAZY = {
+    "Classification": "engine.vision.result",
+    "Detection": "engine.vision.result",
+    "Detector": "engine.detector",
+    "Result": "engine.vision.result",
+    "load": "engine.detector",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'engine' has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

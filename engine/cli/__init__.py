@@ -1,0 +1,111 @@
+"""The command line: every file of this folder is a command, named like the file.
+
+A command module has a docstring (its help), `add_arguments(parser)` and `run(arguments) -> status`.
+Commands import what loads NumPy inside `run`, so that --help answers at once.
+Files that begin with an underscore are shared by commands.
+
+Status: 0 fine, 1 some inputs failed, 2 usage, 3 model unreadable, 4 no device, 130 interrupted.
+Errors are caught here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pkgutil
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+from engine.errors import EngineError, InputError, suggest
+from engine.version import __version__
+
+FAILED = 1
+USAGE = 2
+INTERRUPTED = 130
+CLOSED_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; return the exit status."""
+    try:
+        status = _run(sys.argv[1:] if argv is None else list(argv))
+        sys.stdout.flush()
+    except EngineError as error:
+        _complain(str(error))
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader has left. Python would complain once more when it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _complain(f"{where}{error.strerror or error}")
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return status
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises InputError instead of leaving, and answers misspelt options."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message}. See: {self.prog} --help")
+
+    def parse(self, argv: Sequence[str]) -> argparse.Namespace:
+        arguments, unknown = self.parse_known_intermixed_args(argv)
+        if unknown:
+            hint = suggest(unknown[0].partition("=")[0], self._option_string_actions)
+            raise InputError(f"unknown option {unknown[0]!r}.{hint} See: {self.prog} --help")
+        return arguments
+
+
+def commands() -> list[str]:
+    return sorted(name for _, name, _ in pkgutil.iter_modules(__path__) if name[0] != "_")
+
+
+def _run(argv: Sequence[str]) -> int:
+    first = argv[0] if argv else None
+    if first is None or first in ("-h", "--help"):
+        print(_overview(), file=sys.stdout if first else sys.stderr)
+        return 0 if first else USAGE
+    if first == "--version":
+        print(f"engine {__version__}")
+        return 0
+    if first not in commands():
+        hint = suggest(first, commands())
+        raise InputError(f"no command {first!r}.{hint} See: python -m engine --help")
+    module = import_module(f"engine.cli.{first}")
+    parser = Parser(
+        prog=f"python -m engine {first}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    status: int = module.run(parser.parse(argv[1:]))
+    return status
+
+
+def _overview() -> str:
+    summaries = [
+        f"  {name:10} {(import_module(f'engine.cli.{name}').__doc__ or '').splitlines()[0]}"
+        for name in commands()
+    ]
+    return "\n".join(
+        [
+            "usage: python -m engine COMMAND …",
+            "",
+            "Run darknet networks: a .cfg, a .weights file, boxes.",
+            "",
+            *summaries,
+            "",
+            "python -m engine COMMAND --help tells more; --version says which engine this is.",
+        ]
+    )
+
+
+def _complain(message: str) -> None:
+    print(f"Error: {message}", file=sys.stderr)

@@ -1,0 +1,225 @@
+"""What an op function sees of a program, and the registry that says which function runs which op.
+
+Three laws of an op function: it does not allocate, it does not wait, it does not read the device.
+It only enqueues on the program's stream, so that the same function serves an eager run, a graph
+capture and a measurement.
+
+    @runs(ops.MaxPool)
+    def max_pool(gpu: Gpu, op: ops.MaxPool) -> None:
+        gpu.launch("max_pool", gpu.pixels(op.out) * op.out.shape.channels, gpu[op.src], ...)
+
+Activations are NHWC. A tensor is a pointer and a pitch: the values from one pixel to the next. A
+tensor that lives inside a wider one has its root's pitch and a pointer moved by its first channel.
+program.py brings images in and results out; importing ops.py must register every op and head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from numpy.typing import NDArray
+
+from engine.plan.activations import ACTIVATIONS
+from engine.plan.ops import Head, Op, Tensor
+
+if TYPE_CHECKING:
+    from engine.backends.cuda.blas import Blas
+    from engine.backends.cuda.compiler import Kernels
+
+Array = NDArray[Any]
+Arrays = Mapping[str, Array]  # the constants of one op, by the name of the op's field
+
+VALUE_BYTES = {"float32": 4, "tf32": 4, "float16": 2}
+THREADS = 256
+KINDS = {name: kind for kind, name in enumerate(ACTIVATIONS)}  # the `kind` of the C `activate`
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a program is compiled for; all of it is known before anything is allocated."""
+
+    batch: int  # sequences at most
+    precision: str
+    capability: tuple[int, int]
+    multiprocessors: int
+    algorithm: str | None = None  # run every convolution that can by this one
+
+    @property
+    def value_bytes(self) -> int:
+        """Size of one value of an activation: what `real` is in a kernel."""
+        return VALUE_BYTES[self.precision]
+
+    def rows(self, tensor: Tensor) -> int:
+        """The most rows that `tensor` can have."""
+        return self.batch * tensor.steps
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor lives."""
+
+    pointer: int
+    pitch: int  # values from one pixel to the next
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Where decoders put what they find: a counter, then records in any order.
+
+    A record is `columns` words: its number as unsigned, then x, y, w, h, objectness and the class
+    scores as float. The number says where darknet would list it:
+    row * per_row + first + cell * anchors + anchor, `first` being the head's own.
+    There is room for every cell, so a decoder never asks whether its slot exists.
+    """
+
+    counter: int  # pointer to one unsigned; slot = atomicAdd(counter, 1)
+    records: int  # pointer to the first record
+    columns: int
+    per_row: int
+    firsts: Mapping[Head, int]
+    threshold: int  # pointer to one float, read when the kernel runs
+    hierarchy: int  # likewise
+
+
+class Gpu:
+    """The memory, kernels and stream of one program, for a run of `sequences` sequences."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        kernels: Kernels,
+        blas: Blas,
+        stream: Any,
+        places: Mapping[Tensor, Place],
+        arrays: Mapping[tuple[Op | Head, str], int],
+        workspace: int,
+        candidates: Candidates | None,
+    ) -> None:
+        self.target = target
+        self.blas = blas
+        self.stream = stream
+        self.workspace = workspace  # pointer; as many bytes as the op's workspace hook asked for
+        self.candidates = candidates
+        self.sequences = target.batch
+        self._kernels = kernels
+        self._places = places
+        self._arrays = arrays
+        self._most_blocks = target.multiprocessors * 32
+
+    def __getitem__(self, tensor: Tensor) -> int:
+        """The pointer to the first value of `tensor`."""
+        return self._places[tensor].pointer
+
+    def pitch(self, tensor: Tensor) -> int:
+        """Values from one pixel of `tensor` to the next."""
+        return self._places[tensor].pitch
+
+    def rows(self, tensor: Tensor) -> int:
+        """Rows of `tensor` in this run."""
+        return self.sequences * tensor.steps
+
+    def pixels(self, tensor: Tensor) -> int:
+        """Pixels of all rows of `tensor` in this run."""
+        return self.rows(tensor) * tensor.shape.area
+
+    def packs(self, *tensors: Tensor) -> bool:
+        """Whether every pixel of all of them begins on 16 bytes and is whole packs long."""
+        values = 16 // self.target.value_bytes
+        return all(
+            place.pointer % 16 == 0 and place.pitch % values == 0 and channels % values == 0
+            for place, channels in (
+                (self._places[tensor], tensor.shape.channels) for tensor in tensors
+            )
+        )
+
+    def array(self, op: Op | Head, name: str) -> int:
+        """The pointer to what `prepare` made under this name; 0, C's null, where it made none."""
+        return self._arrays.get((op, name), 0)
+
+    def launch(self, kernel: str, items: int, *arguments: int | float) -> None:
+        """Enqueue a grid-stride kernel over `items` work items."""
+        blocks = max(1, min(-(-items // THREADS), self._most_blocks))
+        self.launch_grid(kernel, (blocks, 1, 1), (THREADS, 1, 1), *arguments)
+
+    def launch_grid(
+        self,
+        kernel: str,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        *arguments: Any,
+        shared: int = 0,
+    ) -> None:
+        """Enqueue a kernel whose blocks mean something; `shared` bytes are its dynamic memory."""
+        function = self._kernels.get(kernel, shared=shared)
+        function.prepared_async_call(grid, block, self.stream, *arguments, shared_size=shared)
+
+    def copy(self, out: int, src: int, size: int) -> None:
+        """Enqueue a copy of `size` bytes from one device pointer to another."""
+        self._kernels.driver.memcpy_dtod_async(out, src, size, self.stream)
+
+    def zero(self, out: int, size: int) -> None:
+        """Enqueue filling `size` bytes, a multiple of 4, with zeros."""
+        self._kernels.driver.memset_d32_async(out, 0, size // 4, self.stream)
+
+
+Run = Callable[[Gpu, Any], None]
+Workspace = Callable[[Target, Any], int]
+Prepare = Callable[[Target, Any, Arrays], Arrays]
+_Function = TypeVar("_Function", bound=Run)
+
+
+def _nothing(target: Target, op: Op | Head) -> int:
+    return 0
+
+
+def _as_they_are(target: Target, op: Op | Head, constants: Arrays) -> Arrays:
+    return constants
+
+
+@dataclass(frozen=True)
+class Runner:
+    """How one kind of op is run."""
+
+    run: Run
+    workspace: Workspace = _nothing
+    prepare: Prepare = _as_they_are
+
+
+RUNNERS: dict[type[Op], Runner] = {}
+DECODERS: dict[type[Head], Runner] = {}
+
+
+def runs(
+    kind: type[Op], *, workspace: Workspace = _nothing, prepare: Prepare = _as_they_are
+) -> Callable[[_Function], _Function]:
+    """Register the function that enqueues `kind`.
+
+    workspace(target, op) says how many bytes of scratch memory it needs at most;
+    prepare(target, op, constants) returns the arrays to upload, by name, of any dtype: constants
+    as they are, re-laid, or made anew. Both are pure. Without `prepare` an op's constants are
+    uploaded as they stand in the plan (float32), under the names of the op's fields.
+    """
+
+    def register(function: _Function) -> _Function:
+        RUNNERS[kind] = Runner(function, workspace, prepare)
+        return function
+
+    return register
+
+
+def decodes(
+    kind: type[Head], *, workspace: Workspace = _nothing, prepare: Prepare = _as_they_are
+) -> Callable[[_Function], _Function]:
+    """Register the function that enqueues a head's decoder; it writes into `gpu.candidates`.
+
+    The same hooks as an op's; `constants` is empty, a head's tables come from `prepare`.
+    """
+
+    def register(function: _Function) -> _Function:
+        DECODERS[kind] = Runner(function, workspace, prepare)
+        return function
+
+    return register

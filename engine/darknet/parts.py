@@ -16,7 +16,7 @@ from engine.darknet.options import ACROSS_CHANNELS
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
 from engine.plan.ops import Constant, Tensor
-from engine.plan.shapes import Shape, window_count
+from engine.plan.shapes import Shape, Window, window_count
 
 Stage = Callable[[Tensor], Tensor]
 
@@ -79,7 +79,7 @@ class Dense:
     def bind(self, plan: PlanBuilder, weights: Weights) -> Stage:
         prefix = self.prefix
         weight = plan.constant(f"{prefix}weight", weights[f"{prefix}weight"])
-        normalise, bias = _bind_bias(plan, weights, prefix, normalised=self.batch_normalize)
+        normalise, bias = bind_bias(plan, weights, prefix, normalised=self.batch_normalize)
 
         def dense(src: Tensor) -> Tensor:
             out = plan.tensor(Shape(self.outputs), steps=src.steps)
@@ -138,7 +138,7 @@ class Convolution:
         weight = plan.constant(f"{prefix}weight", weights[f"{prefix}weight"])
         # a layer that borrows its arrays normalises if their owner does
         normalised = f"{prefix}mean" in weights
-        normalise, bias = _bind_bias(plan, weights, prefix, normalised=normalised)
+        normalise, bias = bind_bias(plan, weights, prefix, normalised=normalised)
         padding = self.padding * self.dilation
 
         def convolve(src: Tensor) -> Tensor:
@@ -158,7 +158,7 @@ class Convolution:
         return convolve
 
 
-def _bind_bias(
+def bind_bias(
     plan: PlanBuilder, weights: Weights, prefix: str, *, normalised: bool
 ) -> tuple[Stage, Constant | None]:
     """Either a normalisation, which adds the bias last, or the bias alone."""
@@ -201,3 +201,35 @@ class Blur:
                 groups=channels,
             )
         )
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The geometry of pooling windows; pairs are vertical, horizontal."""
+
+    size: int
+    stride: tuple[int, int]
+    padding: int  # cells in all, half of them before the map
+
+    @classmethod
+    def of(cls, size: int, stride: tuple[int, int], padding: int | None) -> Pool:
+        """Without a padding darknet takes size - 1."""
+        return cls(size, stride, size - 1 if padding is None else padding)
+
+    def infer(self, shape: Shape) -> Shape:
+        height = window_count(shape.height, self.size, self.stride[0], self.padding)
+        width = window_count(shape.width, self.size, self.stride[1], self.padding)
+        return Shape(shape.channels, height, width)
+
+    def window(self, shape: Shape) -> Window:
+        out = self.infer(shape)
+        before = self.padding // 2
+        # a window wider than the map reaches past the padding, since the count truncates
+        bottom, right = (
+            max(self.padding - before, (count - 1) * stride + self.size - before - extent)
+            for count, stride, extent in (
+                (out.height, self.stride[0], shape.height),
+                (out.width, self.stride[1], shape.width),
+            )
+        )
+        return Window((self.size,) * 2, self.stride, (before, before, bottom, right))

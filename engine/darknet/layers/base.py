@@ -76,6 +76,7 @@ class Layer(ABC):
     training: ClassVar[frozenset[str]]
     is_detection: ClassVar[bool] = False
     is_cost: ClassVar[bool] = False  # tells training how wrong the layer before it is
+    needs_map: ClassVar[bool] = False  # cannot follow a layer whose `makes_map` is false
 
     # ------------------------------------------------------------ what a section defines
 
@@ -94,6 +95,10 @@ class Layer(ABC):
     @abstractmethod
     def lower(self, plan: PlanBuilder, weights: Weights, *tensors: Tensor) -> Tensor:
         """Write its ops, `tensors` being its sources; return its output."""
+
+    def makes_map(self, *shapes: Shape) -> bool:
+        """Whether its output has a height and a width, or is only a row of values in darknet."""
+        return True
 
     @property
     def donor(self) -> int | None:
@@ -114,13 +119,16 @@ class Layer(ABC):
     def where(self) -> str:
         return self.place.section.where
 
-    def error(self, key: str, message: str) -> ConfigError:
-        """`file:line: [section] key: message`, on the line of the option where it is written."""
+    def at(self, key: str) -> str:
+        """`file:line: [section] key`, on the line of the option where it is written."""
         section = self.place.section
         found = section.first.get(key)
         line = found.line if found else section.line
-        what = f" {key}" if key else ""
-        return ConfigError(f"{section.file}:{line}: [{section.name}]{what}: {message}")
+        return f"{section.file}:{line}: [{section.name}]{f' {key}' if key else ''}"
+
+    def error(self, key: str, message: str) -> ConfigError:
+        """An error in the option `key`, or in the section as a whole without one."""
+        return ConfigError(f"{self.at(key)}: {message}")
 
     def absolute(self, key: str, index: int) -> int:
         """The layer an option points at: counted back from here if negative, else from 0."""

@@ -1,0 +1,256 @@
+"""The network: layers with their sources and shapes, checked and counted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+from engine.darknet import limits, options
+from engine.darknet.cfg import Section
+from engine.darknet.layers import LAYERS, net
+from engine.darknet.layers.base import (
+    NETWORK_INPUT,
+    DetectionLayer,
+    Layer,
+    Parameter,
+    Place,
+    from_section,
+    unknown_options,
+)
+from engine.darknet.layers.net import Net
+from engine.errors import ConfigError, suggest
+from engine.plan.shapes import Shape
+
+HEADER_BYTES = 20  # of a .weights file as darknet writes it today; old files have 16
+
+_log = logging.getLogger("engine")
+
+
+@dataclass(frozen=True)
+class Node:
+    """A layer in its network."""
+
+    layer: Layer
+    sources: tuple[int, ...]  # -1 is the network's input
+    shapes: tuple[Shape, ...]  # of the sources
+    shape: Shape
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def index(self) -> int:
+        return self.layer.place.index
+
+    @property
+    def kind(self) -> str:
+        return self.layer.kind
+
+    @property
+    def line(self) -> int:
+        return self.layer.place.section.line
+
+    @property
+    def operations(self) -> int:
+        """Multiplications and additions for one sample."""
+        return self.layer.operations(self.shape, *self.shapes)
+
+    @property
+    def stored(self) -> tuple[Parameter, ...]:
+        """The arrays that the .weights file holds."""
+        if self.layer.dontload or self.layer.donor is not None:
+            return ()
+        return tuple(each for each in self.parameters if each.in_file)
+
+    @property
+    def parameter_count(self) -> int:
+        return sum(each.size for each in self.stored)
+
+
+@dataclass(frozen=True)
+class Graph:
+    net: Net
+    nodes: tuple[Node, ...]
+    file: str  # as messages name it
+
+    @property
+    def output(self) -> Node:
+        """The last layer that is not there for training alone."""
+        return next(
+            (node for node in reversed(self.nodes) if not node.layer.is_cost), self.nodes[-1]
+        )
+
+    @cached_property
+    def detections(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes if node.layer.is_detection)
+
+    @property
+    def task(self) -> Literal["detector", "classifier", "other"]:
+        if self.detections:
+            return "detector"
+        is_classifier = self.output.kind == "softmax" and self.net.channels > 0
+        return "classifier" if is_classifier else "other"
+
+    @property
+    def classes(self) -> int:
+        """How many names the network can tell; 0 if it tells none."""
+        if self.detections:
+            return max(_detection(node).classes for node in self.detections)
+        return self.output.shape.size if self.task == "classifier" else 0
+
+    @property
+    def nms(self) -> tuple[str, float]:
+        """Kind and exponent of suppression; darknet asks the last detection layer."""
+        return _detection(self.detections[-1]).nms if self.detections else ("default", 0.6)
+
+    @property
+    def letter_box(self) -> bool:
+        return self.net.letter_box
+
+    @cached_property
+    def operations(self) -> int:
+        return sum(node.operations for node in self.nodes)
+
+    @cached_property
+    def parameter_count(self) -> int:
+        return sum(node.parameter_count for node in self.nodes)
+
+    @property
+    def weights_bytes(self) -> int:
+        """The size of the .weights file with today's header."""
+        return HEADER_BYTES + 4 * self.parameter_count
+
+
+def build(
+    sections: Sequence[Section], *, size: tuple[int, int] | None = None, time_steps: int = 1
+) -> Graph:
+    """The network that `sections` describe, for inputs of `size` (width, height) if given."""
+    network = _net(sections[0])
+    if size is not None:
+        network = replace(network, width=size[0], height=size[1], inputs=0)
+    network = replace(network, time_steps=time_steps)
+    _check_size(network.shape, f"{network.where}: the input", limits.VALUES)
+    if len(sections) == 1:
+        raise ConfigError(f"{network.where}: expected layers after it, got none")
+    nodes = _Builder(network)
+    for index, section in enumerate(sections[1:]):
+        nodes.add(Place(index, section, network))
+    _warn_about_unknown_options(sections)
+    return Graph(network, nodes.finish(), sections[0].file)
+
+
+class _Builder:
+    """Adds one layer after the other and keeps the totals that are limited."""
+
+    def __init__(self, network: Net) -> None:
+        self._input = network.shape
+        self._nodes: list[Node] = []
+        self._makes_map: list[bool] = []
+        self._readers: list[list[Layer]] = []
+        self._reads = self._parameters = self._activations = 0
+
+    def add(self, place: Place) -> None:
+        layer = from_section(_layer_class(place.section), place)
+        sources = layer.sources()
+        self._reads += len(sources)
+        _limit(self._reads, limits.READS, f"{layer.where}: references to earlier layers in all")
+        if layer.needs_map:
+            self._check_maps(layer, sources)
+        shapes = tuple(
+            self._input if each == NETWORK_INPUT else self._nodes[each].shape for each in sources
+        )
+        shape = layer.infer(*shapes)
+        if min(shape.sides) < 1:
+            raise layer.error("", f"leaves nothing of its input: the output would be {shape}")
+        _check_size(shape, f"{layer.where}: the output", limits.VALUES)
+        parameters = layer.parameters(*shapes)
+        for each in parameters:
+            _limit(each.size, limits.VALUES, f"{layer.where} {each.name}: numbers")
+        node = Node(layer, sources, shapes, shape, parameters)
+        if layer.donor is not None:
+            self._check_donor(node, self._nodes[layer.donor])
+        self._parameters += node.parameter_count
+        _limit(self._parameters, limits.PARAMETERS, f"{layer.where}: weights up to here")
+        self._activations += shape.size
+        _limit(self._activations, limits.ACTIVATIONS, f"{layer.where}: outputs up to here")
+        self._nodes.append(node)
+        self._makes_map.append(layer.makes_map(*shapes))
+        self._readers.append([])
+        for source in {*sources} - {NETWORK_INPUT}:
+            self._readers[source].append(layer)
+
+    def finish(self) -> tuple[Node, ...]:
+        return tuple(
+            replace(node, layer=node.layer.read_by(readers))
+            for node, readers in zip(self._nodes, self._readers, strict=True)
+        )
+
+    def _check_maps(self, layer: Layer, sources: tuple[int, ...]) -> None:
+        for source in sources:
+            if source != NETWORK_INPUT and not self._makes_map[source]:
+                kind = self._nodes[source].kind
+                raise layer.error(
+                    "", f"expected a map, got the row of values of layer {source} [{kind}]"
+                )
+
+    def _check_donor(self, node: Node, donor: Node) -> None:
+        wanted = {each.name: each.shape for each in node.parameters}
+        there = {each.name: each.shape for each in donor.parameters}
+        for name in ("weight", "bias"):
+            if wanted.get(name) != there.get(name):
+                raise node.layer.error(
+                    "share_index",
+                    f"expected a layer with {name} {wanted.get(name)}, "
+                    f"got layer {donor.index} [{donor.kind}] with {there.get(name)}",
+                )
+
+
+def _net(section: Section) -> Net:
+    if section.name not in Net.spellings:
+        raise ConfigError(
+            f"{section.file}:{section.line}: expected [net] as the first section, "
+            f"got [{section.name[:60]}]"
+        )
+    return net.from_section(section)
+
+
+def _layer_class(section: Section) -> type[Layer]:
+    where = f"{section.file}:{section.line}"
+    if section.name in Net.spellings:
+        raise ConfigError(f"{where}: expected a layer, got a second [{section.name}]")
+    if section.name not in LAYERS:
+        raise ConfigError(
+            f"{where}: unknown section [{section.name[:60]}].{suggest(section.name[:60], LAYERS)}"
+        )
+    return LAYERS[section.name]
+
+
+def _check_size(shape: Shape, what: str, limit: int) -> None:
+    if shape.size > limit:
+        raise ConfigError(f"{what} of {shape} is too large: expected at most {limit} values")
+
+
+def _limit(count: int, limit: int, what: str) -> None:
+    if count > limit:
+        raise ConfigError(f"{what}: expected at most {limit}, got {count}")
+
+
+def _detection(node: Node) -> DetectionLayer:
+    assert isinstance(node.layer, DetectionLayer), node.kind
+    return node.layer
+
+
+def _warn_about_unknown_options(sections: Sequence[Section]) -> None:
+    """Once for each key of each kind of section, at the place where it occurs first."""
+    warned: set[tuple[str, str]] = set()
+    for section in sections:
+        reader = Net if section.name in Net.spellings else LAYERS[section.name]
+        for unknown in unknown_options(reader, section):
+            if (section.name, unknown.key) not in warned:
+                warned.add((section.name, unknown.key))
+                hint = suggest(unknown.key, options.keys(reader))
+                _log.warning(
+                    "%s:%d: [%s] unknown option %r is ignored.%s",
+                    *(section.file, unknown.line, section.name, unknown.key[:60], hint),
+                )

@@ -1,0 +1,23 @@
+"""[logistic]: every value between 0 and 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.darknet.layers.base import Layer, Weights, layer
+from engine.darknet.parts import activate
+from engine.plan.build import PlanBuilder
+from engine.plan.ops import Tensor
+from engine.plan.shapes import Shape
+
+
+@layer("logistic")
+@dataclass(frozen=True)
+class Logistic(Layer):
+    def infer(self, *shapes: Shape) -> Shape:
+        (shape,) = shapes
+        return shape
+
+    def lower(self, plan: PlanBuilder, weights: Weights, *tensors: Tensor) -> Tensor:
+        (src,) = tensors
+        return activate(plan, src, "logistic")

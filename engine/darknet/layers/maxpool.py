@@ -1,0 +1,66 @@
+"""[maxpool]: keep the largest value of each size x size window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.darknet.layers.base import Layer, Weights, layer
+from engine.darknet.options import option
+from engine.darknet.parts import Blur, Pool
+from engine.plan import ops
+from engine.plan.build import PlanBuilder
+from engine.plan.ops import Tensor
+from engine.plan.shapes import Shape
+
+
+@layer("maxpool", "max")
+@dataclass(frozen=True)
+class MaxPool(Layer):
+    stride: int = option(1, at_least=1)
+    stride_x: int | None = option(None, at_least=1)
+    stride_y: int | None = option(None, at_least=1)
+    size: int | None = option(None, at_least=1)  # darknet: as wide as the stride
+    padding: int | None = option(None, at_least=0)  # darknet: size - 1 cells in all, not per side
+    maxpool_depth: bool = False  # over channels instead of cells
+    out_channels: int = option(1, at_least=1)
+    antialiasing: int = option(0)
+    maxpool_zero_nonmax: bool = False
+
+    needs_map = True
+
+    def infer(self, *shapes: Shape) -> Shape:
+        (shape,) = shapes
+        if self.maxpool_depth:
+            if self.out_channels > shape.channels:
+                raise self.error(
+                    "out_channels",
+                    f"expected at most the {shape.channels} channels of the map before, "
+                    f"got {self.out_channels}",
+                )
+            return Shape(self.out_channels, shape.height, shape.width)
+        pooled = self._pool.infer(shape)
+        if self.maxpool_zero_nonmax and pooled.size > shape.size:
+            raise self.error("maxpool_zero_nonmax", "the output is larger than the input")
+        return self._blur.infer(pooled) if self._blur else pooled
+
+    def lower(self, plan: PlanBuilder, weights: Weights, *tensors: Tensor) -> Tensor:
+        (src,) = tensors
+        if self.maxpool_depth:
+            return plan.emit(ops.MaxPoolDepth(plan.tensor(self.infer(src.shape)), src))
+        out = plan.tensor(self._pool.infer(src.shape))
+        out = plan.emit(ops.MaxPool(out, src, self._pool.window(src.shape)))
+        if self.maxpool_zero_nonmax:
+            out = plan.emit(ops.KeepEqual(plan.tensor(out.shape), out, src))
+        return self._blur.lower(plan, out) if self._blur else out
+
+    def _strides(self) -> tuple[int, int]:
+        return self.stride_y or self.stride, self.stride_x or self.stride
+
+    @property
+    def _pool(self) -> Pool:
+        strides = (1, 1) if self.antialiasing else self._strides()
+        return Pool.of(self.size or self.stride, strides, self.padding)
+
+    @property
+    def _blur(self) -> Blur | None:
+        return Blur(self.antialiasing, self._strides()) if self.antialiasing else None

@@ -1,0 +1,259 @@
+"""Darknet's .weights files: a header, then the arrays of all layers in order and nothing else."""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.darknet.foreign_format import describe
+from engine.darknet.graph import Graph, Node
+from engine.darknet.layers.base import Parameter, Weights
+from engine.darknet.regular_file import open_regular, shown
+from engine.errors import WeightsError
+
+_log = logging.getLogger("engine")
+
+_FLOAT = np.dtype("<f4")
+_VERSION = struct.Struct("<iii")
+_LARGEST_VERSION = 2000  # above 1000 marks transposed dense weights; nobody counts further
+_SHORTEST_HEADER = 16
+_WRITTEN_VERSION = (0, 2, 5)
+_SMALLEST_VARIANCE = np.float32(-1e-5)  # this much is added before the root
+
+
+@dataclass(frozen=True)
+class Header:
+    major: int
+    minor: int
+    revision: int
+    seen: int  # images that training has used
+
+    @property
+    def size(self) -> int:
+        return _VERSION.size + (8 if _has_wide_count(self.major, self.minor) else 4)
+
+    @property
+    def is_transposed(self) -> bool:
+        """Dense weights are stored as (inputs, outputs)."""
+        return self.major > 1000 or self.minor > 1000
+
+
+def load(
+    path: str | Path, graph: Graph, *, partial: bool = False
+) -> tuple[dict[str, NDArray[np.float32]], ...]:
+    """The arrays of every layer. With `partial` a file may end after any layer; the rest is zero.
+
+    The file must have exactly the size that the network asks for.
+    """
+    name = shown(path)
+    with open_regular(path, WeightsError) as file:
+        try:
+            header = _read_header(file, name)
+            left = os.fstat(file.fileno()).st_size - header.size
+            last = _last_whole_layer(graph, left, name, partial=partial)
+            return _read_layers(file, graph, header, last=last, name=name)
+        except OSError as failure:
+            reason = failure.strerror or failure
+            raise WeightsError(f"{name}: cannot be read: {reason}") from None
+
+
+def save(
+    path: str | Path,
+    graph: Graph,
+    weights: Sequence[Weights],
+    *,
+    seen: int = 0,
+    overwrite: bool = False,
+) -> None:
+    """Write the arrays of every layer; an existing file is kept unless `overwrite`."""
+    target = Path(path)
+    if not overwrite and target.exists():
+        raise WeightsError(f"{shown(target)}: exists already")
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(_VERSION.pack(*_WRITTEN_VERSION) + struct.pack("<q", seen))
+                for node, arrays in zip(graph.nodes, weights, strict=True):
+                    for parameter in node.stored:
+                        file.write(_stored_values(parameter, arrays).tobytes())
+            Path(temporary).replace(target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as failure:
+        reason = failure.strerror or failure
+        raise WeightsError(f"{shown(target)}: cannot be written: {reason}") from None
+
+
+def initial(graph: Graph) -> tuple[dict[str, NDArray[np.float32]], ...]:
+    """Every array as it is before any file is read: zeros, and scales of one."""
+    return tuple({each.name: _initial(each) for each in node.parameters} for node in graph.nodes)
+
+
+# ---------------------------------------------------------------- header
+
+
+def _has_wide_count(major: int, minor: int) -> bool:
+    return major * 10 + minor >= 2
+
+
+def _read_header(file: BinaryIO, name: str) -> Header:
+    start = file.read(512)
+    if not start:
+        raise WeightsError(f"{name}: expected weights, got an empty file")
+    foreign = describe(start)
+    if foreign:
+        raise WeightsError(f"{name}: expected darknet weights, got {foreign}")
+    if len(start) < _SHORTEST_HEADER:
+        raise WeightsError(
+            f"{name}: expected a header of {_SHORTEST_HEADER} bytes or more, got {len(start)} bytes"
+        )
+    major, minor, revision = _VERSION.unpack_from(start)
+    if not _is_sane(major, minor, revision):
+        swapped = struct.unpack_from(">iii", start)
+        hint = " It is written in big-endian order." if _is_sane(*swapped) else ""
+        raise WeightsError(
+            f"{name}: expected darknet weights, got a header of version "
+            f"{major}.{minor}.{revision}.{hint}"
+        )
+    is_wide = _has_wide_count(major, minor)
+    if len(start) < _VERSION.size + (8 if is_wide else 4):
+        raise WeightsError(f"{name}: expected a header of 20 bytes, got {len(start)} bytes")
+    (seen,) = struct.unpack_from("<q" if is_wide else "<i", start, _VERSION.size)
+    header = Header(major, minor, revision, seen)
+    file.seek(header.size)
+    return header
+
+
+def _is_sane(major: int, minor: int, revision: int) -> bool:
+    return all(0 <= each <= _LARGEST_VERSION for each in (major, minor, revision))
+
+
+# ---------------------------------------------------------------- sizes
+
+
+def _last_whole_layer(graph: Graph, size: int, name: str, *, partial: bool) -> int:
+    """The last layer that `size` bytes of arrays fill; all of them unless the file is partial."""
+    left = size // _FLOAT.itemsize
+    filled = -1
+    for node in graph.nodes:
+        needed = node.parameter_count
+        if needed > left:
+            if left == 0 and size % _FLOAT.itemsize == 0 and filled >= 0:
+                return _accept_cut(graph, filled, name, partial=partial)
+            raise _too_short(node, left, name)
+        left -= needed
+        if needed:
+            filled = node.index
+    surplus = size - _FLOAT.itemsize * graph.parameter_count
+    if surplus:
+        raise WeightsError(
+            f"{name}: {surplus} bytes more than {graph.file} needs. Is it for another .cfg?"
+        )
+    return len(graph.nodes) - 1
+
+
+def _accept_cut(graph: Graph, filled: int, name: str, *, partial: bool) -> int:
+    kind = graph.nodes[filled].kind
+    if not partial:
+        raise WeightsError(
+            f"{name}: ends after layer {filled} [{kind}]: expected weights for "
+            f"{len(graph.nodes)} layers. It is a partial file, made to start training from"
+        )
+    _log.warning("%s: ends after layer %d [%s]; the rest is zero", name, filled, kind)
+    return filled
+
+
+def _too_short(node: Node, left: int, name: str) -> WeightsError:
+    for parameter in node.stored:
+        if parameter.size > left:
+            break
+        left -= parameter.size
+    return WeightsError(
+        f"{name}: {_title(node)} {parameter.name}: needs {parameter.size} numbers, "
+        f"file has {left} left. Is it for another .cfg?"
+    )
+
+
+def _title(node: Node) -> str:
+    return f"layer {node.index} [{node.kind}]"
+
+
+# ---------------------------------------------------------------- arrays
+
+
+def _read_layers(
+    file: BinaryIO, graph: Graph, header: Header, *, last: int, name: str
+) -> tuple[dict[str, NDArray[np.float32]], ...]:
+    layers: list[dict[str, NDArray[np.float32]]] = []
+    for node in graph.nodes:
+        if node.layer.donor is not None:
+            layers.append(layers[node.layer.donor])
+            continue
+        if node.layer.dontload and node.parameters:
+            _log.warning("%s: its weights stay zero, as dontload=1 asks", node.layer.where)
+        in_file = {each.name for each in node.stored} if node.index <= last else set()
+        arrays = {}
+        for parameter in node.parameters:
+            if parameter.name in in_file:
+                what = f"{name}: {_title(node)} {parameter.name}"
+                arrays[parameter.name] = _read_array(file, parameter, header, what)
+            else:
+                arrays[parameter.name] = _initial(parameter)
+        layers.append(arrays)
+    return tuple(layers)
+
+
+def _read_array(
+    file: BinaryIO, parameter: Parameter, header: Header, what: str
+) -> NDArray[np.float32]:
+    values = np.fromfile(file, _FLOAT, parameter.size)
+    if values.size < parameter.size:
+        raise WeightsError(f"{what}: the file became shorter while it was read")
+    _check_values(values, parameter, what)
+    if parameter.stored == "flipped" or (
+        parameter.stored == "flipped_if_header_says" and header.is_transposed
+    ):
+        values = values.reshape(-1, parameter.shape[0]).T
+    return np.ascontiguousarray(values.reshape(parameter.shape), np.float32)
+
+
+def _check_values(values: NDArray[np.float32], parameter: Parameter, what: str) -> None:
+    # a sum is finite if every number is, short of overflow: cheap first, exact if in doubt
+    with np.errstate(over="ignore", invalid="ignore"):
+        is_suspect = not np.isfinite(values.sum())
+    if is_suspect and not np.isfinite(values).all():
+        bad = int(values.size - np.isfinite(values).sum())
+        raise WeightsError(
+            f"{what}: {bad} of {values.size} numbers are infinite or no number at all. "
+            "Did training diverge?"
+        )
+    if parameter.name.endswith("variance") and values.min() <= _SMALLEST_VARIANCE:
+        raise WeightsError(
+            f"{what}: expected no negative variance, got {values.min():g}. Is it for another .cfg?"
+        )
+
+
+def _initial(parameter: Parameter) -> NDArray[np.float32]:
+    return np.full(parameter.shape, parameter.initial, np.float32)
+
+
+def _stored_values(parameter: Parameter, arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    values = np.asarray(arrays[parameter.name], _FLOAT)
+    if values.shape != parameter.shape:
+        raise WeightsError(
+            f"{parameter.name}: expected an array of {parameter.shape}, got {values.shape}"
+        )
+    if parameter.stored == "flipped":
+        values = values.reshape(parameter.shape[0], -1).T
+    return np.ascontiguousarray(values)

@@ -1,0 +1,55 @@
+"""CpuDevice: compiles plans into programs and closes what it compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+
+from engine.backends.cpu.program import CpuProgram
+from engine.backends.cpu.workers import thread_count
+from engine.errors import DeviceError, InputError, suggest
+from engine.plan.build import Plan
+
+PRECISIONS: dict[str, np.dtype[Any]] = {
+    "float32": np.dtype(np.float32),
+    "float64": np.dtype(np.float64),
+}
+
+
+class CpuDevice:
+    """The processor, or some of its cores; a program it compiled lives no longer than it."""
+
+    passes = (
+        "fold_batchnorm",
+        "fuse_activation",
+        "fuse_residual",
+        "fuse_pool",
+        "elide_copies",
+        "place_tensors",
+    )
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.name = "cpu" if threads is None else f"cpu:{threads}"
+        self._threads = threads or thread_count()
+        self._programs: WeakSet[CpuProgram] = WeakSet()
+        self._is_closed = False
+
+    def compile(self, plan: Plan, *, batch: int = 1, precision: str = "float32") -> CpuProgram:
+        if self._is_closed:
+            raise DeviceError(f"{self.name}: the device is closed")
+        if precision not in PRECISIONS:
+            hint = suggest(precision, PRECISIONS)
+            known = " or ".join(PRECISIONS)
+            raise InputError(f"{self.name}: precision: expected {known}, got {precision!r}.{hint}")
+        if batch < 1:
+            raise InputError(f"{self.name}: batch: expected at least 1, got {batch}")
+        program = CpuProgram(plan, PRECISIONS[precision], batch=batch, threads=self._threads)
+        self._programs.add(program)
+        return program
+
+    def close(self) -> None:
+        self._is_closed = True
+        for program in tuple(self._programs):
+            program.close()

@@ -1,0 +1,146 @@
+"""CpuProgram: a plan with memory, run op by op."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.backends.base import Memory
+from engine.backends.cpu import conv
+from engine.backends.cpu.definitions import DEFINITIONS
+from engine.backends.cpu.storage import Buffers, Step, Storage
+from engine.backends.cpu.workers import Workers
+from engine.errors import EngineError, InputError
+from engine.plan import ops
+from engine.plan.build import Plan
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Everything that a run of one number of rows calls and touches."""
+
+    source: Array
+    steps: tuple[Step, ...]
+    outputs: tuple[Array, ...]
+    heads: tuple[Array, ...]
+
+
+class CpuProgram:
+    """Runs are serialised by a lock: recurrent state and memory are shared."""
+
+    def __init__(self, plan: Plan, dtype: np.dtype[Any], *, batch: int, threads: int) -> None:
+        self.plan = plan
+        self.batch = batch
+        self._lock = Lock()
+        self._is_closed = False
+        self._workers = Workers(threads)
+        self._constants = {
+            name: values.astype(dtype, copy=False) for name, values in plan.constants.items()
+        }
+        self._storage = Storage(plan, dtype, batch=batch)
+        self._convolutions = {
+            op: conv.choose(op, self._constants, self._workers)
+            for op in plan.ops
+            if isinstance(op, ops.Conv2d)
+        }
+        self._runs: dict[int, _Run] = {}
+        self.memory = Memory(
+            weights=self._weight_bytes(),
+            activations=self._storage.bytes,
+            workspace=self._workers.workspace_bytes,
+        )
+
+    def forward(self, images: Array) -> tuple[Array, ...]:
+        with self._lock:
+            run = self._run(images)
+            return tuple(np.array(output, order="C") for output in run.outputs)
+
+    def detect(self, images: Array, *, threshold: float, hierarchy: float = 0.5) -> list[Array]:
+        if not self.plan.heads:
+            raise InputError("detect: expected a network with a detection layer, got none")
+        from engine.backends.cpu.heads import candidates
+
+        with self._lock:
+            run = self._run(images)
+            return [
+                np.concatenate(
+                    [
+                        candidates(head, values[row], threshold=threshold, hierarchy=hierarchy)
+                        for head, values in zip(self.plan.heads, run.heads, strict=True)
+                    ]
+                )
+                for row in range(len(run.heads[0]))
+            ]
+
+    def reset(self) -> None:
+        with self._lock:
+            self._check_open()
+            self._storage.reset()
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            self._runs.clear()
+            self._convolutions.clear()
+            self._constants.clear()
+            self._storage.release()
+            self._workers.close()
+
+    def _run(self, images: Array) -> _Run:
+        self._check_open()
+        sequences = self._count_sequences(images)
+        if sequences not in self._runs:
+            self._runs[sequences] = self._bind(sequences)
+        run = self._runs[sequences]
+        run.source[...] = images
+        # infinities and their NaN are values here, as they are to darknet and to a GPU
+        with self._workers.alone(), np.errstate(all="ignore"):
+            for step in run.steps:
+                step()
+        return run
+
+    def _bind(self, sequences: int) -> _Run:
+        at = Buffers(self._storage, self._constants, sequences)
+        return _Run(
+            source=at[self.plan.source],
+            steps=tuple(self._step(op, at) for op in self.plan.ops),
+            outputs=tuple(at[tensor] for tensor in self.plan.outputs),
+            heads=tuple(at[head.src] for head in self.plan.heads),
+        )
+
+    def _step(self, op: ops.Op, at: Buffers) -> Step:
+        if isinstance(op, ops.Conv2d):
+            residual = None if op.residual is None else at.last(op.residual)
+            return self._convolutions[op].bind(at.last(op.src), at.last(op.out), residual)
+        return DEFINITIONS[type(op)](op, at)
+
+    def _weight_bytes(self) -> int:
+        """Constants, and the copies of them that were packed for convolutions."""
+        packed = (values for each in self._convolutions.values() for values in each.weights)
+        arrays = [*self._constants.values(), *packed]
+        return sum({values.ctypes.data: values.nbytes for values in arrays}.values())
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise EngineError("program: closed; compile the plan again")
+
+    def _count_sequences(self, images: Array) -> int:
+        steps, sides = self.plan.steps, self.plan.source.shape.sides
+        most = self.batch * steps
+        if images.dtype.kind != "f":
+            raise InputError(f"images: expected float32, got {images.dtype}")
+        if images.ndim != 4 or images.shape[1:] != sides:
+            expected = ", ".join(map(str, ("rows", *sides)))
+            raise InputError(f"images: expected ({expected}), got {images.shape}")
+        rows = len(images)
+        if not 0 < rows <= most:
+            raise InputError(f"images: expected 1 to {most} rows, got {rows}")
+        if rows % steps:
+            raise InputError(f"images: expected a multiple of {steps} time steps, got {rows} rows")
+        return rows // steps

@@ -1,0 +1,95 @@
+"""Where a program's tensors live: channels last, in the plan's arena or each on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.plan.build import Plan
+from engine.plan.ops import Constant, Tensor
+
+Array = NDArray[Any]
+Step = Callable[[], None]  # one op, ready to be run
+
+
+class Storage:
+    """The memory of every tensor, for `batch` sequences at most."""
+
+    def __init__(self, plan: Plan, dtype: np.dtype[Any], *, batch: int) -> None:
+        self._views = plan.views
+        self._owned: dict[Tensor, Array] = {}
+        self.bytes = 0
+        arena = self._allocate(plan.arena.size * batch, dtype) if plan.arena else None
+        for tensor in plan.tensors:
+            self._own(tensor, plan, arena, dtype, batch)
+        self._states = [tensor for tensor in self._owned if tensor.is_state]
+
+    def _own(
+        self, tensor: Tensor, plan: Plan, arena: Array | None, dtype: np.dtype[Any], batch: int
+    ) -> None:
+        if tensor in self._owned:
+            return
+        if tensor in plan.views:
+            self._own(plan.views[tensor].root, plan, arena, dtype, batch)
+            return
+        size = tensor.steps * tensor.shape.size * batch
+        if arena is not None and plan.arena and tensor in plan.arena.offsets:
+            first = plan.arena.offsets[tensor] * batch
+            self._owned[tensor] = arena[first : first + size]
+        else:
+            self._owned[tensor] = self._allocate(size, dtype)
+
+    def _allocate(self, size: int, dtype: np.dtype[Any]) -> Array:
+        values = np.zeros(size, dtype)
+        self.bytes += values.nbytes
+        return values
+
+    def rows(self, tensor: Tensor, sequences: int) -> Array:
+        """The (rows, height, width, channels) array of `tensor` when `sequences` are run."""
+        channels, height, width = tensor.shape.sides
+        if tensor in self._views:
+            view = self._views[tensor]
+            root = self.rows(view.root, sequences)
+            assert root.shape[:3] == (tensor.steps * sequences, height, width), tensor
+            return root[..., view.channel : view.channel + channels]
+        rows = tensor.steps * sequences
+        values = self._owned[tensor][: rows * tensor.shape.size]
+        return values.reshape(rows, height, width, channels)
+
+    def reset(self) -> None:
+        for tensor in self._states:
+            self._owned[tensor].fill(0)
+
+    def release(self) -> None:
+        self._owned.clear()
+        self._states.clear()
+
+
+class Buffers:
+    """The arrays that the ops of a plan read and write when `sequences` are run.
+
+    `at[tensor]` has the natural axes (rows, channels, height, width) and any strides;
+    `at.last(tensor)` is the same memory as stored, (rows, height, width, channels).
+    """
+
+    def __init__(self, storage: Storage, constants: Mapping[str, Array], sequences: int) -> None:
+        self.sequences = sequences
+        self._storage = storage
+        self._constants = constants
+
+    def __getitem__(self, tensor: Tensor) -> Array:
+        return self.last(tensor).transpose(0, 3, 1, 2)
+
+    def last(self, tensor: Tensor) -> Array:
+        return self._storage.rows(tensor, self.sequences)
+
+    def constant(self, constant: Constant) -> Array:
+        return self._constants[constant.name]
+
+
+def flat(values: Array) -> Array:
+    """Each row's values in darknet's order: channel, row, column."""
+    return values.reshape(len(values), -1)

@@ -1,0 +1,133 @@
+"""Ops that work value by value."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.backends.cpu.storage import Array, Buffers, Step, flat
+from engine.plan import ops
+from engine.plan.activations import ACTIVATIONS
+
+EPSILON = 1e-5  # darknet's, inside the root
+
+
+def normalise(op: ops.Normalise, at: Buffers) -> Step:
+    src, out = at.last(op.src), at.last(op.out)
+    mean, bias = at.constant(op.mean), at.constant(op.bias)
+    factor = at.constant(op.scale) / np.sqrt(at.constant(op.variance) + EPSILON)
+
+    def run() -> None:
+        np.subtract(src, mean, out=out)
+        np.multiply(out, factor, out=out)
+        np.add(out, bias, out=out)
+
+    return run
+
+
+def activate(op: ops.Activate, at: Buffers) -> Step:
+    src, out = at.last(op.src), at.last(op.out)
+    function = ACTIVATIONS[op.activation].numpy
+
+    def run() -> None:
+        np.copyto(out, function(src))
+
+    return run
+
+
+def add(op: ops.Add, at: Buffers) -> Step:
+    out = at[op.out]
+    factors = _factors(op, at)
+    sources = [at[source] for source in op.sources]
+    function = ACTIVATIONS[op.activation].numpy
+    is_aligned = all(source.shape[2:] == out.shape[2:] for source in sources)
+    total = _add_channels if is_aligned else _add_flat
+
+    def run() -> None:
+        out[...] = function(total(sources, factors, out))
+
+    return run
+
+
+def _factors(op: ops.Add, at: Buffers) -> list[Array | None]:
+    """Each source's factors over the channels of `out`, or None where they are 1."""
+    if op.weights is None:
+        return [None for _ in op.sources]
+    weights = at.constant(op.weights).reshape(len(op.sources), -1)
+    return [np.broadcast_to(row, op.out.shape.channels)[:, None, None] for row in weights]
+
+
+def _add_channels(sources: list[Array], factors: list[Array | None], out: Array) -> Array:
+    total = np.zeros_like(out)
+    for source, factor in zip(sources, factors, strict=True):
+        count = min(source.shape[1], out.shape[1])
+        values = source[:, :count]
+        total[:, :count] += values if factor is None else values * factor[:count]
+    return total
+
+
+def _add_flat(sources: list[Array], factors: list[Array | None], out: Array) -> Array:
+    total = np.zeros((len(out), out[0].size), out.dtype)
+    for source, factor in zip(sources, factors, strict=True):
+        values = flat(source)[:, : total.shape[1]]
+        if factor is not None:
+            values = values * flat(np.broadcast_to(factor, out.shape))[:, : values.shape[1]]
+        total[:, : values.shape[1]] += values
+    return total.reshape(out.shape)
+
+
+def multiply(op: ops.Multiply, at: Buffers) -> Step:
+    src, factor, out = at.last(op.src), at.last(op.factor), at.last(op.out)
+    function = ACTIVATIONS[op.activation].numpy
+
+    def run() -> None:
+        np.multiply(src, factor, out=out)
+        if op.activation != "linear":
+            np.copyto(out, function(out))
+
+    return run
+
+
+def mix(op: ops.Mix, at: Buffers) -> Step:
+    gate, yes, no, out = (at.last(tensor) for tensor in (op.gate, op.yes, op.no, op.out))
+
+    def run() -> None:
+        np.add(gate * yes, (1 - gate) * no, out=out)
+
+    return run
+
+
+def clip(op: ops.Clip, at: Buffers) -> Step:
+    src, out = at.last(op.src), at.last(op.out)
+
+    def run() -> None:
+        np.clip(src, -op.limit, op.limit, out=out)
+
+    return run
+
+
+def repair(op: ops.Repair, at: Buffers) -> Step:
+    src, out = at[op.src], at[op.out]
+
+    def run() -> None:
+        values = src.reshape(-1)
+        broken = np.flatnonzero(~np.isfinite(values))
+        if broken.size:
+            values = values.copy()
+            values[broken] = 1 / np.maximum(broken, 1)
+            values[broken[broken == 0]] = 0
+        out[...] = values.reshape(out.shape)
+
+    return run
+
+
+def keep_equal(op: ops.KeepEqual, at: Buffers) -> Step:
+    src, other, out = at[op.src], at[op.other], at[op.out]
+
+    def run() -> None:
+        values, others = flat(src), flat(other)
+        count = min(values.shape[1], others.shape[1])
+        kept = np.zeros_like(values)
+        kept[:, :count] = np.where(values[:, :count] == others[:, :count], values[:, :count], 0)
+        out[...] = kept.reshape(out.shape)
+
+    return run

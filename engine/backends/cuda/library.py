@@ -1,0 +1,208 @@
+"""Finds NVIDIA's driver, cuBLAS, NVRTC and nvcc, and remembers where it looked.
+
+Order: an ENGINE_* variable, what the process has loaded, wheels, CUDA_HOME, conda, the linker.
+Linux names only. Nothing here creates a context.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.errors import DeviceError
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file that the backend needs."""
+
+    name: str
+    variable: str  # names the file outright
+    pattern: str  # of the file's name
+    linker_names: tuple[str, ...]
+    cure: str
+    is_program: bool = False
+
+
+DRIVER = Wanted(
+    name="driver",
+    variable="ENGINE_LIBCUDA",
+    pattern="libcuda.so.1",
+    linker_names=("libcuda.so.1",),
+    cure="Install NVIDIA's driver, or use --device cpu",
+)
+CUBLAS = Wanted(
+    name="cuBLAS",
+    variable="ENGINE_LIBCUBLAS",
+    pattern="libcublas.so.*",
+    linker_names=("libcublas.so.13", "libcublas.so.12", "libcublas.so"),
+    cure="Run: pip install 'engine[cuda13]'",
+)
+NVRTC = Wanted(
+    name="NVRTC",
+    variable="ENGINE_LIBNVRTC",
+    pattern="libnvrtc.so.*",
+    linker_names=("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"),
+    cure="Run: pip install nvidia-cuda-nvrtc",
+)
+NVCC = Wanted(
+    name="nvcc",
+    variable="ENGINE_NVCC",
+    pattern="nvcc",
+    linker_names=("nvcc",),
+    cure="Run: pip install nvidia-cuda-nvcc nvidia-cuda-cccl",
+    is_program=True,
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One place that was looked at."""
+
+    place: str
+    found: str | None
+
+
+@dataclass(frozen=True)
+class Search:
+    """What came of looking for one file; `path` may be a bare name that the linker knows."""
+
+    wanted: Wanted
+    steps: tuple[Step, ...]
+
+    @property
+    def path(self) -> str | None:
+        return self.steps[-1].found
+
+    @property
+    def tried(self) -> str:
+        return ", ".join(step.place for step in self.steps)
+
+
+def search(wanted: Wanted) -> Search:
+    """Look through the places in order and stop at the first that has the file."""
+    steps: list[Step] = []
+    for place, look in _PLACES:
+        found = look(wanted)
+        steps.append(Step(place.format(variable=wanted.variable), found))
+        if found is not None:
+            break
+    return Search(wanted, tuple(steps))
+
+
+def require(wanted: Wanted) -> str:
+    """The path of the file, or a DeviceError that says how to get it."""
+    result = search(wanted)
+    if result.path is None:
+        raise DeviceError(f"cuda: {wanted.name}: not found in {result.tried}. {wanted.cure}")
+    return result.path
+
+
+def load(wanted: Wanted) -> ctypes.CDLL:
+    """Load the library; its names stay its own (RTLD_LOCAL)."""
+    path = require(wanted)
+    try:
+        return ctypes.CDLL(path)
+    except OSError as error:
+        raise DeviceError(f"cuda: {wanted.name}: cannot load {path}: {error}") from None
+
+
+def include_folders() -> list[str]:
+    """Folders that may hold cuda_fp16.h, for NVRTC, which knows none by itself."""
+    nvcc = search(NVCC).path
+    roots = [*_wheel_folders(), *_toolkits()]
+    if nvcc is not None:
+        roots.append(Path(nvcc).resolve().parent.parent)
+    folders = [root / "include" for root in roots]
+    return [str(folder) for folder in folders if (folder / "cuda_fp16.h").is_file()]
+
+
+# ---------------------------------------------------------------- the places, in order
+
+
+def _from_variable(wanted: Wanted) -> str | None:
+    path = os.environ.get(wanted.variable)
+    if path and not Path(path).is_file():
+        raise DeviceError(f"{wanted.variable}: expected a file, got {path!r}")
+    return path or None
+
+
+def _from_process(wanted: Wanted) -> str | None:
+    """PyTorch and CuPy bring their own cuBLAS: a second one would double what is mapped."""
+    maps = Path("/proc/self/maps")
+    if wanted.is_program or not maps.is_file():
+        return None
+    mapped = {Path(line.split(maxsplit=5)[-1]) for line in maps.read_text().splitlines()}
+    return _newest(path for path in mapped if path.match(wanted.pattern))
+
+
+def _from_wheels(wanted: Wanted) -> str | None:
+    return _newest(_inside(_wheel_folders(), wanted))
+
+
+def _from_toolkit(wanted: Wanted) -> str | None:
+    return _newest(_inside(_toolkits(), wanted))
+
+
+def _from_conda(wanted: Wanted) -> str | None:
+    prefix = os.environ.get("CONDA_PREFIX")
+    return _newest(_inside([Path(prefix)], wanted)) if prefix else None
+
+
+def _from_linker(wanted: Wanted) -> str | None:
+    if wanted.is_program:
+        return shutil.which(wanted.name)
+    for name in wanted.linker_names:
+        try:
+            ctypes.CDLL(name)
+        except OSError:
+            continue
+        return name
+    return None
+
+
+_PLACES: tuple[tuple[str, Callable[[Wanted], str | None]], ...] = (
+    ("{variable}", _from_variable),
+    ("this process", _from_process),
+    ("wheels", _from_wheels),
+    ("CUDA_HOME, CUDA_PATH, /usr/local/cuda", _from_toolkit),
+    ("conda", _from_conda),
+    ("the linker's path", _from_linker),
+)
+
+
+def _wheel_folders() -> Iterator[Path]:
+    """CUDA 13's wheels share nvidia/cu13; those of CUDA 12 have a folder each."""
+    for entry in sys.path:
+        root = Path(entry or ".") / "nvidia"
+        if root.is_dir():
+            yield from sorted((path for path in root.iterdir() if path.is_dir()), reverse=True)
+
+
+def _toolkits() -> Iterator[Path]:
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if root := os.environ.get(variable):
+            yield Path(root)
+    yield Path("/usr/local/cuda")
+
+
+def _inside(roots: Iterable[Path], wanted: Wanted) -> Iterator[Path]:
+    folders = ("bin",) if wanted.is_program else ("lib64", "lib", "targets/*/lib")
+    for root in roots:
+        for folder in folders:
+            yield from root.glob(f"{folder}/{wanted.pattern}")
+
+
+def _newest(paths: Iterable[Path]) -> str | None:
+    best = max((path for path in paths if path.is_file()), key=_version, default=None)
+    return None if best is None else str(best)
+
+
+def _version(path: Path) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\.(\d+)", path.name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +11,8 @@ from pathlib import Path
 from engine.darknet import limits
 from engine.darknet.regular_file import read_bytes, shown
 from engine.errors import ConfigError
+
+_log = logging.getLogger("engine")
 
 _SPACES = str.maketrans("", "", " \t\r\n")
 _COMMENT = ("#", ";")
@@ -54,6 +57,8 @@ def parse(text: str, *, name: str = "cfg", folder: Path | None = None) -> tuple[
     heading: tuple[str, int] | None = None
     options: list[Option] = []
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    if len(lines) > limits.LINES:
+        raise ConfigError(f"{name}: expected at most {limits.LINES} lines, got {len(lines)}")
 
     def close() -> None:
         if heading is not None:
@@ -73,7 +78,11 @@ def parse(text: str, *, name: str = "cfg", folder: Path | None = None) -> tuple[
             raise ConfigError(
                 f"{name}:{number}: expected [net] before the first option, got {_brief(line)}"
             )
-        options.append(_option(line, f"{name}:{number}: [{heading[0]}]", number))
+        option = _option(line, f"{name}:{number}: [{heading[0]}]", number)
+        if option.value:
+            options.append(option)
+        else:  # as darknet does
+            _log.warning("%s:%d: %s without a value is ignored", name, number, _brief(line))
     close()
     if not sections:
         raise ConfigError(f"{name}: expected a network, got no section at all")
@@ -82,7 +91,8 @@ def parse(text: str, *, name: str = "cfg", folder: Path | None = None) -> tuple[
 
 def _heading(line: str, where: str) -> str:
     name, bracket, rest = line[1:].partition("]")
-    if not bracket or not name or (rest and not rest.startswith(_COMMENT)):
+    has_junk = bool(rest) and not rest.startswith(_COMMENT)
+    if not bracket or not name or has_junk or len(name) > 60 or not name.isprintable():
         raise ConfigError(f"{where}: expected [section], got {_brief(line)}")
     return name
 

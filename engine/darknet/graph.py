@@ -6,10 +6,11 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import Literal
 
 from engine.darknet import limits, options
-from engine.darknet.cfg import Section
+from engine.darknet.cfg import Option, Section
 from engine.darknet.layers import LAYERS, net
 from engine.darknet.layers.base import (
     NETWORK_INPUT,
@@ -25,6 +26,8 @@ from engine.errors import ConfigError, suggest
 from engine.plan.shapes import Shape
 
 HEADER_BYTES = 20  # of a .weights file as darknet writes it today; old files have 16
+
+_WARNINGS = 20  # about unknown options in one network; the rest is only counted
 
 _log = logging.getLogger("engine")
 
@@ -210,7 +213,7 @@ def _net(section: Section) -> Net:
     if section.name not in Net.spellings:
         raise ConfigError(
             f"{section.file}:{section.line}: expected [net] as the first section, "
-            f"got [{section.name[:60]}]"
+            f"got [{section.name}]"
         )
     return net.from_section(section)
 
@@ -221,7 +224,7 @@ def _layer_class(section: Section) -> type[Layer]:
         raise ConfigError(f"{where}: expected a layer, got a second [{section.name}]")
     if section.name not in LAYERS:
         raise ConfigError(
-            f"{where}: unknown section [{section.name[:60]}].{suggest(section.name[:60], LAYERS)}"
+            f"{where}: unknown section [{section.name}].{suggest(section.name, LAYERS)}"
         )
     return LAYERS[section.name]
 
@@ -243,14 +246,18 @@ def _detection(node: Node) -> DetectionLayer:
 
 def _warn_about_unknown_options(sections: Sequence[Section]) -> None:
     """Once for each key of each kind of section, at the place where it occurs first."""
-    warned: set[tuple[str, str]] = set()
+    found: dict[tuple[str, str], tuple[Section, Option]] = {}
     for section in sections:
-        reader = Net if section.name in Net.spellings else LAYERS[section.name]
-        for unknown in unknown_options(reader, section):
-            if (section.name, unknown.key) not in warned:
-                warned.add((section.name, unknown.key))
-                hint = suggest(unknown.key, options.keys(reader))
-                _log.warning(
-                    "%s:%d: [%s] unknown option %r is ignored.%s",
-                    *(section.file, unknown.line, section.name, unknown.key[:60], hint),
-                )
+        for unknown in unknown_options(_reader(section), section):
+            found.setdefault((section.name, unknown.key), (section, unknown))
+    for section, unknown in islice(found.values(), _WARNINGS):
+        key = unknown.key[:60]
+        hint = suggest(key, options.keys(_reader(section)))
+        where = f"{section.file}:{unknown.line}: [{section.name}]"
+        _log.warning("%s unknown option %r is ignored.%s", where, key, hint)
+    if len(found) > _WARNINGS:
+        _log.warning("%s: %d more unknown options", sections[0].file, len(found) - _WARNINGS)
+
+
+def _reader(section: Section) -> type[Layer] | type[Net]:
+    return Net if section.name in Net.spellings else LAYERS[section.name]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import Field, field, fields
 from functools import cache
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, TypeVar, get_type_hints
 
 from engine.darknet import limits
 from engine.darknet.cfg import Option, Section
@@ -17,6 +17,8 @@ from engine.plan.activations import ACTIVATIONS
 CONTEXT = {"context": True}  # metadata of a field that is not an option
 
 _REQUIRED = object()
+
+_Number = TypeVar("_Number", int, float)
 
 # darknet's three that act across the channels of a pixel, and the op's name for each
 ACROSS_CHANNELS: dict[str, Literal["positive", "softmax", "softmax_max"]] = {
@@ -87,7 +89,7 @@ def _parse(found: Option, parse: Callable[[str], Any], each: Field[Any], section
     rules = each.metadata
     choices = rules.get("choices")
     if choices and value not in choices:
-        raise ConfigError(f"{where}: unknown {text!r}.{suggest(value, choices)}")
+        raise ConfigError(f"{where}: unknown {text!r}.{suggest(text, choices)}")
     for number in value if isinstance(value, tuple) else (value,):
         if rules.get("at_least") is not None and number < rules["at_least"]:
             raise ConfigError(f"{where}: expected at least {rules['at_least']}, got {text!r}")
@@ -107,10 +109,10 @@ def _integer(text: str) -> int:
     match = _INTEGER.match(text)
     if not match:
         raise ValueError("an integer")
-    digits = match[1]
-    if len(digits.lstrip("+-0")) > 10 or abs(int(digits)) > limits.INTEGER:
+    digits = match[1].lstrip("+-0") or "0"
+    if len(digits) > 10 or int(digits) > limits.INTEGER:
         raise ValueError(f"an integer of at most {limits.INTEGER}")
-    return int(digits)
+    return -int(digits) if text.startswith("-") else int(digits)
 
 
 def _number(text: str) -> float:
@@ -121,15 +123,18 @@ def _number(text: str) -> float:
 
 
 def _integers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(_integer(item) for item in text.split(","))
-    except ValueError as error:
-        raise ValueError(f"a list, each {error}") from None
+    return _list(text, _integer)
 
 
 def _numbers(text: str) -> tuple[float, ...]:
+    return _list(text.removesuffix(","), _number)
+
+
+def _list(text: str, parse: Callable[[str], _Number]) -> tuple[_Number, ...]:
+    if text.count(",") >= limits.LIST:
+        raise ValueError(f"a list of at most {limits.LIST} numbers")
     try:
-        return tuple(_number(item) for item in text.removesuffix(",").split(","))
+        return tuple(parse(item) for item in text.split(","))
     except ValueError as error:
         raise ValueError(f"a list, each {error}") from None
 

@@ -13,7 +13,9 @@ from engine.plan.ops import Tensor
 from engine.plan.shapes import Shape
 
 
-@layer("maxpool", "max")
+# darknet's C code ignores maxpool_zero_nonmax, and so do the values this engine is checked against;
+# its CUDA code sets every output to zero that differs from the input at the same index
+@layer("maxpool", "max", training="maxpool_zero_nonmax")
 @dataclass(frozen=True)
 class MaxPool(Layer):
     stride: int = option(1, at_least=1)
@@ -24,7 +26,6 @@ class MaxPool(Layer):
     maxpool_depth: bool = False  # over channels instead of cells
     out_channels: int = option(1, at_least=1)
     antialiasing: int = option(0)
-    maxpool_zero_nonmax: bool = False
 
     needs_map = True
 
@@ -39,8 +40,6 @@ class MaxPool(Layer):
                 )
             return Shape(self.out_channels, shape.height, shape.width)
         pooled = self._pool.infer(shape)
-        if self.maxpool_zero_nonmax and pooled.size > shape.size:
-            raise self.error("maxpool_zero_nonmax", "the output is larger than the input")
         return self._blur.infer(pooled) if self._blur else pooled
 
     def lower(self, plan: PlanBuilder, weights: Weights, *tensors: Tensor) -> Tensor:
@@ -49,8 +48,6 @@ class MaxPool(Layer):
             return plan.emit(ops.MaxPoolDepth(plan.tensor(self.infer(src.shape)), src))
         out = plan.tensor(self._pool.infer(src.shape))
         out = plan.emit(ops.MaxPool(out, src, self._pool.window(src.shape)))
-        if self.maxpool_zero_nonmax:
-            out = plan.emit(ops.KeepEqual(plan.tensor(out.shape), out, src))
         return self._blur.lower(plan, out) if self._blur else out
 
     def _strides(self) -> tuple[int, int]:

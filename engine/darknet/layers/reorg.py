@@ -17,7 +17,7 @@ from engine.plan.shapes import Shape
 class Reorg(Reorg3d):
     def infer(self, *shapes: Shape) -> Shape:
         (shape,) = shapes
-        self._check_channels(shape)
+        self._check_channels(shape.channels)
         return super().infer(shape)
 
     def _grid(self, shape: Shape, out: Shape) -> Shape:

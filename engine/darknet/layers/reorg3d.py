@@ -24,8 +24,10 @@ class Reorg3d(Layer):
         (shape,) = shapes
         stride = self.stride
         if self.reverse:
-            self._check_channels(shape)
-            return Shape(shape.channels // stride**2, shape.height * stride, shape.width * stride)
+            self._check_channels(shape.channels)
+            out = Shape(shape.channels // stride**2, shape.height * stride, shape.width * stride)
+            self._check_channels(self._grid(shape, out).channels)
+            return out
         if shape.height % stride or shape.width % stride:
             raise self.error(
                 "stride", f"expected a divisor of {shape.width} and {shape.height}, got {stride}"
@@ -39,12 +41,11 @@ class Reorg3d(Layer):
         return plan.emit(ops.Reorg(out, src, self.stride, grid, self.reverse))
 
     def _grid(self, shape: Shape, out: Shape) -> Shape:
-        """The deep and small one of the two shapes."""
-        return shape if self.reverse else out
+        """The shape that the assignment walks over."""
+        return out
 
-    def _check_channels(self, shape: Shape) -> None:
-        if shape.channels % self.stride**2:
+    def _check_channels(self, channels: int) -> None:
+        if channels % self.stride**2:
             raise self.error(
-                "stride",
-                f"expected a square that divides {shape.channels} channels, got {self.stride}",
+                "stride", f"expected its square to divide {channels} channels, got {self.stride}"
             )

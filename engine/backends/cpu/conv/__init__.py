@@ -1,21 +1,34 @@
-"""One file per convolution algorithm; `choose` picks the first that can do an op."""
+"""Which convolution algorithm runs a Conv2d: the first of the list that supports its shape.
+
+The choice reads shapes only, never a clock, so a network gives the same digits on every run.
+An algorithm is a file with `supports(op)` and `prepare(op, weight, bias, workers)`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import ModuleType
 
-from engine.backends.cpu.conv import plain
+import numpy as np
+
+from engine.backends.cpu.conv import im2col
 from engine.backends.cpu.conv.base import Array, Convolution
+from engine.backends.cpu.conv.pooled import Pooled, without_pool
+from engine.backends.cpu.conv.pooling import pools_quads
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
 
-ALGORITHMS = (plain,)
+FAST: tuple[ModuleType, ...] = ()  # float32 only, the most particular first
 
 
 def choose(op: ops.Conv2d, constants: Mapping[str, Array], workers: Workers) -> Convolution:
-    """The convolution of `op`, its weights packed and its scratch reserved."""
+    """Return `op` made ready; call it, or what its `bind` returns, inside `workers.alone()`."""
+    if op.pool is not None and not pools_quads(op):
+        return Pooled(op, choose(without_pool(op), constants, workers), workers)
     weight = constants[op.weight.name]
     bias = None if op.bias is None else constants[op.bias.name]
-    algorithm = next(each for each in ALGORITHMS if each.supports(op))
-    prepared: Convolution = algorithm.prepare(op, weight, bias, workers)
-    return prepared
+    if weight.dtype == np.float32:
+        for algorithm in FAST:
+            if algorithm.supports(op):
+                return algorithm.prepare(op, weight, bias, workers)  # type: ignore[no-any-return]
+    return im2col.prepare(op, weight, bias, workers)

@@ -1,0 +1,51 @@
+"""What a convolution algorithm hands back, and the size of the pieces that algorithms cut work into."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+PIECE_BYTES = 512 * 1024  # columns that fit in a core's own cache together with their product
+
+
+class Convolution(ABC):
+    """One Conv2d made ready: weights repacked, scratch reserved.
+
+    Arrays are (rows, height, width, channels); they may be channel slices of wider maps.
+    """
+
+    weights: tuple[Array, ...]
+
+    @property
+    def weight_bytes(self) -> int:
+        return sum(array.nbytes for array in self.weights)
+
+    @abstractmethod
+    def bind(self, src: Array, out: Array, residual: Array | None = None) -> Callable[[], None]:
+        """Return the function that runs it on these arrays: all views are made here, once."""
+
+    def __call__(self, src: Array, out: Array, residual: Array | None = None) -> None:
+        self.bind(src, out, residual)()
+
+
+def spans(total: int, longest: int) -> list[tuple[int, int]]:
+    """Cut 0 .. total into the fewest spans of at most `longest`, as even as can be."""
+    longest = max(1, min(longest, total))
+    count = -(-total // longest)
+    step = -(-total // count)
+    return [(first, min(first + step, total)) for first in range(0, total, step)]
+
+
+def merged(array: Array, axes: int) -> Array | None:
+    """View the first `axes` axes as one where memory allows it, else None."""
+    for axis in range(axes - 1):
+        if array.shape[axis] != 1 and array.strides[axis] != (
+            array.strides[axis + 1] * array.shape[axis + 1]
+        ):
+            return None
+    return array.reshape(-1, *array.shape[axes:])

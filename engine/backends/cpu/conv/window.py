@@ -1,0 +1,149 @@
+"""Gathering: rows of the input with their padding, and the windows of a convolution as columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from engine.backends.cpu.conv.base import Array
+from engine.plan import ops
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Where the windows of a convolution lie; `left` and `top` cells of padding come first."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    top: int
+    left: int
+    height: int  # of the input
+    width: int
+    channels: int
+    out_width: int
+    fill: int = 0  # the value of cells outside
+    signed: bool = False
+
+    @classmethod
+    def of(cls, op: ops.Conv2d, *, out_width: int) -> Geometry:
+        shape = op.src.shape
+        top, left, _, _ = op.padding
+        return cls(
+            op.kernel,
+            op.stride,
+            op.dilation,
+            top,
+            left,
+            shape.height,
+            shape.width,
+            shape.channels,
+            out_width,
+            fill=-1 if op.signed else 0,
+            signed=op.signed,
+        )
+
+    def padded_rows(self, rows: int) -> int:
+        """How many input rows, padding included, `rows` rows of windows cover."""
+        return (rows - 1) * self.stride[0] + self.dilation[0] * (self.kernel[0] - 1) + 1
+
+    @property
+    def padded_width(self) -> int:
+        return (self.out_width - 1) * self.stride[1] + self.dilation[1] * (self.kernel[1] - 1) + 1
+
+    @property
+    def left_border(self) -> int:
+        return min(self.left, self.padded_width)
+
+    @property
+    def inner_width(self) -> int:
+        """Columns of the input that any window sees."""
+        return min(self.width, self.padded_width - self.left_border)
+
+    def padded_shape(self, rows: int) -> tuple[int, int, int]:
+        """Scratch for `rows` rows of windows; one row more than needed holds the outer borders."""
+        return self.padded_rows(rows) + 1, self.padded_width, self.channels
+
+
+class PaddedRows:
+    """Copies what windows first .. last see of one sample, with its padding, into scratch memory.
+
+    The border to the right of a row and the one to the left of the next are neighbours in memory,
+    so both are filled by one copy; the scratch begins with a right border that belongs to no row.
+    """
+
+    def __init__(self, geometry: Geometry, sample: Array, span: tuple[int, int]) -> None:
+        self.geometry = geometry
+        first, last = span
+        self.rows = last - first
+        start = first * geometry.stride[0] - geometry.top
+        stop = start + geometry.padded_rows(self.rows)
+        self.above = min(max(0, -start), stop - start)
+        self.below = min(max(0, stop - geometry.height), stop - start - self.above)
+        inside = slice(start + self.above, stop - self.below)
+        self.source = sample[inside, : geometry.inner_width]
+
+    @property
+    def kind(self) -> tuple[int, int, int]:
+        """Blocks of equal kind need the same views of the scratch."""
+        return self.rows, self.above, self.below
+
+    def view(self, scratch: Array) -> Array:
+        """The padded rows (y, x, c) within `scratch`, which has the shape `padded_shape`."""
+        geometry = self.geometry
+        width, channels = geometry.padded_width, geometry.channels
+        right = width - geometry.left_border - geometry.inner_width
+        rows = geometry.padded_rows(self.rows)
+        flat = scratch.reshape(-1)[right * channels :][: rows * width * channels]
+        return flat.reshape(rows, width, channels)
+
+    def inner(self, scratch: Array) -> Array:
+        """Where `source` goes."""
+        padded, left = self.view(scratch), self.geometry.left_border
+        return padded[
+            self.above : len(padded) - self.below, left : left + self.geometry.inner_width
+        ]
+
+    def borders(self, scratch: Array) -> list[Array]:
+        """What is to be filled with the value of cells outside."""
+        geometry, padded = self.geometry, self.view(scratch)
+        found = []
+        border = geometry.padded_width - geometry.inner_width
+        if border:
+            whole = scratch.reshape(-1)
+            shape = len(padded) + 1, border * geometry.channels
+            steps = padded.strides[0], whole.itemsize
+            found.append(as_strided(whole, shape, steps))
+        if self.above:
+            found.append(padded[: self.above])
+        if self.below:
+            found.append(padded[len(padded) - self.below :])
+        return found
+
+
+def windows(geometry: Geometry, padded: Array, rows: int, *, quads: bool = False) -> Array:
+    """View the windows of (y, x, c) cells as (y, x, i, j, c).
+
+    With `quads` as (2, 2, y, x, i, j, c): the four corners of each 2 x 2 cell of a pool apart, so
+    that the pool is a maximum of four equal arrays.
+    """
+    step_y, step_x, step_c = padded.strides
+    (kernel_y, kernel_x), (dilate_y, dilate_x) = geometry.kernel, geometry.dilation
+    y, x = step_y * geometry.stride[0], step_x * geometry.stride[1]
+    taps = (kernel_y, kernel_x, geometry.channels)
+    tap_steps = (step_y * dilate_y, step_x * dilate_x, step_c)
+    columns = geometry.out_width
+    if quads:
+        shape = (2, 2, rows // 2, columns // 2, *taps)
+        steps = (y, x, 2 * y, 2 * x, *tap_steps)
+    else:
+        shape = (rows, columns, *taps)
+        steps = (y, x, *tap_steps)
+    return as_strided(padded, shape, steps, writeable=False)
+
+
+def take_signs(cells: Array) -> None:
+    """x > 0 is +1, anything else -1, in place."""
+    np.copyto(cells, np.where(cells > 0, 1, -1))

@@ -1,0 +1,262 @@
+"""Threads that share the work of an op, while the BLAS beneath NumPy stays on one thread.
+
+A BLAS that threads by itself speeds up products only, leaves every copy and sum serial, and changes
+the order of its sums with the number of threads. So the work is cut into pieces that depend on shapes
+alone, each piece runs on one thread, and the answer is the same whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from engine.errors import InputError
+
+Array = NDArray[Any]
+Task = Callable[[int, int], None]  # (worker, piece)
+
+THREADS_VARIABLE = "ENGINE_NUM_THREADS"
+_ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
+
+
+def thread_count() -> int:
+    """ENGINE_NUM_THREADS, or the number of processors that this process may use."""
+    text = os.environ.get(THREADS_VARIABLE, "").strip()
+    if not text:
+        if hasattr(os, "sched_getaffinity"):
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise InputError(f"{THREADS_VARIABLE}: expected a number of threads, got {text!r}")
+    return int(text)
+
+
+class Workers:
+    """The threads of one program, and the scratch memory that its ops share one after the other.
+
+    Threads start at the first run that needs them, are started again after a fork, and never keep
+    the interpreter alive. The calling thread is worker 0.
+    """
+
+    def __init__(self, count: int | None = None) -> None:
+        wanted = thread_count() if count is None else count
+        assert wanted > 0
+        self.count = wanted if _blas_threads() is not None else 1
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._process = os.getpid()
+        self._needed = 0
+        self._scratch: list[Array] = []
+        self._shared_needed: dict[str, int] = {}
+        self._shared: dict[str, Array] = {}
+
+    # ------------------------------------------------------------ threads
+
+    def run(self, task: Task, pieces: int) -> None:
+        """Call task(worker, piece) once for every piece; return when all are done."""
+        if self.count == 1 or pieces == 1:
+            for piece in range(pieces):
+                task(0, piece)
+            return
+        self._start_threads()
+        job = _Job(task, pieces)
+        for _ in range(min(self.count, pieces) - 1):
+            self._jobs.put(job)
+        job.work(0)
+        job.wait()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep the BLAS on one thread meanwhile; every op is run inside this.
+
+        The setting belongs to the process: other users of NumPy share it until the block ends.
+        """
+        blas = _blas_threads()
+        if blas is None:
+            yield
+            return
+        blas.hold()
+        try:
+            yield
+        finally:
+            blas.release()
+
+    def close(self) -> None:
+        if self._process == os.getpid():
+            for _ in self._threads:
+                self._jobs.put(None)
+            for thread in self._threads:
+                thread.join()
+        self._threads = []
+        self._scratch = []
+        self._shared = {}
+
+    def _start_threads(self) -> None:
+        if self._process != os.getpid():  # a fork copies the queue but not the threads
+            self._process = os.getpid()
+            self._jobs = SimpleQueue()
+            self._threads = []
+        while len(self._threads) < self.count - 1:
+            number = len(self._threads) + 1
+            thread = threading.Thread(
+                target=_serve, args=(self._jobs, number), name=f"engine-{number}", daemon=True
+            )
+            thread.start()
+            self._threads.append(thread)
+
+    # ------------------------------------------------------------ scratch memory
+
+    def reserve(self, *sizes: int) -> None:
+        """Ask for room for arrays of these many bytes on each worker, all at one time."""
+        self._needed = max(self._needed, _room(sizes))
+
+    def reserve_shared(self, name: str, *sizes: int) -> None:
+        """Ask for room that all workers see; what has another `name` lies elsewhere."""
+        self._shared_needed[name] = max(self._shared_needed.get(name, 0), _room(sizes))
+
+    def carve(self, worker: int, dtype: DTypeLike, *shapes: tuple[int, ...]) -> list[Array]:
+        """Return arrays in the worker's scratch; the next op that carves writes over them."""
+        if not self._scratch or len(self._scratch[0]) < self._needed:
+            self._scratch = [np.empty(self._needed, np.uint8) for _ in range(self.count)]
+        return _carve(self._scratch[worker], np.dtype(dtype), shapes)
+
+    def carve_shared(self, name: str, dtype: DTypeLike, *shapes: tuple[int, ...]) -> list[Array]:
+        """Return arrays that all workers see; the next op that carves `name` writes over them."""
+        needed = self._shared_needed[name]
+        if name not in self._shared or len(self._shared[name]) < needed:
+            self._shared[name] = np.empty(needed, np.uint8)
+        return _carve(self._shared[name], np.dtype(dtype), shapes)
+
+    @property
+    def workspace_bytes(self) -> int:
+        return self._needed * self.count + sum(self._shared_needed.values())
+
+
+class _Job:
+    """One task and its pieces, taken by whichever worker is free."""
+
+    def __init__(self, task: Task, pieces: int) -> None:
+        self._task = task
+        self._pieces = pieces
+        self._taken = itertools.count()  # next() is atomic: no lock is needed to share it
+        self._finished = itertools.count(1)
+        self._done = threading.Lock()
+        self._done.acquire()
+        self._error: BaseException | None = None
+
+    def work(self, worker: int) -> None:
+        while (piece := next(self._taken)) < self._pieces:
+            try:
+                if self._error is None:
+                    self._task(worker, piece)
+            except BaseException as error:  # handed to the thread that called run
+                self._error = error
+            finally:
+                if next(self._finished) == self._pieces:
+                    self._done.release()
+
+    def wait(self) -> None:
+        self._done.acquire()
+        if self._error is not None:
+            raise self._error
+
+
+def _serve(jobs: SimpleQueue[_Job | None], worker: int) -> None:
+    with np.errstate(all="ignore"):  # each thread has its own; infinities and NaN are values here
+        while (job := jobs.get()) is not None:
+            job.work(worker)
+            del job  # an idle thread must not keep the arrays of the last op alive
+
+
+def _room(sizes: tuple[int, ...]) -> int:
+    return sum(map(_aligned, sizes)) + _ALIGNMENT
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def _carve(memory: Array, dtype: np.dtype[Any], shapes: tuple[tuple[int, ...], ...]) -> list[Array]:
+    start = -memory.ctypes.data % _ALIGNMENT
+    arrays = []
+    for shape in shapes:
+        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        arrays.append(memory[start : start + size].view(dtype).reshape(shape))
+        start += _aligned(size)
+    return arrays
+
+
+# ---------------------------------------------------------------- BLAS
+
+
+class _BlasThreads:
+    """The number of threads of a loaded OpenBLAS, held at one while anybody asks for it."""
+
+    def __init__(self, get: Callable[[], int], put: Callable[[int], None]) -> None:
+        self._get = get
+        self._put = put
+        self._lock = threading.Lock()
+        self._holders = 0
+        self._before = 1
+
+    def hold(self) -> None:
+        with self._lock:
+            if self._holders == 0:
+                self._before = self._get()
+                if self._before != 1:
+                    self._put(1)
+            self._holders += 1
+
+    def release(self) -> None:
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0 and self._before != 1:
+                self._put(self._before)
+
+
+_found: list[_BlasThreads | None] = []  # filled at the first use: importing loads no library
+
+
+def _blas_threads() -> _BlasThreads | None:
+    if not _found:
+        _found.append(_find_blas_threads())
+    return _found[0]
+
+
+def _find_blas_threads() -> _BlasThreads | None:
+    """Find OpenBLAS's own switch. Another BLAS (MKL, Accelerate) keeps its threads: no pool then."""
+    for path in _loaded_openblas():
+        try:
+            library = ctypes.CDLL(str(path))
+        except OSError:
+            continue
+        for prefix, suffix in itertools.product(("scipy_", ""), ("64_", "")):
+            get = getattr(library, f"{prefix}openblas_get_num_threads{suffix}", None)
+            put = getattr(library, f"{prefix}openblas_set_num_threads{suffix}", None)
+            if get is not None and put is not None:
+                get.restype, get.argtypes = ctypes.c_int, []
+                put.restype, put.argtypes = None, [ctypes.c_int]
+                return _BlasThreads(get, put)
+    return None
+
+
+def _loaded_openblas() -> Iterator[Path]:
+    """The OpenBLAS that NumPy loaded: of its wheel, else (Linux) any that this process has open."""
+    package = Path(np.__file__).parent
+    for folder in (package.parent / "numpy.libs", package / ".dylibs", package / ".libs"):
+        yield from sorted(folder.glob("*openblas*"))
+    maps = Path("/proc/self/maps")
+    if maps.exists():
+        lines = (line.split(maxsplit=5) for line in maps.read_text().splitlines())
+        paths = {Path(fields[5]) for fields in lines if len(fields) == 6}
+        yield from sorted(path for path in paths if "openblas" in path.name)

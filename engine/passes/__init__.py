@@ -1,0 +1,44 @@
+"""Plan -> Plan: the rewrites that make a naive plan fast, in the order in which they help.
+
+A pass keeps what a program hands back: the tensors of `plan.outputs` and what the heads read.
+Other tensors may vanish, also those that `plan.layers` goes on naming.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from engine.passes.drop_unread import drop_unread
+from engine.passes.elide_copies import elide_copies
+from engine.passes.fold_batchnorm import fold_batchnorm
+from engine.passes.fuse_activation import fuse_activation
+from engine.passes.fuse_pool import fuse_pool
+from engine.passes.fuse_residual import fuse_residual
+from engine.passes.place_tensors import place_tensors
+from engine.plan.build import Plan
+
+Pass = Callable[[Plan], Plan]
+
+PASSES: dict[str, Pass] = {
+    each.__name__: each
+    for each in (
+        drop_unread,
+        fold_batchnorm,
+        fuse_activation,
+        fuse_pool,
+        fuse_residual,
+        elide_copies,
+        place_tensors,
+    )
+}
+
+
+def optimise(plan: Plan, names: Collection[str]) -> Plan:
+    """Run the passes of these names, in the order of PASSES."""
+    assert set(names) <= set(PASSES), set(names) - set(PASSES)
+    assert plan.arena is None, "this plan is optimised already"
+    assert not plan.views, "this plan is optimised already"
+    for name, run in PASSES.items():
+        if name in names:
+            plan = run(plan)
+    return plan

@@ -1,0 +1,38 @@
+"""Conv2d, MaxPool -> Conv2d(pool=...), for windows that tile the map without overlap."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.passes.usage import join_pairs
+from engine.plan.activations import ACTIVATIONS
+from engine.plan.build import Plan
+from engine.plan.ops import Conv2d, MaxPool, Op
+from engine.plan.shapes import Window
+
+TILE = Window((2, 2), (2, 2))
+
+
+def fuse_pool(plan: Plan) -> Plan:
+    return replace(plan, ops=join_pairs(plan, _join))
+
+
+def _join(conv: Op, pool: Op) -> Op | None:
+    if not isinstance(conv, Conv2d) or not isinstance(pool, MaxPool):
+        return None
+    is_free = conv.pool is None and conv.residual is None and conv.last_activation == "linear"
+    # where the activation rises, a backend is free to take the maximum first
+    if is_free and ACTIVATIONS[conv.activation].rises and is_tiled(pool):
+        return replace(conv, out=pool.out, pool=TILE)
+    return None
+
+
+def is_tiled(pool: MaxPool) -> bool:
+    """Whether each output is the maximum of 2 x 2 cells that lie inside the map."""
+    window, source, out = pool.window, pool.src.shape, pool.out.shape
+    return (
+        (window.size, window.stride) == (TILE.size, TILE.stride)
+        and window.padding[:2] == (0, 0)
+        and 2 * out.height <= source.height
+        and 2 * out.width <= source.width
+    )

@@ -1,0 +1,101 @@
+"""Offsets in one arena for stretches of memory that are in use for known times.
+
+by_size reaches the least possible size on common networks, in time that grows with the square of
+their number; by_time needs up to a quarter more memory, in time that grows with their number.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Life:
+    """`size` values are in use from op `first` to op `last`, both included."""
+
+    size: int
+    first: int
+    last: int
+
+
+def by_size(lives: Sequence[Life]) -> list[int]:
+    """The largest first, each into the lowest gap among those that are in use when it is."""
+    order = sorted(range(len(lives)), key=lambda each: -lives[each].size)
+    first, last, start, end = np.zeros((4, len(lives)), np.int64)
+    for placed, each in enumerate(order):
+        life = lives[each]
+        others = np.flatnonzero((first[:placed] <= life.last) & (last[:placed] >= life.first))
+        others = others[np.argsort(start[others])]
+        floor = np.append(0, np.maximum.accumulate(end[others]))
+        ceiling = np.append(start[others], np.iinfo(np.int64).max)
+        offset = floor[np.argmax(ceiling - floor >= life.size)]
+        first[placed], last[placed] = life.first, life.last
+        start[placed], end[placed] = offset, offset + life.size
+    offsets = dict(zip(order, start.tolist(), strict=True))
+    return [offsets[each] for each in range(len(lives))]
+
+
+def by_time(lives: Sequence[Life]) -> list[int]:
+    """In the order in which they come alive, each into the smallest gap that holds it."""
+    gaps = _Gaps()
+    offsets = [0] * len(lives)
+    alive: list[tuple[int, int, int]] = []  # a heap of (last, offset, size)
+    for each in sorted(range(len(lives)), key=lambda each: (lives[each].first, -lives[each].size)):
+        life = lives[each]
+        while alive and alive[0][0] < life.first:
+            _, offset, size = heappop(alive)
+            gaps.release(offset, size)
+        offsets[each] = gaps.take(life.size)
+        heappush(alive, (life.last, offsets[each], life.size))
+    return offsets
+
+
+class _Gaps:
+    """The free stretches of an arena that grows at its top."""
+
+    def __init__(self) -> None:
+        self.top = 0
+        self._by_size: list[tuple[int, int]] = []  # (size, offset), sorted
+        self._size_at: dict[int, int] = {}
+        self._offset_before: dict[int, int] = {}  # from where a gap ends to where it begins
+
+    def take(self, size: int) -> int:
+        """The offset of `size` free values: in the smallest gap that holds them, else on top."""
+        found = bisect_left(self._by_size, (size, 0))
+        if found < len(self._by_size):
+            gap, offset = self._by_size[found]
+            self._remove(offset)
+            if gap > size:
+                self._insert(offset + size, gap - size)
+            return offset
+        offset = self._offset_before.get(self.top, self.top)
+        if offset < self.top:
+            self._remove(offset)
+        self.top = offset + size
+        return offset
+
+    def release(self, offset: int, size: int) -> None:
+        """Free a stretch, and join it to the gaps that it touches."""
+        if offset + size in self._size_at:
+            size += self._remove(offset + size)
+        if offset in self._offset_before:
+            before = self._offset_before[offset]
+            size += self._remove(before)
+            offset = before
+        self._insert(offset, size)
+
+    def _insert(self, offset: int, size: int) -> None:
+        insort(self._by_size, (size, offset))
+        self._size_at[offset] = size
+        self._offset_before[offset + size] = offset
+
+    def _remove(self, offset: int) -> int:
+        size = self._size_at.pop(offset)
+        del self._offset_before[offset + size]
+        del self._by_size[bisect_left(self._by_size, (size, offset))]
+        return size

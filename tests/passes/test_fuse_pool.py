@@ -1,0 +1,94 @@
+from dataclasses import replace
+
+import pytest
+
+from engine.passes.fuse_activation import fuse_activation
+from engine.passes.fuse_pool import fuse_pool
+from engine.plan.shapes import Window
+from tests.passes.check import check_plan
+from tests.passes.networks import Network
+
+
+@pytest.mark.parametrize(
+    ("side", "padding"),
+    [
+        (6, 1),  # darknet's default: one cell at the right and bottom, which no window reaches
+        (6, 0),
+        (7, 0),  # the last row and column are left out
+    ],
+)
+def test_a_pool_that_tiles_the_map_joins_the_convolution(side, padding):
+    net = Network(side=side)
+    naive = net.plan(net.pool(net.conv(net.source), padding=padding))
+    plan = fuse_pool(naive)
+    check_plan(plan)
+    pool = Window((2, 2), (2, 2))
+    assert plan.ops == (replace(naive.ops[0], out=naive.ops[1].out, pool=pool),)
+    assert plan.ops[0].grid == naive.ops[0].out.shape
+
+
+def test_a_rising_activation_may_stand_between():
+    net = Network()
+    plan = fuse_activation(net.plan(net.pool(net.activate(net.conv(net.source), "leaky"))))
+    (op,) = fuse_pool(plan).ops
+    assert (op.activation, op.pool) == ("leaky", Window((2, 2), (2, 2)))
+
+
+def activation_that_falls(net):
+    return fuse_activation(net.plan(net.pool(net.activate(net.conv(net.source), "mish"))))
+
+
+def odd_map_with_a_border(net):
+    odd = Network(side=7)
+    return odd.plan(odd.pool(odd.conv(odd.source)))
+
+
+def overlapping_windows(net):
+    return net.plan(net.pool(net.conv(net.source), 2, 1))
+
+
+def wide_windows(net):
+    return net.plan(net.pool(net.conv(net.source), 3, 2))
+
+
+def cells_at_the_left(net):
+    return net.plan(net.pool(net.conv(net.source), 2, 2, padding=2))
+
+
+def second_reader(net):
+    middle = net.conv(net.source)
+    return net.plan(net.pool(middle), net.activate(middle))
+
+
+def kept_middle(net):
+    middle = net.conv(net.source)
+    return net.plan(net.pool(middle), middle)
+
+
+def residual_before(net):
+    plan = net.plan(net.pool(net.conv(net.source)))
+    return replace(plan, ops=(replace(plan.ops[0], residual=plan.source), plan.ops[1]))
+
+
+def other_op_before(net):
+    return net.plan(net.pool(net.activate(net.source)))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        activation_that_falls,
+        odd_map_with_a_border,
+        overlapping_windows,
+        wide_windows,
+        cells_at_the_left,
+        second_reader,
+        kept_middle,
+        residual_before,
+        other_op_before,
+    ],
+    ids=lambda build: build.__name__,
+)
+def test_it_stays(build):
+    plan = build(Network())
+    assert fuse_pool(plan).ops == plan.ops

@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+
+from engine.backends import open_device
+from engine.passes import PASSES, optimise
+from engine.plan.build import Plan
+from tests.passes.check import check_plan
+from tests.passes.networks import Network, random_plan
+
+
+def run(plan: Plan, images: np.ndarray) -> tuple[np.ndarray, ...]:
+    device = open_device("cpu:1")
+    try:
+        return device.compile(plan, batch=len(images), precision="float64").forward(images)
+    finally:
+        device.close()
+
+
+def assert_same_numbers(naive: Plan, fast: Plan, *, tolerance: float = 1e-5) -> None:
+    images = np.random.default_rng(1).normal(size=(2, *naive.source.shape.sides))
+    images = images.astype(np.float32)
+    for expected, got in zip(run(naive, images), run(fast, images), strict=True):
+        scale = max(1.0, float(np.abs(expected).max()))
+        np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_all_passes_leave_a_sound_plan(seed):
+    plan = optimise(random_plan(seed), PASSES)
+    check_plan(plan)
+
+
+@pytest.mark.parametrize("seed", range(60, 80))
+def test_all_passes_together_keep_the_numbers(seed):
+    naive = random_plan(seed)
+    assert_same_numbers(naive, optimise(naive, PASSES))
+
+
+# only folding rounds: its new constants are float32
+@pytest.mark.parametrize(
+    ("name", "tolerance"), [(name, 1e-5 if name == "fold_batchnorm" else 1e-7) for name in PASSES]
+)
+@pytest.mark.parametrize("seed", range(80, 88))
+def test_one_pass_alone_keeps_the_numbers(name, tolerance, seed):
+    naive = random_plan(seed)
+    fast = optimise(naive, [name])
+    assert_same_numbers(naive, fast, tolerance=tolerance)
+
+
+@pytest.mark.parametrize("seed", range(88, 96))
+def test_every_layer_can_be_handed_back(seed):
+    plan = random_plan(seed)
+    every = plan.tensors[1:]
+    naive = Plan(plan.source, plan.ops, layers=every, outputs=every, constants=plan.constants)
+    fast = optimise(naive, PASSES)
+    check_plan(fast)
+    assert fast.outputs == naive.outputs
+    assert_same_numbers(naive, fast)
+
+
+def test_passes_run_in_their_own_order():
+    net = Network()
+    naive = net.plan(net.activate(net.norm(net.conv(net.source))))
+    (op,) = optimise(naive, ["fuse_activation", "fold_batchnorm", "drop_unread"]).ops
+    assert op.activation == "leaky"
+
+
+def test_an_unknown_pass_is_our_mistake():
+    net = Network()
+    with pytest.raises(AssertionError, match="fuse_everything"):
+        optimise(net.plan(net.conv(net.source)), ["fuse_everything"])
+
+
+def test_a_plan_is_not_optimised_twice():
+    net = Network()
+    placed = optimise(net.plan(net.conv(net.source)), ["place_tensors"])
+    with pytest.raises(AssertionError, match="already"):
+        optimise(placed, PASSES)

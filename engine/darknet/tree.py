@@ -1,15 +1,15 @@
-"""Class hierarchies: the .tree file of [softmax] and [region], and class indices in .map files."""
+"""Class hierarchies: the .tree files that [softmax] and [region] name."""
 
 from __future__ import annotations
 
-import stat
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
+from engine.darknet.regular_file import read_bytes, shown
 from engine.errors import ConfigError
 
-LARGEST_BYTES = 16 << 20
+_LARGEST_BYTES = 16 << 20
 _ROOT = -1
 
 
@@ -37,50 +37,26 @@ def read_tree(path: str | Path, where: str) -> Tree:
         words = line.split()
         parent = _integer(words[1]) if len(words) == 2 else None
         if parent is None:
-            raise ConfigError(f"{path}:{number}: expected 'name parent', got {line[:60]!r}")
+            raise ConfigError(f"{shown(path)}:{number}: expected 'name parent', got {line[:60]!r}")
         if not _ROOT <= parent < len(names):
             raise ConfigError(
-                f"{path}:{number}: parent of {words[0]!r}: expected -1 (the root) or the number of "
-                f"a line above, 0 to {len(names) - 1}, got {parent}"
+                f"{shown(path)}:{number}: parent of {words[0][:60]!r}: expected -1 (the root) or "
+                f"the number of a line above, 0 to {len(names) - 1}, got {parent}"
             )
         names.append(words[0])
         parents.append(parent)
     if not names:
-        raise ConfigError(f"{where}: {str(path)!r} names no class")
+        raise ConfigError(f"{where}: {shown(path)} names no class")
     return Tree(tuple(names), tuple(parents))
 
 
-def read_map(path: str | Path, where: str) -> tuple[int, ...]:
-    """Read one class index a line."""
-    indices: list[int] = []
-    for number, line in _lines(path, where):
-        index = _integer(line.strip())
-        if index is None or index < 0:
-            raise ConfigError(f"{path}:{number}: expected the index of a class, got {line[:60]!r}")
-        indices.append(index)
-    if not indices:
-        raise ConfigError(f"{where}: {str(path)!r} names no class")
-    return tuple(indices)
-
-
 def _lines(path: str | Path, where: str) -> list[tuple[int, str]]:
-    """Numbered lines that are not blank, of a regular file of sane size."""
+    """Numbered lines that are not blank."""
     try:
-        status = Path(path).stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise ConfigError(f"{where}: {str(path)!r} is not a file")
-        if status.st_size > LARGEST_BYTES:
-            raise ConfigError(
-                f"{where}: {str(path)!r}: expected at most {LARGEST_BYTES} bytes, "
-                f"got {status.st_size}"
-            )
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
-    except (OSError, ValueError) as error:
-        if isinstance(error, ConfigError):
-            raise
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(f"{where}: cannot read {str(path)!r}: {reason}") from None
-    lines = text.removeprefix("\ufeff").split("\n")
+        data = read_bytes(path, ConfigError, limit=_LARGEST_BYTES)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    lines = data.decode("utf-8-sig", errors="replace").split("\n")
     return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
 
 

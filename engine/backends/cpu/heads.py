@@ -1,0 +1,163 @@
+"""The definition of box decoding: a detection layer's output becomes the few rows that count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.plan import ops
+from engine.plan.activations import ACTIVATIONS
+
+Array = NDArray[Any]
+Level = tuple[Array, Array]  # classes of one depth in a tree, and the parent of each
+
+_LOGISTIC = ACTIVATIONS["logistic"].numpy
+
+
+def candidates(head: ops.Head, values: Array, *, threshold: float, hierarchy: float) -> Array:
+    """Rows of `head` for one sample's `values`, (c, h, w); see `ops.Head` for their columns.
+
+    `hierarchy` is how sure a tree must be of a class before it goes down to it.
+    """
+    # infinite and undefined boxes are values here, as they are to darknet and to a GPU
+    with np.errstate(all="ignore"):
+        boxes, objectness, scores = _DECODERS[type(head)](head, values, threshold, hierarchy)
+        rows = np.empty((len(boxes), 5 + head.classes), np.float32)
+        rows[:, :4] = boxes
+        rows[:, 4] = objectness
+        rows[:, 5:] = scores
+    return rows
+
+
+def _yolo(
+    head: ops.YoloHead, values: Array, threshold: float, hierarchy: float
+) -> tuple[Array, Array, Array]:
+    """Nothing but objectness is read for the anchors that stay below the threshold."""
+    _, height, width = values.shape
+    count, box = len(head.anchors), 8 if head.sigmas else 4
+    entries = values.reshape(count, box + 1 + head.classes, height * width)
+    anchor, cell = np.nonzero(entries[:, box] > threshold)
+    order = np.lexsort((anchor, cell))
+    anchor, cell = anchor[order], cell[order]
+    found = entries[anchor, :, cell]
+
+    x, y, across, down = found[:, 0 : box : box // 4].T
+    if head.new_coords:
+        extent = np.stack([(across * 2) ** 2, (down * 2) ** 2], axis=1)
+    else:
+        extent = np.exp(np.stack([across, down], axis=1))
+    extent *= np.divide(head.anchors, head.network).astype(values.dtype)[anchor]
+    centre = np.stack([(cell % width + x) / width, (cell // width + y) / height], axis=1)
+    if head.point == "left_top":
+        centre += extent / 2
+    elif head.point == "right_bottom":
+        centre -= extent / 2
+
+    objectness = found[:, box]
+    scores = objectness[:, None] * found[:, box + 1 :]
+    if head.sigmas:
+        scores *= 1 - found[:, 1:box:2].mean(axis=1, keepdims=True)
+    return np.concatenate([centre, extent], axis=1), objectness, _above(scores, threshold)
+
+
+def _region(
+    head: ops.RegionHead, values: Array, threshold: float, hierarchy: float
+) -> tuple[Array, Array, Array]:
+    """Objectness becomes 1 in the rows, as darknet has it: it is part of the scores already."""
+    width, height = head.grid
+    coords, count = head.coords, len(head.anchors)
+    entries = values.reshape(width * height * count, coords + 1 + head.classes)
+    objectness = entries[:, coords]
+    if head.classfix == -1:
+        objectness = np.where(objectness < 0.5, 0, objectness)
+    if head.tree_parents:
+        # all probabilities of a tree are at most 1, so objectness alone rules rows out
+        row = np.flatnonzero(objectness > threshold)
+        classes = _down_the_tree(entries[row, coords + 1 :], head.tree_parents)
+        if head.class_map:
+            scores = np.zeros_like(classes)
+            mapped = objectness[row, None] * classes[:, list(head.class_map)]
+            scores[:, : len(head.class_map)] = _above(mapped, threshold)
+        else:
+            scores = _last_above(classes, hierarchy)
+    else:
+        scores = _above(objectness[:, None] * entries[:, coords + 1 :], threshold)
+        row = np.arange(len(entries))
+    is_kept = scores.any(axis=1)
+    row, scores = row[is_kept], scores[is_kept]
+
+    cell, anchor = np.divmod(row, count)
+    x, y, across, down = entries[row, :4].T
+    anchors = np.asarray(head.anchors, values.dtype)[anchor]
+    boxes = [
+        (cell % width + _LOGISTIC(x)) / width,
+        (cell // width + _LOGISTIC(y)) / height,
+        np.exp(across) * anchors[:, 0] / width,
+        np.exp(down) * anchors[:, 1] / height,
+    ]
+    return np.stack(boxes, axis=1), np.ones(len(row)), scores
+
+
+def _grid(
+    head: ops.GridHead, values: Array, threshold: float, hierarchy: float
+) -> tuple[Array, Array, Array]:
+    """Objectness may have any sign and size here: only the scores tell which rows count."""
+    side, count = head.side, head.boxes
+    cells = side * side
+    classes, objectness, boxes = np.split(
+        values.reshape(-1), [cells * head.classes, cells * (head.classes + count)]
+    )
+    every = objectness.reshape(cells, count, 1) * classes.reshape(cells, 1, head.classes)
+    scores = _above(every.reshape(cells * count, head.classes), threshold)
+    row = np.flatnonzero(scores.any(axis=1))
+
+    cell = row // count
+    x, y, across, down = boxes.reshape(cells * count, 4)[row].T
+    if head.square_root:
+        across, down = across**2, down**2
+    rows = [(x + cell % side) / side, (y + cell // side) / side, across, down]
+    return np.stack(rows, axis=1), objectness[row], scores[row]
+
+
+def _above(scores: Array, threshold: float) -> Array:
+    return np.where(scores > threshold, scores, 0)
+
+
+def _down_the_tree(conditional: Array, parents: tuple[int, ...]) -> Array:
+    """Multiply the probability of each class by those of all its ancestors."""
+    for classes, above in _levels(parents):
+        conditional[:, classes] *= conditional[:, above]
+    return conditional
+
+
+@lru_cache(maxsize=4)
+def _levels(parents: tuple[int, ...]) -> tuple[Level, ...]:
+    """The tree below its roots by depth: a level needs nothing but the one before."""
+    depths = [0] * len(parents)
+    for index, parent in enumerate(parents):
+        if parent >= 0:
+            depths[index] = depths[parent] + 1
+    depth, above = np.array(depths), np.array(parents)
+    levels = (np.flatnonzero(depth == each) for each in range(1, max(depths) + 1))
+    return tuple((classes, above[classes]) for classes in levels)
+
+
+def _last_above(probabilities: Array, hierarchy: float) -> Array:
+    """Keep one class of each row: the last above `hierarchy`. Children stand below parents."""
+    is_above = probabilities > hierarchy
+    last = is_above.shape[1] - 1 - is_above[:, ::-1].argmax(axis=1)
+    row = np.flatnonzero(is_above.any(axis=1))
+    kept = np.zeros_like(probabilities)
+    kept[row, last[row]] = probabilities[row, last[row]]
+    return kept
+
+
+_DECODERS: dict[type[ops.Head], Callable[..., tuple[Array, Array, Array]]] = {
+    ops.YoloHead: _yolo,
+    ops.RegionHead: _region,
+    ops.GridHead: _grid,
+}

@@ -1,0 +1,89 @@
+"""Anchors: pairs of width and height that the boxes of detection layers are relative to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from engine.darknet.layers.base import DetectionLayer
+from engine.darknet.options import option
+from engine.plan.shapes import Shape
+
+Anchors = tuple[tuple[float, float], ...]
+
+_MISSING = (0.5, 0.5)  # darknet's, where `num` is more than there are pairs
+
+
+def pick_anchors(
+    layer: DetectionLayer, numbers: tuple[float, ...], num: int, mask: tuple[int, ...] = ()
+) -> Anchors:
+    """Those that `mask` names, in its order, of the first `num` pairs; all without a mask."""
+    used = numbers[: 2 * num]
+    if len(used) % 2:
+        raise layer.error("anchors", f"expected pairs of width and height, got {len(used)} numbers")
+    for number in used:
+        if number <= 0:
+            raise layer.error("anchors", f"expected numbers above 0, got {number:g}")
+    pairs = tuple(zip(used[::2], used[1::2], strict=True))
+    return tuple(pairs[index] if index < len(pairs) else _MISSING for index in mask or range(num))
+
+
+def check_filters(layer: DetectionLayer, shape: Shape, *, anchors: int, numbers: int) -> None:
+    """For each anchor a map holds `numbers` of the box and objectness, and the classes."""
+    expected = anchors * (numbers + layer.classes)
+    if shape.channels != expected:
+        raise layer.error(
+            "classes",
+            f"{anchors} x ({numbers} + {layer.classes} classes) needs filters={expected} "
+            f"in the layer before, got {shape.channels}",
+        )
+
+
+@dataclass(frozen=True)
+class MaskedLayer(DetectionLayer):
+    """What [yolo] and [Gaussian_yolo] share: a mask picks their anchors, which are in pixels."""
+
+    classes: int = option(20, at_least=1)
+    num: int = option(1, at_least=1)  # of all anchors; without a mask all are used
+    mask: tuple[int, ...] = option(())
+    anchors: tuple[float, ...] = option(())
+    scale_x_y: float = 1.0
+    nms_kind: str = "default"
+    beta_nms: float = 0.6
+
+    needs_map = True
+    nms_kinds: ClassVar[tuple[str, ...]]
+    numbers: ClassVar[int]  # of each anchor, besides the classes
+
+    @property
+    def nms(self) -> tuple[str, float]:
+        """Darknet takes unknown words for the default."""
+        return (self.nms_kind if self.nms_kind in self.nms_kinds else "default"), self.beta_nms
+
+    def infer(self, *shapes: Shape) -> Shape:
+        (shape,) = shapes
+        for index in self.mask:
+            if not 0 <= index < self.num:
+                raise self.error(
+                    "mask", f"expected 0 to {self.num - 1} with num={self.num}, got {index}"
+                )
+        check_filters(self, shape, anchors=len(self.mask) or self.num, numbers=self.numbers)
+        self.pick()
+        if not self.place.net.width:
+            raise self.error("", "expected width and height in [net], got inputs alone")
+        return shape
+
+    def pick(self) -> Anchors:
+        return pick_anchors(self, self.anchors, self.num, self.mask)
+
+    @property
+    def network(self) -> tuple[int, int]:
+        return self.place.net.width, self.place.net.height
+
+
+TRAINING = """
+    ignore_thresh truth_thresh iou_thresh iou_thresh_kind iou_loss iou_normalizer obj_normalizer
+    cls_normalizer delta_normalizer objectness_smooth label_smooth_eps max max_delta
+    counters_per_class focal_loss jitter resize random map show_details
+    track_history_size track_ciou_norm sim_thresh dets_for_track dets_for_show embedding_layer
+"""

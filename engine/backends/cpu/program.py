@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from engine.backends.base import Memory
 from engine.backends.cpu import conv
 from engine.backends.cpu.definitions import DEFINITIONS
+from engine.backends.cpu.heads import candidates
 from engine.backends.cpu.storage import Buffers, Step, Storage
 from engine.backends.cpu.workers import Workers
 from engine.errors import EngineError, InputError
@@ -35,20 +36,24 @@ class CpuProgram:
     """Runs are serialised by a lock: recurrent state and memory are shared."""
 
     def __init__(self, plan: Plan, dtype: np.dtype[Any], *, batch: int, threads: int) -> None:
-        self.plan = plan
+        self.plan = replace(plan, constants={})  # packed copies serve the program from here on
         self.batch = batch
         self._lock = Lock()
         self._is_closed = False
         self._workers = Workers(threads)
-        self._constants = {
-            name: values.astype(dtype, copy=False) for name, values in plan.constants.items()
-        }
-        self._storage = Storage(plan, dtype, batch=batch)
+        constants = {name: each.astype(dtype, copy=False) for name, each in plan.constants.items()}
         self._convolutions = {
-            op: conv.choose(op, self._constants, self._workers)
+            op: conv.choose(op, constants, self._workers)
             for op in plan.ops
             if isinstance(op, ops.Conv2d)
         }
+        self._constants = {
+            each.name: constants[each.name]
+            for op in plan.ops
+            if not isinstance(op, ops.Conv2d)
+            for each in op.constants
+        }
+        self._storage = Storage(plan, dtype, batch=batch)
         self._runs: dict[int, _Run] = {}
         self.memory = Memory(
             weights=self._weight_bytes(),
@@ -64,8 +69,6 @@ class CpuProgram:
     def detect(self, images: Array, *, threshold: float, hierarchy: float = 0.5) -> list[Array]:
         if not self.plan.heads:
             raise InputError("detect: expected a network with a detection layer, got none")
-        from engine.backends.cpu.heads import candidates
-
         with self._lock:
             run = self._run(images)
             return [
@@ -121,14 +124,13 @@ class CpuProgram:
         return DEFINITIONS[type(op)](op, at)
 
     def _weight_bytes(self) -> int:
-        """Constants, and the copies of them that were packed for convolutions."""
         packed = (values for each in self._convolutions.values() for values in each.weights)
         arrays = [*self._constants.values(), *packed]
         return sum({values.ctypes.data: values.nbytes for values in arrays}.values())
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise EngineError("program: closed; compile the plan again")
+            raise EngineError("program: closed. Compile the plan again")
 
     def _count_sequences(self, images: Array) -> int:
         steps, sides = self.plan.steps, self.plan.source.shape.sides

@@ -1,0 +1,411 @@
+"""Small cases of every op: odd sizes, all options. A case runs on any device and in any layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.plan import ops
+from engine.plan.activations import ACTIVATIONS
+from engine.plan.ops import Constant, Part, Tensor
+from engine.plan.shapes import Shape, Window, window_count
+
+Array = NDArray[Any]
+Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
+
+_indices = count(1)
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    op: ops.Op
+    draw: Draw
+    constants: Mapping[str, Array] = field(default_factory=dict, repr=False)
+
+    def __str__(self) -> str:
+        return f"{type(self.op).__name__}-{self.name}"
+
+    def inputs(self, sequences: int) -> dict[Tensor, Array]:
+        """Values of every tensor that the op reads, as float32 can hold them."""
+        rng = np.random.default_rng(len(self.name))
+        return {
+            tensor: self.draw(rng, (tensor.steps * sequences, *tensor.shape.sides)).astype("f4")
+            for tensor in dict.fromkeys(self.op.reads)
+        }
+
+
+def tensor(channels: int, height: int = 1, width: int = 1, *, steps: int = 1) -> Tensor:
+    return Tensor(next(_indices), Shape(channels, height, width), steps)
+
+
+def normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return rng.standard_normal(shape)
+
+
+def wide(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Both signs, and far out, where exponentials saturate."""
+    return rng.standard_normal(shape) * rng.choice([1, 30], shape)
+
+
+def few(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Many equal values."""
+    return rng.integers(-2, 3, shape).astype(float)
+
+
+def broken(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    values = rng.standard_normal(shape)
+    spoilt = rng.choice([np.nan, np.inf, -np.inf, 0], shape, p=[0.1, 0.1, 0.1, 0.7])
+    spoilt.flat[0] = np.nan
+    return np.where(spoilt == 0, values, spoilt)
+
+
+CASES: dict[type[ops.Op], list[Case]] = {}
+
+
+def add_case(name: str, op: ops.Op, draw: Draw = normal, **constants: Array) -> None:
+    CASES.setdefault(type(op), []).append(Case(name, op, draw, constants))
+
+
+def random_constant(name: str, *shape: int) -> tuple[Constant, Array]:
+    rng = np.random.default_rng(sum(shape))
+    return Constant(name, shape), rng.standard_normal(shape).astype("f4")
+
+
+def all_cases() -> list[Case]:
+    return [case for cases in CASES.values() for case in cases]
+
+
+# ---------------------------------------------------------------- sums of products
+
+
+def convolution(
+    name: str,
+    src: tuple[int, int, int],
+    filters: int,
+    kernel: tuple[int, int] = (3, 3),
+    *,
+    bias: bool = True,
+    residual: bool = False,
+    **options: Any,
+) -> None:
+    source = tensor(*src)
+    weight, weights = random_constant(
+        "weight", filters, src[0] // options.get("groups", 1), *kernel
+    )
+    constants = {"weight": weights}
+    if bias:
+        options["bias"], constants["bias"] = random_constant("bias", filters)
+    stride, dilation = options.get("stride", (1, 1)), options.get("dilation", (1, 1))
+    top, left, bottom, right = options.get("padding", (0, 0, 0, 0))
+    height = window_count(src[1], dilation[0] * (kernel[0] - 1) + 1, stride[0], top + bottom)
+    width = window_count(src[2], dilation[1] * (kernel[1] - 1) + 1, stride[1], left + right)
+    if "pool" in options:
+        pool: Window = options["pool"]
+        vertical, horizontal = pool.padding[0] + pool.padding[2], pool.padding[1] + pool.padding[3]
+        height = window_count(height, pool.size[0], pool.stride[0], vertical)
+        width = window_count(width, pool.size[1], pool.stride[1], horizontal)
+    if residual:
+        options["residual"] = tensor(filters, height, width)
+    out = tensor(filters, height, width)
+    add_case(name, ops.Conv2d(out, source, weight, **options), **constants)
+
+
+SAME = {"padding": (1, 1, 1, 1)}
+HALVE = Window((2, 2), (2, 2))
+
+convolution("3x3", (3, 7, 5), 4, **SAME)
+convolution("3x3_without_bias", (3, 7, 5), 4, bias=False, **SAME)
+convolution("3x3_no_padding", (2, 6, 9), 3)
+convolution("3x3_stride_2", (5, 9, 11), 6, stride=(2, 2), activation="leaky", **SAME)
+convolution("3x3_stride_2_even", (5, 8, 10), 6, stride=(2, 2), **SAME)
+convolution("3x3_many_channels", (33, 5, 6), 35, activation="leaky", **SAME)
+convolution("3x3_mish", (16, 6, 6), 16, activation="mish", **SAME)
+convolution("1x1", (7, 5, 3), 9, (1, 1), activation="leaky")
+convolution("1x1_one_cell", (7, 1, 1), 9, (1, 1), activation="logistic")
+convolution("1x1_stride_2", (7, 5, 7), 9, (1, 1), stride=(2, 2))
+convolution("1x1_stride_y_2", (4, 5, 7), 3, (1, 1), stride=(2, 1))
+convolution("1x1_padding", (4, 3, 5), 3, (1, 1), padding=(1, 1, 1, 1))
+convolution("5x5", (3, 8, 7), 2, (5, 5), padding=(2, 2, 2, 2), activation="swish")
+convolution("7x7_stride_2", (3, 13, 11), 4, (7, 7), stride=(2, 2), padding=(3, 3, 3, 3))
+convolution("kernel_larger_than_src", (2, 2, 3), 3, (5, 5), padding=(2, 2, 2, 2))
+convolution("even_kernel", (3, 6, 7), 4, (2, 2), padding=(1, 1, 1, 1))
+convolution("rectangular", (3, 9, 8), 4, (5, 2), stride=(2, 3), padding=(2, 1, 2, 1))
+convolution("asymmetrical_padding", (3, 7, 6), 4, padding=(0, 1, 2, 0), stride=(2, 1))
+convolution("one_dimensional", (4, 1, 15), 5, (1, 5), padding=(0, 2, 0, 2), activation="relu")
+convolution("dilation", (3, 9, 8), 4, dilation=(2, 2), padding=(2, 2, 2, 2))
+convolution("dilation_uneven", (3, 10, 11), 4, dilation=(3, 2), padding=(3, 2, 1, 0))
+convolution("groups", (6, 5, 7), 4, groups=2, activation="leaky", **SAME)
+convolution("groups_1x1", (6, 5, 7), 9, (1, 1), groups=3)
+convolution("groups_stride_2", (8, 7, 7), 8, groups=4, stride=(2, 2), **SAME)
+convolution("depthwise", (7, 6, 9), 7, groups=7, activation="relu6", **SAME)
+convolution("depthwise_stride_2", (7, 7, 9), 7, groups=7, stride=(2, 2), **SAME)
+convolution("depthwise_5x5", (9, 7, 6), 9, (5, 5), groups=9, padding=(2, 2, 2, 2))
+convolution("depthwise_twice_the_filters", (5, 6, 6), 10, groups=5, **SAME)
+convolution("signed", (3, 6, 5), 4, signed=True, **SAME)
+convolution("signed_stride_2_leaky", (3, 7, 5), 4, signed=True, stride=(2, 2), activation="leaky")
+convolution("pool", (3, 8, 10), 4, pool=HALVE, activation="leaky", **SAME)
+convolution("pool_odd", (3, 7, 9), 4, pool=Window((2, 2), (2, 2), (0, 0, 1, 1)), **SAME)
+convolution("pool_that_overlaps", (3, 7, 9), 4, pool=Window((3, 3), (2, 2), (1, 1, 1, 1)), **SAME)
+convolution("pool_mish", (3, 8, 6), 4, pool=HALVE, activation="mish", **SAME)
+convolution("pool_1x1", (5, 6, 8), 4, (1, 1), pool=HALVE, activation="leaky")
+convolution("residual", (4, 6, 5), 4, residual=True, activation="leaky", **SAME)
+convolution("residual_1x1", (4, 6, 5), 6, (1, 1), residual=True, last_activation="relu")
+convolution(
+    "residual_pool", (4, 6, 8), 6, residual=True, pool=HALVE, last_activation="leaky", **SAME
+)
+convolution(
+    "residual_depthwise", (5, 6, 5), 5, groups=5, residual=True, last_activation="swish", **SAME
+)
+convolution("last_activation_alone", (3, 5, 5), 4, activation="relu", last_activation="tanh")
+
+for name, src, (filters, size, stride, padding), has_bias in [
+    ("doubles", (3, 4, 5), (2, 4, 2, 1), True),
+    ("stride_1", (2, 5, 3), (3, 3, 1, 1), True),
+    ("gaps", (2, 3, 4), (2, 2, 3, 0), False),
+    ("stride_3", (3, 4, 3), (2, 5, 3, 2), True),
+]:
+    weight, weights = random_constant("weight", src[0], filters, size, size)
+    bias, biases = random_constant("bias", filters)
+    height, width = ((side - 1) * stride + size - 2 * padding for side in src[1:])
+    op: ops.Op = ops.Deconv2d(
+        tensor(filters, height, width),
+        tensor(*src),
+        weight,
+        bias if has_bias else None,
+        stride=stride,
+        padding=padding,
+    )
+    add_case(name, op, weight=weights, bias=biases)
+
+for name, src, (filters, size, stride, padding) in [
+    ("3x3_padded", (3, 5, 6), (4, 3, 1, 1)),
+    ("no_padding", (2, 7, 6), (3, 3, 2, 0)),
+    ("stride_2", (3, 7, 7), (2, 3, 2, 1)),
+    ("size_1", (4, 3, 2), (3, 1, 1, 0)),
+]:
+    height, width = ((side + 2 * padding - size) // stride + 1 for side in src[1:])
+    weight, weights = random_constant("weight", height * width, filters, src[0] * size * size)
+    bias, biases = random_constant("bias", filters * height * width)
+    op = ops.LocalConv2d(
+        tensor(filters, height, width),
+        tensor(*src),
+        weight,
+        bias,
+        size=size,
+        stride=stride,
+        padding=padding,
+    )
+    add_case(name, op, weight=weights, bias=biases)
+
+for name, shape, outputs, activation in [
+    ("flat", (9, 1, 1), 5, "linear"),
+    ("map", (3, 4, 5), 7, "leaky"),
+    ("one", (2, 3, 1), 1, "logistic"),
+]:
+    weight, weights = random_constant("weight", outputs, Shape(*shape).size)
+    bias, biases = random_constant("bias", outputs)
+    out, src_tensor = tensor(outputs), tensor(*shape)
+    op = ops.MatMul(out, src_tensor, weight, bias, activation)
+    add_case(name, op, weight=weights, bias=biases)
+    op = ops.MatMul(out, src_tensor, weight, activation=activation)
+    add_case(f"{name}_without_bias", op, weight=weights)
+
+# ---------------------------------------------------------------- value by value
+
+_mean, _means = random_constant("mean", 5)
+_scale, _scales = random_constant("scale", 5)
+_bias, _biases = random_constant("bias", 5)
+_variance = Constant("variance", (5,))
+for name, variances in [
+    ("usual", [0.5, 1, 2, 3, 4]),
+    ("no_variance", [0, 0, 1e-8, 1, 1]),
+    ("below_zero", [-1e-12, -1e-40, 1, 1, 1]),
+]:
+    add_case(
+        name,
+        ops.Normalise(tensor(5, 3, 4), tensor(5, 3, 4), _mean, _variance, _scale, _bias),
+        mean=_means,
+        variance=np.array(variances, "f4"),
+        scale=_scales,
+        bias=_biases,
+    )
+
+for name in ACTIVATIONS:
+    add_case(name, ops.Activate(tensor(3, 5, 7), tensor(3, 5, 7), name), wide)
+
+for name, shapes, weight_shape, activation in [
+    ("two", [(4, 3, 5)] * 2, None, "linear"),
+    ("three_leaky", [(4, 3, 5)] * 3, None, "leaky"),
+    ("fewer_channels", [(5, 3, 2), (3, 3, 2)], None, "linear"),
+    ("more_channels", [(3, 3, 2), (5, 3, 2)], None, "relu"),
+    ("other_sides", [(4, 4, 4), (6, 2, 3)], None, "linear"),
+    ("larger_sides", [(3, 2, 2), (2, 5, 3), (3, 2, 2)], None, "linear"),
+    ("weight_each", [(4, 3, 2)] * 3, (3, 1), "linear"),
+    ("weight_channels", [(4, 3, 2)] * 3, (3, 4), "mish"),
+    ("weight_channels_other_sides", [(4, 3, 2), (3, 5, 2)], (2, 4), "linear"),
+]:
+    sources = tuple(tensor(*shape) for shape in shapes)
+    out = tensor(*shapes[0])
+    if weight_shape is None:
+        add_case(name, ops.Add(out, sources, activation=activation))
+    else:
+        weight, weights = random_constant("weights", *weight_shape)
+        add_case(name, ops.Add(out, sources, weight, activation), weights=weights)
+
+_twice = tensor(3, 2, 2)
+add_case("with_itself", ops.Add(tensor(3, 2, 2), (_twice, _twice)))
+
+for name, factor, activation in [
+    ("whole", (4, 3, 5), "linear"),
+    ("channels", (4, 1, 1), "leaky"),
+    ("pixels", (1, 3, 5), "logistic"),
+]:
+    add_case(name, ops.Multiply(tensor(4, 3, 5), tensor(4, 3, 5), tensor(*factor), activation))
+
+add_case("map", ops.Mix(tensor(3, 4, 5), tensor(3, 4, 5), tensor(3, 4, 5), tensor(3, 4, 5)))
+add_case("flat", ops.Mix(tensor(9), tensor(9), tensor(9), tensor(9)))
+add_case("half", ops.Clip(tensor(3, 4, 5), tensor(3, 4, 5), 0.5))
+add_case("wide", ops.Clip(tensor(7), tensor(7), 20), wide)
+add_case("map", ops.Repair(tensor(3, 4, 5), tensor(3, 4, 5)), broken)
+add_case("nothing_to_do", ops.Repair(tensor(3, 4, 5), tensor(3, 4, 5)))
+add_case("map", ops.KeepEqual(tensor(3, 4, 5), tensor(3, 4, 5), tensor(3, 4, 5)), few)
+add_case("larger_other", ops.KeepEqual(tensor(3, 2, 2), tensor(3, 2, 2), tensor(3, 4, 4)), few)
+add_case("smaller_other", ops.KeepEqual(tensor(3, 4, 4), tensor(3, 4, 4), tensor(3, 2, 2)), few)
+
+# ---------------------------------------------------------------- across channels
+
+add_case("positive", ops.NormaliseChannels(tensor(5, 3, 4), tensor(5, 3, 4), "positive"))
+add_case("softmax", ops.NormaliseChannels(tensor(5, 3, 4), tensor(5, 3, 4), "softmax"))
+add_case(
+    "softmax_max", ops.NormaliseChannels(tensor(5, 3, 4), tensor(5, 3, 4), "softmax_max"), wide
+)
+add_case("map", ops.L2Norm(tensor(5, 3, 4), tensor(5, 3, 4)))
+add_case("one_channel", ops.L2Norm(tensor(1, 3, 4), tensor(1, 3, 4)))
+for name, channels, size in [
+    ("size_5", 9, 5),
+    ("size_4", 9, 4),
+    ("size_1", 4, 1),
+    ("wider_than_channels", 3, 9),
+    ("twice_as_wide", 4, 8),
+]:
+    shape = (channels, 2, 3)
+    op = ops.LocalNorm(tensor(*shape), tensor(*shape), size, alpha=0.01, beta=0.75, kappa=1.5)
+    add_case(name, op)
+
+for name, shape, runs, temperature in [
+    ("whole", (10, 1, 1), (10,), 1.0),
+    ("warm", (10, 1, 1), (10,), 2.5),
+    ("groups", (12, 1, 1), (4,), 1.0),
+    ("map", (3, 2, 4), (24,), 1.0),
+    ("map_in_groups", (4, 3, 2), (6,), 0.5),
+    ("tree", (14, 1, 1), (2, 4, 1), 1.0),
+]:
+    add_case(name, ops.Softmax(tensor(*shape), tensor(*shape), runs, temperature), wide)
+
+# ---------------------------------------------------------------- windows
+
+WINDOWS = [
+    ("2x2_stride_2", (3, 6, 8), Window((2, 2), (2, 2))),
+    ("2x2_odd", (3, 7, 5), Window((2, 2), (2, 2), (0, 0, 1, 1))),
+    ("2x2_stride_1", (3, 5, 4), Window((2, 2), (1, 1), (0, 0, 1, 1))),
+    ("3x3_stride_2", (3, 7, 8), Window((3, 3), (2, 2), (1, 1, 1, 1))),
+    ("3x3_stride_1", (5, 4, 5), Window((3, 3), (1, 1), (1, 1, 1, 1))),
+    ("5x5_stride_1", (5, 7, 7), Window((5, 5), (1, 1), (2, 2, 2, 2))),
+    ("9x9_larger_than_src", (2, 5, 4), Window((9, 9), (1, 1), (4, 4, 4, 4))),
+    ("13x13_stride_1", (2, 13, 11), Window((13, 13), (1, 1), (6, 6, 6, 6))),
+    ("rectangular", (2, 7, 9), Window((2, 3), (2, 1), (0, 1, 1, 1))),
+    ("size_1_stride_2", (2, 5, 6), Window((1, 1), (2, 2))),
+    ("one_dimensional", (3, 1, 9), Window((1, 3), (1, 2), (0, 1, 0, 1))),
+    ("asymmetrical", (2, 5, 6), Window((4, 4), (2, 2), (2, 1, 1, 2))),
+    ("whole", (5, 4, 3), Window((4, 3))),
+]
+
+
+def pooled(src: tuple[int, int, int], window: Window) -> Tensor:
+    top, left, bottom, right = window.padding
+    height = window_count(src[1], window.size[0], window.stride[0], top + bottom)
+    width = window_count(src[2], window.size[1], window.stride[1], left + right)
+    return tensor(src[0], height, width)
+
+
+for name, shape, window in WINDOWS:
+    add_case(name, ops.MaxPool(pooled(shape, window), tensor(*shape), window))
+    add_case(name, ops.AveragePool(pooled(shape, window), tensor(*shape), window))
+_outside = Window((2, 2), (2, 2), (2, 0, 2, 3))
+add_case("empty_windows", ops.MaxPool(pooled((2, 4, 5), _outside), tensor(2, 4, 5), _outside))
+add_case("divides", ops.MaxPoolDepth(tensor(2, 3, 4), tensor(6, 3, 4)))
+add_case("leaves_a_rest", ops.MaxPoolDepth(tensor(3, 3, 4), tensor(7, 3, 4)))
+add_case("one", ops.MaxPoolDepth(tensor(1, 3, 4), tensor(5, 3, 4)))
+
+# ---------------------------------------------------------------- moving values
+
+_five, _three = tensor(5, 3, 4), tensor(3, 3, 4)
+add_case("two", ops.Concat(tensor(8, 3, 4), (Part(_five, 0, 5, at=0), Part(_three, 0, 3, at=5))))
+add_case("half", ops.Concat(tensor(2, 3, 4), (Part(_five, 3, 2, at=0),)))
+add_case(
+    "parts_of_each",
+    ops.Concat(tensor(3, 3, 4), (Part(_five, 2, 2, at=0), Part(_three, 1, 1, at=2))),
+)
+add_case(
+    "same_source_twice",
+    ops.Concat(tensor(8, 3, 4), (Part(_five, 1, 4, at=4), Part(_five, 0, 4, at=0))),
+)
+add_case("to_flat", ops.Reshape(tensor(60), tensor(5, 3, 4)))
+add_case("from_flat", ops.Reshape(tensor(5, 3, 4), tensor(60)))
+add_case("other_sides", ops.Reshape(tensor(6, 2, 5), tensor(5, 3, 4)))
+add_case("2", ops.Upsample(tensor(3, 6, 8), tensor(3, 3, 4), 2))
+add_case("3_scaled", ops.Upsample(tensor(2, 6, 9), tensor(2, 2, 3), 3, scale=0.3))
+add_case("2", ops.BlockSum(tensor(3, 2, 3), tensor(3, 4, 6), 2))
+add_case("2_leaves_a_rest", ops.BlockSum(tensor(3, 2, 3), tensor(3, 5, 7), 2))
+add_case("3_scaled", ops.BlockSum(tensor(2, 2, 1), tensor(2, 6, 3), 3, scale=0.25))
+for stride, (channels, height, width) in [(2, (8, 3, 5)), (2, (64, 4, 6)), (3, (18, 2, 3))]:
+    smaller = (channels, height, width)
+    larger = (channels // stride**2, height * stride, width * stride)
+    grid = Shape(*smaller)
+    name = f"{stride}_of_{channels}"
+    add_case(name, ops.Reorg(tensor(*smaller), tensor(*larger), stride, grid))
+    op = ops.Reorg(tensor(*larger), tensor(*smaller), stride, grid, reverse=True)
+    add_case(f"{name}_reverse", op)
+# yolov2: the grid is that of the input, so the values are scrambled
+add_case("2_scrambled", ops.Reorg(tensor(16, 2, 3), tensor(4, 4, 6), 2, Shape(4, 4, 6)))
+add_case("centre", ops.Crop(tensor(3, 3, 4), tensor(3, 7, 8), 2, 2, scale=2.0, shift=-1.0))
+add_case("corner", ops.Crop(tensor(2, 2, 3), tensor(2, 4, 5), 2, 0))
+for step in range(3):
+    op = ops.TakeStep(tensor(4, 2, 3), tensor(4, 2, 3, steps=3), step)
+    add_case(f"step_{step}", op)
+_steps = tuple(tensor(4, 2, 3) for _ in range(3))
+add_case("three", ops.JoinSteps(tensor(4, 2, 3, steps=3), _steps))
+add_case("map", ops.Store(Tensor(next(_indices), Shape(3, 2, 4), is_state=True), tensor(3, 2, 4)))
+
+# ---------------------------------------------------------------- detection layers
+
+for name, anchors, classes, options in [
+    ("usual", 3, 4, {}),
+    ("scaled", 3, 4, {"scale_x_y": 1.2}),
+    ("raw", 2, 3, {"raw": True}),
+    ("raw_scaled", 2, 3, {"raw": True, "scale_x_y": 2.0}),
+    ("sigmas", 2, 3, {"box": 8}),
+    ("sigmas_scaled", 2, 3, {"box": 8, "scale_x_y": 1.1}),
+    ("one_class", 1, 1, {}),
+]:
+    shape = (anchors * (options.get("box", 4) + 1 + classes), 3, 5)
+    add_case(
+        name, ops.YoloOutput(tensor(*shape), tensor(*shape), anchors, classes, **options), wide
+    )
+
+for name, anchors, classes, options in [
+    ("plain", 2, 3, {}),
+    ("softmax", 2, 5, {"runs": (5,)}),
+    ("tree", 3, 7, {"runs": (2, 4, 1)}),
+    ("background", 2, 3, {"background": True, "runs": (3,)}),
+    ("more_coords", 2, 3, {"coords": 6}),
+]:
+    shape = (anchors * (options.get("coords", 4) + 1 + classes), 3, 5)
+    op = ops.RegionOutput(tensor(*shape), tensor(*shape), anchors, classes, **options)
+    add_case(name, op, wide)

@@ -1,0 +1,54 @@
+"""Every op on every device against its loops, alone in memory and inside other tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.backends.base import Device
+from engine.plan import ops
+from engine.plan.ops import Tensor
+from tests.backends.cases import CASES, Case, all_cases
+from tests.backends.layouts import ALONE, INSIDE, Layout, run_case
+from tests.backends.loops import LOOPS
+
+SEQUENCES = 2
+EXACT = (
+    ops.MaxPool,
+    ops.MaxPoolDepth,
+    ops.Concat,
+    ops.Reshape,
+    ops.Reorg,
+    ops.TakeStep,
+    ops.JoinSteps,
+    ops.Store,
+    ops.KeepEqual,
+    ops.Clip,
+)
+
+
+def by_loops(case: Case) -> np.ndarray:
+    inputs = {tensor: values.astype(float) for tensor, values in case.inputs(SEQUENCES).items()}
+
+    def read(item: Tensor | ops.Constant) -> np.ndarray:
+        return inputs[item] if isinstance(item, Tensor) else case.constants[item.name].astype(float)
+
+    return LOOPS[type(case.op)](case.op, read)
+
+
+def test_every_op_has_cases_and_loops() -> None:
+    vocabulary = {
+        each for each in vars(ops).values() if isinstance(each, type) and issubclass(each, ops.Op)
+    } - {ops.Op, ops.Load}  # Load reads no tensor: the layout "inside" runs it
+    assert set(CASES) == set(LOOPS) == vocabulary
+
+
+@pytest.mark.parametrize("layout", [ALONE, INSIDE], ids=str)
+@pytest.mark.parametrize("case", all_cases(), ids=str)
+def test_agrees_with_its_loops(device: Device, case: Case, layout: Layout) -> None:
+    result = run_case(device, case, sequences=SEQUENCES, layout=layout)
+    expected = by_loops(case)
+    if isinstance(case.op, EXACT):
+        np.testing.assert_array_equal(result, expected)
+    else:
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)

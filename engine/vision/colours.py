@@ -1,0 +1,23 @@
+"""A colour for each class, always the same, and black or white to write on it."""
+
+from __future__ import annotations
+
+import colorsys
+
+Colour = tuple[int, int, int]
+
+_GOLDEN_RATIO = 0.6180339887498949  # turns the hue so that neighbouring ids look different
+_BLACK, _WHITE = (0, 0, 0), (255, 255, 255)
+
+
+def colour_of(class_id: int) -> Colour:
+    """Return RGB for a class."""
+    hue = (class_id * _GOLDEN_RATIO + 0.33) % 1.0
+    red, green, blue = colorsys.hsv_to_rgb(hue, 0.78, 0.96)
+    return round(red * 255), round(green * 255), round(blue * 255)
+
+
+def ink_on(colour: Colour) -> Colour:
+    """Return the one of black and white that is easier to read on `colour`."""
+    red, green, blue = colour
+    return _BLACK if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else _WHITE

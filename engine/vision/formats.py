@@ -1,0 +1,91 @@
+"""Which picture formats are read, told by content: a name's ending proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PIL.BmpImagePlugin import BmpImageFile
+from PIL.GifImagePlugin import GifImageFile
+from PIL.ImageFile import ImageFile
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
+from PIL.PpmImagePlugin import PpmImageFile
+from PIL.TiffImagePlugin import TiffImageFile
+from PIL.WebPImagePlugin import WebPImageFile
+
+Opener = Callable[..., ImageFile]
+
+READABLE = "JPEG, PNG, WebP, BMP, GIF, TIFF or PPM"
+
+# An MPO (two JPEGs in one file) begins as a JPEG does and gives its first picture.
+_OPENERS: tuple[tuple[bytes, Opener], ...] = (
+    (b"\xff\xd8\xff", JpegImageFile),
+    (b"\x89PNG\r\n\x1a\n", PngImageFile),
+    (b"BM", BmpImageFile),
+    (b"GIF87a", GifImageFile),
+    (b"GIF89a", GifImageFile),
+    (b"II*\0", TiffImageFile),
+    (b"MM\0*", TiffImageFile),
+    (b"II+\0", TiffImageFile),
+    (b"MM\0+", TiffImageFile),
+    *((b"P%d" % kind, PpmImageFile) for kind in range(1, 7)),
+)
+
+_GET_THE_FILE = " Fetch the file itself, not the page that shows it."
+_CONVERT = " Convert it to JPEG or PNG."
+
+# (bytes, at which offset, what it is, hint)
+_REFUSED: tuple[tuple[bytes, int, str, str], ...] = (
+    (b"version https://git-lfs", 0, "a Git LFS pointer", " Run: git lfs pull"),
+    (b"%PDF", 0, "a PDF", _CONVERT),
+    (b"%!PS", 0, "an EPS", _CONVERT),
+    (b"\xc5\xd0\xd3\xc6", 0, "an EPS", _CONVERT),
+    (b"8BPS", 0, "a Photoshop file", _CONVERT),
+    (b"ftypheic", 4, "a HEIC", _CONVERT),
+    (b"ftypheix", 4, "a HEIC", _CONVERT),
+    (b"ftypmif1", 4, "a HEIC", _CONVERT),
+    (b"ftypavif", 4, "an AVIF", _CONVERT),
+    (b"ftyp", 4, "an MP4 video", ""),
+    (b"\x1aE\xdf\xa3", 0, "a Matroska or WebM video", ""),
+    (b"AVI ", 8, "an AVI video", ""),
+    (b"\0\0\0\x0cjP  ", 0, "a JPEG 2000", _CONVERT),
+    (b"\xff\x4f\xff\x51", 0, "a JPEG 2000", _CONVERT),
+    (b"\0\0\0\x0cJXL ", 0, "a JPEG XL", _CONVERT),
+    (b"\xff\x0a", 0, "a JPEG XL", _CONVERT),
+    (b"SIMPLE  =", 0, "a FITS", _CONVERT),
+    (b"\0\0\1\0", 0, "an icon", _CONVERT),
+    (b"\x76\x2f\x31\x01", 0, "an OpenEXR", _CONVERT),
+    (b"qoif", 0, "a QOI", _CONVERT),
+    (b"\x93NUMPY", 0, "a NumPy array", " Pass numpy.load(...) of it."),
+    (b"PK\3\4", 0, "a zip archive", " Unpack it first."),
+    (b"\x1f\x8b", 0, "a gzip archive", " Unpack it first."),
+)
+
+_MARKUP: tuple[tuple[bytes, str, str], ...] = (
+    (b"<svg", "an SVG", _CONVERT),
+    (b"<!doctype html", "a web page", _GET_THE_FILE),
+    (b"<html", "a web page", _GET_THE_FILE),
+    (b"<?xml", "an XML file", ""),
+)
+
+
+def opener_of(content: bytes) -> Opener | None:
+    """Return the reader for `content`, or nothing when it is of no readable format."""
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return WebPImageFile
+    return next((opener for magic, opener in _OPENERS if content.startswith(magic)), None)
+
+
+def describe(content: bytes) -> tuple[str, str]:
+    """Return what unreadable `content` seems to be, and a hint."""
+    if not content:
+        return "an empty file", ""
+    for magic, offset, name, hint in _REFUSED:
+        if content.startswith(magic, offset):
+            return name, hint
+    head = content[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if head.startswith(b"<"):
+        for mark, name, hint in _MARKUP:
+            if mark in head:
+                return name, hint
+    return "something else", ""

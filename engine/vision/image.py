@@ -1,0 +1,193 @@
+"""Read a picture from a path, bytes, file, Pillow image or array."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from engine.errors import ImageError
+from engine.vision.decode import MAX_PIXELS, broken, check_size, decode, load
+from engine.vision.naming import shown
+from engine.vision.orientation import as_stored, upright
+from engine.vision.pixels import from_array, from_image, with_channels
+
+Array = NDArray[Any]
+
+MAX_BYTES = 1 << 30
+
+
+class ArrayLike(Protocol):
+    def __array__(self) -> Array: ...
+
+
+Source: TypeAlias = (
+    "str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Image.Image"
+    " | Array | ArrayLike | Picture"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """Pixels (height, width, channels), uint8 or float32 in 0..1, upright; and where they are from.
+
+    The pixels may share memory with the array they were read from.
+    """
+
+    pixels: Array
+    path: str | None = None
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width, height."""
+        return self.pixels.shape[1], self.pixels.shape[0]
+
+    @property
+    def channels(self) -> int:
+        return int(self.pixels.shape[2])
+
+    @property
+    def name(self) -> str:
+        return "picture" if self.path is None else shown(self.path)
+
+    def with_channels(self, channels: int) -> Picture:
+        return Picture(with_channels(self.pixels, channels, self.name), self.path)
+
+    def to_image(self) -> Image.Image:
+        """Return a Pillow image, RGB whatever the channels are."""
+        pixels = self.with_channels(3).pixels
+        if pixels.dtype != np.uint8:
+            pixels = np.rint(pixels * 255).astype(np.uint8)
+        return Image.fromarray(pixels)
+
+
+def read(
+    source: Source,
+    *,
+    channels: int = 3,
+    orient: bool = True,
+    bgr: bool = False,
+    max_pixels: int = MAX_PIXELS,
+) -> Picture:
+    """Read a picture with 1 (grey), 3 (RGB) or 4 (RGBA) channels.
+
+    A str or path names a file; bytes are an encoded picture; a file is open for reading in binary
+    mode; an array is (height, width) or (height, width, channels) of uint8, uint16, bool, or floats
+    in 0..1, in RGB order unless `bgr`. With `orient` the EXIF orientation is applied.
+    """
+    if isinstance(source, Picture):
+        return source.with_channels(channels)
+    path = _path_of(source)
+    name = "picture" if path is None else shown(path)
+    if bgr and not _is_array(source):
+        raise ImageError(f"{name}: bgr: only an array can be in BGR order")
+    try:
+        pixels = _pixels(source, path, name, orient=orient, bgr=bgr, max_pixels=max_pixels)
+        return Picture(with_channels(pixels, channels, name), path)
+    except MemoryError as error:
+        raise ImageError(f"{name}: picture: does not fit into memory") from error
+
+
+def _pixels(
+    source: object, path: str | None, name: str, *, orient: bool, bgr: bool, max_pixels: int
+) -> Array:
+    if isinstance(source, Image.Image):
+        image, orientation = load(source, name, max_pixels=max_pixels)
+    elif _is_array(source):
+        array = _as_array(source, name)
+        if array.ndim in (2, 3):
+            check_size(array.shape[1], array.shape[0], name, max_pixels=max_pixels)
+        return from_array(array, name, bgr=bgr)
+    else:
+        image, orientation = decode(_content(source, name), name, max_pixels=max_pixels)
+    try:
+        pixels = from_image(image, name)
+    except ImageError:
+        raise
+    except Exception as error:  # Pillow's word on a mode that it cannot convert
+        raise broken(name, error) from error
+    if image.format == "TIFF":
+        return pixels if orient else as_stored(pixels, orientation)
+    return upright(pixels, orientation) if orient else pixels
+
+
+def _is_array(source: object) -> bool:
+    return hasattr(source, "__array__") and not isinstance(source, Image.Image)
+
+
+def _as_array(source: object, name: str) -> Array:
+    try:
+        return np.asarray(source)
+    except Exception as error:  # another library's array, on a device for instance
+        raise broken(name, error) from error
+
+
+def _path_of(source: object) -> str | None:
+    if isinstance(source, Image.Image):
+        named = getattr(source, "filename", None)
+    elif isinstance(source, (str, os.PathLike)):
+        named = os.fspath(source)
+    else:
+        named = getattr(source, "name", None)  # files have one, sometimes a descriptor
+    if isinstance(named, bytes):
+        return os.fsdecode(named)
+    return named if isinstance(named, str) and named else None
+
+
+def _content(source: object, name: str) -> bytes:
+    if isinstance(source, (str, os.PathLike)):
+        return _content_of_file(os.fspath(source), name)
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return bytes(source)
+    if hasattr(source, "read"):
+        return _content_of_stream(source, name)
+    raise ImageError(
+        f"{name}: source: expected a path, bytes, a file, a Pillow image or an array,"
+        f" got {type(source).__name__}"
+    )
+
+
+def _content_of_file(path: str | bytes, name: str) -> bytes:
+    text = os.fsdecode(path)
+    if text.lower().startswith(("http://", "https://", "file://")):
+        raise ImageError(f"{name}: picture: expected a path, got an address")
+    try:
+        about = os.stat(path)  # noqa: PTH116 - a str path stays as the user wrote it
+        if not stat.S_ISREG(about.st_mode):
+            kind = "a folder" if stat.S_ISDIR(about.st_mode) else "a pipe or device"
+            raise ImageError(f"{name}: picture: expected a file, got {kind}")
+        _check_bytes(about.st_size, name)
+        content = Path(text).read_bytes()
+    except (OSError, ValueError) as error:
+        if isinstance(error, ImageError):
+            raise
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        hint = " The name begins with ~, which only a shell expands." if text[:1] == "~" else ""
+        raise ImageError(f"{name}: picture: cannot be read: {reason}.{hint}") from error
+    _check_bytes(len(content), name)
+    return content
+
+
+def _content_of_stream(source: Any, name: str) -> bytes:
+    try:
+        content = source.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: it is closed, or its text is not UTF-8
+        raise ImageError(f"{name}: picture: cannot be read: {error}") from error
+    if not isinstance(content, (bytes, bytearray)):
+        raise ImageError(
+            f"{name}: picture: expected a file in binary mode, got one in text mode."
+            " Open it with 'rb'."
+        )
+    _check_bytes(len(content), name)
+    return bytes(content)
+
+
+def _check_bytes(count: int, name: str) -> None:
+    if count > MAX_BYTES:
+        raise ImageError(f"{name}: picture: expected at most {MAX_BYTES} bytes, got {count}")

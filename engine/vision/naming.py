@@ -1,0 +1,16 @@
+"""How a file's name is written inside a one-line message."""
+
+from __future__ import annotations
+
+_LONGEST = 200
+
+
+def shown(name: str) -> str:
+    """Return `name` printable anywhere: controls and stray bytes escaped, the middle cut out."""
+    printable = "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in name
+    )
+    if len(printable) <= _LONGEST:
+        return printable
+    half = _LONGEST // 2
+    return f"{printable[:half]}…{printable[-half:]}"

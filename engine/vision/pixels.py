@@ -1,0 +1,131 @@
+"""Arrays and Pillow images of every kind → (height, width, channels), uint8 or float32 in 0..1.
+
+16-bit values keep their upper byte, as darknet's decoder does; pass floats to keep all of them.
+Grey from colour is darknet's (77 r + 150 g + 29 b) / 256, and an alpha channel is dropped, not
+blended.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageCms
+
+from engine.errors import ImageError
+
+Array = NDArray[Any]
+
+_COUNTS = (1, 3, 4)
+_DIRECT = {"L", "RGB", "RGBA"}
+
+
+def from_image(image: Image.Image, name: str) -> Array:
+    """Return the pixels of a loaded Pillow image with 1, 3 or 4 channels."""
+    mode = image.mode
+    if mode.startswith("I;16"):
+        return _upper_byte(np.asarray(image))[..., None]
+    if mode == "I":
+        return _from_wide_integers(np.asarray(image), name)
+    if mode == "F":
+        return from_array(np.asarray(image), name)
+    if mode == "1":
+        image = image.convert("L")
+    elif mode == "LAB":
+        image = _from_lab(image)
+    elif mode in ("LA", "PA", "La", "RGBa") or (mode == "P" and "transparency" in image.info):
+        image = (image.convert("LA") if mode == "La" else image).convert("RGBA")
+    elif mode not in _DIRECT:
+        image = image.convert("RGB")
+    pixels = np.asarray(image)
+    return pixels if pixels.ndim == 3 else pixels[..., None]
+
+
+def from_array(array: Array, name: str, *, bgr: bool = False) -> Array:
+    """Return the pixels of an array (height, width) or (height, width, 1 | 3 | 4)."""
+    pixels = _with_channels(array, name)
+    if bgr and pixels.shape[2] >= 3:
+        pixels = pixels[..., [2, 1, 0, *range(3, pixels.shape[2])]]
+    kind = pixels.dtype.kind
+    if kind == "b":
+        return pixels.astype(np.uint8) * np.uint8(255)
+    if kind == "u" and pixels.dtype.itemsize == 1:
+        return np.ascontiguousarray(pixels)
+    if kind == "u" and pixels.dtype.itemsize == 2:
+        return _upper_byte(pixels)
+    if kind == "f":
+        return _checked_floats(pixels, name)
+    raise ImageError(
+        f"{name}: type: expected uint8, uint16, bool or a float type, got {array.dtype}."
+        " Convert it, for instance with array.astype(numpy.uint8)."
+    )
+
+
+def with_channels(pixels: Array, channels: int, name: str) -> Array:
+    """Convert between grey (1), RGB (3) and RGBA (4), as darknet's decoder does."""
+    if channels not in _COUNTS:
+        raise ImageError(
+            f"{name}: channels: a picture can be read as 1 (grey), 3 (RGB) or 4 (RGBA),"
+            f" the network wants {channels}. Run it on arrays of its own input shape."
+        )
+    have = pixels.shape[2]
+    if have == channels:
+        return pixels
+    if channels == 1:
+        return _grey(pixels)
+    colours = np.repeat(pixels, 3, axis=2) if have == 1 else pixels[..., :3]
+    if channels == 3:
+        return np.ascontiguousarray(colours)
+    opaque = np.full_like(colours[..., :1], 255 if pixels.dtype == np.uint8 else 1)
+    return np.concatenate([colours, opaque], axis=2)
+
+
+def _with_channels(array: Array, name: str) -> Array:
+    if array.ndim == 2:
+        return array[..., None]
+    if array.ndim == 3 and array.shape[2] in _COUNTS:
+        return array
+    hint = ""
+    if array.ndim == 3 and array.shape[0] in _COUNTS:
+        hint = " Channels come last here: array.transpose(1, 2, 0)."
+    elif array.ndim == 4:
+        hint = " For several pictures, pass a list of arrays."
+    raise ImageError(
+        f"{name}: shape: expected (height, width) or (height, width, 1 | 3 | 4),"
+        f" got {array.shape}.{hint}"
+    )
+
+
+def _checked_floats(pixels: Array, name: str) -> Array:
+    low, high = float(pixels.min(initial=np.inf)), float(pixels.max(initial=-np.inf))
+    if not (low >= 0 and high <= 1):  # written so that NaN fails too
+        hint = " Divide by 255, or pass uint8." if 1 < high <= 255 and low >= 0 else ""
+        raise ImageError(f"{name}: values: expected floats in 0..1, got {low:g}..{high:g}.{hint}")
+    return np.ascontiguousarray(pixels, dtype=np.float32)
+
+
+def _from_wide_integers(values: Array, name: str) -> Array:
+    """Mode I: 16-bit pictures that Pillow keeps in 32 bits."""
+    low, high = int(values.min()), int(values.max())
+    if low < 0 or high > 0xFFFF:
+        raise ImageError(f"{name}: values: expected 16-bit integers, got {low}..{high}")
+    return _upper_byte(values)[..., None]
+
+
+def _from_lab(image: Image.Image) -> Image.Image:
+    lab, srgb = ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB")
+    transform = ImageCms.buildTransform(lab, srgb, "LAB", "RGB")
+    return ImageCms.applyTransform(image, transform) or image
+
+
+def _upper_byte(values: Array) -> Array:
+    return (values >> 8).astype(np.uint8)
+
+
+def _grey(pixels: Array) -> Array:
+    if pixels.dtype == np.uint8:
+        red, green, blue = (pixels[..., i].astype(np.uint16) for i in range(3))
+        return ((77 * red + 150 * green + 29 * blue) >> 8).astype(np.uint8)[..., None]
+    weights = np.array([77, 150, 29], np.float32) / np.float32(256)
+    return np.asarray(pixels[..., :3] @ weights)[..., None]

@@ -16,7 +16,7 @@ program.py brings images in and results out; importing ops.py must register ever
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from numpy.typing import NDArray
@@ -45,6 +45,8 @@ class Target:
     capability: tuple[int, int]
     multiprocessors: int
     algorithm: str | None = None  # run every convolution that can by this one
+    measured: Mapping[str, str] = field(default_factory=dict, repr=False)  # by signature, see conv
+    measured: Mapping[str, str] = field(default_factory=dict)  # the tuner's choices, by signature
 
     @property
     def value_bytes(self) -> int:

@@ -1,0 +1,40 @@
+"""One small kernel for each channel: bound by memory, so a kernel of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.backends.cuda.conv import geometry
+from engine.backends.cuda.gpu import Arrays, Gpu, Target
+from engine.plan import ops
+
+RUN = 4  # DEPTHWISE_RUN of kernels/depthwise.cu
+
+
+def supports(target: Target, op: ops.Conv2d) -> bool:
+    return op.is_depthwise and op.weight.shape[0] == op.groups and not op.signed
+
+
+def workspace(target: Target, op: ops.Conv2d) -> int:
+    return 0
+
+
+def prepare(target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
+    weight = constants["weight"][:, 0].transpose(1, 2, 0)
+    return {**constants, "weight": np.ascontiguousarray(weight, dtype=np.float32)}
+
+
+def enqueue(gpu: Gpu, op: ops.Conv2d) -> None:
+    tensors = [op.src, op.out, *([op.residual] if op.residual else [])]
+    packs = gpu.packs(*tensors)
+    out = op.out.shape
+    runs = gpu.rows(op.out) * out.height * -(-out.width // RUN)
+    pointer, pitch = geometry.residual(gpu, op)
+    gpu.launch(
+        "depthwise_packed" if packs else "depthwise",
+        runs * out.channels // (16 // gpu.target.value_bytes if packs else 1),
+        *(gpu[op.src], gpu.array(op, "weight"), gpu.array(op, "bias"), pointer, gpu[op.out]),
+        *(gpu.rows(op.out), out.channels, *geometry.maps(op)),
+        *(gpu.pitch(op.src), pitch, gpu.pitch(op.out)),
+        *(*geometry.window(op), *geometry.kinds(op)),
+    )

@@ -1,0 +1,65 @@
+// add_two: out = f(a + b) for two maps of one shape.
+// add_flat: one more term of a sum whose sources are read flat, in (channel, row, column) order:
+//           a shorter source adds to the first values only, a longer one is cut.
+//
+// Work item  add_two: one pack of channels; add_flat: one output value.
+// Memory     add_two coalesces; add_flat gathers when the maps differ in height or width.
+#include "common.cuh"
+
+template <int V>
+__device__ __forceinline__ void add_two_body(const real* __restrict__ a, const real* __restrict__ b,
+                                             real* __restrict__ out, int pixels, int channels,
+                                             int a_pitch, int b_pitch, int out_pitch, int kind)
+{
+    const int packs = channels / V;
+    GRID_STRIDE(item, pixels * packs)
+    {
+        const int pixel = item / packs;
+        const int channel = (item - pixel * packs) * V;
+        Pack<V> x = load<V>(a + pixel * a_pitch + channel);
+        const Pack<V> y = load<V>(b + pixel * b_pitch + channel);
+#pragma unroll
+        for (int i = 0; i < V; ++i) x.v[i] = activate(kind, x.v[i] + y.v[i]);
+        store<V>(out + pixel * out_pitch + channel, x);
+    }
+}
+
+extern "C" __global__ void add_two(const real* __restrict__ a, const real* __restrict__ b,
+                                   real* __restrict__ out, int pixels, int channels, int a_pitch,
+                                   int b_pitch, int out_pitch, int kind)
+{
+    add_two_body<1>(a, b, out, pixels, channels, a_pitch, b_pitch, out_pitch, kind);
+}
+
+extern "C" __global__ void add_two_packed(const real* __restrict__ a, const real* __restrict__ b,
+                                          real* __restrict__ out, int pixels, int channels,
+                                          int a_pitch, int b_pitch, int out_pitch, int kind)
+{
+    add_two_body<PACK>(a, b, out, pixels, channels, a_pitch, b_pitch, out_pitch, kind);
+}
+
+// `weights` (null: 1) holds one factor, or one a channel when weight_step is 1.
+// The first term overwrites out; the last applies the activation.
+extern "C" __global__ void add_flat(const real* __restrict__ src,
+                                    const float* __restrict__ weights, real* out, int rows,
+                                    int channels, int area, int src_channels, int src_area,
+                                    int src_pitch, int out_pitch, int weight_step, int is_first,
+                                    int is_last, int kind)
+{
+    const int size = channels * area;
+    const int src_size = src_channels * src_area;
+    GRID_STRIDE(item, rows * size)
+    {
+        const int row = item / size;
+        const int pixel = (item - row * size) / channels;
+        const int channel = item - row * size - pixel * channels;
+        const int flat = channel * area + pixel;
+        real* o = out + (row * area + pixel) * out_pitch + channel;
+        float sum = is_first ? 0.f : to_float(*o);
+        if (flat < src_size) {
+            const int from = place(row * src_size + flat, src_channels, src_area, src_pitch);
+            sum += to_float(src[from]) * (weights ? weights[channel * weight_step] : 1.f);
+        }
+        put(o, is_last ? activate(kind, sum) : sum);
+    }
+}

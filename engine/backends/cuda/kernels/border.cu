@@ -1,0 +1,28 @@
+// border: between the host's float (rows, channels, height, width) and the network's own layout.
+//
+//   enter  host values -> an NHWC tensor        leave  an NHWC tensor -> host values
+//
+// Work item  one value, in the order in which it is written.   Memory  writes coalesce.
+#include "common.cuh"
+
+extern "C" __global__ void enter(const float* __restrict__ src, real* __restrict__ out, int pixels,
+                                 int channels, int area, int out_pitch)
+{
+    GRID_STRIDE(item, pixels * channels)
+    {
+        const int pixel = item / channels;
+        const int channel = item - pixel * channels;
+        const int row = pixel / area;
+        put(out + pixel * out_pitch + channel,
+            src[(row * channels + channel) * area + pixel - row * area]);
+    }
+}
+
+extern "C" __global__ void leave(const real* __restrict__ src, float* __restrict__ out, int pixels,
+                                 int channels, int area, int src_pitch)
+{
+    GRID_STRIDE(flat, pixels * channels)
+    {
+        out[flat] = to_float(src[place(flat, channels, area, src_pitch)]);
+    }
+}

@@ -1,0 +1,59 @@
+// What every kernel shares: the storage type, packs of values, and the grid-stride loop.
+//
+// Layout: activations are NHWC. A tensor is a pointer and a pitch: the values from one pixel to the
+// next, at least its channels, more when it lives inside a wider concatenation. Rows (samples) are
+// runs of height * width pixels. `real` is how values are stored; arithmetic is always float.
+#pragma once
+
+#ifdef STORE_HALF
+#include <cuda_fp16.h>
+typedef __half real;
+__device__ __forceinline__ float to_float(real x) { return __half2float(x); }
+__device__ __forceinline__ void put(real* p, float x) { *p = __float2half_rn(x); }
+#else
+typedef float real;
+#endif
+__device__ __forceinline__ float to_float(float x) { return x; }
+__device__ __forceinline__ void put(float* p, float x) { *p = x; }
+
+// Values in 16 bytes: what one thread of a `_packed` kernel moves at once.
+#define PACK (16 / (int)sizeof(real))
+
+// Every loop is this one, so that a launch of any size is right.
+#define GRID_STRIDE(i, n) \
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += gridDim.x * blockDim.x)
+
+// V neighbouring values of one pixel, as floats.
+template <int V> struct Pack {
+    float v[V];
+};
+
+template <int V> struct alignas(V * sizeof(real)) Raw {
+    real v[V];
+};
+
+template <int V> __device__ __forceinline__ Pack<V> load(const real* p)
+{
+    const Raw<V> raw = *reinterpret_cast<const Raw<V>*>(p);
+    Pack<V> pack;
+#pragma unroll
+    for (int i = 0; i < V; ++i) pack.v[i] = to_float(raw.v[i]);
+    return pack;
+}
+
+template <int V> __device__ __forceinline__ void store(real* p, const Pack<V>& pack)
+{
+    Raw<V> raw;
+#pragma unroll
+    for (int i = 0; i < V; ++i) put(&raw.v[i], pack.v[i]);
+    *reinterpret_cast<Raw<V>*>(p) = raw;
+}
+
+// The place, in an NHWC tensor, of the value that is number `flat` in (channel, row, column) order.
+__device__ __forceinline__ int place(int flat, int channels, int area, int pitch)
+{
+    const int row = flat / (channels * area);
+    const int inside = flat - row * channels * area;
+    const int channel = inside / area;
+    return (row * area + inside - channel * area) * pitch + channel;
+}

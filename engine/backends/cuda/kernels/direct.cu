@@ -1,0 +1,53 @@
+// direct: convolution as it is written, one thread for each of rows x out_h x out_w x filters.
+//
+//   weight  (groups, kernel_y, kernel_x, channels, filters): filters innermost, so that the threads
+//           of a warp read neighbouring weights and one and the same input value
+//
+// Work item  one output value.   Memory  no workspace; weights come from the caches.
+// Pays where channels are few: a first layer, a thin group.
+#include "common.cuh"
+
+extern "C" __global__ void direct(const real* __restrict__ src, const float* __restrict__ weight,
+                                  const float* __restrict__ bias,
+                                  const real* __restrict__ residual, real* __restrict__ out,
+                                  int rows, int groups, int channels, int filters, int height,
+                                  int width, int out_h, int out_w, int src_pitch,
+                                  int residual_pitch, int out_pitch, int kernel_y, int kernel_x,
+                                  int stride_y, int stride_x, int top, int left, int dilation_y,
+                                  int dilation_x, int is_signed, int kind, int last)
+{
+    GRID_STRIDE(item, rows * out_h * out_w * groups * filters)
+    {
+        const int filter = item % (groups * filters);
+        const int pixel = item / (groups * filters);
+        const int group = filter / filters;
+        const int first_x = pixel % out_w * stride_x - left;
+        const int first_y = pixel / out_w % out_h * stride_y - top;
+        const int row = pixel / out_w / out_h;
+        const real* image = src + row * height * width * src_pitch + group * channels;
+        const float* w = weight + group * kernel_y * kernel_x * channels * filters +
+                         (filter - group * filters);
+        float sum = 0.f;
+        for (int i = 0; i < kernel_y; ++i) {
+            const int y = first_y + i * dilation_y;
+            for (int j = 0; j < kernel_x; ++j, w += channels * filters) {
+                const int x = first_x + j * dilation_x;
+                if (0 <= y && y < height && 0 <= x && x < width) {
+                    const real* v = image + (y * width + x) * src_pitch;
+                    for (int c = 0; c < channels; ++c) {
+                        const float s = to_float(v[c]);
+                        sum += (is_signed ? (s > 0.f ? 1.f : -1.f) : s) * w[c * filters];
+                    }
+                } else if (is_signed) {
+                    for (int c = 0; c < channels; ++c) sum -= w[c * filters];
+                }
+            }
+        }
+        if (bias) sum += bias[filter];
+        sum = activate(kind, sum);
+        if (residual) {
+            sum = activate(last, sum + to_float(residual[pixel * residual_pitch + filter]));
+        }
+        put(out + pixel * out_pitch + filter, sum);
+    }
+}

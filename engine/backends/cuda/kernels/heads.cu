@@ -1,0 +1,280 @@
+// What detection layers put out, and the decoding of boxes: only rows that count leave the device.
+//
+//   yolo_output    per anchor box (4, or 8 with sigmas), objectness, classes: logistic but for w, h
+//   region_output  [cell][anchor][coords, objectness, classes], classes through softmax by runs
+//   *_candidates   rows (number, x, y, w, h, objectness, scores...) in any order; `number` says
+//                  where darknet would list the row. A slot is a counter's next value; there is room
+//                  for every cell.
+//
+// Work item  yolo_output: a value; region_output: a block an anchor of a cell; candidates: an
+//            anchor of a cell, and mostly only its objectness is read.
+#include "common.cuh"
+
+__device__ __forceinline__ float squash(float x) { return 1.f / (1.f + expf(-x)); }
+
+extern "C" __global__ void yolo_output(const real* __restrict__ src, real* __restrict__ out,
+                                       int pixels, int channels, int src_pitch, int out_pitch,
+                                       int entries, int box, int is_raw, float scale_x_y)
+{
+    GRID_STRIDE(item, pixels * channels)
+    {
+        const int pixel = item / channels;
+        const int channel = item - pixel * channels;
+        const int entry = channel % entries;
+        float x = to_float(src[pixel * src_pitch + channel]);
+        const bool is_extent = box == 4 ? entry == 2 || entry == 3 : entry == 4 || entry == 6;
+        const bool is_centre = box == 4 ? entry < 2 : entry == 0 || entry == 2;
+        if (!is_raw && !is_extent) x = squash(x);
+        if (is_centre && scale_x_y != 1.f) x = x * scale_x_y - (scale_x_y - 1.f) / 2.f;
+        put(out + pixel * out_pitch + channel, x);
+    }
+}
+
+// `starts` and `lengths` are the runs of classes that a softmax covers; none: scores stay raw.
+extern "C" __global__ void region_output(const real* __restrict__ src, real* __restrict__ out,
+                                         const int* __restrict__ starts,
+                                         const int* __restrict__ lengths, int pixels, int area,
+                                         int anchors, int coords, int classes, int runs,
+                                         int has_background, int src_pitch, int out_pitch)
+{
+    const int entries = coords + 1 + classes;
+    const int channels = anchors * entries;
+    for (int item = blockIdx.x; item < pixels * anchors; item += gridDim.x) {
+        const int pixel = item / anchors;
+        const real* v = src + pixel * src_pitch + (item - pixel * anchors) * entries;
+        const int row = pixel / area;
+        const int flat = row * area * channels + (item - row * area * anchors) * entries;
+        for (int i = threadIdx.x; i < (runs ? coords + 1 : entries); i += blockDim.x) {
+            const float x = to_float(v[i]);
+            put(out + place(flat + i, channels, area, out_pitch),
+                i == coords && !has_background ? squash(x) : x);
+        }
+        for (int r = threadIdx.x; r < runs; r += blockDim.x) {
+            const int first = coords + 1 + starts[r];
+            float top = to_float(v[first]);
+            for (int i = 1; i < lengths[r]; ++i) top = fmaxf(top, to_float(v[first + i]));
+            float sum = 0.f;
+            for (int i = 0; i < lengths[r]; ++i) sum += expf(to_float(v[first + i]) - top);
+            for (int i = 0; i < lengths[r]; ++i) {
+                put(out + place(flat + first + i, channels, area, out_pitch),
+                    expf(to_float(v[first + i]) - top) / sum);
+            }
+        }
+    }
+}
+
+// A new record: its slot is the counter's next value.
+__device__ __forceinline__ float* new_record(unsigned* counter, float* records, int columns,
+                                             unsigned number)
+{
+    float* record = records + (size_t)atomicAdd(counter, 1u) * columns;
+    record[0] = __uint_as_float(number);
+    return record;
+}
+
+// `anchors` holds width and height of each as shares of the network's input.
+extern "C" __global__ void yolo_candidates(const real* __restrict__ src,
+                                           const float* __restrict__ anchors, unsigned* counter,
+                                           float* __restrict__ records,
+                                           const float* __restrict__ threshold, int rows,
+                                           int height, int width, int count, int classes,
+                                           int pitch, int box, int is_new, int point, int columns,
+                                           int per_row, int first)
+{
+    const int area = height * width;
+    const int entries = box + 1 + classes;
+    const float least = *threshold;
+    GRID_STRIDE(item, rows * area * count)
+    {
+        const int pixel = item / count;
+        const int anchor = item - pixel * count;
+        const real* v = src + (size_t)pixel * pitch + anchor * entries;
+        const float objectness = to_float(v[box]);
+        if (!(objectness > least)) continue;
+        const int row = pixel / area;
+        const int cell = pixel - row * area;
+        const int step = box / 4;
+        float across = to_float(v[2 * step]);
+        float down = to_float(v[3 * step]);
+        across = is_new ? across * 2.f * (across * 2.f) : expf(across);
+        down = is_new ? down * 2.f * (down * 2.f) : expf(down);
+        across *= anchors[2 * anchor];
+        down *= anchors[2 * anchor + 1];
+        float x = (cell % width + to_float(v[0])) / width;
+        float y = (cell / width + to_float(v[step])) / height;
+        // the point of the box that x, y is: its centre, its left top, its right bottom
+        x += point == 1 ? across / 2.f : point == 2 ? -across / 2.f : 0.f;
+        y += point == 1 ? down / 2.f : point == 2 ? -down / 2.f : 0.f;
+        float certain = 1.f;
+        if (box == 8) {
+            certain -= (to_float(v[1]) + to_float(v[3]) + to_float(v[5]) + to_float(v[7])) / 4.f;
+        }
+        float* record = new_record(counter, records, columns,
+                                   row * per_row + first + cell * count + anchor);
+        record[1] = x;
+        record[2] = y;
+        record[3] = across;
+        record[4] = down;
+        record[5] = objectness;
+        for (int c = 0; c < classes; ++c) {
+            float score = objectness * to_float(v[box + 1 + c]);
+            if (box == 8) score *= certain;
+            record[6 + c] = score > least ? score : 0.f;
+        }
+    }
+}
+
+// Plain [region]: every class is a score of its own.
+extern "C" __global__ void region_candidates(const real* __restrict__ src,
+                                             const float* __restrict__ anchors, unsigned* counter,
+                                             float* __restrict__ records,
+                                             const float* __restrict__ threshold, int rows,
+                                             int height, int width, int count, int coords,
+                                             int classes, int classfix, int pitch, int columns,
+                                             int per_row, int first)
+{
+    const int area = height * width;
+    const int entries = coords + 1 + classes;
+    const int channels = count * entries;
+    const float least = *threshold;
+    GRID_STRIDE(item, rows * area * count)
+    {
+        const int row = item / (area * count);
+        const int inside = item - row * area * count;
+        const int cell = inside / count;
+        const int anchor = inside - cell * count;
+        const int flat = row * area * channels + inside * entries;
+        float objectness = to_float(src[place(flat + coords, channels, area, pitch)]);
+        if (classfix == -1 && objectness < .5f) objectness = 0.f;
+        bool counts = false;
+        for (int c = 0; c < classes && !counts; ++c) {
+            const float p = to_float(src[place(flat + coords + 1 + c, channels, area, pitch)]);
+            counts = objectness * p > least && objectness * p != 0.f;
+        }
+        if (!counts) continue;
+        float* record = new_record(counter, records, columns, row * per_row + first + inside);
+        const float x = to_float(src[place(flat, channels, area, pitch)]);
+        const float y = to_float(src[place(flat + 1, channels, area, pitch)]);
+        const float across = to_float(src[place(flat + 2, channels, area, pitch)]);
+        const float down = to_float(src[place(flat + 3, channels, area, pitch)]);
+        record[1] = (cell % width + squash(x)) / width;
+        record[2] = (cell / width + squash(y)) / height;
+        record[3] = expf(across) * anchors[2 * anchor] / width;
+        record[4] = expf(down) * anchors[2 * anchor + 1] / height;
+        record[5] = 1.f;
+        for (int c = 0; c < classes; ++c) {
+            const float score =
+                objectness * to_float(src[place(flat + coords + 1 + c, channels, area, pitch)]);
+            record[6 + c] = score > least ? score : 0.f;
+        }
+    }
+}
+
+// [region] with a tree: the probability of a class is the product down to it. Parents stand before
+// children, so a record is filled from the front. With a map the scores of the mapped classes are
+// kept, otherwise the last class above `hierarchy`.
+extern "C" __global__ void tree_candidates(const real* __restrict__ src,
+                                           const float* __restrict__ anchors,
+                                           const int* __restrict__ parents,
+                                           const int* __restrict__ class_map, unsigned* counter,
+                                           float* __restrict__ records, float* __restrict__ scratch,
+                                           const float* __restrict__ threshold,
+                                           const float* __restrict__ hierarchy, int rows,
+                                           int height, int width, int count, int coords,
+                                           int classes, int mapped, int classfix, int pitch,
+                                           int columns, int per_row, int first)
+{
+    const int area = height * width;
+    const int entries = coords + 1 + classes;
+    const int channels = count * entries;
+    const float least = *threshold;
+    GRID_STRIDE(item, rows * area * count)
+    {
+        const int row = item / (area * count);
+        const int inside = item - row * area * count;
+        const int cell = inside / count;
+        const int anchor = inside - cell * count;
+        const int flat = row * area * channels + inside * entries;
+        float objectness = to_float(src[place(flat + coords, channels, area, pitch)]);
+        if (classfix == -1 && objectness < .5f) objectness = 0.f;
+        if (!(objectness > least)) continue;
+        float* p = scratch + (size_t)item * classes;
+        int last = -1;
+        for (int c = 0; c < classes; ++c) {
+            p[c] = to_float(src[place(flat + coords + 1 + c, channels, area, pitch)]);
+            if (parents[c] >= 0) p[c] *= p[parents[c]];
+            if (p[c] > *hierarchy) last = c;
+        }
+        bool counts = last >= 0;
+        if (mapped) {
+            counts = false;
+            for (int c = 0; c < mapped && !counts; ++c) {
+                const float score = objectness * p[class_map[c]];
+                counts = score > least && score != 0.f;
+            }
+        }
+        if (!counts) continue;
+        float* record = new_record(counter, records, columns, row * per_row + first + inside);
+        const float x = to_float(src[place(flat, channels, area, pitch)]);
+        const float y = to_float(src[place(flat + 1, channels, area, pitch)]);
+        const float across = to_float(src[place(flat + 2, channels, area, pitch)]);
+        const float down = to_float(src[place(flat + 3, channels, area, pitch)]);
+        record[1] = (cell % width + squash(x)) / width;
+        record[2] = (cell / width + squash(y)) / height;
+        record[3] = expf(across) * anchors[2 * anchor] / width;
+        record[4] = expf(down) * anchors[2 * anchor + 1] / height;
+        record[5] = 1.f;
+        for (int c = 0; c < classes; ++c) {
+            if (mapped) {
+                const float score = c < mapped ? objectness * p[class_map[c]] : 0.f;
+                record[6 + c] = score > least ? score : 0.f;
+            } else {
+                record[6 + c] = c == last ? p[c] : 0.f;
+            }
+        }
+    }
+}
+
+// YOLOv1's [detection]: flat [cells * classes][cells * count objectness][cells * count * 4].
+extern "C" __global__ void grid_candidates(const real* __restrict__ src, unsigned* counter,
+                                           float* __restrict__ records,
+                                           const float* __restrict__ threshold, int rows,
+                                           int channels, int area, int pitch, int side, int count,
+                                           int classes, int is_root, int columns, int per_row,
+                                           int first)
+{
+    const int cells = side * side;
+    const float least = *threshold;
+    GRID_STRIDE(item, rows * cells * count)
+    {
+        const int row = item / (cells * count);
+        const int inside = item - row * cells * count;
+        const int cell = inside / count;
+        const int base = row * channels * area;
+        const int objectness_at = base + cells * classes + inside;
+        const int box_at = base + cells * (classes + count) + inside * 4;
+        const float objectness = to_float(src[place(objectness_at, channels, area, pitch)]);
+        bool counts = false;
+        for (int c = 0; c < classes && !counts; ++c) {
+            const int at = base + cell * classes + c;
+            const float score = objectness * to_float(src[place(at, channels, area, pitch)]);
+            counts = score > least && score != 0.f;
+        }
+        if (!counts) continue;
+        float* record = new_record(counter, records, columns, row * per_row + first + inside);
+        const float x = to_float(src[place(box_at, channels, area, pitch)]);
+        const float y = to_float(src[place(box_at + 1, channels, area, pitch)]);
+        const float across = to_float(src[place(box_at + 2, channels, area, pitch)]);
+        const float down = to_float(src[place(box_at + 3, channels, area, pitch)]);
+        record[1] = (x + cell % side) / side;
+        record[2] = (y + cell / side) / side;
+        record[3] = is_root ? across * across : across;
+        record[4] = is_root ? down * down : down;
+        record[5] = objectness;
+        for (int c = 0; c < classes; ++c) {
+            const int at = base + cell * classes + c;
+            const float score = objectness * to_float(src[place(at, channels, area, pitch)]);
+            record[6 + c] = score > least ? score : 0.f;
+        }
+    }
+}

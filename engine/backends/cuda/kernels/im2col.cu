@@ -1,0 +1,108 @@
+// im2col: lay the window of every output pixel out as one line, so that convolution is one Sgemm.
+//
+//   src  (rows, height, width, groups * channels), its pitch
+//   col  (groups, pixels, kernel_y * kernel_x * channels): a line a pixel, channels innermost
+//
+// Pixels first .. first + pixels of the output are unfolded, so that a long map fits a workspace.
+// Cells outside the map are zero; with is_signed every value is its sign and outside is -1.
+// im2col_elements: a thread writes one pack of the matrix; neighbouring threads write neighbouring
+//   addresses, whatever the window.
+// im2col_windows: a thread takes one channel of one window and walks its cells with a grid-stride
+//   loop over windows: fewer divisions, and each cell of the source is found once a window.
+// Memory  writes coalesce along channels, reads too, each read kernel_y * kernel_x times.
+#include "common.cuh"
+
+__device__ __forceinline__ float seen(float x, int is_signed)
+{
+    return is_signed ? (x > 0.f ? 1.f : -1.f) : x;
+}
+
+template <int V>
+__device__ __forceinline__ void im2col_elements_body(
+    const real* __restrict__ src, real* __restrict__ col, int first, int pixels, int groups,
+    int channels, int height, int width, int out_h, int out_w, int src_pitch, int kernel_y,
+    int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y, int dilation_x,
+    int is_signed)
+{
+    const int packs = channels / V;
+    const int line = kernel_y * kernel_x * packs;
+    GRID_STRIDE(item, groups * pixels * line)
+    {
+        const int pack = item % packs;
+        const int tap = item / packs % (kernel_y * kernel_x);
+        const int at = item / line;
+        const int pixel = at % pixels + first;
+        const int group = at / pixels;
+        const int y = pixel / out_w % out_h * stride_y - top + tap / kernel_x * dilation_y;
+        const int x = pixel % out_w * stride_x - left + tap % kernel_x * dilation_x;
+        const int row = pixel / out_w / out_h;
+        Pack<V> v;
+        if (0 <= y && y < height && 0 <= x && x < width) {
+            const int from = ((row * height + y) * width + x) * src_pitch;
+            v = load<V>(src + from + group * channels + pack * V);
+#pragma unroll
+            for (int i = 0; i < V; ++i) v.v[i] = seen(v.v[i], is_signed);
+        } else {
+#pragma unroll
+            for (int i = 0; i < V; ++i) v.v[i] = is_signed ? -1.f : 0.f;
+        }
+        store<V>(col + (size_t)item * V, v);
+    }
+}
+
+extern "C" __global__ void im2col_elements(const real* __restrict__ src, real* __restrict__ col,
+                                           int first, int pixels, int groups, int channels,
+                                           int height, int width, int out_h, int out_w,
+                                           int src_pitch, int kernel_y, int kernel_x, int stride_y,
+                                           int stride_x, int top, int left, int dilation_y,
+                                           int dilation_x, int is_signed)
+{
+    im2col_elements_body<1>(src, col, first, pixels, groups, channels, height, width, out_h, out_w,
+                            src_pitch, kernel_y, kernel_x, stride_y, stride_x, top, left,
+                            dilation_y, dilation_x, is_signed);
+}
+
+extern "C" __global__ void im2col_elements_packed(
+    const real* __restrict__ src, real* __restrict__ col, int first, int pixels, int groups,
+    int channels, int height, int width, int out_h, int out_w, int src_pitch, int kernel_y,
+    int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y, int dilation_x,
+    int is_signed)
+{
+    im2col_elements_body<PACK>(src, col, first, pixels, groups, channels, height, width, out_h,
+                               out_w, src_pitch, kernel_y, kernel_x, stride_y, stride_x, top, left,
+                               dilation_y, dilation_x, is_signed);
+}
+
+extern "C" __global__ void im2col_windows(const real* __restrict__ src, real* __restrict__ col,
+                                          int first, int pixels, int groups, int channels,
+                                          int height, int width, int out_h, int out_w,
+                                          int src_pitch, int kernel_y, int kernel_x, int stride_y,
+                                          int stride_x, int top, int left, int dilation_y,
+                                          int dilation_x, int is_signed)
+{
+    const int line = kernel_y * kernel_x * channels;
+    GRID_STRIDE(item, groups * pixels * channels)
+    {
+        const int channel = item % channels;
+        const int at = item / channels;
+        const int pixel = at % pixels + first;
+        const int group = at / pixels;
+        const int first_y = pixel / out_w % out_h * stride_y - top;
+        const int first_x = pixel % out_w * stride_x - left;
+        const int row = pixel / out_w / out_h;
+        const real* image =
+            src + row * height * width * src_pitch + group * channels + channel;
+        real* cell = col + (size_t)at * line + channel;
+        for (int i = 0; i < kernel_y; ++i) {
+            const int y = first_y + i * dilation_y;
+            for (int j = 0; j < kernel_x; ++j, cell += channels) {
+                const int x = first_x + j * dilation_x;
+                const bool is_inside = 0 <= y && y < height && 0 <= x && x < width;
+                const float outside = is_signed ? -1.f : 0.f;
+                put(cell, is_inside
+                              ? seen(to_float(image[(y * width + x) * src_pitch]), is_signed)
+                              : outside);
+            }
+        }
+    }
+}

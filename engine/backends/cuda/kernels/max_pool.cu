@@ -1,0 +1,72 @@
+// max_pool: the largest value of each window; cells outside never win, an empty window is -max.
+// max_pool_depth: out[g] = max over src channels g, g + out channels, ...
+//
+// Work item  one output pixel and a pack of channels.   Memory  coalesced along channels.
+#include "common.cuh"
+
+template <int V>
+__device__ __forceinline__ void max_pool_body(const real* __restrict__ src, real* __restrict__ out,
+                                              int rows, int channels, int height, int width,
+                                              int out_h, int out_w, int src_pitch, int out_pitch,
+                                              int size_y, int size_x, int stride_y, int stride_x,
+                                              int top, int left)
+{
+    const int packs = channels / V;
+    GRID_STRIDE(item, rows * out_h * out_w * packs)
+    {
+        const int pixel = item / packs;
+        const int channel = (item - pixel * packs) * V;
+        const int x = pixel % out_w;
+        const int y = pixel / out_w % out_h;
+        const int row = pixel / out_w / out_h;
+        const int first_y = y * stride_y - top;
+        const int first_x = x * stride_x - left;
+        Pack<V> best;
+#pragma unroll
+        for (int i = 0; i < V; ++i) best.v[i] = -3.402823466e38f;
+        const real* image = src + row * height * width * src_pitch + channel;
+        for (int i = max(first_y, 0); i < min(first_y + size_y, height); ++i) {
+            for (int j = max(first_x, 0); j < min(first_x + size_x, width); ++j) {
+                const Pack<V> v = load<V>(image + (i * width + j) * src_pitch);
+#pragma unroll
+                for (int k = 0; k < V; ++k) best.v[k] = fmaxf(best.v[k], v.v[k]);
+            }
+        }
+        store<V>(out + pixel * out_pitch + channel, best);
+    }
+}
+
+extern "C" __global__ void max_pool(const real* __restrict__ src, real* __restrict__ out, int rows,
+                                    int channels, int height, int width, int out_h, int out_w,
+                                    int src_pitch, int out_pitch, int size_y, int size_x,
+                                    int stride_y, int stride_x, int top, int left)
+{
+    max_pool_body<1>(src, out, rows, channels, height, width, out_h, out_w, src_pitch, out_pitch,
+                     size_y, size_x, stride_y, stride_x, top, left);
+}
+
+extern "C" __global__ void max_pool_packed(const real* __restrict__ src, real* __restrict__ out,
+                                           int rows, int channels, int height, int width, int out_h,
+                                           int out_w, int src_pitch, int out_pitch, int size_y,
+                                           int size_x, int stride_y, int stride_x, int top,
+                                           int left)
+{
+    max_pool_body<PACK>(src, out, rows, channels, height, width, out_h, out_w, src_pitch, out_pitch,
+                        size_y, size_x, stride_y, stride_x, top, left);
+}
+
+extern "C" __global__ void max_pool_depth(const real* __restrict__ src, real* __restrict__ out,
+                                          int pixels, int channels, int src_channels, int src_pitch,
+                                          int out_pitch)
+{
+    GRID_STRIDE(item, pixels * channels)
+    {
+        const int pixel = item / channels;
+        const int c = item - pixel * channels;
+        float best = -3.402823466e38f;
+        for (int k = c; k < src_channels; k += channels) {
+            best = fmaxf(best, to_float(src[pixel * src_pitch + k]));
+        }
+        put(out + pixel * out_pitch + c, best);
+    }
+}

@@ -1,0 +1,62 @@
+// Steps that only move values.
+//
+//   reshape  the same values in (channel, row, column) order under another shape
+//   reorg    darknet's reorg over a grid (C,H,W): at = (k,j,i), q = C / stride^2,
+//            from = (k % q, j*stride + k/q/stride, i*stride + k/q % stride); reverse swaps the two
+//   crop     out[y,x] = src[y + top, x + left] * scale + shift
+//
+// Work item  one value.   Memory  reshape and reorg gather.
+#include "common.cuh"
+
+extern "C" __global__ void reshape(const real* __restrict__ src, real* __restrict__ out, int rows,
+                                   int channels, int area, int src_channels, int src_area,
+                                   int src_pitch, int out_pitch)
+{
+    GRID_STRIDE(flat, rows * channels * area)
+    {
+        out[place(flat, channels, area, out_pitch)] =
+            src[place(flat, src_channels, src_area, src_pitch)];
+    }
+}
+
+extern "C" __global__ void reorg(const real* __restrict__ src, real* __restrict__ out, int rows,
+                                 int channels, int area, int src_channels, int src_area,
+                                 int src_pitch, int out_pitch, int stride, int grid_c, int grid_h,
+                                 int grid_w, int is_reverse)
+{
+    const int size = grid_c * grid_h * grid_w;
+    const int quotient = grid_c / (stride * stride);
+    GRID_STRIDE(item, rows * size)
+    {
+        const int row = item / size;
+        const int at = item - row * size;
+        const int i = at % grid_w;
+        const int j = at / grid_w % grid_h;
+        const int k = at / grid_w / grid_h;
+        const int offset = k / quotient;
+        const int x = i * stride + offset % stride;
+        const int y = j * stride + offset / stride;
+        const int from = x + grid_w * stride * (y + grid_h * stride * (k % quotient));
+        const int read = row * size + (is_reverse ? at : from);
+        const int write = row * size + (is_reverse ? from : at);
+        out[place(write, channels, area, out_pitch)] =
+            src[place(read, src_channels, src_area, src_pitch)];
+    }
+}
+
+extern "C" __global__ void crop(const real* __restrict__ src, real* __restrict__ out, int rows,
+                                int channels, int height, int width, int out_h, int out_w,
+                                int src_pitch, int out_pitch, int top, int left, float scale,
+                                float shift)
+{
+    GRID_STRIDE(item, rows * out_h * out_w * channels)
+    {
+        const int pixel = item / channels;
+        const int channel = item - pixel * channels;
+        const int x = pixel % out_w + left;
+        const int y = pixel / out_w % out_h + top;
+        const int row = pixel / out_w / out_h;
+        const float v = to_float(src[((row * height + y) * width + x) * src_pitch + channel]);
+        put(out + pixel * out_pitch + channel, v * scale + shift);
+    }
+}

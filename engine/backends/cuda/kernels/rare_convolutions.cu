@@ -1,0 +1,69 @@
+// local_conv: a convolution whose weights differ at every output cell.
+//   weight (cells, channels * size * size, filters), bias (cells, filters)
+// deconv: out[n, y*stride+i-padding, x*stride+j-padding] += weight[c,n,i,j] * src[c,y,x], read from
+//   the output's side, so that no two threads write one value; weight (size, size, channels, filters)
+//
+// Work item  one output value, filters innermost.   Memory  weights and writes coalesce.
+#include "common.cuh"
+
+extern "C" __global__ void local_conv(const real* __restrict__ src,
+                                      const float* __restrict__ weight,
+                                      const float* __restrict__ bias, real* __restrict__ out,
+                                      int rows, int channels, int filters, int height, int width,
+                                      int out_h, int out_w, int src_pitch, int out_pitch, int size,
+                                      int stride, int padding)
+{
+    const int cells = out_h * out_w;
+    GRID_STRIDE(item, rows * cells * filters)
+    {
+        const int filter = item % filters;
+        const int pixel = item / filters;
+        const int cell = pixel % cells;
+        const int row = pixel / cells;
+        const int first_x = cell % out_w * stride - padding;
+        const int first_y = cell / out_w * stride - padding;
+        const float* w = weight + cell * channels * size * size * filters + filter;
+        float sum = bias[cell * filters + filter];
+        for (int c = 0; c < channels; ++c) {
+            for (int i = 0; i < size; ++i) {
+                for (int j = 0; j < size; ++j, w += filters) {
+                    const int y = first_y + i;
+                    const int x = first_x + j;
+                    if (0 <= y && y < height && 0 <= x && x < width) {
+                        sum += *w * to_float(src[((row * height + y) * width + x) * src_pitch + c]);
+                    }
+                }
+            }
+        }
+        put(out + pixel * out_pitch + filter, sum);
+    }
+}
+
+extern "C" __global__ void deconv(const real* __restrict__ src, const float* __restrict__ weight,
+                                  const float* __restrict__ bias, real* __restrict__ out, int rows,
+                                  int channels, int filters, int height, int width, int out_h,
+                                  int out_w, int src_pitch, int out_pitch, int size, int stride,
+                                  int padding)
+{
+    GRID_STRIDE(item, rows * out_h * out_w * filters)
+    {
+        const int filter = item % filters;
+        const int pixel = item / filters;
+        const int x = pixel % out_w + padding;
+        const int y = pixel / out_w % out_h + padding;
+        const int row = pixel / out_w / out_h;
+        float sum = bias ? bias[filter] : 0.f;
+        for (int i = 0; i < size; ++i) {
+            const int from_y = (y - i) / stride;
+            if (y < i || (y - i) % stride || from_y >= height) continue;
+            for (int j = 0; j < size; ++j) {
+                const int from_x = (x - j) / stride;
+                if (x < j || (x - j) % stride || from_x >= width) continue;
+                const real* v = src + ((row * height + from_y) * width + from_x) * src_pitch;
+                const float* w = weight + (i * size + j) * channels * filters + filter;
+                for (int c = 0; c < channels; ++c) sum += to_float(v[c]) * w[c * filters];
+            }
+        }
+        put(out + pixel * out_pitch + filter, sum);
+    }
+}

@@ -1,0 +1,145 @@
+// Hopper's own instructions under readable names: barriers, bulk tensor copies, wgmma, clusters.
+#pragma once
+#include "common.cuh"
+
+struct alignas(64) TensorMap {
+    unsigned long long words[16];
+};
+
+__device__ __forceinline__ unsigned shared_address(const void* p)
+{
+    return (unsigned)__cvta_generic_to_shared(p);
+}
+
+// ---- barriers in shared memory that copies complete on
+
+__device__ __forceinline__ void barrier_init(unsigned barrier, int arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
+}
+
+__device__ __forceinline__ void barrier_fence()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async;" ::: "memory");
+}
+
+__device__ __forceinline__ void barrier_expect(unsigned barrier, int bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+                 : "memory");
+}
+
+__device__ __forceinline__ void barrier_arrive(unsigned barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void barrier_wait(unsigned barrier, int phase)
+{
+    asm volatile(
+        "{\n.reg .pred done;\n"
+        "WAIT%=:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        "@done bra DONE%=;\nbra WAIT%=;\nDONE%=:\n}" ::"r"(barrier),
+        "r"(phase)
+        : "memory");
+}
+
+__device__ __forceinline__ void consumers_barrier(int threads)
+{
+    asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
+}
+
+// ---- the bulk tensor copy engine
+
+// A slice of im2col: `channel` on, windows counted from pixel (x, y, row), tap (tap_x, tap_y).
+__device__ __forceinline__ void copy_windows(unsigned to, const TensorMap* map, unsigned barrier,
+                                             int channel, int x, int y, int row, int tap_x,
+                                             int tap_y)
+{
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3,%4,%5,%6}], [%2], {%7,%8};" ::"r"(to),
+        "l"(map), "r"(barrier), "r"(channel), "r"(x), "r"(y), "r"(row),
+        "h"((unsigned short)tap_x), "h"((unsigned short)tap_y)
+        : "memory");
+}
+
+__device__ __forceinline__ void copy_tile(unsigned to, const TensorMap* map, unsigned barrier,
+                                          int column, int line)
+{
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3,%4}], [%2];" ::"r"(to),
+        "l"(map), "r"(barrier), "r"(column), "r"(line)
+        : "memory");
+}
+
+// ---- wgmma
+
+// A matrix in shared memory, k innermost, rows of ROW_BYTES swizzled by the copy engine.
+__device__ __forceinline__ unsigned long long matrix_at(unsigned address)
+{
+    const unsigned long long swizzle = ROW_BYTES == 128 ? 1 : ROW_BYTES == 64 ? 2 : 3;
+    return (unsigned long long)((address & 0x3FFFF) >> 4) | 1ull << 16 |
+           (unsigned long long)(8 * ROW_BYTES >> 4) << 32 | swizzle << 62;
+}
+
+__device__ __forceinline__ void products_begin()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void products_commit()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+template <int N> __device__ __forceinline__ void products_wait()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+
+// ---- registers, clusters, the kernel before and the kernel after
+
+__device__ __forceinline__ void registers_give_back()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(PRODUCER_REGISTERS));
+}
+
+__device__ __forceinline__ void registers_take()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(CONSUMER_REGISTERS));
+}
+
+__device__ __forceinline__ void cluster_barrier()
+{
+    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
+// The same place in the shared memory of block `rank` of the cluster.
+__device__ __forceinline__ unsigned neighbour(unsigned address, int rank)
+{
+    unsigned there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+    return there;
+}
+
+__device__ __forceinline__ float4 read_neighbour(unsigned address)
+{
+    float4 v;
+    asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "r"(address)
+                 : "memory");
+    return v;
+}
+
+__device__ __forceinline__ void dependents_may_start()
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+__device__ __forceinline__ void wait_for_previous_kernel()
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}

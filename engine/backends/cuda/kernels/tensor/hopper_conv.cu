@@ -1,0 +1,302 @@
+// hopper_conv: convolution as an implicit GEMM on Hopper's own units: the bulk tensor copy engine
+// unfolds windows (im2col) straight into shared memory and wgmma multiplies; nothing is unfolded
+// in global memory.
+//
+//   out[m, n] = last(f(sum over k of A[m, k] * W[n, k] + bias[n]) + residual[m, n])
+//   m = (row, y, x) of the output, k = (tap, channel), W is (filters, taps, channels)
+//
+// One producer thread keeps a ring of STAGES slices, BM x BK of input and BN x BK of weights;
+// CONSUMERS warpgroups multiply BM / CONSUMERS rows each. A cluster of `split` blocks shares the
+// sum over k: each adds up a part, then they reduce through each other's shared memory, always in
+// the order of their ranks, so that a result never changes from run to run.
+// Weights do not depend on the layer before, so they are fetched before the wait for it.
+//
+// Chosen at compile time: BM BN BK STAGES CONSUMERS BLOCKS (resident on a multiprocessor) and
+//   MODE 0  halves in, half products
+//   MODE 1  floats in, tf32 products; the copy engine and the host round to nearest
+//   MODE 2  floats in, each factor the sum of two tf32, three products
+#define ELEMENT_BYTES (MODE == 0 ? 2 : 4)
+#define ROW_BYTES (BK * ELEMENT_BYTES)  // 128, 64 or 32: one swizzled row of a slice
+#include "hopper.cuh"
+#include "wgmma.cuh"
+
+#define STEP_BYTES 32  // one wgmma along k: 16 halves or 8 floats
+#define A_BYTES (BM * ROW_BYTES)
+#define B_BYTES (BN * ROW_BYTES)
+#define STAGE_BYTES (A_BYTES + (MODE == 2 ? 2 : 1) * B_BYTES)
+#define BLOCKS_OF_ROWS (BM / 64 / CONSUMERS)  // of 64, for each warpgroup
+#define SUM_PITCH (BN + 8)                    // floats; keeps the fragments off each other's banks
+
+struct Problem {
+    const float* bias;
+    const real* residual;
+    void* out;
+    int pixels, filters;              // M, N
+    int out_h, out_w;
+    int taps_x, slices, steps;        // kernel width, slices a tap, slices in all
+    int stride_y, stride_x, top, left, dilation_y, dilation_x;
+    int out_pitch, residual_pitch;
+    int kind, last, split, tiles_n, is_float, is_aligned;
+};
+
+// One slice: 64 rows of input at `a` times the BN rows of weights at `b`, added to sum.
+__device__ __forceinline__ void multiply_slice(float (&sum)[BN / 2], unsigned a, unsigned b)
+{
+#if MODE < 2
+#pragma unroll
+    for (int step = 0; step < ROW_BYTES; step += STEP_BYTES) {
+        wgmma(sum, matrix_at(a + step), matrix_at(b + step));
+    }
+#else
+    const int lane = threadIdx.x % 32;
+    const int row = threadIdx.x / 32 % 4 * 16 + lane / 4;
+    unsigned high[ROW_BYTES / STEP_BYTES][4], low[ROW_BYTES / STEP_BYTES][4];
+#pragma unroll
+    for (int step = 0; step < ROW_BYTES / STEP_BYTES; ++step) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const int r = row + i % 2 * 8;
+            const int chunk = (step * 2 + i / 2) ^ (r % 8);  // 16 bytes; the 128-byte swizzle
+            float x;
+            asm volatile("ld.shared.f32 %0, [%1];"
+                         : "=f"(x)
+                         : "r"(a + r * ROW_BYTES + chunk * 16 + lane % 4 * 4));
+            high[step][i] = round_to_tf32(x);
+            low[step][i] = round_to_tf32(x - __uint_as_float(high[step][i]));
+        }
+    }
+    products_begin();
+#pragma unroll
+    for (int step = 0; step < ROW_BYTES / STEP_BYTES; ++step) {
+        const unsigned at = b + step * STEP_BYTES;
+        wgmma_registers(sum, low[step], matrix_at(at));
+        wgmma_registers(sum, high[step], matrix_at(at + B_BYTES));
+        wgmma_registers(sum, high[step], matrix_at(at));
+    }
+#endif
+}
+
+// Bias, activation, residual, last activation and the store, for 8 neighbouring filters.
+template <class Function>
+__device__ __forceinline__ void finish(float (&x)[8], const Problem& p, int m, int n, Function f)
+{
+    const int count = min(p.filters - n, 8);
+#pragma unroll
+    for (int c = 0; c < 8; ++c) x[c] = f(x[c] + (c < count ? p.bias[n + c] : 0.f));
+    const bool is_whole = count == 8 && p.is_aligned;
+    if (p.residual) {
+        const real* from = p.residual + (size_t)m * p.residual_pitch + n;
+        if (is_whole) {
+#pragma unroll
+            for (int c = 0; c < 8; c += PACK) {
+                const Pack<PACK> r = load<PACK>(from + c);
+#pragma unroll
+                for (int i = 0; i < PACK; ++i) x[c + i] += r.v[i];
+            }
+        } else {
+            for (int c = 0; c < 8; ++c) {
+                if (c < count) x[c] += to_float(from[c]);
+            }
+        }
+        if (p.last != KIND_linear) {
+#pragma unroll
+            for (int c = 0; c < 8; ++c) x[c] = activate(p.last, x[c]);
+        }
+    }
+    if (p.is_float) {
+        float* to = static_cast<float*>(p.out) + (size_t)m * p.out_pitch + n;
+        if (is_whole) {
+            reinterpret_cast<float4*>(to)[0] = make_float4(x[0], x[1], x[2], x[3]);
+            reinterpret_cast<float4*>(to)[1] = make_float4(x[4], x[5], x[6], x[7]);
+        } else {
+#pragma unroll
+            for (int c = 0; c < 8; ++c) {
+                if (c < count) to[c] = x[c];
+            }
+        }
+        return;
+    }
+    real* to = static_cast<real*>(p.out) + (size_t)m * p.out_pitch + n;
+    if (is_whole) {
+#pragma unroll
+        for (int c = 0; c < 8; c += PACK) {
+            Pack<PACK> pack;
+#pragma unroll
+            for (int i = 0; i < PACK; ++i) pack.v[i] = x[c + i];
+            store<PACK>(to + c, pack);
+        }
+    } else {
+#pragma unroll
+        for (int c = 0; c < 8; ++c) {
+            if (c < count) put(to + c, x[c]);
+        }
+    }
+}
+
+// The consumers of all blocks of a cluster turn the sums in shared memory into outputs.
+template <class Function>
+__device__ __forceinline__ void finish_tile(unsigned sums, const Problem& p, int m0, int n0,
+                                            int rank, Function f)
+{
+    const int threads = 128 * CONSUMERS;
+    for (int item = rank * threads + threadIdx.x - 128; item < BM * BN / 8;
+         item += p.split * threads) {
+        const int m = item / (BN / 8);
+        const int n = item % (BN / 8) * 8;
+        if (m0 + m >= p.pixels || n0 + n >= p.filters) continue;
+        const unsigned at = sums + (m * SUM_PITCH + n) * 4;
+        float x[8] = {};
+        for (int r = 0; r < p.split; ++r) {
+            const unsigned from = p.split > 1 ? neighbour(at, r) : at;
+            const float4 low = read_neighbour(from);
+            const float4 high = read_neighbour(from + 16);
+            x[0] += low.x, x[1] += low.y, x[2] += low.z, x[3] += low.w;
+            x[4] += high.x, x[5] += high.y, x[6] += high.z, x[7] += high.w;
+        }
+        finish(x, p, m0 + m, n0 + n, f);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(128 * (CONSUMERS + 1), BLOCKS)
+    hopper_conv(const __grid_constant__ TensorMap input, const __grid_constant__ TensorMap weight,
+                const __grid_constant__ Problem p)
+{
+    extern __shared__ __align__(1024) unsigned char memory[];
+    const unsigned base = (shared_address(memory) + 1023) & ~1023u;
+    const unsigned full = base + STAGES * STAGE_BYTES;
+    const unsigned empty = full + 8 * STAGES;
+    const int warpgroup = threadIdx.x / 128;
+    const int lane = threadIdx.x % 32;
+    const int tile = blockIdx.x / p.split;
+    const int rank = blockIdx.x - tile * p.split;
+    const int m0 = tile / p.tiles_n * BM;
+    const int n0 = tile % p.tiles_n * BN;
+    const int first = rank * p.steps / p.split;
+    const int end = (rank + 1) * p.steps / p.split;
+
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < STAGES; ++s) {
+            barrier_init(full + 8 * s, 1);
+            barrier_init(empty + 8 * s, CONSUMERS);
+        }
+        barrier_fence();
+    }
+    __syncthreads();
+    dependents_may_start();
+
+    if (warpgroup == 0) {
+        registers_give_back();
+        if (threadIdx.x == 0) {
+            const int x0 = m0 % p.out_w * p.stride_x - p.left;
+            const int y0 = m0 / p.out_w % p.out_h * p.stride_y - p.top;
+            const int row = m0 / p.out_w / p.out_h;
+            auto fetch_weights = [&](int k, int stage) {
+                const unsigned to = base + stage * STAGE_BYTES + A_BYTES;
+                barrier_expect(full + 8 * stage, STAGE_BYTES);
+                copy_tile(to, &weight, full + 8 * stage, k * BK, n0);
+                if (MODE == 2) {
+                    const int low_parts = p.tiles_n * BN;
+                    copy_tile(to + B_BYTES, &weight, full + 8 * stage, k * BK, low_parts + n0);
+                }
+            };
+            auto fetch_input = [&](int k, int stage) {
+                const int tap = k / p.slices;
+                const int tap_y = tap / p.taps_x;
+                const int tap_x = tap - tap_y * p.taps_x;
+                copy_windows(base + stage * STAGE_BYTES, &input, full + 8 * stage,
+                             (k - tap * p.slices) * BK, x0, y0, row, tap_x * p.dilation_x,
+                             tap_y * p.dilation_y);
+            };
+            const int ahead = min(end - first, STAGES);
+            for (int s = 0; s < ahead; ++s) fetch_weights(first + s, s);
+            wait_for_previous_kernel();
+            for (int s = 0; s < ahead; ++s) fetch_input(first + s, s);
+            int stage = 0;
+            int phase = 0;
+            for (int k = first + ahead; k < end; ++k) {
+                barrier_wait(empty + 8 * stage, phase);
+                fetch_weights(k, stage);
+                fetch_input(k, stage);
+                if (++stage == STAGES) {
+                    stage = 0;
+                    phase ^= 1;
+                }
+            }
+        }
+        __syncwarp();
+    } else {
+        registers_take();
+        const int group = warpgroup - 1;
+        const int warp = threadIdx.x / 32 % 4;
+        float sum[BLOCKS_OF_ROWS][BN / 2];
+#pragma unroll
+        for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
+#pragma unroll
+            for (int j = 0; j < BN / 2; ++j) sum[i][j] = 0.f;
+        }
+        int stage = 0;
+        int phase = 0;
+        int previous = -1;
+        for (int k = first; k < end; ++k) {
+            barrier_wait(full + 8 * stage, phase);
+            const unsigned a = base + stage * STAGE_BYTES;
+            products_begin();
+#pragma unroll
+            for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
+                multiply_slice(sum[i], a + (group * BLOCKS_OF_ROWS + i) * 64 * ROW_BYTES,
+                               a + A_BYTES);
+            }
+            products_commit();
+#if MODE < 2
+            products_wait<1>();  // the slice before this one has been read
+            if (previous >= 0 && threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * previous);
+            previous = stage;
+#else
+            products_wait<0>();  // the factors lie in registers that the next slice needs
+            if (threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * stage);
+#endif
+            if (++stage == STAGES) {
+                stage = 0;
+                phase ^= 1;
+            }
+        }
+        products_wait<0>();
+        wait_for_previous_kernel();  // the residual is another kernel's work
+        consumers_barrier(128 * CONSUMERS);  // the ring is read: its memory takes the sums
+        float* sums = reinterpret_cast<float*>(memory + (base - shared_address(memory)));
+#pragma unroll
+        for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
+            const int m = (group * BLOCKS_OF_ROWS + i) * 64 + warp * 16 + lane / 4;
+#pragma unroll
+            for (int j = 0; j < BN / 8; ++j) {
+                float* to = sums + m * SUM_PITCH + j * 8 + lane % 4 * 2;
+                *reinterpret_cast<float2*>(to) = make_float2(sum[i][j * 4], sum[i][j * 4 + 1]);
+                *reinterpret_cast<float2*>(to + 8 * SUM_PITCH) =
+                    make_float2(sum[i][j * 4 + 2], sum[i][j * 4 + 3]);
+            }
+        }
+        if (p.split == 1) consumers_barrier(128 * CONSUMERS);
+    }
+
+    if (p.split > 1) cluster_barrier();
+    if (warpgroup > 0) {
+        // The commonest functions are inlined each in a loop of its own: no switch for each value.
+        switch (p.kind) {
+        case KIND_linear:
+            finish_tile(base, p, m0, n0, rank, [](float x) { return x; });
+            break;
+        case KIND_leaky:
+            finish_tile(base, p, m0, n0, rank, [](float x) { return activate(KIND_leaky, x); });
+            break;
+        case KIND_mish:
+            finish_tile(base, p, m0, n0, rank, [](float x) { return activate(KIND_mish, x); });
+            break;
+        case KIND_swish:
+            finish_tile(base, p, m0, n0, rank, [](float x) { return activate(KIND_swish, x); });
+            break;
+        default:
+            finish_tile(base, p, m0, n0, rank, [&](float x) { return activate(p.kind, x); });
+        }
+    }
+    if (p.split > 1) cluster_barrier();  // nobody leaves while a neighbour reads its sums
+}

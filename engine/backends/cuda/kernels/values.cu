@@ -1,0 +1,73 @@
+// Small steps of recurrent and rare layers, value by value over (pixels, channels).
+//
+//   mix         out = gate * yes + (1 - gate) * no
+//   clip        out = min(max(src, -limit), limit)
+//   repair      out = src where finite, else 1 / flat index (0 for index 0)
+//   keep_equal  out[i] = src[i] where the flat arrays src and other agree at i, else 0
+//   spread      out = values, the same for each row
+//
+// Work item  one value.
+#include "common.cuh"
+
+extern "C" __global__ void mix(const real* __restrict__ gate, const real* __restrict__ yes,
+                               const real* __restrict__ no, real* __restrict__ out, int pixels,
+                               int channels, int gate_pitch, int yes_pitch, int no_pitch,
+                               int out_pitch)
+{
+    GRID_STRIDE(item, pixels * channels)
+    {
+        const int pixel = item / channels;
+        const int c = item - pixel * channels;
+        const float g = to_float(gate[pixel * gate_pitch + c]);
+        const float a = to_float(yes[pixel * yes_pitch + c]);
+        const float b = to_float(no[pixel * no_pitch + c]);
+        put(out + pixel * out_pitch + c, g * a + (1.f - g) * b);
+    }
+}
+
+extern "C" __global__ void clip(const real* __restrict__ src, real* __restrict__ out, int pixels,
+                                int channels, int src_pitch, int out_pitch, float limit)
+{
+    GRID_STRIDE(item, pixels * channels)
+    {
+        const int pixel = item / channels;
+        const int c = item - pixel * channels;
+        const float x = to_float(src[pixel * src_pitch + c]);
+        put(out + pixel * out_pitch + c, fminf(fmaxf(x, -limit), limit));
+    }
+}
+
+extern "C" __global__ void repair(const real* __restrict__ src, real* __restrict__ out, int rows,
+                                  int channels, int area, int src_pitch, int out_pitch)
+{
+    GRID_STRIDE(flat, rows * channels * area)
+    {
+        const float x = to_float(src[place(flat, channels, area, src_pitch)]);
+        const bool is_finite = x - x == 0.f;
+        const float stand_in = flat == 0 ? 0.f : 1.f / flat;
+        put(out + place(flat, channels, area, out_pitch), is_finite ? x : stand_in);
+    }
+}
+
+extern "C" __global__ void keep_equal(const real* __restrict__ src, const real* __restrict__ other,
+                                      real* __restrict__ out, int rows, int channels, int area,
+                                      int other_channels, int other_area, int src_pitch,
+                                      int other_pitch, int out_pitch)
+{
+    GRID_STRIDE(flat, rows * channels * area)
+    {
+        const float x = to_float(src[place(flat, channels, area, src_pitch)]);
+        const float y = to_float(other[place(flat, other_channels, other_area, other_pitch)]);
+        put(out + place(flat, channels, area, out_pitch), x == y ? x : 0.f);
+    }
+}
+
+extern "C" __global__ void spread(const float* __restrict__ values, real* __restrict__ out,
+                                  int rows, int channels, int area, int out_pitch)
+{
+    const int size = channels * area;
+    GRID_STRIDE(flat, rows * size)
+    {
+        put(out + place(flat, channels, area, out_pitch), values[flat % size]);
+    }
+}

@@ -1,0 +1,69 @@
+"""Networks of a few lines, built from text, and what is said when one is refused."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.darknet import weights
+from engine.darknet.cfg import parse
+from engine.darknet.graph import Graph, build
+from engine.darknet.lower import lower
+from engine.errors import ConfigError
+from engine.plan.build import Plan
+from engine.plan.shapes import Shape
+
+NET = "[net]\nwidth={0.width}\nheight={0.height}\nchannels={0.channels}\n"
+
+
+def graph_of(layers: str, source: Shape = Shape(8, 6, 10), **kwargs: Any) -> Graph:  # noqa: B008
+    """`layers` behind a [net] of `source`; the first line of `layers` is line 5."""
+    return build(parse(NET.format(source) + layers, name="net.cfg"), **kwargs)
+
+
+def shapes_of(layers: str, source: Shape = Shape(8, 6, 10)) -> list[Shape]:  # noqa: B008
+    return [node.shape for node in graph_of(layers, source).nodes]
+
+
+def refusal(layers: str, source: Shape = Shape(8, 6, 10)) -> str:  # noqa: B008
+    """The one line with which a network is refused, without delay."""
+    return refusal_of_text(NET.format(source) + layers)
+
+
+def refusal_of_text(text: str) -> str:
+    start = time.perf_counter()
+    with pytest.raises(ConfigError) as caught:
+        build(parse(text, name="net.cfg"))
+    assert time.perf_counter() - start < 2
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) < 400
+    return message
+
+
+def plan_of(layers: str, source: Shape = Shape(8, 6, 10), seed: int = 0) -> Plan:  # noqa: B008
+    graph = graph_of(layers, source)
+    return lower(graph, random_weights(graph, seed))
+
+
+def random_weights(graph: Graph, seed: int = 0) -> tuple[dict[str, Any], ...]:
+    random = np.random.default_rng(seed)
+    return tuple(
+        {
+            name: (random.random(array.shape, np.float32) if node.layer.donor is None else array)
+            for name, array in arrays.items()
+        }
+        for node, arrays in zip(graph.nodes, weights.initial(graph), strict=True)
+    )
+
+
+def shared_folder(name: str) -> Path:
+    """A folder of reference data beside the repository; the test is skipped without it."""
+    folder = Path(__file__).resolve().parents[3] / "shared" / name
+    if not folder.is_dir():
+        pytest.skip(f"no reference data at {name}")
+    return folder

@@ -1,4 +1,4 @@
-"""Runs the CUDA kernels' own text on the CPU: g++ compiles it behind host.h, ops launch it there."""
+"""Runs the kernels' own text on the CPU: g++ compiles it behind host.h, ops launch it there."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def source() -> str:
         body = body[: body.find('\nextern "C"') if '\nextern "C"' in body else None]
         has_barriers = str("__syncthreads" in body).lower()
         runners.append(
-            f'extern "C" void host_{name}(int blocks, int threads, int shared, {arguments})\n'
-            f"{{ run_on_host(blocks, threads, shared, {has_barriers}, [=] {{ {name}({names}); }}); }}"
+            f'extern "C" void host_{name}(int blocks, int threads, int shared, {arguments}) {{\n'
+            f"run_on_host(blocks, threads, shared, {has_barriers}, [=] {{ {name}({names}); }});\n}}"
         )
     return "\n".join([f'#include "{HEADER}"', unit, '#line 1 "runners"', *runners])
 

@@ -35,7 +35,14 @@ ALONE = Layout("alone", is_inside=False)
 INSIDE = Layout("inside", is_inside=True)
 
 
-def run_case(device: Device, case: Case, *, sequences: int, layout: Layout = ALONE) -> Array:
+def run_case(
+    device: Device,
+    case: Case,
+    *,
+    sequences: int,
+    layout: Layout = ALONE,
+    precision: str = "float32",
+) -> Array:
     """Compile and run `case`; return the values of its output, in float64."""
     inputs = case.inputs(sequences)
     plan = _plan(case, inputs)
@@ -44,7 +51,7 @@ def run_case(device: Device, case: Case, *, sequences: int, layout: Layout = ALO
         plan, root = _inside(plan, case.op)
         outputs.append(root)
     plan = replace(plan, outputs=tuple(outputs))
-    program = device.compile(plan, batch=sequences)
+    program = device.compile(plan, batch=sequences, precision=precision)
     try:
         result, *roots = program.forward(_source(plan, inputs, sequences))
     finally:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.plan import ops
+from tests.backends.cases import Case
 
 Array = NDArray[Any]
 Read = Callable[[Any], Array]
@@ -236,10 +237,6 @@ def keep_equal(op: ops.KeepEqual, read: Read) -> Array:
             if src[row].flat[i] == other[row].flat[i]:
                 out[row].flat[i] = src[row].flat[i]
     return out
-
-
-def load(op: ops.Load, read: Read, rows: int) -> Array:
-    return np.stack([read(op.constant).reshape(op.out.shape.sides)] * rows)
 
 
 # ---------------------------------------------------------------- across channels
@@ -479,3 +476,15 @@ LOOPS: Mapping[type[ops.Op], Callable[..., Array]] = {
     ops.YoloOutput: yolo_output,
     ops.RegionOutput: region_output,
 }
+
+
+def by_loops(case: Case, *, sequences: int) -> Array:
+    """What a device should give for `case`."""
+    inputs = {tensor: values.astype(float) for tensor, values in case.inputs(sequences).items()}
+
+    def read(item: ops.Tensor | ops.Constant) -> Array:
+        if isinstance(item, ops.Tensor):
+            return inputs[item]
+        return case.constants[item.name].astype(float)
+
+    return LOOPS[type(case.op)](case.op, read)

@@ -7,10 +7,9 @@ import pytest
 
 from engine.backends.base import Device
 from engine.plan import ops
-from engine.plan.ops import Tensor
 from tests.backends.cases import CASES, Case, all_cases
 from tests.backends.layouts import ALONE, INSIDE, Layout, run_case
-from tests.backends.loops import LOOPS
+from tests.backends.loops import LOOPS, by_loops
 
 SEQUENCES = 2
 EXACT = (
@@ -27,15 +26,6 @@ EXACT = (
 )
 
 
-def by_loops(case: Case) -> np.ndarray:
-    inputs = {tensor: values.astype(float) for tensor, values in case.inputs(SEQUENCES).items()}
-
-    def read(item: Tensor | ops.Constant) -> np.ndarray:
-        return inputs[item] if isinstance(item, Tensor) else case.constants[item.name].astype(float)
-
-    return LOOPS[type(case.op)](case.op, read)
-
-
 def test_every_op_has_cases_and_loops() -> None:
     vocabulary = {
         each for each in vars(ops).values() if isinstance(each, type) and issubclass(each, ops.Op)
@@ -47,7 +37,7 @@ def test_every_op_has_cases_and_loops() -> None:
 @pytest.mark.parametrize("case", all_cases(), ids=str)
 def test_agrees_with_its_loops(device: Device, case: Case, layout: Layout) -> None:
     result = run_case(device, case, sequences=SEQUENCES, layout=layout)
-    expected = by_loops(case)
+    expected = by_loops(case, sequences=SEQUENCES)
     if isinstance(case.op, EXACT):
         np.testing.assert_array_equal(result, expected)
     else:

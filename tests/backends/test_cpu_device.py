@@ -1,0 +1,62 @@
+"""The CPU as a device: its name, its threads, its precisions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.backends import kinds, open_device
+from engine.errors import DeviceError, EngineError
+from tests.backends.cases import Case, all_cases
+from tests.backends.layouts import run_case
+from tests.backends.loops import by_loops
+from tests.backends.test_program import images, small_plan
+
+
+def test_devices_are_the_folders() -> None:
+    assert set(kinds()) == {"cpu", "cuda"}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("cup", "device: expected one of cpu, cuda, got 'cup'. Did you mean 'cpu'?"),
+        ("", "device: expected one of cpu, cuda, got ''."),
+        ("base", "device: expected one of cpu, cuda, got 'base'."),
+        ("cpu:many", "device: expected cpu or cpu:THREADS, got 'cpu:many'"),
+        ("cpu:0", "device: expected cpu or cpu:THREADS, got 'cpu:0'"),
+        ("cpu:-1", "device: expected cpu or cpu:THREADS, got 'cpu:-1'"),
+    ],
+)
+def test_an_unknown_device_is_an_error(name: str, message: str) -> None:
+    with pytest.raises(DeviceError) as caught:
+        open_device(name)
+    assert str(caught.value) == message
+
+
+def test_threads_do_not_change_the_answer() -> None:
+    batch = images(3)
+    one, three = (
+        open_device(name).compile(small_plan(), batch=3).forward(batch)
+        for name in ("cpu:1", "cpu:3")
+    )
+    for first, second in zip(one, three, strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_closing_the_device_closes_its_programs() -> None:
+    device = open_device("cpu")
+    program = device.compile(small_plan())
+    device.close()
+    with pytest.raises(EngineError, match="closed"):
+        program.forward(images(1))
+    with pytest.raises(DeviceError, match="closed"):
+        device.compile(small_plan())
+
+
+@pytest.mark.parametrize("case", all_cases(), ids=str)
+def test_float64_agrees_to_the_last_digits(case: Case) -> None:
+    device = open_device("cpu")
+    result = run_case(device, case, sequences=2, precision="float64")
+    device.close()
+    np.testing.assert_allclose(result, by_loops(case, sequences=2), rtol=1e-10, atol=1e-11)

@@ -11,6 +11,7 @@ Errors are caught here and nowhere else.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import pkgutil
 import sys
@@ -29,6 +30,11 @@ CLOSED_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # a label that the terminal cannot show is no error
+            stream.reconfigure(errors="backslashreplace")
     try:
         status = _run(sys.argv[1:] if argv is None else list(argv))
         sys.stdout.flush()

@@ -14,11 +14,16 @@ def default_names(count: int) -> tuple[str, ...]:
     return tuple(f"class {index}" for index in range(count))
 
 
-def read_names(path: str | Path, count: int) -> tuple[str, ...]:
-    """The names of `count` classes; a blank line between names leaves a class without one."""
+def read_names(path: str | Path, count: int, *, may_be_longer: bool = False) -> tuple[str, ...]:
+    """The names of `count` classes; a blank line between names leaves a class without one.
+
+    `may_be_longer` is for classifiers: ImageNet's list goes on after the 1000 classes in use.
+    """
     lines = [line.strip() for line in _text(path).split("\n")]
     while lines and not lines[-1]:
         lines.pop()
+    if may_be_longer:
+        lines = lines[:count]
     if len(lines) != count:
         raise ConfigError(
             f"{shown(path)}: expected {count} names, one for each class of the network, "

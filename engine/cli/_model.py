@@ -1,0 +1,100 @@
+"""Options that name a model and say how to run it, shared by detect and classify."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine import shipped
+from engine.errors import InputError
+
+if TYPE_CHECKING:
+    from engine.detector import Detector
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "inputs",
+        nargs="*",
+        metavar="IMAGE",
+        help="pictures; darknet's order CFG WEIGHTS IMAGE… works too",
+    )
+    model = parser.add_argument_group("model")
+    model.add_argument("--cfg", metavar="FILE", help="the network")
+    model.add_argument("--weights", metavar="FILE", help="its weights")
+    model.add_argument("--names", metavar="FILE", help="class names, one a line")
+    model.add_argument("--data", metavar="FILE", help="darknet's .data file, for its names")
+    running = parser.add_argument_group("running")
+    running.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (auto)")
+    running.add_argument("--precision", default="float32", help="float32, tf32 or float16")
+    running.add_argument("--batch", type=int, default=1, metavar="N", help="pictures at once (1)")
+    running.add_argument("--threads", type=int, metavar="N", help="threads of the CPU backend")
+    running.add_argument("--size", type=size, metavar="N|WxH", help="instead of the cfg's")
+    running.add_argument(
+        "--resize", default="cfg", help="cfg, stretch, letterbox or exact: see docs/parity.md (cfg)"
+    )
+    running.add_argument(
+        "--no-passes", action="store_true", help="run the plan as written, without optimisation"
+    )
+    running.add_argument("--no-exif", action="store_true", help="ignore EXIF orientation")
+
+
+def take_inputs(arguments: argparse.Namespace) -> list[str]:
+    """The pictures; leading DATA, CFG and WEIGHTS among them become the options they stand for."""
+    inputs: list[str] = list(arguments.inputs)
+    while inputs:
+        kind = Path(inputs[0]).suffix.lower().lstrip(".")
+        if kind not in ("data", "cfg", "weights") or getattr(arguments, kind) is not None:
+            break
+        setattr(arguments, kind, inputs.pop(0))
+    if not inputs:
+        raise InputError("no picture named: expected at least one IMAGE")
+    return inputs
+
+
+def load(arguments: argparse.Namespace, **more: Any) -> Detector:
+    """The detector that the options describe; `more` are arguments of engine.load()."""
+    import engine
+
+    _fill_in_default_model(arguments)
+    return engine.load(
+        arguments.cfg,
+        arguments.weights,
+        arguments.names,
+        data=arguments.data,
+        device=arguments.device,
+        precision=arguments.precision,
+        batch=arguments.batch,
+        threads=arguments.threads,
+        size=arguments.size,
+        resize=arguments.resize,
+        passes=not arguments.no_passes,
+        orient=not arguments.no_exif,
+        **more,
+    )
+
+
+def _fill_in_default_model(arguments: argparse.Namespace) -> None:
+    if arguments.cfg and arguments.weights:
+        return
+    model = shipped.default_model()
+    if arguments.cfg or arguments.weights or model is None:
+        missing = " and ".join(
+            option
+            for option, given in (("--cfg", arguments.cfg), ("--weights", arguments.weights))
+            if not given
+        )
+        guide = shipped.folder("weights") / "README.md"
+        raise InputError(f"no model: name one with {missing}; {guide} says where to get weights")
+    arguments.cfg, arguments.weights = model.cfg, model.weights
+    arguments.names = arguments.names or (None if arguments.data else model.names)
+
+
+def size(text: str) -> int | tuple[int, int]:
+    """416 or 608x416 (width x height)."""
+    numbers = text.lower().split("x")
+    if len(numbers) > 2 or not all(number.isdecimal() and number.isascii() for number in numbers):
+        raise argparse.ArgumentTypeError(f"expected N or WxH, got {text!r}")
+    width, height = int(numbers[0]), int(numbers[-1])
+    return width if len(numbers) == 1 else (width, height)

@@ -1,0 +1,54 @@
+"""Describe a network: layers with shapes and work, the exact size of its weights, memory."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from engine.cli import _model
+from engine.cli._table import align
+from engine.errors import InputError
+
+if TYPE_CHECKING:
+    from engine.cli._table import Cell
+    from engine.darknet.graph import Graph, Node
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("cfg", nargs="?", metavar="CFG", help="the network")
+    parser.add_argument("--cfg", dest="cfg_option", metavar="FILE", help="the same")
+    parser.add_argument("--size", type=_model.size, metavar="N|WxH", help="instead of the cfg's")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from engine.darknet import cfg, graph
+
+    path = arguments.cfg or arguments.cfg_option
+    if not path:
+        raise InputError("no network named: expected CFG")
+    network = graph.build(cfg.read(path), size=arguments.size)
+    print(*align([_HEADINGS, *map(_row, network.nodes)]), sep="\n")
+    print()
+    print(*align(_summary(network)), sep="\n")
+    return 0
+
+
+_HEADINGS = ("layer", "section", "reads", "output", "BFLOPs", "parameters")
+
+
+def _row(node: Node) -> tuple[Cell, ...]:
+    reads = ", ".join("input" if each < 0 else str(each) for each in node.sources)
+    work = node.operations / 1e9
+    return node.index, node.kind, reads, str(node.shape), work, node.parameter_count
+
+
+def _summary(network: Graph) -> list[tuple[Cell, ...]]:
+    resize = "letterbox" if network.letter_box else "stretch"
+    rows: list[tuple[Cell, ...]] = [
+        ("input", f"{network.net.shape}, pictures {resize}"),
+        ("kind", network.task + (f" of {network.classes} classes" if network.classes else "")),
+        ("work", f"{network.operations / 1e9:.3f} BFLOPs"),
+        ("parameters", f"{network.parameter_count:,}"),
+        ("weights", f"{network.weights_bytes:,} bytes"),
+    ]
+    return rows

@@ -1,0 +1,365 @@
+"""load(): from a .cfg and a .weights file to a Detector; the only file that knows every folder."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.backends import open_device
+from engine.backends.base import Device, Memory, Program
+from engine.darknet import cfg as darknet_cfg
+from engine.darknet import graph as darknet_graph
+from engine.darknet import weights as darknet_weights
+from engine.darknet.graph import Graph
+from engine.darknet.lower import lower
+from engine.darknet.names import default_names, find_names, read_names
+from engine.errors import DeviceError, InputError, suggest
+from engine.inputs import Batch, Intake, Prepared
+from engine.passes import optimise
+from engine.plan.build import Plan
+from engine.prefetch import one_ahead
+from engine.vision import boxes
+from engine.vision.boxes import Kind, Suppression
+from engine.vision.image import Source
+from engine.vision.result import Classification, Result
+
+Array = NDArray[Any]
+Size: TypeAlias = int | tuple[int, int]  # of both sides, or width and height
+Outcome: TypeAlias = Result | Classification
+
+RESIZES = ("cfg", "stretch", "letterbox", "exact")
+ON_ERROR = ("raise", "yield", "skip")
+
+_log = logging.getLogger("engine")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What may be chosen about results, checked."""
+
+    threshold: float = 0.25
+    nms: float = 0.45
+    hierarchy: float = 0.5
+    top_k: int = 5
+    batch: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("threshold", "nms", "hierarchy"):
+            value = getattr(self, name)
+            if not (isinstance(value, (int, float)) and 0 <= value < math.inf):
+                raise InputError(f"{name}: expected a number of 0 or more, got {value!r}")
+        for name in ("top_k", "batch"):
+            value = getattr(self, name)
+            if not (isinstance(value, int) and value >= 1):
+                raise InputError(f"{name}: expected an integer of 1 or more, got {value!r}")
+
+
+def load(
+    cfg: str | Path,
+    weights: str | Path,
+    names: str | Path | Sequence[str] | None = None,
+    *,
+    data: str | Path | None = None,
+    device: str = "auto",
+    threads: int | None = None,
+    precision: str = "float32",
+    batch: int = 1,
+    size: Size | None = None,
+    resize: str = "cfg",
+    orient: bool = True,
+    threshold: float = 0.25,
+    nms: float = 0.45,
+    hierarchy: float = 0.5,
+    top_k: int = 5,
+    passes: bool = True,
+) -> Detector:
+    """A detector, or a classifier: the network tells.
+
+    names      a .names file or the names themselves; `data` is a .data file that says where it is
+    device     "auto" (a usable GPU, else the CPU), "cpu", "cuda", "cuda:1"; `threads` for the CPU
+    batch      how many pictures run at once at most; a longer list runs in several goes
+    size       of the network's input instead of the .cfg's
+    resize     "cfg" (what the .cfg asks for), "stretch", "letterbox", "exact" (as "cfg", with the
+               fault of darknet's own resize)
+    orient     apply the EXIF orientation; boxes refer to the upright picture
+    threshold  boxes of a lower score are dropped; `hierarchy` is the same inside a class tree
+    nms        boxes of one class that overlap more are suppressed
+    top_k      how many classes a classifier names
+    passes     False runs the network op by op as its .cfg says
+    """
+    settings = Settings(threshold, nms, hierarchy, top_k, batch)
+    network = darknet_graph.build(darknet_cfg.read(cfg), size=_sides(size))
+    labels = _labels(names, data, network)
+    intake = _intake(network, resize, orient=orient)
+
+    def read_plan() -> Plan:
+        return lower(network, darknet_weights.load(weights, network))
+
+    machine = _open(device, threads)
+    try:
+        return Detector(
+            *(network, read_plan, machine, settings),
+            labels=labels,
+            intake=intake,
+            precision=precision,
+            passes=machine.passes if passes else (),
+        )
+    except BaseException:
+        machine.close()
+        raise
+
+
+class Detector:
+    """A network on a device. Any number of threads may call it; `close` or `with` frees it."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        read_plan: Callable[[], Plan],
+        device: Device,
+        settings: Settings,
+        *,
+        labels: tuple[str, ...],
+        intake: Intake,
+        precision: str,
+        passes: Sequence[str],
+    ) -> None:
+        self.labels = labels
+        self._graph = graph
+        self._read_plan = read_plan  # again for layer_outputs(): the weights are not kept twice
+        self._device = device
+        self._settings = settings
+        self._intake = intake
+        kind, beta = graph.nms
+        self._suppression = Suppression(settings.nms, cast(Kind, kind), beta)
+        self._precision = precision
+        self._passes = passes
+        self._program = self._compile(read_plan())
+        self._layers: Program | None = None  # keeps every layer; compiled when first asked for
+        self._lock = Lock()
+
+    @property
+    def task(self) -> str:
+        """detector, classifier or other."""
+        return self._graph.task
+
+    @property
+    def device(self) -> str:
+        return self._device.name
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the network's input."""
+        return self._graph.net.width, self._graph.net.height
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes held on the device, not counting what layer_outputs() needs once it was called."""
+        return self._program.memory
+
+    # ------------------------------------------------------------ pictures
+
+    def __call__(
+        self, source: Source | list[Source] | tuple[Source, ...], *, bgr: bool = False
+    ) -> Any:
+        """The Result or Classification of a picture; a list of them for a list or tuple.
+
+        A picture is a path, bytes, a file, a Pillow image or an array (height, width, channels),
+        in RGB order unless `bgr`.
+        """
+        self._refuse_without_pictures()
+        if isinstance(source, (list, tuple)):
+            batches = one_ahead(self._intake.batches(source, self._settings.batch, bgr=bgr))
+            return list(self._outcomes(batches, "raise", keep_pictures=True))
+        batch = self._intake.prepare([source], bgr=bgr)
+        (outcome,) = self._outcomes(iter([batch]), "raise", keep_pictures=True)
+        return outcome
+
+    def stream(
+        self, sources: Iterable[Source], *, bgr: bool = False, on_error: str = "raise"
+    ) -> Iterator[Any]:
+        """Results one by one, in order, for pictures that come one by one.
+
+        `sources` is read on a thread, at most one batch ahead, and no picture is kept. One that
+        cannot be read raises its ImageError; with on_error="yield" the error stands in the place of
+        the result, with "skip" nothing does.
+        """
+        if on_error not in ON_ERROR:
+            hint = suggest(str(on_error), ON_ERROR)
+            raise InputError(f"on_error: expected {', '.join(ON_ERROR)}, got {on_error!r}.{hint}")
+        self._refuse_without_pictures()
+        batches = one_ahead(self._intake.batches(sources, self._settings.batch, bgr=bgr))
+        return self._outcomes(batches, on_error, keep_pictures=False)
+
+    def _outcomes(
+        self, batches: Iterator[Batch], on_error: str, *, keep_pictures: bool
+    ) -> Iterator[Any]:
+        for batch in batches:
+            start = time.perf_counter()
+            rows = iter(self._decode(batch.images) if len(batch.images) else ())
+            forward = (time.perf_counter() - start) * 1e3 / max(len(batch.images), 1)
+            for entry in batch.pictures:
+                if isinstance(entry, Prepared):
+                    timing = {"prepare": entry.milliseconds, "network": forward}
+                    yield self._outcome(entry, next(rows), timing, keep_picture=keep_pictures)
+                elif on_error == "yield":
+                    yield entry
+                elif on_error == "raise":
+                    raise entry
+
+    def _decode(self, images: Array) -> Iterable[Array]:
+        """Candidates, or probabilities, of each row."""
+        if self.task == "classifier":
+            return self._program.forward(images)[0]
+        chosen = self._settings
+        return self._program.detect(images, threshold=chosen.threshold, hierarchy=chosen.hierarchy)
+
+    def _outcome(
+        self, entry: Prepared, row: Array, timing: dict[str, float], *, keep_picture: bool
+    ) -> Outcome:
+        picture = entry.picture
+        if self.task == "classifier":
+            return Classification(
+                *(picture.size, row.ravel(), self.labels, picture.path),
+                timing=timing,
+                top_k=self._settings.top_k,
+            )
+        start = time.perf_counter()
+        found = boxes.find(row, entry.placement, self._suppression)
+        timing["suppress"] = (time.perf_counter() - start) * 1e3
+        return Result.of(
+            *(found, picture),
+            names=self.labels,
+            timing=timing,
+            oriented=self._intake.orient,
+            keep_picture=keep_picture and picture.path is None,
+        )
+
+    def _refuse_without_pictures(self) -> None:
+        if self.task == "other":
+            raise InputError(
+                f"{self._graph.file}: finds neither boxes nor classes in pictures. Use forward()"
+            )
+
+    # ------------------------------------------------------------ arrays
+
+    def forward(self, x: Array) -> tuple[Array, ...]:
+        """The network's output, then that of each detection layer, for one batch.
+
+        `x` is float32 (rows, channels, height, width), or (rows, inputs) without an image.
+        """
+        return self._program.forward(self._rows(x))
+
+    def layer_outputs(self, x: Array) -> list[Array]:
+        """The output of every layer, in the order of the .cfg, for one batch.
+
+        It runs on memory of its own, so a recurrent network's state there is its own, too.
+        """
+        with self._lock:
+            if self._layers is None:
+                self._layers = self._compile(self._read_plan().keeping_layers())
+        values = dict(
+            zip(self._layers.plan.outputs, self._layers.forward(self._rows(x)), strict=True)
+        )
+        return [values[tensor] for tensor in self._layers.plan.layers]
+
+    def _rows(self, x: Array) -> Array:
+        x = np.asarray(x)
+        shape, most = self._graph.net.shape, self._settings.batch
+        if x.ndim == 2 and x.shape[1] == shape.size:
+            x = x.reshape(len(x), *shape.sides)
+        if x.ndim != 4 or x.shape[1:] != shape.sides or x.dtype.kind != "f":
+            raise InputError(f"x: expected float32 (rows, {shape}), got {x.dtype} {x.shape}")
+        if not 1 <= len(x) <= most:
+            raise InputError(f"x: expected 1 to {most} rows, got {len(x)}. See load(batch=…)")
+        return x.astype(np.float32, copy=False)
+
+    # ------------------------------------------------------------ life
+
+    def reset(self) -> None:
+        """Set the state of a recurrent network back to zero."""
+        for program in (self._program, self._layers):
+            if program is not None:
+                program.reset()
+
+    def close(self) -> None:
+        """Free the device; the detector cannot be used any more."""
+        self._device.close()
+
+    def __enter__(self) -> Detector:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _compile(self, plan: Plan) -> Program:
+        if self._passes:
+            plan = optimise(plan, self._passes)
+        return self._device.compile(plan, batch=self._settings.batch, precision=self._precision)
+
+
+def _sides(size: Size | None) -> tuple[int, int] | None:
+    if size is None:
+        return None
+    sides = (size, size) if isinstance(size, int) else tuple(size)
+    if len(sides) != 2 or not all(isinstance(each, int) and each > 0 for each in sides):
+        raise InputError(f"size: expected a whole number, or width and height, got {size!r}")
+    return sides
+
+
+def _labels(
+    names: str | Path | Sequence[str] | None, data: str | Path | None, network: Graph
+) -> tuple[str, ...]:
+    classes = network.classes
+    if names is None and data is not None:
+        names = find_names(data)
+    if names is None:
+        return default_names(classes)
+    if isinstance(names, (str, Path)):
+        return read_names(names, classes, may_be_longer=network.task == "classifier")
+    if len(names) != classes:
+        raise InputError(f"names: expected {classes}, one for each class, got {len(names)}")
+    return tuple(names)
+
+
+def _intake(network: Graph, resize: str, *, orient: bool) -> Intake:
+    if resize not in RESIZES:
+        hint = suggest(str(resize), RESIZES)
+        raise InputError(f"resize: expected {', '.join(RESIZES)}, got {resize!r}.{hint}")
+    kind = resize
+    if resize in ("cfg", "exact"):
+        kind = "letterbox" if network.letter_box else "stretch"
+        kind = "crop" if network.task == "classifier" else kind
+    return Intake(network.net.shape, kind, exact=resize == "exact", orient=orient)
+
+
+def _open(device: str, threads: int | None) -> Device:
+    if threads is not None and threads < 1:
+        raise InputError(f"threads: expected 1 or more, got {threads}")
+    cpu = "cpu" if threads is None else f"cpu:{threads}"
+    if device == "cpu":
+        return open_device(cpu)
+    if device != "auto":
+        return open_device(device)
+    try:
+        found = open_device("cuda")
+    except DeviceError as reason:
+        _log.info("device: cpu (%s)", reason)
+        return open_device(cpu)
+    _log.info("device: %s", found.name)
+    return found

@@ -1,0 +1,122 @@
+"""The command line's frame: help, misspellings, exit statuses, speed of start."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from engine import cli
+from engine.errors import ConfigError, DeviceError, ImageError, InputError, WeightsError
+from engine.version import __version__
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments, **keywords):
+    command = [sys.executable, "-m", "engine", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, **keywords)
+
+
+def test_version_is_the_one_in_the_package(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"engine {__version__}\n"
+
+
+def test_help_names_every_command_with_its_first_sentence(capsys):
+    assert cli.main(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name in cli.commands():
+        (line,) = [line for line in lines if line.startswith(f"  {name} ")]
+        assert line.rstrip().endswith(".")
+
+
+def test_without_a_command_help_goes_to_stderr_and_the_status_is_usage(capsys):
+    assert cli.main([]) == 2
+    shown = capsys.readouterr()
+    assert not shown.out
+    assert "usage:" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["detcet"], "Error: no command 'detcet'. Did you mean 'detect'?"),
+        (["detect", "--treshold", "1"], "unknown option '--treshold'. Did you mean '--threshold'?"),
+        (["detect", "--treshold=1"], "unknown option '--treshold=1'. Did you mean '--threshold'?"),
+        (["detect", "--threshold", "much"], "argument --threshold: invalid float value: 'much'"),
+        (["--verison"], "Error: no command '--verison'."),
+    ],
+)
+def test_misspellings_are_answered_in_one_line(capsys, arguments, message):
+    assert cli.main(arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+@pytest.mark.parametrize("name", cli.commands())
+def test_every_command_has_help(capsys, name):
+    with pytest.raises(SystemExit) as left:
+        cli.main([name, "--help"])
+    assert left.value.code == 0
+    assert f"usage: python -m engine {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ImageError("x"), 1),
+        (InputError("x"), 2),
+        (ConfigError("x"), 3),
+        (WeightsError("x"), 3),
+        (DeviceError("x"), 4),
+        (PermissionError(13, "Permission denied", "out"), 1),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_each_kind_of_failure_has_its_status(monkeypatch, capsys, error, status):
+    def fail(argv):
+        raise error
+
+    monkeypatch.setattr(cli, "_run", fail)
+    assert cli.main([]) == status
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_reader_that_leaves_is_no_error():
+    command = f"{sys.executable} -m engine layers | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr == ""
+    assert done.stdout.strip() in ("0", "141")  # 0 when it wrote all before the reader left
+
+
+def test_help_starts_without_numpy():
+    code = (
+        "import sys; from engine.cli import main; main(['--help']); import engine; "
+        "print(sorted({'numpy', 'PIL', 'pycuda', 'skcuda'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.slow
+def test_help_starts_about_as_fast_as_numpy_is_imported():
+    def quickest(*command):
+        times = []
+        for _ in range(7):
+            start = time.perf_counter()
+            subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, check=True)
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    assert quickest("-m", "engine", "--help") <= 1.5 * quickest("-c", "import numpy")
+
+
+def test_the_module_can_be_run():
+    done = run("--version")
+    assert (done.returncode, done.stdout) == (0, f"engine {__version__}\n")

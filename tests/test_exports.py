@@ -1,0 +1,39 @@
+"""The public names of the package."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import engine
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("name", engine.__all__)
+def test_every_public_name_is_there(name):
+    assert getattr(engine, name) is not None
+    assert name in dir(engine)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'laod'"):
+        _ = engine.laod
+
+
+def test_public_names_are_sorted_and_complete():
+    assert engine.__all__ == sorted(engine.__all__)
+    assert set(engine._LAZY) < set(engine.__all__)
+
+
+@pytest.mark.parametrize("module", ["engine", "engine.detector"])
+def test_importing_touches_neither_cuda_nor_network(module):
+    code = (
+        f"import sys, {module}; "
+        "print(sorted({'pycuda', 'skcuda', 'socket', 'ssl', 'urllib.request'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,19 @@
+"""The floors of the house: who may import whom, as setup.cfg says."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("importlinter", reason="import-linter is not installed: pip install '.[dev]'")
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_no_import_goes_up_or_across():
+    code = "from importlinter.cli import lint_imports; raise SystemExit(lint_imports())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

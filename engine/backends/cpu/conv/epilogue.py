@@ -59,9 +59,8 @@ def join_pixels(array: Array) -> Array:
 
 
 def _residual(op: ops.Conv2d) -> list[Stage]:
-    if op.residual is None:
-        return []
-    return [_add_residual, *_activation(op.last_activation)]
+    added = [] if op.residual is None else [_add_residual]
+    return added + _activation(op.last_activation)
 
 
 def _add(bias: Array) -> Stage:

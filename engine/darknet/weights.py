@@ -97,7 +97,13 @@ def save(
 
 def initial(graph: Graph) -> tuple[dict[str, NDArray[np.float32]], ...]:
     """Every array as it is before any file is read: zeros, and scales of one."""
-    return tuple({each.name: _initial(each) for each in node.parameters} for node in graph.nodes)
+    layers: list[dict[str, NDArray[np.float32]]] = []
+    for node in graph.nodes:
+        if node.layer.donor is not None:
+            layers.append(layers[node.layer.donor])
+        else:
+            layers.append({each.name: _initial(each) for each in node.parameters})
+    return tuple(layers)
 
 
 # ---------------------------------------------------------------- header

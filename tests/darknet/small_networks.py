@@ -17,19 +17,21 @@ from engine.errors import ConfigError
 from engine.plan.build import Plan
 from engine.plan.shapes import Shape
 
+SOURCE = Shape(8, 6, 10)
+
 NET = "[net]\nwidth={0.width}\nheight={0.height}\nchannels={0.channels}\n"
 
 
-def graph_of(layers: str, source: Shape = Shape(8, 6, 10), **kwargs: Any) -> Graph:  # noqa: B008
+def graph_of(layers: str, source: Shape = SOURCE, **kwargs: Any) -> Graph:
     """`layers` behind a [net] of `source`; the first line of `layers` is line 5."""
     return build(parse(NET.format(source) + layers, name="net.cfg"), **kwargs)
 
 
-def shapes_of(layers: str, source: Shape = Shape(8, 6, 10)) -> list[Shape]:  # noqa: B008
+def shapes_of(layers: str, source: Shape = SOURCE) -> list[Shape]:
     return [node.shape for node in graph_of(layers, source).nodes]
 
 
-def refusal(layers: str, source: Shape = Shape(8, 6, 10)) -> str:  # noqa: B008
+def refusal(layers: str, source: Shape = SOURCE) -> str:
     """The one line with which a network is refused, without delay."""
     return refusal_of_text(NET.format(source) + layers)
 
@@ -45,20 +47,18 @@ def refusal_of_text(text: str) -> str:
     return message
 
 
-def plan_of(layers: str, source: Shape = Shape(8, 6, 10), seed: int = 0) -> Plan:  # noqa: B008
+def plan_of(layers: str, source: Shape = SOURCE, seed: int = 0) -> Plan:
     graph = graph_of(layers, source)
     return lower(graph, random_weights(graph, seed))
 
 
 def random_weights(graph: Graph, seed: int = 0) -> tuple[dict[str, Any], ...]:
     random = np.random.default_rng(seed)
-    return tuple(
-        {
-            name: (random.random(array.shape, np.float32) if node.layer.donor is None else array)
-            for name, array in arrays.items()
-        }
-        for node, arrays in zip(graph.nodes, weights.initial(graph), strict=True)
-    )
+    layers = weights.initial(graph)
+    for arrays in layers:
+        for name, array in arrays.items():
+            arrays[name] = random.random(array.shape, np.float32)
+    return layers
 
 
 def shared_folder(name: str) -> Path:

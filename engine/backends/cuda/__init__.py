@@ -1,0 +1,39 @@
+"""CUDA: "cuda:0" is one card, "cuda:0,cuda:1" several as one, "cuda" all that are visible.
+
+Importing this touches neither PyCUDA nor the driver.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from engine.errors import InputError
+
+if TYPE_CHECKING:
+    from engine.backends.base import Device
+
+
+def open(argument: str) -> Device:
+    """Open the cards listed behind "cuda:"; a DeviceError says why they cannot be."""
+    indices = parse(argument)
+    from engine.backends.cuda import driver
+    from engine.backends.cuda.device import CudaDevice
+    from engine.backends.cuda.multi import MultiDevice
+
+    if indices is None:
+        indices = tuple(range(driver.count()))
+    return CudaDevice(indices[0]) if len(indices) == 1 else MultiDevice(indices)
+
+
+def parse(argument: str) -> tuple[int, ...] | None:
+    """The numbers in what follows "cuda:", as in 0 or 0,1 or 0,cuda:1; None for all cards."""
+    if not argument:
+        return None
+    parts = argument.split(",")
+    matches = [re.fullmatch(r"(?:cuda:)?(\d{1,4})", part.strip(), re.ASCII) for part in parts]
+    indices = tuple(int(match[1]) for match in matches if match)
+    if len(indices) < len(matches) or len(set(indices)) < len(indices):
+        name = f"cuda:{argument}"
+        raise InputError(f"device: expected 'cuda', 'cuda:0' or 'cuda:0,cuda:1', got {name!r}")
+    return indices

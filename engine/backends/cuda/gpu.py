@@ -45,7 +45,6 @@ class Target:
     capability: tuple[int, int]
     multiprocessors: int
     algorithm: str | None = None  # run every convolution that can by this one
-    measured: Mapping[str, str] = field(default_factory=dict, repr=False)  # by signature, see conv
     measured: Mapping[str, str] = field(default_factory=dict)  # the tuner's choices, by signature
 
     @property
@@ -157,6 +156,18 @@ class Gpu:
         """Enqueue a kernel whose blocks mean something; `shared` bytes are its dynamic memory."""
         function = self._kernels.get(kernel, shared=shared)
         function.prepared_async_call(grid, block, self.stream, *arguments, shared_size=shared)
+
+    def bring_in(self, out: Tensor, src: int) -> None:
+        """Enqueue the way from the host's layout, float (rows, c, h, w), into a tensor."""
+        shape, pixels = out.shape, self.pixels(out)
+        sizes = (pixels, shape.channels, shape.area, self.pitch(out))
+        self.launch("enter", pixels * shape.channels, src, self[out], *sizes)
+
+    def bring_out(self, src: Tensor, out: int) -> None:
+        """Enqueue the way from a tensor to the host's layout."""
+        shape, pixels = src.shape, self.pixels(src)
+        sizes = (pixels, shape.channels, shape.area, self.pitch(src))
+        self.launch("leave", pixels * shape.channels, self[src], out, *sizes)
 
     def copy(self, out: int, src: int, size: int) -> None:
         """Enqueue a copy of `size` bytes from one device pointer to another."""

@@ -1,0 +1,87 @@
+"""The memory that decoders write into, and how its records become darknet's lists again.
+
+A header of one counter, then records in the order in which threads happened to finish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.plan.build import Plan
+from engine.plan.ops import GridHead, Head, RegionHead, YoloHead
+
+Array = NDArray[Any]
+
+HEADER_WORDS = 4  # the counter, and what keeps records on 16 bytes
+WORD = 4
+_COPIED_AT_ONCE = 128  # records for each picture: a street full of people
+
+
+@dataclass(frozen=True)
+class Room:
+    """Extents of that memory for one plan and batch."""
+
+    batch: int
+    columns: int  # number, x, y, w, h, objectness, class scores
+    per_row: int
+    firsts: Mapping[Head, int]
+
+    @property
+    def capacity(self) -> int:
+        """A record for every cell of every picture: there is always room."""
+        return self.batch * self.per_row
+
+    @property
+    def words(self) -> int:
+        return HEADER_WORDS + self.capacity * self.columns
+
+    @property
+    def copied_words(self) -> int:
+        """The header and the records that come back before anyone has read the counter."""
+        records = min(self.capacity, _COPIED_AT_ONCE * self.batch)
+        return HEADER_WORDS + records * self.columns
+
+    def records(self, words: Array, count: int) -> Array:
+        """The first `count` records, one a line, of what was copied back (unsigned words)."""
+        end = HEADER_WORDS + count * self.columns
+        lines: Array = words[HEADER_WORDS:end].reshape(count, self.columns)
+        return lines
+
+    def sorted_rows(self, records: Array, rows: int) -> list[Array]:
+        """For each row of a run its candidates, float32, in darknet's order."""
+        numbers = records[:, 0]
+        order = np.argsort(numbers)
+        starts = np.arange(1, rows, dtype=np.int64) * self.per_row
+        ends = np.searchsorted(numbers[order], starts)
+        values = records[order, 1:].view(np.float32)
+        return np.split(values, ends)
+
+
+def room(plan: Plan, batch: int) -> Room | None:
+    """None for a network without detection layers."""
+    if not plan.heads:
+        return None
+    counts = [cells(head) for head in plan.heads]
+    starts = [0, *accumulate(counts)]
+    return Room(
+        batch=batch,
+        columns=6 + max(head.classes for head in plan.heads),
+        per_row=starts[-1],
+        firsts=dict(zip(plan.heads, starts, strict=False)),
+    )
+
+
+def cells(head: Head) -> int:
+    """The most rows that a head can find in one sample."""
+    if isinstance(head, GridHead):
+        return head.side * head.side * head.boxes
+    if isinstance(head, RegionHead):
+        return head.grid[0] * head.grid[1] * len(head.anchors)
+    assert isinstance(head, YoloHead), head
+    return head.src.shape.area * len(head.anchors)

@@ -1,0 +1,204 @@
+"""kernels/*.cu joined into one translation unit, compiled once per architecture, kept on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from engine.backends.cuda import cache, library, nvrtc
+from engine.errors import DeviceError
+from engine.plan.activations import ACTIVATIONS
+
+OLDEST = (7, 5)  # Turing
+_FOLDER = "engine/backends/cuda/kernels"  # how messages of the compiler name a kernel's file
+_HEADER = "common.cuh"  # joined before the other headers, which may use it
+_LOCAL_INCLUDE = re.compile(r'^#include ".*$|^#pragma once$', re.MULTILINE)
+_DEFINES = {"float32": (), "tf32": (), "float16": ("-DSTORE_HALF",)}
+
+_KERNEL = re.compile(
+    r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(([^)]*)\)'
+)
+_CODES = {
+    "int": "i",
+    "unsigned": "I",
+    "float": "f",
+    "long long": "q",
+    "size_t": "N",
+    "CUtensorMap": "128s",
+}
+_QUALIFIER = re.compile(r"\b(const|__restrict__|__grid_constant__)\b")
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """What compiles: nvcc through PyCUDA, or NVRTC where there is no nvcc."""
+
+    nvcc: str | None
+
+    @property
+    def identity(self) -> str:
+        """Changes when the compiler does; learnt without running it."""
+        if self.nvcc is None:
+            return "nvrtc {}.{}".format(*nvrtc.version())
+        path = Path(self.nvcc).resolve()
+        facts = path.stat()
+        return f"nvcc {path} {facts.st_size} {facts.st_mtime_ns}"
+
+    def architectures(self) -> list[int]:
+        """Those that it knows, as 75, 80 …"""
+        if self.nvcc is None:
+            return nvrtc.architectures()
+        listed = subprocess.run(
+            [self.nvcc, "--list-gpu-arch"], capture_output=True, text=True, check=True
+        )
+        return [int(number) for number in re.findall(r"compute_(\d+)\b", listed.stdout)]
+
+
+def toolkit() -> Toolkit:
+    """nvcc where it and the host compiler that it calls are present, otherwise NVRTC."""
+    found = library.search(library.NVCC).path
+    return Toolkit(found if found and (shutil.which("g++") or shutil.which("cl")) else None)
+
+
+# ---------------------------------------------------------------- text
+
+
+@lru_cache(maxsize=1)
+def translation_unit() -> str:
+    """Every kernel behind the activations that it may call; compilers name the real files."""
+    texts = {
+        entry.name: entry.read_text(encoding="utf-8")
+        for entry in files("engine.backends.cuda").joinpath("kernels").iterdir()
+        if entry.name.endswith((".cu", ".cuh"))
+    }
+    order = sorted(texts, key=lambda name: (name != _HEADER, not name.endswith(".cuh"), name))
+    return "\n".join(
+        [
+            _activate(),
+            *(f'#line 1 "{_FOLDER}/{n}"\n{_LOCAL_INCLUDE.sub("", texts[n])}' for n in order),
+        ]
+    )
+
+
+def _activate() -> str:
+    """One case for each row of the table; the switch never diverges, a launch has one kind."""
+    cases = "\n".join(
+        f"    case {kind}: return {row.cuda};  // {row.name}"
+        for kind, row in enumerate(ACTIVATIONS.values())
+    )
+    head = "__device__ __forceinline__ float activate(int kind, float x)"
+    return f"{head}\n{{\n    switch (kind) {{\n{cases}\n    }}\n    return x;\n}}"
+
+
+def signatures(text: str) -> dict[str, str]:
+    """Map every kernel in `text` to its argument codes for `Function.prepare`."""
+    return {
+        name: "".join(_code(name, argument) for argument in arguments.split(","))
+        for name, arguments in _KERNEL.findall(text)
+    }
+
+
+def _code(kernel: str, argument: str) -> str:
+    if "*" in argument:
+        return "P"
+    kind = " ".join(_QUALIFIER.sub("", argument).split()[:-1])
+    assert kind in _CODES, f"{kernel}: no code for an argument of type {kind!r}"
+    return _CODES[kind]
+
+
+# ---------------------------------------------------------------- compilation
+
+
+def image(capability: tuple[int, int], precision: str) -> bytes:
+    """The compiled kernels: from the cache, or compiled now; a warm start runs no compiler."""
+    tools = toolkit()
+    defines = _DEFINES[precision]
+    source = translation_unit()
+    facts = [source, *defines, str(capability), tools.identity]
+    key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
+    stored = _cache().read(key)
+    if stored is None:
+        stored = compile_image(source, defines, capability, tools)
+        _cache().write(key, stored)
+    return stored
+
+
+def compile_image(
+    source: str, defines: tuple[str, ...], capability: tuple[int, int], tools: Toolkit
+) -> bytes:
+    """A cubin, or PTX for the driver to finish where the card is newer than the toolkit."""
+    number = capability[0] * 10 + capability[1]
+    known = [each for each in tools.architectures() if each <= number]
+    if not known:
+        raise DeviceError(
+            f"cuda: kernels: {tools.identity} cannot compile for compute capability "
+            f"{capability[0]}.{capability[1]}. Install an older CUDA toolkit"
+        )
+    is_exact = number in known
+    # 90a, not 90: only that target has Hopper's own matrix instructions.
+    suffix = "a" if is_exact and number == 90 else ""
+    target = f"{'sm' if is_exact else 'compute'}_{max(known)}{suffix}"
+    if tools.nvcc is None:
+        return nvrtc.compile_source(source, target, defines)
+    return _compile_with_nvcc(source, target, defines, tools.nvcc)
+
+
+def _compile_with_nvcc(source: str, target: str, defines: tuple[str, ...], nvcc: str) -> bytes:
+    from pycuda.compiler import compile as compile_source
+    from pycuda.driver import CompileError
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # whatever nvcc said while it succeeded
+        try:
+            compiled: bytes = compile_source(
+                source,
+                nvcc=nvcc,
+                options=["-std=c++17", *defines],
+                no_extern_c=True,
+                arch=target,
+                cache_dir=False,
+                target="cubin" if target.startswith("sm_") else "ptx",
+            )
+        except CompileError as error:
+            log = f"{error.stdout or ''}\n{error.stderr or ''}"
+            raise DeviceError(nvrtc.compile_message(log)) from error
+    return compiled
+
+
+@lru_cache(maxsize=1)
+def _cache() -> cache.Cache:
+    return cache.Cache(cache.folder() / "kernels")
+
+
+# ---------------------------------------------------------------- functions
+
+
+class Kernels:
+    """The functions of a compiled image, ready to launch in the context that loaded it."""
+
+    def __init__(self, driver: Any, contents: bytes) -> None:
+        self.driver = driver
+        self._module = driver.module_from_buffer(contents)
+        self._codes = signatures(translation_unit())
+        self._functions: dict[str, Any] = {}
+        self._shared: dict[str, int] = {}
+
+    def get(self, name: str, *, shared: int = 0) -> Any:
+        """The prepared function, allowed `shared` bytes of dynamic shared memory."""
+        if name not in self._functions:
+            self._functions[name] = self._module.get_function(name)
+            self._functions[name].prepare(self._codes[name])
+        function = self._functions[name]
+        if shared > self._shared.get(name, 48 * 1024):
+            most = self.driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+            function.set_attribute(most, shared)
+            self._shared[name] = shared
+        return function

@@ -1,0 +1,117 @@
+"""What lives on a device's thread: the primary context, its stream, cuBLAS, the loaded kernels.
+
+The primary context is the one that PyTorch and CuPy use too. It is current on that thread only, so
+that no other thread or library ever finds it in its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from engine.backends.cuda import blas, compiler, driver
+from engine.backends.cuda.blas import Blas
+from engine.backends.cuda.compiler import Kernels
+from engine.backends.cuda.worker import Worker
+from engine.errors import DeviceError
+
+_Result = TypeVar("_Result")
+
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: the default stream of others does not wait for it
+
+
+@dataclass(frozen=True)
+class Card:
+    """What the device is."""
+
+    model: str
+    capability: tuple[int, int]
+    multiprocessors: int
+    memory: int  # bytes
+
+
+class Context:
+    """Hands functions to the thread; all but `run`, `post` and `close` is for that thread."""
+
+    def __init__(self, name: str, index: int) -> None:
+        self.name = name
+        self._worker = Worker(name)
+        try:
+            self._worker.run(lambda: self._open(index))
+        except BaseException:
+            self._worker.close(lambda: None)
+            raise
+
+    def run(self, function: Callable[[], _Result]) -> _Result:
+        """Run on the device's thread; errors of the device come back as DeviceErrors."""
+
+        def told() -> _Result:
+            with driver.told(self.name):
+                return function()
+
+        return self._worker.run(told)
+
+    def post(self, function: Callable[[], object]) -> None:
+        """Run on the device's thread some time: for finalizers."""
+        self._worker.post(function)
+
+    def close(self) -> None:
+        self._worker.close(self._close)
+
+    def kernels(self, precision: str) -> Kernels:
+        """The kernels that store activations in this precision, loaded once."""
+        if precision not in self._kernels:
+            contents = compiler.image(self.card.capability, precision)
+            self._kernels[precision] = Kernels(self.driver, contents)
+        return self._kernels[precision]
+
+    def _open(self, index: int) -> None:
+        self.driver = driver.load()
+        found = driver.count()
+        if index >= found:
+            known = ", ".join(f"cuda:{each}" for each in range(found))
+            raise DeviceError(f"{self.name}: no such device; found {known}")
+        driver.check_version(blas.version())
+        device = self.driver.Device(index)
+        self.card = _describe(self.driver, device)
+        if self.card.capability < compiler.OLDEST:
+            raise DeviceError(
+                f"{self.name}: {self.card.model}: expected compute capability "
+                f"{_dotted(compiler.OLDEST)} or later, got {_dotted(self.card.capability)}"
+            )
+        with driver.told(self.name):
+            self._enter(device)
+
+    def _enter(self, device: Any) -> None:
+        self._primary = device.retain_primary_context()
+        self._primary.push()
+        self.stream = self.driver.Stream(_NON_BLOCKING)
+        # 32 MiB is what cuBLAS asks for from Hopper on, 4 MiB before.
+        size = (32 if self.card.capability >= (9, 0) else 4) << 20
+        self._workspace = self.driver.mem_alloc(size)
+        self.blas = Blas(self.stream.handle, workspace=int(self._workspace), workspace_bytes=size)
+        self._kernels: dict[str, Kernels] = {}
+
+    def _close(self) -> None:
+        self.stream.synchronize()
+        self.blas.close()
+        self._workspace.free()
+        self._kernels.clear()
+        del self.stream
+        self._primary.pop()
+        del self._primary
+
+
+def _describe(module: Any, device: Any) -> Card:
+    attribute = module.device_attribute.MULTIPROCESSOR_COUNT
+    return Card(
+        model=device.name(),
+        capability=device.compute_capability(),
+        multiprocessors=device.get_attribute(attribute),
+        memory=device.total_memory(),
+    )
+
+
+def _dotted(capability: tuple[int, int]) -> str:
+    return f"{capability[0]}.{capability[1]}"

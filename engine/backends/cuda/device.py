@@ -1,0 +1,69 @@
+"""CudaDevice: one card and the programs compiled for it."""
+
+from __future__ import annotations
+
+from weakref import WeakSet, finalize
+
+from engine.backends.cuda import ops  # noqa: F401  its import registers how each op is run
+from engine.backends.cuda.context import Card, Context
+from engine.backends.cuda.gpu import VALUE_BYTES, Target
+from engine.backends.cuda.program import CudaProgram
+from engine.errors import InputError, suggest
+from engine.plan.build import Plan
+
+
+class CudaDevice:
+    """Owns a context on a thread; a program that it compiled lives no longer than it."""
+
+    passes = (
+        "fold_batchnorm",
+        "fuse_activation",
+        "fuse_residual",
+        "elide_copies",
+        "place_tensors",
+        "drop_unread",
+    )
+
+    def __init__(self, index: int = 0) -> None:
+        self.name = f"cuda:{index}"
+        self.measured: dict[str, str] = {}  # the fastest algorithm by a convolution's signature
+        self._programs: WeakSet[CudaProgram] = WeakSet()
+        self._context = Context(self.name, index)
+        finalize(self, self._context.close)
+
+    @property
+    def card(self) -> Card:
+        return self._context.card
+
+    def compile(
+        self,
+        plan: Plan,
+        *,
+        batch: int = 1,
+        precision: str = "float32",
+        graph: bool = True,
+        algorithm: str | None = None,
+    ) -> CudaProgram:
+        """Make the plan ready; `graph` records and replays, `algorithm` forces one on Conv2d."""
+        if precision not in VALUE_BYTES:
+            known = " or ".join(VALUE_BYTES)
+            hint = suggest(precision, VALUE_BYTES)
+            raise InputError(f"{self.name}: precision: expected {known}, got {precision!r}.{hint}")
+        if batch < 1:
+            raise InputError(f"{self.name}: batch: expected at least 1, got {batch}")
+        target = Target(
+            batch=batch,
+            precision=precision,
+            capability=self.card.capability,
+            multiprocessors=self.card.multiprocessors,
+            algorithm=algorithm,
+            measured=self.measured,
+        )
+        program = CudaProgram(self._context, plan, target, has_graphs=graph)
+        self._programs.add(program)
+        return program
+
+    def close(self) -> None:
+        for program in tuple(self._programs):
+            program.close()
+        self._context.close()

@@ -1,0 +1,84 @@
+"""PyCUDA's driver module: imported late, every reason why it cannot be told in one line."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+from engine.backends.cuda import library
+from engine.errors import DeviceError
+
+_INSTALL = "Run: pip install 'engine[cuda13]'"
+_LAST_WORDS = ("illegal", "unspecified launch failure", "misaligned", "assert", "ECC", "lost")
+
+
+@lru_cache(maxsize=1)
+def load() -> Any:
+    """`pycuda.driver`, initialised; it has made no context."""
+    library.load(library.DRIVER)  # PyCUDA then finds it by name wherever it lies
+    try:
+        driver = importlib.import_module("pycuda.driver")
+    except ModuleNotFoundError as error:
+        raise DeviceError(f"cuda: {error.name} is not installed. {_INSTALL}") from None
+    except ImportError as error:
+        raise DeviceError(f"cuda: pycuda cannot be imported: {error}. {_INSTALL}") from error
+    try:
+        driver.init()
+    except driver.Error as error:
+        raise DeviceError(f"cuda: {_reason(error)}{_visible_devices()}") from None
+    return driver
+
+
+def count() -> int:
+    """How many devices this process may use; at least one."""
+    found: int = load().Device.count()
+    if found == 0:
+        raise DeviceError(f"cuda: no device found{_visible_devices()}")
+    return found
+
+
+def check_version(cublas_version: str) -> None:
+    """A driver runs libraries of its own major version and of older ones."""
+    version = load().get_driver_version()
+    major, minor = version // 1000, version % 1000 // 10
+    if int(cublas_version.split(".")[0]) > major:
+        raise DeviceError(
+            f"cuda: the driver is for CUDA {major}.{minor}, cuBLAS {cublas_version} needs a newer "
+            "one. Update the driver, or run: pip install 'engine[cuda12]'"
+        )
+
+
+@contextmanager
+def told(name: str) -> Iterator[None]:
+    """Turn errors of PyCUDA inside the block into DeviceErrors of the device `name`."""
+    driver = load()
+    try:
+        yield
+    except driver.MemoryError:
+        free, total = driver.mem_get_info()
+        raise DeviceError(
+            f"{name}: out of memory: {gib(free)} of {gib(total)} free. "
+            "Try a smaller batch, or --device cpu"
+        ) from None
+    except driver.Error as error:
+        reason = _reason(error)
+        hint = ". Start a new process" if any(word in reason for word in _LAST_WORDS) else ""
+        raise DeviceError(f"{name}: {reason}{hint}") from error
+
+
+def gib(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB"
+
+
+def _reason(error: Exception) -> str:
+    """PyCUDA says "cuInit failed: no CUDA-capable device is detected"."""
+    return str(error).strip().splitlines()[0]
+
+
+def _visible_devices() -> str:
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return "" if chosen is None else f". CUDA_VISIBLE_DEVICES is {chosen!r}"

@@ -1,0 +1,133 @@
+"""Where everything of a program lies: blocks of device memory laid out before any is allocated."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.backends.cuda.gpu import DECODERS, RUNNERS, Runner, Target
+from engine.errors import InputError
+from engine.plan.build import Plan
+from engine.plan.ops import Constant, Head, Op, Tensor
+
+Array = NDArray[Any]
+
+ALIGNMENT = 256  # bytes: what the driver's own allocations have
+MOST_VALUES = 2**31 - 1  # kernels count in int
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Part of a block."""
+
+    offset: int  # bytes
+    pitch: int  # values from one pixel to the next
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Slices of the activation block."""
+
+    slices: Mapping[Tensor, Slice]
+    states: tuple[tuple[int, int], ...]  # (offset, bytes) of what outlives a run
+    size: int
+
+
+def lay_out(plan: Plan, target: Target) -> Layout:
+    """A place for every tensor: in the plan's arena, behind it, or inside another tensor."""
+    arena = plan.arena
+    top = 0 if arena is None else _align(arena.size * target.batch * target.value_bytes)
+    slices: dict[Tensor, Slice] = {}
+    states: list[tuple[int, int]] = []
+    for root in dict.fromkeys(_root(plan, tensor) for tensor in plan.tensors):
+        values = target.rows(root) * root.shape.size
+        if values > MOST_VALUES:
+            raise InputError(
+                f"batch: {target.batch} makes a tensor of {values} values, "
+                f"expected at most {MOST_VALUES}. Try a smaller batch"
+            )
+        size = values * target.value_bytes
+        if arena is not None and root in arena.offsets:
+            offset = arena.offsets[root] * target.batch * target.value_bytes
+        else:
+            offset, top = top, top + _align(size)
+        if root.is_state:
+            states.append((offset, _align(size)))
+        slices[root] = Slice(offset, root.shape.channels)
+    for tensor, view in plan.views.items():
+        assert tensor.shape.sides[1:] == view.root.shape.sides[1:], tensor
+        root_slice = slices[view.root]
+        inside = view.channel * target.value_bytes
+        slices[tensor] = Slice(root_slice.offset + inside, root_slice.pitch)
+    return Layout(slices, tuple(states), top)
+
+
+def _root(plan: Plan, tensor: Tensor) -> Tensor:
+    return plan.views[tensor].root if tensor in plan.views else tensor
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The contents of the weights block, and where each array of each op begins."""
+
+    arrays: tuple[tuple[int, Array], ...]  # (offset, values)
+    offsets: Mapping[tuple[Op | Head, str], int]
+    size: int
+
+
+def lay_out_weights(plan: Plan, target: Target) -> Weights:
+    """Prepare the arrays of every op; what several ops share is kept once."""
+    readers = Counter(constant.name for op in plan.ops for constant in op.constants)
+    arrays: list[tuple[int, Array]] = []
+    offsets: dict[tuple[Op | Head, str], int] = {}
+    known: dict[bytes, int] = {}
+    top = 0
+    for item in _items(plan):
+        constants = _constants(item)
+        is_shared = any(readers[constant.name] > 1 for constant in constants.values())
+        given = {name: plan.constants[constant.name] for name, constant in constants.items()}
+        for name, made in runner(item).prepare(target, item, given).items():
+            values = np.ascontiguousarray(made)
+            identity = _identity(values) if is_shared else b""
+            if identity in known:
+                offsets[item, name] = known[identity]
+                continue
+            if is_shared:
+                known[identity] = top
+            offsets[item, name] = top
+            arrays.append((top, values))
+            top += _align(values.nbytes)
+    return Weights(tuple(arrays), offsets, top)
+
+
+def workspace_bytes(plan: Plan, target: Target) -> int:
+    """The most that any op asks for."""
+    needs = [runner(item).workspace(target, item) for item in _items(plan)]
+    return _align(max(needs, default=0))
+
+
+def runner(item: Op | Head) -> Runner:
+    return RUNNERS[type(item)] if isinstance(item, Op) else DECODERS[type(item)]
+
+
+def _items(plan: Plan) -> tuple[Op | Head, ...]:
+    return *plan.ops, *plan.heads
+
+
+def _constants(item: Op | Head) -> dict[str, Constant]:
+    """The constants of an op by the name of its field."""
+    return {name: value for name, value in vars(item).items() if isinstance(value, Constant)}
+
+
+def _identity(values: Array) -> bytes:
+    return sha256(f"{values.dtype}{values.shape}".encode() + values.tobytes()).digest()
+
+
+def _align(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT

@@ -61,9 +61,11 @@ class Place:
     def find(self, name: str) -> Path:
         """A file that an option names: beside the .cfg, else from the working folder."""
         folder = self.section.folder
-        if folder is not None and (folder / name).exists():
-            return folder / name
-        return Path(name)
+        try:
+            is_beside = folder is not None and (folder / name).exists()
+        except OSError:  # too long a name; whoever opens it will say so
+            is_beside = False
+        return folder / name if folder is not None and is_beside else Path(name)
 
 
 @dataclass(frozen=True)

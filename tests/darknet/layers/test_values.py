@@ -3,6 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engine.darknet.cfg import read
+from engine.darknet.graph import build
+from engine.errors import ConfigError
 from engine.plan import ops
 from engine.plan.activations import ACTIVATIONS
 from engine.plan.shapes import Shape
@@ -74,6 +77,21 @@ def test_softmax_over_the_siblings_of_a_tree(tmp_path):
     (tmp_path / "small.tree").write_text(TREE)
     op = only_op(f"[softmax]\ntree={tmp_path}/small.tree\n", Shape(5))
     assert op.runs == (2, 2, 1)
+
+
+def test_a_tree_is_looked_for_beside_the_cfg(tmp_path):
+    (tmp_path / "small.tree").write_text(TREE)
+    path = tmp_path / "net.cfg"
+    path.write_text("[net]\ninputs=5\n[softmax]\ntree=small.tree\n")
+    assert build(read(path)).nodes[0].shape == Shape(5)
+
+
+@pytest.mark.parametrize("name", ["no.tree", "x" * 5000])
+def test_item_34_a_tree_that_cannot_be_read_is_refused(tmp_path, name):
+    path = tmp_path / "net.cfg"
+    path.write_text(f"[net]\ninputs=5\n[softmax]\ntree={name}\n")
+    with pytest.raises(ConfigError, match=r"^net.cfg:4: \[softmax\] tree: .*cannot be read"):
+        build(read(path))
 
 
 def test_item_34_a_tree_with_another_number_of_entries_is_refused(tmp_path):

@@ -40,9 +40,7 @@ def _yolo(
     _, height, width = values.shape
     count, box = len(head.anchors), 8 if head.sigmas else 4
     entries = values.reshape(count, box + 1 + head.classes, height * width)
-    anchor, cell = np.nonzero(entries[:, box] > threshold)
-    order = np.lexsort((anchor, cell))
-    anchor, cell = anchor[order], cell[order]
+    cell, anchor = np.nonzero(entries[:, box].T > threshold)
     found = entries[anchor, :, cell]
 
     x, y, across, down = found[:, 0 : box : box // 4].T

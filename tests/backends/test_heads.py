@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from engine.backends.cpu.heads import candidates
+from engine.darknet import cfg, graph, weights
+from engine.darknet.lower import lower
+from engine.plan import ops
+from engine.plan.ops import Tensor
+from engine.plan.shapes import Shape
+from tests.backends.head_cases import ANCHORS, HEADS, NETWORK, decode_by_loops, values_for
+
+Array = NDArray[Any]
+
+GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "open" / "micro"
+
+every_head = pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
+
+
+@every_head
+@pytest.mark.parametrize("threshold", [0.0, 0.2, 0.6])
+def test_it_decodes_as_darknet_does_value_by_value(head, threshold):
+    values = values_for(head)
+    expected = decode_by_loops(head, values, threshold=threshold, hierarchy=0.3)
+    got = candidates(head, values, threshold=threshold, hierarchy=0.3)
+    assert expected or threshold == 0.6
+    assert got.dtype == np.float32
+    assert got.shape == (len(expected), 5 + head.classes)
+    if expected:
+        np.testing.assert_allclose(got, expected, rtol=2e-5, atol=1e-6)
+
+
+@every_head
+def test_values_stored_with_channels_last_decode_alike(head):
+    values = values_for(head)
+    last = np.ascontiguousarray(values.transpose(1, 2, 0)).transpose(2, 0, 1)
+    before = last.copy()
+    np.testing.assert_array_equal(
+        candidates(head, last, threshold=0.1, hierarchy=0.5),
+        candidates(head, values, threshold=0.1, hierarchy=0.5),
+    )
+    np.testing.assert_array_equal(last, before)
+
+
+@every_head
+def test_nothing_above_the_threshold_is_no_row(head):
+    rows = candidates(head, values_for(head), threshold=2.0, hierarchy=0.5)
+    assert rows.shape == (0, 5 + head.classes)
+
+
+@every_head
+def test_values_that_are_not_numbers_score_nothing(head):
+    values = np.full(head.src.shape.sides, np.nan, np.float32)
+    assert len(candidates(head, values, threshold=0.1, hierarchy=0.5)) == 0
+
+
+def test_thresholds_are_strict():
+    head = ops.YoloHead(Tensor(1, Shape(7)), 2, ANCHORS[:1], NETWORK)
+    values = np.array([0, 0, 0, 0, 0.5, 1.0, 0.5], np.float32).reshape(7, 1, 1)
+    assert len(candidates(head, values, threshold=0.5, hierarchy=0.5)) == 0
+    (row,) = candidates(head, values, threshold=0.25, hierarchy=0.5)
+    assert list(row[4:]) == [0.5, 0.5, 0]  # the second class scores 0.25, which is not above
+
+
+def test_a_row_above_the_threshold_stays_though_no_class_is():
+    head = ops.YoloHead(Tensor(1, Shape(6)), 1, ANCHORS[:1], NETWORK)
+    values = np.array([0, 0, 0, 0, 0.5, 0.1], np.float32).reshape(6, 1, 1)
+    (row,) = candidates(head, values, threshold=0.3, hierarchy=0.5)
+    assert list(row[4:]) == [0.5, 0]
+
+
+def test_a_width_beyond_all_numbers_is_infinite_in_silence():
+    head = ops.YoloHead(Tensor(1, Shape(6)), 1, ANCHORS[:1], NETWORK)
+    values = np.array([0, 0, 1000, 0, 1, 1], np.float32).reshape(6, 1, 1)
+    (row,) = candidates(head, values, threshold=0.3, hierarchy=0.5)
+    assert row[2] == np.inf
+    assert np.isfinite(row[[0, 1, 3, 4, 5]]).all()
+
+
+def test_a_tree_goes_down_as_far_as_it_is_sure():
+    parents = (-1, 0, 1)
+    head = ops.RegionHead(
+        Tensor(1, Shape(8)), 3, ((1.0, 1.0),), (1, 1), tree_parents=parents, class_map=()
+    )
+    values = np.array([0, 0, 0, 0, 0.9, 1.0, 0.8, 0.8], np.float32).reshape(8, 1, 1)
+    for hierarchy, scores in [(0.5, [0, 0, 0.64]), (0.7, [0, 0.8, 0]), (0.9, [1, 0, 0])]:
+        (row,) = candidates(head, values, threshold=0.5, hierarchy=hierarchy)
+        np.testing.assert_allclose(row[5:], scores, rtol=1e-6)
+
+
+def golden_cases() -> list[str]:
+    return sorted(path.parent.name for path in GOLDEN.glob("*/boxes.json"))
+
+
+@pytest.mark.skipif(not golden_cases(), reason="no golden boxes beside the repository")
+@pytest.mark.parametrize("name", golden_cases())
+def test_rows_are_darknets_before_suppression(name):
+    """Darknet's own layer outputs, decoded here, give the boxes that darknet decoded."""
+    folder = GOLDEN / name
+    case = json.loads((folder / "case.json").read_text())
+    network = graph.build(cfg.read(folder / "net.cfg"))
+    plan = lower(network, weights.initial(network))
+    outputs = np.load(folder / "golden.npz")
+    decoded = [spec for spec in json.loads((folder / "boxes.json").read_text()) if is_plain(spec)]
+    assert decoded
+    for spec in decoded:
+        got = [row for head in plan.heads for row in triples(head, plan, outputs, case, spec)]
+        expected = np.array(spec["raw"])
+        assert len(got) == len(expected) > 0
+        columns = [0, 1, 2, 3, 4, 5, 6]
+        np.testing.assert_allclose(np.array(got)[:, columns], expected, rtol=2e-5, atol=2e-6)
+
+
+def is_plain(spec: dict[str, Any]) -> bool:
+    """Whether nothing but decoding happened: boxes relative to the network's input."""
+    return bool(spec["relative"]) and not spec["letterbox"]
+
+
+def triples(
+    head: ops.Head, plan: Any, outputs: Any, case: dict[str, Any], spec: dict[str, Any]
+) -> list[list[float]]:
+    """Class, score, box and objectness of each score above zero, in darknet's order."""
+    layer = plan.layers.index(head.src)
+    flat = outputs[f"c{case['calls'] - 1}_l{layer}"]
+    values = flat.reshape(case["batch"], *head.src.shape.sides)[0]
+    rows = candidates(head, values, threshold=np.float32(spec["thresh"]), hierarchy=0.5)
+    # darknet multiplies the boxes of a grid by the picture's size even where they are relative
+    scale = 1.0, 1.0
+    if isinstance(head, ops.GridHead):
+        scale = spec["image_w"], spec["image_h"]
+    return [
+        [index, score, *(row[:4] * (*scale, *scale)), row[4]]
+        for row in rows
+        for index, score in enumerate(row[5:])
+        if score > 0
+    ]

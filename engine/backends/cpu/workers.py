@@ -1,8 +1,8 @@
 """Threads that share the work of an op, while the BLAS beneath NumPy stays on one thread.
 
 A BLAS that threads by itself speeds up products only, leaves every copy and sum serial, and changes
-the order of its sums with the number of threads. So the work is cut into pieces that depend on shapes
-alone, each piece runs on one thread, and the answer is the same whatever the number of threads.
+the order of its sums with the number of threads. So the work is cut into pieces that depend on
+shapes alone, each piece runs on one thread, and the answer is the same for any number of threads.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ def _blas_threads() -> _BlasThreads | None:
 
 
 def _find_blas_threads() -> _BlasThreads | None:
-    """Find OpenBLAS's own switch. Another BLAS (MKL, Accelerate) keeps its threads: no pool then."""
+    """Find OpenBLAS's own switch. MKL and Accelerate keep their threads: there is no pool then."""
     for path in _loaded_openblas():
         try:
             library = ctypes.CDLL(str(path))

@@ -1,4 +1,4 @@
-"""What a convolution algorithm hands back, and the size of the pieces that algorithms cut work into."""
+"""What a convolution algorithm hands back, and the pieces that algorithms cut work into."""
 
 from __future__ import annotations
 
@@ -41,11 +41,6 @@ def spans(total: int, longest: int) -> list[tuple[int, int]]:
     return [(first, min(first + step, total)) for first in range(0, total, step)]
 
 
-def merged(array: Array, axes: int) -> Array | None:
-    """View the first `axes` axes as one where memory allows it, else None."""
-    for axis in range(axes - 1):
-        if array.shape[axis] != 1 and array.strides[axis] != (
-            array.strides[axis + 1] * array.shape[axis + 1]
-        ):
-            return None
-    return array.reshape(-1, *array.shape[axes:])
+def largest_divisor(number: int, most: int) -> int:
+    """The largest divisor of `number` that is at most `most`, or 1."""
+    return max(k for k in range(1, number + 1) if number % k == 0 and k <= max(1, most))

@@ -13,7 +13,7 @@ from engine.plan.activations import ACTIVATIONS
 Stage = Callable[[Array, Array, Array, Array | None], None]  # (block, spare, target, residual)
 
 _SLOPES = {"leaky": 0.1, "revleaky": 0.1, "relie": 0.01}
-_LONG_ROW = 256  # values; over shorter rows NumPy spends its time between the loops
+LONG_ROW = 256  # values; over shorter rows NumPy spends its time between the loops
 
 
 class Epilogue:
@@ -47,9 +47,7 @@ def joins_pixels(*arrays: Array | None) -> bool:
     """Whether rows of short pixels (..., y, x, c) can be handled as one long run (..., y, x*c)."""
     return all(
         array is None
-        or (
-            array.strides[-1] * array.shape[-1] == array.strides[-2] and array.shape[-1] < _LONG_ROW
-        )
+        or (array.strides[-1] * array.shape[-1] == array.strides[-2] and array.shape[-1] < LONG_ROW)
         for array in arrays
     )
 

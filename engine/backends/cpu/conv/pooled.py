@@ -1,4 +1,4 @@
-"""A pool that overlaps, is padded, or may not pass the activation: after the whole grid is known."""
+"""Pools that overlap, are padded, or may not pass the activation: after the whole grid."""
 
 from __future__ import annotations
 

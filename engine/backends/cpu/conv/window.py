@@ -135,12 +135,11 @@ def windows(geometry: Geometry, padded: Array, rows: int, *, quads: bool = False
     taps = (kernel_y, kernel_x, geometry.channels)
     tap_steps = (step_y * dilate_y, step_x * dilate_x, step_c)
     columns = geometry.out_width
+    shape: tuple[int, ...] = (rows, columns, *taps)
+    steps: tuple[int, ...] = (y, x, *tap_steps)
     if quads:
         shape = (2, 2, rows // 2, columns // 2, *taps)
         steps = (y, x, 2 * y, 2 * x, *tap_steps)
-    else:
-        shape = (rows, columns, *taps)
-        steps = (y, x, *tap_steps)
     return as_strided(padded, shape, steps, writeable=False)
 
 

@@ -1,0 +1,133 @@
+"""Convolutions that take a block of rows at a time through a worker's cache, from input to output."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.backends.cpu.conv.base import Array, Convolution
+from engine.backends.cpu.conv.epilogue import Epilogue, epilogue, join_pixels, joins_pixels
+from engine.backends.cpu.conv.window import Geometry, PaddedRows, take_signs
+from engine.backends.cpu.workers import Workers
+from engine.plan import ops
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Views of one worker's scratch, for blocks of one shape and position."""
+
+    borders: list[Array]
+    cells: Array  # where the input goes
+    multiply: Callable[[], None]  # from the padded cells to the sums
+    sums: Array
+    spare: Array
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A block of rows of one sample: where it comes from and where it goes."""
+
+    rows: PaddedRows
+    out: Array
+    residual: Array | None
+
+
+class RowBlocked(Convolution):
+    """Subclasses say how cells become sums; padding and all that follows the sums is done here."""
+
+    op: ops.Conv2d
+    bias: Array | None
+    workers: Workers
+    geometry: Geometry
+    dtype: np.dtype[np.floating]
+    spans: list[tuple[int, int]]  # the blocks, in rows of the output
+
+    @abstractmethod
+    def grid_rows(self, rows: int) -> int:
+        """How many rows of the grid are computed for `rows` rows of output."""
+
+    @abstractmethod
+    def scratch_shapes(self, rows: int) -> Shapes:
+        """What `plan_sums` needs besides the padded cells."""
+
+    @abstractmethod
+    def plan_sums(
+        self, cells: Array, rows: int, *scratch: Array
+    ) -> tuple[Callable[[], None], Array]:
+        """Return the function that multiplies, and the (y, x, filter) sums that it leaves.
+
+        `cells` are padded (y, x, c); the sums may be wider and taller than `rows` of the output.
+        """
+
+    def reserve(self) -> None:
+        """Ask for scratch, when the attributes are set."""
+        shapes = self._all_shapes(max(last - first for first, last in self.spans))
+        self.workers.reserve(*(math.prod(shape) * self.dtype.itemsize for shape in shapes))
+
+    def bind(self, src: Array, out: Array, residual: Array | None = None) -> Callable[[], None]:
+        joined = joins_pixels(out, residual)
+        pieces = [
+            Piece(
+                PaddedRows(self.geometry, sample, self._grid_span(span)),
+                _rows(out[row], span, joined),
+                None if residual is None else _rows(residual[row], span, joined),
+            )
+            for row, sample in enumerate(src)
+            for span in self.spans
+        ]
+        wide_bias = self.bias
+        if joined and wide_bias is not None:
+            wide_bias = np.tile(wide_bias, self.op.out.shape.width)
+        finish = epilogue(self.op, wide_bias)
+        blocks: dict[tuple[int, ...], Block] = {}
+
+        def run_piece(worker: int, number: int) -> None:
+            piece = pieces[number]
+            kind = (worker, len(piece.out), *piece.rows.kind)
+            if kind not in blocks:
+                blocks[kind] = self._block(worker, piece, joined)
+            self._run(blocks[kind], piece, finish)
+
+        return lambda: self.workers.run(run_piece, len(pieces))
+
+    def _run(self, block: Block, piece: Piece, finish: Epilogue) -> None:
+        for border in block.borders:
+            border.fill(self.geometry.fill)
+        np.copyto(block.cells, piece.rows.source)
+        if self.geometry.signed:
+            take_signs(block.cells)
+        block.multiply()
+        finish(block.sums, block.spare, piece.out, piece.residual)
+
+    def _grid_span(self, span: tuple[int, int]) -> tuple[int, int]:
+        first = self.grid_rows(span[0])
+        return first, first + self.grid_rows(span[1] - span[0])
+
+    def _all_shapes(self, rows: int) -> Shapes:
+        shape = self.op.out.shape
+        padded = self.geometry.padded_shape(self.grid_rows(rows))
+        return padded, (rows, shape.width, shape.channels), *self.scratch_shapes(rows)
+
+    def _block(self, worker: int, piece: Piece, joined: bool) -> Block:
+        rows, width = len(piece.out), self.op.out.shape.width
+        padded, spare, *scratch = self.workers.carve(worker, self.dtype, *self._all_shapes(rows))
+        multiply, sums = self.plan_sums(piece.rows.view(padded), rows, *scratch)
+        sums = sums[:rows, :width]  # cropped rows are still runs of whole pixels
+        return Block(
+            borders=piece.rows.borders(padded),
+            cells=piece.rows.inner(padded),
+            multiply=multiply,
+            sums=join_pixels(sums) if joined else sums,
+            spare=join_pixels(spare) if joined else spare,
+        )
+
+
+def _rows(sample: Array, span: tuple[int, int], joined: bool) -> Array:
+    rows = sample[slice(*span)]
+    return join_pixels(rows) if joined else rows

@@ -27,6 +27,7 @@ Kind = Literal["default", "cornersnms", "greedynms", "diounms"]
 MOST_SCORES = 10_000  # of one picture: the work of suppression grows with the square
 
 _GREEDY_EXPONENT = 0.6
+_BLOCK = 128
 _FURTHEST = 1e30  # beyond it float32 pixels overflow: exp of a broken network's width
 
 
@@ -132,31 +133,52 @@ def _groups(class_ids: Array, across_classes: bool) -> Iterator[Array]:
     yield from np.split(order, np.flatnonzero(np.diff(class_ids[order])) + 1)
 
 
-def _survivors(xywh: Array, left: Array, suppression: Suppression) -> list[int]:
+def _survivors(xywh: Array, left: Array, suppression: Suppression) -> Array:
+    """Go through the rows `left` from the best on, a block of them at a time."""
     assert suppression.threshold is not None
     survivors = []
     while len(left):
-        best, left = left[0], left[1:]
-        survivors.append(int(best))
+        block, left = left[:_BLOCK], left[_BLOCK:]
+        block = block[_uncovered(_overlap(xywh[block], xywh[block], suppression), suppression)]
+        survivors.append(block)
         if len(left):
-            overlap = _overlap(xywh[best], xywh[left], suppression)
-            left = left[~(overlap > suppression.threshold)]  # so that a NaN keeps its box
-    return survivors
+            # Written so that the NaN of a degenerate pair suppresses nothing.
+            covered = _overlap(xywh[block], xywh[left], suppression) > suppression.threshold
+            left = left[~covered.any(axis=0)]
+    return np.concatenate(survivors)
 
 
-def _overlap(box: Array, others: Array, suppression: Suppression) -> Array:
-    low, high = box[:2] - box[2:] / 2, box[:2] + box[2:] / 2
-    lows, highs = others[:, :2] - others[:, 2:] / 2, others[:, :2] + others[:, 2:] / 2
-    sides = np.minimum(high, highs) - np.maximum(low, lows)
-    common = np.where((sides < 0).any(axis=1), np.float32(0), sides[:, 0] * sides[:, 1])
-    united = box[2] * box[3] + others[:, 2] * others[:, 3] - common
+def _uncovered(overlap: Array, suppression: Suppression) -> Array:
+    covers = np.triu(overlap > suppression.threshold, 1)  # a box covers only worse ones
+    alive = np.ones(len(covers), bool)
+    for row in np.flatnonzero(covers.any(axis=1)):
+        if alive[row]:
+            alive &= ~covers[row]
+    return alive
+
+
+def _overlap(a: Array, b: Array, suppression: Suppression) -> Array:
+    """Return the overlap of each box of `a` with each of `b`."""
+    ax, ay, aw, ah = a.T[:, :, None]
+    bx, by, bw, bh = b.T[:, None, :]
+    wide, tall = _common(ax, aw, bx, bw), _common(ay, ah, by, bh)
+    common = np.where((wide < 0) | (tall < 0), np.float32(0), wide * tall)
+    united = aw * ah + bw * bh - common
     ratio = np.where((common == 0) | (united == 0), np.float32(0), common / united)
     if suppression.kind in ("default", "cornersnms"):
         return ratio
     exponent = _GREEDY_EXPONENT if suppression.kind == "greedynms" else suppression.beta
-    around = np.maximum(high, highs) - np.minimum(low, lows)
-    diagonal = (around * around).sum(axis=1)
-    apart = box[:2] - others[:, :2]
-    distance = (apart * apart).sum(axis=1)
+    diagonal = _around(ax, aw, bx, bw) ** 2 + _around(ay, ah, by, bh) ** 2
+    distance = (ax - bx) ** 2 + (ay - by) ** 2
     penalty = np.power(distance / diagonal, exponent)
     return np.where(diagonal == 0, ratio, ratio - penalty)
+
+
+def _common(a: Array, a_side: Array, b: Array, b_side: Array) -> Array:
+    low = np.maximum(a - a_side / 2, b - b_side / 2)
+    return np.asarray(np.minimum(a + a_side / 2, b + b_side / 2) - low)
+
+
+def _around(a: Array, a_side: Array, b: Array, b_side: Array) -> Array:
+    low = np.minimum(a - a_side / 2, b - b_side / 2)
+    return np.asarray(np.maximum(a + a_side / 2, b + b_side / 2) - low)

@@ -1,0 +1,261 @@
+"""Candidates to boxes: letterbox, suppression of each kind, hostile numbers."""
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.errors import InputError
+from engine.vision.boxes import MOST_SCORES, Suppression, find, place, scored, suppress
+from engine.vision.resize import Placement
+
+OPEN = Path(__file__).parents[3] / "shared" / "golden" / "open"
+WHOLE = Placement((100, 100), (100, 100))
+KINDS = ["default", "greedynms", "diounms", "cornersnms"]
+
+
+def candidates(*rows):
+    return np.array(rows, np.float32)
+
+
+def random_candidates(count, classes, seed=0, zero=0.5):
+    random = np.random.default_rng(seed)
+    rows = random.random((count, 5 + classes), dtype=np.float32)
+    rows[:, 2:4] = rows[:, 2:4] * 0.4 + 0.02
+    rows[:, 5:][random.random((count, classes)) < zero] = 0
+    return rows
+
+
+def overlap_of(a, b, kind, beta):
+    """One pair, as the equations in the module say, in plain Python."""
+    sides = [
+        min(a[i] + a[i + 2] / 2, b[i] + b[i + 2] / 2)
+        - max(a[i] - a[i + 2] / 2, b[i] - b[i + 2] / 2)
+        for i in (0, 1)
+    ]
+    around = [
+        max(a[i] + a[i + 2] / 2, b[i] + b[i + 2] / 2)
+        - min(a[i] - a[i + 2] / 2, b[i] - b[i + 2] / 2)
+        for i in (0, 1)
+    ]
+    common = 0 if min(sides) < 0 else sides[0] * sides[1]
+    united = a[2] * a[3] + b[2] * b[3] - common
+    ratio = common / united if common and united else 0
+    if kind in ("default", "cornersnms"):
+        return ratio
+    exponent = 0.6 if kind == "greedynms" else beta
+    diagonal = around[0] ** 2 + around[1] ** 2
+    distance = (a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2
+    return ratio if diagonal == 0 else ratio - (distance / diagonal) ** exponent
+
+
+def suppressed_by_loops(rows, threshold, kind, beta=0.6):
+    scores = rows[:, 5:].copy()
+    for column in scores.T:
+        order = sorted(range(len(column)), key=lambda i: -column[i])
+        for place_in_order, i in enumerate(order):
+            for j in order[place_in_order + 1 :]:
+                if column[i] and column[j]:
+                    overlap = overlap_of(rows[i].tolist(), rows[j].tolist(), kind, beta)
+                    if overlap > threshold:
+                        column[j] = 0
+    return {
+        (int(c), float(scores[i, c]), *rows[i, :4].tolist()) for i, c in np.argwhere(scores > 0)
+    }
+
+
+def as_set(boxes):
+    return {
+        (class_id, score, *box)
+        for class_id, score, box in zip(
+            boxes.class_ids.tolist(), boxes.scores.tolist(), boxes.xywh.tolist(), strict=True
+        )
+    }
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.1, 0.45, 1.0])
+@pytest.mark.parametrize(("kind", "beta"), [*((kind, 0.6) for kind in KINDS), ("diounms", 1.5)])
+def test_suppression_is_the_definition(kind, beta, threshold):
+    rows = random_candidates(70, 3)
+    got = find(rows, WHOLE, Suppression(threshold, kind, beta))
+    assert as_set(got) == suppressed_by_loops(rows, threshold, kind, beta)
+    assert (np.diff(got.scores) <= 0).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_suppression_over_many_blocks_is_the_definition(kind):
+    rows = random_candidates(300, 1, zero=0)
+    assert as_set(find(rows, WHOLE, Suppression(0.1, kind))) == suppressed_by_loops(rows, 0.1, kind)
+
+
+def test_the_kinds_differ_where_centres_are_apart():
+    rows = candidates([0.4, 0.5, 0.4, 0.4, 1, 0.9], [0.5, 0.5, 0.4, 0.4, 1, 0.8])
+    assert len(find(rows, WHOLE, Suppression(0.55, "default"))) == 1
+    assert len(find(rows, WHOLE, Suppression(0.55, "cornersnms"))) == 1
+    assert len(find(rows, WHOLE, Suppression(0.55, "greedynms"))) == 2
+    assert len(find(rows, WHOLE, Suppression(0.55, "greedynms", beta=9))) == 2  # beta is not its
+    assert len(find(rows, WHOLE, Suppression(0.55, "diounms", beta=0.6))) == 2
+    assert len(find(rows, WHOLE, Suppression(0.55, "diounms", beta=9))) == 1
+
+
+def test_an_overlap_equal_to_the_threshold_stays():
+    rows = candidates([0.5, 0.5, 0.5, 0.5, 1, 0.9], [0.5, 0.5, 0.5, 0.25, 1, 0.8])
+    assert len(find(rows, WHOLE, Suppression(0.5))) == 2
+    assert len(find(rows, WHOLE, Suppression(0.499))) == 1
+
+
+def test_classes_do_not_suppress_each_other_unless_told():
+    rows = candidates([0.5, 0.5, 0.4, 0.4, 1, 0.9, 0.3], [0.5, 0.5, 0.4, 0.4, 1, 0, 0.8])
+    assert find(rows, WHOLE).class_ids.tolist() == [0, 1]
+    assert find(rows, WHOLE).scores.tolist() == pytest.approx([0.9, 0.8])
+    assert find(rows, WHOLE, Suppression(across_classes=True)).class_ids.tolist() == [0]
+
+
+def test_a_box_is_listed_once_for_each_class_it_has():
+    got = find(candidates([0.5, 0.5, 0.4, 0.4, 0.9, 0.2, 0, 0.7]), WHOLE)
+    assert got.class_ids.tolist() == [2, 0]
+    assert got.scores.tolist() == pytest.approx([0.7, 0.2])
+    assert got.objectness.tolist() == pytest.approx([0.9, 0.9])
+
+
+def test_equal_scores_keep_their_order():
+    rows = candidates(*([x / 10, 0.5, 0.01, 0.01, 1, 0.5] for x in range(1, 9)))
+    np.testing.assert_array_equal(find(rows, WHOLE).xywh[:, 0], rows[:, 0])
+    same = np.repeat(rows[:1], 5, axis=0)
+    same[:, 4] = np.arange(5)
+    assert find(same, WHOLE).objectness.tolist() == [0]
+
+
+def test_no_threshold_keeps_every_box():
+    rows = np.repeat(random_candidates(1, 1, zero=0), 5, axis=0)
+    assert len(find(rows, WHOLE, Suppression(None))) == 5
+    assert len(find(rows, WHOLE)) == 1
+
+
+def test_max_detections_keeps_the_best():
+    rows = random_candidates(50, 2, zero=0)
+    everything = find(rows, WHOLE)
+    assert as_set(find(rows, WHOLE, max_detections=3)) == as_set(everything.take(slice(3)))
+    assert len(find(rows, WHOLE, max_detections=0)) == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Suppression(float("nan")), "nms: threshold: expected a finite number, got nan"),
+        (lambda: Suppression(kind="greedynm"), "got 'greedynm'. Did you mean 'greedynms'"),
+        (lambda: find(candidates([0] * 6), WHOLE, max_detections=-1), "expected 0 or more, got -1"),
+    ],
+)
+def test_senseless_settings_are_refused(make, message):
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("shape", [(0, 6), (0, 85), (3, 5)])
+def test_nothing_in_nothing_out(shape):
+    got = find(np.zeros(shape, np.float32), Placement((10, 20), (32, 32), "letterbox"))
+    assert len(got) == 0
+    assert got.xywh.shape == (0, 4)
+
+
+# ------------------------------------------------------------ placement
+
+
+def test_letterbox_is_undone_with_half_pixels_of_an_odd_margin():
+    placement = Placement((100, 30), (32, 32), "letterbox")  # 32 x 9, margins 11 and 12
+    box = candidates([0.5, 0.5, 0.5, 0.25, 1, 1])
+    x, y, width, height = place(box, placement)[0, :4].tolist()
+    assert (x, width) == (0.5, 0.5)
+    assert y == pytest.approx((0.5 - 11.5 / 32) / (9 / 32), rel=1e-6)
+    assert height == pytest.approx(0.25 * 32 / 9, rel=1e-6)
+
+
+def test_a_crop_is_undone():
+    placement = Placement((200, 100), (50, 50), "crop")  # 100 x 50, the middle 50 columns
+    placed = place(candidates([0.5, 0.5, 1, 1, 1, 1]), placement)[0, :4]
+    assert placed.tolist() == [0.5, 0.5, 0.5, 1]
+
+
+def test_stretched_boxes_stay_as_they_are():
+    rows = random_candidates(5, 2)
+    np.testing.assert_array_equal(place(rows, Placement((7, 9), (32, 64))), rows)
+
+
+def test_candidates_are_not_changed():
+    rows = random_candidates(40, 2)
+    before = rows.copy()
+    find(rows, Placement((640, 480), (416, 416), "letterbox"))
+    np.testing.assert_array_equal(rows, before)
+
+
+def golden_sets():
+    for path in sorted(OPEN.glob("*/*/boxes.json")):
+        case = json.loads((path.parent / "case.json").read_text())
+        for i, entry in enumerate(json.loads(path.read_text())):
+            if case.get("tier") != "optional" and entry["raw"]:
+                yield pytest.param(entry, id=f"{path.parent.name}-{i}")
+
+
+@pytest.mark.skipif(not OPEN.is_dir(), reason="needs ../shared/golden/open")
+@pytest.mark.parametrize("entry", list(golden_sets()))
+def test_darknets_boxes_before_suppression_give_those_after(entry):
+    raw = np.array(entry["raw"], np.float32)
+    rows = np.zeros((len(raw), 5 + entry["classes"]), np.float32)
+    rows[:, :4], rows[:, 4] = raw[:, 2:6], raw[:, 6]
+    rows[np.arange(len(raw)), 5 + raw[:, 0].astype(int)] = raw[:, 1]
+    rule = Suppression(entry["nms"], entry["nms_kind"], entry["beta_nms"])
+    got = suppress(scored(rows), rule)
+    expected = np.array(entry["after_nms"], np.float64)
+    listed = np.column_stack([got.class_ids, got.scores, got.xywh])
+    listed, expected = (each[np.lexsort(each[:, :6].T[::-1])] for each in (listed, expected))
+    np.testing.assert_allclose(listed, expected[:, :6], rtol=1e-6)
+
+
+# ------------------------------------------------------------ hostile numbers
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        *((column, value) for column in range(4) for value in (np.nan, np.inf, -np.inf, 3e38)),
+        *((5, value) for value in (np.nan, np.inf, -np.inf)),
+    ],
+)
+def test_69_rows_that_are_not_finite_are_left_out(column, value):
+    rows = random_candidates(6, 1, zero=0)
+    rows[2, column] = value
+    for placement in (WHOLE, Placement((64, 48), (32, 32), "letterbox")):
+        got = find(rows, placement, Suppression(None))
+        assert len(got) == 5
+        assert np.isfinite(got.xywh).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_69_boxes_of_no_area_and_of_enormous_area(kind):
+    huge = float(np.exp(np.float32(60)))
+    rows = candidates(
+        *([0.5, 0.5, 0, 0, 1, 0.9], [0.5, 0.5, 0, 0, 1, 0.8]),
+        *([0.5, 0.5, huge, huge, 1, 0.7], [0.5, 0.5, huge, 0, 1, 0.6], [0.5, 0.5, -1, 1, 1, 0.5]),
+    )
+    assert len(find(rows, WHOLE, Suppression(0.45, kind))) >= 4
+
+
+def test_69_a_picture_that_shrank_to_nothing_has_no_boxes():
+    placement = Placement((1, 9), (8, 8), "letterbox")
+    assert placement.inner[0] == 0
+    assert len(find(random_candidates(5, 2), placement)) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "classes"), [(10_000, 80), (1_000_000, 1)])
+def test_69_a_flood_of_candidates_costs_bounded_time(count, classes):
+    rows = random_candidates(count, classes, zero=0)
+    rows[:, 2:4] = 1e-4  # hardly any overlap: the most work
+    began = time.perf_counter()
+    got = find(rows, WHOLE)
+    assert time.perf_counter() - began < 10  # a second or two on an idle machine
+    assert len(got) <= MOST_SCORES
+    assert got.scores[0] == rows[:, 5:].max()

@@ -1,0 +1,130 @@
+"""Annotated pictures of every size, with labels in every script."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from PIL import Image, ImageFont
+
+from engine.vision import draw
+from engine.vision.colours import colour_of, ink_on
+from engine.vision.draw import annotate
+
+HUGE = 1e30
+
+
+def changed(image, before):
+    return (np.asarray(image) != np.asarray(before)).any(axis=2)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 200), (200, 3), (16, 16), (640, 480), (3000, 2000)])
+def test_pictures_of_any_size_can_be_drawn_on(size):
+    before = Image.new("RGB", size, (90, 90, 90))
+    box = (0.1 * size[0], 0.2 * size[1], 0.9 * size[0], 0.8 * size[1])
+    drawn = annotate(before, [box], [3], ["dog 98%"])
+    assert drawn.size == size
+    assert changed(drawn, before).any()
+    assert before.getextrema() == ((90, 90),) * 3
+
+
+@pytest.mark.parametrize("mode", ["L", "RGBA", "CMYK", "P", "1"])
+def test_the_copy_is_rgb(mode):
+    assert annotate(Image.new(mode, (30, 30)), [(5, 5, 20, 20)], [0], ["x"]).mode == "RGB"
+
+
+@pytest.mark.parametrize(
+    ("box", "visible"),
+    [
+        ((-50, -50, 20, 20), True),
+        ((-HUGE, -HUGE, HUGE, HUGE), True),
+        ((60, 60, 60, 60), True),
+        ((99.9, 99.9, 150, 150), True),
+        ((100, 0, 150, 50), False),
+        ((-50, 0, 0, 50), False),
+        ((float("nan"), 0, 50, 50), False),
+    ],
+)
+def test_boxes_are_clipped_to_the_picture(box, visible):
+    before = Image.new("RGB", (100, 100))
+    drawn = annotate(before, [box], [5], [""])
+    assert changed(drawn, before).any() == visible
+
+
+def test_a_box_is_outlined_where_it_is():
+    before = Image.new("RGB", (200, 200))
+    mask = changed(annotate(before, [(50, 60, 150, 160)], [5], [""], line_width=1), before)
+    rows, columns = np.nonzero(mask)
+    assert (columns.min(), rows.min(), columns.max(), rows.max()) == (50, 60, 149, 159)
+    assert not mask[70:150, 60:140].any()
+
+
+def test_lines_grow_with_the_picture():
+    def thickness(side):
+        before = Image.new("RGB", (side, side))
+        box = (side * 0.25, side * 0.25, side * 0.75, side * 0.75)
+        return changed(annotate(before, [box], [0], [""]), before)[side // 2].sum()
+
+    assert thickness(100) < thickness(1000) < thickness(3000)
+
+
+def test_the_first_box_is_on_top():
+    before = Image.new("RGB", (100, 100))
+    drawn = annotate(before, [(10, 10, 90, 90)] * 2, [1, 2], ["", ""])
+    assert drawn.getpixel((10, 50)) == colour_of(1)
+
+
+@pytest.mark.parametrize("box", [(0, 0, 50, 50), (350, 250, 400, 300), (0, 250, 400, 300)])
+def test_a_label_lies_inside_the_picture_whole(box):
+    before = Image.new("RGB", (400, 300))
+    anywhere = changed(annotate(before, [(100, 100, 300, 200)], [5], ["label"]), before).sum()
+    bare = changed(annotate(before, [(100, 100, 300, 200)], [5], [""]), before).sum()
+    here = changed(annotate(before, [box], [5], ["label"]), before).sum()
+    bare_here = changed(annotate(before, [box], [5], [""]), before).sum()
+    assert here - bare_here > 0.5 * (anywhere - bare)
+
+
+def test_labels_of_neighbours_do_not_cover_each_other():
+    before = Image.new("RGB", (400, 300))
+    boxes = [(100, 100, 300, 250), (104, 102, 300, 250)]
+    one = changed(annotate(before, boxes, [5, 5], ["label", ""]), before).sum()
+    two = changed(annotate(before, boxes, [5, 5], ["label", "label"]), before).sum()
+    none = changed(annotate(before, boxes, [5, 5], ["", ""]), before).sum()
+    assert two - none > 1.7 * (one - none)
+
+
+@pytest.mark.parametrize(
+    "caption", ["größe", "собака", "卡车", "\U0001f415", "a\nb\tc", "x" * 500, "\udce9"]
+)
+def test_labels_in_every_script(caption):
+    before = Image.new("RGB", (300, 100))
+    assert changed(annotate(before, [(20, 40, 200, 90)], [5], [caption]), before).any()
+
+
+def test_letters_that_no_font_has_become_question_marks(monkeypatch):
+    monkeypatch.setattr(draw, "_other_fonts", lambda size: ())
+    assert draw._font_for("dog 犬", 12)[1] == "dog ?"
+    assert draw._font_for("dog", 12)[1] == "dog"
+
+
+@pytest.mark.skipif(
+    not hasattr(ImageFont, "load_default_imagefont"), reason="this Pillow hides its bitmap font"
+)
+def test_a_pillow_without_freetype_still_writes(monkeypatch):
+    monkeypatch.setattr(draw, "_usual_font", lambda size: ImageFont.load_default_imagefont())
+    before = Image.new("RGB", (300, 100))
+    assert changed(annotate(before, [(20, 40, 200, 90)], [5], ["собака dog"]), before).any()
+
+
+def test_colours_are_the_same_each_time_and_differ_between_neighbours():
+    colours = [colour_of(each) for each in range(80)]
+    assert colours == [colour_of(each) for each in range(80)]
+    assert len(set(colours)) > 75
+    for a, b in pairwise(colours):
+        assert sum(abs(x - y) for x, y in zip(a, b, strict=True)) > 120
+
+
+@pytest.mark.parametrize(
+    ("colour", "ink"), [((255, 255, 0), (0, 0, 0)), ((0, 0, 200), (255, 255, 255))]
+)
+def test_ink_is_legible(colour, ink):
+    assert ink_on(colour) == ink

@@ -1,0 +1,338 @@
+"""Results: views, sequences, text in every style, pictures; and what they never do."""
+
+import csv
+import io
+import json
+import pickle
+from dataclasses import FrozenInstanceError, replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from engine.errors import ImageError, InputError
+from engine.vision.boxes import Boxes
+from engine.vision.image import Picture, read
+from engine.vision.result import Box, Classification, Detection, Result
+from engine.vision.written import (
+    COCO_CATEGORIES,
+    CSV_COLUMNS,
+    coco_entries,
+    csv_rows,
+    darknet_document,
+)
+
+NAMES = ("dog", "cat", 'a "quoted" one')
+PICTURE = Picture(np.full((50, 100, 3), 90, np.uint8), None)
+
+
+def result(**changes):
+    values = {
+        "size": (100, 50),
+        "xywhn": np.array(
+            [[0.5, 0.5, 0.2, 0.4], [0.1, 0.9, 0.4, 0.4], [0.25, 0.5, 0.1, 0.1]], np.float32
+        ),
+        "scores": np.array([0.9, 0.5, 0.25], np.float32),
+        "class_ids": np.array([1, 0, 7]),
+        "names": NAMES,
+    }
+    return Result(**{**values, **changes})
+
+
+EMPTY = result(
+    xywhn=np.zeros((0, 4), np.float32), scores=np.zeros(0, np.float32), class_ids=np.zeros(0, int)
+)
+
+
+def test_views_are_the_same_boxes_in_other_terms():
+    found = result()
+    np.testing.assert_allclose(found.boxes[0], [40, 15, 60, 35], rtol=1e-6)
+    np.testing.assert_allclose(found.boxes[1], [-10, 35, 30, 55], rtol=1e-6)  # not clipped
+    np.testing.assert_allclose(found.xywh[0], [50, 25, 20, 20], rtol=1e-6)
+    np.testing.assert_allclose(found.xyxyn[0], [0.4, 0.3, 0.6, 0.7], rtol=1e-6)
+    for view in (found.boxes, found.xywh, found.xywhn, found.xyxyn):
+        assert view.dtype == np.float32
+        assert view.shape == (3, 4)
+
+
+def test_a_result_is_a_sequence_of_detections():
+    found = result()
+    assert len(found) == 3
+    assert [each.label for each in found] == found.labels == ["cat", "dog", "7"]
+    assert found[0] == next(iter(found))
+    assert isinstance(found[0], Detection)
+    assert found[-1].class_id == 7
+    assert found[0].box == pytest.approx((40, 15, 60, 35))
+    with pytest.raises(IndexError):
+        found[3]
+
+
+@pytest.mark.parametrize(
+    ("which", "expected"),
+    [
+        (slice(1, None), ["dog", "7"]),
+        (np.array([True, False, True]), ["cat", "7"]),
+        ([2, 0], ["7", "cat"]),
+        ([], []),
+    ],
+)
+def test_a_part_is_a_result(which, expected):
+    part = result()[which]
+    assert isinstance(part, Result)
+    assert part.labels == expected
+    assert part.size == (100, 50)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ["cat", "dog", "7"]),
+        ({"classes": ["dog", "cat"]}, ["cat", "dog"]),
+        ({"classes": "dog"}, ["dog"]),
+        ({"classes": {7}}, ["7"]),
+        ({"classes": []}, []),
+        ({"exclude": ["dog", 7]}, ["cat"]),
+        ({"min_score": 0.5}, ["cat", "dog"]),
+    ],
+)
+def test_filter(options, expected):
+    assert result().filter(**options).labels == expected
+
+
+def test_an_unknown_class_is_refused():
+    with pytest.raises(InputError, match=r"no class is called 'dgo'\. Did you mean 'dog'"):
+        result().filter(classes=["dgo"])
+
+
+def test_a_result_cannot_be_changed():
+    with pytest.raises(FrozenInstanceError):
+        result().path = "other"
+
+
+def test_a_pickled_result_is_small_though_it_keeps_the_picture():
+    large = Picture(np.zeros((1000, 1000, 3), np.uint8))
+    boxes = Boxes(result().xywhn, result().scores, result().class_ids, result().scores)
+    kept = Result.of(boxes, large, names=NAMES, keep_picture=True)
+    assert kept.picture is large
+    content = pickle.dumps(kept)
+    assert len(content) < 2000
+    again = pickle.loads(content)
+    assert list(again) == list(kept)
+    assert again.picture is None
+    assert Result.of(boxes, large, names=NAMES).picture is None
+
+
+# ------------------------------------------------------------ text
+
+
+def test_our_json_has_a_version_and_numbers():
+    found = result(path="dir/ünï.jpg", timing={"forward": 1.5})
+    loaded = json.loads(found.to_json())
+    assert loaded == found.to_dict()
+    assert loaded["schema_version"] == 1
+    assert (loaded["path"], loaded["width"], loaded["height"]) == ("dir/ünï.jpg", 100, 50)
+    assert loaded["timing_ms"] == {"forward": 1.5}
+    first = loaded["detections"][0]
+    assert (first["class_id"], first["label"]) == (1, "cat")
+    assert first["score"] == pytest.approx(0.9)
+    assert list(first["box"]) == ["left", "top", "right", "bottom"]
+
+
+def test_darknets_json_is_the_same_byte_for_byte():
+    assert darknet_document([result(path="a.jpg")[:2], EMPTY]) == (
+        "[\n"
+        '{\n "frame_id":1, \n "filename":"a.jpg", \n "objects": [ \n'
+        '  {"class_id":1, "name":"cat", "relative_coordinates":{"center_x":0.500000,'
+        ' "center_y":0.500000, "width":0.200000, "height":0.400000}, "confidence":0.900000}, \n'
+        '  {"class_id":0, "name":"dog", "relative_coordinates":{"center_x":0.100000,'
+        ' "center_y":0.900000, "width":0.400000, "height":0.400000}, "confidence":0.500000}'
+        "\n ] \n}, \n"
+        '{\n "frame_id":2, \n "objects": [ \n\n ] \n}'
+        "\n]"
+    )
+
+
+@pytest.mark.parametrize("style", ["engine", "darknet"])
+@pytest.mark.parametrize(
+    "path", ["C:\\new\\dog.jpg", 'a"b.jpg', "a\nb.jpg", "\udce9.jpg", "\U0001f415"]
+)
+def test_file_names_are_escaped(path, style):
+    text = result(path=path, class_ids=np.array([2, 2, 2])).to_json(style)
+    loaded = json.loads(text.encode("utf-8"))
+    assert loaded.get("filename", loaded.get("path")) == path
+    assert NAMES[2] in str(loaded)
+
+
+def test_cocos_json():
+    found = result(path="val/000000000139.jpg")
+    first = json.loads(found.to_json("coco"))[0]
+    assert (first["image_id"], first["category_id"]) == (139, 2)
+    assert first["bbox"] == pytest.approx([40, 15, 20, 20])
+    assert coco_entries(found, "x", categories=range(10, 20))[0]["category_id"] == 11
+    assert coco_entries(replace(found, path="dog.jpg"))[0]["image_id"] == "dog"
+    assert coco_entries(EMPTY) == []
+
+
+def test_the_80_classes_of_coco_get_its_numbers():
+    names = ("person", *(str(each) for each in range(1, 80)))
+    entries = coco_entries(result(names=names, class_ids=np.array([0, 11, 79])))
+    assert [each["category_id"] for each in entries] == [1, 13, 90]
+    assert len(COCO_CATEGORIES) == 80
+
+
+def test_an_unknown_style_is_refused():
+    with pytest.raises(InputError, match=r"got 'coko'\. Did you mean 'coco'"):
+        result().to_json("coko")
+
+
+def test_70_json_never_holds_nan():
+    found = result(scores=np.array([np.nan, np.inf, 1.5], np.float32), timing={"x": float("nan")})
+    loaded = json.loads(found.to_json(), parse_constant=pytest.fail)
+    assert [each["score"] for each in loaded["detections"]] == [None, None, 1.5]
+    probabilities = Classification((4, 4), np.array([np.nan, 0.5], np.float32))
+    loaded = json.loads(probabilities.to_json(), parse_constant=pytest.fail)
+    assert [each["score"] for each in loaded["classes"]] == [0.5, None]
+
+
+def test_yolo_lines_are_clipped_to_the_picture():
+    assert result().to_yolo().splitlines() == [
+        "1 0.500000 0.500000 0.200000 0.400000",
+        "0 0.150000 0.850000 0.300000 0.300000",
+        "7 0.250000 0.500000 0.100000 0.100000",
+    ]
+    assert result().to_yolo(conf=True).splitlines()[0].endswith(" 0.900000")
+    outside = result(xywhn=np.array([[-3, 0.5, 1, 1]] * 3, np.float32))
+    assert outside.to_yolo() == EMPTY.to_yolo() == ""
+
+
+def test_csv_rows_come_back_from_a_reader():
+    buffer = io.StringIO()
+    csv.writer(buffer).writerows([CSV_COLUMNS, *result(path='a, "b".jpg').to_csv()])
+    rows = list(csv.DictReader(io.StringIO(buffer.getvalue())))
+    assert rows[0]["path"] == 'a, "b".jpg'
+    assert rows[1]["label"] == "dog"
+    assert float(rows[1]["left"]) == pytest.approx(-10)
+    assert csv_rows(EMPTY) == []
+
+
+# ------------------------------------------------------------ pictures
+
+
+def test_plot_takes_the_given_picture_the_kept_one_or_the_file(tmp_path):
+    path = str(tmp_path / "a.png")
+    Image.fromarray(PICTURE.pixels).save(path)
+    drawn = result().plot(PICTURE)
+    assert drawn.size == (100, 50)
+    for other in (
+        result(picture=PICTURE).plot(),
+        result(path=path).plot(),
+        result().plot(PICTURE.pixels),
+        result().plot(path),
+    ):
+        assert other.tobytes() == drawn.tobytes()
+    assert drawn.tobytes() != PICTURE.pixels.tobytes()
+    assert EMPTY.plot(PICTURE).tobytes() == PICTURE.pixels.tobytes()
+    assert (PICTURE.pixels == 90).all()
+
+
+def test_plot_of_a_turned_picture_reads_it_the_same_way(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    path = str(tmp_path / "a.png")
+    Image.new("RGB", (50, 100)).save(path, exif=exif)
+    assert result(path=path).plot().size == (100, 50)
+    assert result(path=path, size=(50, 100), oriented=False).plot().size == (50, 100)
+
+
+def test_plot_without_a_picture_says_so(tmp_path):
+    with pytest.raises(InputError, match="picture: was not kept and came from no file"):
+        result().plot()
+    path = str(tmp_path / "a.png")
+    Image.new("RGB", (7, 7)).save(path)
+    with pytest.raises(ImageError, match="expected 100 x 50 as when it was looked at, got 7 x 7"):
+        result(path=path).plot()
+
+
+def test_classes_of_one_box_share_a_label():
+    twice = result(xywhn=np.repeat(result().xywhn[:1], 3, axis=0))
+    assert twice.plot(PICTURE).tobytes() != twice[:1].plot(PICTURE).tobytes()
+    plain = twice.plot(PICTURE, show_labels=False, show_scores=False).tobytes()
+    assert plain == twice[:1].plot(PICTURE, show_labels=False, show_scores=False).tobytes()
+
+
+@pytest.mark.parametrize("ending", ["png", "jpg", "JPEG", "webp", "bmp", "tif", "gif"])
+def test_save_writes_the_format_of_the_name(tmp_path, ending):
+    path = result().save(tmp_path / f"out.{ending}", PICTURE)
+    assert read(path).size == (100, 50)
+
+
+def test_63_save_replaces_nothing_unless_asked(tmp_path):
+    path = tmp_path / "out.png"
+    path.write_bytes(b"precious")
+    with pytest.raises(InputError, match=r"out\.png: exists already"):
+        result().save(path, PICTURE)
+    assert path.read_bytes() == b"precious"
+    result().save(path, PICTURE, overwrite=True)
+    assert read(path).size == (100, 50)
+
+
+def test_63_save_onto_the_source_is_refused(tmp_path):
+    path = tmp_path / "dog.png"
+    Image.fromarray(PICTURE.pixels).save(path)
+    before = path.read_bytes()
+    with pytest.raises(InputError, match="exists already"):
+        result(path=str(path)).save(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("missing/out.png", "out.png: cannot be written: No such file"),
+        ("out.txt", r"expected a name that ends in .jpg, .png, .*, got '.txt'"),
+        ("out", "got ''"),
+        ("out.pdf", "got '.pdf'"),
+    ],
+)
+def test_63_save_to_nowhere_is_an_input_error(tmp_path, name, message):
+    with pytest.raises(InputError, match=message):
+        result().save(tmp_path / name, PICTURE)
+
+
+def test_crops_are_the_boxes_inside_the_picture():
+    pixels = np.zeros((50, 100, 3), np.uint8)
+    pixels[15:35, 40:60] = 200
+    cut = result().crops(pixels)
+    assert [found.label for found, _ in cut] == ["cat", "dog", "7"]
+    assert cut[1][1].size == (30, 15)
+    assert (np.asarray(cut[0][1])[1:-1, 1:-1] == 200).all()
+    outside = result(xywhn=np.array([[-3, 0.5, 1, 1]] * 3, np.float32))
+    assert outside.crops(PICTURE) == []
+
+
+def test_a_box_knows_its_extent():
+    box = Box(-5, 10, 30, 60)
+    assert (box.width, box.height) == (35, 50)
+    assert box.clipped(20, 50) == (0, 10, 20, 50)
+
+
+# ------------------------------------------------------------ classification
+
+
+def test_the_best_classes_come_first():
+    found = Classification(
+        (4, 4), np.array([0.1, 0.6, 0.1, 0.2], np.float32), ("a", "b", "c"), top_k=2
+    )
+    assert [each.label for each in found] == ["b", "3"]
+    assert len(found) == 2
+    assert found[0].class_id == 1
+    assert found[0].score == pytest.approx(0.6)
+    assert [each.label for each in found.top(9)] == ["b", "3", "a", "c"]
+    assert found.top(0) == []
+
+
+def test_a_classification_as_json():
+    found = Classification((4, 2), np.array([0.25, 0.75], np.float32), ("a", "b"), path="x.png")
+    assert json.loads(found.to_json()) == found.to_dict()
+    assert found.to_dict()["classes"][0] == {"class_id": 1, "label": "b", "score": 0.75}
+    assert found.to_dict()["width"] == 4

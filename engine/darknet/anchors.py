@@ -17,14 +17,15 @@ _MISSING = (0.5, 0.5)  # darknet's, where `num` is more than there are pairs
 def pick_anchors(
     layer: DetectionLayer, numbers: tuple[float, ...], num: int, mask: tuple[int, ...] = ()
 ) -> Anchors:
-    """Those that `mask` names, in its order, of the first `num` pairs; all without a mask."""
-    used = numbers[: 2 * num]
-    if len(used) % 2:
-        raise layer.error("anchors", f"expected pairs of width and height, got {len(used)} numbers")
-    for number in used:
+    """Those that `mask` names, in its order; the first `num` without a mask."""
+    if len(numbers) % 2:
+        raise layer.error(
+            "anchors", f"expected pairs of width and height, got {len(numbers)} numbers"
+        )
+    for number in numbers:
         if number <= 0:
             raise layer.error("anchors", f"expected numbers above 0, got {number:g}")
-    pairs = tuple(zip(used[::2], used[1::2], strict=True))
+    pairs = tuple(zip(numbers[::2], numbers[1::2], strict=True))
     return tuple(pairs[index] if index < len(pairs) else _MISSING for index in mask or range(num))
 
 
@@ -62,11 +63,7 @@ class MaskedLayer(DetectionLayer):
 
     def infer(self, *shapes: Shape) -> Shape:
         (shape,) = shapes
-        for index in self.mask:
-            if not 0 <= index < self.num:
-                raise self.error(
-                    "mask", f"expected 0 to {self.num - 1} with num={self.num}, got {index}"
-                )
+        self._check_mask()
         check_filters(self, shape, anchors=len(self.mask) or self.num, numbers=self.numbers)
         self.pick()
         if not self.place.net.width:
@@ -75,6 +72,18 @@ class MaskedLayer(DetectionLayer):
 
     def pick(self) -> Anchors:
         return pick_anchors(self, self.anchors, self.num, self.mask)
+
+    def _check_mask(self) -> None:
+        """Published files list more anchors than `num` says, and use them."""
+        pairs = len(self.anchors) // 2
+        count = max(self.num, pairs)
+        for index in self.mask:
+            if not 0 <= index < count:
+                raise self.error(
+                    "mask",
+                    f"expected 0 to {count - 1} with num={self.num} and {pairs} anchors, "
+                    f"got {index}",
+                )
 
     @property
     def network(self) -> tuple[int, int]:

@@ -46,6 +46,7 @@ def test_its_output():
         ("num=2\nanchors=1,2\n", ((1, 2), (0.5, 0.5))),  # darknet's anchor where one is missing
         ("num=2\n", ((0.5, 0.5), (0.5, 0.5))),
         ("num=9\nmask=8,0\nanchors=1,2\n", ((0.5, 0.5), (1, 2))),
+        ("num=1\nmask=2,0\nanchors=1,2,3,4,5,6\n", ((5, 6), (1, 2))),
         ("num=2\nmask=1,1\nanchors=1,2,3,4\n", ((3, 4), (3, 4))),
     ],
 )
@@ -58,8 +59,8 @@ def test_a_mask_picks_anchors(section, numbers, options, anchors):
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ("num=3\nmask=0,3", "mask: expected 0 to 2 with num=3, got 3"),
-        ("num=3\nmask=-1,0", "mask: expected 0 to 2 with num=3, got -1"),
+        ("num=3\nmask=0,3", "mask: expected 0 to 2 with num=3 and 0 anchors, got 3"),
+        ("num=3\nmask=-1,0", "mask: expected 0 to 2 with num=3 and 0 anchors, got -1"),
         ("num=3\nmask=0,x", "mask: expected a list, each an integer, got '0,x'"),
         ("num=2\nanchors=1,2,3", "anchors: expected pairs of width and height, got 3 numbers"),
         ("num=2\nanchors=1,2,0,4", "anchors: expected numbers above 0, got 0"),

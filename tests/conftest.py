@@ -1,4 +1,4 @@
-"""The devices that backend tests run on."""
+"""What many tests share: the devices that backend tests run on, and small models as files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 from engine.backends import open_device
 from engine.backends.base import Device
 from engine.errors import DeviceError
+
+pytest_plugins = ["tests.small_models"]
 
 
 @pytest.fixture(

@@ -31,12 +31,11 @@ CLOSED_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, io.TextIOWrapper
-        ):  # a label that the terminal cannot show is no error
+        # a label that the terminal cannot show is no error
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        status = _run(sys.argv[1:] if argv is None else list(argv))
+        status = _dispatch(sys.argv[1:] if argv is None else list(argv))
         sys.stdout.flush()
     except EngineError as error:
         _complain(str(error))
@@ -72,7 +71,7 @@ def commands() -> list[str]:
     return sorted(name for _, name, _ in pkgutil.iter_modules(__path__) if name[0] != "_")
 
 
-def _run(argv: Sequence[str]) -> int:
+def _dispatch(argv: Sequence[str]) -> int:
     first = argv[0] if argv else None
     if first is None or first in ("-h", "--help"):
         print(_overview(), file=sys.stdout if first else sys.stderr)

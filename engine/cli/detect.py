@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
             ]
             print(*(align(rows) if rows else ["  nothing found"]), sep="\n")
         if folder:
-            result.save(folder.place(file))
+            result.save(folder.place(file), overwrite=arguments.overwrite)
 
     with _model.load(arguments, **chosen) as detector:
         if detector.task != "detector":

@@ -50,5 +50,22 @@ def _summary(network: Graph) -> list[tuple[Cell, ...]]:
         ("work", f"{network.operations / 1e9:.3f} BFLOPs"),
         ("parameters", f"{network.parameter_count:,}"),
         ("weights", f"{network.weights_bytes:,} bytes"),
+        ("memory", _memory(network)),
     ]
     return rows
+
+
+def _memory(network: Graph) -> str:
+    """What one picture at a time takes on the CPU, planned with weights that are not there."""
+    from engine.backends import open_device
+    from engine.darknet import weights
+    from engine.darknet.lower import lower
+    from engine.passes import optimise
+
+    device = open_device("cpu")
+    plan = optimise(lower(network, weights.initial(network)), device.passes)
+    memory = device.compile(plan).memory
+    device.close()
+    parts = (memory.total, memory.weights, memory.activations, memory.workspace)
+    total, held, activations, workspace = (f"{each / 2**20:.1f} MiB" for each in parts)
+    return f"{total}: weights {held}, activations {activations}, workspace {workspace}"

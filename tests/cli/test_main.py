@@ -79,7 +79,7 @@ def test_each_kind_of_failure_has_its_status(monkeypatch, capsys, error, status)
     def fail(argv):
         raise error
 
-    monkeypatch.setattr(cli, "_run", fail)
+    monkeypatch.setattr(cli, "_dispatch", fail)
     assert cli.main([]) == status
     assert "Traceback" not in capsys.readouterr().err
 

@@ -1,0 +1,38 @@
+"""python -m engine classify."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from engine import cli
+
+
+@pytest.fixture
+def picture(tmp_path):
+    path = tmp_path / "cat.png"
+    random = np.random.default_rng(0)
+    Image.fromarray(random.integers(0, 256, (40, 50, 3), dtype=np.uint8)).save(path)
+    return str(path)
+
+
+def test_the_best_classes_come_first(tiny_classifier, picture, capsys):
+    names = ["--names", str(tiny_classifier.names), "--top-k", "3"]
+    assert cli.main(["classify", *tiny_classifier.options, *names, picture]) == 0
+    title, *rows = capsys.readouterr().out.splitlines()
+    assert title.startswith(picture)
+    scores = [float(row.split()[1]) for row in rows]
+    assert len(scores) == 3
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_json_holds_the_same(tiny_classifier, picture, capsys):
+    assert cli.main(["classify", *tiny_classifier.options, "--json", "-", picture]) == 0
+    (image,) = json.loads(capsys.readouterr().out)["images"]
+    assert len(image["classes"]) == 5
+
+
+def test_a_detector_is_sent_to_detect(tiny_detector, picture, capsys):
+    assert cli.main(["classify", *tiny_detector.options, picture]) == 2
+    assert "Try: detect" in capsys.readouterr().err

@@ -1,0 +1,203 @@
+"""python -m engine detect, as a user runs it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from engine import cli, shipped
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """Two pictures of the same name in two folders, and a broken one."""
+    random = np.random.default_rng(0)
+    paths = [tmp_path / "a" / "dog.jpg", tmp_path / "b" / "dog.jpg", tmp_path / "broken.jpg"]
+    for path in paths[:2]:
+        path.parent.mkdir()
+        Image.fromarray(random.integers(0, 256, (40, 50, 3), dtype=np.uint8)).save(path)
+    paths[2].write_bytes(b"\xff\xd8\xff\xe0 no more")
+    return [str(path) for path in paths]
+
+
+@pytest.fixture
+def detect(tiny_detector, capsys):
+    def run(*arguments):
+        names = ["--names", str(tiny_detector.names)]
+        status = cli.main(["detect", *tiny_detector.options, *names, *arguments])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def test_the_table_has_label_score_box_and_time(detect, pictures):
+    status, out, err = detect(pictures[0])
+    assert (status, err) == (0, "")
+    title, *rows = out.splitlines()
+    assert title.startswith(pictures[0])
+    assert title.endswith(" ms")
+    for row in rows:
+        label, score, *box = row.split()
+        assert label in ("cat", "dog", "cow")
+        assert 0.25 < float(score) <= 1
+        assert len([int(edge) for edge in box]) == 4
+
+
+def test_nothing_found_is_said(detect, pictures):
+    assert detect("--threshold", "1", pictures[0])[1].splitlines()[1] == "  nothing found"
+
+
+def test_a_broken_picture_is_reported_and_the_others_go_on(detect, pictures):
+    status, out, err = detect(pictures[2], pictures[0])
+    assert status == 1
+    assert out.startswith(pictures[0])
+    complaint, count = err.splitlines()
+    assert complaint.startswith(f"Error: {pictures[2]}: ")
+    assert count == "1 of 2 pictures could not be read"
+
+
+def test_json_on_stdout_is_alone_there(detect, pictures):
+    status, out, _ = detect("--json", "-", pictures[0], pictures[2])
+    document = json.loads(out)
+    assert status == 1
+    assert document["version"] == 1
+    good, bad = document["images"]
+    assert (good["path"], good["width"], good["height"]) == (pictures[0], 50, 40)
+    assert {"label", "class_id", "score", "box"} <= set(good["detections"][0])
+    assert bad["path"] == pictures[2]
+    assert "broken.jpg" in bad["error"]
+
+
+def test_json_in_a_file_comes_with_the_table_and_replaces_nothing(detect, pictures, tmp_path):
+    path = tmp_path / "out.json"
+    status, out, _ = detect("--json", str(path), pictures[0])
+    assert status == 0
+    assert out
+    first = path.read_text()
+    status, _, err = detect("--json", str(path), pictures[1])
+    assert status == 2
+    assert "exists already" in err
+    assert path.read_text() == first
+    assert detect("--json", str(path), "--overwrite", pictures[1])[0] == 0
+    assert path.read_text() != first
+
+
+@pytest.mark.parametrize("target", ["{picture}", "{folder}/none/out.json"])
+def test_json_goes_neither_over_a_picture_nor_nowhere(detect, pictures, tmp_path, target):
+    before = Path(pictures[0]).read_bytes()
+    path = target.format(picture=pictures[0], folder=tmp_path)
+    assert detect("--json", path, "--overwrite", pictures[0])[0] == 2
+    assert Path(pictures[0]).read_bytes() == before
+
+
+def test_pictures_of_one_name_get_names_of_their_own(detect, pictures, tmp_path):
+    folder = tmp_path / "new" / "out"
+    assert detect("-o", str(folder), *pictures[:2])[0] == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["dog-2.jpg", "dog.jpg"]
+    assert detect("-o", str(folder), pictures[0])[0] == 0
+    assert len(list(folder.iterdir())) == 3
+    assert detect("-o", str(folder), "--overwrite", pictures[0])[0] == 0
+    assert len(list(folder.iterdir())) == 3
+    with Image.open(folder / "dog.jpg") as image:
+        assert image.size == (50, 40)
+
+
+@pytest.mark.parametrize("more", [[], ["--overwrite"]])
+def test_an_input_is_never_written_over(detect, pictures, more):
+    before = Path(pictures[0]).read_bytes()
+    assert detect("-o", str(Path(pictures[0]).parent), *more, pictures[0])[0] == 0
+    assert Path(pictures[0]).read_bytes() == before
+    assert (Path(pictures[0]).parent / "dog-2.jpg").is_file()
+
+
+def test_an_output_folder_that_is_a_file_is_refused(detect, pictures):
+    status, _, err = detect("-o", pictures[2], pictures[0])
+    assert status == 2
+    assert "cannot be made a folder" in err
+
+
+def test_darknets_order_works_too(tiny_detector, pictures, capsys):
+    model = [str(tiny_detector.cfg), str(tiny_detector.weights)]
+    assert cli.main(["detect", "--device", "cpu", *model, pictures[0]]) == 0
+    assert capsys.readouterr().out.startswith(pictures[0])
+
+
+def test_options_may_stand_between_pictures(detect, pictures):
+    status, out, _ = detect(pictures[0], "--threshold", ".5", pictures[1])
+    assert status == 0
+    assert out.count(" ms\n") == 2
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--batch", "2"],
+        ["--resize", "letterbox"],
+        ["--resize", "exact"],
+        ["--size", "96x64"],
+        ["--size", "64"],
+        ["--threads", "1"],
+        ["--no-passes"],
+        ["--no-exif"],
+        ["--nms", "1"],
+        ["--hierarchy", "0.1"],
+    ],
+)
+def test_every_other_option_runs(detect, pictures, more):
+    assert detect(*more, *pictures[:2])[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        ([], 2, "no picture named"),
+        (["--size", "0x", "dog.jpg"], 2, "expected N or WxH"),
+        (["--cfg", "none.cfg", "dog.jpg"], 3, "none.cfg: cannot be read"),
+        (["--weights", "none.weights", "dog.jpg"], 3, "none.weights: cannot be read"),
+        (["--device", "abacus", "dog.jpg"], 4, "abacus"),
+        (["--threshold", "-1", "dog.jpg"], 2, "threshold: expected a number of 0 or more"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line_and_a_status(detect, arguments, status, message):
+    got, out, err = detect(*arguments)
+    assert (got, out) == (status, "")
+    (line,) = err.splitlines()
+    assert line.startswith("Error: ")
+    assert message in line
+
+
+def test_without_a_model_it_says_how_to_get_one(capsys, monkeypatch):
+    monkeypatch.setattr(shipped, "default_model", lambda: None)
+    assert cli.main(["detect", "dog.jpg"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--cfg and --weights" in line
+    assert line.split("; ")[1].split(" says")[0].endswith("README.md")
+
+
+def test_a_classifier_is_sent_to_classify(tiny_classifier, pictures, capsys):
+    assert cli.main(["detect", *tiny_classifier.options, pictures[0]]) == 2
+    assert "Try: classify" in capsys.readouterr().err
+
+
+def test_odd_file_names_and_labels_survive_a_plain_terminal(tiny_detector, pictures, tmp_path):
+    odd = os.fsencode(tmp_path) + b"/\xff\n\xf0\x9f\x90\x95 -x.jpg"
+    Path(os.fsdecode(odd)).write_bytes(Path(pictures[0]).read_bytes())
+    names = tmp_path / "odd.names"
+    names.write_text("Käfer\n犬\nłoś\n", encoding="utf-8")
+    command = ["detect", *tiny_detector.options, "--names", str(names), odd]
+    done = subprocess.run(
+        [sys.executable, "-m", "engine", *command],
+        cwd=ROOT,
+        env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        capture_output=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len(done.stdout.splitlines()[0].split(b"50 x 40")) == 2

@@ -1,0 +1,54 @@
+"""python -m engine info, layers."""
+
+import pytest
+
+from engine import cli
+from engine.shipped import folder
+
+YOLOV3_TINY = str(folder("cfg") / "yolov3-tiny.cfg")
+
+
+def test_info_prints_layers_work_and_the_exact_size(capsys):
+    assert cli.main(["info", YOLOV3_TINY]) == 0
+    out = capsys.readouterr().out
+    assert "35,434,956 bytes" in out
+    assert "5.565 BFLOPs" in out
+    rows = [line.split() for line in out.splitlines() if line.lstrip()[:1].isdigit()]
+    assert [int(row[0]) for row in rows] == list(range(24))
+    assert rows[0][:3] == ["0", "convolutional", "input"]
+
+
+def test_info_takes_another_size(capsys):
+    assert cli.main(["info", "--cfg", YOLOV3_TINY, "--size", "320x256"]) == 0
+    assert "255 x 8 x 10" in capsys.readouterr().out
+
+
+def test_memory_does_not_need_the_weights(capsys):
+    cli.main(["info", YOLOV3_TINY])
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("memory")]
+    planned = [float(word) for word in line.split() if word.replace(".", "").isdigit()]
+    assert 30 < planned[0] < 120
+
+
+def test_info_without_a_network_is_misuse(capsys):
+    assert cli.main(["info"]) == 2
+    assert "no network named" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("section", ["maxpool", "[maxpool]", "max"])
+def test_layers_shows_one_section_by_any_spelling(section, capsys):
+    assert cli.main(["layers", section]) == 0
+    first, *rows = capsys.readouterr().out.splitlines()
+    assert first == "[maxpool] [max]"
+    assert any(row.split() == ["stride", "1"] for row in rows)
+
+
+def test_layers_shows_all_sections(capsys):
+    assert cli.main(["layers"]) == 0
+    out = capsys.readouterr().out
+    assert {"[net]", "[yolo]", "[convolutional]", "[lstm]"} <= set(out.split())
+
+
+def test_an_unknown_section_is_answered(capsys):
+    assert cli.main(["layers", "maxpol"]) == 2
+    assert "Did you mean 'maxpool'?" in capsys.readouterr().err

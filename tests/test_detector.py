@@ -1,0 +1,278 @@
+"""engine.load() and what it returns."""
+
+import io
+import threading
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import engine
+from engine.errors import ConfigError, EngineError, ImageError, InputError, WeightsError
+
+
+def load(model, **options):
+    return engine.load(model.cfg, model.weights, **{"device": "cpu", **options})
+
+
+@pytest.fixture
+def detector(tiny_detector):
+    with load(tiny_detector, names=tiny_detector.names, batch=2) as detector:
+        yield detector
+
+
+def picture(seed, width=50, height=40):
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def values(result):
+    return result.boxes.tolist(), result.scores.tolist(), result.labels
+
+
+@pytest.fixture
+def files(tmp_path):
+    paths = [tmp_path / f"{number}.png" for number in range(5)]
+    for number, path in enumerate(paths):
+        Image.fromarray(picture(number)).save(path)
+    return paths
+
+
+# ---------------------------------------------------------------- pictures
+
+
+def test_a_picture_may_come_in_any_form(detector, files):
+    array = picture(0)
+    encoded = files[0].read_bytes()
+    forms = [str(files[0]), files[0], encoded, io.BytesIO(encoded), Image.open(files[0]), array]
+    results = [values(detector(form)) for form in forms]
+    assert len(results[0][0]) > 0
+    assert all(result == results[0] for result in results)
+
+
+def test_bgr_arrays_are_turned_round(detector):
+    array = picture(0)
+    assert values(detector(array[..., ::-1], bgr=True)) == values(detector(array))
+    assert values(detector(array[..., ::-1])) != values(detector(array))
+
+
+def test_a_list_gives_what_its_pictures_give_alone(detector, files):
+    alone = [values(detector(path)) for path in files]
+    assert [values(result) for result in detector(files)] == alone
+    assert detector([]) == []
+
+
+def test_labels_scores_and_boxes_belong_together(detector):
+    result = detector(picture(0))
+    for found, box, score, label in zip(
+        result, result.boxes, result.scores, result.labels, strict=True
+    ):
+        assert (found.label, found.score) == (label, score)
+        assert np.allclose(found.box, box)
+        assert label in ("cat", "dog", "cow")
+
+
+def test_a_picture_that_came_from_no_file_can_be_plotted(detector):
+    assert detector(picture(0)).plot().size == (50, 40)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "least"), [({"threshold": 0.9}, 0.9), ({"threshold": 0.25}, 0.25)]
+)
+def test_no_score_is_below_the_threshold(tiny_detector, chosen, least):
+    with load(tiny_detector, **chosen) as detector:
+        assert (detector(picture(0)).scores > least).all()
+
+
+def test_without_names_labels_are_numbers(tiny_detector):
+    with load(tiny_detector) as detector:
+        assert detector.labels == ("class 0", "class 1", "class 2")
+
+
+def test_names_may_be_given_as_a_list_or_through_a_data_file(tiny_detector, tmp_path):
+    data = tmp_path / "obj.data"
+    data.write_text(f"classes=3\nnames={tiny_detector.names}\n")
+    for options in ({"names": ["cat", "dog", "cow"]}, {"data": data}):
+        with load(tiny_detector, **options) as detector:
+            assert detector.labels == ("cat", "dog", "cow")
+
+
+def test_another_size_of_input(tiny_detector):
+    with load(tiny_detector, size=(96, 64)) as detector:
+        assert detector.size == (96, 64)
+        assert detector.forward(np.zeros((1, 3, 64, 96), np.float32))[0].shape == (1, 16, 16, 24)
+
+
+def test_letterbox_gives_other_boxes_than_stretch(tiny_detector):
+    found = []
+    for resize in ("cfg", "stretch", "letterbox"):
+        with load(tiny_detector, resize=resize) as detector:
+            found.append(values(detector(picture(0, 40, 80))))
+    assert found[0] == found[1] != found[2]
+
+
+def test_a_classifier_names_its_best_classes(tiny_classifier):
+    with load(tiny_classifier, names=tiny_classifier.names, top_k=2) as classifier:
+        result = classifier(picture(0))
+        best = list(result)
+        assert len(best) == 2
+        assert best[0].score >= best[1].score
+        assert result.probabilities.sum() == pytest.approx(1, abs=1e-5)
+        assert len(classifier([picture(0), picture(1)])) == 2
+
+
+# ---------------------------------------------------------------- streams
+
+
+def test_a_stream_keeps_the_order(detector, files):
+    streamed = [values(result) for result in detector.stream(iter(files))]
+    assert streamed == [values(result) for result in detector(files)]
+
+
+def test_a_stream_reads_no_further_than_one_batch_ahead(detector):
+    taken = []
+
+    def sources():
+        for number in range(1000):
+            taken.append(number)
+            yield picture(number)
+
+    stream = detector.stream(sources())
+    next(stream)
+    stream.close()
+    assert len(taken) <= 4  # two batches of two
+
+
+@pytest.mark.parametrize(("on_error", "kinds"), [("yield", "RER"), ("skip", "RR"), ("raise", "RX")])
+def test_an_unreadable_picture_in_a_stream(detector, files, on_error, kinds):
+    files[1].write_bytes(b"\x89PNG\r\n\x1a\n and then nothing")
+    seen = ""
+    try:
+        for outcome in detector.stream(files[:3], on_error=on_error):
+            seen += "E" if isinstance(outcome, ImageError) else "R"
+    except ImageError:
+        seen += "X"
+    assert seen == kinds
+
+
+def test_an_unknown_way_to_treat_errors_is_refused_at_once(detector):
+    with pytest.raises(InputError, match=r"on_error: expected .*Did you mean 'yield'"):
+        detector.stream([], on_error="yeild")
+
+
+def test_many_threads_get_their_own_answers(tiny_detector):
+    with load(tiny_detector, batch=2) as detector:
+        expected = [values(detector(picture(seed))) for seed in range(8)]
+        wrong = []
+
+        def work(seed):
+            for _ in range(5):
+                if values(detector(picture(seed))) != expected[seed]:
+                    wrong.append(seed)
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+
+
+# ---------------------------------------------------------------- arrays
+
+
+def test_layer_outputs_has_one_array_for_each_section(detector):
+    x = np.random.default_rng(0).random((2, 3, 48, 64), np.float32)
+    layers = detector.layer_outputs(x)
+    assert [each.shape for each in layers] == [
+        (2, 8, 24, 32),
+        (2, 8, 12, 16),
+        (2, 16, 12, 16),
+        (2, 16, 12, 16),
+    ]
+    assert np.allclose(detector.forward(x)[0], layers[-1], rtol=1e-4, atol=1e-6)
+
+
+def test_passes_change_no_answer(tiny_detector):
+    x = np.random.default_rng(0).random((1, 3, 48, 64), np.float32)
+    with load(tiny_detector) as fused, load(tiny_detector, passes=False) as naive:
+        assert np.allclose(fused.forward(x)[0], naive.forward(x)[0], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (np.zeros((3, 3, 48, 64), np.float32), "expected 1 to 2 rows, got 3"),
+        (np.zeros((0, 3, 48, 64), np.float32), "expected 1 to 2 rows, got 0"),
+        (np.zeros((1, 3, 64, 48), np.float32), "expected float32"),
+        (np.zeros((1, 3, 48, 64), np.uint8), "got uint8"),
+        ("dog.jpg", "expected float32"),
+    ],
+)
+def test_forward_refuses_arrays_that_do_not_fit(detector, x, message):
+    with pytest.raises(InputError, match=message):
+        detector.forward(x)
+
+
+def test_a_recurrent_network_remembers_until_it_is_reset(tiny_recurrent):
+    x = np.ones((1, 5), np.float32)
+    with load(tiny_recurrent) as network:
+        first, second = network.forward(x)[0], network.forward(x)[0]
+        network.reset()
+        assert np.array_equal(network.forward(x)[0], first)
+        assert not np.array_equal(first, second)
+        with pytest.raises(InputError, match=r"net\.cfg: finds neither boxes nor classes"):
+            network(picture(0))
+
+
+# ---------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"threshold": -1}, "threshold: expected a number of 0 or more, got -1"),
+        ({"threshold": float("nan")}, "threshold"),
+        ({"nms": "much"}, "nms"),
+        ({"hierarchy": None}, "hierarchy"),
+        ({"batch": 0}, "batch: expected an integer of 1 or more, got 0"),
+        ({"batch": 1.5}, "batch"),
+        ({"top_k": 0}, "top_k"),
+        ({"size": 0}, "size"),
+        ({"size": (1, 2, 3)}, "size"),
+        ({"resize": "leterbox"}, "resize: .*Did you mean 'letterbox'"),
+        ({"threads": 0}, "threads: expected 1 or more, got 0"),
+        ({"precision": "float31"}, "Did you mean 'float32'"),
+        ({"names": ["cat"]}, "names: expected 3, one for each class, got 1"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(tiny_detector, options, message):
+    with pytest.raises(InputError, match=message):
+        load(tiny_detector, **options)
+
+
+def test_files_that_do_not_fit_are_refused(tiny_detector, tiny_classifier):
+    with pytest.raises(WeightsError):
+        engine.load(tiny_detector.cfg, tiny_classifier.weights, device="cpu")
+    with pytest.raises(ConfigError):
+        engine.load(tiny_detector.weights, tiny_detector.weights, device="cpu")
+    with pytest.raises(ConfigError, match="expected 3 names"):
+        load(tiny_detector, names=tiny_classifier.names)
+
+
+def test_an_unknown_device_is_refused(tiny_detector):
+    with pytest.raises(engine.DeviceError, match="Did you mean 'cuda'"):
+        load(tiny_detector, device="cudda")
+
+
+def test_a_closed_detector_says_so(tiny_detector):
+    detector = load(tiny_detector)
+    detector.close()
+    detector.close()
+    with pytest.raises(EngineError, match="closed"):
+        detector(picture(0))
+
+
+def test_one_unreadable_picture_of_a_list_raises_and_names_it(detector, files):
+    files[3].write_bytes(b"")
+    with pytest.raises(ImageError, match=r"3\.png"):
+        detector(files)

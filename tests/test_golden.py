@@ -1,0 +1,30 @@
+"""Darknet's small golden cases through the adapter; the big ones run in .ci/run."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+GOLDEN = ROOT.parent / "shared" / "golden"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not GOLDEN.is_dir(), reason="needs ../shared/golden")
+@pytest.mark.parametrize("passes", ["1", "0"])
+def test_every_small_case_agrees_with_darknet(passes):
+    command = [GOLDEN / "check.py", ROOT / "tests/golden_adapter.py"]
+    options = ["--root", GOLDEN / "open", "--suite", "micro", "--optional"]
+    done = subprocess.run(
+        [sys.executable, *command, *options],
+        env={**os.environ, "ENGINE_GOLDEN_PASSES": passes, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    failures = [line for line in done.stdout.splitlines() if not line.startswith("pass")]
+    assert done.returncode == 0, "\n".join(failures) + done.stderr
+    assert failures[-1].endswith(" 0 failed")
+    assert int(failures[-1].split()[0]) > 100

@@ -1,0 +1,127 @@
+"""Trained networks: darknet's own detections, and reference outputs of models from the field.
+
+ENGINE_YOLOV3_TINY names the folder that holds yolov3-tiny.weights.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import engine
+from engine.backends import open_device
+from engine.darknet import cfg, graph, weights
+from engine.darknet.lower import lower
+from engine.passes import optimise
+from engine.shipped import folder
+
+SHARED = Path(__file__).parents[2] / "shared"
+REAL = SHARED / "golden" / "real"
+PICTURES = sorted((REAL / "images").iterdir()) if REAL.is_dir() else []
+MODELS = sorted((SHARED / "models").glob("*/reference.npz"))
+WEIGHTS = Path(os.environ.get("ENGINE_YOLOV3_TINY", "weights")) / "yolov3-tiny.weights"
+
+needs_yolov3_tiny = pytest.mark.skipif(
+    not (REAL.is_dir() and WEIGHTS.is_file()),
+    reason="needs ../shared/golden and ENGINE_YOLOV3_TINY",
+)
+
+RESIZES = {"resize": "stretch", "letterbox": "letterbox"}
+# pixels, score; darknet's JPEG decoder rounds colours otherwise than libjpeg does
+TOLERANCES = {"stb.png": (0.5, 1e-3), "jpg": (1.5, 0.011)}
+
+
+@pytest.fixture(scope="module", params=RESIZES)
+def yolov3_tiny(request):
+    official = SHARED / "cfgs" / "yolov3-tiny.cfg"
+    names = folder("cfg") / "coco.names"
+    resize = RESIZES[request.param]
+    with engine.load(
+        official, WEIGHTS, names, device="cpu", resize=resize, orient=False
+    ) as detector:
+        yield request.param, detector
+
+
+@pytest.mark.slow
+@needs_yolov3_tiny
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda path: path.name)
+def test_yolov3_tiny_finds_what_darknet_finds(yolov3_tiny, picture):
+    mode, detector = yolov3_tiny
+    name, _, ending = picture.name.partition(".")
+    golden = json.loads((REAL / "yolov3-tiny" / "detections.json").read_text())[name]
+    width, height = golden["w"], golden["h"]
+    pixels, score = TOLERANCES[ending]
+    result = detector(picture)
+    assert result.size == (width, height)
+    found = sorted(
+        zip(result.class_ids.tolist(), result.scores.tolist(), result.xywh.tolist(), strict=True)
+    )
+    expected = sorted(
+        (class_id, probability, [x * width, y * height, w * width, h * height])
+        for class_id, probability, x, y, w, h, *_ in golden[mode]["detections"]["after_nms"]
+    )
+    assert [row[0] for row in found] == [row[0] for row in expected]
+    for (_, got_score, got_box), (_, want_score, want_box) in zip(found, expected, strict=True):
+        assert got_score == pytest.approx(want_score, abs=score)
+        assert got_box == pytest.approx(want_box, abs=pixels)
+
+
+def reference_layers(reference, *, size, passes):
+    """Every layer's output, batch norm dividing by sqrt(variance + 1e-6).
+
+    That is what the program divided by that made the references. Darknet, and so this engine, adds
+    1e-5: the difference is taken off the variances.
+    """
+    stem = reference.parent / reference.parent.name
+    network = graph.build(cfg.read(f"{stem}.cfg"), size=size)
+    layers = weights.load(f"{stem}.weights", network)
+    for arrays in layers:
+        for name in arrays:
+            if name.endswith("variance"):
+                arrays[name] = (arrays[name].astype(np.float64) - 9e-6).astype(np.float32)
+    plan = lower(network, layers).keeping_layers()
+    device = open_device("cpu")
+    program = device.compile(optimise(plan, device.passes) if passes else plan)
+    with np.load(reference) as golden:
+        outputs = program.forward(golden["input"][None])
+    device.close()
+    values = dict(zip(program.plan.outputs, outputs, strict=True))
+    return [values[tensor] for tensor in program.plan.layers]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not MODELS, reason="needs ../shared/models")
+@pytest.mark.parametrize("passes", [True, False])
+@pytest.mark.parametrize("reference", MODELS, ids=lambda path: path.parent.name)
+def test_models_from_the_field_give_their_reference_outputs(reference, passes):
+    with np.load(reference) as golden:
+        _, height, width = golden["input"].shape
+        layers = reference_layers(reference, size=(width, height), passes=passes)
+        for name in golden.files:
+            if name.startswith("pre_head"):
+                assert error(layers[int(name.partition("layer")[2])], golden[name]) < 1e-4
+        if "output" in golden.files:
+            assert error(layers[-1], golden["output"]) < 1e-4
+        heads = {index for index in range(len(layers)) if f"layer{index - 1}" in str(golden.files)}
+        for index, want in enumerate(golden["layer_absmax"]):
+            if index not in heads:
+                assert np.abs(layers[index]).max() == pytest.approx(want, rel=1e-4), index
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not MODELS, reason="needs ../shared/models")
+@pytest.mark.parametrize("reference", MODELS, ids=lambda path: path.parent.name)
+def test_models_from_the_field_give_numbers_everywhere(reference):
+    """One of them has variances just below zero."""
+    stem = reference.parent / reference.parent.name
+    with engine.load(f"{stem}.cfg", f"{stem}.weights", device="cpu") as network:
+        width, height = network.size
+        x = np.random.default_rng(0).random((1, 3, height, width), np.float32)
+        assert all(np.isfinite(each).all() for each in network.layer_outputs(x))
+        assert all(np.isfinite(each).all() for each in network.forward(x))
+
+
+def error(got, want):
+    return np.linalg.norm(got.ravel() - want.ravel()) / np.linalg.norm(want)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.backends import kinds, open_device
-from engine.errors import DeviceError, EngineError
+from engine.errors import DeviceError, EngineError, InputError
 from tests.backends.cases import Case, all_cases
 from tests.backends.layouts import run_case
 from tests.backends.loops import by_loops
@@ -18,18 +18,18 @@ def test_devices_are_the_folders() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "kind", "message"),
     [
-        ("cup", "device: expected one of cpu, cuda, got 'cup'. Did you mean 'cpu'?"),
-        ("", "device: expected one of cpu, cuda, got ''."),
-        ("base", "device: expected one of cpu, cuda, got 'base'."),
-        ("cpu:many", "device: expected cpu or cpu:THREADS, got 'cpu:many'"),
-        ("cpu:0", "device: expected cpu or cpu:THREADS, got 'cpu:0'"),
-        ("cpu:-1", "device: expected cpu or cpu:THREADS, got 'cpu:-1'"),
+        ("cup", DeviceError, "device: expected one of cpu, cuda, got 'cup'. Did you mean 'cpu'?"),
+        ("", DeviceError, "device: expected one of cpu, cuda, got ''."),
+        ("base", DeviceError, "device: expected one of cpu, cuda, got 'base'."),
+        ("cpu:many", InputError, "device: expected cpu or cpu:THREADS, got 'cpu:many'"),
+        ("cpu:0", InputError, "device: expected cpu or cpu:THREADS, got 'cpu:0'"),
+        ("cpu:-1", InputError, "device: expected cpu or cpu:THREADS, got 'cpu:-1'"),
     ],
 )
-def test_an_unknown_device_is_an_error(name: str, message: str) -> None:
-    with pytest.raises(DeviceError) as caught:
+def test_an_unknown_device_is_an_error(name: str, kind: type[EngineError], message: str) -> None:
+    with pytest.raises(kind) as caught:
         open_device(name)
     assert str(caught.value) == message
 

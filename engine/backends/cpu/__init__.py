@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.backends.cpu.device import CpuDevice
-from engine.errors import DeviceError
+from engine.errors import InputError
 
 
 def open(argument: str) -> CpuDevice:
@@ -11,5 +11,5 @@ def open(argument: str) -> CpuDevice:
     if not argument:
         return CpuDevice()
     if not (argument.isascii() and argument.isdigit() and int(argument) > 0):
-        raise DeviceError(f"device: expected cpu or cpu:THREADS, got 'cpu:{argument}'")
+        raise InputError(f"device: expected cpu or cpu:THREADS, got 'cpu:{argument}'")
     return CpuDevice(int(argument))

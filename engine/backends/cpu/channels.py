@@ -10,6 +10,9 @@ from engine.backends.cpu.storage import Array, Buffers, Step, flat
 from engine.plan import ops
 
 SUM_FLOOR = 1e-4  # darknet adds it to every sum over channels
+BLOCK_BYTES = (
+    256 * 1024
+)  # of a softmax at a time: it passes several times over what is in the cache
 
 
 def normalise_channels(op: ops.NormaliseChannels, at: Buffers) -> Step:
@@ -64,10 +67,15 @@ def softmax(op: ops.Softmax, at: Buffers) -> Step:
 
 def softmax_runs(values: Array, runs: Sequence[int]) -> Array:
     """Softmax over runs of consecutive values along the last axis; the lengths repeat."""
-    length = sum(runs)
-    groups = values.reshape(*values.shape[:-1], -1, length)
+    groups = values.reshape(-1, sum(runs))
     starts = np.cumsum((0, *runs[:-1]))
-    peaks = np.maximum.reduceat(groups, starts, axis=-1)
-    powers = np.exp(groups - np.repeat(peaks, runs, axis=-1))
-    sums = np.add.reduceat(powers, starts, axis=-1)
-    return np.asarray(powers / np.repeat(sums, runs, axis=-1)).reshape(values.shape)
+    result = np.empty_like(groups)
+    block = max(1, BLOCK_BYTES // groups[0].nbytes)
+    for first in range(0, len(groups), block):
+        # runs stand upright, one group beside the other: NumPy reduces rows of them at a time
+        part = groups[first : first + block].T.copy()
+        part -= np.repeat(np.maximum.reduceat(part, starts), runs, axis=0)
+        np.exp(part, out=part)
+        part /= np.repeat(np.add.reduceat(part, starts), runs, axis=0)
+        result[first : first + block] = part.T
+    return result.reshape(values.shape)

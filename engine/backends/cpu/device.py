@@ -22,6 +22,7 @@ class CpuDevice:
     """The processor, or some of its cores; a program it compiled lives no longer than it."""
 
     passes = (
+        "drop_unread",
         "fold_batchnorm",
         "fuse_activation",
         "fuse_residual",

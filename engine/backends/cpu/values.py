@@ -39,11 +39,29 @@ def add(op: ops.Add, at: Buffers) -> Step:
     factors = _factors(op, at)
     sources = [at[source] for source in op.sources]
     function = ACTIVATIONS[op.activation].numpy
+    if op.weights is None and all(source.shape == out.shape for source in sources):
+        return _add_alike(op, at)
     is_aligned = all(source.shape[2:] == out.shape[2:] for source in sources)
     total = _add_channels if is_aligned else _add_flat
 
     def run() -> None:
         out[...] = function(total(sources, factors, out))
+
+    return run
+
+
+def _add_alike(op: ops.Add, at: Buffers) -> Step:
+    assert op.out not in op.sources[2:], "it would be overwritten before it is read"
+    out = at.last(op.out)
+    first, *others = (at.last(source) for source in op.sources)
+    function = ACTIVATIONS[op.activation].numpy
+
+    def run() -> None:
+        total = first
+        for source in others:
+            total = np.add(total, source, out=out)
+        if op.activation != "linear" or not others:
+            np.copyto(out, function(total))
 
     return run
 
@@ -78,9 +96,13 @@ def _add_flat(sources: list[Array], factors: list[Array | None], out: Array) -> 
 def multiply(op: ops.Multiply, at: Buffers) -> Step:
     src, factor, out = at.last(op.src), at.last(op.factor), at.last(op.out)
     function = ACTIVATIONS[op.activation].numpy
+    is_by_channel = op.factor.shape.area == 1
 
     def run() -> None:
-        np.multiply(src, factor, out=out)
+        if is_by_channel:  # a whole row of factors: NumPy's loops over one pixel are short
+            np.multiply(src, np.tile(factor, (1, 1, src.shape[2], 1)), out=out)
+        else:
+            np.multiply(src, factor, out=out)
         if op.activation != "linear":
             np.copyto(out, function(out))
 

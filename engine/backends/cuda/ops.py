@@ -217,8 +217,9 @@ def softmax(gpu: Gpu, op: ops.Softmax) -> None:
         (min(gpu.rows(op.out) * runs_in_row, 65535), 1, 1),
         (SOFTMAX_THREADS, 1, 1),
         *(gpu[op.src], gpu[op.out], gpu.array(op, "starts"), gpu.array(op, "lengths")),
-        *(gpu.rows(op.out), runs_in_row, op.out.shape.channels, op.out.shape.area),
-        *(gpu.pitch(op.src), gpu.pitch(op.out), float(op.temperature)),
+        *(gpu.rows(op.out), runs_in_row, op.src.shape.channels, op.src.shape.area),
+        *(op.out.shape.channels, op.out.shape.area, gpu.pitch(op.src), gpu.pitch(op.out)),
+        float(op.temperature),
     )
 
 

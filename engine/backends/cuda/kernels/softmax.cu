@@ -8,8 +8,9 @@
 
 extern "C" __global__ void softmax(const real* __restrict__ src, real* __restrict__ out,
                                    const int* __restrict__ starts, const int* __restrict__ lengths,
-                                   int rows, int runs, int channels, int area, int src_pitch,
-                                   int out_pitch, float temperature)
+                                   int rows, int runs, int channels, int area,
+                                   int out_channels, int out_area, int src_pitch, int out_pitch,
+                                   float temperature)
 {
     __shared__ float shared[256];
     const int thread = threadIdx.x;
@@ -44,7 +45,7 @@ extern "C" __global__ void softmax(const real* __restrict__ src, real* __restric
         __syncthreads();
         for (int i = thread; i < count; i += blockDim.x) {
             const float x = to_float(src[place(first + i, channels, area, src_pitch)]);
-            put(out + place(first + i, channels, area, out_pitch),
+            put(out + place(first + i, out_channels, out_area, out_pitch),
                 expf(x / temperature - top / temperature) / sum);
         }
     }

@@ -151,8 +151,8 @@ CASES = {
     "residual and last activation": convolution(
         (5, 6, 7), 6, activation="leaky", residual=True, last_activation="relie"
     ),
-    "many filters on a small map": convolution((64, 7, 7), 520, activation="leaky"),
-    "many filters, residual": convolution((64, 7, 7), 512, residual=True),
+    "many filters on a small map": convolution((130, 7, 7), 520, activation="leaky"),
+    "many filters, residual": convolution((128, 7, 7), 512, residual=True),
     "many rows": convolution((32, 52, 60), 16, activation="leaky"),
     "many rows, pooled": convolution((32, 52, 60), 16, activation="leaky", pool=HALVES),
     "deep": convolution((96, 26, 26), 64, activation="leaky"),

@@ -1,4 +1,4 @@
-"""Convolutions that take a block of rows at a time through a worker's cache, from input to output."""
+"""Convolutions that take a block of rows through a worker's cache, from input to output."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class Depthwise(RowBlocked):
         return sums.reshape(len(sums), -1, self.pixels * sums.shape[-1])
 
     def _taps(self, cells: Array, rows: int, column: int, count: int) -> Array:
-        """View (y, x, c) as (i, j, y, run of x, value); `count` columns of taps from `column` on."""
+        """View (y, x, c) as (i, j, y, run of x, value): `count` columns of taps from `column`."""
         channels, width = self.op.out.shape.channels, self.op.out.shape.width
         y, x, item = cells.strides
         return as_strided(

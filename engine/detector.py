@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -23,7 +24,7 @@ from engine.darknet import weights as darknet_weights
 from engine.darknet.graph import Graph
 from engine.darknet.lower import lower
 from engine.darknet.names import default_names, find_names, read_names
-from engine.errors import DeviceError, InputError, suggest
+from engine.errors import DeviceError, ImageError, InputError, suggest
 from engine.inputs import Batch, Intake, Prepared
 from engine.passes import optimise
 from engine.plan.build import Plan
@@ -179,10 +180,11 @@ class Detector:
         """
         self._refuse_without_pictures()
         if isinstance(source, (list, tuple)):
-            batches = one_ahead(self._intake.batches(source, self._settings.batch, bgr=bgr))
-            return list(self._outcomes(batches, "raise", keep_pictures=True))
+            return list(self._stream(source, "raise", bgr=bgr, keep_pictures=True))
         batch = self._intake.prepare([source], bgr=bgr)
-        (outcome,) = self._outcomes(iter([batch]), "raise", keep_pictures=True)
+        (outcome,) = self._run(batch, keep_pictures=True)
+        if isinstance(outcome, ImageError):
+            raise outcome
         return outcome
 
     def stream(
@@ -198,24 +200,31 @@ class Detector:
             hint = suggest(str(on_error), ON_ERROR)
             raise InputError(f"on_error: expected {', '.join(ON_ERROR)}, got {on_error!r}.{hint}")
         self._refuse_without_pictures()
-        batches = one_ahead(self._intake.batches(sources, self._settings.batch, bgr=bgr))
-        return self._outcomes(batches, on_error, keep_pictures=False)
+        return self._stream(sources, on_error, bgr=bgr, keep_pictures=False)
 
-    def _outcomes(
-        self, batches: Iterator[Batch], on_error: str, *, keep_pictures: bool
+    def _stream(
+        self, sources: Iterable[Source], on_error: str, *, bgr: bool, keep_pictures: bool
     ) -> Iterator[Any]:
-        for batch in batches:
-            start = time.perf_counter()
-            rows = iter(self._decode(batch.images) if len(batch.images) else ())
-            forward = (time.perf_counter() - start) * 1e3 / max(len(batch.images), 1)
-            for entry in batch.pictures:
-                if isinstance(entry, Prepared):
-                    timing = {"prepare": entry.milliseconds, "network": forward}
-                    yield self._outcome(entry, next(rows), timing, keep_picture=keep_pictures)
-                elif on_error == "yield":
-                    yield entry
-                elif on_error == "raise":
-                    raise entry
+        batches = self._intake.batches(sources, self._settings.batch, bgr=bgr)
+        with closing(one_ahead(batches)) as ahead:
+            for batch in ahead:
+                for outcome in self._run(batch, keep_pictures=keep_pictures):
+                    if not isinstance(outcome, ImageError) or on_error == "yield":
+                        yield outcome
+                    elif on_error == "raise":
+                        raise outcome
+
+    def _run(self, batch: Batch, *, keep_pictures: bool) -> Iterator[Outcome | ImageError]:
+        """What became of each picture, in order."""
+        start = time.perf_counter()
+        rows = iter(self._decode(batch.images) if len(batch.images) else ())
+        network = (time.perf_counter() - start) * 1e3 / max(len(batch.images), 1)
+        for entry in batch.pictures:
+            if isinstance(entry, ImageError):
+                yield entry
+            else:
+                timing = {"prepare": entry.milliseconds, "network": network}
+                yield self._outcome(entry, next(rows), timing, keep_picture=keep_pictures)
 
     def _decode(self, images: Array) -> Iterable[Array]:
         """Candidates, or probabilities, of each row."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
-def one_ahead(items: Iterator[T]) -> Iterator[T]:
+def one_ahead(items: Iterator[T]) -> Generator[T]:
     """The items in order, each made on a thread while the one before it is in use.
 
     Never more than one waits. When the caller stops early, the item being made is finished first.

@@ -154,6 +154,14 @@ def test_an_unreadable_picture_in_a_stream(detector, files, on_error, kinds):
     assert seen == kinds
 
 
+def test_no_reading_thread_outlives_a_stream_that_raised(detector, files):
+    files[0].write_bytes(b"")
+    with pytest.raises(ImageError) as caught:
+        detector(files)
+    assert caught.value  # the traceback is alive, and with it every frame of the stream
+    assert not [each for each in threading.enumerate() if each.name.startswith("engine-read")]
+
+
 def test_an_unknown_way_to_treat_errors_is_refused_at_once(detector):
     with pytest.raises(InputError, match=r"on_error: expected .*Did you mean 'yield'"):
         detector.stream([], on_error="yeild")

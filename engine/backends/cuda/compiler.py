@@ -7,15 +7,19 @@ import re
 import shutil
 import subprocess
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from engine.backends.cuda import cache, library, nvrtc
+from engine.backends.cuda import cache, launch, library, nvrtc
 from engine.errors import DeviceError
 from engine.plan.activations import ACTIVATIONS
+
+if TYPE_CHECKING:
+    from engine.backends.cuda.tensor import Tile
 
 OLDEST = (7, 5)  # Turing
 _FOLDER = "engine/backends/cuda/kernels"  # how messages of the compiler name a kernel's file
@@ -82,13 +86,13 @@ def translation_unit() -> str:
     order = sorted(texts, key=lambda name: (name != _HEADER, not name.endswith(".cuh"), name))
     return "\n".join(
         [
-            _activate(),
+            activate_function(),
             *(f'#line 1 "{_FOLDER}/{n}"\n{_LOCAL_INCLUDE.sub("", texts[n])}' for n in order),
         ]
     )
 
 
-def _activate() -> str:
+def activate_function() -> str:
     """One case for each row of the table; the switch never diverges, a launch has one kind."""
     cases = "\n".join(
         f"    case {kind}: return {row.cuda};  // {row.name}"
@@ -124,9 +128,14 @@ def image(capability: tuple[int, int], precision: str) -> bytes:
     source = translation_unit()
     facts = [source, *defines, str(capability), tools.identity]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
+    return cached(key, lambda: compile_image(source, defines, capability, tools))
+
+
+def cached(key: str, compile_now: Callable[[], bytes]) -> bytes:
+    """What is kept under this key, made now where nothing is."""
     stored = _cache().read(key)
     if stored is None:
-        stored = compile_image(source, defines, capability, tools)
+        stored = compile_now()
         _cache().write(key, stored)
     return stored
 
@@ -190,6 +199,16 @@ class Kernels:
         self._codes = signatures(translation_unit())
         self._functions: dict[str, Any] = {}
         self._shared: dict[str, int] = {}
+        self._tiles: dict[Tile, launch.Function] = {}
+
+    def tile(self, tile: Tile) -> launch.Function:
+        """The tensor-core kernel for this tile."""
+        from engine.backends.cuda import tensor
+
+        if tile not in self._tiles:
+            image = tensor.image(tile)
+            self._tiles[tile] = launch.load(image, "hopper_conv", tile.shared_bytes)
+        return self._tiles[tile]
 
     def get(self, name: str, *, shared: int = 0) -> Any:
         """The prepared function, allowed `shared` bytes of dynamic shared memory."""

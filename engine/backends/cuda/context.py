@@ -99,8 +99,8 @@ class Context:
         self._workspace.free()
         self._kernels.clear()
         del self.stream
-        self._primary.pop()
-        del self._primary
+        # Not left to its destructor, which would detach a context instead of releasing ours.
+        self._primary.detach()
 
 
 def _describe(module: Any, device: Any) -> Card:

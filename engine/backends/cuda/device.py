@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from weakref import WeakSet, finalize
 
-from engine.backends.cuda import ops  # noqa: F401  its import registers how each op is run
+from engine.backends.cuda import memory, ops  # noqa: F401  its import registers how each op is run
 from engine.backends.cuda.context import Card, Context
 from engine.backends.cuda.gpu import VALUE_BYTES, Target
 from engine.backends.cuda.program import CudaProgram
@@ -59,6 +60,7 @@ class CudaDevice:
             algorithm=algorithm,
             measured=self.measured,
         )
+        target = replace(target, misaligned=memory.misaligned(plan, target))
         program = CudaProgram(self._context, plan, target, has_graphs=graph)
         self._programs.add(program)
         return program

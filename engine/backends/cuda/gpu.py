@@ -27,6 +27,8 @@ from engine.plan.ops import Head, Op, Tensor
 if TYPE_CHECKING:
     from engine.backends.cuda.blas import Blas
     from engine.backends.cuda.compiler import Kernels
+    from engine.backends.cuda.launch import Function
+    from engine.backends.cuda.tensor import Tile
 
 Array = NDArray[Any]
 Arrays = Mapping[str, Array]  # the constants of one op, by the name of the op's field
@@ -46,6 +48,8 @@ class Target:
     multiprocessors: int
     algorithm: str | None = None  # run every convolution that can by this one
     measured: Mapping[str, str] = field(default_factory=dict)  # the tuner's choices, by signature
+
+    misaligned: frozenset[Tensor] = frozenset()  # pixels of these do not begin on 16 bytes
 
     @property
     def value_bytes(self) -> int:
@@ -135,6 +139,14 @@ class Gpu:
                 (self._places[tensor], tensor.shape.channels) for tensor in tensors
             )
         )
+
+    def is_aligned(self, tensor: Tensor) -> bool:
+        """Whether every pixel of the tensor begins on 16 bytes."""
+        return tensor not in self.target.misaligned
+
+    def tile(self, tile: Tile) -> Function:
+        """The tensor-core kernel for this tile."""
+        return self._kernels.tile(tile)
 
     def array(self, op: Op | Head, name: str) -> int:
         """The pointer to what `prepare` made under this name; 0, C's null, where it made none."""

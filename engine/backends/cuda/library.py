@@ -80,10 +80,6 @@ class Search:
     def path(self) -> str | None:
         return self.steps[-1].found
 
-    @property
-    def tried(self) -> str:
-        return ", ".join(step.place for step in self.steps)
-
 
 def search(wanted: Wanted) -> Search:
     """Look through the places in order and stop at the first that has the file."""
@@ -100,7 +96,7 @@ def require(wanted: Wanted) -> str:
     """The path of the file, or a DeviceError that says how to get it."""
     result = search(wanted)
     if result.path is None:
-        raise DeviceError(f"cuda: {wanted.name}: not found in {result.tried}. {wanted.cure}")
+        raise DeviceError(f"cuda: {wanted.name}: {wanted.pattern} not found. {wanted.cure}")
     return result.path
 
 

@@ -68,6 +68,15 @@ def lay_out(plan: Plan, target: Target) -> Layout:
     return Layout(slices, tuple(states), top)
 
 
+def misaligned(plan: Plan, target: Target) -> frozenset[Tensor]:
+    """Tensors with pixels that do not begin on 16 bytes; the copy engine cannot read these."""
+    size = target.value_bytes
+    slices = lay_out(plan, target).slices
+    return frozenset(
+        tensor for tensor, each in slices.items() if each.offset % 16 or each.pitch * size % 16
+    )
+
+
 def _root(plan: Plan, tensor: Tensor) -> Tensor:
     return plan.views[tensor].root if tensor in plan.views else tensor
 

@@ -50,6 +50,7 @@ class Resident:
         self._plan = plan
         self._room = room
         self._has_graphs = has_graphs
+        self._gpu: Gpu | None = None
         self._allocations: list[Any] = []
         self._graphs: dict[tuple[bool, int], Graph] = {}
         self._warm: set[tuple[bool, int]] = set()
@@ -142,7 +143,8 @@ class Resident:
     def reset(self) -> None:
         """Set recurrent state to zero."""
         for offset, size in self._states:
-            self._gpu.zero(self._activations + offset, size)
+            pointer = self._activations + offset
+            self._driver.memset_d32_async(pointer, 0, size // WORD, self._context.stream)
         self._context.stream.synchronize()
 
     def free(self) -> None:
@@ -151,6 +153,7 @@ class Resident:
         self._graphs.clear()
         while self._allocations:
             self._allocations.pop().free()
+        self._gpu = None  # its stream and kernels must not outlive the context
 
     def _send(self, slot: Slot, sequences: int) -> None:
         source = self._plan.source
@@ -182,6 +185,7 @@ class Resident:
 
     def _enqueue(self, decodes: bool, sequences: int) -> None:
         gpu, plan = self._gpu, self._plan
+        assert gpu is not None, "freed"
         gpu.sequences = sequences
         gpu.blas.allow_tf32(self._is_tf32)
         gpu.bring_in(plan.source, self._sent + SETTINGS * WORD)

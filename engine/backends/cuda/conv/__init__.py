@@ -11,6 +11,7 @@ from typing import Protocol
 from engine.backends.cuda.conv import (
     depthwise,
     direct,
+    hopper,
     im2col_gemm,
     pointwise,
     strided_batched,
@@ -32,7 +33,7 @@ class Algorithm(Protocol):
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None: ...
 
 
-# In the order of the rule of thumb: the first that supports a convolution takes it.
+# The first that supports a convolution takes it where Hopper's own kernel cannot.
 ALGORITHMS: dict[str, Algorithm] = {
     "xnor": xnor,
     "depthwise": depthwise,
@@ -42,6 +43,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "winograd": winograd,
     "tiled": tiled,
     "direct": direct,
+    **hopper.VARIANTS,
 }
 
 
@@ -67,7 +69,12 @@ def choice(target: Target, op: ops.Conv2d) -> str:
     if target.algorithm in able:
         return target.algorithm
     measured = target.measured.get(signature(target, op))
-    return measured if measured in able else able[0]
+    return measured if measured in able else rule_of_thumb(target, op)
+
+
+def rule_of_thumb(target: Target, op: ops.Conv2d) -> str:
+    """What is likely to be fastest, for a convolution that was not measured."""
+    return hopper.best(target, op) or candidates(target, op)[0]
 
 
 def _workspace(target: Target, op: ops.Conv2d) -> int:

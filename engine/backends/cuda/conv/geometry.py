@@ -36,7 +36,8 @@ def kinds(op: ops.Conv2d) -> tuple[int, int]:
 def finish(gpu: Gpu, op: ops.Conv2d) -> None:
     """Bias, activation and residual over the raw sums that a matrix product left in `out`."""
     bias = gpu.array(op, "bias")
-    if not bias and op.activation == "linear" and op.residual is None:
+    is_linear = op.activation == op.last_activation == "linear"
+    if not bias and is_linear and op.residual is None:
         return
     residual_pointer, residual_pitch = residual(gpu, op)
     pixels, channels, pitch = gpu.pixels(op.out), op.out.shape.channels, gpu.pitch(op.out)

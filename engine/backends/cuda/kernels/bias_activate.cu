@@ -26,8 +26,10 @@ __device__ __forceinline__ void bias_activate_body(
         if (residual) {
             const Pack<V> r = load<V>(residual + pixel * residual_pitch + channel);
 #pragma unroll
-            for (int i = 0; i < V; ++i) x.v[i] = activate(last, x.v[i] + r.v[i]);
+            for (int i = 0; i < V; ++i) x.v[i] += r.v[i];
         }
+#pragma unroll
+        for (int i = 0; i < V; ++i) x.v[i] = activate(last, x.v[i]);
         store<V>(out + pixel * out_pitch + channel, x);
     }
 }

@@ -61,8 +61,10 @@ __device__ __forceinline__ void depthwise_body(
             if (residual) {
                 const Pack<V> v = load<V>(residual + pixel * residual_pitch + channel);
 #pragma unroll
-                for (int k = 0; k < V; ++k) sum[r].v[k] = activate(last, sum[r].v[k] + v.v[k]);
+                for (int k = 0; k < V; ++k) sum[r].v[k] += v.v[k];
             }
+#pragma unroll
+            for (int k = 0; k < V; ++k) sum[r].v[k] = activate(last, sum[r].v[k]);
             store<V>(out + pixel * out_pitch + channel, sum[r]);
         }
     }

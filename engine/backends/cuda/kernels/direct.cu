@@ -45,9 +45,7 @@ extern "C" __global__ void direct(const real* __restrict__ src, const float* __r
         }
         if (bias) sum += bias[filter];
         sum = activate(kind, sum);
-        if (residual) {
-            sum = activate(last, sum + to_float(residual[pixel * residual_pitch + filter]));
-        }
-        put(out + pixel * out_pitch + filter, sum);
+        if (residual) sum += to_float(residual[pixel * residual_pitch + filter]);
+        put(out + pixel * out_pitch + filter, activate(last, sum));
     }
 }

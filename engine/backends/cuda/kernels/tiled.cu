@@ -86,10 +86,8 @@ extern "C" __global__ void tiled(const real* __restrict__ src, const float* __re
                 const int filter = group * filters + first_filter + f;
                 float v = sum[f] + (bias ? bias[filter] : 0.f);
                 v = activate(kind, v);
-                if (residual) {
-                    v = activate(last, v + to_float(residual[pixel * residual_pitch + filter]));
-                }
-                put(out + pixel * out_pitch + filter, v);
+                if (residual) v += to_float(residual[pixel * residual_pitch + filter]);
+                put(out + pixel * out_pitch + filter, activate(last, v));
             }
         }
     }

@@ -88,10 +88,8 @@ extern "C" __global__ void winograd_output(const real* __restrict__ products,
                 if (first_y + i >= out_h || first_x + j >= out_w) continue;
                 const int pixel = (row * out_h + first_y + i) * out_w + first_x + j;
                 float v = activate(kind, y[j] + add);
-                if (residual) {
-                    v = activate(last, v + to_float(residual[pixel * residual_pitch + filter]));
-                }
-                put(out + pixel * out_pitch + filter, v);
+                if (residual) v += to_float(residual[pixel * residual_pitch + filter]);
+                put(out + pixel * out_pitch + filter, activate(last, v));
             }
         }
     }

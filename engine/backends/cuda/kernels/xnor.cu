@@ -58,9 +58,7 @@ extern "C" __global__ void xnor_dot(const unsigned* __restrict__ src,
         }
         float sum = (cells - 2 * differ) * scale[filter] + (bias ? bias[filter] : 0.f);
         sum = activate(kind, sum);
-        if (residual) {
-            sum = activate(last, sum + to_float(residual[pixel * residual_pitch + filter]));
-        }
-        put(out + pixel * out_pitch + filter, sum);
+        if (residual) sum += to_float(residual[pixel * residual_pitch + filter]);
+        put(out + pixel * out_pitch + filter, activate(last, sum));
     }
 }

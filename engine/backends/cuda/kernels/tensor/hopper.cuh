@@ -99,17 +99,7 @@ template <int N> __device__ __forceinline__ void products_wait()
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
-// ---- registers, clusters, the kernel before and the kernel after
-
-__device__ __forceinline__ void registers_give_back()
-{
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(PRODUCER_REGISTERS));
-}
-
-__device__ __forceinline__ void registers_take()
-{
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(CONSUMER_REGISTERS));
-}
+// ---- clusters, the kernel before and the kernel after
 
 __device__ __forceinline__ void cluster_barrier()
 {

@@ -5,8 +5,8 @@
 //   out[m, n] = last(f(sum over k of A[m, k] * W[n, k] + bias[n]) + residual[m, n])
 //   m = (row, y, x) of the output, k = (tap, channel), W is (filters, taps, channels)
 //
-// One producer thread keeps a ring of STAGES slices, BM x BK of input and BN x BK of weights;
-// CONSUMERS warpgroups multiply BM / CONSUMERS rows each. A cluster of `split` blocks shares the
+// A producer thread keeps a ring of STAGES slices, BM x BK of input and BN x BK of weights;
+// CONSUMERS warpgroups before it multiply BM / CONSUMERS rows each. A cluster of `split` blocks shares the
 // sum over k: each adds up a part, then they reduce through each other's shared memory, always in
 // the order of their ranks, so that a result never changes from run to run.
 // Weights do not depend on the layer before, so they are fetched before the wait for it.
@@ -14,7 +14,8 @@
 // Chosen at compile time: BM BN BK STAGES CONSUMERS BLOCKS (resident on a multiprocessor) and
 //   MODE 0  halves in, half products
 //   MODE 1  floats in, tf32 products; the copy engine and the host round to nearest
-//   MODE 2  floats in, each factor the sum of two tf32, three products
+//   MODE 2  floats in, each factor the sum of two tf32, three products; the sums of a slice are added
+//           up outside the matrix unit, which drops bits that a float would keep
 #define ELEMENT_BYTES (MODE == 0 ? 2 : 4)
 #define ROW_BYTES (BK * ELEMENT_BYTES)  // 128, 64 or 32: one swizzled row of a slice
 #include "hopper.cuh"
@@ -39,15 +40,18 @@ struct Problem {
     int kind, last, split, tiles_n, is_float, is_aligned;
 };
 
+#if MODE < 2
 // One slice: 64 rows of input at `a` times the BN rows of weights at `b`, added to sum.
 __device__ __forceinline__ void multiply_slice(float (&sum)[BN / 2], unsigned a, unsigned b)
 {
-#if MODE < 2
 #pragma unroll
     for (int step = 0; step < ROW_BYTES; step += STEP_BYTES) {
         wgmma(sum, matrix_at(a + step), matrix_at(b + step));
     }
+}
 #else
+__device__ __forceinline__ void multiply_slice(float (&sum)[BN / 2], unsigned a, unsigned b)
+{
     const int lane = threadIdx.x % 32;
     const int row = threadIdx.x / 32 % 4 * 16 + lane / 4;
     unsigned high[ROW_BYTES / STEP_BYTES][4], low[ROW_BYTES / STEP_BYTES][4];
@@ -56,7 +60,8 @@ __device__ __forceinline__ void multiply_slice(float (&sum)[BN / 2], unsigned a,
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const int r = row + i % 2 * 8;
-            const int chunk = (step * 2 + i / 2) ^ (r % 8);  // 16 bytes; the 128-byte swizzle
+            // the copy engine's swizzle: chunks of 16 bytes change places from row to row
+            const int chunk = (step * 2 + i / 2) ^ (r * ROW_BYTES / 128 % (ROW_BYTES / 16));
             float x;
             asm volatile("ld.shared.f32 %0, [%1];"
                          : "=f"(x)
@@ -65,16 +70,25 @@ __device__ __forceinline__ void multiply_slice(float (&sum)[BN / 2], unsigned a,
             low[step][i] = round_to_tf32(x - __uint_as_float(high[step][i]));
         }
     }
+    float part[BN / 2];
     products_begin();
 #pragma unroll
     for (int step = 0; step < ROW_BYTES / STEP_BYTES; ++step) {
         const unsigned at = b + step * STEP_BYTES;
-        wgmma_registers(sum, low[step], matrix_at(at));
-        wgmma_registers(sum, high[step], matrix_at(at + B_BYTES));
-        wgmma_registers(sum, high[step], matrix_at(at));
+        if (step == 0) {
+            wgmma_registers_anew(part, low[step], matrix_at(at));
+        } else {
+            wgmma_registers(part, low[step], matrix_at(at));
+        }
+        wgmma_registers(part, high[step], matrix_at(at + B_BYTES));
+        wgmma_registers(part, high[step], matrix_at(at));
     }
-#endif
+    products_commit();
+    products_wait<0>();
+#pragma unroll
+    for (int j = 0; j < BN / 2; ++j) sum[j] += part[j];
 }
+#endif
 
 // Bias, activation, residual, last activation and the store, for 8 neighbouring filters.
 template <class Function>
@@ -98,10 +112,10 @@ __device__ __forceinline__ void finish(float (&x)[8], const Problem& p, int m, i
                 if (c < count) x[c] += to_float(from[c]);
             }
         }
-        if (p.last != KIND_linear) {
+    }
+    if (p.last != KIND_linear) {
 #pragma unroll
-            for (int c = 0; c < 8; ++c) x[c] = activate(p.last, x[c]);
-        }
+        for (int c = 0; c < 8; ++c) x[c] = activate(p.last, x[c]);
     }
     if (p.is_float) {
         float* to = static_cast<float*>(p.out) + (size_t)m * p.out_pitch + n;
@@ -139,7 +153,7 @@ __device__ __forceinline__ void finish_tile(unsigned sums, const Problem& p, int
                                             int rank, Function f)
 {
     const int threads = 128 * CONSUMERS;
-    for (int item = rank * threads + threadIdx.x - 128; item < BM * BN / 8;
+    for (int item = rank * threads + threadIdx.x; item < BM * BN / 8;
          item += p.split * threads) {
         const int m = item / (BN / 8);
         const int n = item % (BN / 8) * 8;
@@ -157,7 +171,7 @@ __device__ __forceinline__ void finish_tile(unsigned sums, const Problem& p, int
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128 * (CONSUMERS + 1), BLOCKS)
+extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     hopper_conv(const __grid_constant__ TensorMap input, const __grid_constant__ TensorMap weight,
                 const __grid_constant__ Problem p)
 {
@@ -165,7 +179,7 @@ extern "C" __global__ void __launch_bounds__(128 * (CONSUMERS + 1), BLOCKS)
     const unsigned base = (shared_address(memory) + 1023) & ~1023u;
     const unsigned full = base + STAGES * STAGE_BYTES;
     const unsigned empty = full + 8 * STAGES;
-    const int warpgroup = threadIdx.x / 128;
+    const bool is_producer = threadIdx.x >= 128 * CONSUMERS;
     const int lane = threadIdx.x % 32;
     const int tile = blockIdx.x / p.split;
     const int rank = blockIdx.x - tile * p.split;
@@ -184,9 +198,8 @@ extern "C" __global__ void __launch_bounds__(128 * (CONSUMERS + 1), BLOCKS)
     __syncthreads();
     dependents_may_start();
 
-    if (warpgroup == 0) {
-        registers_give_back();
-        if (threadIdx.x == 0) {
+    if (is_producer) {
+        if (threadIdx.x == 128 * CONSUMERS) {
             const int x0 = m0 % p.out_w * p.stride_x - p.left;
             const int y0 = m0 / p.out_w % p.out_h * p.stride_y - p.top;
             const int row = m0 / p.out_w / p.out_h;
@@ -225,8 +238,7 @@ extern "C" __global__ void __launch_bounds__(128 * (CONSUMERS + 1), BLOCKS)
         }
         __syncwarp();
     } else {
-        registers_take();
-        const int group = warpgroup - 1;
+        const int group = threadIdx.x / 128;
         const int warp = threadIdx.x / 32 % 4;
         float sum[BLOCKS_OF_ROWS][BN / 2];
 #pragma unroll
@@ -240,21 +252,20 @@ extern "C" __global__ void __launch_bounds__(128 * (CONSUMERS + 1), BLOCKS)
         for (int k = first; k < end; ++k) {
             barrier_wait(full + 8 * stage, phase);
             const unsigned a = base + stage * STAGE_BYTES;
-            products_begin();
+            if (MODE < 2) products_begin();
 #pragma unroll
             for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
                 multiply_slice(sum[i], a + (group * BLOCKS_OF_ROWS + i) * 64 * ROW_BYTES,
                                a + A_BYTES);
             }
-            products_commit();
-#if MODE < 2
-            products_wait<1>();  // the slice before this one has been read
-            if (previous >= 0 && threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * previous);
-            previous = stage;
-#else
-            products_wait<0>();  // the factors lie in registers that the next slice needs
-            if (threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * stage);
-#endif
+            if (MODE < 2) {
+                products_commit();
+                products_wait<1>();  // the slice before this one has been read
+                if (previous >= 0 && threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * previous);
+                previous = stage;
+            } else if (threadIdx.x % 128 == 0) {
+                barrier_arrive(empty + 8 * stage);
+            }
             if (++stage == STAGES) {
                 stage = 0;
                 phase ^= 1;
@@ -279,7 +290,7 @@ extern "C" __global__ void __launch_bounds__(128 * (CONSUMERS + 1), BLOCKS)
     }
 
     if (p.split > 1) cluster_barrier();
-    if (warpgroup > 0) {
+    if (!is_producer) {
         // The commonest functions are inlined each in a loop of its own: no switch for each value.
         switch (p.kind) {
         case KIND_linear:

@@ -1,0 +1,229 @@
+"""Implicit GEMM on Hopper's copy engine and matrix units, in every precision.
+
+float32 runs as three products of tf32 halves of each factor, whose error is below that of Sgemm.
+Many tiles compute the same; which is fastest depends on the layer, so each is an algorithm.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from engine.backends.cuda import launch
+from engine.backends.cuda.conv import geometry
+from engine.backends.cuda.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.tensor import HOPPER, MODES, Tile
+from engine.plan import ops
+
+# rows, columns, stages, consumers, blocks on a multiprocessor
+_HALF_TILES = (
+    (128, 256, 4, 2, 1),
+    (256, 128, 4, 2, 1),
+    (128, 192, 4, 2, 1),
+    (128, 128, 3, 2, 2),
+    (128, 128, 4, 2, 1),
+    (128, 64, 4, 2, 2),
+    (64, 128, 4, 1, 2),
+    (64, 128, 6, 1, 1),
+    (64, 64, 4, 1, 3),
+    (64, 64, 8, 1, 1),
+    (64, 32, 8, 1, 1),
+    (128, 32, 4, 2, 2),
+)
+_FLOAT_TILES = (
+    (128, 128, 4, 2, 1),
+    (128, 64, 5, 2, 1),
+    (64, 128, 4, 1, 1),
+    (64, 64, 6, 1, 1),
+    (64, 64, 3, 1, 3),
+    (64, 32, 4, 1, 3),
+    (128, 32, 4, 2, 2),
+)
+SPLITS = (1, 2, 4, 8)
+_MOST_BLOCKS = 512  # more tiles than this fill the device without a split
+_LEAST_STEPS = 4  # slices that each block of a split sums at least
+
+
+class Problem(ctypes.Structure):
+    """The struct of the same name in kernels/tensor/hopper_conv.cu."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("bias", "residual", "out")),
+        *(
+            (name, ctypes.c_int)
+            for name in (
+                *("pixels", "filters", "out_h", "out_w", "taps_x", "slices", "steps"),
+                *("stride_y", "stride_x", "top", "left", "dilation_y", "dilation_x"),
+                *("out_pitch", "residual_pitch", "kind", "last", "split", "tiles_n"),
+                *("is_float", "is_aligned"),
+            )
+        ),
+    )
+
+
+def can_run(target: Target, op: ops.Conv2d) -> bool:
+    """Whether the copy engine can walk the map: pixels that begin on 16 bytes, small windows."""
+    if target.capability != HOPPER or op.groups > 1 or op.signed:
+        return False
+    if op.src in target.misaligned or op.src.shape.channels * target.value_bytes % 16:
+        return False
+    reach = [(k - 1) * d for k, d in zip(op.kernel, op.dilation, strict=True)]
+    return (
+        max(op.kernel) <= 16 and max(reach) < 128 and max(op.stride) <= 8 and max(op.padding) < 128
+    )
+
+
+def _depth(target: Target, op: ops.Conv2d) -> int:
+    """Values of a slice: a swizzled row of 128 bytes, less where channels are fewer."""
+    row = next((r for r in (32, 64) if op.src.shape.channels * target.value_bytes <= r), 128)
+    return row // target.value_bytes
+
+
+@dataclass(frozen=True)
+class Hopper:
+    """One tile shape, with the sum over k shared by a cluster of `split` blocks."""
+
+    sides: tuple[int, int, int, int, int]
+    split: int
+
+    @property
+    def name(self) -> str:
+        rows, columns, stages, _, blocks = self.sides
+        return f"hopper_{rows}x{columns}x{stages}x{blocks}_split{self.split}"
+
+    def tile(self, target: Target, op: ops.Conv2d) -> Tile:
+        rows, columns, stages, consumers, blocks = self.sides
+        mode = MODES[target.precision]
+        return Tile(rows, columns, _depth(target, op), stages, consumers, blocks, mode)
+
+    def supports(self, target: Target, op: ops.Conv2d) -> bool:
+        tiles = _HALF_TILES if target.precision == "float16" else _FLOAT_TILES
+        if self.sides not in tiles or not can_run(target, op):
+            return False
+        rows, columns = self.sides[:2]
+        filters = op.out.shape.channels
+        if columns > 32 and columns >= 2 * filters:
+            return False
+        if self.split == 1:
+            return True
+        blocks = _tiles(target, op, rows) * -(-filters // columns) * self.split
+        return blocks <= _MOST_BLOCKS and self._steps(target, op) >= _LEAST_STEPS * self.split
+
+    def workspace(self, target: Target, op: ops.Conv2d) -> int:
+        return 0
+
+    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
+        """Weights as (filters, taps, channels); split floats: high parts above low parts."""
+        weight = constants["weight"].transpose(0, 2, 3, 1)
+        lines = np.ascontiguousarray(weight, dtype=np.float32).reshape(len(weight), -1)
+        mode = MODES[target.precision]
+        if mode == 0:
+            lines = lines.astype(np.float16)
+        elif mode == 1:
+            lines = _round_to_tf32(lines)
+        else:
+            filled = np.pad(lines, ((0, -len(lines) % self.sides[1]), (0, 0)))
+            high = _round_to_tf32(filled)
+            lines = np.concatenate([high, _round_to_tf32(filled - high)])
+        bias = constants.get("bias")
+        if bias is None:
+            bias = np.zeros(op.weight.shape[0], np.float32)
+        return {"weight": lines, "bias": bias}
+
+    def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
+        tile = self.tile(gpu.target, op)
+        (channels, height, width), out = op.src.shape.sides, op.out.shape
+        kind = {0: launch.HALF, 1: launch.TF32, 2: launch.FLOAT}[tile.mode]
+        windows = launch.Windows(
+            pointer=gpu[op.src],
+            kind=kind,
+            value_bytes=tile.value_bytes,
+            rows=gpu.rows(op.src),
+            height=height,
+            width=width,
+            channels=channels,
+            pitch=gpu.pitch(op.src),
+            kernel=op.kernel,
+            stride=op.stride,
+            padding=op.padding,
+            dilation=op.dilation,
+        )
+        tiles_n = -(-out.channels // tile.columns)
+        lines = 2 * tiles_n * tile.columns if tile.mode == 2 else out.channels
+        weights = launch.matrix_map(
+            gpu.array(op, "weight"),
+            launch.HALF if tile.mode == 0 else launch.FLOAT,
+            tile.value_bytes,
+            (lines, geometry.depth(op)),
+            (tile.columns, tile.depth),
+        )
+        residual, residual_pitch = geometry.residual(gpu, op)
+        pixels = gpu.pixels(op.out)
+        top, left, _, _ = op.padding
+        aligned = (op.out, op.residual) if op.residual else (op.out,)
+        problem = Problem(
+            *(gpu.array(op, "bias"), residual, gpu[op.out], pixels, out.channels),
+            *(out.height, out.width, op.kernel[1]),
+            *(-(-channels // tile.depth), self._steps(gpu.target, op)),
+            *(*op.stride, top, left, *op.dilation),
+            *(gpu.pitch(op.out), residual_pitch, *geometry.kinds(op)),
+            *(self.split, tiles_n, 0, int(all(map(gpu.is_aligned, aligned)))),
+        )
+        gpu.tile(tile).launch(
+            -(-pixels // tile.rows) * tiles_n * self.split,
+            tile.threads,
+            [launch.windows_map(windows, pixels=tile.rows, channels=tile.depth), weights, problem],
+            stream=gpu.stream.handle,
+            cluster=self.split,
+            early=True,
+        )
+
+    def _steps(self, target: Target, op: ops.Conv2d) -> int:
+        return op.kernel[0] * op.kernel[1] * -(-op.src.shape.channels // _depth(target, op))
+
+    def estimate(self, target: Target, op: ops.Conv2d) -> float:
+        """Cycles, roughly: what ranks the tiles before any was measured.
+
+        A multiprocessor does 2048 half products a cycle and fetches some 40 bytes; a slice cannot
+        be faster than its round of barriers; starting, filling and finishing cost a few thousand.
+        """
+        tile = self.tile(target, op)
+        rate = {0: 1500, 1: 700, 2: 200}[tile.mode]
+        products = tile.rows * tile.columns * tile.depth / rate
+        fetched = tile.stage_bytes / 40
+        blocks = _tiles(target, op, tile.rows) * -(-op.out.shape.channels // tile.columns)
+        rounds = -(-blocks * self.split // (target.multiprocessors * tile.blocks)) * tile.blocks
+        shared = min(rounds, -(-blocks * self.split // target.multiprocessors))
+        slice_cycles = max(shared * max(products, fetched), 250)
+        finish = shared * tile.rows * tile.columns / 16
+        steps = self._steps(target, op) / self.split
+        return 4000 + steps * slice_cycles + finish + (1200 if self.split > 1 else 0)
+
+
+def _tiles(target: Target, op: ops.Conv2d, rows: int) -> int:
+    return -(-target.rows(op.out) * op.out.shape.area // rows)
+
+
+def _round_to_tf32(values: np.ndarray) -> np.ndarray:
+    """To the nearest number of 10 bits after the point, ties away from zero, as cvt.rna does."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    rounded: np.ndarray = ((bits + 0x1000) & np.uint32(0xFFFFE000)).view(np.float32)
+    return rounded
+
+
+VARIANTS = {
+    each.name: each
+    for each in (
+        Hopper(sides, split)
+        for sides, split in product(dict.fromkeys((*_HALF_TILES, *_FLOAT_TILES)), SPLITS)
+    )
+}
+
+
+def best(target: Target, op: ops.Conv2d) -> str | None:
+    """The variant that should be fastest, or None where none can run."""
+    able = [each for each in VARIANTS.values() if each.supports(target, op)]
+    return min(able, key=lambda each: each.estimate(target, op)).name if able else None

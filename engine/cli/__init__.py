@@ -60,11 +60,20 @@ class Parser(argparse.ArgumentParser):
         raise InputError(f"{message}. See: {self.prog} --help")
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
-        arguments, unknown = self.parse_known_intermixed_args(argv)
+        arguments, unknown = self.parse_known_intermixed_args(_without_dashes(argv))
         if unknown:
             hint = suggest(unknown[0].partition("=")[0], self._option_string_actions)
             raise InputError(f"unknown option {unknown[0]!r}.{hint} See: {self.prog} --help")
         return arguments
+
+
+def _without_dashes(argv: Sequence[str]) -> list[str]:
+    """Files behind `--` may begin with a dash; ./ before it says the same to every parser."""
+    if "--" not in argv:
+        return list(argv)
+    end = list(argv).index("--")
+    files = (f"./{each}" if each.startswith("-") else each for each in argv[end + 1 :])
+    return [*argv[:end], *files]
 
 
 def commands() -> list[str]:

@@ -129,6 +129,15 @@ def test_darknets_order_works_too(tiny_detector, pictures, capsys):
     assert capsys.readouterr().out.startswith(pictures[0])
 
 
+def test_a_name_that_begins_with_a_dash_stands_behind_two(detect, pictures, monkeypatch):
+    folder = Path(pictures[0]).parent
+    (folder / "-x.jpg").write_bytes(Path(pictures[0]).read_bytes())
+    monkeypatch.chdir(folder)
+    status, out, _ = detect("--", "-x.jpg", "dog.jpg")
+    assert status == 0
+    assert out.count(" ms\n") == 2
+
+
 def test_options_may_stand_between_pictures(detect, pictures):
     status, out, _ = detect(pictures[0], "--threshold", ".5", pictures[1])
     assert status == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -32,7 +33,7 @@ class PictureFolder:
         except OSError as error:
             raise InputError(f"{folder}: cannot be made a folder: {error.strerror}") from None
         self._overwrite = overwrite
-        self._taken = {Path(name).resolve() for name in inputs}
+        self._taken = {os.path.realpath(name) for name in inputs}
 
     def place(self, source: str) -> Path:
         """A path named like `source`, with a number where that name is taken."""
@@ -44,11 +45,11 @@ class PictureFolder:
         while self._is_taken(path):
             number += 1
             path = self._folder / f"{stem}-{number}{suffix}"
-        self._taken.add(path.resolve())
+        self._taken.add(os.path.realpath(path))
         return path
 
     def _is_taken(self, path: Path) -> bool:
-        return path.resolve() in self._taken or (path.exists() and not self._overwrite)
+        return os.path.realpath(path) in self._taken or (path.exists() and not self._overwrite)
 
 
 class JsonDocument:
@@ -66,7 +67,7 @@ class JsonDocument:
         self._images: list[dict[str, Any]] = []
         if self.is_stdout:
             return
-        if any(self._path.resolve() == Path(name).resolve() for name in inputs):
+        if os.path.realpath(path) in map(os.path.realpath, inputs):
             raise InputError(f"--json {path}: is one of the pictures")
         if self._path.exists() and not overwrite:
             raise InputError(f"--json {path}: exists already. Name another, or add --overwrite")

@@ -117,6 +117,16 @@ def test_an_input_is_never_written_over(detect, pictures, more):
     assert (Path(pictures[0]).parent / "dog-2.jpg").is_file()
 
 
+def test_a_link_that_leads_to_itself_is_one_more_unreadable_picture(detect, pictures, tmp_path):
+    loop = tmp_path / "loop.jpg"
+    loop.symlink_to(loop)
+    folder = tmp_path / "out"
+    status, _, err = detect("-o", str(folder), str(loop), pictures[0])
+    assert status == 1
+    assert "loop.jpg: picture: cannot be read" in err
+    assert [path.name for path in folder.iterdir()] == ["dog.jpg"]
+
+
 def test_an_output_folder_that_is_a_file_is_refused(detect, pictures):
     status, _, err = detect("-o", pictures[2], pictures[0])
     assert status == 2

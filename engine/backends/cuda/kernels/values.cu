@@ -3,7 +3,7 @@
 //   mix         out = gate * yes + (1 - gate) * no
 //   clip        out = min(max(src, -limit), limit)
 //   repair      out = src where finite, else 1 / flat index (0 for index 0)
-//   keep_equal  out[i] = src[i] where the flat arrays src and other agree at i, else 0
+//   keep_equal  out[i] = src[i] where the flat rows of src and other agree at i, else 0
 //   spread      out = values, the same for each row
 //
 // Work item  one value.
@@ -57,8 +57,14 @@ extern "C" __global__ void keep_equal(const real* __restrict__ src, const real* 
     GRID_STRIDE(flat, rows * channels * area)
     {
         const float x = to_float(src[place(flat, channels, area, src_pitch)]);
-        const float y = to_float(other[place(flat, other_channels, other_area, other_pitch)]);
-        put(out + place(flat, channels, area, out_pitch), x == y ? x : 0.f);
+        const int row = flat / (channels * area);
+        const int at = flat - row * channels * area;
+        const int other_size = other_channels * other_area;
+        const int from = row * other_size + at;
+        const bool is_equal =
+            at < other_size &&
+            x == to_float(other[place(from, other_channels, other_area, other_pitch)]);
+        put(out + place(flat, channels, area, out_pitch), is_equal ? x : 0.f);
     }
 }
 

@@ -31,8 +31,6 @@ class _Homes:
 
     def parts_to_copy(self, concat: Concat) -> tuple[Part, ...]:
         """Give homes to what `concat` joins; return the parts that found none there."""
-        if concat.out.is_state:
-            return concat.parts
         if len(concat.parts) == 1:
             return self._move_out(concat, concat.parts[0])
         uses = Counter(part.src for part in concat.parts)

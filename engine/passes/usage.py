@@ -23,7 +23,7 @@ class Middles:
         self._kept = plan.kept
 
     def __contains__(self, tensor: Tensor) -> bool:
-        return self._readers[tensor] == 1 and tensor not in self._kept and not tensor.is_state
+        return self._readers[tensor] == 1 and tensor not in self._kept
 
 
 def join_pairs(plan: Plan, join: Callable[[Op, Op], Op | None]) -> tuple[Op, ...]:
@@ -38,7 +38,7 @@ def join_pairs(plan: Plan, join: Callable[[Op, Op], Op | None]) -> tuple[Op, ...
     for position, op in enumerate(plan.ops):
         middle = op.reads[0] if len(op.reads) == 1 else None
         at = writer.get(middle) if middle is not None and middle in middles else None
-        pair = join(joined[at], op) if at is not None and not op.out.is_state else None
+        pair = join(joined[at], op) if at is not None else None
         if at is None or pair is None:
             at, pair = position, op
         joined[at] = pair

@@ -4,7 +4,8 @@ import pytest
 
 from engine.passes.fuse_activation import fuse_activation
 from engine.passes.fuse_pool import fuse_pool
-from engine.plan.shapes import Window
+from engine.plan.ops import Crop, MaxPool
+from engine.plan.shapes import Shape, Window
 from tests.passes.check import check_plan
 from tests.passes.networks import Network
 
@@ -55,6 +56,25 @@ def cells_at_the_left(net):
     return net.plan(net.pool(net.conv(net.source), 2, 2, padding=2))
 
 
+def odd_width(net):
+    return pooled_by_hand(net, (6, 7), Window((2, 2), (2, 2), (0, 0, 0, 1)), (3, 4))
+
+
+def odd_height(net):
+    return pooled_by_hand(net, (7, 6), Window((2, 2), (2, 2), (0, 0, 1, 0)), (4, 3))
+
+
+def one_cell_above(net):
+    return pooled_by_hand(net, (6, 6), Window((2, 2), (2, 2), (1, 0, 0, 0)), (3, 3))
+
+
+def pooled_by_hand(net, sides, window, out_sides):
+    src = net.builder.emit(Crop(net.builder.tensor(Shape(4, *sides)), net.source, 0, 0))
+    middle = net.conv(src)
+    out = net.builder.tensor(Shape(4, *out_sides))
+    return net.plan(net.builder.emit(MaxPool(out, middle, window)))
+
+
 def second_reader(net):
     middle = net.conv(net.source)
     return net.plan(net.pool(middle), net.activate(middle))
@@ -82,6 +102,9 @@ def other_op_before(net):
         overlapping_windows,
         wide_windows,
         cells_at_the_left,
+        odd_width,
+        odd_height,
+        one_cell_above,
         second_reader,
         kept_middle,
         residual_before,
@@ -90,5 +113,5 @@ def other_op_before(net):
     ids=lambda build: build.__name__,
 )
 def test_it_stays(build):
-    plan = build(Network())
+    plan = build(Network(side=8))
     assert fuse_pool(plan).ops == plan.ops

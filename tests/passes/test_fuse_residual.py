@@ -54,6 +54,17 @@ def test_a_convolution_waits_for_what_is_computed_after_it():
     assert (second.weight, second.residual) == (naive.ops[0].weight, two)
 
 
+def test_what_a_joined_convolution_writes_is_there_at_its_new_place():
+    net = Network()
+    one, two = net.conv(net.source), net.conv(net.source)
+    total = net.add(one, net.source)
+    middle = net.pool(net.source, 3, 1)
+    naive = net.plan(net.add(two, total), middle)
+    plan = fuse_residual(naive)
+    check_plan(plan)
+    assert [op.reads for op in plan.ops[:2]] == [(net.source, net.source), (net.source, total)]
+
+
 def test_shortcuts_in_a_row_all_join():
     net = Network()
     tensor = net.source

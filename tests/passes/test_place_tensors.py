@@ -71,6 +71,15 @@ def test_memory_with_views_lives_as_long_as_any_of_them():
     assert (life.first, life.last) == (0, 4)
 
 
+def test_the_pictures_are_there_before_the_first_op():
+    net = Network()
+    constant = net.builder.emit(ops.Load(net.new(Shape(4, 6, 6), net.source), net.array(4, 6, 6)))
+    last = net.activate(net.activate(constant))
+    plan = place_tensors(net.plan(net.add(last, net.source)))
+    check_plan(plan)
+    assert plan.arena.offsets[constant] != plan.arena.offsets[net.source]
+
+
 def test_states_own_their_memory():
     net = Network()
     state = net.state(Shape(4, 6, 6))

@@ -1,0 +1,25 @@
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from engine.darknet import cfg, graph, lower, weights
+from engine.passes import PASSES, optimise
+from tests.passes.check import check_plan
+
+FOLDER = Path(__file__).parents[2] / "cfg"
+
+# what is left of each network: one op for each convolution, and what no convolution can take in;
+# of yolov4-tiny also one copy, of a map that two routes join with others
+EXPECTED = {
+    "yolov3-tiny.cfg": {"Conv2d": 13, "MaxPool": 2, "Upsample": 1, "YoloOutput": 2},
+    "yolov4-tiny.cfg": {"Conv2d": 21, "MaxPool": 3, "Upsample": 1, "YoloOutput": 2, "Concat": 1},
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_only_real_work_is_left(name):
+    network = graph.build(cfg.read(FOLDER / name))
+    plan = optimise(lower.lower(network, weights.initial(network)), PASSES)
+    check_plan(plan)
+    assert Counter(type(op).__name__ for op in plan.ops) == EXPECTED[name]

@@ -1,0 +1,140 @@
+"""compare: one network, run by the reference and by the engine in several ways."""
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from engine.backends.base import Device
+from engine.darknet import cfg, graph, lower, weights
+from engine.passes import PASSES, optimise
+from engine.plan.build import Plan
+from tests.passes.check import check_plan
+from tests.property.nets import Net
+from tests.property.reference import Reference
+
+# relative, of whole tensors
+SAME_ARITHMETIC = 1e-6  # what is handed back is float32
+FOLDED_CONSTANTS = 1e-5  # they are rounded to float32
+FLOAT32 = 5e-4  # sums in another order, carried through up to fifty layers
+CALLS = 2  # what has a memory must show it
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A tensor in which two runs differ by more than they may."""
+
+    runs: str
+    layer: str
+    error: float
+
+    def __str__(self) -> str:
+        return f"{self.runs}: {self.layer}: {self.error:.3g}"
+
+
+def compare(net: Net, *, seed: int, cpu: Device, device: Device | None = None) -> list[Difference]:
+    """What the engine computes otherwise than the reference, or otherwise after passes.
+
+    The plan of float32 runs on `device`, all others on `cpu`.
+    """
+    device = device or cpu
+    pictures = _pictures(net, seed)
+    reference = Reference(net.text, seed=seed, time_steps=net.time_steps)
+    expected = [reference.run(each) for each in pictures]
+    naive = _lower(net, reference.weights_file())
+    whole = naive.keeping_layers()
+    fast = optimise(naive, PASSES)
+    fast_whole = optimise(whole, PASSES)
+    for plan in (fast, fast_whole):
+        check_plan(plan)
+
+    names = [f"layer {index} [{kind}]" for index, (kind, _) in enumerate(reference.layers)]
+    of_layer = dict(zip(naive.layers, names, strict=True))
+    layers = [whole.outputs.index(tensor) for tensor in whole.layers]
+    float64 = _run(cpu, whole, pictures, "float64")
+    truth = [[call[index] for index in layers] for call in float64]
+    ends = [[call[whole.outputs.index(each)] for each in naive.outputs] for call in float64]
+    end_names = [of_layer[tensor] for tensor in naive.outputs]
+
+    found = [*_differences("reference and engine", names, expected, truth, SAME_ARITHMETIC)]
+    got = _run(cpu, fast, pictures, "float64")
+    found += _differences("naive and fast", end_names, ends, got, FOLDED_CONSTANTS)
+    got = _run(cpu, fast_whole, pictures, "float64")
+    every = [of_layer[tensor] for tensor in whole.outputs]
+    found += _differences("naive and fast, all layers", every, float64, got, FOLDED_CONSTANTS)
+    passes = [name for name in PASSES if name in ("drop_unread", *device.passes)]
+    got = _run(device, optimise(naive, passes), pictures, "float32")
+    found += _differences("float64 and fast float32", end_names, ends, got, FLOAT32)
+    if naive.heads:
+        found += _compare_boxes(naive, fast, pictures[0], cpu)
+    return found
+
+
+def _pictures(net: Net, seed: int) -> list[np.ndarray]:
+    random = np.random.default_rng([seed, 1])
+    shape = (net.time_steps * int(random.integers(1, 3)), *net.input)
+    return [random.random(shape, dtype=np.float32) for _ in range(CALLS)]
+
+
+def _lower(net: Net, file: bytes) -> Plan:
+    network = graph.build(cfg.parse(net.text, name="random.cfg"), time_steps=net.time_steps)
+    assert [node.shape.size for node in network.nodes] == [
+        channels * height * width for channels, height, width in net.shapes
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "random.weights")
+        path.write_bytes(file)
+        return lower.lower(network, weights.load(path, network))
+
+
+def _run(
+    device: Device, plan: Plan, pictures: Sequence[np.ndarray], precision: str
+) -> list[Sequence[np.ndarray]]:
+    batch = len(pictures[0]) // plan.steps
+    program = device.compile(plan, batch=batch, precision=precision)
+    try:
+        return [program.forward(each) for each in pictures]
+    finally:
+        program.close()
+
+
+def _differences(
+    runs: str,
+    names: Sequence[str],
+    expected: Sequence[Sequence[np.ndarray]],
+    got: Sequence[Sequence[np.ndarray]],
+    tolerance: float,
+) -> Iterable[Difference]:
+    for call, (some, others) in enumerate(zip(expected, got, strict=True)):
+        for name, one, other in zip(names, some, others, strict=True):
+            error = _error(one, other)
+            if not error <= tolerance:
+                yield Difference(runs, f"call {call}, {name}", error)
+
+
+def _error(expected: np.ndarray, got: np.ndarray) -> float:
+    expected = expected.astype(np.float64).ravel()
+    size = float(np.linalg.norm(expected))
+    # what is nearly zero altogether is compared with 1e-3, not with itself
+    floor = 1e-3 * np.sqrt(max(expected.size, 1))
+    return float(np.linalg.norm(got.ravel() - expected)) / max(size, floor)
+
+
+def _compare_boxes(
+    naive: Plan, fast: Plan, pictures: np.ndarray, cpu: Device
+) -> Iterable[Difference]:
+    """At threshold 0 no box hangs on a rounding."""
+    rows = []
+    for plan in (naive, fast):
+        program = cpu.compile(plan, batch=len(pictures), precision="float64")
+        try:
+            rows.append(program.detect(pictures, threshold=0.0))
+        finally:
+            program.close()
+    for row, (one, other) in enumerate(zip(*rows, strict=True)):
+        if one.shape != other.shape:
+            yield Difference("boxes of naive and fast", f"row {row}: count", np.inf)
+        elif (error := _error(one, other)) > FOLDED_CONSTANTS:
+            yield Difference("boxes of naive and fast", f"row {row}", error)

@@ -1,0 +1,45 @@
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.backends import open_device
+from tests.property.compare import compare
+from tests.property.nets import random_net
+from tests.property.reference import LAYERS
+
+COUNT = 60
+
+
+@pytest.fixture(scope="module")
+def cpu():
+    device = open_device("cpu:1")
+    yield device
+    device.close()
+
+
+@pytest.mark.parametrize("seed", range(COUNT))
+def test_the_engine_agrees_with_a_second_reading_of_darknet(cpu, seed):
+    net = random_net(Random(seed))
+    assert compare(net, seed=seed, cpu=cpu) == [], net.text
+
+
+def test_these_networks_hold_every_section_that_the_reference_knows():
+    networks = [random_net(Random(seed)) for seed in range(COUNT)]
+    found = {section[1 : section.index("]")] for net in networks for section in net.sections}
+    assert found == set(LAYERS)
+
+
+@pytest.mark.slow
+@settings(
+    max_examples=20,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+@given(random=st.randoms(use_true_random=False))
+def test_so_do_small_networks_that_shrink(cpu, random):
+    net = random_net(random, size=4)
+    assert compare(net, seed=0, cpu=cpu) == [], net.text

@@ -55,7 +55,7 @@ class Problem(ctypes.Structure):
         *(
             (name, ctypes.c_int)
             for name in (
-                *("pixels", "filters", "out_h", "out_w", "taps_x", "slices", "steps"),
+                *("pixels", "filters", "out_h", "out_w", "channels", "taps_x", "slices", "steps"),
                 *("stride_y", "stride_x", "top", "left", "dilation_y", "dilation_x"),
                 *("out_pitch", "residual_pitch", "kind", "last", "split", "tiles_n"),
                 *("is_float", "is_aligned"),
@@ -166,7 +166,7 @@ class Hopper:
         aligned = (op.out, op.residual) if op.residual else (op.out,)
         problem = Problem(
             *(gpu.array(op, "bias"), residual, gpu[op.out], pixels, out.channels),
-            *(out.height, out.width, op.kernel[1]),
+            *(out.height, out.width, channels, op.kernel[1]),
             *(-(-channels // tile.depth), self._steps(gpu.target, op)),
             *(*op.stride, top, left, *op.dilation),
             *(gpu.pitch(op.out), residual_pitch, *geometry.kinds(op)),

@@ -34,7 +34,8 @@ struct Problem {
     void* out;
     int pixels, filters;              // M, N
     int out_h, out_w;
-    int taps_x, slices, steps;        // kernel width, slices a tap, slices in all
+    int channels, taps_x;             // of the input; width of the kernel
+    int slices, steps;                // of BK channels: a tap's, all
     int stride_y, stride_x, top, left, dilation_y, dilation_x;
     int out_pitch, residual_pitch;
     int kind, last, split, tiles_n, is_float, is_aligned;
@@ -205,11 +206,14 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
             const int row = m0 / p.out_w / p.out_h;
             auto fetch_weights = [&](int k, int stage) {
                 const unsigned to = base + stage * STAGE_BYTES + A_BYTES;
+                const int tap = k / p.slices;
+                // A last slice reaches into the next tap's weights; its inputs there are zero.
+                const int column = tap * p.channels + (k - tap * p.slices) * BK;
                 barrier_expect(full + 8 * stage, STAGE_BYTES);
-                copy_tile(to, &weight, full + 8 * stage, k * BK, n0);
+                copy_tile(to, &weight, full + 8 * stage, column, n0);
                 if (MODE == 2) {
                     const int low_parts = p.tiles_n * BN;
-                    copy_tile(to + B_BYTES, &weight, full + 8 * stage, k * BK, low_parts + n0);
+                    copy_tile(to + B_BYTES, &weight, full + 8 * stage, column, low_parts + n0);
                 }
             };
             auto fetch_input = [&](int k, int stage) {

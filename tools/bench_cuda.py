@@ -1,0 +1,133 @@
+"""Times forward passes on a CUDA device beside a peer, in one run, and prints ratios.
+
+    python tools/bench_cuda.py NET.cfg[@SIZE] ... --batches 1,8,64 --precisions float32,float16
+        --peer PEER.py --peer-variants fp32,fp16 --json rows.json
+
+Weights are random: speed does not depend on them. Milliseconds are medians of CUDA events around
+graph replays, without copies to or from the host. PEER.py takes the same nets and batches, `--only
+VARIANTS` and `--out FILE`, and writes a list of {net, batch, variant, ms}.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from engine.backends import open_device
+from engine.darknet import cfg, graph, weights
+from engine.darknet.lower import lower
+from engine.passes import optimise
+from engine.plan.build import Plan
+
+PEER_OF = {"float32": ("fp32",), "tf32": ("tf32",), "float16": ("fp16", "fp16-compile")}
+
+
+def random_plan(path: Path, size: int | None) -> Plan:
+    """The network with weights that keep activations near 1."""
+    network = graph.build(cfg.read(path), size=(size, size) if size else None)
+    arrays = weights.initial(network)
+    rng = np.random.default_rng(0)
+    for layer in arrays:
+        for name, values in layer.items():
+            if name.endswith("variance"):
+                layer[name] = np.ones_like(values)
+            elif values.ndim > 1:
+                deviation = (2 / values[0].size) ** 0.5
+                layer[name] = rng.standard_normal(values.shape, np.float32) * np.float32(deviation)
+    return lower(network, arrays)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("nets", nargs="+")
+    parser.add_argument("--batches", default="1,8,64")
+    parser.add_argument("--precisions", default="float32")
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--repeats", type=int, default=200)
+    parser.add_argument("--algorithm")
+    parser.add_argument("--peer", type=Path)
+    parser.add_argument("--peer-arguments", default="")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    batches = [int(batch) for batch in arguments.batches.split(",")]
+    precisions = arguments.precisions.split(",")
+    device = open_device(arguments.device)
+    rows: list[dict[str, Any]] = []
+    for spec in arguments.nets:
+        name, _, size = spec.partition("@")
+        plan = optimise(random_plan(Path(name), int(size) if size else None), device.passes)
+        peers = peer_rows(arguments, spec, precisions) if arguments.peer else []
+        for precision in precisions:
+            for batch in batches:
+                options = {"algorithm": arguments.algorithm} if arguments.algorithm else {}
+                start = time.perf_counter()
+                program = device.compile(plan, batch=batch, precision=precision, **options)
+                images = np.zeros((batch, *plan.source.shape.sides), np.float32)
+                images[:] = np.random.default_rng(1).random(images.shape[1:], np.float32)
+                program.forward(images)
+                ready = time.perf_counter() - start
+                repeats = arguments.repeats if batch <= 8 else max(20, arguments.repeats // 4)
+                times = program.measure(images, repeats=repeats)
+                ms = statistics.median(times)
+                best = min(
+                    (
+                        (row["ms"], row["variant"])
+                        for row in peers
+                        if row["batch"] == batch and row["variant"] in PEER_OF[precision]
+                    ),
+                    default=(None, ""),
+                )
+                row = {
+                    "net": Path(name).stem,
+                    "size": plan.source.shape.width,
+                    "batch": batch,
+                    "precision": precision,
+                    "ms": ms,
+                    "peer": best[1],
+                    "peer_ms": best[0],
+                    "ready_s": ready,
+                }
+                rows.append(row)
+                ratio = f"{best[1]} {best[0]:8.3f} ms  ratio {ms / best[0]:.2f}" if best[0] else ""
+                print(
+                    f"{row['net']:22s} {row['size']:4d} b={batch:<3d} {precision:8s} "
+                    f"{ms:8.3f} ms  {batch * 1e3 / ms:9.0f}/s  {ratio}  (ready {ready:.1f} s)",
+                    flush=True,
+                )
+                program.close()
+    if arguments.json:
+        arguments.json.write_text(json.dumps(rows, indent=1))
+    device.close()
+    return 0
+
+
+def peer_rows(arguments: argparse.Namespace, spec: str, precisions: list[str]) -> list[Any]:
+    variants = [variant for precision in precisions for variant in PEER_OF[precision]]
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "rows.json"
+        subprocess.run(
+            [
+                *(sys.executable, str(arguments.peer), spec, "--batches", arguments.batches),
+                *("--only", ",".join(variants), "--out", str(out)),
+                *arguments.peer_arguments.split(),
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        rows: list[Any] = json.loads(out.read_text())
+        return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())

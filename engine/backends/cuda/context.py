@@ -32,7 +32,7 @@ class Card:
 
 
 class Context:
-    """Hands functions to the thread; all but `run`, `post` and `close` is for that thread."""
+    """Hands functions to the thread; what follows `close` is for that thread."""
 
     def __init__(self, name: str, index: int) -> None:
         self.name = name
@@ -51,6 +51,14 @@ class Context:
                 return function()
 
         return self._worker.run(told)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this process opened the device: a forked child has only its memory of it."""
+        return self._worker.is_here
+
+    def check_process(self) -> None:
+        self._worker.check_process()
 
     def post(self, function: Callable[[], object]) -> None:
         """Run on the device's thread some time: for finalizers."""

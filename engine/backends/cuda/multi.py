@@ -109,6 +109,7 @@ class MultiProgram:
     ) -> list[_Result]:
         if not 0 < len(images) <= self.batch:
             raise InputError(f"images: expected 1 to {self.batch} rows, got {len(images)}")
+        self._programs[0].check_usable()  # threads do not survive a fork either
         share = -(-len(images) // len(self._programs))
         starts = range(0, len(images), share)
         first = next(self._turns)

@@ -69,12 +69,12 @@ class CudaProgram:
             return self._context.run(partial(self._resident.measure, slot, sequences, repeats))
 
     def reset(self) -> None:
-        self._check_open()
+        self.check_usable()
         self._context.run(self._resident.reset)
 
     def close(self) -> None:
         """Free what the program holds, once the calls under way have their answers."""
-        if self._is_closed:
+        if self._is_closed or not self._context.is_here:
             return
         self._is_closed = True
         slots = [self._slots.get() for _ in self._resident.slots]
@@ -100,9 +100,10 @@ class CudaProgram:
     @contextmanager
     def _slot(self, images: Array) -> Iterator[Slot]:
         """A slot that holds the images; there are few, so callers take turns."""
+        self._context.check_process()  # a child would wait here for ever
         slot = self._slots.get()
         try:
-            self._check_open()
+            self.check_usable()
             values = slot.sent[SETTINGS : SETTINGS + images.size].reshape(images.shape)
             np.copyto(values, images, casting="same_kind")
             yield slot
@@ -117,6 +118,8 @@ class CudaProgram:
             results.append(values[start:end].reshape(-1, *tensor.shape.sides).copy())
         return tuple(results)
 
-    def _check_open(self) -> None:
+    def check_usable(self) -> None:
+        """Raise if the program is closed, or was made before this process was forked."""
+        self._context.check_process()
         if self._is_closed:
             raise EngineError("program: closed; compile the plan again")

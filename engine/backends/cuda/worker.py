@@ -62,7 +62,7 @@ class Worker:
         """Run on the thread; return what it returns, raise what it raises."""
         if threading.get_ident() == self._thread.ident:
             return function()
-        self._check_process()
+        self.check_process()
         call = _Call(function)
         with self._lock:
             if self._is_closed:
@@ -76,9 +76,9 @@ class Worker:
         self._calls.put(_Call(function))
 
     def close(self, last: Callable[[], object]) -> None:
-        """Run `last`, then end the thread; a forked child has no thread to end."""
+        """Run `last`, then end the thread, where there is one."""
         with self._lock:
-            if self._is_closed or os.getpid() != self._process:
+            if self._is_closed or not self.is_here:
                 return
             self._is_closed = True
             call = _Call(last)
@@ -87,8 +87,13 @@ class Worker:
         self._thread.join()
         call.wait()
 
-    def _check_process(self) -> None:
-        if os.getpid() != self._process:
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the process that started the thread; a forked child has none."""
+        return os.getpid() == self._process
+
+    def check_process(self) -> None:
+        if not self.is_here:
             raise DeviceError(
                 f"{self._name}: opened before a fork, which CUDA does not survive. "
                 "Load the network after the fork, or start processes with 'spawn'"

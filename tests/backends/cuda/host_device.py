@@ -1,0 +1,213 @@
+"""A CudaDevice whose driver is host memory and whose kernels, recorded or not, run on the CPU."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import partial
+from time import perf_counter
+from types import SimpleNamespace
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+
+from engine.backends.cuda.context import Card
+from engine.backends.cuda.device import CudaDevice
+from engine.backends.cuda.worker import Worker
+from tests.backends.cuda.host import DEFINES, HostBlas, HostKernels, build
+
+
+class HostStream:
+    """Does what it is given at once, or writes it on a tape while one is running."""
+
+    handle = 1
+
+    def __init__(self) -> None:
+        self.tape: list[Callable[[], None]] | None = None
+
+    def do(self, action: Callable[[], None]) -> None:
+        if self.tape is None:
+            action()
+        else:
+            self.tape.append(action)
+
+    def synchronize(self) -> None:
+        assert self.tape is None, "waited while recording"
+
+
+class HostBlock:
+    """Memory with the manners of a DeviceAllocation; full of NaN until it is written."""
+
+    def __init__(self, live: set[HostBlock], size: int) -> None:
+        self.size = size
+        self.__array_interface__: dict[str, Any] = {}
+        self._live = live
+        self._values = np.full(-(-size // 4) + 64, np.nan, np.float32)
+        live.add(self)
+
+    def __int__(self) -> int:
+        return -(-self._values.ctypes.data // 64) * 64
+
+    def free(self) -> None:
+        self._live.remove(self)
+
+
+class HostDriver:
+    """As much of pycuda.driver as a program uses."""
+
+    def __init__(self, memory: int = 1 << 40) -> None:
+        self.live: set[HostBlock] = set()
+        self.memory = memory
+        self.Context = SimpleNamespace(synchronize=lambda: None)
+
+    def mem_get_info(self) -> tuple[int, int]:
+        return self.memory - sum(block.size for block in self.live), self.memory
+
+    def mem_alloc(self, size: int) -> HostBlock:
+        return HostBlock(self.live, size)
+
+    def pagelocked_empty(self, values: int, kind: type[np.generic]) -> np.ndarray:
+        block = HostBlock(self.live, values * 4)
+        place = (int(block), False)
+        typestr = np.dtype(kind).str
+        # This makes the block the base of the array, as PyCUDA does.
+        facts = {"data": place, "shape": (values,), "typestr": typestr, "version": 3}
+        block.__array_interface__ = facts
+        return np.asarray(block)
+
+    def memcpy_htod(self, out: int, src: np.ndarray) -> None:
+        assert src.flags.c_contiguous
+        ctypes.memmove(out, src.ctypes.data, src.nbytes)
+
+    def memcpy_dtoh(self, out: np.ndarray, src: int) -> None:
+        assert out.flags.c_contiguous
+        ctypes.memmove(out.ctypes.data, src, out.nbytes)
+
+    def memcpy_htod_async(self, out: int, src: np.ndarray, stream: HostStream) -> None:
+        stream.do(partial(self.memcpy_htod, out, src))
+
+    def memcpy_dtoh_async(self, out: np.ndarray, src: int, stream: HostStream) -> None:
+        stream.do(partial(self.memcpy_dtoh, out, src))
+
+    def memcpy_dtod_async(self, out: int, src: int, size: int, stream: HostStream) -> None:
+        stream.do(partial(ctypes.memmove, out, src, size))
+
+    def memset_d32_async(self, out: int, value: int, count: int, stream: HostStream) -> None:
+        assert value == 0
+        stream.do(partial(ctypes.memset, out, 0, count * 4))
+
+    class Event:
+        def record(self, stream: HostStream) -> None:
+            self.at = perf_counter()
+
+        def synchronize(self) -> None:
+            pass
+
+        def time_since(self, start: Any) -> float:
+            return (self.at - start.at) * 1e3
+
+
+class _TapedKernels(HostKernels):
+    """The kernels of g++, launched when the stream says so."""
+
+    def __init__(
+        self, library: ctypes.CDLL | None, driver: HostDriver, launched: set[str]
+    ) -> None:
+        super().__init__(library)
+        self.driver = driver
+        self.launched = launched
+
+    def get(self, name: str, *, shared: int = 0) -> Any:
+        launch = super().get(name, shared=shared).prepared_async_call
+
+        def call(
+            grid: Any, block: Any, stream: HostStream, *arguments: Any, **options: Any
+        ) -> None:
+            stream.do(partial(launch, grid, block, stream, *arguments, **options))
+
+        return SimpleNamespace(prepared_async_call=call)
+
+
+class _TapedBlas(HostBlas):
+    def __init__(self, stream: HostStream) -> None:
+        self._stream = stream
+        self.is_tf32 = False
+
+    def allow_tf32(self, is_allowed: bool) -> None:
+        self.is_tf32 = is_allowed
+
+    def multiply(self, *arguments: Any) -> None:
+        self._stream.do(partial(super().multiply, *arguments))
+
+
+class _NoBlas:
+    def allow_tf32(self, is_allowed: bool) -> None: ...
+
+    def multiply(self, *arguments: Any) -> None: ...
+
+
+class HostContext:
+    """Stands in for a Context: a real worker thread, everything else on the host."""
+
+    card = Card("host", (7, 5), 4, 1 << 40)
+
+    def __init__(self, name: str, *, memory: int, runs_kernels: bool) -> None:
+        self.name = name
+        self.driver = HostDriver(memory)
+        self.stream = HostStream()
+        self.blas = _TapedBlas(self.stream) if runs_kernels else _NoBlas()
+        self.launched: set[str] = set()
+        self._runs_kernels = runs_kernels
+        self._worker = Worker(name)
+        self.run = self._worker.run
+        self.post = self._worker.post
+
+    def kernels(self, precision: str) -> HostKernels:
+        library = build(*DEFINES[precision]) if self._runs_kernels else None
+        return _TapedKernels(library, self.driver, self.launched)
+
+    def close(self) -> None:
+        self._worker.close(lambda: None)
+
+
+class HostDevice(CudaDevice):
+    """CudaDevice as it is, over a context that needs no GPU."""
+
+    def __init__(
+        self, *, name: str = "host", memory: int = 1 << 40, runs_kernels: bool = True
+    ) -> None:
+        """Without `runs_kernels` they are only noted in `launched`, and results are noise."""
+        self.name = name
+        self.measured = {}
+        self._programs = WeakSet()
+        self.context = HostContext(name, memory=memory, runs_kernels=runs_kernels)
+        self._context = self.context  # type: ignore[assignment]
+
+
+class TapeGraph:
+    """What a recording leaves behind: the enqueued actions, with the arguments of that time."""
+
+    def __init__(self, tape: list[Callable[[], None]]) -> None:
+        self._tape = tape
+
+    def launch(self) -> None:
+        for action in self._tape:
+            action()
+
+    def close(self) -> None:
+        self._tape = []
+
+
+def record_on(stream: HostStream) -> Callable[[int, Callable[[], None]], TapeGraph]:
+    """What to put in the place of `graph.record`."""
+
+    def record(handle: int, enqueue: Callable[[], None]) -> TapeGraph:
+        stream.tape = tape = []
+        try:
+            enqueue()
+        finally:
+            stream.tape = None
+        return TapeGraph(tape)
+
+    return record

@@ -1,0 +1,101 @@
+"""Looks at everything that the GPU backend needs, one after the other, whatever is missing."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from importlib import metadata
+
+from engine.backends.cuda import blas, cache, driver, library
+from engine.backends.cuda.library import Search, Wanted
+from engine.errors import EngineError
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing: what was found, or how to get it. Neither: it is not needed."""
+
+    subject: str
+    found: str | None
+    cure: str | None = None
+    details: tuple[str, ...] = ()
+
+
+def examine() -> list[Finding]:
+    """Every finding, in the order in which the backend needs them."""
+    findings = [
+        _file(library.DRIVER),
+        _package("pycuda", is_needed=True),
+        _package("scikit-cuda", is_needed=False),
+        _cublas(),
+        *_compilers(),
+        Finding("cache", str(cache.folder())),
+    ]
+    if any(finding.cure for finding in findings):
+        return [*findings, Finding("devices", "unknown before that is cured")]
+    return [*findings, _devices()]
+
+
+def _file(wanted: Wanted) -> Finding:
+    try:
+        found = library.search(wanted)
+    except EngineError as error:  # a variable that names no file
+        return Finding(wanted.name, None, str(error))
+    cure = None if found.path else f"{wanted.name}. {wanted.cure}"
+    return Finding(wanted.name, found.path, cure, _steps(found))
+
+
+def _steps(found: Search) -> tuple[str, ...]:
+    return tuple(f"{step.place}: {step.found or 'no'}" for step in found.steps)
+
+
+def _package(name: str, *, is_needed: bool) -> Finding:
+    try:
+        return Finding(name, metadata.version(name))
+    except metadata.PackageNotFoundError:
+        if is_needed:
+            return Finding(name, None, f"{name}. Run: pip install 'engine[cuda13]'")
+        return Finding(name, "none; cuBLAS is called directly")
+
+
+def _cublas() -> Finding:
+    finding = _file(library.CUBLAS)
+    if finding.found is None:
+        return finding
+    try:
+        version = blas.version()
+    except EngineError as error:
+        return Finding(finding.subject, None, str(error), finding.details)
+    return Finding(finding.subject, f"{version}, {finding.found}", None, finding.details)
+
+
+def _compilers() -> list[Finding]:
+    """One of the two is enough; nvcc calls a C++ compiler of the machine."""
+    nvcc, nvrtc = _file(library.NVCC), _file(library.NVRTC)
+    host = shutil.which("g++") or shutil.which("cl")
+    if nvcc.found and not host:
+        unusable = f"{nvcc.found}, without the C++ compiler that it needs"
+        nvcc = Finding(nvcc.subject, unusable, None, nvcc.details)
+    is_enough = bool((nvcc.found and host) or nvrtc.found)
+    return [
+        Finding(nvcc.subject, nvcc.found, None, nvcc.details),
+        Finding(nvrtc.subject, nvrtc.found, None if is_enough else nvrtc.cure, nvrtc.details),
+    ]
+
+
+def _devices() -> Finding:
+    try:
+        module = driver.load()
+        count = driver.count()
+    except EngineError as error:
+        return Finding("devices", None, str(error))
+    version = module.get_driver_version()
+    cards = [module.Device(index) for index in range(count)]
+    lines = tuple(
+        f"cuda:{index}: {card.name()}, compute capability {'.'.join(map(str, capability))}, "
+        f"{driver.gib(card.total_memory())}"
+        for index, card in enumerate(cards)
+        for capability in [card.compute_capability()]
+    )
+    about = f"{count}, the driver is for CUDA {version // 1000}.{version % 1000 // 10}"
+    return Finding("devices", f"{about}; {'; '.join(lines)}")

@@ -1,0 +1,31 @@
+"""Say what of the GPU backend is here, what is missing, and the command that cures it."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+from importlib import metadata
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--verbose", action="store_true", help="every place that was looked at")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Status 0 when a GPU can be used, that of a missing device otherwise."""
+    from engine.backends.cuda import doctor
+    from engine.errors import DeviceError
+    from engine.version import __version__
+
+    print(f"engine      {__version__}, Python {platform.python_version()}, {platform.platform()}")
+    print(f"numpy       {metadata.version('numpy')}")
+    findings = doctor.examine()
+    for finding in findings:
+        print(f"{finding.subject:11} {finding.found or 'missing'}")
+        for line in finding.details if arguments.verbose else ():
+            print(f"{'':11}   {line}")
+    cures = [finding.cure for finding in findings if finding.cure]
+    for cure in cures:
+        print(f"missing: {cure}", file=sys.stderr)
+    return DeviceError.exit_code if cures else 0

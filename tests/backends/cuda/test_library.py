@@ -1,0 +1,110 @@
+"""Where NVIDIA's files are looked for, in which order, and what is said when they are nowhere."""
+
+import sys
+
+import pytest
+
+from engine.backends.cuda import library
+from engine.errors import DeviceError
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A machine that has nothing of NVIDIA's; returns a function that puts a file somewhere."""
+    for variable in ("ENGINE_LIBCUBLAS", "ENGINE_NVCC", "CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    monkeypatch.setattr(library, "_toolkits", lambda real=library._toolkits: list(real())[:-1])
+    places = tuple((place, look) for place, look in library._PLACES if "linker" not in place)
+    monkeypatch.setattr(library, "_PLACES", places)
+
+    def put(path, variable=None, value=None):
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+        if variable is not None:
+            monkeypatch.setenv(variable, str(tmp_path / value))
+        return str(file)
+
+    return put
+
+
+def test_nothing_found_lists_every_place_that_was_looked_at(machine):
+    result = library.search(library.CUBLAS)
+    assert result.path is None
+    assert [step.place for step in result.steps] == [
+        "ENGINE_LIBCUBLAS",
+        "this process",
+        "wheels",
+        "CUDA_HOME, CUDA_PATH, /usr/local/cuda",
+        "conda",
+    ]
+
+
+def test_what_is_required_and_missing_is_told_with_its_cure(machine):
+    with pytest.raises(DeviceError, match=r"cuda: cuBLAS: .*not found\. Run: pip install"):
+        library.require(library.CUBLAS)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "site/nvidia/cu13/lib/libcublas.so.13",
+        "site/nvidia/cublas/lib/libcublas.so.12",
+    ],
+)
+def test_wheels_of_both_layouts_are_found(machine, path):
+    assert library.search(library.CUBLAS).path is None
+    file = machine(path)
+    assert library.search(library.CUBLAS).path == file
+
+
+@pytest.mark.parametrize("folder", ["lib64", "lib", "targets/aarch64-linux/lib"])
+@pytest.mark.parametrize("variable", ["CUDA_HOME", "CUDA_PATH"])
+def test_a_toolkit_is_found_by_its_variable(machine, variable, folder):
+    file = machine(f"cuda/{folder}/libcublas.so.12", variable, "cuda")
+    assert library.search(library.CUBLAS).path == file
+
+
+def test_conda_is_searched_too(machine):
+    file = machine("env/lib/libcublas.so.12", "CONDA_PREFIX", "env")
+    assert library.search(library.CUBLAS).path == file
+
+
+def test_the_variable_goes_before_wheels_and_wheels_before_a_toolkit(machine):
+    toolkit = machine("cuda/lib64/libcublas.so.12", "CUDA_HOME", "cuda")
+    assert library.search(library.CUBLAS).path == toolkit
+    wheel = machine("site/nvidia/cu13/lib/libcublas.so.13")
+    assert library.search(library.CUBLAS).path == wheel
+    own = machine("own.so", "ENGINE_LIBCUBLAS", "own.so")
+    assert library.search(library.CUBLAS).path == own
+
+
+def test_a_variable_that_names_no_file_is_an_error_not_a_hint(machine, monkeypatch):
+    monkeypatch.setenv("ENGINE_LIBCUBLAS", "/nowhere/libcublas.so")
+    with pytest.raises(DeviceError, match="ENGINE_LIBCUBLAS: expected a file, got '/nowhere"):
+        library.search(library.CUBLAS)
+
+
+def test_the_newest_version_wins_by_number_not_by_letter(machine):
+    machine("site/nvidia/cu13/lib/libcublas.so.9")
+    newest = machine("site/nvidia/cu13/lib/libcublas.so.13")
+    machine("site/nvidia/cu13/lib/libcublas.so.12.9.1")
+    assert library.search(library.CUBLAS).path == newest
+
+
+def test_cublas_is_not_taken_for_its_light_sister(machine):
+    machine("site/nvidia/cu13/lib/libcublasLt.so.13")
+    assert library.search(library.CUBLAS).path is None
+
+
+def test_programs_lie_in_bin(machine):
+    file = machine("site/nvidia/cu13/bin/nvcc")
+    assert library.search(library.NVCC).path == file
+
+
+def test_a_file_that_is_no_library_is_told_by_its_path(machine):
+    file = machine("own.so", "ENGINE_LIBCUBLAS", "own.so")
+    with pytest.raises(DeviceError, match=f"cuda: cuBLAS: cannot load {file}"):
+        library.load(library.CUBLAS)

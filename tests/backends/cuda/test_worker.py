@@ -1,0 +1,72 @@
+"""The thread of a device: whose functions it runs, in which order, and until when."""
+
+import os
+import threading
+
+import pytest
+
+from engine.backends.cuda.worker import Worker
+from engine.errors import DeviceError
+
+
+@pytest.fixture
+def worker():
+    made = Worker("cuda:0")
+    yield made
+    made.close(lambda: None)
+
+
+def test_functions_run_on_one_thread_that_is_not_the_callers(worker):
+    threads = {worker.run(threading.get_ident) for _ in range(3)}
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
+
+
+def test_what_a_function_raises_is_raised_to_its_caller(worker):
+    with pytest.raises(ZeroDivisionError):
+        worker.run(lambda: 1 / 0)
+    assert worker.run(lambda: 3) == 3
+
+
+def test_a_function_may_hand_over_another_without_waiting_for_itself(worker):
+    assert worker.run(lambda: worker.run(lambda: 5)) == 5
+
+
+def test_every_caller_gets_its_own_answer(worker):
+    answers = {}
+
+    def ask(number):
+        answers[number] = [worker.run(lambda: number) for _ in range(50)]
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == {number: [number] * 50 for number in range(8)}
+
+
+def test_posted_functions_run_before_the_thread_ends():
+    worker = Worker("cuda:0")
+    done = []
+    worker.post(lambda: done.append("posted"))
+    worker.close(lambda: done.append("last"))
+    assert done == ["posted", "last"]
+
+
+def test_a_closed_worker_says_so_and_closes_once():
+    worker = Worker("cuda:0")
+    worker.close(lambda: None)
+    worker.close(lambda: pytest.fail("closed twice"))
+    with pytest.raises(DeviceError, match="cuda:0: the device is closed"):
+        worker.run(lambda: None)
+
+
+def test_a_forked_child_is_refused_instead_of_waiting_for_ever(worker, monkeypatch):
+    parent = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
+    with pytest.raises(DeviceError, match=r"cuda:0: opened before a fork.*spawn"):
+        worker.run(lambda: None)
+    worker.close(lambda: pytest.fail("the parent's thread is not the child's to end"))
+    monkeypatch.undo()
+    assert worker.run(lambda: 1) == 1

@@ -16,7 +16,7 @@ from tests.property.nets import Net
 from tests.property.reference import Reference
 
 # relative, of whole tensors
-SAME_ARITHMETIC = 1e-6  # what is handed back is float32
+SAME_ARITHMETIC = 1e-5  # factors of weighted shortcuts, and what is handed back, are float32
 FOLDED_CONSTANTS = 1e-5  # they are rounded to float32
 FLOAT32 = 5e-4  # sums in another order, carried through up to fifty layers
 CALLS = 2  # what has a memory must show it

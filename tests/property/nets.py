@@ -14,11 +14,8 @@ ACTIVATIONS = (
     *("linear", "leaky", "relu", "logistic", "mish", "swish", "tanh", "relu6", "relie", "ramp"),
     *("loggy", "hard_mish", "gelu", "elu", "selu", "plse", "hardtan", "lhtan", "revleaky"),
 )
-ACROSS = (
-    "normalize_channels",
-    "normalize_channels_softmax",
-    "normalize_channels_softmax_maxval",
-)
+# not normalize_channels: it divides by a sum that may be next to nothing, and roundings grow
+ACROSS = ("normalize_channels_softmax", "normalize_channels_softmax_maxval")
 
 
 @dataclass

@@ -141,7 +141,6 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "plse": _plse,
     "hardtan": lambda x: np.minimum(np.maximum(x, -1), 1),
     "lhtan": lambda x: np.where(x < 0, 0.001 * x, np.where(x > 1, 0.001 * (x - 1) + 1, x)),
-    "normalize_channels": lambda x: _across_channels(x, x * (x > 0)),
     "normalize_channels_softmax": lambda x: _across_channels(x, np.exp(x)),
     "normalize_channels_softmax_maxval": lambda x: _across_channels(
         x, np.exp(x - x.max(axis=1, keepdims=True))

@@ -81,7 +81,7 @@ class Conv2d(Op):
     `out` has the shape after all of it. Cells outside src count as zero. Groups split channels
     and filters. A 1-D convolution is one of height 1.
     With `signed` the input is read as its sign (x > 0 is +1, anything else -1) and cells outside
-    count as -1: darknet's xnor.
+    count as -1, and weights are plus or minus one number for each filter: darknet's xnor.
     """
 
     src: Tensor

@@ -98,6 +98,8 @@ def convolution(
     weight, weights = random_constant(
         "weight", filters, src[0] // options.get("groups", 1), *kernel
     )
+    if options.get("signed"):  # then weights are plus or minus one number for each filter
+        weights = np.sign(weights) * abs(weights).mean(axis=(1, 2, 3), keepdims=True)
     constants = {"weight": weights}
     if bias:
         options["bias"], constants["bias"] = random_constant("bias", filters)
@@ -133,6 +135,7 @@ convolution("1x1_stride_y_2", (4, 5, 7), 3, (1, 1), stride=(2, 1))
 convolution("1x1_padding", (4, 3, 5), 3, (1, 1), padding=(1, 1, 1, 1))
 convolution("5x5", (3, 8, 7), 2, (5, 5), padding=(2, 2, 2, 2), activation="swish")
 convolution("7x7_stride_2", (3, 13, 11), 4, (7, 7), stride=(2, 2), padding=(3, 3, 3, 3))
+convolution("8x8", (3, 9, 12), 2, (8, 8), stride=(1, 2), padding=(3, 3, 4, 4))
 convolution("kernel_larger_than_src", (2, 2, 3), 3, (5, 5), padding=(2, 2, 2, 2))
 convolution("even_kernel", (3, 6, 7), 4, (2, 2), padding=(1, 1, 1, 1))
 convolution("rectangular", (3, 9, 8), 4, (5, 2), stride=(2, 3), padding=(2, 1, 2, 1))
@@ -146,8 +149,10 @@ convolution("groups_stride_2", (8, 7, 7), 8, groups=4, stride=(2, 2), **SAME)
 convolution("depthwise", (7, 6, 9), 7, groups=7, activation="relu6", **SAME)
 convolution("depthwise_stride_2", (7, 7, 9), 7, groups=7, stride=(2, 2), **SAME)
 convolution("depthwise_5x5", (9, 7, 6), 9, (5, 5), groups=9, padding=(2, 2, 2, 2))
+convolution("depthwise_8", (8, 5, 6), 8, groups=8, activation="leaky", **SAME)
 convolution("depthwise_twice_the_filters", (5, 6, 6), 10, groups=5, **SAME)
 convolution("signed", (3, 6, 5), 4, signed=True, **SAME)
+convolution("signed_many_channels", (35, 5, 4), 3, signed=True, activation="leaky", **SAME)
 convolution("signed_stride_2_leaky", (3, 7, 5), 4, signed=True, stride=(2, 2), activation="leaky")
 convolution("pool", (3, 8, 10), 4, pool=HALVE, activation="leaky", **SAME)
 convolution("pool_odd", (3, 7, 9), 4, pool=Window((2, 2), (2, 2), (0, 0, 1, 1)), **SAME)
@@ -155,6 +160,7 @@ convolution("pool_that_overlaps", (3, 7, 9), 4, pool=Window((3, 3), (2, 2), (1, 
 convolution("pool_mish", (3, 8, 6), 4, pool=HALVE, activation="mish", **SAME)
 convolution("pool_1x1", (5, 6, 8), 4, (1, 1), pool=HALVE, activation="leaky")
 convolution("residual", (4, 6, 5), 4, residual=True, activation="leaky", **SAME)
+convolution("residual_8", (8, 4, 5), 8, residual=True, last_activation="leaky", **SAME)
 convolution("residual_1x1", (4, 6, 5), 6, (1, 1), residual=True, last_activation="relu")
 convolution(
     "residual_pool", (4, 6, 8), 6, residual=True, pool=HALVE, last_activation="leaky", **SAME
@@ -239,8 +245,11 @@ for name, variances in [
 for name in ACTIVATIONS:
     add_case(name, ops.Activate(tensor(3, 5, 7), tensor(3, 5, 7), name), wide)
 
+add_case("packs", ops.Activate(tensor(8, 3, 5), tensor(8, 3, 5), "swish"), wide)
+
 for name, shapes, weight_shape, activation in [
     ("two", [(4, 3, 5)] * 2, None, "linear"),
+    ("two_packs", [(16, 3, 2)] * 2, None, "leaky"),
     ("three_leaky", [(4, 3, 5)] * 3, None, "leaky"),
     ("fewer_channels", [(5, 3, 2), (3, 3, 2)], None, "linear"),
     ("more_channels", [(3, 3, 2), (5, 3, 2)], None, "relu"),
@@ -337,6 +346,12 @@ def pooled(src: tuple[int, int, int], window: Window) -> Tensor:
 for name, shape, window in WINDOWS:
     add_case(name, ops.MaxPool(pooled(shape, window), tensor(*shape), window))
     add_case(name, ops.AveragePool(pooled(shape, window), tensor(*shape), window))
+for window in [Window((2, 2), (2, 2)), Window((3, 3), (1, 1), (1, 1, 1, 1))]:
+    add_case(
+        f"packs_{window.size[0]}", ops.MaxPool(pooled((8, 6, 8), window), tensor(8, 6, 8), window)
+    )
+_large = Window((9, 15))
+add_case("large_whole", ops.AveragePool(tensor(5), tensor(5, 9, 15), _large))
 _outside = Window((2, 2), (2, 2), (2, 0, 2, 3))
 add_case("empty_windows", ops.MaxPool(pooled((2, 4, 5), _outside), tensor(2, 4, 5), _outside))
 add_case("divides", ops.MaxPoolDepth(tensor(2, 3, 4), tensor(6, 3, 4)))
@@ -356,10 +371,16 @@ add_case(
     "same_source_twice",
     ops.Concat(tensor(8, 3, 4), (Part(_five, 1, 4, at=4), Part(_five, 0, 4, at=0))),
 )
+_eight, _sixteen = tensor(8, 3, 4), tensor(16, 3, 4)
+add_case(
+    "packs",
+    ops.Concat(tensor(16, 3, 4), (Part(_sixteen, 8, 8, at=0), Part(_eight, 0, 8, at=8))),
+)
 add_case("to_flat", ops.Reshape(tensor(60), tensor(5, 3, 4)))
 add_case("from_flat", ops.Reshape(tensor(5, 3, 4), tensor(60)))
 add_case("other_sides", ops.Reshape(tensor(6, 2, 5), tensor(5, 3, 4)))
 add_case("2", ops.Upsample(tensor(3, 6, 8), tensor(3, 3, 4), 2))
+add_case("2_packs", ops.Upsample(tensor(8, 6, 8), tensor(8, 3, 4), 2, scale=0.5))
 add_case("3_scaled", ops.Upsample(tensor(2, 6, 9), tensor(2, 2, 3), 3, scale=0.3))
 add_case("2", ops.BlockSum(tensor(3, 2, 3), tensor(3, 4, 6), 2))
 add_case("2_leaves_a_rest", ops.BlockSum(tensor(3, 2, 3), tensor(3, 5, 7), 2))

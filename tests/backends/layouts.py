@@ -18,21 +18,32 @@ from tests.backends.cases import Case
 
 Array = NDArray[Any]
 
-MARGIN = 3  # channels on either side of a tensor that lies inside another
-MARK = 7.0  # what these hold before and after
+MARK = 7.0  # what the margins of the output hold before and after
 
 
 @dataclass(frozen=True)
 class Layout:
     name: str
-    is_inside: bool
+    margin: int  # channels on either side of a tensor that lies inside another
 
     def __str__(self) -> str:
         return self.name
 
 
-ALONE = Layout("alone", is_inside=False)
-INSIDE = Layout("inside", is_inside=True)
+ALONE = Layout("alone", margin=0)
+INSIDE = Layout("inside", margin=3)
+INSIDE_ALIGNED = Layout("inside_aligned", margin=8)  # channels may move 16 bytes at a time
+
+
+def laid_out(case: Case, *, sequences: int, layout: Layout = ALONE) -> tuple[Plan, Array]:
+    """A plan that runs `case`, and its images. Outputs: that of the op, then what it lies in."""
+    inputs = case.inputs(sequences)
+    plan = _plan(case, inputs)
+    outputs = [case.op.out]
+    if layout.margin:
+        plan, root = _inside(plan, case.op, layout.margin)
+        outputs.append(root)
+    return replace(plan, outputs=tuple(outputs)), _source(plan, inputs, sequences)
 
 
 def run_case(
@@ -44,21 +55,15 @@ def run_case(
     precision: str = "float32",
 ) -> Array:
     """Compile and run `case`; return the values of its output, in float64."""
-    inputs = case.inputs(sequences)
-    plan = _plan(case, inputs)
-    outputs = [case.op.out]
-    if layout.is_inside:
-        plan, root = _inside(plan, case.op)
-        outputs.append(root)
-    plan = replace(plan, outputs=tuple(outputs))
+    plan, images = laid_out(case, sequences=sequences, layout=layout)
     program = device.compile(plan, batch=sequences, precision=precision)
     try:
-        result, *roots = program.forward(_source(plan, inputs, sequences))
+        result, *roots = program.forward(images)
     finally:
         program.close()
     for values in roots:
-        np.testing.assert_array_equal(values[:, :MARGIN], MARK)
-        np.testing.assert_array_equal(values[:, -MARGIN:], MARK)
+        np.testing.assert_array_equal(values[:, : layout.margin], MARK)
+        np.testing.assert_array_equal(values[:, -layout.margin :], MARK)
     return result.astype(np.float64)
 
 
@@ -98,13 +103,13 @@ def _source(plan: Plan, inputs: Mapping[Tensor, Array], sequences: int) -> Array
     return source
 
 
-def _inside(plan: Plan, op: ops.Op) -> tuple[Plan, Tensor]:
+def _inside(plan: Plan, op: ops.Op, margin: int) -> tuple[Plan, Tensor]:
     """The tensors of `op` as channels of wider ones, that of `out` marked beforehand."""
     views: dict[Tensor, View] = {}
     for tensor in dict.fromkeys([*op.reads, op.out]):
         channels, height, width = tensor.shape.sides
-        shape = Shape(channels + 2 * MARGIN, height, width)
-        views[tensor] = View(replace(tensor, index=tensor.index + 10_000, shape=shape), MARGIN)
+        shape = Shape(channels + 2 * margin, height, width)
+        views[tensor] = View(replace(tensor, index=tensor.index + 10_000, shape=shape), margin)
     root = views[op.out].root
     mark = Constant("mark", root.shape.sides)
     constants = {**plan.constants, mark.name: np.full(mark.shape, MARK, np.float32)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import partial
+from threading import Lock
 from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from engine.backends.cuda.context import Card
+from engine.backends.cuda.context import Card, Context
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.worker import Worker
 from tests.backends.cuda.host import DEFINES, HostBlas, HostKernels, build
@@ -41,6 +42,7 @@ class HostBlock:
 
     def __init__(self, live: set[HostBlock], size: int) -> None:
         self.size = size
+        self.is_page_locked = False
         self.__array_interface__: dict[str, Any] = {}
         self._live = live
         self._values = np.full(-(-size // 4) + 64, np.nan, np.float32)
@@ -69,6 +71,7 @@ class HostDriver:
 
     def pagelocked_empty(self, values: int, kind: type[np.generic]) -> np.ndarray:
         block = HostBlock(self.live, values * 4)
+        block.is_page_locked = True
         place = (int(block), False)
         typestr = np.dtype(kind).str
         # This makes the block the base of the array, as PyCUDA does.
@@ -108,12 +111,19 @@ class HostDriver:
             return (self.at - start.at) * 1e3
 
 
+_turn = Lock()
+
+
+def run_alone(launch: Callable[..., None], *arguments: Any, **options: Any) -> None:
+    """Launch while no other device does: blockIdx and its like are one for the process."""
+    with _turn:
+        launch(*arguments, **options)
+
+
 class _TapedKernels(HostKernels):
     """The kernels of g++, launched when the stream says so."""
 
-    def __init__(
-        self, library: ctypes.CDLL | None, driver: HostDriver, launched: set[str]
-    ) -> None:
+    def __init__(self, library: ctypes.CDLL | None, driver: HostDriver, launched: set[str]) -> None:
         super().__init__(library)
         self.driver = driver
         self.launched = launched
@@ -124,7 +134,7 @@ class _TapedKernels(HostKernels):
         def call(
             grid: Any, block: Any, stream: HostStream, *arguments: Any, **options: Any
         ) -> None:
-            stream.do(partial(launch, grid, block, stream, *arguments, **options))
+            stream.do(partial(run_alone, launch, grid, block, stream, *arguments, **options))
 
         return SimpleNamespace(prepared_async_call=call)
 
@@ -147,8 +157,8 @@ class _NoBlas:
     def multiply(self, *arguments: Any) -> None: ...
 
 
-class HostContext:
-    """Stands in for a Context: a real worker thread, everything else on the host."""
+class HostContext(Context):
+    """A Context whose thread is real and everything else on the host."""
 
     card = Card("host", (7, 5), 4, 1 << 40)
 
@@ -160,15 +170,14 @@ class HostContext:
         self.launched: set[str] = set()
         self._runs_kernels = runs_kernels
         self._worker = Worker(name)
-        self.run = self._worker.run
-        self.post = self._worker.post
+        self.run = self._worker.run  # nothing of the driver's to be told
 
     def kernels(self, precision: str) -> HostKernels:
         library = build(*DEFINES[precision]) if self._runs_kernels else None
         return _TapedKernels(library, self.driver, self.launched)
 
-    def close(self) -> None:
-        self._worker.close(lambda: None)
+    def _close(self) -> None:
+        pass
 
 
 class HostDevice(CudaDevice):
@@ -182,7 +191,7 @@ class HostDevice(CudaDevice):
         self.measured = {}
         self._programs = WeakSet()
         self.context = HostContext(name, memory=memory, runs_kernels=runs_kernels)
-        self._context = self.context  # type: ignore[assignment]
+        self._context = self.context
 
 
 class TapeGraph:

@@ -1,0 +1,33 @@
+// As much of CUDA's header of this name as the kernels use: conversions, nothing else.
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+struct __half {
+    uint16_t bits;
+};
+
+inline float __half2float(__half h)
+{
+    const int exponent = h.bits >> 10 & 31;
+    const int fraction = h.bits & 1023;
+    float x = exponent == 31 ? (fraction ? NAN : INFINITY)
+              : exponent     ? std::ldexp(1024 + fraction, exponent - 25)
+                             : std::ldexp(fraction, -24);
+    return h.bits >> 15 ? -x : x;
+}
+
+// Rounds to nearest, ties to even: std::nearbyint does.
+inline __half __float2half_rn(float x)
+{
+    const uint16_t sign = std::signbit(x) ? 0x8000 : 0;
+    const float size = std::fabs(x);
+    if (std::isnan(x)) return {uint16_t(sign | 0x7e00)};
+    if (size >= 65520.f) return {uint16_t(sign | 0x7c00)};
+    if (size < 0x1p-14f) return {uint16_t(sign | int(std::nearbyint(std::ldexp(size, 24))))};
+    int exponent;
+    std::frexp(size, &exponent);  // size = 0.1... * 2^exponent
+    const int places = int(std::nearbyint(std::ldexp(size, 11 - exponent)));
+    // A fraction that rounds up to 2048 carries into the exponent by itself.
+    return {uint16_t(sign | (((exponent + 13) << 10) + places))};
+}

@@ -1,0 +1,201 @@
+"""The kernels' own text, run on the CPU over every case: alone, inside other tensors, as halves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from engine.backends import open_device
+from engine.backends.cuda import compiler
+from engine.backends.cuda.conv import candidates
+from engine.backends.cuda.gpu import Target
+from engine.plan import ops
+from engine.plan.build import Plan
+from tests.backends.cases import CASES, Case, all_cases
+from tests.backends.cuda.host import GXX
+from tests.backends.cuda.host_device import HostDevice
+from tests.backends.head_cases import HEADS, decode_by_loops, values_for
+from tests.backends.layouts import ALONE, INSIDE, INSIDE_ALIGNED, Layout, laid_out, run_case
+
+Array = NDArray[Any]
+Defined = Callable[[Case], Array]
+
+SEQUENCES = 2
+
+needs_gxx = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
+
+
+def is_pooled(case: Case) -> bool:
+    """A convolution with a pool inside: what fuse_pool makes, a pass that CUDA does not ask for."""
+    return isinstance(case.op, ops.Conv2d) and case.op.pool is not None
+
+
+EVERY_CASE = [case for case in all_cases() if not is_pooled(case)]
+BY_EACH_ALGORITHM = [
+    (case, name)
+    for case in CASES[ops.Conv2d]
+    if not is_pooled(case)
+    for name in candidates(Target(SEQUENCES, "float32", (7, 5), 4), case.op)  # type: ignore[arg-type]
+]
+
+every_case = pytest.mark.parametrize("case", EVERY_CASE, ids=str)
+by_each_algorithm = pytest.mark.parametrize(("case", "algorithm"), BY_EACH_ALGORITHM, ids=str)
+every_head = pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[HostDevice]:
+    device = HostDevice()
+    yield device
+    device.close()
+
+
+@pytest.fixture(scope="module")
+def defined() -> Iterator[Defined]:
+    """What NumPy makes of a case in float64: the definition, which test_ops.py checks."""
+    with closing(open_device("cpu:1")) as device:
+        yield lambda case: run_case(device, case, sequences=SEQUENCES, precision="float64")
+
+
+def half(case: Case) -> Case:
+    """The same with inputs and constants that a half can hold."""
+    constants = {name: as_half(values) for name, values in case.constants.items()}
+    return replace(case, draw=lambda *given: as_half(case.draw(*given)), constants=constants)
+
+
+def as_half(values: Array) -> Array:
+    return values.astype(np.float16).astype(np.float32)
+
+
+def assert_close_as_halves(got: Array, exact: Array) -> None:
+    with np.errstate(over="ignore"):
+        expected = exact.astype(np.float16).astype(np.float64)
+    largest = np.abs(expected[np.isfinite(expected)]).max(initial=1)
+    np.testing.assert_allclose(got, expected, rtol=4e-3, atol=2e-3 * largest)
+
+
+# ---------------------------------------------------------------- ops
+
+
+@needs_gxx
+@pytest.mark.parametrize("layout", [ALONE, INSIDE, INSIDE_ALIGNED], ids=str)
+@every_case
+def test_floats_agree_with_the_definition(
+    host: HostDevice, defined: Defined, case: Case, layout: Layout
+) -> None:
+    got = run_case(host, case, sequences=SEQUENCES, layout=layout)
+    np.testing.assert_allclose(got, defined(case), rtol=1e-5, atol=1e-5)
+
+
+@needs_gxx
+@pytest.mark.parametrize("layout", [ALONE, INSIDE_ALIGNED], ids=str)
+@every_case
+def test_halves_agree_with_the_definition(
+    host: HostDevice, defined: Defined, case: Case, layout: Layout
+) -> None:
+    case = half(case)
+    got = run_case(host, case, sequences=SEQUENCES, layout=layout, precision="float16")
+    assert_close_as_halves(got, defined(case))
+
+
+# ---------------------------------------------------------------- convolution algorithms
+
+
+class Forced:
+    """A device that runs convolutions by one algorithm."""
+
+    def __init__(self, device: HostDevice, algorithm: str) -> None:
+        self._device = device
+        self._algorithm = algorithm
+
+    def compile(self, plan: Plan, **options: Any) -> Any:
+        return self._device.compile(plan, algorithm=self._algorithm, **options)
+
+
+@needs_gxx
+@pytest.mark.parametrize("layout", [INSIDE, INSIDE_ALIGNED], ids=str)
+@by_each_algorithm
+def test_every_algorithm_agrees_with_the_definition(
+    host: HostDevice, defined: Defined, case: Case, algorithm: str, layout: Layout
+) -> None:
+    got = run_case(Forced(host, algorithm), case, sequences=SEQUENCES, layout=layout)
+    np.testing.assert_allclose(got, defined(case), rtol=1e-5, atol=3e-5)
+
+
+@needs_gxx
+@by_each_algorithm
+def test_every_algorithm_agrees_with_the_definition_in_halves(
+    host: HostDevice, defined: Defined, case: Case, algorithm: str
+) -> None:
+    case = half(case)
+    forced = Forced(host, algorithm)
+    got = run_case(forced, case, sequences=SEQUENCES, layout=INSIDE_ALIGNED, precision="float16")
+    assert_close_as_halves(got, defined(case))
+
+
+# ---------------------------------------------------------------- detection heads
+
+
+def head_plan(head: ops.Head) -> Plan:
+    return Plan(head.src, (), (head.src,), (head.src,), heads=(head,))
+
+
+@needs_gxx
+@every_head
+@pytest.mark.parametrize("threshold", [0.0, 0.2, 0.6])
+def test_decoders_find_what_loops_find(host: HostDevice, head: ops.Head, threshold: float) -> None:
+    images = np.stack([values_for(head, seed) for seed in range(3)])
+    program = host.compile(head_plan(head), batch=3)
+    found = program.detect(images, threshold=threshold, hierarchy=0.3)
+    program.close()
+    for rows, values in zip(found, images, strict=True):
+        expected = decode_by_loops(head, values, threshold=threshold, hierarchy=0.3)
+        assert rows.shape == (len(expected), 5 + head.classes)
+        if expected:
+            np.testing.assert_allclose(rows, expected, rtol=2e-5, atol=1e-6)
+
+
+@needs_gxx
+@every_head
+def test_decoders_find_nothing_in_what_is_not_a_number(host: HostDevice, head: ops.Head) -> None:
+    program = host.compile(head_plan(head))
+    images = np.full((1, *head.src.shape.sides), np.nan, np.float32)
+    (rows,) = program.detect(images, threshold=0.1, hierarchy=0.5)
+    program.close()
+    assert rows.shape == (0, 5 + head.classes)
+
+
+@needs_gxx
+@every_head
+def test_decoders_read_halves(host: HostDevice, head: ops.Head) -> None:
+    values = as_half(values_for(head))
+    program = host.compile(head_plan(head), precision="float16")
+    (rows,) = program.detect(values[None], threshold=0.2, hierarchy=0.3)
+    program.close()
+    expected = decode_by_loops(head, values, threshold=0.2, hierarchy=0.3)
+    np.testing.assert_allclose(rows, expected, rtol=2e-5, atol=1e-6)
+
+
+# ---------------------------------------------------------------- nothing is left out
+
+
+def test_every_kernel_is_launched_by_a_case_above() -> None:
+    device = HostDevice(runs_kernels=False)
+    runs = [(case, None) for case in EVERY_CASE] + BY_EACH_ALGORITHM
+    for case, algorithm in runs:
+        for layout in (ALONE, INSIDE):
+            plan, images = laid_out(case, sequences=SEQUENCES, layout=layout)
+            device.compile(plan, batch=SEQUENCES, algorithm=algorithm).forward(images)
+    for head in HEADS.values():
+        images = values_for(head)[None]
+        device.compile(head_plan(head)).detect(images, threshold=0.1, hierarchy=0.5)
+    launched = device.context.launched
+    device.close()
+    kernels = set(compiler.signatures(compiler.translation_unit()))
+    assert launched == kernels

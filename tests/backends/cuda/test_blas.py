@@ -1,0 +1,260 @@
+"""Row-major products through a column-major library, and the import of an old scikit-cuda."""
+
+import ctypes
+import sys
+from itertools import product as combinations
+
+import numpy as np
+import pytest
+
+from engine.backends.cuda import blas
+from engine.backends.cuda.blas import Blas, Product
+from engine.errors import DeviceError
+
+
+def _columns(pointer, rows, columns, pitch, kind=np.float32):
+    """The column-major matrix at a host pointer."""
+    size = np.dtype(kind).itemsize
+    memory = (ctypes.c_char * (((columns - 1) * pitch + rows) * size)).from_address(pointer)
+    strides = (size, pitch * size)
+    return np.lib.stride_tricks.as_strided(np.frombuffer(memory, kind), (rows, columns), strides)
+
+
+def _gemm(transposes, sizes, alpha, a, b, beta, out, kinds=(np.float32, np.float32)):
+    """cuBLAS's own definition: out = alpha * op(a) * op(b) + beta * out, column-major."""
+    (m, n, k), (transpose_a, transpose_b) = sizes, transposes
+    left = _columns(a[0], *((k, m) if transpose_a else (m, k)), a[1], kinds[0])
+    right = _columns(b[0], *((n, k) if transpose_b else (k, n)), b[1], kinds[0])
+    left, right = (left.T if transpose_a else left), (right.T if transpose_b else right)
+    result = _columns(out[0], m, n, out[1], kinds[1])
+    sums = alpha * (left.astype(np.float32) @ right.astype(np.float32))
+    result[...] = sums if beta == 0 else sums + beta * result
+
+
+class FakeCublas:
+    """cuBLAS on host memory, by the argument lists of its documentation."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        def call(handle, *arguments):
+            self.calls.append((name, arguments))
+            return 0
+
+        return call
+
+    def cublasCreate_v2(self, place):  # noqa: N802
+        place._obj.value = 7
+        return 0
+
+    def cublasSgemm_v2(self, handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # noqa: N802
+        scales = alpha._obj.value, beta._obj.value
+        _gemm((ta, tb), (m, n, k), scales[0], (a, lda), (b, ldb), scales[1], (c, ldc))
+        return 0
+
+    def cublasSgemmStridedBatched(  # noqa: N802
+        self, handle, ta, tb, m, n, k, alpha, a, lda, sa, b, ldb, sb, beta, c, ldc, sc, count
+    ):
+        for i in range(count):
+            places = (a + 4 * i * sa, lda), (b + 4 * i * sb, ldb), (c + 4 * i * sc, ldc)
+            scales = alpha._obj.value, beta._obj.value
+            _gemm((ta, tb), (m, n, k), scales[0], *places[:2], scales[1], places[2])
+        return 0
+
+    def cublasGemmEx(  # noqa: N802
+        self,
+        handle,
+        ta,
+        tb,
+        m,
+        n,
+        k,
+        alpha,
+        a,
+        ka,
+        lda,
+        b,
+        kb,
+        ldb,
+        beta,
+        c,
+        kc,
+        ldc,
+        compute,
+        algo,
+    ):
+        assert (ka, kb, compute, algo) == (2, 2, 68, -1)
+        kinds = np.float16, {0: np.float32, 2: np.float16}[kc]
+        scales = alpha._obj.value, beta._obj.value
+        places = (a, lda), (b, ldb), (c, ldc)
+        _gemm((ta, tb), (m, n, k), scales[0], *places[:2], scales[1], places[2], kinds)
+        return 0
+
+
+class FakeSkcuda:
+    """The part of skcuda.cublas that is used, over the same library."""
+
+    def __init__(self, library):
+        self._library = library
+
+    def cublasCreate(self):  # noqa: N802
+        return 7
+
+    def cublasSgemm(self, handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # noqa: N802
+        _gemm((ta, tb), (m, n, k), alpha, (a, lda), (b, ldb), beta, (c, ldc))
+
+
+@pytest.fixture(params=["skcuda", "ctypes"])
+def handle(request, monkeypatch):
+    library = FakeCublas()
+    over = FakeSkcuda(library) if request.param == "skcuda" else None
+    monkeypatch.setattr(blas, "cublas", lambda: library)
+    monkeypatch.setattr(blas, "skcuda_cublas", lambda: over)
+    return Blas(3, workspace=64, workspace_bytes=1 << 20)
+
+
+ROWS, COLUMNS, DEPTH = 3, 5, 4
+
+
+def _operands(transpose_a=False, transpose_b=False, kind=np.float32):
+    rng = np.random.default_rng(5)
+    a = rng.standard_normal((ROWS, DEPTH)).astype(kind)
+    b = rng.standard_normal((DEPTH, COLUMNS)).astype(kind)
+    stored_a = np.ascontiguousarray(a.T if transpose_a else a)
+    stored_b = np.ascontiguousarray(b.T if transpose_b else b)
+    return a, b, stored_a, stored_b
+
+
+@pytest.mark.parametrize(
+    ("transpose_a", "transpose_b", "is_added"), list(combinations((False, True), repeat=3))
+)
+def test_products_are_row_major(handle, transpose_a, transpose_b, is_added):
+    a, b, stored_a, stored_b = _operands(transpose_a, transpose_b)
+    out = np.ones((ROWS, COLUMNS), np.float32)
+    product = Product(
+        *(ROWS, COLUMNS, DEPTH),
+        transpose_a=transpose_a,
+        transpose_b=transpose_b,
+        is_added=is_added,
+    )
+    handle.multiply(product, stored_a.ctypes.data, stored_b.ctypes.data, out.ctypes.data)
+    np.testing.assert_allclose(out, a @ b + is_added, rtol=1e-6)
+
+
+def test_a_pitch_leaves_what_lies_between_rows_alone(handle):
+    a, b, _, _ = _operands()
+    wide = np.full((ROWS, COLUMNS + 3), 7, np.float32)
+    wide_a = np.zeros((ROWS, DEPTH + 2), np.float32)
+    wide_a[:, :DEPTH] = a
+    product = Product(ROWS, COLUMNS, DEPTH, a_pitch=DEPTH + 2, out_pitch=COLUMNS + 3)
+    handle.multiply(product, wide_a.ctypes.data, b.ctypes.data, wide.ctypes.data)
+    np.testing.assert_allclose(wide[:, :COLUMNS], a @ b, rtol=1e-6)
+    np.testing.assert_array_equal(wide[:, COLUMNS:], 7)
+
+
+def test_a_batch_is_one_call_and_a_step_of_zero_shares_an_operand(handle):
+    rng = np.random.default_rng(6)
+    a = rng.standard_normal((6, ROWS, DEPTH)).astype(np.float32)
+    b = rng.standard_normal((DEPTH, COLUMNS)).astype(np.float32)
+    out = np.zeros((6, ROWS, COLUMNS), np.float32)
+    steps = {"count": 6, "a_step": ROWS * DEPTH, "b_step": 0, "out_step": ROWS * COLUMNS}
+    product = Product(ROWS, COLUMNS, DEPTH, **steps)
+    handle.multiply(product, a.ctypes.data, b.ctypes.data, out.ctypes.data)
+    np.testing.assert_allclose(out, a @ b, rtol=1e-5)
+
+
+@pytest.mark.parametrize("is_half_out", [False, True])
+def test_half_factors_sum_in_float(handle, is_half_out):
+    a, b, stored_a, stored_b = _operands(kind=np.float16)
+    out = np.zeros((ROWS, COLUMNS), np.float16 if is_half_out else np.float32)
+    product = Product(ROWS, COLUMNS, DEPTH, is_half=True, is_half_out=is_half_out)
+    handle.multiply(product, stored_a.ctypes.data, stored_b.ctypes.data, out.ctypes.data)
+    expected = a.astype(np.float32) @ b.astype(np.float32)
+    np.testing.assert_allclose(out, expected, rtol=2e-3 if is_half_out else 1e-6)
+
+
+def test_a_handle_has_its_own_stream_and_workspace(handle):
+    calls = dict(handle._cublas.calls)
+    assert calls["cublasSetStream_v2"] == (3,)
+    assert calls["cublasSetWorkspace_v2"] == (64, 1 << 20)
+
+
+def test_tf32_is_a_matter_of_asking(handle):
+    handle.allow_tf32(True)
+    handle.allow_tf32(False)
+    modes = [arguments for name, arguments in handle._cublas.calls if name == "cublasSetMathMode"]
+    assert modes == [(3,), (0,)]
+
+
+def test_a_status_is_told_in_words(handle, monkeypatch):
+    monkeypatch.setattr(handle._cublas, "cublasSetMathMode", lambda *_: 13, raising=False)
+    with pytest.raises(DeviceError, match="cuda: cublasSetMathMode: a kernel failed"):
+        handle.allow_tf32(True)
+
+
+# ---------------------------------------------------------------- the import of scikit-cuda
+
+OLD_SKCUDA = {
+    "__init__.py": "import pkg_resources\nfrom .version import __version__\n",
+    "version.py": "import pkg_resources\n"
+    "__version__ = pkg_resources.require('scikit-cuda')[0].version\n",
+    "cuda.py": "raise OSError('CUDA runtime library not found')\n",
+    "utils.py": "def find_lib_path(name):\n    raise OSError('no ldconfig')\n"
+    "def get_soname(path):\n    raise OSError('no objdump')\n",
+    "cublas.py": "import ctypes\nfrom . import cuda\nfrom . import utils\n"
+    "library = ctypes.cdll.LoadLibrary('libcublas.so.10.1')\n"
+    "soname = utils.get_soname(utils.find_lib_path('cublas'))\n",
+}
+
+
+@pytest.fixture
+def old_skcuda(tmp_path, monkeypatch):
+    """A scikit-cuda that needs all that 0.5.3 needs, over a library that is always there."""
+    folder = tmp_path / "skcuda"
+    folder.mkdir()
+    for name, text in OLD_SKCUDA.items():
+        (folder / name).write_text(text)
+    (tmp_path / "scikit_cuda-0.5.3.dist-info").mkdir()
+    metadata = "Metadata-Version: 2.1\nName: scikit-cuda\nVersion: 0.5.3\n"
+    (tmp_path / "scikit_cuda-0.5.3.dist-info" / "METADATA").write_text(metadata)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "skcuda"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(blas, "cublas", lambda: FakeCublas())
+    monkeypatch.setattr(blas, "version", lambda: "13.0.2")
+    monkeypatch.setattr(blas.library, "require", lambda wanted: "libc.so.6")
+    blas.skcuda_cublas.cache_clear()
+    yield
+    blas.skcuda_cublas.cache_clear()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "skcuda"]:
+        del sys.modules[name]
+
+
+def test_an_old_scikit_cuda_is_imported_over_the_library_that_was_found(old_skcuda):
+    module = blas.skcuda_cublas()
+    assert module is not None
+    assert module.library._name == "libc.so.6"
+    assert module.soname == "libcublas.so.13.0.2"
+    assert sys.modules["skcuda"].__version__ == "0.5.3"
+
+
+def test_the_import_leaves_no_trace(old_skcuda):
+    packages = sys.modules.get("pkg_resources")
+    module = blas.skcuda_cublas()
+    assert module is not None
+    assert sys.modules.get("pkg_resources") is packages
+    assert "skcuda.cuda" not in sys.modules
+    assert "LoadLibrary" not in vars(ctypes.cdll)
+    with pytest.raises(OSError, match="no ldconfig"):
+        sys.modules["skcuda.utils"].find_lib_path("cublas")
+    with pytest.raises(OSError, match="CUDA runtime library not found"):
+        __import__("skcuda.cuda")
+
+
+def test_without_scikit_cuda_there_is_none(monkeypatch):
+    monkeypatch.setattr(blas.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.delitem(sys.modules, "skcuda.cublas", raising=False)
+    blas.skcuda_cublas.cache_clear()
+    assert blas.skcuda_cublas() is None
+    blas.skcuda_cublas.cache_clear()

@@ -1,0 +1,161 @@
+"""The translation unit, the launch signatures in it, and what a compiler says of it."""
+
+import shutil
+
+import pytest
+
+from engine.backends.cuda import compiler, nvrtc
+from engine.backends.cuda.cache import Cache
+from engine.backends.cuda.compiler import Toolkit
+from engine.errors import DeviceError
+from engine.plan.activations import ACTIVATIONS
+
+
+@pytest.mark.parametrize(
+    ("declaration", "codes"),
+    [
+        ("const float* __restrict__ src, real* __restrict__ out, int n", "PPi"),
+        ("float x, unsigned n, long long step, size_t size", "fIqN"),
+        ("const __grid_constant__ CUtensorMap map,\n    int n", "128si"),
+    ],
+)
+def test_signatures_are_read_from_the_text(declaration, codes):
+    text = f'extern "C" __global__ void copy({declaration})\n{{\n}}\n'
+    assert compiler.signatures(text) == {"copy": codes}
+
+
+def test_launch_bounds_hide_no_kernel():
+    text = 'extern "C" __global__ void __launch_bounds__(256, 2) copy(int n)\n{\n}\n'
+    assert compiler.signatures(text) == {"copy": "i"}
+
+
+def test_an_argument_of_a_type_without_a_code_is_our_mistake():
+    with pytest.raises(AssertionError, match="copy: no code for an argument of type 'double'"):
+        compiler.signatures('extern "C" __global__ void copy(double x)')
+
+
+def test_every_kernel_of_every_file_has_a_signature():
+    text = compiler.translation_unit()
+    assert len(compiler.signatures(text)) == text.count('extern "C" __global__')
+
+
+def test_the_unit_has_a_case_for_every_activation():
+    text = compiler.translation_unit()
+    for kind, row in enumerate(ACTIVATIONS.values()):
+        assert f"case {kind}: return {row.cuda};  // {row.name}\n" in text
+
+
+def test_lines_of_the_unit_keep_the_numbers_of_their_files():
+    text = compiler.translation_unit()
+    part = text[text.index('#line 1 "engine/backends/cuda/kernels/border.cu"') :].splitlines()[1:]
+    folder = compiler.files("engine.backends.cuda").joinpath("kernels")
+    original = folder.joinpath("border.cu").read_text().splitlines()
+    for number, line in enumerate(original):
+        if not line.startswith("#include"):
+            assert part[number] == line
+
+
+def test_the_unit_names_no_folder_of_this_machine():
+    assert str(compiler.files("engine")) not in compiler.translation_unit()
+
+
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        (
+            "kernels/tiled.cu(3): warning: x\nkernels/tiled.cu(16): error: no y\n1 error detected",
+            "cuda: kernels: kernels/tiled.cu(16): error: no y",
+        ),
+        (
+            "nvcc fatal   : Cannot find compiler",
+            "cuda: kernels: nvcc fatal   : Cannot find compiler",
+        ),
+        ("something else\n", "cuda: kernels: something else"),
+        ("", "cuda: kernels: the compiler said nothing"),
+    ],
+)
+def test_the_line_that_is_wrong_is_told(log, message):
+    assert nvrtc.compile_message(log) == message
+
+
+class FakeToolkit(Toolkit):
+    """NVRTC that knows some architectures."""
+
+    def architectures(self):
+        return [75, 80, 90, 100]
+
+    @property
+    def identity(self):
+        return "nvrtc 13.0"
+
+
+@pytest.mark.parametrize(
+    ("capability", "target"),
+    [
+        ((7, 5), "sm_75"),
+        ((8, 0), "sm_80"),
+        ((9, 0), "sm_90a"),
+        ((8, 9), "compute_80"),
+        ((12, 1), "compute_100"),
+    ],
+)
+def test_a_card_newer_than_the_toolkit_gets_ptx(monkeypatch, capability, target):
+    asked = []
+    monkeypatch.setattr(nvrtc, "compile_source", lambda *arguments: asked.append(arguments))
+    compiler.compile_image("text", ("-DX",), capability, FakeToolkit(None))
+    assert asked == [("text", target, ("-DX",))]
+
+
+def test_a_card_older_than_the_toolkit_is_told_so():
+    with pytest.raises(DeviceError, match=r"cannot compile for compute capability 7\.0"):
+        compiler.compile_image("text", (), (7, 0), FakeToolkit(None))
+
+
+@pytest.fixture
+def counted(monkeypatch, tmp_path):
+    """How often the compiler ran, with a cache of its own."""
+    compiled = []
+
+    def compile_image(source, defines, capability, tools):
+        compiled.append((defines, capability, tools.identity))
+        return b"cubin"
+
+    monkeypatch.setattr(compiler, "compile_image", compile_image)
+    monkeypatch.setattr(compiler, "_cache", lambda: Cache(tmp_path))
+    monkeypatch.setattr(compiler, "toolkit", lambda: FakeToolkit(None))
+    return compiled
+
+
+def test_a_warm_start_runs_no_compiler(counted):
+    assert compiler.image((9, 0), "float32") == b"cubin"
+    assert compiler.image((9, 0), "float32") == b"cubin"
+    assert len(counted) == 1
+
+
+def test_another_card_precision_text_or_toolkit_is_compiled_anew(counted, monkeypatch):
+    compiler.image((9, 0), "float32")
+    compiler.image((8, 0), "float32")
+    compiler.image((9, 0), "float16")
+    monkeypatch.setattr(compiler, "translation_unit", lambda: "other text")
+    compiler.image((9, 0), "float32")
+    monkeypatch.setattr(FakeToolkit, "identity", "nvrtc 13.1")
+    compiler.image((9, 0), "float32")
+    assert len(counted) == 5
+
+
+def test_nvcc_without_a_host_compiler_leaves_the_work_to_nvrtc(monkeypatch):
+    found = compiler.library.Search(compiler.library.NVCC, (compiler.library.Step("x", "/nvcc"),))
+    monkeypatch.setattr(compiler.library, "search", lambda wanted: found)
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/g++" if name == "g++" else None)
+    assert compiler.toolkit() == Toolkit("/nvcc")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert compiler.toolkit() == Toolkit(None)
+
+
+def test_the_identity_of_nvcc_changes_with_its_file(tmp_path):
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text("one")
+    before = Toolkit(str(nvcc)).identity
+    assert Toolkit(str(nvcc)).identity == before
+    nvcc.write_text("another")
+    assert Toolkit(str(nvcc)).identity != before

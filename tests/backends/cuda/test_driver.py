@@ -1,0 +1,136 @@
+"""Every reason why there is no GPU, told in one line; and names of devices."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from engine.backends import cuda, open_device
+from engine.backends.cuda import driver
+from engine.errors import DeviceError, InputError
+
+
+class FakeError(Exception):
+    pass
+
+
+class FakeMemoryError(FakeError):
+    pass
+
+
+class FakeDriver(SimpleNamespace):
+    """pycuda.driver on a machine with some cards."""
+
+    def __init__(self, *, cards=1, version=13000, init_fails=None):
+        def init():
+            if init_fails:
+                raise FakeError(init_fails)
+
+        super().__init__(
+            Error=FakeError,
+            MemoryError=FakeMemoryError,
+            init=init,
+            Device=SimpleNamespace(count=lambda: cards),
+            get_driver_version=lambda: version,
+            mem_get_info=lambda: (1 << 29, 8 << 30),
+        )
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Returns a function that installs a pycuda.driver, None for no PyCUDA at all."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(driver.library, "load", lambda wanted: None)
+    driver.load.cache_clear()
+
+    def install(module):
+        monkeypatch.setitem(sys.modules, "pycuda", module and SimpleNamespace(driver=module))
+        monkeypatch.setitem(sys.modules, "pycuda.driver", module)
+
+    yield install
+    driver.load.cache_clear()
+
+
+def test_a_machine_without_a_driver_gets_one_clear_line(monkeypatch):
+    monkeypatch.setattr(driver.library, "_PLACES", (("nowhere", lambda wanted: None),))
+    driver.load.cache_clear()
+    with pytest.raises(DeviceError) as raised:
+        open_device("cuda")
+    assert str(raised.value) == (
+        "cuda: driver: libcuda.so.1 not found. Install NVIDIA's driver, or use --device cpu"
+    )
+
+
+def test_a_missing_pycuda_is_told_with_its_cure(machine, monkeypatch):
+    def import_module(name):
+        raise ModuleNotFoundError("No module named 'pycuda'", name="pycuda")
+
+    monkeypatch.setattr(driver.importlib, "import_module", import_module)
+    with pytest.raises(DeviceError, match=r"cuda: pycuda is not installed\. Run: pip install"):
+        driver.load()
+
+
+def test_a_pycuda_built_for_another_machine_is_told_apart_from_none(machine, monkeypatch):
+    def import_module(name):
+        raise ImportError("libcurand.so.10: cannot open shared object file")
+
+    monkeypatch.setattr(driver.importlib, "import_module", import_module)
+    with pytest.raises(DeviceError, match="cuda: pycuda cannot be imported: libcurand"):
+        driver.load()
+
+
+@pytest.mark.parametrize("visible", [None, "", "7"])
+def test_no_card_mentions_the_variable_that_may_hide_it(machine, monkeypatch, visible):
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    machine(FakeDriver(init_fails="cuInit failed: no CUDA-capable device is detected"))
+    with pytest.raises(DeviceError, match="cuda: cuInit failed: no CUDA-capable device") as raised:
+        driver.load()
+    assert ("CUDA_VISIBLE_DEVICES" in str(raised.value)) == (visible is not None)
+
+
+def test_zero_cards_are_an_error(machine):
+    machine(FakeDriver(cards=0))
+    with pytest.raises(DeviceError, match="cuda: no device found"):
+        driver.count()
+
+
+@pytest.mark.parametrize(("version", "is_enough"), [(13000, True), (12080, False), (14010, True)])
+def test_a_driver_older_than_cublas_is_told_so(machine, version, is_enough):
+    machine(FakeDriver(version=version))
+    if is_enough:
+        driver.check_version("13.1.0")
+        return
+    with pytest.raises(DeviceError, match=r"is for CUDA 12\.8, cuBLAS 13\.1\.0 needs a newer one"):
+        driver.check_version("13.1.0")
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (FakeMemoryError("cuMemAlloc failed"), r"cuda:1: out of memory: 0\.5 GiB of 8\.0 GiB free"),
+        (
+            FakeError("cuStreamSynchronize failed: an illegal memory access was encountered"),
+            r"cuda:1: cuStreamSynchronize failed: an illegal memory access.* Start a new process",
+        ),
+        (FakeError("cuCtxPush failed: invalid"), "cuda:1: cuCtxPush failed: invalid$"),
+    ],
+)
+def test_errors_of_the_device_are_told_as_its_own(machine, error, message):
+    machine(FakeDriver())
+    with pytest.raises(DeviceError, match=message), driver.told("cuda:1"):
+        raise error
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [("", None), ("0", (0,)), ("1,0", (1, 0)), ("0,cuda:1", (0, 1)), ("0, cuda:12", (0, 12))],
+)
+def test_names_list_cards(argument, expected):
+    assert cuda.parse(argument) == expected
+
+
+@pytest.mark.parametrize("argument", ["x", "0,", "-1", "0,0", "0;1", "cpu", "99999"])
+def test_names_that_list_nothing_are_refused_before_anything_is_loaded(argument):
+    with pytest.raises(InputError, match=f"device: expected .* got 'cuda:{argument}'"):
+        cuda.open(argument)

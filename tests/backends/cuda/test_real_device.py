@@ -1,0 +1,120 @@
+"""What only a real GPU can show: capture, memory that stays flat, others in the same process."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+from engine.backends.cuda import blas, compiler
+from engine.backends.cuda.blas import Product
+from engine.backends.cuda.compiler import Toolkit
+from engine.backends.cuda.device import CudaDevice
+from engine.errors import DeviceError
+from engine.passes import optimise
+from engine.plan import ops
+from engine.plan.build import PlanBuilder
+from engine.plan.shapes import Shape
+
+pytestmark = pytest.mark.cuda
+
+
+@pytest.fixture
+def device():
+    try:
+        opened = CudaDevice(0)
+    except DeviceError as error:
+        pytest.skip(str(error))
+    yield opened
+    opened.close()
+
+
+def small_plan():
+    rng = np.random.default_rng(0)
+    builder = PlanBuilder(Shape(3, 16, 16))
+    weight = builder.constant("weight", rng.standard_normal((8, 3, 3, 3)))
+    made = builder.emit(
+        ops.Conv2d(builder.tensor(Shape(8, 16, 16)), builder.source, weight, padding=(1, 1, 1, 1))
+    )
+    out = builder.emit(ops.Activate(builder.tensor(made.shape), made, "leaky"))
+    return builder.build((out,), (out,))
+
+
+def random_images(rows):
+    return np.random.default_rng(1).random((rows, 3, 16, 16), dtype=np.float32)
+
+
+def test_eager_recorded_and_replayed_runs_are_equal_to_the_bit(device):
+    program = device.compile(optimise(small_plan(), device.passes), batch=4)
+    for rows in (4, 1, 3):
+        runs = [program.forward(random_images(rows))[0] for _ in range(4)]
+        for run in runs[1:]:
+            np.testing.assert_array_equal(run, runs[0])
+
+
+def test_opening_and_closing_leaves_no_memory_behind(device):
+    def free():
+        return device._context.run(device._context.driver.mem_get_info)[0]
+
+    readings = []
+    for _ in range(6):
+        second = CudaDevice(0)
+        second.compile(small_plan(), batch=8).forward(random_images(8))
+        second.close()
+        readings.append(free())
+    assert len(set(readings[1:])) == 1
+
+
+def test_sgemm_is_float32_and_tf32_is_not(device):
+    rng = np.random.default_rng(2)
+    a, b = rng.standard_normal((2, 256, 256)).astype(np.float32)
+    exact = a.astype(np.float64) @ b
+    context = device._context
+
+    def error(is_allowed):
+        driver = context.driver
+        blocks = [driver.mem_alloc(a.nbytes) for _ in range(3)]
+        for block, values in zip(blocks, (a, b), strict=False):
+            driver.memcpy_htod(block, values)
+        driver.Context.synchronize()
+        context.blas.allow_tf32(is_allowed)
+        context.blas.multiply(Product(256, 256, 256), *map(int, blocks))
+        context.blas.allow_tf32(False)
+        context.stream.synchronize()
+        out = np.empty_like(a)
+        driver.memcpy_dtoh(out, blocks[2])
+        for block in blocks:
+            block.free()
+        return np.linalg.norm(out - exact) / np.linalg.norm(exact)
+
+    assert context.run(lambda: error(False)) < 1e-6
+    if device.card.capability >= (8, 0):
+        assert context.run(lambda: error(True)) > 1e-6
+
+
+def test_both_compilers_make_kernels_that_load(device):
+    text = compiler.translation_unit()
+    for tools in (compiler.toolkit(), Toolkit(None)):
+        try:
+            contents = compiler.compile_image(text, (), device.card.capability, tools)
+        except DeviceError as error:
+            pytest.skip(str(error))
+        kernels = device._context.run(
+            lambda contents=contents: compiler.Kernels(device._context.driver, contents)
+        )
+        device._context.run(lambda kernels=kernels: kernels.get("enter"))
+
+
+def test_scikit_cuda_is_what_multiplies_where_it_is_installed(device):
+    if importlib.util.find_spec("skcuda") is None:
+        pytest.skip("scikit-cuda is not installed")
+    assert blas.skcuda_cublas() is not None
+
+
+def test_other_libraries_keep_their_context(device):
+    torch = pytest.importorskip("torch")
+    program = device.compile(small_plan())
+    before = torch.ones(1000, device="cuda")
+    program.forward(random_images(1))
+    assert float((before + 1).sum()) == 2000
+    program.close()
+    assert float((before + 1).sum()) == 2000

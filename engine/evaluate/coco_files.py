@@ -1,0 +1,287 @@
+"""COCO's JSON files: ground truth (instances), detections (results), read and written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from engine.errors import InputError, suggest
+from engine.evaluate.examples import Example, Found, Objects
+from engine.evaluate.text import JSON_LIMIT, read_text
+from engine.evaluate.truth import Entry, GroundTruth
+from engine.vision.naming import shown
+
+ImageId = int | str
+
+_LARGEST = 1e15  # of any number in a file
+
+
+def read_truth(
+    source: str, names: Sequence[str] | None = None, *, pictures: str | None = None
+) -> GroundTruth:
+    """The pictures and objects of an instances file, for a network with the classes `names`.
+
+    Its categories are the network's classes when they are called alike, or when there are as many:
+    then in the order of their numbers. The pictures lie in the folder `pictures`, or beside.
+    """
+    file = _Document(source)
+    categories = dict(sorted((file.integer(each, "id"), each) for each in file.list("categories")))
+    called = [str(each.get("name", number)) for number, each in categories.items()]
+    names = tuple(called if names is None else names)
+    class_of = dict(zip(categories, _match_names(file.name, called, names), strict=True))
+    problems: list[str] = []
+    objects = _objects(file, class_of, problems)
+    folder = Path(source).parent if pictures is None else Path(pictures)
+    images = sorted(file.list("images"), key=lambda image: _sortable(_image_id(file, image)))
+    entries = [
+        _entry(file, image, folder, objects.get(_image_id(file, image), _Rows()))
+        for image in images
+    ]
+    if len({entry.image_id for entry in entries}) != len(entries):
+        raise InputError(f"{file.name}: images: two have the same id")
+    if not entries:
+        raise InputError(f"{file.name}: names no picture")
+    numbers = {class_id: number for number, class_id in class_of.items()}
+    free = 1 + max(numbers.values(), default=0)
+    return GroundTruth(
+        *(source, names, tuple(numbers.get(i, free + i) for i in range(len(names)))),
+        *(tuple(entries), problems),
+    )
+
+
+def read_results(source: str, truth: GroundTruth) -> dict[ImageId, Found]:
+    """The detections of each picture of `truth`, in the order of the file.
+
+    Those of categories that the ground truth lacks are left out, as pycocotools does.
+    """
+    file = _Document(source, is_list=True)
+    known = {entry.image_id for entry in truth.entries}
+    class_of = {number: class_id for class_id, number in enumerate(truth.categories)}
+    rows: dict[ImageId, _Rows] = {}
+    for place, each in enumerate(file.value):
+        where = f"{file.name}: detection {place}"
+        if not isinstance(each, dict):
+            raise InputError(f"{where}: expected an object, got {type(each).__name__}")
+        image_id, score = each.get("image_id"), each.get("score")
+        if not isinstance(image_id, (int, str)) or image_id not in known:
+            raise InputError(
+                f"{where}: image_id: {str(image_id)[:60]!r} is no picture of {shown(truth.source)}"
+            )
+        if not _is_number(score):
+            raise InputError(f"{where}: score: expected a number, got {str(score)[:60]!r}")
+        class_id = class_of.get(file.integer(each, "category_id"))
+        if class_id is not None:
+            rows.setdefault(image_id, _Rows()).add(_bbox(each, where), class_id, extra=score)
+    return {key: Found.of(each.boxes, each.extras, each.class_ids) for key, each in rows.items()}
+
+
+def write(folder: Path, truth: GroundTruth, examples: Sequence[Example]) -> tuple[Path, Path]:
+    """Write ground_truth.json and detections.json, which pycocotools loads; return their paths."""
+    annotations = [
+        {
+            "id": number,
+            "image_id": example.image_id,
+            "category_id": truth.categories[class_id],
+            "bbox": box,
+            "area": area,
+            "iscrowd": int(optional),
+        }
+        for number, (example, box, class_id, area, optional) in enumerate(_annotated(examples), 1)
+    ]
+    instances = {
+        "images": [
+            {
+                "id": each.image_id,
+                "file_name": shown(str(each.path)),
+                "width": each.size[0],
+                "height": each.size[1],
+            }
+            for each in examples
+        ],
+        "categories": [
+            {"id": number, "name": name}
+            for number, name in zip(truth.categories, truth.names, strict=True)
+        ],
+        "annotations": annotations,
+    }
+    results = [
+        {
+            "image_id": example.image_id,
+            "category_id": truth.categories[class_id],
+            "bbox": box,
+            "score": score,
+        }
+        for example in examples
+        for box, class_id, score in zip(
+            example.found.boxes.tolist(),
+            example.found.class_ids.tolist(),
+            example.found.scores.tolist(),
+            strict=True,
+        )
+    ]
+    paths = folder / "ground_truth.json", folder / "detections.json"
+    for path, value in zip(paths, (instances, results), strict=True):
+        path.write_text(json.dumps(value, allow_nan=False) + "\n", encoding="utf-8")
+    return paths
+
+
+class _Document:
+    """A JSON file and how to say what is wrong with it."""
+
+    def __init__(self, source: str, *, is_list: bool = False) -> None:
+        self.name = shown(source)
+        try:
+            self.value = json.loads(read_text(Path(source), limit=JSON_LIMIT))
+        except json.JSONDecodeError as error:
+            raise InputError(f"{self.name}:{error.lineno}: is not JSON: {error.msg}") from None
+        except (RecursionError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"{self.name}: is not JSON that can be read: {error}") from None
+        if not isinstance(self.value, list if is_list else dict):
+            kind = "a list of detections" if is_list else "images, annotations and categories"
+            raise InputError(f"{self.name}: expected {kind}, got {type(self.value).__name__}")
+
+    def list(self, key: str) -> list[dict[str, Any]]:
+        value = self.value.get(key)
+        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+            raise InputError(f"{self.name}: {key}: expected a list of objects")
+        return value
+
+    def integer(self, entry: Mapping[str, Any], key: str) -> int:
+        value = entry.get(key)
+        if not isinstance(value, int):
+            raise InputError(f"{self.name}: {key}: expected a number, got {str(value)[:60]!r}")
+        return value
+
+
+class _Rows:
+    """Boxes of one picture, collected one by one."""
+
+    def __init__(self) -> None:
+        self.boxes: list[list[float]] = []
+        self.class_ids: list[int] = []
+        self.extras: list[float] = []  # areas of objects, scores of detections
+        self.crowd: list[bool] = []
+
+    def add(self, box: list[float], class_id: int, *, extra: float, crowd: bool = False) -> None:
+        self.boxes.append(box)
+        self.class_ids.append(class_id)
+        self.extras.append(extra)
+        self.crowd.append(crowd)
+
+
+def _objects(
+    file: _Document, class_of: Mapping[int, int], problems: list[str]
+) -> dict[ImageId, _Rows]:
+    known = {_image_id(file, image) for image in file.list("images")}
+    rows: dict[ImageId, _Rows] = {}
+    for place, each in enumerate(file.list("annotations")):
+        where = f"{file.name}: annotation {each.get('id', place)}"
+        image_id = each.get("image_id")
+        try:
+            if not isinstance(image_id, (int, str)) or image_id not in known:
+                raise InputError(f"{where}: image_id: {str(image_id)[:60]!r} is no image")
+            class_id = class_of.get(file.integer(each, "category_id"))
+            if class_id is None:
+                raise InputError(f"{where}: category_id: {each['category_id']} is no category")
+            box = _bbox(each, where)
+            area = each.get("area", box[2] * box[3])
+            if not _is_number(area):
+                raise InputError(f"{where}: area: expected a number, got {str(area)[:60]!r}")
+        except InputError as error:
+            problems.append(str(error))
+            continue
+        crowd = bool(each.get("iscrowd", 0))
+        rows.setdefault(image_id, _Rows()).add(box, class_id, extra=area, crowd=crowd)
+    return rows
+
+
+def _entry(file: _Document, image: Mapping[str, Any], folder: Path, rows: _Rows) -> Entry:
+    name = image.get("file_name")
+    image_id = _image_id(file, image)
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise InputError(f"{file.name}: image {image_id}: file_name: expected a name")
+    width, height = image.get("width"), image.get("height")
+    size = None
+    if _is_number(width) and _is_number(height) and width >= 1 and height >= 1:
+        size = int(width), int(height)
+    objects = Objects.of(rows.boxes, rows.class_ids, areas=rows.extras, optional=rows.crowd)
+    return Entry(image_id, str(folder / name), partial(_whatever_the_size, objects), size)
+
+
+def _whatever_the_size(objects: Objects, size: tuple[int, int]) -> Objects:
+    return objects
+
+
+def _image_id(file: _Document, image: Mapping[str, Any]) -> ImageId:
+    value = image.get("id")
+    if not isinstance(value, (int, str)):
+        raise InputError(f"{file.name}: images: id: expected a number, got {str(value)[:60]!r}")
+    return value
+
+
+def _sortable(image_id: ImageId) -> tuple[bool, ImageId]:
+    return isinstance(image_id, str), image_id
+
+
+def _bbox(entry: Mapping[str, Any], where: str) -> list[float]:
+    box = entry.get("bbox")
+    if not isinstance(box, list) or len(box) != 4 or not all(map(_is_number, box)):
+        raise InputError(f"{where}: bbox: expected left, top, width, height")
+    if box[2] < 0 or box[3] < 0:
+        raise InputError(f"{where}: bbox: has no area: {box[2]:g} x {box[3]:g}")
+    return box
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return abs(value) <= _LARGEST  # NaN is not
+
+
+def _match_names(where: str, called: Sequence[str], names: Sequence[str]) -> list[int]:
+    """The class of each category."""
+    class_of = {_plain(name): class_id for class_id, name in reversed(list(enumerate(names)))}
+    same = [class_of.get(_plain(name)) for name in called]
+    known = [class_id for class_id in same if class_id is not None]
+    if len(known) == len(called) == len(set(known)):
+        return known
+    if len(called) != len(names):
+        lacking = called[same.index(None)] if None in same else called[0]
+        hint = suggest(lacking, names)
+        raise InputError(
+            f"{where}: has {len(called)} categories, the network {len(names)} classes, none of"
+            f" which is called {lacking[:60]!r}.{hint} See --names"
+        )
+    for place, class_id in enumerate(same):
+        if class_id not in (None, place):
+            raise InputError(
+                f"{where}: categories: {called[place][:60]!r} is number {place} in order, but"
+                f" number {class_id} of the network's classes. See --names"
+            )
+    return list(range(len(names)))
+
+
+def _plain(name: str) -> str:
+    return "".join(name.split()).lower()
+
+
+def _annotated(
+    examples: Sequence[Example],
+) -> Iterable[tuple[Example, list[float], int, float, bool]]:
+    for example in examples:
+        there = example.objects
+        yield from (
+            (example, *row)
+            for row in zip(
+                there.boxes.tolist(),
+                there.class_ids.tolist(),
+                there.areas.tolist(),
+                there.optional.tolist(),
+                strict=True,
+            )
+        )

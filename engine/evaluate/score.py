@@ -1,0 +1,148 @@
+"""score(): a Report on detections, by the method of COCO, Pascal VOC or darknet."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.errors import InputError, suggest
+from engine.evaluate import coco, darknet, voc
+from engine.evaluate.confusion import confusion
+from engine.evaluate.examples import Example, by_class
+from engine.evaluate.ranking import Counts, Ranking
+
+Array = NDArray[Any]
+
+METHODS = {
+    "coco": "COCO, 101 recalls, overlaps 0.50 to 0.95, at most 100 detections of a class",
+    "voc": "Pascal VOC 2010, area under the curve",
+    "voc11": "Pascal VOC 2007, 11 recalls",
+    "darknet": "darknet's detector map",
+}
+_RANK = {"coco": coco.rank, "voc": voc.rank, "voc11": voc.rank, "darknet": darknet.rank}
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How to judge, checked."""
+
+    method: str = "coco"
+    match_iou: float = 0.5
+    threshold: float = 0.25  # of the counts and the confusion
+    points: int = 0  # of darknet's curve
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            hint = suggest(self.method, METHODS)
+            raise InputError(f"method: expected {', '.join(METHODS)}, got {self.method!r}.{hint}")
+        if not 0 < self.match_iou <= 1:
+            raise InputError(f"match_iou: expected above 0, at most 1, got {self.match_iou}")
+        if not (math.isfinite(self.threshold) and self.threshold >= 0):
+            raise InputError(f"threshold: expected a number of 0 or more, got {self.threshold}")
+        if self.points not in darknet.POINTS:
+            raise InputError(f"points: expected 0, 11 or 101, got {self.points}")
+        if self.points and self.method != "darknet":
+            raise InputError("points: only the method darknet has a choice of them")
+
+    def __str__(self) -> str:
+        if self.method != "darknet":
+            return METHODS[self.method]
+        return f"darknet's detector map, {self.points or 'area under the curve, no'} points"
+
+
+@dataclass(frozen=True, eq=False)
+class ClassScore:
+    """One class; an `average_precision` of None means that there is nothing to find."""
+
+    name: str
+    average_precision: float | None
+    ranking: Ranking
+    counts: Counts
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What score() says; `summary` holds the method's own figures, the first of them the main."""
+
+    rules: Rules
+    pictures: int
+    summary: dict[str, float | None]
+    classes: tuple[ClassScore, ...]
+    confusion: Array  # see engine.evaluate.confusion
+
+    @property
+    def counts(self) -> Counts:
+        return Counts.total([each.counts for each in self.classes])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON would hold it."""
+        return {
+            "method": self.rules.method,
+            "method_says": str(self.rules),
+            "match_iou": self.rules.match_iou,
+            "threshold": self.rules.threshold,
+            "pictures": self.pictures,
+            "summary": self.summary,
+            "counts": _counts(self.counts),
+            "classes": [
+                {
+                    "class_id": class_id,
+                    "name": each.name,
+                    "average_precision": each.average_precision,
+                    **_counts(each.counts),
+                }
+                for class_id, each in enumerate(self.classes)
+            ],
+            "confusion": self.confusion.tolist(),
+        }
+
+
+def score(examples: Sequence[Example], names: Sequence[str], rules: Rules | None = None) -> Report:
+    """Judge what was found in `examples` by `rules`."""
+    rules = rules or Rules()
+    scenes = by_class(examples, len(names))
+    overlap, threshold = rules.match_iou, rules.threshold
+    rank = _RANK[rules.method]
+    rankings = [rank(of_class, overlap) for of_class in scenes]
+    counts = [ranking.counts(threshold) for ranking in rankings]
+    precisions: Sequence[float | None]
+    if rules.method == "coco":
+        tables = coco.tables(scenes)
+        precisions = [tables.of_class(class_id) for class_id in range(len(names))]
+        summary = tables.summary()
+    else:
+        if rules.method == "darknet":
+            precisions = darknet.average_precisions(rankings, rules.points)
+            counts = [darknet.counts(of_class, overlap, threshold) for of_class in scenes]
+        else:
+            average = voc.eleven_points if rules.method == "voc11" else voc.area
+            precisions = [average(ranking) for ranking in rankings]
+        summary = {f"mAP@{overlap:.2f}": _mean(precisions)}
+    columns = zip(names, precisions, rankings, counts, strict=True)
+    return Report(
+        *(rules, len(examples), summary, tuple(ClassScore(*column) for column in columns)),
+        confusion=confusion(examples, len(names), overlap=overlap, threshold=threshold),
+    )
+
+
+def _mean(precisions: Sequence[float | None]) -> float | None:
+    known = [each for each in precisions if each is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _counts(counts: Counts) -> dict[str, float]:
+    return {
+        "objects": counts.objects,
+        "true_positives": counts.true_positives,
+        "false_positives": counts.false_positives,
+        "false_negatives": counts.false_negatives,
+        "precision": counts.precision,
+        "recall": counts.recall,
+        "f1": counts.f1,
+        "average_iou": counts.average_iou,
+    }

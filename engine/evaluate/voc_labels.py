@@ -1,0 +1,70 @@
+"""Pascal VOC's annotations: an XML file a picture.
+
+Pixel columns xmin to xmax belong to the object and the first is number 1, so that its edges are
+xmin - 1 and xmax; rows alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+from engine.errors import InputError, suggest
+from engine.evaluate.examples import Objects
+from engine.evaluate.text import read_text
+from engine.vision.naming import shown
+
+_EDGES = ("xmin", "ymin", "xmax", "ymax")
+
+
+def read(path: Path, names: Sequence[str], problems: list[str]) -> Objects:
+    """The objects of an annotation; those that make no sense are told in `problems`."""
+    boxes, class_ids, difficult = [], [], []
+    numbers = {name: number for number, name in reversed(list(enumerate(names)))}
+    for number, element in enumerate(_tree(path).iter("object"), start=1):
+        try:
+            class_id = _class_id(element, numbers)
+            box = _box(element)
+        except InputError as error:
+            problems.append(f"{shown(str(path))}: object {number}: {error}")
+            continue
+        boxes.append(box)
+        class_ids.append(class_id)
+        difficult.append((element.findtext("difficult") or "0").strip() not in ("0", ""))
+    return Objects.of(boxes, class_ids, optional=difficult)
+
+
+def _tree(path: Path) -> ElementTree.Element:
+    text = read_text(path)
+    name = shown(str(path))
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise InputError(f"{name}: expected an annotation, got XML with declarations")
+    try:
+        return ElementTree.fromstring(text.encode("utf-8", "surrogateescape"))
+    except ElementTree.ParseError as error:
+        raise InputError(f"{name}:{error.position[0]}: is not XML: {error}") from None
+    except (ValueError, LookupError) as error:  # an encoding that does not exist
+        raise InputError(f"{name}: is not XML: {error}") from None
+
+
+def _class_id(element: ElementTree.Element, numbers: dict[str, int]) -> int:
+    name = (element.findtext("name") or "").strip()
+    if name not in numbers:
+        raise InputError(f"name: no class is called {name[:60]!r}.{suggest(name, numbers)}")
+    return numbers[name]
+
+
+def _box(element: ElementTree.Element) -> tuple[float, float, float, float]:
+    texts = [(element.findtext(f"bndbox/{edge}") or "").strip() for edge in _EDGES]
+    try:
+        left, top, right, bottom = map(float, texts)
+    except ValueError:
+        raise InputError(f"bndbox: expected four numbers, got {', '.join(texts)[:60]!r}") from None
+    if not all(map(math.isfinite, (left, top, right, bottom))):
+        raise InputError(f"bndbox: expected finite numbers, got {', '.join(texts)[:60]!r}")
+    width, height = right - left + 1, bottom - top + 1
+    if width <= 0 or height <= 0:
+        raise InputError(f"bndbox: has no area: {width:g} x {height:g}")
+    return left - 1, top - 1, width, height

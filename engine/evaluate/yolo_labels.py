@@ -1,0 +1,63 @@
+"""YOLO's label files: a line "class x y width height" an object, relative to the picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.errors import InputError
+from engine.evaluate.examples import Objects
+from engine.evaluate.text import read_text
+from engine.vision.naming import shown
+
+
+def read(path: Path, size: tuple[int, int], names: Sequence[str], problems: list[str]) -> Objects:
+    """The objects of a label file; lines that make no sense are left out and told in `problems`."""
+    boxes, class_ids = [], []
+    width, height = size
+    name = shown(str(path))
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            class_id, (x, y, w, h) = _parse(line.split(), len(names))
+        except InputError as error:
+            problems.append(f"{name}:{number}: {error}")
+            continue
+        boxes.append(((x - w / 2) * width, (y - h / 2) * height, w * width, h * height))
+        class_ids.append(class_id)
+    return Objects.of(boxes, class_ids)
+
+
+def _parse(words: list[str], classes: int) -> tuple[int, list[float]]:
+    if len(words) != 5:
+        raise InputError(f"expected class x y width height, got {len(words)} columns")
+    class_id = _class_id(words[0], classes)
+    try:
+        box = [float(word) for word in words[1:]]
+    except ValueError:
+        raise InputError(f"expected class x y width height, got {_cut(' '.join(words))}") from None
+    x, y, width, height = box
+    if not all(map(math.isfinite, box)):
+        raise InputError(f"box: expected finite numbers, got {_cut(' '.join(words[1:]))}")
+    if width <= 0 or height <= 0:
+        raise InputError(f"box: has no area: width {width:g}, height {height:g}")
+    if max(box) > 2:
+        raise InputError(f"box: expected parts of the picture, 0 to 1, got {max(box):g}. Pixels?")
+    if not (abs(x - 0.5) < 0.5 + width / 2 and abs(y - 0.5) < 0.5 + height / 2):
+        raise InputError(f"box: lies outside the picture: x {x:g}, y {y:g}")
+    return class_id, box
+
+
+def _class_id(word: str, classes: int) -> int:
+    if not (word.isascii() and word.isdigit()):
+        raise InputError(f"class: expected its number, got {_cut(word)}")
+    class_id = int(word) if len(word) < 10 else classes
+    if class_id >= classes:
+        raise InputError(f"class: expected 0 to {classes - 1}, got {word[:20]}")
+    return class_id
+
+
+def _cut(text: str) -> str:
+    return ascii(text[:40])

@@ -1,0 +1,105 @@
+"""COCO's numbers are those of pycocotools."""
+
+import contextlib
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.evaluate import coco, coco_files
+from engine.evaluate.examples import Example, Found, Objects, by_class
+from engine.evaluate.score import Rules, score
+from engine.evaluate.truth import GroundTruth, coco_numbers
+from tests.evaluate.random_examples import named, random_examples
+
+SHARED = Path(__file__).parents[2].parent / "shared"
+
+
+def judged_by_pycocotools(folder, examples, names):
+    pytest.importorskip("pycocotools")
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    truth = GroundTruth("random", tuple(names), coco_numbers(names), (), [])
+    truth_file, results_file = coco_files.write(folder, truth, examples)
+    with contextlib.redirect_stdout(io.StringIO()):
+        theirs = COCO(truth_file)
+        judge = COCOeval(theirs, theirs.loadRes(str(results_file)), "bbox")
+        judge.evaluate()
+        judge.accumulate()
+        judge.summarize()
+    return judge
+
+
+def assert_equal_to_pycocotools(folder, examples, names):
+    judge = judged_by_pycocotools(folder, examples, names)
+    tables = coco.tables(by_class(examples, len(names)))
+    np.testing.assert_array_equal(tables.precision, judge.eval["precision"][..., -1])
+    np.testing.assert_array_equal(tables.recall, judge.eval["recall"])
+    ours = [-1 if each is None else each for each in tables.summary().values()]
+    np.testing.assert_array_equal(ours, judge.stats)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_detections_get_the_numbers_of_pycocotools_bit_for_bit(tmp_path, seed):
+    examples = random_examples(seed, optional=0.2 * (seed % 3), ties=seed % 2 == 0)
+    assert_equal_to_pycocotools(tmp_path, examples, named(4))
+
+
+def test_more_than_a_hundred_detections_are_cut_like_pycocotools_does(tmp_path):
+    random = np.random.default_rng(5)
+    boxes = random.uniform(10, 80, (180, 4))
+    there = Objects.of(boxes[::3], [0] * 60)
+    examples = [
+        Example(number, (200, 200), there, Found.of(boxes, random.random(180), [0] * 180), "x")
+        for number in (3, 7)
+    ]
+    assert_equal_to_pycocotools(tmp_path, examples, named(2))
+
+
+def test_crowds_may_be_found_often_and_need_not_be(tmp_path):
+    there = Objects.of([[0, 0, 100, 100], [150, 0, 20, 20]], [0, 0], optional=[True, False])
+    found = Found.of([[0, 0, 30, 30], [40, 40, 30, 30], [150, 0, 20, 20]], [0.9, 0.8, 0.7], [0] * 3)
+    examples = [Example(1, (200, 200), there, found, "x")]
+    assert_equal_to_pycocotools(tmp_path, examples, ["thing"])
+    assert score(examples, ["thing"]).summary["AP"] == pytest.approx(1)
+
+
+def test_without_objects_there_is_no_average_precision():
+    found = Found.of([[0, 0, 9, 9]], [0.5], [0])
+    report = score([Example(1, (10, 10), Objects.of([], []), found)], ["thing"])
+    assert set(report.summary.values()) == {None}
+    assert report.counts.false_positives == 1
+
+
+def test_the_ranking_at_one_overlap_has_the_precision_of_the_table():
+    examples = random_examples(11)
+    report = score(examples, named(4), Rules("coco", match_iou=0.75))
+    tables = coco.tables(by_class(examples, 4))
+    for class_id, each in enumerate(report.classes):
+        best = np.append(each.ranking.envelope(), 0)
+        read = best[np.searchsorted(each.ranking.recall, coco.RECALLS)]
+        np.testing.assert_allclose(read, tables.precision[5, :, class_id, 0], rtol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared: a model and labelled pictures")
+def test_a_real_detector_on_real_pictures_gets_the_numbers_of_pycocotools(tmp_path):
+    import engine
+    from engine.evaluate import listing
+
+    model = SHARED / "models" / "yolo-fastest-1.1-coco" / "yolo-fastest-1.1-coco"
+    files = [model.with_suffix(model.suffix + end) for end in (".cfg", ".weights", ".names")]
+    with engine.load(*files, device="cpu", threshold=0.005) as detector:
+        names = detector.labels
+        truth = listing.read(str(SHARED / "images" / "coco_val32"), names)
+        results = list(detector.stream(entry.path for entry in truth.entries))
+    examples = [
+        Example(e.image_id, r.size, e.objects(r.size), Found.in_result(r), e.path)
+        for e, r in zip(truth.entries, results, strict=True)
+    ]
+    assert not truth.problems
+    assert sum(len(example.objects) for example in examples) > 100
+    assert_equal_to_pycocotools(tmp_path, examples, names)
+    assert score(examples, names).summary["AP50"] > 0.2

@@ -1,0 +1,146 @@
+"""The method darknet does what `detector map` does, step by step."""
+
+import numpy as np
+import pytest
+
+from engine.evaluate.examples import Example, Found, Objects
+from engine.evaluate.score import Rules, score
+from tests.evaluate.random_examples import named, random_examples
+
+FLOAT = np.float32
+
+
+def relative(box, size):
+    left, top, width, height = (each / size[place % 2] for place, each in enumerate(box))
+    return tuple(map(FLOAT, (left + width / 2, top + height / 2, width, height)))
+
+
+def overlap(a, b):
+    def common(x, w, other_x, other_w):
+        half, other_half = w / FLOAT(2), other_w / FLOAT(2)
+        return min(x + half, other_x + other_half) - max(x - half, other_x - other_half)
+
+    wide, tall = common(a[0], a[2], b[0], b[2]), common(a[1], a[3], b[1], b[3])
+    if wide < 0 or tall < 0 or wide * tall == 0:
+        return FLOAT(0)
+    return (wide * tall) / (a[2] * a[3] + b[2] * b[3] - wide * tall)
+
+
+def map_of(examples, classes, *, least, threshold, points):
+    """Average precisions, their mean and the counts at a threshold, in loops."""
+    detections, owners, truths = [], 0, [0] * classes
+    hits, misses, shared = [0] * classes, [0] * classes, 0.0
+    for example in examples:
+        there, found = example.objects, example.found
+        rows = list(zip(there.boxes, there.class_ids, there.optional, strict=True))
+        plain = [(relative(box, example.size), each) for box, each, hard in rows if not hard]
+        difficult = [(relative(box, example.size), each) for box, each, hard in rows if hard]
+        for _, each in plain:
+            truths[each] += 1
+        seen = []
+        for box, probability, class_id in zip(
+            found.boxes, found.scores, found.class_ids, strict=True
+        ):
+            parts, owner, most = relative(box, example.size), -1, FLOAT(0)
+            for number, (truth, each) in enumerate(plain):
+                value = overlap(parts, truth)
+                if value > FLOAT(least) and each == class_id and value > most:
+                    owner, most = owners + number, value
+            covers_difficult = any(
+                overlap(parts, truth) > FLOAT(least) and each == class_id
+                for truth, each in difficult
+            )
+            if FLOAT(probability) > FLOAT(threshold):
+                if owner >= 0 and owner not in seen:
+                    hits[class_id] += 1
+                    shared += float(most)
+                else:
+                    misses[class_id] += 1
+            seen.append(owner)
+            if owner >= 0 or not covers_difficult:
+                detections.append((probability, class_id, owner))
+        owners += len(plain)
+    detections.sort(key=lambda each: -each[0])
+    curves = [[] for _ in range(classes)]
+    right, wrong, used = [0] * classes, [0] * classes, set()
+    for _, class_id, owner in detections:
+        if owner >= 0 and owner not in used:
+            used.add(owner)
+            right[class_id] += 1
+        else:
+            wrong[class_id] += 1
+        for each in range(classes):
+            believed = right[each] + wrong[each]
+            curves[each].append(
+                (
+                    right[each] / believed if believed else 0.0,
+                    right[each] / truths[each] if truths[each] else 0.0,
+                )
+            )
+    averages = [average_of(curve, points) for curve in curves]
+    return averages, sum(averages) / classes, hits, misses, shared, owners
+
+
+def average_of(curve, points):
+    if points:
+        return (
+            sum(
+                max((p for p, r in curve if r >= point / (points - 1)), default=0.0)
+                for point in range(points)
+            )
+            / points
+        )
+    total, (best, last) = 0.0, curve[-1]
+    for precision, recall in curve[-2::-1]:
+        best = max(best, precision)
+        total += (last - recall) * best
+        last = recall
+    return total
+
+
+@pytest.mark.parametrize("points", [0, 11, 101])
+@pytest.mark.parametrize("least", [0.5, 0.75])
+@pytest.mark.parametrize("seed", range(4))
+def test_random_detections_get_the_numbers_of_darknet(seed, least, points):
+    examples = random_examples(seed, ties=False)
+    rules = Rules("darknet", match_iou=least, threshold=0.4, points=points)
+    report = score(examples, named(5), rules)
+    averages, mean, hits, misses, shared, objects = map_of(
+        examples, 5, least=least, threshold=0.4, points=points
+    )
+    assert [each.average_precision for each in report.classes] == pytest.approx(averages, abs=1e-12)
+    assert report.summary[f"mAP@{least:.2f}"] == pytest.approx(mean, abs=1e-12)
+    assert [each.counts.true_positives for each in report.classes] == hits
+    assert [each.counts.false_positives for each in report.classes] == misses
+    assert report.counts.objects == objects
+    assert report.counts.average_iou == pytest.approx(shared / (sum(hits) + sum(misses)), abs=1e-6)
+
+
+def one_picture(boxes, scores):
+    there = Objects.of([[0, 0, 10, 10], [50, 50, 10, 10]], [0, 0])
+    return [Example(1, (100, 100), there, Found.of(boxes, scores, [0] * len(scores)))]
+
+
+def test_the_area_lacks_the_step_of_the_best_of_all_detections():
+    both = one_picture([[0, 0, 10, 10], [50, 50, 10, 10]], [0.9, 0.8])
+    assert score(both, ["thing"], Rules("darknet")).summary == {"mAP@0.50": 0.5}
+    assert score(both, ["thing"], Rules("darknet", points=11)).summary == {"mAP@0.50": 1}
+
+
+def test_a_class_without_objects_counts_as_zero_in_the_mean():
+    both = one_picture([[0, 0, 10, 10], [50, 50, 10, 10]], [0.9, 0.8])
+    report = score(both, ["thing", "never"], Rules("darknet", points=101))
+    assert [each.average_precision for each in report.classes] == [1, 0]
+    assert report.summary == {"mAP@0.50": 0.5}
+
+
+def test_the_counts_take_the_first_of_a_picture_even_below_the_threshold():
+    doubled = one_picture([[0, 1, 10, 10], [0, 0, 10, 10]], [0.1, 0.9])
+    counts = score(doubled, ["thing"], Rules("darknet")).counts
+    assert (counts.true_positives, counts.false_positives) == (0, 1)
+
+
+def test_nothing_found_is_no_error():
+    report = score(one_picture([], []), ["thing"], Rules("darknet"))
+    assert report.summary == {"mAP@0.50": 0}
+    assert report.counts.false_negatives == 2

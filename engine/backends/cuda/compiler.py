@@ -93,13 +93,13 @@ def translation_unit() -> str:
 
 
 def activate_function() -> str:
-    """One case for each row of the table; the switch never diverges, a launch has one kind."""
-    cases = "\n".join(
-        f"    case {kind}: return {row.cuda};  // {row.name}"
-        for kind, row in enumerate(ACTIVATIONS.values())
-    )
+    """The table of activations in C: f(x) by number, and the number of each as KIND_name."""
+    kinds = [f"#define KIND_{name} {kind}" for kind, name in enumerate(ACTIVATIONS)]
+    cases = [
+        f"    case {kind}: return {row.cuda};" for kind, row in enumerate(ACTIVATIONS.values())
+    ]
     head = "__device__ __forceinline__ float activate(int kind, float x)"
-    return f"{head}\n{{\n    switch (kind) {{\n{cases}\n    }}\n    return x;\n}}"
+    return "\n".join([*kinds, head, "{", "    switch (kind) {", *cases, "    }\n    return x;\n}"])
 
 
 def signatures(text: str) -> dict[str, str]:

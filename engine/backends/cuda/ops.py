@@ -67,17 +67,19 @@ def activate(gpu: Gpu, op: ops.Activate) -> None:
 def add(gpu: Gpu, op: ops.Add) -> None:
     kind = KINDS[op.activation]
     shape = op.out.shape
-    is_plain = op.weights is None and all(source.shape == shape for source in op.sources)
-    if is_plain and len(op.sources) == 2:
+    if len(op.sources) == 2 and op.weights is None:
         a, b = op.sources
-        _launch(
-            gpu,
-            "add_two",
-            (a, b, op.out),
-            *(gpu[a], gpu[b], gpu[op.out], gpu.pixels(op.out), shape.channels),
-            *(gpu.pitch(a), gpu.pitch(b), gpu.pitch(op.out), kind),
-        )
-        return
+        sides = shape.sides[1:]
+        if a.shape == shape and b.shape.sides[1:] == sides:
+            _launch(
+                gpu,
+                "add_two",
+                (a, b, op.out),
+                *(gpu[a], gpu[b], gpu[op.out], gpu.pixels(op.out), shape.channels),
+                min(shape.channels, b.shape.channels),
+                *(gpu.pitch(a), gpu.pitch(b), gpu.pitch(op.out), kind),
+            )
+            return
     weights = gpu.array(op, "weights")
     columns = 1 if op.weights is None else op.weights.shape[1]
     for index, source in enumerate(op.sources):
@@ -95,9 +97,10 @@ def add(gpu: Gpu, op: ops.Add) -> None:
 def multiply(gpu: Gpu, op: ops.Multiply) -> None:
     shape, factor = op.out.shape, op.factor.shape
     pitch = gpu.pitch(op.factor)
-    gpu.launch(
+    _launch(
+        gpu,
         "multiply",
-        gpu.pixels(op.out) * shape.channels,
+        (op.src, op.out) if factor.channels == 1 else (op.src, op.factor, op.out),
         *(gpu[op.src], gpu[op.factor], gpu[op.out]),
         *(gpu.rows(op.out), shape.area, shape.channels, gpu.pitch(op.src), gpu.pitch(op.out)),
         factor.area * pitch,

@@ -8,7 +8,6 @@ from functools import lru_cache
 from importlib.resources import files
 
 from engine.backends.cuda import compiler, wgmma
-from engine.plan.activations import ACTIVATIONS
 
 HOPPER = (9, 0)
 MODES = {"float16": 0, "tf32": 1, "float32": 2}  # MODE of kernels/tensor/hopper_conv.cu
@@ -66,7 +65,6 @@ def source(tile: Tile) -> str:
         "CONSUMERS": tile.consumers,
         "BLOCKS": tile.blocks,
         "MODE": tile.mode,
-        **{f"KIND_{name}": kind for kind, name in enumerate(ACTIVATIONS)},
     }
     text = folder.joinpath("tensor", "hopper_conv.cu").read_text("utf-8")
     for line, contents in texts.items():

@@ -18,6 +18,9 @@ from engine.backends.cuda.gpu import Arrays, Gpu, Target
 from engine.backends.cuda.tensor import HOPPER, MODES, Tile
 from engine.plan import ops
 
+# what `activate_common` of kernels/common.cuh knows
+COMMON = frozenset({"linear", "leaky", "relu", "mish", "swish", "logistic"})
+
 # rows, columns, stages, consumers, blocks on a multiprocessor
 _HALF_TILES = (
     (128, 256, 4, 2, 1),
@@ -32,6 +35,9 @@ _HALF_TILES = (
     (64, 64, 8, 1, 1),
     (64, 32, 8, 1, 1),
     (128, 32, 4, 2, 2),
+    (128, 64, 2, 2, 3),
+    (64, 128, 2, 1, 4),
+    (64, 64, 2, 1, 5),
 )
 _FLOAT_TILES = (
     (128, 128, 4, 2, 1),
@@ -43,6 +49,7 @@ _FLOAT_TILES = (
     (128, 32, 4, 2, 2),
 )
 SPLITS = (1, 2, 4, 8)
+_COSTS = {0: (1460, 50, 8, 5000, 260), 1: (750, 45, 8, 6000, 700), 2: (315, 25, 3, 2500, 700)}
 _MOST_BLOCKS = 512  # more tiles than this fill the device without a split
 _LEAST_STEPS = 4  # slices that each block of a split sums at least
 
@@ -58,7 +65,7 @@ class Problem(ctypes.Structure):
                 *("pixels", "filters", "out_h", "out_w", "channels", "taps_x", "slices", "steps"),
                 *("stride_y", "stride_x", "top", "left", "dilation_y", "dilation_x"),
                 *("out_pitch", "residual_pitch", "kind", "last", "split", "tiles_n"),
-                *("is_float", "is_aligned"),
+                "is_aligned",
             )
         ),
     )
@@ -67,6 +74,8 @@ class Problem(ctypes.Structure):
 def can_run(target: Target, op: ops.Conv2d) -> bool:
     """Whether the copy engine can walk the map: pixels that begin on 16 bytes, small windows."""
     if target.capability != HOPPER or op.groups > 1 or op.signed:
+        return False
+    if not {op.activation, op.last_activation} <= COMMON:
         return False
     if op.src in target.misaligned or op.src.shape.channels * target.value_bytes % 16:
         return False
@@ -170,7 +179,7 @@ class Hopper:
             *(-(-channels // tile.depth), self._steps(gpu.target, op)),
             *(*op.stride, top, left, *op.dilation),
             *(gpu.pitch(op.out), residual_pitch, *geometry.kinds(op)),
-            *(self.split, tiles_n, 0, int(all(map(gpu.is_aligned, aligned)))),
+            *(self.split, tiles_n, int(all(map(gpu.is_aligned, aligned)))),
         )
         gpu.tile(tile).launch(
             -(-pixels // tile.rows) * tiles_n * self.split,
@@ -187,20 +196,23 @@ class Hopper:
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
         """Cycles, roughly: what ranks the tiles before any was measured.
 
-        A multiprocessor does 2048 half products a cycle and fetches some 40 bytes; a slice cannot
-        be faster than its round of barriers; starting, filling and finishing cost a few thousand.
+        The numbers are a fit to some hundred timings on an H200: products and bytes that a
+        multiprocessor manages in a cycle, the least time of a slice, values finished in a cycle,
+        starting a block, and what a split costs.
         """
         tile = self.tile(target, op)
-        rate = {0: 1500, 1: 700, 2: 200}[tile.mode]
-        products = tile.rows * tile.columns * tile.depth / rate
-        fetched = tile.stage_bytes / 40
-        blocks = _tiles(target, op, tile.rows) * -(-op.out.shape.channels // tile.columns)
-        rounds = -(-blocks * self.split // (target.multiprocessors * tile.blocks)) * tile.blocks
-        shared = min(rounds, -(-blocks * self.split // target.multiprocessors))
-        slice_cycles = max(shared * max(products, fetched), 250)
-        finish = shared * tile.rows * tile.columns / 16
-        steps = self._steps(target, op) / self.split
-        return 4000 + steps * slice_cycles + finish + (1200 if self.split > 1 else 0)
+        rate, width, finish, start, split = _COSTS[tile.mode]
+        across = -(-op.out.shape.channels // tile.columns)
+        blocks = _tiles(target, op, tile.rows) * across * self.split
+        most = -(-blocks // target.multiprocessors)
+        at_once = min(most, tile.blocks)
+        products = at_once * tile.rows * tile.columns * tile.depth / rate
+        cycles = max(products, at_once * tile.stage_bytes / width, 300)
+        block = start + self._steps(target, op) / self.split * cycles
+        block += at_once * tile.rows * tile.columns / finish
+        if self.split > 1:
+            block += split * (2 + self.split)
+        return -(-most // tile.blocks) * block
 
 
 def _tiles(target: Target, op: ops.Conv2d, rows: int) -> int:

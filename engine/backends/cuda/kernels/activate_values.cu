@@ -16,8 +16,7 @@ __device__ __forceinline__ void activate_body(const real* __restrict__ src, real
         const int pixel = item / packs;
         const int channel = (item - pixel * packs) * V;
         Pack<V> x = load<V>(src + pixel * src_pitch + channel);
-#pragma unroll
-        for (int i = 0; i < V; ++i) x.v[i] = activate(kind, x.v[i]);
+        activate_all(kind, x.v);
         store<V>(out + pixel * out_pitch + channel, x);
     }
 }

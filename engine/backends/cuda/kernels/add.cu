@@ -1,4 +1,4 @@
-// add_two: out = f(a + b) for two maps of one shape.
+// add_two: out = f(a + b) for two maps of one height and width; b may have fewer channels.
 // add_flat: one more term of a sum whose sources are read flat, in (channel, row, column) order:
 //           a shorter source adds to the first values only, a longer one is cut.
 //
@@ -9,7 +9,8 @@
 template <int V>
 __device__ __forceinline__ void add_two_body(const real* __restrict__ a, const real* __restrict__ b,
                                              real* __restrict__ out, int pixels, int channels,
-                                             int a_pitch, int b_pitch, int out_pitch, int kind)
+                                             int b_channels, int a_pitch, int b_pitch,
+                                             int out_pitch, int kind)
 {
     const int packs = channels / V;
     GRID_STRIDE(item, pixels * packs)
@@ -17,25 +18,30 @@ __device__ __forceinline__ void add_two_body(const real* __restrict__ a, const r
         const int pixel = item / packs;
         const int channel = (item - pixel * packs) * V;
         Pack<V> x = load<V>(a + pixel * a_pitch + channel);
-        const Pack<V> y = load<V>(b + pixel * b_pitch + channel);
+        if (channel < b_channels) {
+            const Pack<V> y = load<V>(b + pixel * b_pitch + channel);
 #pragma unroll
-        for (int i = 0; i < V; ++i) x.v[i] = activate(kind, x.v[i] + y.v[i]);
+            for (int i = 0; i < V; ++i) x.v[i] += y.v[i];
+        }
+        activate_all(kind, x.v);
         store<V>(out + pixel * out_pitch + channel, x);
     }
 }
 
 extern "C" __global__ void add_two(const real* __restrict__ a, const real* __restrict__ b,
-                                   real* __restrict__ out, int pixels, int channels, int a_pitch,
-                                   int b_pitch, int out_pitch, int kind)
+                                   real* __restrict__ out, int pixels, int channels,
+                                   int b_channels, int a_pitch, int b_pitch, int out_pitch,
+                                   int kind)
 {
-    add_two_body<1>(a, b, out, pixels, channels, a_pitch, b_pitch, out_pitch, kind);
+    add_two_body<1>(a, b, out, pixels, channels, b_channels, a_pitch, b_pitch, out_pitch, kind);
 }
 
 extern "C" __global__ void add_two_packed(const real* __restrict__ a, const real* __restrict__ b,
                                           real* __restrict__ out, int pixels, int channels,
-                                          int a_pitch, int b_pitch, int out_pitch, int kind)
+                                          int b_channels, int a_pitch, int b_pitch, int out_pitch,
+                                          int kind)
 {
-    add_two_body<PACK>(a, b, out, pixels, channels, a_pitch, b_pitch, out_pitch, kind);
+    add_two_body<PACK>(a, b, out, pixels, channels, b_channels, a_pitch, b_pitch, out_pitch, kind);
 }
 
 // `weights` (null: 1) holds one factor, or one a channel when weight_step is 1.

@@ -21,15 +21,13 @@ __device__ __forceinline__ void bias_activate_body(
 #pragma unroll
             for (int i = 0; i < V; ++i) x.v[i] += bias[channel + i];
         }
-#pragma unroll
-        for (int i = 0; i < V; ++i) x.v[i] = activate(kind, x.v[i]);
+        activate_all(kind, x.v);
         if (residual) {
             const Pack<V> r = load<V>(residual + pixel * residual_pitch + channel);
 #pragma unroll
             for (int i = 0; i < V; ++i) x.v[i] += r.v[i];
         }
-#pragma unroll
-        for (int i = 0; i < V; ++i) x.v[i] = activate(last, x.v[i]);
+        activate_all(last, x.v);
         store<V>(out + pixel * out_pitch + channel, x);
     }
 }

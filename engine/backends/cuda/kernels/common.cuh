@@ -49,6 +49,34 @@ template <int V> __device__ __forceinline__ void store(real* p, const Pack<V>& p
     *reinterpret_cast<Raw<V>*>(p) = raw;
 }
 
+// The commonest activations over several values. A launch has one kind, so the switch costs once for
+// all of them; before each value it would cost more than the arithmetic. True where it knew the kind.
+template <int N> __device__ __forceinline__ bool activate_common(int kind, float (&x)[N])
+{
+#define CASE(name)                                                                         \
+    case KIND_##name:                                                                      \
+        _Pragma("unroll") for (int i = 0; i < N; ++i) x[i] = activate(KIND_##name, x[i]);  \
+        return true
+    switch (kind) {
+    case KIND_linear: return true;
+        CASE(leaky);
+        CASE(relu);
+        CASE(mish);
+        CASE(swish);
+        CASE(logistic);
+    }
+    return false;
+#undef CASE
+}
+
+// Any activation over several values.
+template <int N> __device__ __forceinline__ void activate_all(int kind, float (&x)[N])
+{
+    if (activate_common(kind, x)) return;
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] = activate(kind, x[i]);
+}
+
 // The place, in an NHWC tensor, of the value that is number `flat` in (channel, row, column) order.
 __device__ __forceinline__ int place(int flat, int channels, int area, int pitch)
 {

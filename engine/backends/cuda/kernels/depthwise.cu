@@ -56,15 +56,13 @@ __device__ __forceinline__ void depthwise_body(
         for (int r = 0; r < DEPTHWISE_RUN; ++r) {
             if (first_x + r >= out_w) break;
             const int pixel = line * out_w + first_x + r;
-#pragma unroll
-            for (int k = 0; k < V; ++k) sum[r].v[k] = activate(kind, sum[r].v[k]);
+            activate_all(kind, sum[r].v);
             if (residual) {
                 const Pack<V> v = load<V>(residual + pixel * residual_pitch + channel);
 #pragma unroll
                 for (int k = 0; k < V; ++k) sum[r].v[k] += v.v[k];
             }
-#pragma unroll
-            for (int k = 0; k < V; ++k) sum[r].v[k] = activate(last, sum[r].v[k]);
+            activate_all(last, sum[r].v);
             store<V>(out + pixel * out_pitch + channel, sum[r]);
         }
     }

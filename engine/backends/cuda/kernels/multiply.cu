@@ -1,22 +1,54 @@
 // multiply: out = f(src * factor); the factor has the map's shape, one value a channel, or one a
 // pixel: factor_row, factor_pixel and factor_channel are its steps, 0 where it does not vary.
 //
-// Work item  one value.   Memory  coalesced along channels.
+// Work item  one pack of neighbouring channels.   Memory  coalesced along channels.
 #include "common.cuh"
+
+template <int V>
+__device__ __forceinline__ void multiply_body(const real* __restrict__ src,
+                                              const real* __restrict__ factor,
+                                              real* __restrict__ out, int rows, int area,
+                                              int channels, int src_pitch, int out_pitch,
+                                              int factor_row, int factor_pixel, int factor_channel,
+                                              int kind)
+{
+    const int packs = channels / V;
+    GRID_STRIDE(item, rows * area * packs)
+    {
+        const int pixel = item / packs;
+        const int channel = (item - pixel * packs) * V;
+        const int row = pixel / area;
+        const real* at = factor + row * factor_row + (pixel - row * area) * factor_pixel;
+        Pack<V> x = load<V>(src + pixel * src_pitch + channel);
+        if (factor_channel) {
+            const Pack<V> y = load<V>(at + channel);
+#pragma unroll
+            for (int i = 0; i < V; ++i) x.v[i] *= y.v[i];
+        } else {
+            const float y = to_float(*at);
+#pragma unroll
+            for (int i = 0; i < V; ++i) x.v[i] *= y;
+        }
+        activate_all(kind, x.v);
+        store<V>(out + pixel * out_pitch + channel, x);
+    }
+}
 
 extern "C" __global__ void multiply(const real* __restrict__ src, const real* __restrict__ factor,
                                     real* __restrict__ out, int rows, int area, int channels,
                                     int src_pitch, int out_pitch, int factor_row, int factor_pixel,
                                     int factor_channel, int kind)
 {
-    GRID_STRIDE(item, rows * area * channels)
-    {
-        const int pixel = item / channels;
-        const int channel = item - pixel * channels;
-        const int row = pixel / area;
-        const int at =
-            row * factor_row + (pixel - row * area) * factor_pixel + channel * factor_channel;
-        const float x = to_float(src[pixel * src_pitch + channel]) * to_float(factor[at]);
-        put(out + pixel * out_pitch + channel, activate(kind, x));
-    }
+    multiply_body<1>(src, factor, out, rows, area, channels, src_pitch, out_pitch, factor_row,
+                     factor_pixel, factor_channel, kind);
+}
+
+extern "C" __global__ void multiply_packed(const real* __restrict__ src,
+                                           const real* __restrict__ factor, real* __restrict__ out,
+                                           int rows, int area, int channels, int src_pitch,
+                                           int out_pitch, int factor_row, int factor_pixel,
+                                           int factor_channel, int kind)
+{
+    multiply_body<PACK>(src, factor, out, rows, area, channels, src_pitch, out_pitch, factor_row,
+                        factor_pixel, factor_channel, kind);
 }

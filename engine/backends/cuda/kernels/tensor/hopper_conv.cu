@@ -10,6 +10,7 @@
 // sum over k: each adds up a part, then they reduce through each other's shared memory, always in
 // the order of their ranks, so that a result never changes from run to run.
 // Weights do not depend on the layer before, so they are fetched before the wait for it.
+// Only the common activations: each is inlined over all of a thread's values.
 //
 // Chosen at compile time: BM BN BK STAGES CONSUMERS BLOCKS (resident on a multiprocessor) and
 //   MODE 0  halves in, half products
@@ -26,7 +27,9 @@
 #define B_BYTES (BN * ROW_BYTES)
 #define STAGE_BYTES (A_BYTES + (MODE == 2 ? 2 : 1) * B_BYTES)
 #define BLOCKS_OF_ROWS (BM / 64 / CONSUMERS)  // of 64, for each warpgroup
-#define SUM_PITCH (BN + 8)                    // floats; keeps the fragments off each other's banks
+// A few values between rows keep fragments off each other's banks.
+#define SUM_PITCH (BN + 8)                         // of floats, for a cluster
+#define ROW_PITCH (BN + 8)  // of stored values, for a warp
 
 struct Problem {
     const float* bias;
@@ -38,7 +41,7 @@ struct Problem {
     int slices, steps;                // of BK channels: a tap's, all
     int stride_y, stride_x, top, left, dilation_y, dilation_x;
     int out_pitch, residual_pitch;
-    int kind, last, split, tiles_n, is_float, is_aligned;
+    int kind, last, split, tiles_n, is_aligned;
 };
 
 #if MODE < 2
@@ -91,48 +94,20 @@ __device__ __forceinline__ void multiply_slice(float (&sum)[BN / 2], unsigned a,
 }
 #endif
 
-// Bias, activation, residual, last activation and the store, for 8 neighbouring filters.
-template <class Function>
-__device__ __forceinline__ void finish(float (&x)[8], const Problem& p, int m, int n, Function f)
+__device__ __forceinline__ void put_pair(real* to, float low, float high)
 {
-    const int count = min(p.filters - n, 8);
-#pragma unroll
-    for (int c = 0; c < 8; ++c) x[c] = f(x[c] + (c < count ? p.bias[n + c] : 0.f));
-    const bool is_whole = count == 8 && p.is_aligned;
-    if (p.residual) {
-        const real* from = p.residual + (size_t)m * p.residual_pitch + n;
-        if (is_whole) {
-#pragma unroll
-            for (int c = 0; c < 8; c += PACK) {
-                const Pack<PACK> r = load<PACK>(from + c);
-#pragma unroll
-                for (int i = 0; i < PACK; ++i) x[c + i] += r.v[i];
-            }
-        } else {
-            for (int c = 0; c < 8; ++c) {
-                if (c < count) x[c] += to_float(from[c]);
-            }
-        }
-    }
-    if (p.last != KIND_linear) {
-#pragma unroll
-        for (int c = 0; c < 8; ++c) x[c] = activate(p.last, x[c]);
-    }
-    if (p.is_float) {
-        float* to = static_cast<float*>(p.out) + (size_t)m * p.out_pitch + n;
-        if (is_whole) {
-            reinterpret_cast<float4*>(to)[0] = make_float4(x[0], x[1], x[2], x[3]);
-            reinterpret_cast<float4*>(to)[1] = make_float4(x[4], x[5], x[6], x[7]);
-        } else {
-#pragma unroll
-            for (int c = 0; c < 8; ++c) {
-                if (c < count) to[c] = x[c];
-            }
-        }
-        return;
-    }
+    Raw<2> pair;
+    put(&pair.v[0], low);
+    put(&pair.v[1], high);
+    *reinterpret_cast<Raw<2>*>(to) = pair;
+}
+
+// The last activation and the store; `count` of the eight values exist.
+__device__ __forceinline__ void finish(float (&x)[8], const Problem& p, int m, int n, int count)
+{
+    activate_common(p.last, x);
     real* to = static_cast<real*>(p.out) + (size_t)m * p.out_pitch + n;
-    if (is_whole) {
+    if (count == 8 && p.is_aligned) {
 #pragma unroll
         for (int c = 0; c < 8; c += PACK) {
             Pack<PACK> pack;
@@ -148,27 +123,122 @@ __device__ __forceinline__ void finish(float (&x)[8], const Problem& p, int m, i
     }
 }
 
-// The consumers of all blocks of a cluster turn the sums in shared memory into outputs.
-template <class Function>
-__device__ __forceinline__ void finish_tile(unsigned sums, const Problem& p, int m0, int n0,
-                                            int rank, Function f)
+__device__ __forceinline__ void add_residual(float (&x)[8], const real* from, int count)
+{
+#pragma unroll
+    for (int c = 0; c < 8; ++c) {
+        if (c < count) x[c] += to_float(from[c]);
+    }
+}
+
+// A warp's 16 rows of a finished block of rows pass through its own corner of shared memory, so
+// that residuals are read and results written 16 bytes at a time. Several residuals are asked for
+// before the first is needed.
+__device__ __forceinline__ void finish_rows(float (&sum)[BN / 2], real* corner, const Problem& p,
+                                            int m0, int n0)
+{
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int j = 0; j < BN / 8; ++j) {
+        const int n = n0 + j * 8 + lane % 4 * 2;
+        const float low = n < p.filters ? p.bias[n] : 0.f;
+        const float high = n + 1 < p.filters ? p.bias[n + 1] : 0.f;
+        sum[j * 4] += low;
+        sum[j * 4 + 1] += high;
+        sum[j * 4 + 2] += low;
+        sum[j * 4 + 3] += high;
+    }
+    activate_common(p.kind, sum);
+#pragma unroll
+    for (int j = 0; j < BN / 8; ++j) {
+        real* to = corner + lane / 4 * ROW_PITCH + j * 8 + lane % 4 * 2;
+        put_pair(to, sum[j * 4], sum[j * 4 + 1]);
+        put_pair(to + 8 * ROW_PITCH, sum[j * 4 + 2], sum[j * 4 + 3]);
+    }
+    __syncwarp();
+    const bool is_wide = p.is_aligned && p.residual;
+    const int items = BN / 16;  // lines of eight filters for each lane
+    const int at_once = items < 4 ? items : 4;
+#pragma unroll 1
+    for (int first = 0; first < items; first += at_once) {
+        Raw<PACK> residual[at_once][8 / PACK];
+#pragma unroll
+        for (int i = 0; i < at_once; ++i) {
+            const int item = lane + (first + i) * 32;
+            const int m = m0 + item / (BN / 8);
+            const int n = n0 + item % (BN / 8) * 8;
+            if (is_wide && m < p.pixels && n + 8 <= p.filters) {
+                const real* from = p.residual + (size_t)m * p.residual_pitch + n;
+#pragma unroll
+                for (int c = 0; c < 8 / PACK; ++c) {
+                    residual[i][c] = *reinterpret_cast<const Raw<PACK>*>(from + c * PACK);
+                }
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < at_once; ++i) {
+            const int item = lane + (first + i) * 32;
+            const int row = item / (BN / 8);
+            const int column = item % (BN / 8) * 8;
+            const int m = m0 + row;
+            const int n = n0 + column;
+            if (m >= p.pixels || n >= p.filters) continue;
+            const int count = min(p.filters - n, 8);
+            float x[8];
+#pragma unroll
+            for (int c = 0; c < 8; c += PACK) {
+                const Pack<PACK> pack = load<PACK>(corner + row * ROW_PITCH + column + c);
+#pragma unroll
+                for (int k = 0; k < PACK; ++k) x[c + k] = pack.v[k];
+            }
+            if (is_wide && count == 8) {
+#pragma unroll
+                for (int c = 0; c < 8; ++c) x[c] += to_float(residual[i][c / PACK].v[c % PACK]);
+            } else if (p.residual) {
+                add_residual(x, p.residual + (size_t)m * p.residual_pitch + n, count);
+            }
+            finish(x, p, m, n, count);
+        }
+    }
+    __syncwarp();
+}
+
+// The consumers of all blocks of a cluster add up the sums in each other's shared memory.
+__device__ __forceinline__ void finish_cluster(unsigned sums, const Problem& p, int m0, int n0,
+                                               int rank)
 {
     const int threads = 128 * CONSUMERS;
-    for (int item = rank * threads + threadIdx.x; item < BM * BN / 8;
-         item += p.split * threads) {
-        const int m = item / (BN / 8);
-        const int n = item % (BN / 8) * 8;
-        if (m0 + m >= p.pixels || n0 + n >= p.filters) continue;
-        const unsigned at = sums + (m * SUM_PITCH + n) * 4;
-        float x[8] = {};
+    for (int item = rank * threads + threadIdx.x; item < BM * BN / 8; item += p.split * threads) {
+        const int m = m0 + item / (BN / 8);
+        const int n = n0 + item % (BN / 8) * 8;
+        if (m >= p.pixels || n >= p.filters) continue;
+        const int count = min(p.filters - n, 8);
+        const unsigned at = sums + ((m - m0) * SUM_PITCH + n - n0) * 4;
+        float x[8];
+#pragma unroll
+        for (int c = 0; c < 8; ++c) x[c] = c < count ? p.bias[n + c] : 0.f;
         for (int r = 0; r < p.split; ++r) {
-            const unsigned from = p.split > 1 ? neighbour(at, r) : at;
+            const unsigned from = neighbour(at, r);
             const float4 low = read_neighbour(from);
             const float4 high = read_neighbour(from + 16);
             x[0] += low.x, x[1] += low.y, x[2] += low.z, x[3] += low.w;
             x[4] += high.x, x[5] += high.y, x[6] += high.z, x[7] += high.w;
         }
-        finish(x, p, m0 + m, n0 + n, f);
+        activate_common(p.kind, x);
+        if (p.residual) {
+            const real* from = p.residual + (size_t)m * p.residual_pitch + n;
+            if (count == 8 && p.is_aligned) {
+#pragma unroll
+                for (int c = 0; c < 8; c += PACK) {
+                    const Pack<PACK> pack = load<PACK>(from + c);
+#pragma unroll
+                    for (int k = 0; k < PACK; ++k) x[c + k] += pack.v[k];
+                }
+            } else {
+                add_residual(x, from, count);
+            }
+        }
+        finish(x, p, m, n, count);
     }
 }
 
@@ -278,7 +348,17 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         products_wait<0>();
         wait_for_previous_kernel();  // the residual is another kernel's work
         consumers_barrier(128 * CONSUMERS);  // the ring is read: its memory takes the sums
-        float* sums = reinterpret_cast<float*>(memory + (base - shared_address(memory)));
+        unsigned char* ring = memory + (base - shared_address(memory));
+        if (p.split == 1) {
+            real* corner = reinterpret_cast<real*>(ring) + threadIdx.x / 32 * 16 * ROW_PITCH;
+#pragma unroll
+            for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
+                const int m = m0 + (group * BLOCKS_OF_ROWS + i) * 64 + warp * 16;
+                finish_rows(sum[i], corner, p, m, n0);
+            }
+            return;
+        }
+        float* sums = reinterpret_cast<float*>(ring);
 #pragma unroll
         for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
             const int m = (group * BLOCKS_OF_ROWS + i) * 64 + warp * 16 + lane / 4;
@@ -290,28 +370,10 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
                     make_float2(sum[i][j * 4 + 2], sum[i][j * 4 + 3]);
             }
         }
-        if (p.split == 1) consumers_barrier(128 * CONSUMERS);
     }
 
-    if (p.split > 1) cluster_barrier();
-    if (!is_producer) {
-        // The commonest functions are inlined each in a loop of its own: no switch for each value.
-        switch (p.kind) {
-        case KIND_linear:
-            finish_tile(base, p, m0, n0, rank, [](float x) { return x; });
-            break;
-        case KIND_leaky:
-            finish_tile(base, p, m0, n0, rank, [](float x) { return activate(KIND_leaky, x); });
-            break;
-        case KIND_mish:
-            finish_tile(base, p, m0, n0, rank, [](float x) { return activate(KIND_mish, x); });
-            break;
-        case KIND_swish:
-            finish_tile(base, p, m0, n0, rank, [](float x) { return activate(KIND_swish, x); });
-            break;
-        default:
-            finish_tile(base, p, m0, n0, rank, [&](float x) { return activate(p.kind, x); });
-        }
-    }
-    if (p.split > 1) cluster_barrier();  // nobody leaves while a neighbour reads its sums
+    if (p.split == 1) return;
+    cluster_barrier();
+    if (!is_producer) finish_cluster(base, p, m0, n0, rank);
+    cluster_barrier();  // nobody leaves while a neighbour reads its sums
 }

@@ -25,13 +25,13 @@ _COCO_FOLDERS = ("train2014", "val2014", "train2017", "val2017")
 
 def read(source: str, names: Sequence[str], *, labels: str | None = None) -> GroundTruth:
     """The pictures of a folder or of a list, one name a line; `labels` is the labels' folder."""
+    folder = None if labels is None else Path(labels)
+    if folder is not None and not folder.is_dir():
+        raise InputError(f"--labels {shown(str(folder))}: expected a folder")
     path = Path(source)
     pictures = _in_folder(path) if path.is_dir() else read_list(path)
     if not pictures:
         raise InputError(f"{shown(source)}: names no picture")
-    folder = None if labels is None else Path(labels)
-    if folder is not None and not folder.is_dir():
-        raise InputError(f"--labels {shown(str(folder))}: expected a folder")
     problems: list[str] = []
     found = [find_labels(picture, folder) for picture in pictures]
     entries = (

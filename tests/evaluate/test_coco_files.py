@@ -1,0 +1,153 @@
+"""COCO's files: read, matched with a network's classes, refused when they make no sense."""
+
+import json
+
+import numpy as np
+import pytest
+
+from engine.errors import InputError
+from engine.evaluate import coco_files
+from engine.evaluate.score import score
+from tests.evaluate.random_examples import named, random_examples
+
+
+def instances(**changes):
+    return {
+        "images": [
+            {"id": 9, "file_name": "b.jpg", "width": 20, "height": 10},
+            {"id": 4, "file_name": "a.jpg"},
+        ],
+        "categories": [{"id": 7, "name": "Traffic Light"}, {"id": 3, "name": "cat"}],
+        "annotations": [
+            {"id": 1, "image_id": 9, "category_id": 7, "bbox": [1, 2, 3, 4], "area": 9.5},
+            {"id": 2, "image_id": 9, "category_id": 3, "bbox": [0, 0, 5, 5], "iscrowd": 1},
+        ],
+        **changes,
+    }
+
+
+def read(tmp_path, document, names=None):
+    path = tmp_path / "truth.json"
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    return coco_files.read_truth(str(path), names)
+
+
+def test_pictures_come_by_number_and_categories_in_order(tmp_path):
+    truth = read(tmp_path, instances())
+    assert truth.names == ("cat", "Traffic Light")
+    assert truth.categories == (3, 7)
+    assert [(entry.image_id, entry.size) for entry in truth.entries] == [(4, None), (9, (20, 10))]
+    assert truth.entries[0].path == str(tmp_path / "a.jpg")
+    objects = truth.entries[1].objects((20, 10))
+    assert objects.boxes.tolist() == [[1, 2, 3, 4], [0, 0, 5, 5]]
+    assert objects.class_ids.tolist() == [1, 0]
+    assert objects.areas.tolist() == [9.5, 25]
+    assert objects.optional.tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("names", "categories"),
+    [
+        (["trafficlight", "cat"], (7, 3)),  # by name, whatever the blanks
+        (["dog", "trafficlight", "cat"], (8, 7, 3)),  # a class more than the file has
+        (["class 0", "class 1"], (3, 7)),  # as many: in order
+        (["kitten", "traffic light"], (3, 7)),
+    ],
+)
+def test_categories_become_the_classes_of_a_network(tmp_path, names, categories):
+    truth = read(tmp_path, instances(), names)
+    assert truth.names == tuple(names)
+    assert truth.categories == categories
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["cat"], "has 2 categories, the network 1 classes, none of which is called 'Traffic"),
+        (["dog", "cat"], "'cat' is number 0 in order, but number 1 of the network's classes"),
+    ],
+)
+def test_classes_that_do_not_fit_are_refused(tmp_path, names, message):
+    with pytest.raises(InputError, match="See --names") as caught:
+        read(tmp_path, instances(), names)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"image_id": 5}, "annotation 1: image_id: '5' is no image"),
+        ({"category_id": 5}, "annotation 1: category_id: 5 is no category"),
+        ({"category_id": "cat"}, "category_id: expected a number, got 'cat'"),
+        ({"bbox": [1, 2, 3]}, "annotation 1: bbox: expected left, top, width, height"),
+        ({"bbox": [1, 2, 3, "4"]}, "annotation 1: bbox: expected left, top, width, height"),
+        ({"bbox": [1, 2, -3, 4]}, "annotation 1: bbox: has no area: -3 x 4"),
+        ({"area": None}, "annotation 1: area: expected a number, got 'None'"),
+    ],
+)
+def test_a_broken_annotation_is_told_and_the_others_are_read(tmp_path, change, message):
+    first, second = instances()["annotations"]
+    truth = read(tmp_path, instances(annotations=[{**first, **change}, second]))
+    (problem,) = truth.problems
+    assert message in problem
+    assert len(truth.entries[1].objects((20, 10))) == 1
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ("", "truth.json:1: is not JSON"),
+        ('{\n"images": [}', "truth.json:2: is not JSON"),
+        ("[" * 100_000, "is not JSON that can be read"),
+        ("[]", "expected images, annotations and categories, got list"),
+        ({}, "categories: expected a list of objects"),
+        (instances(images=[]), "names no picture"),
+        (instances(images=[{"id": 1}], annotations=[]), "image 1: file_name: expected a name"),
+        (instances(images=[{"id": None}]), "images: id: expected a number, got 'None'"),
+        (instances(images=[{"id": 1, "file_name": "x"}] * 2), "images: two have the same id"),
+        (instances(categories=[{"id": "x"}]), "id: expected a number, got 'x'"),
+    ],
+)
+def test_a_file_without_sense_is_refused_in_one_line(tmp_path, document, message):
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, document)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("detection", "message"),
+    [
+        ({"image_id": 5}, "detection 0: image_id: '5' is no picture of"),
+        ({"score": None}, "detection 0: score: expected a number, got 'None'"),
+        ({"category_id": None}, "category_id: expected a number, got 'None'"),
+        ({"bbox": []}, "detection 0: bbox: expected left, top, width, height"),
+    ],
+)
+def test_a_broken_detection_is_refused(tmp_path, detection, message):
+    truth = read(tmp_path, instances())
+    good = {"image_id": 9, "category_id": 7, "bbox": [1, 2, 3, 4], "score": 0.5}
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps([{**good, **detection}]))
+    with pytest.raises(InputError) as caught:
+        coco_files.read_results(str(path), truth)
+    assert message in str(caught.value)
+
+
+def test_what_is_written_reads_back_to_the_same_report(tmp_path):
+    examples, names = random_examples(3), tuple(named(4))
+    truth_of = coco_files.GroundTruth("x", names, (1, 2, 3, 4), (), [])
+    truth_file, results_file = coco_files.write(tmp_path, truth_of, examples)
+    truth = coco_files.read_truth(str(truth_file))
+    found = coco_files.read_results(str(results_file), truth)
+    again = [
+        coco_files.Example(
+            *(entry.image_id, entry.size, entry.objects(entry.size)),
+            found.get(entry.image_id, coco_files.Found.of([], [], [])),
+        )
+        for entry in truth.entries
+    ]
+    first, second = score(examples, names), score(again, names)
+    assert first.to_dict() == second.to_dict()
+    for before, after in zip(examples, again, strict=True):
+        np.testing.assert_array_equal(before.found.boxes, after.found.boxes)

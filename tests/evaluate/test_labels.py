@@ -1,0 +1,222 @@
+"""Label files: what is right is read, what is broken is told with its file and line."""
+
+import os
+
+import numpy as np
+import pytest
+
+from engine.errors import InputError
+from engine.evaluate import listing, voc_labels, yolo_labels
+
+NAMES = ("cat", "dog")
+GOOD = "0 0.5 0.5 0.2 0.4"
+
+
+def read_yolo(tmp_path, text, size=(200, 100)):
+    path = tmp_path / "a.txt"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    problems = []
+    return yolo_labels.read(path, size, NAMES, problems), problems
+
+
+def test_a_line_gives_a_box_in_pixels(tmp_path):
+    objects, problems = read_yolo(tmp_path, f"{GOOD}\n1 0.25 0.75 0.5 0.5\n")
+    np.testing.assert_allclose(objects.boxes, [[80, 30, 40, 40], [0, 50, 100, 50]])
+    assert objects.class_ids.tolist() == [0, 1]
+    np.testing.assert_allclose(objects.areas, [1600, 5000])
+    assert problems == []
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("0 0.5 0.5 0.2", "expected class x y width height, got 4 columns"),
+        ("0 0.5 0.5 0.2 0.4 0.9", "got 6 columns"),
+        ("cat 0.5 0.5 0.2 0.4", "class: expected its number, got 'cat'"),
+        ("-1 0.5 0.5 0.2 0.4", "class: expected its number, got '-1'"),
+        ("2 0.5 0.5 0.2 0.4", "class: expected 0 to 1, got 2"),
+        ("99999999999999999999999 0.5 0.5 0.2 0.4", "class: expected 0 to 1, got 999999"),
+        ("1.0 0.5 0.5 0.2 0.4", "class: expected its number, got '1.0'"),
+        ("0 a b c d", "expected class x y width height, got '0 a b c d'"),
+        ("0 nan 0.5 0.2 0.4", "box: expected finite numbers, got 'nan 0.5 0.2 0.4'"),
+        ("0 0.5 inf 0.2 0.4", "box: expected finite numbers"),
+        ("0 0.5 0.5 0 0.4", "box: has no area: width 0, height 0.4"),
+        ("0 0.5 0.5 0.2 -0.4", "box: has no area"),
+        ("0 1.5 0.5 0.2 0.4", "box: lies outside the picture: x 1.5, y 0.5"),
+        ("0 320 240 100 50", "box: expected parts of the picture, 0 to 1, got 320. Pixels?"),
+    ],
+)
+def test_a_broken_line_is_told_and_the_others_are_read(tmp_path, line, message):
+    objects, problems = read_yolo(tmp_path, f"{GOOD}\n{line}\n{GOOD}\n")
+    (problem,) = problems
+    assert problem.startswith(f"{tmp_path / 'a.txt'}:2: ")
+    assert message in problem
+    assert "\n" not in problem
+    assert len(objects) == 2
+
+
+@pytest.mark.parametrize(
+    "text", [f"{GOOD}\r\n{GOOD}\r\n", f"{GOOD}\r{GOOD}", f"\ufeff{GOOD}\n\n  \n\t{GOOD}  "]
+)
+def test_any_line_end_a_mark_and_blank_lines_are_welcome(tmp_path, text):
+    objects, problems = read_yolo(tmp_path, text)
+    assert len(objects) == 2
+    assert problems == []
+
+
+def test_bytes_that_are_no_text_are_one_problem_a_line(tmp_path):
+    objects, problems = read_yolo(tmp_path, b"\xff\xfe\x80 0.5\n" + GOOD.encode())
+    assert len(objects) == len(problems) == 1
+
+
+ANNOTATION = """<annotation><size><width>200</width><height>100</height></size>
+<object><name>dog</name><difficult>1</difficult>
+  <bndbox><xmin>11</xmin><ymin>21</ymin><xmax>50</xmax><ymax>40</ymax></bndbox></object>
+<object><name>cat</name>
+  <bndbox><ymin>1</ymin><xmin>1</xmin><ymax>100</ymax><xmax>200</xmax></bndbox></object>
+</annotation>"""
+
+
+def read_voc(tmp_path, text):
+    path = tmp_path / "a.xml"
+    path.write_text(text)
+    problems = []
+    return voc_labels.read(path, NAMES, problems), problems
+
+
+def test_pixels_of_an_annotation_count_from_one_and_the_last_belongs_to_it(tmp_path):
+    objects, problems = read_voc(tmp_path, ANNOTATION)
+    assert objects.boxes.tolist() == [[10, 20, 40, 20], [0, 0, 200, 100]]
+    assert objects.class_ids.tolist() == [1, 0]
+    assert objects.optional.tolist() == [True, False]
+    assert problems == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("dog", "dgo", "object 1: name: no class is called 'dgo'. Did you mean 'dog'?"),
+        ("<xmin>11</xmin>", "", "object 1: bndbox: expected four numbers, got ', 21, 50, 40'"),
+        ("<xmin>11<", "<xmin>left<", "object 1: bndbox: expected four numbers"),
+        ("<xmin>11<", "<xmin>nan<", "object 1: bndbox: expected finite numbers"),
+        ("<xmin>11<", "<xmin>90<", "object 1: bndbox: has no area: -39 x 20"),
+    ],
+)
+def test_a_broken_object_is_told_and_the_others_are_read(tmp_path, before, after, message):
+    objects, problems = read_voc(tmp_path, ANNOTATION.replace(before, after))
+    assert problems == [problem for problem in problems if message in problem]
+    assert len(problems) == len(objects) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", ":1: is not XML"),
+        ("<annotation>\n<object>\n</annotation>", "a.xml:3: is not XML: mismatched tag"),
+        ("<!DOCTYPE a [<!ENTITY b 'c'>]><annotation/>", "got XML with declarations"),
+        ("<?xml version='1.0' encoding='nonsense'?><annotation/>", "is not XML"),
+    ],
+)
+def test_an_annotation_that_is_no_xml_is_refused_in_one_line(tmp_path, text, message):
+    with pytest.raises(InputError, match=r"a\.xml") as caught:
+        read_voc(tmp_path, text)
+    assert message in str(caught.value)
+
+
+def put(root, *names):
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+
+
+@pytest.mark.parametrize(
+    ("files", "picture", "expected"),
+    [
+        (["a.txt"], "a.jpg", "a.txt"),
+        (["images/a.txt", "labels/a.txt"], "images/a.jpg", "images/a.txt"),
+        (["labels/a.txt"], "images/a.jpg", "labels/a.txt"),
+        (["labels/val/a.txt"], "images/val/a.jpg", "labels/val/a.txt"),
+        (["JPEGImages/a.txt", "labels/a.txt"], "JPEGImages/a.jpg", "labels/a.txt"),
+        (["images/val2017/a.txt", "labels/val2017/a.txt"], "images/val2017/a.jpg",
+         "labels/val2017/a.txt"),
+        (["Annotations/a.xml"], "JPEGImages/a.jpg", "Annotations/a.xml"),
+        (["Annotations/a.xml", "labels/a.txt"], "JPEGImages/a.jpg", "labels/a.txt"),
+        (["a.xml"], "a.jpg", "a.xml"),
+        (["b.txt"], "a.jpg", None),
+    ],
+)  # fmt: skip
+def test_labels_are_where_darknet_looks_for_them(tmp_path, files, picture, expected):
+    put(tmp_path, *files)
+    found = listing.find_labels(tmp_path / picture)
+    assert found == (None if expected is None else tmp_path / expected)
+
+
+def test_a_folder_of_labels_may_be_named(tmp_path):
+    put(tmp_path, "pictures/a.jpg", "pictures/a.txt", "elsewhere/a.xml")
+    truth = listing.read(str(tmp_path / "pictures"), NAMES, labels=str(tmp_path / "elsewhere"))
+    (entry,) = truth.entries
+    entry.objects((10, 10))
+    assert ["a.xml" in problem for problem in truth.problems] == [True]
+
+
+def test_an_empty_label_file_and_none_at_all_are_pictures_without_objects(tmp_path):
+    put(tmp_path, "images/a.jpg", "images/b.png", "images/notes.doc", "labels/a.txt")
+    truth = listing.read(str(tmp_path), NAMES)
+    assert [entry.image_id for entry in truth.entries] == ["a", "b"]
+    assert [len(entry.objects((10, 10))) for entry in truth.entries] == [0, 0]
+    assert truth.unlabelled == 1
+    assert truth.problems == []
+
+
+def test_a_list_names_pictures_relative_to_itself_too(tmp_path):
+    put(tmp_path, "0001.jpg", "0002.jpg")
+    text = f"\ufeff0001.jpg\r\n\r\n'{tmp_path / '0002.jpg'}'\r\nmissing.jpg\r\n"
+    (tmp_path / "list.txt").write_text(text, newline="")
+    truth = listing.read(str(tmp_path / "list.txt"), NAMES)
+    paths = [str(tmp_path / "0001.jpg"), str(tmp_path / "0002.jpg"), "missing.jpg"]
+    assert [entry.path for entry in truth.entries] == paths
+    assert [entry.image_id for entry in truth.entries] == ["0001", "0002", "missing"]
+
+
+@pytest.mark.parametrize(
+    ("pictures", "expected"),
+    [
+        (["a/007.jpg", "a/12.jpg"], [7, 12]),
+        (["a/007.jpg", "a/7.jpg"], ["007", "7"]),
+        (["a/x.jpg", "b/x.jpg"], ["a/x.jpg", "b/x.jpg"]),
+    ],
+)
+def test_each_picture_has_an_id_of_its_own(tmp_path, pictures, expected):
+    (tmp_path / "list.txt").write_text("\n".join(pictures))
+    truth = listing.read(str(tmp_path / "list.txt"), NAMES)
+    assert [entry.image_id for entry in truth.entries] == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "names no picture"),
+        (b"a\0b", "expected lines of text, got binary data"),
+        (b"a.jpg\n./\n", "list.txt:2: expected a file's name, got './'"),
+        (b"x" * 5000, None),
+    ],
+)
+def test_a_list_that_is_none_is_refused_in_one_line(tmp_path, content, message):
+    path = tmp_path / "list.txt"
+    path.write_bytes(content)
+    if message is None:
+        assert listing.read(str(path), NAMES).unlabelled == 1
+        return
+    with pytest.raises(InputError) as caught:
+        listing.read(str(path), NAMES)
+    assert message in str(caught.value)
+
+
+def test_a_source_that_is_a_pipe_or_is_not_there_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", "none", "a\0b"):
+        with pytest.raises(InputError):
+            listing.read(str(tmp_path / name), NAMES)
+    with pytest.raises(InputError, match="--labels"):
+        listing.read(str(tmp_path), NAMES, labels=str(tmp_path / "none"))

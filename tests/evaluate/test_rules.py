@@ -1,0 +1,55 @@
+"""What may be chosen is checked, and a report says what was chosen."""
+
+import json
+
+import pytest
+
+from engine.errors import InputError
+from engine.evaluate.score import METHODS, Rules, score
+from tests.evaluate.random_examples import named, random_examples
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"method": "cocoo"}, "method: expected coco, voc, voc11, darknet, got 'cocoo'. Did you"),
+        ({"match_iou": 0}, "match_iou: expected above 0, at most 1, got 0"),
+        ({"match_iou": float("nan")}, "match_iou"),
+        ({"threshold": -1}, "threshold: expected a number of 0 or more, got -1"),
+        ({"threshold": float("inf")}, "threshold"),
+        ({"method": "darknet", "points": 12}, "points: expected 0, 11 or 101, got 12"),
+        ({"points": 11}, "points: only the method darknet has a choice of them"),
+    ],
+)
+def test_a_choice_without_sense_is_refused(choice, message):
+    with pytest.raises(InputError) as caught:
+        Rules(**choice)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_report_is_json_and_says_how_it_came_about(method):
+    report = score(random_examples(4), named(4), Rules(method, threshold=0.5))
+    document = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert (document["method"], document["match_iou"], document["threshold"]) == (method, 0.5, 0.5)
+    assert document["method_says"]
+    assert document["pictures"] == 12
+    counts = document["counts"]
+    assert counts["true_positives"] + counts["false_negatives"] == counts["objects"]
+    assert sum(each["false_positives"] for each in document["classes"]) == counts["false_positives"]
+
+
+def test_the_methods_agree_where_nothing_is_in_doubt():
+    examples = [each for each in random_examples(6, optional=0) if len(each.objects)]
+    perfect = [
+        type(each)(
+            each.image_id, each.size, each.objects,
+            type(each.found).of(each.objects.boxes, [0.9] * len(each.objects),
+                                each.objects.class_ids),
+        )
+        for each in examples
+    ]  # fmt: skip
+    for method in ("coco", "voc", "voc11"):
+        report = score(perfect, named(4), Rules(method))
+        assert next(iter(report.summary.values())) == pytest.approx(1)
+        assert (report.counts.f1, report.counts.average_iou) == pytest.approx((1, 1))

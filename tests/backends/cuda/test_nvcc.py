@@ -1,0 +1,74 @@
+"""nvcc, where it is installed, compiles every kernel for every architecture without a warning."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from engine.backends.cuda import compiler, tensor
+from engine.backends.cuda.conv import hopper
+from engine.backends.cuda.tensor import Tile
+from tests.backends.cuda.host import DEFINES
+
+NVCC = shutil.which("nvcc")
+ARCHITECTURES = ("75", "80", "86", "89", "90a")
+HASTE = ("-Xcicc=-O1", "-Xptxas=-O0", "--threads=0")  # nobody runs what comes of it
+
+pytestmark = pytest.mark.skipif(NVCC is None, reason="no nvcc to compile the kernels with")
+every_storage = pytest.mark.parametrize("precision", ["float32", "float16"])
+
+
+def compile_text(
+    text: str, folder: Path, architectures: Sequence[str], defines: Sequence[str]
+) -> None:
+    assert NVCC is not None
+    unit = folder / "kernels.cu"
+    unit.write_text(text)
+    targets = [f"-gencode=arch=compute_{each},code=sm_{each}" for each in architectures]
+    options = ["-std=c++17", "--fatbin", "-Werror=all-warnings", *HASTE, *targets, *defines]
+    done = subprocess.run(
+        [NVCC, *options, "-o", folder / "kernels.fatbin", unit],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[:4000]
+
+
+@every_storage
+def test_kernels_compile_for_the_oldest_architecture(tmp_path: Path, precision: str) -> None:
+    compile_text(compiler.translation_unit(), tmp_path, ARCHITECTURES[:1], DEFINES[precision])
+
+
+@pytest.mark.slow
+@every_storage
+def test_kernels_compile_for_every_architecture(tmp_path: Path, precision: str) -> None:
+    compile_text(compiler.translation_unit(), tmp_path, ARCHITECTURES[1:], DEFINES[precision])
+
+
+def tiles() -> list[Tile]:
+    """The largest and the smallest tile of each precision, with whole and with short slices."""
+    found = []
+    for mode, sides in [
+        (0, hopper._HALF_TILES),
+        (1, hopper._FLOAT_TILES),
+        (2, hopper._FLOAT_TILES),
+    ]:
+        whole = 128 // (2 if mode == 0 else 4)
+        for (rows, columns, stages, consumers, blocks), depth in [
+            (max(sides), whole),
+            (min(sides), whole // 4),
+        ]:
+            found.append(Tile(rows, columns, depth, stages, consumers, blocks, mode))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tile", tiles(), ids=str)
+def test_tensor_core_kernels_compile_for_hopper(tmp_path: Path, tile: Tile) -> None:
+    defines = DEFINES["float16"] if tile.mode == 0 else ()
+    compile_text(tensor.source(tile), tmp_path, ("90a",), defines)

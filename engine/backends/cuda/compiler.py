@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import re
 import shutil
 import subprocess
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.backends.cuda import cache, launch, library, nvrtc
+from engine.backends.cuda import cache, library, nvrtc
+from engine.backends.cuda.launch import Function, Module
 from engine.errors import DeviceError
 from engine.plan.activations import ACTIVATIONS
 
@@ -36,8 +38,16 @@ _CODES = {
     "float": "f",
     "long long": "q",
     "size_t": "N",
-    "CUtensorMap": "128s",
 }
+_C_TYPES: dict[str, Any] = {
+    "P": ctypes.c_void_p,
+    "i": ctypes.c_int,
+    "I": ctypes.c_uint,
+    "f": ctypes.c_float,
+    "q": ctypes.c_longlong,
+    "N": ctypes.c_size_t,
+}
+_EARLY_STARTS = (9, 0)  # from here on a kernel may start before the one before it has ended
 _QUALIFIER = re.compile(r"\b(const|__restrict__|__grid_constant__)\b")
 
 
@@ -193,31 +203,46 @@ def _cache() -> cache.Cache:
 class Kernels:
     """The functions of a compiled image, ready to launch in the context that loaded it."""
 
-    def __init__(self, driver: Any, contents: bytes) -> None:
+    def __init__(self, driver: Any, contents: bytes, capability: tuple[int, int]) -> None:
         self.driver = driver
-        self._module = driver.module_from_buffer(contents)
+        self._is_early = capability >= _EARLY_STARTS
+        self._modules = [Module(contents)]
         self._codes = signatures(translation_unit())
-        self._functions: dict[str, Any] = {}
-        self._shared: dict[str, int] = {}
-        self._tiles: dict[Tile, launch.Function] = {}
+        self._functions: dict[tuple[str, int], Function] = {}
+        self._tiles: dict[Tile, Function] = {}
 
-    def tile(self, tile: Tile) -> launch.Function:
+    def launch(
+        self,
+        name: str,
+        grid: tuple[int, int, int],
+        threads: int,
+        arguments: Sequence[int | float],
+        *,
+        stream: Any,
+        shared: int = 0,
+    ) -> None:
+        """Enqueue a kernel; `shared` bytes are its dynamic shared memory."""
+        if (name, shared) not in self._functions:
+            self._functions[name, shared] = self._modules[0].function(name, shared=shared)
+        codes = self._codes[name]
+        assert len(codes) == len(arguments), f"{name}: {len(codes)} parameters"
+        values: list[Any] = [
+            _C_TYPES[code](value) for code, value in zip(codes, arguments, strict=True)
+        ]
+        function = self._functions[name, shared]
+        function.launch(grid, threads, values, stream=stream.handle, early=self._is_early)
+
+    def tile(self, tile: Tile) -> Function:
         """The tensor-core kernel for this tile."""
         from engine.backends.cuda import tensor
 
         if tile not in self._tiles:
-            image = tensor.image(tile)
-            self._tiles[tile] = launch.load(image, "hopper_conv", tile.shared_bytes)
+            self._modules.append(Module(tensor.image(tile)))
+            function = self._modules[-1].function("hopper_conv", shared=tile.shared_bytes)
+            self._tiles[tile] = function
         return self._tiles[tile]
 
-    def get(self, name: str, *, shared: int = 0) -> Any:
-        """The prepared function, allowed `shared` bytes of dynamic shared memory."""
-        if name not in self._functions:
-            self._functions[name] = self._module.get_function(name)
-            self._functions[name].prepare(self._codes[name])
-        function = self._functions[name]
-        if shared > self._shared.get(name, 48 * 1024):
-            most = self.driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-            function.set_attribute(most, shared)
-            self._shared[name] = shared
-        return function
+    def close(self) -> None:
+        """Unload everything; the context must be current."""
+        while self._modules:
+            self._modules.pop().close()

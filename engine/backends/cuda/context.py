@@ -71,7 +71,7 @@ class Context:
         """The kernels that store activations in this precision, loaded once."""
         if precision not in self._kernels:
             contents = compiler.image(self.card.capability, precision)
-            self._kernels[precision] = Kernels(self.driver, contents)
+            self._kernels[precision] = Kernels(self.driver, contents, self.card.capability)
         return self._kernels[precision]
 
     def _open(self, index: int) -> None:
@@ -105,6 +105,8 @@ class Context:
         self.stream.synchronize()
         self.blas.close()
         self._workspace.free()
+        for each in self._kernels.values():
+            each.close()
         self._kernels.clear()
         del self.stream
         # Not left to its destructor, which would detach a context instead of releasing ours.

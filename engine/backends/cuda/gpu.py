@@ -155,19 +155,18 @@ class Gpu:
     def launch(self, kernel: str, items: int, *arguments: int | float) -> None:
         """Enqueue a grid-stride kernel over `items` work items."""
         blocks = max(1, min(-(-items // THREADS), self._most_blocks))
-        self.launch_grid(kernel, (blocks, 1, 1), (THREADS, 1, 1), *arguments)
+        self.launch_grid(kernel, (blocks, 1, 1), THREADS, *arguments)
 
     def launch_grid(
         self,
         kernel: str,
         grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        *arguments: Any,
+        threads: int,
+        *arguments: int | float,
         shared: int = 0,
     ) -> None:
         """Enqueue a kernel whose blocks mean something; `shared` bytes are its dynamic memory."""
-        function = self._kernels.get(kernel, shared=shared)
-        function.prepared_async_call(grid, block, self.stream, *arguments, shared_size=shared)
+        self._kernels.launch(kernel, grid, threads, arguments, stream=self.stream, shared=shared)
 
     def bring_in(self, out: Tensor, src: int) -> None:
         """Enqueue the way from the host's layout, float (rows, c, h, w), into a tensor."""

@@ -36,7 +36,7 @@ def region_output(gpu: Gpu, op: ops.RegionOutput) -> None:
     gpu.launch_grid(
         "region_output",
         (min(gpu.pixels(op.src) * op.anchors, 1 << 20), 1, 1),
-        (REGION_THREADS, 1, 1),
+        REGION_THREADS,
         *(gpu[op.src], gpu[op.out], gpu.array(op, "starts"), gpu.array(op, "lengths")),
         *(gpu.pixels(op.src), op.src.shape.area, op.anchors, op.coords, op.classes),
         *(len(op.runs), int(op.background), gpu.pitch(op.src), gpu.pitch(op.out)),

@@ -16,6 +16,7 @@ from engine.backends.cuda import library
 from engine.errors import DeviceError
 
 _CLUSTER, _EARLY_START = 4, 6  # CU_LAUNCH_ATTRIBUTE_*
+_GRANTED_SHARED = 48 << 10  # bytes that need no asking
 _DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 HALF, FLOAT, TF32 = 6, 7, 11  # CU_TENSOR_MAP_DATA_TYPE_*; TF32 rounds floats on the way
 _SWIZZLES = {32: 1, 64: 2, 128: 3}  # by bytes of a row
@@ -56,16 +57,41 @@ def _check(name: str, status: int) -> None:
     raise DeviceError(f"cuda: {name}: {reason}")
 
 
+class Module:
+    """A loaded cubin; for the thread on which its context is current."""
+
+    def __init__(self, image: bytes) -> None:
+        self._handle = ctypes.c_void_p()
+        status = _driver().cuModuleLoadData(ctypes.byref(self._handle), image)
+        _check("cuModuleLoadData", status)
+
+    def function(self, name: str, *, shared: int = 0) -> Function:
+        """A kernel, allowed `shared` bytes of dynamic shared memory."""
+        found = ctypes.c_void_p()
+        status = _driver().cuModuleGetFunction(ctypes.byref(found), self._handle, name.encode())
+        _check("cuModuleGetFunction", status)
+        if shared > _GRANTED_SHARED:
+            status = _driver().cuFuncSetAttribute(found, _DYNAMIC_SHARED, shared)
+            _check("cuFuncSetAttribute", status)
+        assert found.value is not None
+        return Function(found.value, shared)
+
+    def close(self) -> None:
+        if self._handle:
+            _check("cuModuleUnload", _driver().cuModuleUnload(self._handle))
+            self._handle = ctypes.c_void_p()
+
+
 @dataclass(frozen=True)
 class Function:
-    """A kernel of a module loaded by `load`."""
+    """A kernel of a module, and the dynamic shared memory that its launches get."""
 
     handle: int
     shared: int
 
     def launch(
         self,
-        blocks: int,
+        grid: tuple[int, int, int],
         threads: int,
         arguments: Sequence[Any],
         *,
@@ -76,28 +102,21 @@ class Function:
         """Enqueue; `arguments` are ctypes values. An early kernel starts while the one before it
         still runs, and waits for it by itself."""
         attributes = (_Attribute * 2)()
-        attributes[0].kind, attributes[0].value.cluster[:] = _CLUSTER, (cluster, 1, 1)
-        attributes[1].kind, attributes[1].value.flag = _EARLY_START, int(early)
+        count = 0
+        if cluster > 1:
+            attributes[0].kind, attributes[0].value.cluster[:] = _CLUSTER, (cluster, 1, 1)
+            count = 1
+        if early:
+            attributes[count].kind, attributes[count].value.flag = _EARLY_START, 1
+            count += 1
         configuration = _Configuration(
-            (blocks, 1, 1), (threads, 1, 1), self.shared, stream, attributes, 2
+            grid, (threads, 1, 1), self.shared, stream, attributes, count
         )
         places = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
         status = _driver().cuLaunchKernelEx(
             ctypes.byref(configuration), ctypes.c_void_p(self.handle), places, None
         )
         _check("cuLaunchKernelEx", status)
-
-
-def load(image: bytes, name: str, shared: int) -> Function:
-    """Load a cubin and return its kernel, allowed `shared` bytes of dynamic shared memory."""
-    module, function = ctypes.c_void_p(), ctypes.c_void_p()
-    driver = _driver()
-    _check("cuModuleLoadData", driver.cuModuleLoadData(ctypes.byref(module), image))
-    status = driver.cuModuleGetFunction(ctypes.byref(function), module, name.encode())
-    _check("cuModuleGetFunction", status)
-    _check("cuFuncSetAttribute", driver.cuFuncSetAttribute(function, _DYNAMIC_SHARED, shared))
-    assert function.value is not None
-    return Function(function.value, shared)
 
 
 class TensorMap(ctypes.Structure):

@@ -218,7 +218,7 @@ def softmax(gpu: Gpu, op: ops.Softmax) -> None:
     gpu.launch_grid(
         "softmax",
         (min(gpu.rows(op.out) * runs_in_row, 65535), 1, 1),
-        (SOFTMAX_THREADS, 1, 1),
+        SOFTMAX_THREADS,
         *(gpu[op.src], gpu[op.out], gpu.array(op, "starts"), gpu.array(op, "lengths")),
         *(gpu.rows(op.out), runs_in_row, op.src.shape.channels, op.src.shape.area),
         *(op.out.shape.channels, op.out.shape.area, gpu.pitch(op.src), gpu.pitch(op.out)),

@@ -9,10 +9,9 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
@@ -84,25 +83,25 @@ class HostKernels:
         self._codes = compiler.signatures(compiler.translation_unit())
         self.launched: set[str] = set()
 
-    def get(self, name: str, *, shared: int = 0) -> Any:
+    def launch(
+        self,
+        name: str,
+        grid: tuple[int, int, int],
+        threads: int,
+        arguments: Sequence[int | float],
+        *,
+        stream: object,
+        shared: int = 0,
+    ) -> None:
         codes = self._codes[name]
-        function = self._library and getattr(self._library, f"host_{name}")
-        if function:
+        assert len(arguments) == len(codes), name
+        self.launched.add(name)
+        if self._library is not None:
+            function = getattr(self._library, f"host_{name}")
             function.argtypes = [ctypes.c_int] * 3 + [_C_TYPES[code] for code in codes]
+            function(min(grid[0], MOST_BLOCKS), threads, shared, *arguments)
 
-        def call(
-            grid: tuple[int, ...],
-            block: tuple[int, ...],
-            stream: object,
-            *arguments: Any,
-            shared_size: int = 0,
-        ) -> None:
-            assert len(arguments) == len(codes), name
-            self.launched.add(name)
-            if function:
-                function(min(grid[0], MOST_BLOCKS), block[0], shared_size, *arguments)
-
-        return SimpleNamespace(prepared_async_call=call)
+    def close(self) -> None: ...
 
 
 class HostBlas:

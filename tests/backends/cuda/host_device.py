@@ -128,15 +128,9 @@ class _TapedKernels(HostKernels):
         self.driver = driver
         self.launched = launched
 
-    def get(self, name: str, *, shared: int = 0) -> Any:
-        launch = super().get(name, shared=shared).prepared_async_call
-
-        def call(
-            grid: Any, block: Any, stream: HostStream, *arguments: Any, **options: Any
-        ) -> None:
-            stream.do(partial(run_alone, launch, grid, block, stream, *arguments, **options))
-
-        return SimpleNamespace(prepared_async_call=call)
+    def launch(self, *arguments: Any, stream: HostStream, **options: Any) -> None:
+        launch = partial(super().launch, *arguments, stream=stream, **options)
+        stream.do(partial(run_alone, launch))
 
 
 class _TapedBlas(HostBlas):

@@ -16,7 +16,7 @@ from engine.plan.activations import ACTIVATIONS
     [
         ("const float* __restrict__ src, real* __restrict__ out, int n", "PPi"),
         ("float x, unsigned n, long long step, size_t size", "fIqN"),
-        ("const __grid_constant__ CUtensorMap map,\n    int n", "128si"),
+        ("const float* __restrict__ src,\n    int n", "Pi"),
     ],
 )
 def test_signatures_are_read_from_the_text(declaration, codes):

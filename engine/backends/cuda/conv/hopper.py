@@ -182,7 +182,7 @@ class Hopper:
             *(self.split, tiles_n, int(all(map(gpu.is_aligned, aligned)))),
         )
         gpu.tile(tile).launch(
-            -(-pixels // tile.rows) * tiles_n * self.split,
+            (-(-pixels // tile.rows) * tiles_n * self.split, 1, 1),
             tile.threads,
             [launch.windows_map(windows, pixels=tile.rows, channels=tile.depth), weights, problem],
             stream=gpu.stream.handle,

@@ -38,7 +38,7 @@ def enqueue(gpu: Gpu, op: ops.Conv2d) -> None:
     gpu.launch_grid(
         "tiled",
         (min(blocks, 1 << 20), 1, 1),
-        (height * width, 1, 1),
+        height * width,
         *(gpu[op.src], gpu.array(op, "weight"), gpu.array(op, "bias"), pointer, gpu[op.out]),
         *(gpu.rows(op.out), op.groups, op.weight.shape[1], filters),
         *(*geometry.maps(op), gpu.pitch(op.src), pitch, gpu.pitch(op.out)),

@@ -25,6 +25,7 @@ extern "C" __global__ void activate_values(const real* __restrict__ src, real* _
                                            int pixels, int channels, int src_pitch, int out_pitch,
                                            int kind)
 {
+    after_previous_kernel();
     activate_body<1>(src, out, pixels, channels, src_pitch, out_pitch, kind);
 }
 
@@ -32,5 +33,6 @@ extern "C" __global__ void activate_values_packed(const real* __restrict__ src,
                                                   real* __restrict__ out, int pixels, int channels,
                                                   int src_pitch, int out_pitch, int kind)
 {
+    after_previous_kernel();
     activate_body<PACK>(src, out, pixels, channels, src_pitch, out_pitch, kind);
 }

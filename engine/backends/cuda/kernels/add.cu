@@ -33,6 +33,7 @@ extern "C" __global__ void add_two(const real* __restrict__ a, const real* __res
                                    int b_channels, int a_pitch, int b_pitch, int out_pitch,
                                    int kind)
 {
+    after_previous_kernel();
     add_two_body<1>(a, b, out, pixels, channels, b_channels, a_pitch, b_pitch, out_pitch, kind);
 }
 
@@ -41,6 +42,7 @@ extern "C" __global__ void add_two_packed(const real* __restrict__ a, const real
                                           int b_channels, int a_pitch, int b_pitch, int out_pitch,
                                           int kind)
 {
+    after_previous_kernel();
     add_two_body<PACK>(a, b, out, pixels, channels, b_channels, a_pitch, b_pitch, out_pitch, kind);
 }
 
@@ -52,6 +54,7 @@ extern "C" __global__ void add_flat(const real* __restrict__ src,
                                     int src_pitch, int out_pitch, int weight_step, int is_first,
                                     int is_last, int kind)
 {
+    after_previous_kernel();
     const int size = channels * area;
     const int src_size = src_channels * src_area;
     GRID_STRIDE(item, rows * size)

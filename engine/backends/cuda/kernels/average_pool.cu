@@ -11,6 +11,7 @@ extern "C" __global__ void average_pool(const real* __restrict__ src, real* __re
                                         int out_w, int src_pitch, int out_pitch, int size_y,
                                         int size_x, int stride_y, int stride_x, int top, int left)
 {
+    after_previous_kernel();
     GRID_STRIDE(item, rows * out_h * out_w * channels)
     {
         const int pixel = item / channels;
@@ -35,6 +36,7 @@ extern "C" __global__ void average_pool(const real* __restrict__ src, real* __re
 extern "C" __global__ void average_parts(const real* __restrict__ src, float* __restrict__ sums,
                                          int rows, int channels, int area, int src_pitch, int parts)
 {
+    after_previous_kernel();
     const int run = (area + parts - 1) / parts;
     GRID_STRIDE(item, rows * parts * channels)
     {
@@ -53,6 +55,7 @@ extern "C" __global__ void average_parts(const real* __restrict__ src, float* __
 extern "C" __global__ void average_join(const float* __restrict__ sums, real* __restrict__ out,
                                         int rows, int channels, int area, int parts, int out_pitch)
 {
+    after_previous_kernel();
     GRID_STRIDE(item, rows * channels)
     {
         const int row = item / channels;

@@ -37,6 +37,7 @@ extern "C" __global__ void bias_activate(const real* src, const float* __restric
                                          int channels, int src_pitch, int residual_pitch,
                                          int out_pitch, int kind, int last)
 {
+    after_previous_kernel();
     bias_activate_body<1>(src, bias, residual, out, pixels, channels, src_pitch, residual_pitch,
                           out_pitch, kind, last);
 }
@@ -47,6 +48,7 @@ extern "C" __global__ void bias_activate_packed(const real* src, const float* __
                                                 int residual_pitch, int out_pitch, int kind,
                                                 int last)
 {
+    after_previous_kernel();
     bias_activate_body<PACK>(src, bias, residual, out, pixels, channels, src_pitch, residual_pitch,
                              out_pitch, kind, last);
 }

@@ -8,6 +8,7 @@
 extern "C" __global__ void enter(const float* __restrict__ src, real* __restrict__ out, int pixels,
                                  int channels, int area, int out_pitch)
 {
+    after_previous_kernel();
     GRID_STRIDE(item, pixels * channels)
     {
         const int pixel = item / channels;
@@ -21,6 +22,7 @@ extern "C" __global__ void enter(const float* __restrict__ src, real* __restrict
 extern "C" __global__ void leave(const real* __restrict__ src, float* __restrict__ out, int pixels,
                                  int channels, int area, int src_pitch)
 {
+    after_previous_kernel();
     GRID_STRIDE(flat, pixels * channels)
     {
         out[flat] = to_float(src[place(flat, channels, area, src_pitch)]);

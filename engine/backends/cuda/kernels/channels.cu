@@ -11,6 +11,7 @@ extern "C" __global__ void normalise_channels(const real* __restrict__ src, real
                                               int pixels, int channels, int src_pitch,
                                               int out_pitch, int kind)
 {
+    after_previous_kernel();
     GRID_STRIDE(pixel, pixels)
     {
         const real* x = src + pixel * src_pitch;
@@ -35,6 +36,7 @@ extern "C" __global__ void normalise_channels(const real* __restrict__ src, real
 extern "C" __global__ void l2_norm(const real* __restrict__ src, real* __restrict__ out, int pixels,
                                    int channels, int src_pitch, int out_pitch)
 {
+    after_previous_kernel();
     GRID_STRIDE(pixel, pixels)
     {
         const real* x = src + pixel * src_pitch;
@@ -50,6 +52,7 @@ extern "C" __global__ void local_norm(const real* __restrict__ src, real* __rest
                                       int pixels, int channels, int src_pitch, int out_pitch,
                                       int size, float alpha, float beta, float kappa)
 {
+    after_previous_kernel();
     GRID_STRIDE(pixel, pixels)
     {
         const real* x = src + pixel * src_pitch;

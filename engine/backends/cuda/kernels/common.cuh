@@ -16,6 +16,15 @@ typedef float real;
 __device__ __forceinline__ float to_float(float x) { return x; }
 __device__ __forceinline__ void put(float* p, float x) { *p = x; }
 
+// The first line of every kernel: it may have been started while the kernel before it still runs.
+// It waits until that has ended and its results can be seen, and lets the next one start as early.
+__device__ __forceinline__ void after_previous_kernel()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // Values in 16 bytes: what one thread of a `_packed` kernel moves at once.
 #define PACK (16 / (int)sizeof(real))
 

@@ -21,6 +21,7 @@ __device__ __forceinline__ void copy_channels_body(const real* __restrict__ src,
 extern "C" __global__ void copy_channels(const real* __restrict__ src, real* __restrict__ out,
                                          int pixels, int channels, int src_pitch, int out_pitch)
 {
+    after_previous_kernel();
     copy_channels_body<1>(src, out, pixels, channels, src_pitch, out_pitch);
 }
 
@@ -28,5 +29,6 @@ extern "C" __global__ void copy_channels_packed(const real* __restrict__ src,
                                                 real* __restrict__ out, int pixels, int channels,
                                                 int src_pitch, int out_pitch)
 {
+    after_previous_kernel();
     copy_channels_body<PACK>(src, out, pixels, channels, src_pitch, out_pitch);
 }

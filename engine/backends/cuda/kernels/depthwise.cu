@@ -77,6 +77,7 @@ extern "C" __global__ void depthwise(const real* __restrict__ src, const float* 
                                      int top, int left, int dilation_y, int dilation_x, int kind,
                                      int last)
 {
+    after_previous_kernel();
     depthwise_body<1>(src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w,
                       src_pitch, residual_pitch, out_pitch, kernel_y, kernel_x, stride_y, stride_x,
                       top, left, dilation_y, dilation_x, kind, last);
@@ -89,6 +90,7 @@ extern "C" __global__ void depthwise_packed(
     int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y, int dilation_x,
     int kind, int last)
 {
+    after_previous_kernel();
     depthwise_body<PACK>(src, weight, bias, residual, out, rows, channels, height, width, out_h,
                          out_w, src_pitch, residual_pitch, out_pitch, kernel_y, kernel_x, stride_y,
                          stride_x, top, left, dilation_y, dilation_x, kind, last);

@@ -16,6 +16,7 @@ extern "C" __global__ void direct(const real* __restrict__ src, const float* __r
                                   int stride_y, int stride_x, int top, int left, int dilation_y,
                                   int dilation_x, int is_signed, int kind, int last)
 {
+    after_previous_kernel();
     GRID_STRIDE(item, rows * out_h * out_w * groups * filters)
     {
         const int filter = item % (groups * filters);

@@ -16,6 +16,7 @@ extern "C" __global__ void yolo_output(const real* __restrict__ src, real* __res
                                        int pixels, int channels, int src_pitch, int out_pitch,
                                        int entries, int box, int is_raw, float scale_x_y)
 {
+    after_previous_kernel();
     GRID_STRIDE(item, pixels * channels)
     {
         const int pixel = item / channels;
@@ -37,6 +38,7 @@ extern "C" __global__ void region_output(const real* __restrict__ src, real* __r
                                          int anchors, int coords, int classes, int runs,
                                          int has_background, int src_pitch, int out_pitch)
 {
+    after_previous_kernel();
     const int entries = coords + 1 + classes;
     const int channels = anchors * entries;
     for (int item = blockIdx.x; item < pixels * anchors; item += gridDim.x) {
@@ -81,6 +83,7 @@ extern "C" __global__ void yolo_candidates(const real* __restrict__ src,
                                            int pitch, int box, int is_new, int point, int columns,
                                            int per_row, int first)
 {
+    after_previous_kernel();
     const int area = height * width;
     const int entries = box + 1 + classes;
     const float least = *threshold;
@@ -133,6 +136,7 @@ extern "C" __global__ void region_candidates(const real* __restrict__ src,
                                              int classes, int classfix, int pitch, int columns,
                                              int per_row, int first)
 {
+    after_previous_kernel();
     const int area = height * width;
     const int entries = coords + 1 + classes;
     const int channels = count * entries;
@@ -184,6 +188,7 @@ extern "C" __global__ void tree_candidates(const real* __restrict__ src,
                                            int classes, int mapped, int classfix, int pitch,
                                            int columns, int per_row, int first)
 {
+    after_previous_kernel();
     const int area = height * width;
     const int entries = coords + 1 + classes;
     const int channels = count * entries;
@@ -243,6 +248,7 @@ extern "C" __global__ void grid_candidates(const real* __restrict__ src, unsigne
                                            int classes, int is_root, int columns, int per_row,
                                            int first)
 {
+    after_previous_kernel();
     const int cells = side * side;
     const float least = *threshold;
     GRID_STRIDE(item, rows * cells * count)

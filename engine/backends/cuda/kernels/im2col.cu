@@ -57,6 +57,7 @@ extern "C" __global__ void im2col_elements(const real* __restrict__ src, real* _
                                            int stride_x, int top, int left, int dilation_y,
                                            int dilation_x, int is_signed)
 {
+    after_previous_kernel();
     im2col_elements_body<1>(src, col, first, pixels, groups, channels, height, width, out_h, out_w,
                             src_pitch, kernel_y, kernel_x, stride_y, stride_x, top, left,
                             dilation_y, dilation_x, is_signed);
@@ -68,6 +69,7 @@ extern "C" __global__ void im2col_elements_packed(
     int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y, int dilation_x,
     int is_signed)
 {
+    after_previous_kernel();
     im2col_elements_body<PACK>(src, col, first, pixels, groups, channels, height, width, out_h,
                                out_w, src_pitch, kernel_y, kernel_x, stride_y, stride_x, top, left,
                                dilation_y, dilation_x, is_signed);
@@ -80,6 +82,7 @@ extern "C" __global__ void im2col_windows(const real* __restrict__ src, real* __
                                           int stride_x, int top, int left, int dilation_y,
                                           int dilation_x, int is_signed)
 {
+    after_previous_kernel();
     const int line = kernel_y * kernel_x * channels;
     GRID_STRIDE(item, groups * pixels * channels)
     {

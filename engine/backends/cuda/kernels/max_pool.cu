@@ -41,6 +41,7 @@ extern "C" __global__ void max_pool(const real* __restrict__ src, real* __restri
                                     int src_pitch, int out_pitch, int size_y, int size_x,
                                     int stride_y, int stride_x, int top, int left)
 {
+    after_previous_kernel();
     max_pool_body<1>(src, out, rows, channels, height, width, out_h, out_w, src_pitch, out_pitch,
                      size_y, size_x, stride_y, stride_x, top, left);
 }
@@ -51,6 +52,7 @@ extern "C" __global__ void max_pool_packed(const real* __restrict__ src, real* _
                                            int size_x, int stride_y, int stride_x, int top,
                                            int left)
 {
+    after_previous_kernel();
     max_pool_body<PACK>(src, out, rows, channels, height, width, out_h, out_w, src_pitch, out_pitch,
                         size_y, size_x, stride_y, stride_x, top, left);
 }
@@ -59,6 +61,7 @@ extern "C" __global__ void max_pool_depth(const real* __restrict__ src, real* __
                                           int pixels, int channels, int src_channels, int src_pitch,
                                           int out_pitch)
 {
+    after_previous_kernel();
     GRID_STRIDE(item, pixels * channels)
     {
         const int pixel = item / channels;

@@ -12,6 +12,7 @@ extern "C" __global__ void reshape(const real* __restrict__ src, real* __restric
                                    int channels, int area, int src_channels, int src_area,
                                    int src_pitch, int out_pitch)
 {
+    after_previous_kernel();
     GRID_STRIDE(flat, rows * channels * area)
     {
         out[place(flat, channels, area, out_pitch)] =
@@ -24,6 +25,7 @@ extern "C" __global__ void reorg(const real* __restrict__ src, real* __restrict_
                                  int src_pitch, int out_pitch, int stride, int grid_c, int grid_h,
                                  int grid_w, int is_reverse)
 {
+    after_previous_kernel();
     const int size = grid_c * grid_h * grid_w;
     const int quotient = grid_c / (stride * stride);
     GRID_STRIDE(item, rows * size)
@@ -49,6 +51,7 @@ extern "C" __global__ void crop(const real* __restrict__ src, real* __restrict__
                                 int src_pitch, int out_pitch, int top, int left, float scale,
                                 float shift)
 {
+    after_previous_kernel();
     GRID_STRIDE(item, rows * out_h * out_w * channels)
     {
         const int pixel = item / channels;

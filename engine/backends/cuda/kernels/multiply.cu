@@ -39,6 +39,7 @@ extern "C" __global__ void multiply(const real* __restrict__ src, const real* __
                                     int src_pitch, int out_pitch, int factor_row, int factor_pixel,
                                     int factor_channel, int kind)
 {
+    after_previous_kernel();
     multiply_body<1>(src, factor, out, rows, area, channels, src_pitch, out_pitch, factor_row,
                      factor_pixel, factor_channel, kind);
 }
@@ -49,6 +50,7 @@ extern "C" __global__ void multiply_packed(const real* __restrict__ src,
                                            int out_pitch, int factor_row, int factor_pixel,
                                            int factor_channel, int kind)
 {
+    after_previous_kernel();
     multiply_body<PACK>(src, factor, out, rows, area, channels, src_pitch, out_pitch, factor_row,
                         factor_pixel, factor_channel, kind);
 }

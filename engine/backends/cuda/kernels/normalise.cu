@@ -10,6 +10,7 @@ extern "C" __global__ void normalise(const real* __restrict__ src, real* __restr
                                      const float* __restrict__ bias, int pixels, int channels,
                                      int src_pitch, int out_pitch)
 {
+    after_previous_kernel();
     GRID_STRIDE(item, pixels * channels)
     {
         const int pixel = item / channels;

@@ -13,6 +13,7 @@ extern "C" __global__ void local_conv(const real* __restrict__ src,
                                       int out_h, int out_w, int src_pitch, int out_pitch, int size,
                                       int stride, int padding)
 {
+    after_previous_kernel();
     const int cells = out_h * out_w;
     GRID_STRIDE(item, rows * cells * filters)
     {
@@ -45,6 +46,7 @@ extern "C" __global__ void deconv(const real* __restrict__ src, const float* __r
                                   int out_w, int src_pitch, int out_pitch, int size, int stride,
                                   int padding)
 {
+    after_previous_kernel();
     GRID_STRIDE(item, rows * out_h * out_w * filters)
     {
         const int filter = item % filters;

@@ -12,6 +12,7 @@ extern "C" __global__ void softmax(const real* __restrict__ src, real* __restric
                                    int out_channels, int out_area, int src_pitch, int out_pitch,
                                    float temperature)
 {
+    after_previous_kernel();
     __shared__ float shared[256];
     const int thread = threadIdx.x;
     for (int item = blockIdx.x; item < rows * runs; item += gridDim.x) {

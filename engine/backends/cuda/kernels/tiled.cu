@@ -23,6 +23,7 @@ extern "C" __global__ void tiled(const real* __restrict__ src, const float* __re
                                  int dilation_y, int dilation_x, int kind, int last, int tile_h,
                                  int tile_w)
 {
+    after_previous_kernel();
     extern __shared__ float halo[];
     const int halo_h = (tile_h - 1) * stride_y + (kernel_y - 1) * dilation_y + 1;
     const int halo_w = (tile_w - 1) * stride_x + (kernel_x - 1) * dilation_x + 1;

@@ -28,6 +28,7 @@ extern "C" __global__ void upsample(const real* __restrict__ src, real* __restri
                                     int channels, int out_h, int out_w, int src_pitch,
                                     int out_pitch, int stride, float scale)
 {
+    after_previous_kernel();
     upsample_body<1>(src, out, rows, channels, out_h, out_w, src_pitch, out_pitch, stride, scale);
 }
 
@@ -35,6 +36,7 @@ extern "C" __global__ void upsample_packed(const real* __restrict__ src, real* _
                                            int rows, int channels, int out_h, int out_w,
                                            int src_pitch, int out_pitch, int stride, float scale)
 {
+    after_previous_kernel();
     upsample_body<PACK>(src, out, rows, channels, out_h, out_w, src_pitch, out_pitch, stride,
                         scale);
 }
@@ -43,6 +45,7 @@ extern "C" __global__ void block_sum(const real* __restrict__ src, real* __restr
                                      int channels, int height, int width, int out_h, int out_w,
                                      int src_pitch, int out_pitch, int stride, float scale)
 {
+    after_previous_kernel();
     GRID_STRIDE(item, rows * out_h * out_w * channels)
     {
         const int pixel = item / channels;

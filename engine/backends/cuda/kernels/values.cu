@@ -14,6 +14,7 @@ extern "C" __global__ void mix(const real* __restrict__ gate, const real* __rest
                                int channels, int gate_pitch, int yes_pitch, int no_pitch,
                                int out_pitch)
 {
+    after_previous_kernel();
     GRID_STRIDE(item, pixels * channels)
     {
         const int pixel = item / channels;
@@ -28,6 +29,7 @@ extern "C" __global__ void mix(const real* __restrict__ gate, const real* __rest
 extern "C" __global__ void clip(const real* __restrict__ src, real* __restrict__ out, int pixels,
                                 int channels, int src_pitch, int out_pitch, float limit)
 {
+    after_previous_kernel();
     GRID_STRIDE(item, pixels * channels)
     {
         const int pixel = item / channels;
@@ -40,6 +42,7 @@ extern "C" __global__ void clip(const real* __restrict__ src, real* __restrict__
 extern "C" __global__ void repair(const real* __restrict__ src, real* __restrict__ out, int rows,
                                   int channels, int area, int src_pitch, int out_pitch)
 {
+    after_previous_kernel();
     GRID_STRIDE(flat, rows * channels * area)
     {
         const float x = to_float(src[place(flat, channels, area, src_pitch)]);
@@ -54,6 +57,7 @@ extern "C" __global__ void keep_equal(const real* __restrict__ src, const real* 
                                       int other_channels, int other_area, int src_pitch,
                                       int other_pitch, int out_pitch)
 {
+    after_previous_kernel();
     GRID_STRIDE(flat, rows * channels * area)
     {
         const float x = to_float(src[place(flat, channels, area, src_pitch)]);
@@ -71,6 +75,7 @@ extern "C" __global__ void keep_equal(const real* __restrict__ src, const real* 
 extern "C" __global__ void spread(const float* __restrict__ values, real* __restrict__ out,
                                   int rows, int channels, int area, int out_pitch)
 {
+    after_previous_kernel();
     const int size = channels * area;
     GRID_STRIDE(flat, rows * size)
     {

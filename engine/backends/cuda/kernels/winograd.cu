@@ -14,6 +14,7 @@ extern "C" __global__ void winograd_input(const real* __restrict__ src, real* __
                                           int tiles_y, int tiles_x, int src_pitch, int top,
                                           int left)
 {
+    after_previous_kernel();
     const int tiles = rows * tiles_y * tiles_x;
     GRID_STRIDE(item, tiles * channels)
     {
@@ -61,6 +62,7 @@ extern "C" __global__ void winograd_output(const real* __restrict__ products,
                                            int out_w, int tiles_y, int tiles_x, int residual_pitch,
                                            int out_pitch, int kind, int last)
 {
+    after_previous_kernel();
     const int tiles = rows * tiles_y * tiles_x;
     GRID_STRIDE(item, tiles * filters)
     {

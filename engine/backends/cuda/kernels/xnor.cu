@@ -12,6 +12,7 @@
 extern "C" __global__ void xnor_pack(const real* __restrict__ src, unsigned* __restrict__ out,
                                      int pixels, int channels, int words, int src_pitch)
 {
+    after_previous_kernel();
     GRID_STRIDE(item, pixels * words)
     {
         const int pixel = item / words;
@@ -34,6 +35,7 @@ extern "C" __global__ void xnor_dot(const unsigned* __restrict__ src,
                                     int stride_x, int top, int left, int dilation_y, int dilation_x,
                                     int kind, int last)
 {
+    after_previous_kernel();
     const int cells = kernel_y * kernel_x * channels;
     GRID_STRIDE(item, rows * out_h * out_w * filters)
     {

@@ -9,6 +9,7 @@ from engine.backends.cuda import memory, ops  # noqa: F401  its import registers
 from engine.backends.cuda.context import Card, Context
 from engine.backends.cuda.gpu import VALUE_BYTES, Target
 from engine.backends.cuda.program import CudaProgram
+from engine.backends.cuda.tune import Tuner, is_wanted
 from engine.errors import InputError, suggest
 from engine.plan.build import Plan
 
@@ -28,6 +29,7 @@ class CudaDevice:
     def __init__(self, index: int = 0) -> None:
         self.name = f"cuda:{index}"
         self.measured: dict[str, str] = {}  # the fastest algorithm by a convolution's signature
+        self._tuner: Tuner | None = None
         self._programs: WeakSet[CudaProgram] = WeakSet()
         self._context = Context(self.name, index)
         finalize(self, self._context.close)
@@ -44,8 +46,12 @@ class CudaDevice:
         precision: str = "float32",
         graph: bool = True,
         algorithm: str | None = None,
+        tune: bool = True,
     ) -> CudaProgram:
-        """Make the plan ready; `graph` records and replays, `algorithm` forces one on Conv2d."""
+        """Make the plan ready; `graph` records and replays, `algorithm` forces one on Conv2d.
+
+        With `tune`, unless ENGINE_TUNE=0, convolutions that this card has not met are measured.
+        """
         if precision not in VALUE_BYTES:
             known = " or ".join(VALUE_BYTES)
             hint = suggest(precision, VALUE_BYTES)
@@ -58,9 +64,13 @@ class CudaDevice:
             capability=self.card.capability,
             multiprocessors=self.card.multiprocessors,
             algorithm=algorithm,
-            measured=self.measured,
         )
         target = replace(target, misaligned=memory.misaligned(plan, target))
+        if tune and is_wanted() and algorithm is None:
+            self._tuner = self._tuner or Tuner(self._context, self.measured)
+            self._tuner.tune(plan, target)
+        # A copy: what is measured later must not change what this program has prepared.
+        target = replace(target, measured=dict(self.measured))
         program = CudaProgram(self._context, plan, target, has_graphs=graph)
         self._programs.add(program)
         return program

@@ -15,7 +15,9 @@ import numpy as np
 
 from engine.backends.cuda.context import Card, Context
 from engine.backends.cuda.device import CudaDevice
+from engine.backends.cuda.program import CudaProgram
 from engine.backends.cuda.worker import Worker
+from engine.plan.build import Plan
 from tests.backends.cuda.host import DEFINES, HostBlas, HostKernels, build
 
 
@@ -62,6 +64,9 @@ class HostDriver:
         self.live: set[HostBlock] = set()
         self.memory = memory
         self.Context = SimpleNamespace(synchronize=lambda: None)
+
+    def get_driver_version(self) -> int:
+        return 13000
 
     def mem_get_info(self) -> tuple[int, int]:
         return self.memory - sum(block.size for block in self.live), self.memory
@@ -183,9 +188,14 @@ class HostDevice(CudaDevice):
         """Without `runs_kernels` they are only noted in `launched`, and results are noise."""
         self.name = name
         self.measured = {}
+        self._tuner = None
         self._programs = WeakSet()
         self.context = HostContext(name, memory=memory, runs_kernels=runs_kernels)
         self._context = self.context
+
+    def compile(self, plan: Plan, *, tune: bool = False, **options: Any) -> CudaProgram:
+        """Without measuring: times on the host mean nothing."""
+        return super().compile(plan, tune=tune, **options)
 
 
 class TapeGraph:

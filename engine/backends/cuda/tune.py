@@ -1,0 +1,230 @@
+"""Measures which algorithm runs each convolution fastest on a card, once, and remembers it on disk.
+
+Until a convolution was measured, the rule of thumb serves. What is stored never changes by itself,
+so a network runs the same way every time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable
+from functools import partial
+from importlib.resources import files
+from math import inf
+from statistics import median
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from engine.backends.cuda import cache, conv, graph, memory
+from engine.backends.cuda.context import Context
+from engine.backends.cuda.conv import hopper
+from engine.backends.cuda.gpu import Gpu, Place, Target
+from engine.plan.build import Plan
+from engine.plan.ops import Conv2d
+
+SECONDS = 10.0  # then the rest of a network waits for the next time it is compiled
+COPIES = 10  # in one graph, each with weights of its own: in a network these come from far, too
+REPEATS = 5
+HOPPER_VARIANTS = 4  # the most promising ones
+_ALIGNMENT = 256
+_CLEARLY = 0.97  # the rule of thumb stays unless another takes less of its time than this
+_HOPELESS = 3.0  # times the best so far, launched alone
+_LAUNCH = 0.05  # milliseconds that a launch alone may take
+
+_log = logging.getLogger(__name__)
+
+
+def is_wanted() -> bool:
+    """ENGINE_TUNE=0 says no."""
+    return os.environ.get("ENGINE_TUNE") != "0"
+
+
+class Tuner:
+    """Fills `choices`, the names of algorithms by the signature of the convolution."""
+
+    def __init__(self, context: Context, choices: dict[str, str]) -> None:
+        self.choices = choices
+        self._context = context
+        self._cache = cache.Cache(cache.folder() / "tuned")
+        self._key = _identity(context)
+        self._load()
+
+    def tune(self, plan: Plan, target: Target) -> None:
+        """Measure the convolutions of `plan` that are not known yet, the heaviest first."""
+        unknown = [op for op in _distinct(plan, target) if self._is_open(target, op)]
+        if not unknown:
+            return
+        name = self._context.name
+        _log.info("%s: measuring %d convolutions, once for this card", name, len(unknown))
+        deadline = monotonic() + SECONDS
+        for op in unknown:
+            if monotonic() > deadline:
+                _log.info("%s: the rest is measured when the network is loaded again", name)
+                break
+            best = fastest(partial(self._time, target, op), shortlist(target, op))
+            self.choices[conv.signature(target, op)] = best
+        self._store()
+
+    def _is_open(self, target: Target, op: Conv2d) -> bool:
+        return conv.signature(target, op) not in self.choices and len(shortlist(target, op)) > 1
+
+    def _time(self, target: Target, op: Conv2d, name: str, give_up: float) -> float:
+        return self._context.run(partial(measure, self._context, target, op, name, give_up))
+
+    def _load(self) -> None:
+        stored = self._cache.read(self._key)
+        if stored is not None:
+            self.choices.update(json.loads(stored))
+
+    def _store(self) -> None:
+        """Together with what other processes have stored in the meantime; theirs stays."""
+        self._load()
+        self._cache.write(self._key, json.dumps(self.choices, sort_keys=True).encode())
+
+
+# ---------------------------------------------------------------- what is tried
+
+
+def _distinct(plan: Plan, target: Target) -> list[Conv2d]:
+    """A convolution of each signature, by the time that each of them takes in all."""
+    alike: dict[str, list[Conv2d]] = {}
+    for op in plan.ops:
+        if isinstance(op, Conv2d):
+            alike.setdefault(conv.signature(target, op), []).append(op)
+    groups = sorted(alike.values(), key=lambda group: -len(group) * _products(target, group[0]))
+    # Of equal ones, that whose place in memory suits most algorithms speaks for all.
+    return [max(group, key=lambda op: len(conv.candidates(target, op))) for group in groups]
+
+
+def _products(target: Target, op: Conv2d) -> int:
+    window = op.weight.shape[1] * op.weight.shape[2] * op.weight.shape[3]
+    return target.rows(op.out) * op.out.shape.size * window
+
+
+def shortlist(target: Target, op: Conv2d) -> list[str]:
+    """The rule of thumb, then the others; of Hopper's many variants those that promise most."""
+    able = conv.candidates(target, op)
+    variants = [hopper.VARIANTS[name] for name in able if name in hopper.VARIANTS]
+    variants.sort(key=lambda each: each.estimate(target, op))
+    names = [
+        conv.rule_of_thumb(target, op),
+        *(each.name for each in variants[:HOPPER_VARIANTS]),
+        *(name for name in able if name not in hopper.VARIANTS),
+    ]
+    return list(dict.fromkeys(names))
+
+
+def fastest(time: Callable[[str, float], float], names: list[str]) -> str:
+    """The first of `names` unless another is clearly faster; time(name, give up) is in ms."""
+    best, least = names[0], time(names[0], inf)
+    for name in names[1:]:
+        needed = time(name, least * _HOPELESS + _LAUNCH)
+        if needed < least * (_CLEARLY if best == names[0] else 1):
+            best, least = name, needed
+    return best
+
+
+# ---------------------------------------------------------------- the device's thread
+
+
+def measure(context: Context, target: Target, op: Conv2d, name: str, give_up: float) -> float:
+    """Milliseconds of one run; infinite where memory is short.
+
+    A run that alone takes longer than `give_up` is not repeated.
+    """
+    algorithm, driver, stream = conv.ALGORITHMS[name], context.driver, context.stream
+    layout = memory.lay_out(Plan(op.src, (op,), (), ()), target)
+    places = {tensor: Place(each.offset, each.pitch) for tensor, each in layout.slices.items()}
+    offsets, weights = _weights(target, op, name)
+    size = _align(layout.size) + COPIES * weights + _align(algorithm.workspace(target, op))
+    if size > driver.mem_get_info()[0] // 2:
+        return inf
+    block = driver.mem_alloc(size)
+    try:
+        start = int(block)
+        driver.memset_d32_async(start, 0, size // 4, stream)
+        first = start + _align(layout.size)
+        gpus = [
+            Gpu(
+                target,
+                kernels=context.kernels(target.precision),
+                blas=context.blas,
+                stream=stream,
+                places={t: Place(start + p.pointer, p.pitch) for t, p in places.items()},
+                arrays={key: first + copy * weights + at for key, at in offsets.items()},
+                workspace=first + COPIES * weights,
+                candidates=None,
+            )
+            for copy in range(COPIES)
+        ]
+        context.blas.allow_tf32(target.precision == "tf32")
+        algorithm.enqueue(gpus[0], op)  # loads what is loaded late
+        stream.synchronize()
+        alone = _timed(context, lambda: algorithm.enqueue(gpus[0], op))
+        if alone > give_up:
+            return alone
+
+        def enqueue_all() -> None:
+            for gpu in gpus:
+                algorithm.enqueue(gpu, op)
+
+        recorded = graph.record(stream.handle, enqueue_all)
+        try:
+            recorded.launch()
+            return median(_timed(context, recorded.launch) for _ in range(REPEATS)) / COPIES
+        finally:
+            stream.synchronize()
+            recorded.close()
+    finally:
+        stream.synchronize()
+        block.free()
+
+
+def _weights(target: Target, op: Conv2d, name: str) -> tuple[dict[tuple[Any, str], int], int]:
+    """Where each prepared array lies in a copy of the weights, and the size of a copy."""
+    constants = {"weight": op.weight} if op.bias is None else {"weight": op.weight, "bias": op.bias}
+    zeros = {
+        field: np.broadcast_to(np.float32(0), constant.shape)
+        for field, constant in constants.items()
+    }
+    offsets: dict[tuple[Any, str], int] = {}
+    size = 0
+    for field, values in conv.ALGORITHMS[name].prepare(target, op, zeros).items():
+        offsets[op, field] = size
+        size += _align(values.nbytes)
+    return offsets, size
+
+
+def _timed(context: Context, enqueue: Callable[[], None]) -> float:
+    start, end = context.driver.Event(), context.driver.Event()
+    start.record(context.stream)
+    enqueue()
+    end.record(context.stream)
+    end.synchronize()
+    return float(end.time_since(start))
+
+
+def _align(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+# ---------------------------------------------------------------- what a choice depends on
+
+
+def _identity(context: Context) -> str:
+    """Changes with the card, the driver, and the kernels and algorithms there are."""
+    version = context.run(context.driver.get_driver_version)
+    kernels = files("engine.backends.cuda").joinpath("kernels")
+    texts = [
+        entry.read_text(encoding="utf-8")
+        for folder in (kernels, kernels.joinpath("tensor"))
+        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
+        if entry.name.endswith((".cu", ".cuh"))
+    ]
+    facts = [context.card.model, str(version), *conv.ALGORITHMS, *texts]
+    return hashlib.sha256("\0".join(facts).encode()).hexdigest()

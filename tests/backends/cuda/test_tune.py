@@ -1,0 +1,248 @@
+"""What the tuner measures, when it stops, and what it remembers; times are made up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.backends.cuda import conv, graph, tune
+from engine.backends.cuda.context import Card
+from engine.backends.cuda.gpu import Target
+from engine.plan import ops
+from engine.plan.build import Plan, PlanBuilder
+from engine.plan.shapes import Shape
+from tests.backends.cuda.host import GXX
+from tests.backends.cuda.host_device import HostDevice, record_on
+
+TARGET = Target(2, "float32", (7, 5), 4)
+HOPPER = Target(2, "float32", (9, 0), 132)
+
+
+def network(*filters: int) -> Plan:
+    """3x3 convolutions of a 6 x 5 map, one after the other."""
+    builder = PlanBuilder(Shape(4, 6, 5))
+    at = builder.source
+    for number, count in enumerate(filters):
+        weight = np.random.default_rng(number).standard_normal((count, at.shape.channels, 3, 3))
+        constant = builder.constant(f"weight{number}", weight)
+        out = builder.tensor(Shape(count, 6, 5))
+        at = builder.emit(ops.Conv2d(out, at, constant, padding=(1, 1, 1, 1)))
+    return builder.build([at], [at])
+
+
+def signatures(plan: Plan) -> list[str]:
+    return [conv.signature(TARGET, op) for op in plan.ops]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ENGINE_CACHE", str(tmp_path))
+    monkeypatch.delenv("ENGINE_TUNE", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def device() -> Iterator[HostDevice]:
+    opened = HostDevice(runs_kernels=False)
+    yield opened
+    opened.close()
+
+
+class Clock:
+    """Stands in for `measure`: times by algorithm; notes what was asked."""
+
+    def __init__(self, **milliseconds: float) -> None:
+        self._milliseconds = milliseconds
+        self.asked: list[tuple[int, str]] = []
+
+    def __call__(
+        self, context: object, target: Target, op: ops.Conv2d, name: str, give_up: float
+    ) -> float:
+        self.asked.append((op.out.shape.channels, name))
+        return self._milliseconds.get(name, 1.0)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock(winograd=0.2, tiled=0.1)
+    monkeypatch.setattr(tune, "measure", made)
+    return made
+
+
+def tuned(device: HostDevice, plan: Plan) -> dict[str, str]:
+    device.compile(plan, batch=TARGET.batch, tune=True).close()
+    return device.measured
+
+
+# ---------------------------------------------------------------- choices
+
+
+def test_the_fastest_is_chosen_and_run(device: HostDevice, clock: Clock) -> None:
+    plan = network(8)
+    program = device.compile(plan, batch=TARGET.batch, tune=True)
+    assert device.measured == {signatures(plan)[0]: "tiled"}
+    program.forward(np.zeros((2, 4, 6, 5), np.float32))
+    assert "tiled" in device.context.launched
+
+
+def test_equal_convolutions_are_measured_once_and_the_heaviest_first(
+    device: HostDevice, clock: Clock
+) -> None:
+    tuned(device, network(4, 4, 4, 8))
+    assert list(dict.fromkeys(filters for filters, _ in clock.asked)) == [4, 8]
+    assert len(clock.asked) == len(set(clock.asked))
+    clock.asked.clear()
+    tuned(device, network(4, 4, 32))
+    assert {filters for filters, _ in clock.asked} == {32}
+
+
+def test_the_rule_of_thumb_is_measured_first_and_stays_unless_another_is_clearly_faster() -> None:
+    op = network(8).ops[0]
+    assert isinstance(op, ops.Conv2d)
+    names = tune.shortlist(TARGET, op)
+    assert names[0] == conv.rule_of_thumb(TARGET, op)
+    assert set(names) == set(conv.candidates(TARGET, op))
+    assert tune.fastest(lambda name, _: 1.0 if name == names[0] else 0.98, names) == names[0]
+    assert tune.fastest(lambda name, _: 1.0 if name == names[0] else 0.9, names) == names[1]
+
+
+def test_a_time_limit_is_given_once_there_is_a_best() -> None:
+    limits = []
+
+    def time(name: str, give_up: float) -> float:
+        limits.append(give_up)
+        return 2.0
+
+    tune.fastest(time, ["a", "b"])
+    assert limits[0] == inf
+    assert 2 < limits[1] < 10
+
+
+def test_of_hoppers_variants_only_the_most_promising_are_tried() -> None:
+    op = ops.Conv2d(
+        ops.Tensor(2, Shape(64, 52, 52)),
+        ops.Tensor(1, Shape(64, 52, 52)),
+        ops.Constant("weight", (64, 64, 3, 3)),
+        padding=(1, 1, 1, 1),
+    )
+    names = [name for name in tune.shortlist(HOPPER, op) if name.startswith("hopper")]
+    assert 0 < len(names) <= tune.HOPPER_VARIANTS
+    assert names[0] == conv.rule_of_thumb(HOPPER, op)
+
+
+# ---------------------------------------------------------------- memory of choices
+
+
+def test_another_process_measures_nothing_again(device: HostDevice, clock: Clock) -> None:
+    chosen = tuned(device, network(8))
+    clock.asked.clear()
+    later = HostDevice(runs_kernels=False)
+    assert tuned(later, network(8)) == chosen
+    assert not clock.asked
+    later.close()
+
+
+def test_another_card_measures_anew(device: HostDevice, clock: Clock) -> None:
+    tuned(device, network(8))
+    clock.asked.clear()
+    other = HostDevice(runs_kernels=False)
+    other.context.card = Card("another", (7, 5), 4, 1 << 40)
+    tuned(other, network(8))
+    assert clock.asked
+    other.close()
+
+
+def test_what_two_processes_measure_is_kept_together(device: HostDevice, clock: Clock) -> None:
+    other = HostDevice(runs_kernels=False)
+    tuned(device, network(8))
+    other.compile(network(8), batch=TARGET.batch, tune=True)
+    tuned(device, network(16))
+    tuned(other, network(24))
+    third = HostDevice(runs_kernels=False)
+    assert len(tuned(third, network(8))) == 3
+    other.close()
+    third.close()
+
+
+def test_a_damaged_file_is_measured_again(device: HostDevice, clock: Clock, folder: Path) -> None:
+    tuned(device, network(8))
+    (stored,) = (folder / "tuned").iterdir()
+    stored.write_bytes(b"damaged")
+    clock.asked.clear()
+    later = HostDevice(runs_kernels=False)
+    tuned(later, network(8))
+    assert clock.asked
+    later.close()
+
+
+def test_a_program_keeps_what_it_was_compiled_with(device: HostDevice, clock: Clock) -> None:
+    plan = network(8)
+    program = device.compile(plan, batch=TARGET.batch)
+    tuned(device, plan)
+    program.forward(np.zeros((2, 4, 6, 5), np.float32))
+    assert "tiled" not in device.context.launched
+
+
+# ---------------------------------------------------------------- when not
+
+
+def test_time_is_bounded_and_the_rest_comes_next_time(
+    device: HostDevice,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = iter(range(0, 1000, 6))
+    monkeypatch.setattr(tune, "monotonic", lambda: float(next(now)))
+    caplog.set_level(logging.INFO, logger="engine")
+    plan = network(8, 16, 24)
+    assert len(tuned(device, plan)) == 1
+    assert "the rest is measured when the network is loaded again" in caplog.text
+    assert len(tuned(device, plan)) == 2
+
+
+@pytest.mark.parametrize(
+    ("environment", "options"), [("0", {"tune": True}), ("1", {"tune": False})]
+)
+def test_it_can_be_switched_off(
+    device: HostDevice, clock: Clock, monkeypatch: pytest.MonkeyPatch, environment, options
+) -> None:
+    monkeypatch.setenv("ENGINE_TUNE", environment)
+    device.compile(network(8), **options)
+    assert not clock.asked
+
+
+def test_a_forced_algorithm_is_not_measured(device: HostDevice, clock: Clock) -> None:
+    device.compile(network(8), algorithm="direct", tune=True)
+    assert not clock.asked
+
+
+# ---------------------------------------------------------------- measuring
+
+
+@pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
+def test_every_candidate_is_timed_on_scratch_memory_that_is_freed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device = HostDevice()
+    context = device.context
+    monkeypatch.setattr(graph, "record", record_on(context.stream))
+    op = network(8).ops[0]
+    assert isinstance(op, ops.Conv2d)
+    for name in conv.candidates(TARGET, op):
+        assert 0 < tune.measure(context, TARGET, op, name, inf) < 1000
+    assert not context.driver.live
+    device.close()
+
+
+def test_where_memory_is_short_nothing_is_timed() -> None:
+    device = HostDevice(memory=1000, runs_kernels=False)
+    op = network(8).ops[0]
+    assert isinstance(op, ops.Conv2d)
+    assert tune.measure(device.context, TARGET, op, "direct", inf) == inf
+    device.close()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,18 +27,20 @@ from engine.darknet.graph import Graph
 from engine.darknet.lower import lower
 from engine.darknet.names import default_names, find_names, read_names
 from engine.errors import DeviceError, ImageError, InputError, suggest
-from engine.inputs import Batch, Intake, Prepared
+from engine.inputs import Batch, Intake, Prepared, Wanted
 from engine.passes import optimise
 from engine.plan.build import Plan
-from engine.prefetch import one_ahead
+from engine.prefetch import ahead
 from engine.vision import boxes
 from engine.vision.boxes import Kind, Suppression
+from engine.vision.classes import numbers_of
 from engine.vision.image import Source
 from engine.vision.result import Classification, Result
 
 Array = NDArray[Any]
 Size: TypeAlias = int | tuple[int, int]  # of both sides, or width and height
 Outcome: TypeAlias = Result | Classification
+Keep: TypeAlias = Literal["always", "if needed", "never"]  # a result's picture
 
 RESIZES = ("cfg", "stretch", "letterbox", "exact")
 ON_ERROR = ("raise", "yield", "skip")
@@ -53,6 +57,8 @@ class Settings:
     hierarchy: float = 0.5
     top_k: int = 5
     batch: int = 1
+    max_detections: int | None = None
+    classes: tuple[int, ...] | None = None  # the only ones that count
 
     def __post_init__(self) -> None:
         for name in ("threshold", "nms", "hierarchy"):
@@ -63,6 +69,9 @@ class Settings:
             value = getattr(self, name)
             if not (isinstance(value, int) and value >= 1):
                 raise InputError(f"{name}: expected an integer of 1 or more, got {value!r}")
+        most = self.max_detections
+        if not (most is None or (isinstance(most, int) and most >= 1)):
+            raise InputError(f"max_detections: expected an integer of 1 or more, got {most!r}")
 
 
 def load(
@@ -81,6 +90,10 @@ def load(
     threshold: float = 0.25,
     nms: float = 0.45,
     hierarchy: float = 0.5,
+    classes: Collection[str | int] | None = None,
+    exclude: Collection[str | int] = (),
+    max_detections: int | None = None,
+    agnostic_nms: bool = False,
     top_k: int = 5,
     passes: bool = True,
 ) -> Detector:
@@ -95,12 +108,19 @@ def load(
     orient     apply the EXIF orientation; boxes refer to the upright picture
     threshold  boxes of a lower score are dropped; `hierarchy` is the same inside a class tree
     nms        boxes of one class that overlap more are suppressed
+    classes    the only ones that are looked for, by name or number; `exclude`: all but these
+    max_detections  how many of a picture's boxes are kept at most, the best ones
+    agnostic_nms    boxes suppress those of other classes, too
     top_k      how many classes a classifier names
     passes     False runs the network op by op as its .cfg says
     """
-    settings = Settings(threshold, nms, hierarchy, top_k, batch)
+    Settings(threshold, nms, hierarchy, top_k, batch, max_detections)  # before the files are read
     network = darknet_graph.build(darknet_cfg.read(cfg), size=_sides(size))
     labels = _labels(names, data, network)
+    settings = Settings(
+        *(threshold, nms, hierarchy, top_k, batch, max_detections),
+        classes=_chosen_classes(classes, exclude, labels),
+    )
     intake = _intake(network, resize, orient=orient)
 
     def read_plan() -> Plan:
@@ -112,6 +132,7 @@ def load(
             *(network, read_plan, machine, settings),
             labels=labels,
             intake=intake,
+            agnostic_nms=agnostic_nms,
             precision=precision,
             passes=machine.passes if passes else (),
         )
@@ -132,6 +153,7 @@ class Detector:
         *,
         labels: tuple[str, ...],
         intake: Intake,
+        agnostic_nms: bool,
         precision: str,
         passes: Sequence[str],
     ) -> None:
@@ -142,7 +164,7 @@ class Detector:
         self._settings = settings
         self._intake = intake
         kind, beta = graph.nms
-        self._suppression = Suppression(settings.nms, cast(Kind, kind), beta)
+        self._suppression = Suppression(settings.nms, cast(Kind, kind), beta, agnostic_nms)
         self._precision = precision
         self._passes = passes
         self._program = self._compile(read_plan())
@@ -164,6 +186,11 @@ class Detector:
         return self._graph.net.width, self._graph.net.height
 
     @property
+    def suppression(self) -> Suppression:
+        """How boxes of one class that overlap are dropped."""
+        return self._suppression
+
+    @property
     def memory(self) -> Memory:
         """Bytes held on the device, not counting what layer_outputs() needs once it was called."""
         return self._program.memory
@@ -180,41 +207,53 @@ class Detector:
         """
         self._refuse_without_pictures()
         if isinstance(source, (list, tuple)):
-            return list(self._stream(source, "raise", bgr=bgr, keep_pictures=True))
+            return list(self._stream(source, "raise", bgr=bgr, keep="if needed"))
         batch = self._intake.prepare([source], bgr=bgr)
-        (outcome,) = self._run(batch, keep_pictures=True)
+        (outcome,) = self._run(batch, keep="if needed")
         if isinstance(outcome, ImageError):
             raise outcome
         return outcome
 
     def stream(
-        self, sources: Iterable[Source], *, bgr: bool = False, on_error: str = "raise"
+        self,
+        sources: Iterable[Wanted],
+        *,
+        bgr: bool = False,
+        on_error: str = "raise",
+        workers: int = 1,
+        keep_pictures: bool = False,
     ) -> Iterator[Any]:
         """Results one by one, in order, for pictures that come one by one.
 
-        `sources` is read on a thread, at most one batch ahead, and no picture is kept. One that
-        cannot be read raises its ImageError; with on_error="yield" the error stands in the place of
-        the result, with "skip" nothing does.
+        `sources` is drawn on a thread and its pictures are prepared on `workers` others, each at
+        most one batch ahead. A picture that cannot be read raises its ImageError; with
+        on_error="yield" the error stands in the place of the result, with "skip" nothing does. An
+        ImageError among the sources counts as such a picture. Results hold their picture only with
+        `keep_pictures`.
         """
+        if workers < 1:
+            raise InputError(f"workers: expected 1 or more, got {workers}")
         if on_error not in ON_ERROR:
             hint = suggest(str(on_error), ON_ERROR)
             raise InputError(f"on_error: expected {', '.join(ON_ERROR)}, got {on_error!r}.{hint}")
         self._refuse_without_pictures()
-        return self._stream(sources, on_error, bgr=bgr, keep_pictures=False)
+        keep: Keep = "always" if keep_pictures else "never"
+        return self._stream(sources, on_error, bgr=bgr, keep=keep, workers=workers)
 
     def _stream(
-        self, sources: Iterable[Source], on_error: str, *, bgr: bool, keep_pictures: bool
+        self, sources: Iterable[Wanted], on_error: str, *, bgr: bool, keep: Keep, workers: int = 1
     ) -> Iterator[Any]:
-        batches = self._intake.batches(sources, self._settings.batch, bgr=bgr)
-        with closing(one_ahead(batches)) as ahead:
-            for batch in ahead:
-                for outcome in self._run(batch, keep_pictures=keep_pictures):
+        prepare = partial(self._intake.prepare, bgr=bgr)
+        chunks = _chunks(sources, self._settings.batch)
+        with closing(ahead(chunks, prepare, workers=workers)) as batches:
+            for batch in batches:
+                for outcome in self._run(batch, keep=keep):
                     if not isinstance(outcome, ImageError) or on_error == "yield":
                         yield outcome
                     elif on_error == "raise":
                         raise outcome
 
-    def _run(self, batch: Batch, *, keep_pictures: bool) -> Iterator[Outcome | ImageError]:
+    def _run(self, batch: Batch, *, keep: Keep) -> Iterator[Outcome | ImageError]:
         """What became of each picture, in order."""
         start = time.perf_counter()
         rows = iter(self._decode(batch.images) if len(batch.images) else ())
@@ -224,7 +263,7 @@ class Detector:
                 yield entry
             else:
                 timing = {"prepare": entry.milliseconds, "network": network}
-                yield self._outcome(entry, next(rows), timing, keep_picture=keep_pictures)
+                yield self._outcome(entry, next(rows), timing, keep=keep)
 
     def _decode(self, images: Array) -> Iterable[Array]:
         """Candidates, or probabilities, of each row."""
@@ -234,7 +273,7 @@ class Detector:
         return self._program.detect(images, threshold=chosen.threshold, hierarchy=chosen.hierarchy)
 
     def _outcome(
-        self, entry: Prepared, row: Array, timing: dict[str, float], *, keep_picture: bool
+        self, entry: Prepared, row: Array, timing: dict[str, float], *, keep: Keep
     ) -> Outcome:
         picture = entry.picture
         if self.task == "classifier":
@@ -244,14 +283,19 @@ class Detector:
                 top_k=self._settings.top_k,
             )
         start = time.perf_counter()
-        found = boxes.find(row, entry.placement, self._suppression)
+        chosen = self._settings
+        found = boxes.find(
+            *(row, entry.placement, self._suppression),
+            classes=chosen.classes,
+            max_detections=chosen.max_detections,
+        )
         timing["suppress"] = (time.perf_counter() - start) * 1e3
         return Result.of(
             *(found, picture),
             names=self.labels,
             timing=timing,
             oriented=self._intake.orient,
-            keep_picture=keep_picture and picture.path is None,
+            keep_picture=keep == "always" or (keep == "if needed" and picture.path is None),
         )
 
     def _refuse_without_pictures(self) -> None:
@@ -268,6 +312,18 @@ class Detector:
         `x` is float32 (rows, channels, height, width), or (rows, inputs) without an image.
         """
         return self._program.forward(self._rows(x))
+
+    def candidates(
+        self, x: Array, *, threshold: float | None = None, hierarchy: float | None = None
+    ) -> list[Array]:
+        """The rows that engine.vision.boxes.find() takes, for each row of one batch, as forward().
+
+        `threshold` and `hierarchy` are those of load() unless given.
+        """
+        chosen = self._settings
+        threshold = chosen.threshold if threshold is None else threshold
+        hierarchy = chosen.hierarchy if hierarchy is None else hierarchy
+        return list(self._program.detect(self._rows(x), threshold=threshold, hierarchy=hierarchy))
 
     def layer_outputs(self, x: Array) -> list[Array]:
         """The output of every layer, in the order of the .cfg, for one batch.
@@ -322,6 +378,12 @@ class Detector:
         return self._device.compile(plan, batch=self._settings.batch, precision=self._precision)
 
 
+def _chunks(sources: Iterable[Wanted], size: int) -> Iterator[list[Wanted]]:
+    remaining = iter(sources)
+    while chunk := list(islice(remaining, size)):
+        yield chunk
+
+
 def _sides(size: Size | None) -> tuple[int, int] | None:
     if size is None:
         return None
@@ -344,6 +406,19 @@ def _labels(
     if len(names) != classes:
         raise InputError(f"names: expected {classes}, one for each class, got {len(names)}")
     return tuple(names)
+
+
+def _chosen_classes(
+    classes: Collection[str | int] | None, exclude: Collection[str | int], labels: Sequence[str]
+) -> tuple[int, ...] | None:
+    if classes is None and not exclude:
+        return None
+    every = range(len(labels))
+    wanted = set(every if classes is None else numbers_of(classes, labels))
+    unwanted = set(numbers_of(exclude, labels))
+    for number in sorted((wanted | unwanted) - set(every)):
+        raise InputError(f"classes: expected a number below {len(labels)}, got {number}")
+    return tuple(sorted(wanted - unwanted))
 
 
 def _intake(network: Graph, resize: str, *, orient: bool) -> Intake:

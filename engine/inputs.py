@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from engine.vision.image import Picture, Source
 from engine.vision.resize import Placement, centre_crop, letterbox, stretch
 
 Array = NDArray[Any]
+Wanted: TypeAlias = "Source | ImageError"  # an error: where it came from could not be read
 Resize = Callable[..., tuple[Array, Placement]]
 
 RESIZES: dict[str, Resize] = {"stretch": stretch, "letterbox": letterbox, "crop": centre_crop}
@@ -49,13 +49,7 @@ class Intake:
     exact: bool = False  # darknet's fault in the bottom row and all
     orient: bool = True
 
-    def batches(self, sources: Iterable[Source], size: int, *, bgr: bool) -> Iterator[Batch]:
-        """Lazily, `size` sources at a time."""
-        remaining = iter(sources)
-        while chunk := list(islice(remaining, size)):
-            yield self.prepare(chunk, bgr=bgr)
-
-    def prepare(self, sources: Sequence[Source], *, bgr: bool) -> Batch:
+    def prepare(self, sources: Sequence[Wanted], *, bgr: bool) -> Batch:
         """Read and scale pictures; those that cannot be read become their ImageError."""
         channels, height, width = self.shape.sides
         images = np.empty((len(sources), channels, height, width), np.float32)
@@ -63,6 +57,9 @@ class Intake:
         row = 0
         for source in sources:
             start = time.perf_counter()
+            if isinstance(source, ImageError):
+                pictures.append(source)
+                continue
             try:
                 picture = image.read(source, channels=channels, orient=self.orient, bgr=bgr)
             except ImageError as error:

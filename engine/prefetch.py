@@ -1,22 +1,41 @@
-"""Make the next item while the caller works on this one."""
+"""Make the next items while the caller works on this one."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
-T = TypeVar("T")
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 
-def one_ahead(items: Iterator[T]) -> Generator[T]:
-    """The items in order, each made on a thread while the one before it is in use.
+def ahead(
+    items: Iterator[Item], make: Callable[[Item], Made], *, workers: int = 1
+) -> Generator[Made]:
+    """What `make` makes of the items, in order, while the caller works on the one before.
 
-    Never more than one waits. When the caller stops early, the item being made is finished first.
+    One thread draws the items, `workers` threads make something of them; never more than `workers`
+    wait. When the caller stops early, what was begun is finished first.
     """
     end = object()
-    with ThreadPoolExecutor(1, thread_name_prefix="engine-read") as thread:
-        pending = thread.submit(next, items, end)
-        while (item := pending.result()) is not end:
-            pending = thread.submit(next, items, end)
-            yield item  # type: ignore[misc]
+
+    def made_of(drawn: Future[Any]) -> Any:
+        item = drawn.result()
+        return end if item is end else make(item)
+
+    with (
+        ThreadPoolExecutor(1, thread_name_prefix="engine-read") as drawer,
+        ThreadPoolExecutor(workers, thread_name_prefix="engine-make") as makers,
+    ):
+        waiting: deque[Future[Any]] = deque()
+
+        def order_one() -> None:
+            waiting.append(makers.submit(made_of, drawer.submit(next, items, end)))
+
+        for _ in range(workers):
+            order_one()
+        while (made := waiting.popleft().result()) is not end:
+            order_one()
+            yield made

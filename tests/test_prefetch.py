@@ -1,51 +1,83 @@
-"""engine/prefetch.py: one item ahead, in order, never more."""
+"""engine/prefetch.py: items are made ahead, in order, and never more than allowed."""
 
 import threading
+import time
 
 import pytest
 
-from engine.prefetch import one_ahead
+from engine.prefetch import ahead
 
 
-def test_order_is_kept_and_nothing_is_lost():
-    assert list(one_ahead(iter(range(100)))) == list(range(100))
+def same(item):
+    return item
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_order_is_kept_and_nothing_is_lost(workers):
+    def slow_now_and_then(item):
+        time.sleep(0.002 * (item % 3 == 0))
+        return item
+
+    made = ahead(iter(range(50)), slow_now_and_then, workers=workers)
+    assert list(made) == list(range(50))
 
 
 def test_none_is_an_item_like_any_other():
-    assert list(one_ahead(iter([None, None]))) == [None, None]
+    assert list(ahead(iter([None, None]), same)) == [None, None]
 
 
-def test_the_next_item_is_made_meanwhile_and_only_that_one():
-    made = []
-    second = threading.Event()
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_the_next_items_are_drawn_meanwhile_and_only_as_many_as_there_are_workers(workers):
+    drawn = []
+    last = threading.Event()
 
     def items():
         for number in range(10):
-            made.append(number)
-            if number == 1:
-                second.set()
+            drawn.append(number)
+            if number == workers:
+                last.set()
             yield number
 
-    stream = one_ahead(items())
+    stream = ahead(items(), same, workers=workers)
     assert next(stream) == 0
-    assert second.wait(5)
+    assert last.wait(5)
     stream.close()
-    assert made == [0, 1]
+    assert drawn == list(range(workers + 1))
 
 
-def test_a_failure_comes_where_its_item_would_have_come():
+def test_workers_work_at_the_same_time():
+    together = threading.Barrier(2, timeout=5)
+
+    def meet(item):
+        together.wait()
+        return item
+
+    assert list(ahead(iter(range(4)), meet, workers=2)) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_failure_comes_where_its_item_would_have_come(workers):
     def items():
         yield 1
+        yield 2
         raise ValueError("broken")
 
-    stream = one_ahead(items())
-    assert next(stream) == 1
+    stream = ahead(items(), same, workers=workers)
+    assert [next(stream), next(stream)] == [1, 2]
     with pytest.raises(ValueError, match="broken"):
         next(stream)
 
 
+def test_a_failure_in_the_making_comes_in_its_place_too():
+    stream = ahead(iter([1, 0, 1]), lambda item: 1 // item, workers=2)
+    assert next(stream) == 1
+    with pytest.raises(ZeroDivisionError):
+        next(stream)
+
+
 def test_no_thread_is_left_behind():
-    stream = one_ahead(iter(range(3)))
+    stream = ahead(iter(range(3)), same, workers=2)
     next(stream)
     stream.close()
-    assert not [each for each in threading.enumerate() if each.name.startswith("engine-read")]
+    names = [each.name for each in threading.enumerate()]
+    assert not [name for name in names if name.startswith(("engine-read", "engine-make"))]

@@ -11,7 +11,7 @@ A box goes when its overlap with a better one of the same class is above the thr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -72,15 +72,19 @@ def find(
     placement: Placement,
     suppression: Suppression | None = None,
     *,
+    classes: Sequence[int] | None = None,
     max_detections: int | None = None,
 ) -> Boxes:
     """List what is left of a picture's candidates after suppression, the best score first.
 
-    Rows that are not finite are left out. Of more than MOST_SCORES scores the best are looked at.
+    Only scores of `classes` count, if they are given. Rows that are not finite are left out. Of more than MOST_SCORES scores the best are looked at.
     """
     if max_detections is not None and max_detections < 0:
         raise InputError(f"max_detections: expected 0 or more, got {max_detections}")
-    boxes = suppress(scored(place(candidates, placement)), suppression or Suppression())
+    placed = place(candidates, placement)
+    if classes is not None:
+        placed = _without_others(placed, classes)
+    boxes = suppress(scored(placed), suppression or Suppression())
     return boxes.take(slice(max_detections))
 
 
@@ -99,6 +103,14 @@ def place(candidates: Array, placement: Placement) -> Array:
         placed[:, 0:2] = (candidates[:, 0:2] - margin) / ratio
         placed[:, 2:4] = candidates[:, 2:4] * (1 / ratio)
     return placed
+
+
+def _without_others(candidates: Array, classes: Sequence[int]) -> Array:
+    wanted = np.zeros(candidates.shape[1] - 5, bool)
+    wanted[list(classes)] = True
+    chosen = candidates.copy()
+    chosen[:, 5:][:, ~wanted] = 0
+    return chosen
 
 
 def scored(candidates: Array) -> Boxes:

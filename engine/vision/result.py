@@ -15,6 +15,7 @@ from PIL import Image
 from engine.errors import ImageError, InputError, suggest
 from engine.vision import written
 from engine.vision.boxes import Boxes
+from engine.vision.classes import numbers_of
 from engine.vision.draw import annotate
 from engine.vision.image import Picture, Source, read
 from engine.vision.naming import shown
@@ -164,21 +165,8 @@ class Result:
         """Return the detections of some classes, by name or number, with at least `min_score`."""
         keep = self.scores >= min_score
         if classes is not None:
-            keep &= np.isin(self.class_ids, self._numbers_of(classes))
-        return self[keep & ~np.isin(self.class_ids, self._numbers_of(exclude))]
-
-    def _numbers_of(self, classes: Collection[str | int]) -> list[int]:
-        numbers = []
-        for each in [classes] if isinstance(classes, str) else classes:
-            if isinstance(each, str):
-                found = [i for i, name in enumerate(self.names) if name == each]
-                if not found:
-                    hint = suggest(each, self.names)
-                    raise InputError(f"classes: no class is called {each!r}.{hint}")
-                numbers += found
-            else:
-                numbers.append(int(each))
-        return numbers
+            keep &= np.isin(self.class_ids, numbers_of(classes, self.names))
+        return self[keep & ~np.isin(self.class_ids, numbers_of(exclude, self.names))]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "picture": None}
@@ -207,6 +195,31 @@ class Result:
     def to_csv(self) -> list[tuple[object, ...]]:
         """Rows for csv.writer; written.CSV_COLUMNS are their headings."""
         return written.csv_rows(self)
+
+    def to_coco(
+        self, image_id: int | str | None = None, categories: Sequence[int] | None = None
+    ) -> list[dict[str, Any]]:
+        """COCO's detection results, as pycocotools' loadRes takes them in a list.
+
+        Without an image_id the file's name gives it; `categories` are the numbers of the classes,
+        by default COCO's own for its 80 classes, else 1, 2, ….
+        """
+        return written.coco_entries(self, image_id, categories)
+
+    def to_supervision(self) -> Any:
+        """supervision.Detections, with the labels in data["class_name"]."""
+        try:
+            from supervision import Detections
+        except ImportError:
+            raise InputError(
+                "supervision: is not installed. Run: pip install 'engine[supervision]'"
+            ) from None
+        return Detections(
+            xyxy=self.boxes,
+            confidence=self.scores,
+            class_id=self.class_ids,
+            data={"class_name": np.array(self.labels, dtype=str)},
+        )
 
     # ------------------------------------------------------------ as pictures
 

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from engine.detector import Detector
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(
+    parser: argparse.ArgumentParser, metavar: str = "IMAGE", what: str = "pictures"
+) -> None:
     parser.add_argument(
         "inputs",
         nargs="*",
-        metavar="IMAGE",
-        help="pictures; darknet's order CFG WEIGHTS IMAGE… works too",
+        metavar=metavar,
+        help=f"{what}; darknet's order CFG WEIGHTS {metavar}… works too",
     )
     model = parser.add_argument_group("model")
     model.add_argument("--cfg", metavar="FILE", help="the network")

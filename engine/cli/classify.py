@@ -1,10 +1,10 @@
-"""Name what pictures show: the best classes of a classifier."""
+"""Name what pictures show: the best classes of a classifier; or score it over a list."""
 
 from __future__ import annotations
 
 import argparse
 
-from engine.cli import _model
+from engine.cli import _accuracy, _model
 from engine.cli._output import JsonDocument
 from engine.cli._run import run_all
 from engine.cli._table import align
@@ -13,6 +13,7 @@ from engine.errors import InputError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     _model.add_arguments(parser)
+    _accuracy.add_arguments(parser)
     output = parser.add_argument_group("output")
     output.add_argument("--top-k", type=int, default=5, metavar="N", help="best classes shown (5)")
     output.add_argument("--json", metavar="FILE", help="write results as JSON; - is stdout")
@@ -23,6 +24,8 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.vision.naming import shown
     from engine.vision.result import Classification
 
+    if arguments.list:
+        return _accuracy.run(arguments)
     inputs = _model.take_inputs(arguments)
     document = JsonDocument.of(arguments, inputs)
 

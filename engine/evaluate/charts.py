@@ -30,7 +30,7 @@ def write(folder: Path, report: Report, *, overwrite: bool = False) -> list[Path
     """Write all curves in one picture, one picture a class, and the confusion matrix."""
     known = [(class_id, each) for class_id, each in enumerate(report.classes) if _has_curve(each)]
     best_first = sorted(known, key=lambda item: -(item[1].average_precision or 0.0))
-    title = f"precision and recall at IoU {report.rules.match_iou:.2f}"
+    title = f"IoU {report.rules.match_iou:.2f}"
     pictures = {"precision_recall.png": curves(best_first, title)}
     for class_id, each in known:
         name = "".join(letter if letter.isalnum() else "_" for letter in each.name)[:60]
@@ -117,7 +117,7 @@ def _axes(pen: ImageDraw.ImageDraw, title: str) -> None:
     x, y = _at(0.5, 0)
     pen.text((x, y + 32 * _FINE), "recall", fill=_INK, font=font, anchor="ma")
     x, y = _at(0, 1)
-    pen.text((x, y - 32 * _FINE), f"precision - {title}", fill=_INK, font=font, anchor="ls")
+    pen.text((x, y - 32 * _FINE), f"precision at {title}", fill=_INK, font=font, anchor="ls")
 
 
 def _legend(pen: ImageDraw.ImageDraw, classes: Sequence[tuple[int, ClassScore]]) -> None:

@@ -16,7 +16,7 @@ from engine.vision.naming import shown
 
 ImageId = int | str
 
-_LARGEST = 1e15  # of any number in a file
+_LARGEST = 1e60  # of any number in a file: areas stay finite
 
 
 def read_truth(

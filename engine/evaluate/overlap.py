@@ -31,11 +31,12 @@ def in_parts(found: Array, objects: Array) -> Array:
     """Of boxes x, y (the centre), width, height in float32, as darknet does."""
     fx, fy, fw, fh = found.T[:, :, None]
     ox, oy, ow, oh = objects.T[:, None, :]
-    wide, tall = _common(fx, fw, ox, ow), _common(fy, fh, oy, oh)
-    common = np.where((wide < 0) | (tall < 0), np.float32(0), wide * tall)
-    united = fw * fh + ow * oh - common
-    with np.errstate(all="ignore"):
-        return np.where((common == 0) | (united == 0), np.float32(0), common / united)
+    with np.errstate(all="ignore"):  # a broken network's boxes overflow
+        wide, tall = _common(fx, fw, ox, ow), _common(fy, fh, oy, oh)
+        common = np.where((wide < 0) | (tall < 0), np.float32(0), wide * tall)
+        united = fw * fh + ow * oh - common
+        ratio = np.where((common == 0) | (united == 0), np.float32(0), common / united)
+    return np.where(np.isnan(ratio), np.float32(0), ratio)
 
 
 def _common(a: Array, a_side: Array, b: Array, b_side: Array) -> Array:

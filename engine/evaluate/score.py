@@ -52,7 +52,8 @@ class Rules:
     def __str__(self) -> str:
         if self.method != "darknet":
             return METHODS[self.method]
-        return f"darknet's detector map, {self.points or 'area under the curve, no'} points"
+        reading = f"{self.points} points" if self.points else "area under the curve"
+        return f"{METHODS['darknet']}, {reading}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,273 @@
+"""Score a detector on labelled pictures: average precision, hits and misses, curves.
+
+LIST names pictures, one a line; DIR holds them (or holds images/). Their labels are YOLO .txt or
+Pascal VOC .xml files beside them, or in labels/ or Annotations/ beside their folder. A COCO .json
+file names pictures and objects itself. --detections scores a results file instead of a detector.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.cli import FAILED, _model
+from engine.cli._output import JsonDocument
+from engine.cli._table import Cell, align
+from engine.errors import ImageError, InputError
+
+if TYPE_CHECKING:
+    from engine.detector import Detector
+    from engine.evaluate.examples import Example
+    from engine.evaluate.score import ClassScore, Report
+    from engine.evaluate.truth import GroundTruth
+
+_MOST_PROBLEMS = 20
+_MOST_CONFUSED = 5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    _model.add_arguments(parser, "LIST|DIR|JSON", "labelled pictures")
+    truth = parser.add_argument_group("ground truth")
+    truth.add_argument("--labels", metavar="DIR", help="label files, if they lie elsewhere")
+    truth.add_argument("--images", metavar="DIR", help="the pictures that a COCO file names")
+    boxes = parser.add_argument_group("detections")
+    boxes.add_argument("--detections", metavar="FILE", help="COCO results instead of a model's")
+    boxes.add_argument(
+        "--min-score", type=float, default=0.005, help="least score that is ranked (0.005)"
+    )
+    boxes.add_argument("--nms", type=float, default=0.45, help="largest overlap in a class (0.45)")
+    boxes.add_argument("--hierarchy", type=float, default=0.5, help="threshold in a tree (0.5)")
+    rules = parser.add_argument_group("rules")
+    rules.add_argument("--method", default="coco", help="coco, voc, voc11 or darknet (coco)")
+    rules.add_argument(
+        "--match-iou", type=float, default=0.5, help="overlap that finds an object (0.5)"
+    )
+    rules.add_argument(
+        "--threshold", type=float, default=0.25, help="score that counts as found (0.25)"
+    )
+    rules.add_argument("--points", type=int, default=0, help="of darknet: 0 (area), 11 or 101 (0)")
+    output = parser.add_argument_group("output")
+    output.add_argument("--curves", metavar="DIR", help="precision-recall and confusion pictures")
+    output.add_argument("--save-coco", metavar="DIR", help="what was compared, as COCO's files")
+    output.add_argument("--json", metavar="FILE", help="write the report as JSON; - is stdout")
+    output.add_argument("--overwrite", action="store_true", help="replace earlier outputs")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from engine.evaluate import charts, coco_files
+    from engine.evaluate.score import Rules, score
+
+    rules = Rules(arguments.method, arguments.match_iou, arguments.threshold, arguments.points)
+    source = _source(arguments)
+    document = JsonDocument.of(arguments, [source])
+    folders = {name: _new_folder(arguments, name) for name in ("curves", "save_coco")}
+    if arguments.detections:
+        truth = _truth(arguments, source, _names(arguments.names))
+        examples, failures = _examples_of_file(arguments, truth)
+        about: dict[str, object] = {"detections": arguments.detections}
+    else:
+        chosen = {"nms": arguments.nms, "hierarchy": arguments.hierarchy}
+        with _model.load(arguments, threshold=arguments.min_score, **chosen) as detector:
+            if detector.task != "detector":
+                raise InputError(f"{arguments.cfg}: has no boxes to score. Try: classify --list")
+            truth = _truth_for(arguments, source, detector)
+            examples, failures = _examples_of(detector, truth)
+            about = {
+                "cfg": str(arguments.cfg),
+                "device": detector.device,
+                "min_score": arguments.min_score,
+                "nms": detector.suppression.threshold,
+                "nms_kind": detector.suppression.kind,
+                "size": detector.size,
+                "resize": arguments.resize,
+            }
+    report = score(examples, truth.names, rules)
+    _complain(truth, failures)
+    if folders["curves"]:
+        charts.write(folders["curves"], report, overwrite=arguments.overwrite)
+    if folders["save_coco"]:
+        coco_files.write(folders["save_coco"], truth, examples)
+    if document is None or not document.is_stdout:
+        print(*_shown(report, truth, about), sep="\n")
+    if document:
+        for example in examples:
+            counts = {"objects": len(example.objects), "detections": len(example.found)}
+            document.add({"path": example.path, "image_id": example.image_id, **counts})
+        trouble = {
+            "unlabelled": truth.unlabelled,
+            "label_problems": truth.problems,
+            "unreadable": failures,
+        }
+        document.write(ground_truth=source, **about, **report.to_dict(), **trouble)
+    return FAILED if failures or truth.problems else 0
+
+
+# ------------------------------------------------------------ what is compared
+
+
+def _source(arguments: argparse.Namespace) -> str:
+    if not arguments.inputs and arguments.detections:
+        raise InputError("no ground truth named: expected a LIST, a DIR or a COCO .json file")
+    inputs = _model.take_inputs(arguments)
+    if len(inputs) > 1:
+        raise InputError(f"expected one LIST, DIR or .json file, got {len(inputs)}: {inputs[1]!r}")
+    return inputs[0]
+
+
+def _names(file: str | None) -> list[str] | None:
+    from engine.evaluate.text import read_text
+
+    if file is None:
+        return None
+    return [name.strip() for name in read_text(Path(file)).rstrip().split("\n")]
+
+
+def _truth(arguments: argparse.Namespace, source: str, names: Sequence[str] | None) -> GroundTruth:
+    from engine.evaluate import coco_files, listing
+
+    if Path(source).suffix.lower() == ".json":
+        return coco_files.read_truth(source, names, pictures=arguments.images)
+    if names is None:
+        raise InputError(f"{source}: its labels are numbers. Name the classes with --names")
+    return listing.read(source, names, labels=arguments.labels)
+
+
+def _truth_for(arguments: argparse.Namespace, source: str, detector: Detector) -> GroundTruth:
+    """The ground truth for a detector; without names of its own it takes a COCO file's."""
+    named = arguments.names or arguments.data
+    if not named and Path(source).suffix.lower() == ".json":
+        truth = _truth(arguments, source, None)
+        if len(truth.names) == len(detector.labels):
+            return truth
+    return _truth(arguments, source, detector.labels)
+
+
+def _examples_of(detector: Detector, truth: GroundTruth) -> tuple[list[Example], list[str]]:
+    """What the detector finds; and why some pictures are left out."""
+    from engine.evaluate.examples import Example, Found
+
+    examples, failures = [], []
+    results = detector.stream((entry.path for entry in truth.entries), on_error="yield")
+    for entry, result in zip(truth.entries, results, strict=True):
+        if isinstance(result, ImageError):
+            failures.append(str(result))
+            continue
+        if entry.size is not None and entry.size != result.size:
+            truth.problems.append(
+                f"{entry.path}: size: labelled as {_by(entry.size)}, the picture is"
+                f" {_by(result.size)}. See --no-exif"
+            )
+        found, objects = Found.in_result(result), entry.objects(result.size)
+        examples.append(Example(entry.image_id, result.size, objects, found, entry.path))
+    return examples, failures
+
+
+def _examples_of_file(
+    arguments: argparse.Namespace, truth: GroundTruth
+) -> tuple[list[Example], list[str]]:
+    """What a results file says; pictures are only read where their size is not known."""
+    from engine.evaluate.coco_files import read_results
+    from engine.evaluate.examples import Example, Found
+    from engine.vision.image import read
+
+    detections = read_results(arguments.detections, truth)
+    examples, failures = [], []
+    for entry in truth.entries:
+        try:
+            size = entry.size or read(entry.path, orient=not arguments.no_exif).size
+        except ImageError as error:
+            failures.append(str(error))
+            continue
+        found = detections.get(entry.image_id) or Found.of([], [], [])
+        examples.append(Example(entry.image_id, size, entry.objects(size), found, entry.path))
+    return examples, failures
+
+
+# ------------------------------------------------------------ what is said
+
+
+def _new_folder(arguments: argparse.Namespace, option: str) -> Path | None:
+    """Made before the work begins, so that it is not done in vain."""
+    name = getattr(arguments, option)
+    if name is None:
+        return None
+    folder = Path(name)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not arguments.overwrite and any(folder.iterdir()):
+        flag = option.replace("_", "-")
+        raise InputError(f"--{flag} {name}: is not empty. Name another, or add --overwrite")
+    return folder
+
+
+def _complain(truth: GroundTruth, failures: Sequence[str]) -> None:
+    for kind, lines in (("Warning", truth.problems), ("Error", failures)):
+        for line in lines[:_MOST_PROBLEMS]:
+            print(f"{kind}: {line}", file=sys.stderr)
+        if len(lines) > _MOST_PROBLEMS:
+            print(f"{kind}: … and {len(lines) - _MOST_PROBLEMS} more", file=sys.stderr)
+    if truth.unlabelled:
+        count = f"{truth.unlabelled} of {len(truth.entries)}"
+        print(f"Warning: {count} pictures have no label file: they count as empty", file=sys.stderr)
+    if failures:
+        count = f"{len(failures)} of {len(truth.entries)}"
+        print(f"{count} pictures could not be read and are left out", file=sys.stderr)
+
+
+def _shown(report: Report, truth: GroundTruth, about: dict[str, object]) -> Iterator[str]:
+    objects = f"{report.counts.objects} objects of {len(truth.names)} classes"
+    yield f"{truth.source}: {report.pictures} pictures, {objects}"
+    rules = report.rules
+    lines = [["method", str(rules)]]
+    if "nms" in about:
+        ranked = f"score above {about['min_score']}, nms {about['nms_kind']} {about['nms']}"
+        lines.append(["detections", f"{ranked}, {about['device']}"])
+    else:
+        lines.append(["detections", str(about["detections"])])
+    lines.append(["counts", f"score above {rules.threshold:g}, IoU {rules.match_iou:g}"])
+    yield from align(lines)
+    yield ""
+    yield from align([[name, _or_none(value)] for name, value in report.summary.items()])
+    yield ""
+    heading: list[Cell] = ["class", "objects", "AP", "TP", "FP", "FN"]
+    heading += ["precision", "recall", "F1", "average IoU"]
+    seen = [each for each in report.classes if each.counts.objects or each.counts.false_positives]
+    main = next(iter(report.summary.values()))
+    yield from align([heading, *map(_row, seen), ["all", *_cells(main, report.counts)]])
+    yield from _confused(report, truth)
+
+
+def _row(each: ClassScore) -> list[Cell]:
+    return [each.name, *_cells(each.average_precision, each.counts)]
+
+
+def _cells(average_precision: float | None, counts: object) -> list[Cell]:
+    from engine.evaluate.ranking import Counts
+
+    assert isinstance(counts, Counts)
+    return [
+        *(counts.objects, _or_none(average_precision)),
+        *(counts.true_positives, counts.false_positives, counts.false_negatives),
+        *(counts.precision, counts.recall, counts.f1, counts.average_iou),
+    ]
+
+
+def _confused(report: Report, truth: GroundTruth) -> Iterator[str]:
+    from engine.evaluate.confusion import most_confused
+
+    pairs = most_confused(report.confusion, _MOST_CONFUSED)
+    if pairs:
+        yield ""
+        names = truth.names
+        told = (f"{names[right]} as {names[found]} ({count})" for right, found, count in pairs)
+        yield f"taken for another: {', '.join(told)}"
+
+
+def _or_none(value: float | None) -> Cell:
+    return "-" if value is None else value
+
+
+def _by(size: tuple[int, int]) -> str:
+    return f"{size[0]} x {size[1]}"

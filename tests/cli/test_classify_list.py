@@ -1,0 +1,96 @@
+"""python -m engine classify --list: the accuracy of a classifier."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from engine import cli
+
+
+@pytest.fixture
+def listing(tmp_path):
+    """Six pictures in folders called like the classes, one broken, one of no class."""
+    random = np.random.default_rng(1)
+    paths = [tmp_path / f"of-{name}" / "1.png" for name in "uvwxyz"]
+    paths += [tmp_path / "of-u" / "broken.png", tmp_path / "none" / "1.png"]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (40, 50, 3), dtype=np.uint8)).save(path)
+    paths[6].write_bytes(b"no picture")
+    (tmp_path / "list.txt").write_text("".join(f"{path}\n" for path in paths))
+    (tmp_path / "labels.txt").write_text("".join(f"of-{name}\n" for name in "uvwxyz"))
+    return tmp_path
+
+
+@pytest.fixture
+def classify(tiny_classifier, capsys):
+    def run(*arguments):
+        names = ["--names", str(tiny_classifier.names)]
+        status = cli.main(["classify", *tiny_classifier.options, *names, *map(str, arguments)])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def test_first_and_among_the_best_are_counted_by_the_labels_in_paths(classify, listing):
+    accuracy = ["--list", listing / "list.txt", "--labels", listing / "labels.txt"]
+    status, out, err = classify(*accuracy, "--top-k", "2", "--json", "-")
+    document = json.loads(out)
+    read = [image for image in document["images"] if "error" not in image]
+    best = [[each["label"] for each in image["classes"]] for image in read]
+    right = [image["right"].removeprefix("of-") for image in read]
+    assert right == list("uvwxyz")
+    assert document["pictures"] == 6
+    assert document["top1"] == sum(b[0] == r for b, r in zip(best, right, strict=True)) / 6
+    assert document["top2"] == sum(r in b for b, r in zip(best, right, strict=True)) / 6
+    assert status == 1
+    assert "broken.png" in err
+    assert "contains no label" in err
+    assert "2 of 8 pictures are left out" in err
+
+
+def test_the_sentence_says_both(classify, listing):
+    accuracy = ["--list", listing / "list.txt", "--labels", listing / "labels.txt"]
+    _, out, _ = classify(*accuracy)
+    assert out.startswith(f"{listing / 'list.txt'}: 6 pictures, top1 0.")
+    assert ", top5 0." in out
+
+
+def test_names_are_labels_unless_others_are_given_and_the_first_counts(classify, listing):
+    folder = listing / "u v"
+    folder.mkdir()
+    (listing / "of-v" / "1.png").rename(folder / "1.png")
+    (listing / "two.txt").write_text(f"{folder / '1.png'}\n")
+    status, out, err = classify("--list", listing / "two.txt", "--json", "-")
+    assert status == 0
+    assert json.loads(out)["images"][0]["right"] == "u"
+    assert "1 of 1 paths contain several labels: the first class counts, as in darknet" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--list", "{}/list.txt", "more.png"], "leaves no place for 'more.png'"),
+        (["--list", "{}/none.txt"], "none.txt: cannot be read"),
+        (["--list", "{}/list.txt", "--labels", "{}/list.txt"], "no path contains a label"),
+        (["--list", "{}/list.txt", "--labels", "{}/short.txt"], "expected 6 names"),
+    ],
+)
+def test_misuse_is_answered_in_one_line(classify, listing, arguments, message):
+    (listing / "short.txt").write_text("of-u\n")
+    if "no path" in message:
+        (listing / "list.txt").write_text("".join(f"nowhere/{i}.png\n" for i in range(8)))
+        (listing / "other.txt").write_text("".join(f"label-{i}\n" for i in range(6)))
+        arguments = [each.replace("--labels {}/list", "") for each in arguments]
+        arguments[-1] = "{}/other.txt"
+    status, _, err = classify(*(each.format(listing) for each in arguments))
+    assert status in (2, 3)
+    assert message in err
+
+
+def test_a_detector_is_sent_to_evaluate(tiny_detector, listing, capsys):
+    arguments = ["classify", *tiny_detector.options, "--list", str(listing / "list.txt")]
+    assert cli.main(arguments) == 2
+    assert "Try: evaluate" in capsys.readouterr().err

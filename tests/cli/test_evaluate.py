@@ -1,0 +1,232 @@
+"""python -m engine evaluate, as a user runs it."""
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from engine import cli
+
+ROOT = Path(__file__).parents[2]
+NAMES = ["cat", "dog", "cow"]
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    """Four pictures; the third has an empty label file, the fourth none."""
+    random = np.random.default_rng(0)
+    for folder in ("set/images", "set/labels"):
+        (tmp_path / folder).mkdir(parents=True)
+    for number in range(1, 5):
+        pixels = random.integers(0, 256, (40, 50 + number, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "set" / "images" / f"{number:04}.png")
+    (tmp_path / "set/labels/0001.txt").write_text("0 0.5 0.5 0.6 0.8\n1 0.2 0.2 0.3 0.3\n")
+    (tmp_path / "set/labels/0002.txt").write_text("2 0.4 0.6 0.5 0.5\n")
+    (tmp_path / "set/labels/0003.txt").write_text("")
+    return tmp_path / "set"
+
+
+@pytest.fixture
+def evaluate(tiny_detector, capsys):
+    def run(*arguments, model=True):
+        options = [*tiny_detector.options, "--names", str(tiny_detector.names)] if model else []
+        status = cli.main(["evaluate", *options, *map(str, arguments)])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def report_of(evaluate, *arguments, **keywords):
+    status, out, _ = evaluate(*arguments, "--json", "-", **keywords)
+    return status, json.loads(out)
+
+
+def test_a_child_process_says_what_it_did_and_what_came_out(tiny_detector, dataset):
+    names = ["--names", str(tiny_detector.names)]
+    command = [sys.executable, "-m", "engine", "evaluate", str(dataset)]
+    done = subprocess.run(
+        [*command, *tiny_detector.options, *names],
+        cwd=ROOT, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"{dataset}: 4 pictures, 3 objects of 3 classes"
+    assert lines[1] == (
+        "method      COCO, 101 recalls, overlaps 0.50 to 0.95, at most 100 detections of a class"
+    )
+    assert lines[2] == "detections  score above 0.005, nms default 0.45, cpu"
+    assert lines[3] == "counts      score above 0.25, IoU 0.5"
+    assert [line.split()[0] for line in lines if line.startswith("AP")] == [
+        "AP",
+        "AP50",
+        "AP75",
+    ] + ["AP"] * 3
+    assert {"cat", "dog", "cow", "all"} <= {line.split()[0] for line in lines if line}
+    assert "1 of 4 pictures have no label file: they count as empty" in done.stderr
+
+
+@pytest.mark.parametrize("method", ["coco", "voc", "voc11", "darknet"])
+def test_json_holds_the_report_and_its_conditions(evaluate, dataset, method):
+    status, document = report_of(evaluate, dataset, "--method", method, "--threshold", "0.1")
+    assert status == 0
+    assert (document["method"], document["threshold"], document["min_score"]) == (
+        method,
+        0.1,
+        0.005,
+    )
+    assert (document["nms"], document["nms_kind"], document["device"]) == (0.45, "default", "cpu")
+    assert [each["name"] for each in document["classes"]] == NAMES
+    assert (
+        sum(each["objects"] for each in document["classes"]) == document["counts"]["objects"] == 3
+    )
+    assert [each["image_id"] for each in document["images"]] == [1, 2, 3, 4]
+    assert len(document["images"]) == document["pictures"] == 4
+    assert document["unlabelled"] == 1
+
+
+def test_a_list_gives_the_same_as_its_folder(evaluate, dataset, tmp_path):
+    listing = tmp_path / "list.txt"
+    listing.write_text("\n".join(map(str, sorted((dataset / "images").iterdir()))))
+    (_, folder), (_, listed) = report_of(evaluate, dataset), report_of(evaluate, listing)
+    assert folder["classes"] == listed["classes"]
+    assert folder["summary"] == listed["summary"]
+
+
+def test_what_was_compared_is_saved_for_pycocotools(evaluate, dataset, tmp_path):
+    pytest.importorskip("pycocotools")
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    saved = tmp_path / "coco"
+    _, document = report_of(evaluate, dataset, "--save-coco", saved)
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth = COCO(saved / "ground_truth.json")
+        judge = COCOeval(truth, truth.loadRes(str(saved / "detections.json")), "bbox")
+        judge.evaluate()
+        judge.accumulate()
+        judge.summarize()
+    ours = [-1 if each is None else each for each in document["summary"].values()]
+    np.testing.assert_array_equal(ours, judge.stats)
+
+
+def test_a_results_file_is_scored_like_the_detector_that_wrote_it(evaluate, dataset, tmp_path):
+    saved = tmp_path / "coco"
+    _, live = report_of(evaluate, dataset, "--save-coco", saved)
+    results = ["--detections", saved / "detections.json"]
+    names = tmp_path / "x.names"
+    names.write_text("\n".join(NAMES) + "\n")
+    sources = (
+        [saved / "ground_truth.json", *results],
+        [dataset, *results, "--names", names],
+    )
+    for source in sources:
+        status, document = report_of(evaluate, *source, model=False)
+        assert status == 0
+        assert document["classes"] == live["classes"]
+        assert document["confusion"] == live["confusion"]
+
+
+def test_a_coco_file_lends_its_names_to_a_model_without_any(
+    tiny_detector, evaluate, dataset, tmp_path
+):
+    saved = tmp_path / "coco"
+    _, live = report_of(evaluate, dataset, "--save-coco", saved)
+    truth = [saved / "ground_truth.json", "--images", dataset / "images"]
+    document = json.loads((saved / "ground_truth.json").read_text())
+    for image in document["images"]:
+        image["file_name"] = Path(image["file_name"]).name
+    (saved / "ground_truth.json").write_text(json.dumps(document))
+    status, named = report_of(evaluate, *truth, *tiny_detector.options, model=False)
+    assert status == 0
+    assert named["classes"] == live["classes"]
+
+
+def test_annotations_of_voc_are_read(evaluate, dataset, tmp_path):
+    (dataset / "images").rename(dataset / "JPEGImages")
+    (dataset / "Annotations").mkdir()
+    box = "<bndbox><xmin>2</xmin><ymin>3</ymin><xmax>30</xmax><ymax>20</ymax></bndbox>"
+    for place, name in enumerate(["cat", "horse"], start=3):
+        (dataset / "labels" / f"{place:04}.txt").unlink(missing_ok=True)
+        text = f"<annotation><object><name>{name}</name>{box}</object></annotation>"
+        (dataset / "Annotations" / f"{place:04}.xml").write_text(text)
+    status, out, err = evaluate(dataset, "--method", "voc11")
+    assert status == 1
+    assert "0004.xml: object 1: name: no class is called 'horse'." in err
+    assert "4 pictures, 4 objects" in out
+
+
+def test_broken_labels_and_pictures_are_told_and_the_rest_is_scored(evaluate, dataset):
+    (dataset / "labels/0002.txt").write_text("2 0.4 0.6 0.5 0.5\n3 0.5 0.5 0.1 0.1\nx\n")
+    (dataset / "images/0003.png").write_bytes(b"no picture")
+    status, out, err = evaluate(dataset)
+    assert status == 1
+    assert f"Warning: {dataset}/labels/0002.txt:2: class: expected 0 to 2, got 3" in err
+    assert f"Warning: {dataset}/labels/0002.txt:3: expected class x y width height" in err
+    assert "1 of 4 pictures could not be read and are left out" in err
+    assert "3 pictures, 3 objects" in out
+    assert "Traceback" not in err
+
+
+def test_many_broken_lines_are_not_all_told(evaluate, dataset):
+    (dataset / "labels/0002.txt").write_text("x\n" * 100)
+    status, _, err = evaluate(dataset)
+    assert status == 1
+    assert "Warning: … and 80 more" in err
+    assert len(err.splitlines()) < 30
+
+
+def test_curves_are_written_once(evaluate, dataset, tmp_path):
+    curves = tmp_path / "curves"
+    arguments = (dataset, "--curves", curves)
+    assert evaluate(*arguments)[0] == 0
+    assert {"precision_recall.png", "confusion.png"} <= {path.name for path in curves.iterdir()}
+    status, _, err = evaluate(*arguments)
+    assert status == 2
+    assert f"--curves {curves}: is not empty. Name another, or add --overwrite" in err
+    assert evaluate(*arguments, "--overwrite")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--method", "cocoo"], "method: expected coco, voc, voc11, darknet, got 'cocoo'."),
+        (["--points", "11"], "points: only the method darknet"),
+        (["--match-iou", "0"], "match_iou: expected above 0"),
+        (["--min-score", "-1"], "threshold: expected a number of 0 or more, got -1.0"),
+        (["more"], "expected one LIST, DIR or .json file, got 2"),
+        (["--labels", "/none/such"], "--labels /none/such: expected a folder"),
+        (["--detections", "/none/such.json"], "/none/such.json: cannot be read: No such file"),
+    ],
+)
+def test_misuse_is_answered_in_one_line(evaluate, dataset, arguments, message):
+    status, out, err = evaluate(dataset, *arguments)
+    assert status == 2
+    assert message in err
+    assert not out
+    assert len(err.splitlines()) == 1
+
+
+def test_other_misuse_is_answered_too(evaluate, tiny_classifier, dataset, tmp_path, capsys):
+    assert evaluate()[0] == 2
+    results = tmp_path / "results.json"
+    results.write_text("[]")
+    status, _, err = evaluate("--detections", results, model=False)
+    assert (status, "no ground truth named" in err) == (2, True)
+    status, _, err = evaluate(dataset, "--detections", results, model=False)
+    assert (status, "Name the classes with --names" in err) == (2, True)
+    assert cli.main(["evaluate", str(dataset), *tiny_classifier.options]) == 2
+    assert "Try: classify --list" in capsys.readouterr().err
+
+
+def test_names_for_another_network_are_refused(evaluate, dataset, tmp_path):
+    names = tmp_path / "two.names"
+    names.write_text("cat\ndog\n")
+    status, _, err = evaluate(dataset, "--names", names)
+    assert status == 3
+    assert "two.names: expected 3 names, one for each class of the network, got 2." in err

@@ -64,7 +64,7 @@ class Workers:
 
     def run(self, task: Task, pieces: int) -> None:
         """Call task(worker, piece) once for every piece; return when all are done."""
-        if self.count == 1 or pieces == 1:
+        if self.count == 1 or pieces <= 1:
             for piece in range(pieces):
                 task(0, piece)
             return

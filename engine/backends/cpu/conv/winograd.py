@@ -1,6 +1,6 @@
 """Winograd's F(4 x 4, 3 x 3): 36 products in place of 144 for each 4 x 4 tile of the grid.
 
-sums = A' [(G weight G') * (B' cells B)] A for tiles of 6 x 6 cells that overlap by two, where * is a
+sums = A' [(G weight G') * (B' cells B)] A for tiles of 6 x 6 cells that overlap by two; * is a
 matrix product over channels for each of the 36 positions. The transforms are products too: the
 Kronecker square of B' or A' times all tiles at once, in blocks that stay in the cache.
 """
@@ -38,7 +38,7 @@ def supports(op: ops.Conv2d) -> bool:
         and not op.signed
         and (op.pool is None or pools_quads(op))
         and op.src.shape.channels >= 16
-        and 32 <= grid.channels
+        and grid.channels >= 32
         and op.src.shape.channels * grid.channels <= _MOST_WEIGHTS
         and min(grid.height, grid.width) >= 2 * _TILE
         and covered <= 1.3 * grid.area

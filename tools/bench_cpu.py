@@ -1,0 +1,307 @@
+"""Time one network on the CPU in this engine and its peers, in turn, each in its own process.
+
+Every engine gets one forward pass per round, so what else the machine does hits all alike. Printed
+are medians and minima, ratios to the first peer, processor time and peak memory of the process.
+Peers: OpenCV DNN 4.x, ONNX Runtime, and the `darknet` program (its own "Predicted in").
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine.plan.build import Plan
+
+_REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(_REPOSITORY))
+_PAUSE = 0.05  # seconds between engines: idle thread pools spin for a while after a run
+_DARKNET_ROUNDS = 3
+_DARKNET_SECONDS = 300
+_PREDICTED = re.compile(r"Predicted in ([0-9.]+) (milli-)?seconds")
+
+
+@dataclass(frozen=True)
+class Network:
+    cfg: Path
+    weights: Path
+    sides: tuple[int, ...] = ()  # channels, height, width of the input
+
+
+@dataclass
+class Times:
+    """What one engine took, in milliseconds."""
+
+    engine: str
+    wall: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
+    peak_mb: float = 0.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cfg", type=Path, required=True)
+    parser.add_argument("--weights", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--engines", nargs="+", default=[*ENGINES, "darknet"])
+    parser.add_argument("--json", type=Path, help="write every time taken to this file")
+    parser.add_argument("--worker", choices=ENGINES, help=argparse.SUPPRESS)
+    parser.add_argument("--sides", type=int, nargs=3, default=(), help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    network = Network(options.cfg, options.weights, tuple(options.sides))
+    if options.worker:
+        return work(options.worker, network, options.threads[0])
+    network = replace(network, sides=read_plan(network).source.shape.sides)
+    everything = {}
+    for threads in options.threads:
+        names = [name for name in ENGINES if name in options.engines]
+        times = measure(network, names, threads, options.rounds)
+        if "darknet" in options.engines and threads == 1:
+            times += time_darknet(network)
+        report(times, threads)
+        everything[threads] = [vars(each) for each in times]
+    if options.json:
+        options.json.write_text(json.dumps(everything, indent=1))
+    return 0
+
+
+# ---------------------------------------------------------------- the engines, in a worker process
+
+
+def engine_itself(network: Network, threads: int) -> Callable[[], object]:
+    import numpy as np
+
+    import engine
+
+    detector = engine.load(network.cfg, network.weights, device="cpu", threads=threads)
+    images = np.random.default_rng(0).random((1, *network.sides), np.float32)
+    return lambda: detector.forward(images)
+
+
+def opencv(network: Network, threads: int) -> Callable[[], object]:
+    import cv2
+    import numpy as np
+
+    cv2.setNumThreads(threads)
+    net = cv2.dnn.readNetFromDarknet(str(network.cfg), str(network.weights))
+    names = net.getUnconnectedOutLayersNames()
+    images = np.random.default_rng(0).random((1, *network.sides), np.float32)
+
+    def run() -> object:
+        net.setInput(images)
+        return net.forward(names)
+
+    return run
+
+
+def onnx_runtime(network: Network, threads: int) -> Callable[[], object]:
+    import numpy as np
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    providers = ["CPUExecutionProvider"]
+    session = onnxruntime.InferenceSession(_onnx_file(network), options, providers=providers)
+    images = np.random.default_rng(0).random((1, *network.sides), np.float32)
+    name = session.get_inputs()[0].name
+    return lambda: session.run(None, {name: images})
+
+
+def _onnx_file(network: Network) -> str:
+    """Convert in another process, so that the peak memory of this one is the runtime's own."""
+    handle, path = tempfile.mkstemp(suffix=".onnx")
+    os.close(handle)
+    code = (
+        "import sys; from pathlib import Path; import bench_cpu, plan_to_onnx\n"
+        "cfg, weights, out = map(Path, sys.argv[1:])\n"
+        "plan = bench_cpu.read_plan(bench_cpu.Network(cfg, weights))\n"
+        "out.write_bytes(plan_to_onnx.convert(plan))\n"
+    )
+    command = [sys.executable, "-c", code, str(network.cfg), str(network.weights), path]
+    subprocess.run(command, check=True, env=_environment())
+    return path
+
+
+def read_plan(network: Network) -> Plan:
+    from engine.darknet import cfg, graph, weights
+    from engine.darknet.lower import lower
+
+    layers = graph.build(cfg.read(network.cfg))
+    return lower(layers, weights.load(network.weights, layers))
+
+
+ENGINES: dict[str, Callable[[Network, int], Callable[[], object]]] = {
+    "engine": engine_itself,
+    "opencv": opencv,
+    "onnxruntime": onnx_runtime,
+}
+
+
+def work(name: str, network: Network, threads: int) -> int:
+    """Run once for every line on stdin and answer with the times; then say the peak memory."""
+    import resource
+
+    try:
+        run = ENGINES[name](network, threads)
+    except ImportError as error:
+        print(f"{name}: skipped, {error}", file=sys.stderr)
+        return 1
+    run()
+    run()
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        wall, processor = time.perf_counter(), time.process_time()
+        run()
+        wall, processor = time.perf_counter() - wall, time.process_time() - processor
+        print(json.dumps([wall * 1e3, processor * 1e3]), flush=True)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, flush=True)
+    return 0
+
+
+# ---------------------------------------------------------------- the rounds
+
+
+def measure(network: Network, names: Sequence[str], threads: int, rounds: int) -> list[Times]:
+    running = []
+    for name in names:
+        process = _start(network, name, threads)
+        assert process.stdout is not None
+        if process.stdout.readline().strip() == "ready":
+            running.append((Times(name), process))
+        else:
+            process.wait()  # it has said why
+    for _ in range(rounds):
+        for times, process in running:
+            time.sleep(_PAUSE)
+            wall, processor = json.loads(_ask(process))
+            times.wall.append(wall)
+            times.processor.append(processor)
+    for times, process in running:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        times.peak_mb = float(process.stdout.readline())
+        process.wait()
+    return [times for times, _ in running]
+
+
+def _start(network: Network, name: str, threads: int) -> subprocess.Popen[str]:
+    command = [sys.executable, __file__, "--worker", name, "--threads", str(threads)]
+    command += ["--cfg", str(network.cfg), "--weights", str(network.weights)]
+    command += ["--sides", *map(str, network.sides)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=_environment())
+
+
+def _ask(process: subprocess.Popen[str]) -> str:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("run\n")
+    process.stdin.flush()
+    return process.stdout.readline()
+
+
+def _environment() -> dict[str, str]:
+    paths = [str(_REPOSITORY), str(_REPOSITORY / "tools"), os.environ.get("PYTHONPATH", "")]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def time_darknet(network: Network) -> list[Times]:
+    """Run `darknet detector test` on a grey picture; its own clock leaves out loading."""
+    program = shutil.which("darknet")
+    if program is None:
+        print("darknet: skipped, no such program", file=sys.stderr)
+        return []
+    from PIL import Image
+
+    times = Times("darknet")
+    with tempfile.TemporaryDirectory() as folder:
+        here = Path(folder)
+        (here / "names").write_text("".join(f"class {k}\n" for k in range(1000)))
+        (here / "net.data").write_text("classes=1000\nnames=names\n")
+        Image.new("RGB", (640, 480), "grey").save(here / "picture.jpg")
+        command = [program, "detector", "test", "net.data", str(network.cfg.resolve())]
+        command += [str(network.weights.resolve()), "picture.jpg", "-dont_show"]
+        for _ in range(_DARKNET_ROUNDS):
+            found = _PREDICTED.search(_output_until(_PREDICTED, command, folder))
+            if found is None:
+                print("darknet: skipped, it could not run this network", file=sys.stderr)
+                return []
+            times.wall.append(float(found[1]) * (1 if found[2] else 1e3))
+    return [times]
+
+
+def _output_until(wanted: re.Pattern[str], command: Sequence[str], folder: str) -> str:
+    """What a program prints up to `wanted`; then it is stopped: it shows a window and waits.
+
+    It prints to a terminal of its own, else its words would stay in its buffer.
+    """
+    terminal, its_end = pty.openpty()
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=os.environ | {"QT_QPA_PLATFORM": "offscreen"},
+        stdin=subprocess.DEVNULL,
+        stdout=its_end,
+        stderr=its_end,
+    )
+    os.close(its_end)
+    output = ""
+    end = time.monotonic() + _DARKNET_SECONDS
+    try:
+        while not wanted.search(output) and time.monotonic() < end:
+            if not select.select([terminal], [], [], 1.0)[0]:
+                continue
+            output += os.read(terminal, 65536).decode(errors="replace")
+    except OSError:
+        pass  # Linux: the program has closed its end
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+    return output
+
+
+def report(times: Sequence[Times], threads: int) -> None:
+    """One line for each engine; ratios compare this engine with it, round by round."""
+    print(f"{threads} thread{'s' * (threads > 1)}")
+    print(
+        f"  {'':12} {'median ms':>10} {'min ms':>8} {'processor ms':>13} {'peak MB':>8}"
+        f" {'engine / it: median':>20} {'min':>6} {'processor':>10}"
+    )
+    ours = next((each for each in times if each.engine == "engine"), None)
+    for each in times:
+        line = f"  {each.engine:12} {median(each.wall):10.1f} {min(each.wall):8.1f}"
+        line += f" {min(each.processor):13.1f}" if each.processor else f" {'':13}"
+        line += f" {each.peak_mb:8.0f}" if each.peak_mb else f" {'':8}"
+        if ours is not None:
+            line += f" {_ratio(ours, each):20.2f} {min(ours.wall) / min(each.wall):6.2f}"
+            if each.processor:
+                line += f" {min(ours.processor) / min(each.processor):10.2f}"
+        print(line, flush=True)
+
+
+def _ratio(ours: Times, other: Times) -> float:
+    if len(ours.wall) != len(other.wall):
+        return median(ours.wall) / median(other.wall)
+    return median(a / b for a, b in zip(ours.wall, other.wall, strict=True))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

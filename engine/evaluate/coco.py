@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.evaluate.examples import Scene
+from engine.evaluate.examples import Found, Objects, Scene
 from engine.evaluate.overlap import in_pixels
 from engine.evaluate.ranking import Judged, Ranking, falling
 
@@ -62,8 +62,9 @@ def tables(scenes: Sequence[Sequence[Scene]]) -> Tables:
     precision = np.full((shape[0], len(RECALLS), *shape[1:]), -1.0)
     recall = np.full((*shape, len(MOST)), -1.0)
     for class_id, of_class in enumerate(scenes):
+        best = [_Best.of(scene) for scene in of_class]
         for place, area in enumerate(AREAS.values()):
-            precision[:, :, class_id, place], recall[:, class_id, place] = _rows(of_class, area)
+            precision[:, :, class_id, place], recall[:, class_id, place] = _rows(best, area)
     return Tables(precision, recall)
 
 
@@ -71,7 +72,7 @@ def rank(scenes: Sequence[Scene], overlap: float) -> Ranking:
     """The detections of one class, any area, at one overlap."""
     judged, objects = [], 0
     for scene in scenes:
-        match = _Match.of(scene, np.array([overlap]), AREAS["all"])
+        match = _Match.of(_Best.of(scene), np.array([overlap]), AREAS["all"])
         counted = ~match.ignored[0]
         shared = np.where(match.hits[0], match.overlaps[0], 0.0)
         judged.append(
@@ -87,8 +88,25 @@ def mean(values: Array) -> float | None:
 
 
 @dataclass(frozen=True, eq=False)
+class _Best:
+    """The best detections of one class in one picture, and what they share with its objects."""
+
+    found: Found  # by falling score
+    places: Array
+    objects: Objects
+    shared: Array  # (found, objects)
+
+    @classmethod
+    def of(cls, scene: Scene) -> _Best:
+        best = np.argsort(-scene.found.scores, kind="stable")[: MOST[-1]]
+        found, objects = scene.found.take(best), scene.objects
+        shared = in_pixels(found.boxes, objects.boxes, objects.optional)
+        return cls(found, scene.places[best], objects, shared)
+
+
+@dataclass(frozen=True, eq=False)
 class _Match:
-    """What became of the best detections of one class in one picture, at each overlap."""
+    """What became of them at each overlap, where objects of one range of area count."""
 
     scores: Array  # (found,) falling
     places: Array
@@ -98,14 +116,12 @@ class _Match:
     objects: int  # that have to be found
 
     @classmethod
-    def of(cls, scene: Scene, least: Array, area: tuple[float, float]) -> _Match:
-        best = np.argsort(-scene.found.scores, kind="stable")[: MOST[-1]]
-        found, there = scene.found.take(best), scene.objects
+    def of(cls, best: _Best, least: Array, area: tuple[float, float]) -> _Match:
+        found, there = best.found, best.objects
         ignore = there.optional | _outside(there.areas, area)
         ordinary_first = np.argsort(ignore, kind="stable")
-        there, ignore = there.take(ordinary_first), ignore[ordinary_first]
-        shared = in_pixels(found.boxes, there.boxes, there.optional)
-        taken = _taken(shared, least, ignore, there.optional)
+        ignore, shared = ignore[ordinary_first], best.shared[:, ordinary_first]
+        taken = _taken(shared, least, ignore, there.optional[ordinary_first])
         matched = taken >= 0
         if len(there):
             ignored = matched & ignore[taken]
@@ -114,7 +130,7 @@ class _Match:
             ignored, overlaps = np.zeros_like(matched), np.zeros(matched.shape)
         ignored |= ~matched & _outside(found.boxes[:, 2] * found.boxes[:, 3], area)
         return cls(
-            *(found.scores, scene.places[best], matched & ~ignored, ignored, overlaps),
+            *(found.scores, best.places, matched & ~ignored, ignored, overlaps),
             objects=int(np.count_nonzero(~ignore)),
         )
 
@@ -122,10 +138,9 @@ class _Match:
 def _taken(shared: Array, least: Array, ignore: Array, crowd: Array) -> Array:
     """(overlaps, found): the object that each detection takes, or -1."""
     taken = np.full((len(least), len(shared)), -1)
-    near = [
-        [(each, row[each]) for each in np.flatnonzero(row >= min(least[0], _ALMOST)).tolist()]
-        for row in shared
-    ]
+    near: list[list[tuple[int, float]]] = [[] for _ in shared]
+    for number, each in np.argwhere(shared >= min(least[0], _ALMOST)).tolist():
+        near[number].append((each, float(shared[number, each])))
     if not any(near):
         return taken
     for place, limit in enumerate(least.tolist()):
@@ -152,9 +167,9 @@ def _outside(areas: Array, area: tuple[float, float]) -> Array:
     return np.asarray((areas < area[0]) | (areas > area[1]))
 
 
-def _rows(scenes: Sequence[Scene], area: tuple[float, float]) -> tuple[Array, Array]:
+def _rows(best: Sequence[_Best], area: tuple[float, float]) -> tuple[Array, Array]:
     """Precision (overlap, recall) and recall (overlap, most) of one class and range of area."""
-    matches = [_Match.of(scene, OVERLAPS, area) for scene in scenes]
+    matches = [_Match.of(each, OVERLAPS, area) for each in best]
     objects = sum(match.objects for match in matches)
     if not objects:
         return np.array(-1.0), np.array(-1.0)

@@ -109,8 +109,11 @@ class _Owned:
             most = shared.max(axis=1)
             target = np.where(most > np.float32(least), shared.argmax(axis=1), -1)
             overlap = np.where(target >= 0, most, np.float32(0)).astype(np.float64)
-        over_difficult = in_parts(found, there[optional]) > np.float32(least)
-        return cls(target, overlap, (target < 0) & over_difficult.any(axis=1), objects)
+        difficult = np.zeros(len(found), bool)
+        if optional.any():
+            over = in_parts(found, there[optional]) > np.float32(least)
+            difficult = (target < 0) & over.any(axis=1)
+        return cls(target, overlap, difficult, objects)
 
 
 def _in_parts(boxes: Array, size: tuple[int, int]) -> Array:

@@ -209,7 +209,8 @@ class Kernels:
         self._modules = [Module(contents)]
         self._codes = signatures(translation_unit())
         self._functions: dict[tuple[str, int], Function] = {}
-        self._tiles: dict[Tile, Function] = {}
+        self._tile_modules: dict[Tile, Module] = {}
+        self._tiles: dict[tuple[Tile, int], Function] = {}
 
     def launch(
         self,
@@ -232,15 +233,17 @@ class Kernels:
         function = self._functions[name, shared]
         function.launch(grid, threads, values, stream=stream.handle, early=self._is_early)
 
-    def tile(self, tile: Tile) -> Function:
-        """The tensor-core kernel for this tile."""
+    def tile(self, tile: Tile, shared: int) -> Function:
+        """The tensor-core kernel for this tile, with so many bytes of dynamic shared memory."""
         from engine.backends.cuda import tensor
 
-        if tile not in self._tiles:
+        if tile not in self._tile_modules:
             self._modules.append(Module(tensor.image(tile)))
-            function = self._modules[-1].function("hopper_conv", shared=tile.shared_bytes)
-            self._tiles[tile] = function
-        return self._tiles[tile]
+            self._tile_modules[tile] = self._modules[-1]
+        if (tile, shared) not in self._tiles:
+            module = self._tile_modules[tile]
+            self._tiles[tile, shared] = module.function(tile.kernel, shared=shared)
+        return self._tiles[tile, shared]
 
     def close(self) -> None:
         """Unload everything; the context must be current."""

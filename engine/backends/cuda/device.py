@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 from weakref import WeakSet, finalize
 
-from engine.backends.cuda import memory, ops  # noqa: F401  its import registers how each op is run
+from numpy.typing import NDArray
+
+from engine.backends.cuda import conv, memory, ops  # noqa: F401  its import registers how each op is run
 from engine.backends.cuda.context import Card, Context
 from engine.backends.cuda.gpu import VALUE_BYTES, Target
 from engine.backends.cuda.program import CudaProgram
 from engine.backends.cuda.tune import Tuner, is_wanted
 from engine.errors import InputError, suggest
 from engine.plan.build import Plan
+from engine.plan.ops import Conv2d
 
 
 class CudaDevice:
@@ -52,6 +58,39 @@ class CudaDevice:
 
         With `tune`, unless ENGINE_TUNE=0, convolutions that this card has not met are measured.
         """
+        target = self._target(plan, batch, precision, algorithm)
+        if tune and is_wanted() and algorithm is None:
+            self._tuner = self._tuner or Tuner(self._context, self.measured)
+            self._tuner.tune(plan, target)
+        # A copy: what is measured later must not change what this program has prepared.
+        target = replace(target, measured=dict(self.measured))
+        program = CudaProgram(self._context, plan, target, has_graphs=graph)
+        self._programs.add(program)
+        return program
+
+    def algorithms(
+        self, plan: Plan, op: Conv2d, *, batch: int = 1, precision: str = "float32"
+    ) -> tuple[str, ...]:
+        """Those that can run this convolution of a plan."""
+        return conv.candidates(self._target(plan, batch, precision), op)
+
+    def read(self, pointer: int, values: NDArray[Any]) -> None:
+        """Fill `values` from memory of this card that anyone has written."""
+
+        def copy() -> None:
+            self._context.driver.Context.synchronize()
+            self._context.driver.memcpy_dtoh(values, pointer)
+
+        self._context.run(copy)
+
+    def allocate(self, size: int) -> tuple[int, Callable[[], None]]:
+        """The pointer to a block of memory, and what frees it some time; any thread may call it."""
+        block = self._context.run(lambda: self._context.driver.mem_alloc(size))
+        return int(block), partial(self._context.post, block.free)
+
+    def _target(
+        self, plan: Plan, batch: int, precision: str, algorithm: str | None = None
+    ) -> Target:
         if precision not in VALUE_BYTES:
             known = " or ".join(VALUE_BYTES)
             hint = suggest(precision, VALUE_BYTES)
@@ -65,15 +104,7 @@ class CudaDevice:
             multiprocessors=self.card.multiprocessors,
             algorithm=algorithm,
         )
-        target = replace(target, misaligned=memory.misaligned(plan, target))
-        if tune and is_wanted() and algorithm is None:
-            self._tuner = self._tuner or Tuner(self._context, self.measured)
-            self._tuner.tune(plan, target)
-        # A copy: what is measured later must not change what this program has prepared.
-        target = replace(target, measured=dict(self.measured))
-        program = CudaProgram(self._context, plan, target, has_graphs=graph)
-        self._programs.add(program)
-        return program
+        return replace(target, misaligned=memory.misaligned(plan, target))
 
     def close(self) -> None:
         for program in tuple(self._programs):

@@ -144,9 +144,9 @@ class Gpu:
         """Whether every pixel of the tensor begins on 16 bytes."""
         return tensor not in self.target.misaligned
 
-    def tile(self, tile: Tile) -> Function:
-        """The tensor-core kernel for this tile."""
-        return self._kernels.tile(tile)
+    def tile(self, tile: Tile, shared: int) -> Function:
+        """The tensor-core kernel for this tile, with so many bytes of dynamic shared memory."""
+        return self._kernels.tile(tile, shared)
 
     def array(self, op: Op | Head, name: str) -> int:
         """The pointer to what `prepare` made under this name; 0, C's null, where it made none."""

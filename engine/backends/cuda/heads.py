@@ -80,8 +80,6 @@ def _region_arrays(target: Target, head: ops.RegionHead, constants: Arrays) -> A
     arrays = {"anchors": np.array(head.anchors, dtype=np.float32)}
     if head.tree_parents:
         arrays["parents"] = np.array(head.tree_parents, dtype=np.int32)
-    if head.class_map:
-        arrays["class_map"] = np.array(head.class_map, dtype=np.int32)
     return arrays
 
 
@@ -111,8 +109,8 @@ def region_candidates(gpu: Gpu, head: ops.RegionHead) -> None:
         "tree_candidates",
         items,
         *(gpu[head.src], gpu.array(head, "anchors"), gpu.array(head, "parents")),
-        *(gpu.array(head, "class_map"), *_buffers(gpu), gpu.workspace, *_thresholds(gpu)),
-        *(*sizes, len(head.class_map), head.classfix, gpu.pitch(head.src), *_record(gpu, head)),
+        *(*_buffers(gpu), gpu.workspace, *_thresholds(gpu)),
+        *(*sizes, head.classfix, gpu.pitch(head.src), *_record(gpu, head)),
     )
 
 

@@ -143,18 +143,6 @@ def repair(gpu: Gpu, op: ops.Repair) -> None:
     )
 
 
-@runs(ops.KeepEqual)
-def keep_equal(gpu: Gpu, op: ops.KeepEqual) -> None:
-    gpu.launch(
-        "keep_equal",
-        gpu.pixels(op.out) * op.out.shape.channels,
-        *(gpu[op.src], gpu[op.other], gpu[op.out]),
-        *(gpu.rows(op.out), op.out.shape.channels, op.out.shape.area),
-        *(op.other.shape.channels, op.other.shape.area),
-        *(gpu.pitch(op.src), gpu.pitch(op.other), gpu.pitch(op.out)),
-    )
-
-
 @runs(ops.Load)
 def load(gpu: Gpu, op: ops.Load) -> None:
     gpu.launch(

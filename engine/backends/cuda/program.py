@@ -53,6 +53,12 @@ class CudaProgram:
             self._context.run(partial(self._resident.forward, slot, sequences))
             return self._split(slot.outputs, sequences)
 
+    def forward_on_card(self, images: int, outputs: int, *, rows: int) -> None:
+        """As forward, from one pointer of this card to another; the outputs follow each other."""
+        self.check_usable()
+        sequences = rows // self.plan.steps
+        self._context.run(partial(self._resident.forward_on_card, images, outputs, sequences))
+
     def detect(self, images: Array, *, threshold: float, hierarchy: float = 0.5) -> list[Array]:
         if self._room is None:
             raise InputError("detect: expected a network with a detection layer, got none")

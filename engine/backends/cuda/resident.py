@@ -109,6 +109,17 @@ class Resident:
         self._driver.memcpy_dtoh_async(values, self._outputs, stream)
         stream.synchronize()
 
+    def forward_on_card(self, images: int, outputs: int, sequences: int) -> None:
+        """As forward, between pointers of this card that other streams may have to do with."""
+        source, stream = self._plan.source, self._context.stream
+        self._driver.Context.synchronize()
+        size = sequences * source.steps * source.shape.size * WORD
+        self._driver.memcpy_dtod_async(self._sent + SETTINGS * WORD, images, size, stream)
+        self._replay(False, sequences)
+        size = self._output_values(sequences) * WORD
+        self._driver.memcpy_dtod_async(outputs, self._outputs, size, stream)
+        stream.synchronize()
+
     def detect(self, slot: Slot, sequences: int) -> Array:
         """The records that decoders found, in any order."""
         assert self._room is not None

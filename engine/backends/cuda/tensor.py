@@ -26,6 +26,7 @@ class Tile:
     consumers: int
     blocks: int  # resident on one multiprocessor
     mode: int
+    kernel: str = "hopper_conv"
 
     @property
     def value_bytes(self) -> int:
@@ -42,7 +43,7 @@ class Tile:
 
     @property
     def shared_bytes(self) -> int:
-        """The ring, or the sums that take its place, and what aligns it."""
+        """hopper_conv's ring, or the sums that take its place, and what aligns it."""
         ring = self.stages * (self.stage_bytes + _BARRIERS)
         sums = self.rows * (self.columns + _SUM_PADDING) * 4
         return max(ring, sums) + 1024
@@ -52,6 +53,9 @@ def source(tile: Tile) -> str:
     """The kernel's text for one tile, everything that it includes written out."""
     folder = files("engine.backends.cuda").joinpath("kernels")
     texts = {
+        '#include "hopper_tile.cuh"': folder.joinpath("tensor", "hopper_tile.cuh").read_text(
+            "utf-8"
+        ),
         '#include "hopper.cuh"': folder.joinpath("tensor", "hopper.cuh").read_text("utf-8"),
         '#include "common.cuh"': folder.joinpath("common.cuh").read_text("utf-8"),
         '#include "wgmma.cuh"': wgmma.header(tile.columns, tile.mode),
@@ -66,7 +70,7 @@ def source(tile: Tile) -> str:
         "BLOCKS": tile.blocks,
         "MODE": tile.mode,
     }
-    text = folder.joinpath("tensor", "hopper_conv.cu").read_text("utf-8")
+    text = folder.joinpath("tensor", f"{tile.kernel}.cu").read_text("utf-8")
     for line, contents in texts.items():
         text = text.replace(line, contents)
     heads = [f"#define {name} {value}" for name, value in defines.items()]

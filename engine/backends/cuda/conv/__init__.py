@@ -12,6 +12,7 @@ from engine.backends.cuda.conv import (
     depthwise,
     direct,
     hopper,
+    hopper_patch,
     im2col_gemm,
     pointwise,
     strided_batched,
@@ -44,6 +45,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "tiled": tiled,
     "direct": direct,
     **hopper.VARIANTS,
+    **hopper_patch.VARIANTS,
 }
 
 

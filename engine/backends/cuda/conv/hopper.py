@@ -85,10 +85,80 @@ def can_run(target: Target, op: ops.Conv2d) -> bool:
     )
 
 
-def _depth(target: Target, op: ops.Conv2d) -> int:
+def depth(target: Target, op: ops.Conv2d) -> int:
     """Values of a slice: a swizzled row of 128 bytes, less where channels are fewer."""
     row = next((r for r in (32, 64) if op.src.shape.channels * target.value_bytes <= r), 128)
     return row // target.value_bytes
+
+
+def prepare(target: Target, op: ops.Conv2d, constants: Arrays, *, columns: int) -> Arrays:
+    """Weights as (filters, taps, channels); split floats: high parts above low parts."""
+    weight = constants["weight"].transpose(0, 2, 3, 1)
+    lines = np.ascontiguousarray(weight, dtype=np.float32).reshape(len(weight), -1)
+    mode = MODES[target.precision]
+    if mode == 0:
+        lines = lines.astype(np.float16)
+    elif mode == 1:
+        lines = _round_to_tf32(lines)
+    else:
+        filled = np.pad(lines, ((0, -len(lines) % columns), (0, 0)))
+        high = _round_to_tf32(filled)
+        lines = np.concatenate([high, _round_to_tf32(filled - high)])
+    bias = constants.get("bias")
+    if bias is None:
+        bias = np.zeros(op.weight.shape[0], np.float32)
+    return {"weight": lines, "bias": bias}
+
+
+def across(op: ops.Conv2d, tile: Tile) -> int:
+    """Tiles side by side over the filters."""
+    return -(-op.out.shape.channels // tile.columns)
+
+
+def source(gpu: Gpu, op: ops.Conv2d, tile: Tile) -> launch.Windows:
+    channels, height, width = op.src.shape.sides
+    return launch.Windows(
+        pointer=gpu[op.src],
+        kind={0: launch.HALF, 1: launch.TF32, 2: launch.FLOAT}[tile.mode],
+        value_bytes=tile.value_bytes,
+        rows=gpu.rows(op.src),
+        height=height,
+        width=width,
+        channels=channels,
+        pitch=gpu.pitch(op.src),
+        kernel=op.kernel,
+        stride=op.stride,
+        padding=op.padding,
+        dilation=op.dilation,
+    )
+
+
+def weights(gpu: Gpu, op: ops.Conv2d, tile: Tile) -> launch.TensorMap:
+    filters = op.out.shape.channels
+    lines = 2 * across(op, tile) * tile.columns if tile.mode == 2 else filters
+    return launch.matrix_map(
+        gpu.array(op, "weight"),
+        launch.HALF if tile.mode == 0 else launch.FLOAT,
+        tile.value_bytes,
+        (lines, geometry.depth(op)),
+        (tile.columns, tile.depth),
+    )
+
+
+def problem(gpu: Gpu, op: ops.Conv2d, tile: Tile, *, split: int = 1) -> Problem:
+    residual, residual_pitch = geometry.residual(gpu, op)
+    channels, out = op.src.shape.channels, op.out.shape
+    slices = -(-channels // tile.depth)
+    top, left, _, _ = op.padding
+    written = (op.out, op.residual) if op.residual else (op.out,)
+    return Problem(
+        *(gpu.array(op, "bias"), residual, gpu[op.out], gpu.pixels(op.out), out.channels),
+        *(out.height, out.width, channels, op.kernel[1]),
+        *(slices, op.kernel[0] * op.kernel[1] * slices),
+        *(*op.stride, top, left, *op.dilation),
+        *(gpu.pitch(op.out), residual_pitch, *geometry.kinds(op)),
+        *(split, across(op, tile), int(all(map(gpu.is_aligned, written)))),
+    )
 
 
 @dataclass(frozen=True)
@@ -106,7 +176,7 @@ class Hopper:
     def tile(self, target: Target, op: ops.Conv2d) -> Tile:
         rows, columns, stages, consumers, blocks = self.sides
         mode = MODES[target.precision]
-        return Tile(rows, columns, _depth(target, op), stages, consumers, blocks, mode)
+        return Tile(rows, columns, depth(target, op), stages, consumers, blocks, mode)
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         tiles = _HALF_TILES if target.precision == "float16" else _FLOAT_TILES
@@ -125,73 +195,23 @@ class Hopper:
         return 0
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-        """Weights as (filters, taps, channels); split floats: high parts above low parts."""
-        weight = constants["weight"].transpose(0, 2, 3, 1)
-        lines = np.ascontiguousarray(weight, dtype=np.float32).reshape(len(weight), -1)
-        mode = MODES[target.precision]
-        if mode == 0:
-            lines = lines.astype(np.float16)
-        elif mode == 1:
-            lines = _round_to_tf32(lines)
-        else:
-            filled = np.pad(lines, ((0, -len(lines) % self.sides[1]), (0, 0)))
-            high = _round_to_tf32(filled)
-            lines = np.concatenate([high, _round_to_tf32(filled - high)])
-        bias = constants.get("bias")
-        if bias is None:
-            bias = np.zeros(op.weight.shape[0], np.float32)
-        return {"weight": lines, "bias": bias}
+        return prepare(target, op, constants, columns=self.sides[1])
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile = self.tile(gpu.target, op)
-        (channels, height, width), out = op.src.shape.sides, op.out.shape
-        kind = {0: launch.HALF, 1: launch.TF32, 2: launch.FLOAT}[tile.mode]
-        windows = launch.Windows(
-            pointer=gpu[op.src],
-            kind=kind,
-            value_bytes=tile.value_bytes,
-            rows=gpu.rows(op.src),
-            height=height,
-            width=width,
-            channels=channels,
-            pitch=gpu.pitch(op.src),
-            kernel=op.kernel,
-            stride=op.stride,
-            padding=op.padding,
-            dilation=op.dilation,
-        )
-        tiles_n = -(-out.channels // tile.columns)
-        lines = 2 * tiles_n * tile.columns if tile.mode == 2 else out.channels
-        weights = launch.matrix_map(
-            gpu.array(op, "weight"),
-            launch.HALF if tile.mode == 0 else launch.FLOAT,
-            tile.value_bytes,
-            (lines, geometry.depth(op)),
-            (tile.columns, tile.depth),
-        )
-        residual, residual_pitch = geometry.residual(gpu, op)
-        pixels = gpu.pixels(op.out)
-        top, left, _, _ = op.padding
-        aligned = (op.out, op.residual) if op.residual else (op.out,)
-        problem = Problem(
-            *(gpu.array(op, "bias"), residual, gpu[op.out], pixels, out.channels),
-            *(out.height, out.width, channels, op.kernel[1]),
-            *(-(-channels // tile.depth), self._steps(gpu.target, op)),
-            *(*op.stride, top, left, *op.dilation),
-            *(gpu.pitch(op.out), residual_pitch, *geometry.kinds(op)),
-            *(self.split, tiles_n, int(all(map(gpu.is_aligned, aligned)))),
-        )
-        gpu.tile(tile).launch(
-            (-(-pixels // tile.rows) * tiles_n * self.split, 1, 1),
+        tiles = -(-gpu.pixels(op.out) // tile.rows) * across(op, tile)
+        windows = launch.windows_map(source(gpu, op, tile), pixels=tile.rows, channels=tile.depth)
+        gpu.tile(tile, tile.shared_bytes).launch(
+            (tiles * self.split, 1, 1),
             tile.threads,
-            [launch.windows_map(windows, pixels=tile.rows, channels=tile.depth), weights, problem],
+            [windows, weights(gpu, op, tile), problem(gpu, op, tile, split=self.split)],
             stream=gpu.stream.handle,
             cluster=self.split,
             early=True,
         )
 
     def _steps(self, target: Target, op: ops.Conv2d) -> int:
-        return op.kernel[0] * op.kernel[1] * -(-op.src.shape.channels // _depth(target, op))
+        return op.kernel[0] * op.kernel[1] * -(-op.src.shape.channels // depth(target, op))
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
         """Cycles, roughly: what ranks the tiles before any was measured.

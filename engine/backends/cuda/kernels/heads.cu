@@ -65,12 +65,13 @@ extern "C" __global__ void region_output(const real* __restrict__ src, real* __r
     }
 }
 
-// A new record: its slot is the counter's next value.
+// A new record: its slot is the counter's next value. Classes that only other heads know score 0.
 __device__ __forceinline__ float* new_record(unsigned* counter, float* records, int columns,
-                                             unsigned number)
+                                             int classes, unsigned number)
 {
     float* record = records + (size_t)atomicAdd(counter, 1u) * columns;
     record[0] = __uint_as_float(number);
+    for (int c = 6 + classes; c < columns; ++c) record[c] = 0.f;
     return record;
 }
 
@@ -112,7 +113,7 @@ extern "C" __global__ void yolo_candidates(const real* __restrict__ src,
         if (box == 8) {
             certain -= (to_float(v[1]) + to_float(v[3]) + to_float(v[5]) + to_float(v[7])) / 4.f;
         }
-        float* record = new_record(counter, records, columns,
+        float* record = new_record(counter, records, columns, classes,
                                    row * per_row + first + cell * count + anchor);
         record[1] = x;
         record[2] = y;
@@ -156,7 +157,8 @@ extern "C" __global__ void region_candidates(const real* __restrict__ src,
             counts = objectness * p > least && objectness * p != 0.f;
         }
         if (!counts) continue;
-        float* record = new_record(counter, records, columns, row * per_row + first + inside);
+        float* record =
+            new_record(counter, records, columns, classes, row * per_row + first + inside);
         const float x = to_float(src[place(flat, channels, area, pitch)]);
         const float y = to_float(src[place(flat + 1, channels, area, pitch)]);
         const float across = to_float(src[place(flat + 2, channels, area, pitch)]);
@@ -174,19 +176,17 @@ extern "C" __global__ void region_candidates(const real* __restrict__ src,
     }
 }
 
-// [region] with a tree: the probability of a class is the product down to it. Parents stand before
-// children, so a record is filled from the front. With a map the scores of the mapped classes are
-// kept, otherwise the last class above `hierarchy`.
+// [region] with a tree: the probability of a class is the product down to it; the last class above
+// `hierarchy` is kept. Parents stand before children, so one walk from the front does.
 extern "C" __global__ void tree_candidates(const real* __restrict__ src,
                                            const float* __restrict__ anchors,
-                                           const int* __restrict__ parents,
-                                           const int* __restrict__ class_map, unsigned* counter,
+                                           const int* __restrict__ parents, unsigned* counter,
                                            float* __restrict__ records, float* __restrict__ scratch,
                                            const float* __restrict__ threshold,
                                            const float* __restrict__ hierarchy, int rows,
                                            int height, int width, int count, int coords,
-                                           int classes, int mapped, int classfix, int pitch,
-                                           int columns, int per_row, int first)
+                                           int classes, int classfix, int pitch, int columns,
+                                           int per_row, int first)
 {
     after_previous_kernel();
     const int area = height * width;
@@ -210,16 +210,9 @@ extern "C" __global__ void tree_candidates(const real* __restrict__ src,
             if (parents[c] >= 0) p[c] *= p[parents[c]];
             if (p[c] > *hierarchy) last = c;
         }
-        bool counts = last >= 0;
-        if (mapped) {
-            counts = false;
-            for (int c = 0; c < mapped && !counts; ++c) {
-                const float score = objectness * p[class_map[c]];
-                counts = score > least && score != 0.f;
-            }
-        }
-        if (!counts) continue;
-        float* record = new_record(counter, records, columns, row * per_row + first + inside);
+        if (last < 0) continue;
+        float* record =
+            new_record(counter, records, columns, classes, row * per_row + first + inside);
         const float x = to_float(src[place(flat, channels, area, pitch)]);
         const float y = to_float(src[place(flat + 1, channels, area, pitch)]);
         const float across = to_float(src[place(flat + 2, channels, area, pitch)]);
@@ -229,14 +222,7 @@ extern "C" __global__ void tree_candidates(const real* __restrict__ src,
         record[3] = expf(across) * anchors[2 * anchor] / width;
         record[4] = expf(down) * anchors[2 * anchor + 1] / height;
         record[5] = 1.f;
-        for (int c = 0; c < classes; ++c) {
-            if (mapped) {
-                const float score = c < mapped ? objectness * p[class_map[c]] : 0.f;
-                record[6 + c] = score > least ? score : 0.f;
-            } else {
-                record[6 + c] = c == last ? p[c] : 0.f;
-            }
-        }
+        for (int c = 0; c < classes; ++c) record[6 + c] = c == last ? p[c] : 0.f;
     }
 }
 
@@ -267,7 +253,8 @@ extern "C" __global__ void grid_candidates(const real* __restrict__ src, unsigne
             counts = score > least && score != 0.f;
         }
         if (!counts) continue;
-        float* record = new_record(counter, records, columns, row * per_row + first + inside);
+        float* record =
+            new_record(counter, records, columns, classes, row * per_row + first + inside);
         const float x = to_float(src[place(box_at, channels, area, pitch)]);
         const float y = to_float(src[place(box_at + 1, channels, area, pitch)]);
         const float across = to_float(src[place(box_at + 2, channels, area, pitch)]);

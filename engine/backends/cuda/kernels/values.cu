@@ -1,10 +1,9 @@
 // Small steps of recurrent and rare layers, value by value over (pixels, channels).
 //
-//   mix         out = gate * yes + (1 - gate) * no
-//   clip        out = min(max(src, -limit), limit)
-//   repair      out = src where finite, else 1 / flat index (0 for index 0)
-//   keep_equal  out[i] = src[i] where the flat rows of src and other agree at i, else 0
-//   spread      out = values, the same for each row
+//   mix     out = gate * yes + (1 - gate) * no
+//   clip    out = min(max(src, -limit), limit)
+//   repair  out = src where finite, else 1 / flat index (0 for index 0)
+//   spread  out = values, the same for each row
 //
 // Work item  one value.
 #include "common.cuh"
@@ -49,26 +48,6 @@ extern "C" __global__ void repair(const real* __restrict__ src, real* __restrict
         const bool is_finite = x - x == 0.f;
         const float stand_in = flat == 0 ? 0.f : 1.f / flat;
         put(out + place(flat, channels, area, out_pitch), is_finite ? x : stand_in);
-    }
-}
-
-extern "C" __global__ void keep_equal(const real* __restrict__ src, const real* __restrict__ other,
-                                      real* __restrict__ out, int rows, int channels, int area,
-                                      int other_channels, int other_area, int src_pitch,
-                                      int other_pitch, int out_pitch)
-{
-    after_previous_kernel();
-    GRID_STRIDE(flat, rows * channels * area)
-    {
-        const float x = to_float(src[place(flat, channels, area, src_pitch)]);
-        const int row = flat / (channels * area);
-        const int at = flat - row * channels * area;
-        const int other_size = other_channels * other_area;
-        const int from = row * other_size + at;
-        const bool is_equal =
-            at < other_size &&
-            x == to_float(other[place(from, other_channels, other_area, other_pitch)]);
-        put(out + place(flat, channels, area, out_pitch), is_equal ? x : 0.f);
     }
 }
 

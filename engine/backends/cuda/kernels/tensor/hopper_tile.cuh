@@ -1,0 +1,184 @@
+// What both Hopper kernels share: products of slices, and finished sums on their way out.
+#pragma once
+#define ELEMENT_BYTES (MODE == 0 ? 2 : 4)
+#define ROW_BYTES (BK * ELEMENT_BYTES)  // 128, 64 or 32: one swizzled row of a slice
+#include "hopper.cuh"
+#include "wgmma.cuh"
+
+#define STEP_BYTES 32  // one wgmma along k: 16 halves or 8 floats
+#define B_BYTES (BN * ROW_BYTES)
+#define WEIGHT_COPIES (MODE == 2 ? 2 : 1)  // high parts, low parts
+#define BLOCKS_OF_ROWS (BM / 64 / CONSUMERS)  // of 64, for each warpgroup
+#define ROW_PITCH (BN + 8)  // of stored values, for a warp: keeps fragments off each other's banks
+
+struct Problem {
+    const float* bias;
+    const real* residual;
+    void* out;
+    int pixels, filters;              // M, N
+    int out_h, out_w;
+    int channels, taps_x;             // of the input; width of the kernel
+    int slices, steps;                // of BK channels: a tap's, all
+    int stride_y, stride_x, top, left, dilation_y, dilation_x;
+    int out_pitch, residual_pitch;
+    int kind, last, split, tiles_n, is_aligned;
+};
+
+#if MODE < 2
+// One slice: 64 rows of input at `a` times the BN rows of weights at `b`, added to sum.
+__device__ __forceinline__ void multiply_slice(float (&sum)[BN / 2], unsigned a, unsigned b)
+{
+#pragma unroll
+    for (int step = 0; step < ROW_BYTES; step += STEP_BYTES) {
+        wgmma(sum, matrix_at(a + step), matrix_at(b + step));
+    }
+}
+#else
+__device__ __forceinline__ void multiply_slice(float (&sum)[BN / 2], unsigned a, unsigned b)
+{
+    const int lane = threadIdx.x % 32;
+    const int row = threadIdx.x / 32 % 4 * 16 + lane / 4;
+    const unsigned chunks = ROW_BYTES / 16;
+    unsigned high[ROW_BYTES / STEP_BYTES][4], low[ROW_BYTES / STEP_BYTES][4];
+#pragma unroll
+    for (int step = 0; step < ROW_BYTES / STEP_BYTES; ++step) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            unsigned at = a + (row + i % 2 * 8) * ROW_BYTES + (step * 2 + i / 2) * 16;
+            at ^= (at >> 7 & (chunks - 1)) << 4;  // the copy engine's swizzle
+            float x;
+            asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at + lane % 4 * 4));
+            high[step][i] = round_to_tf32(x);
+            low[step][i] = round_to_tf32(x - __uint_as_float(high[step][i]));
+        }
+    }
+    float part[BN / 2];
+    products_begin();
+#pragma unroll
+    for (int step = 0; step < ROW_BYTES / STEP_BYTES; ++step) {
+        const unsigned at = b + step * STEP_BYTES;
+        if (step == 0) {
+            wgmma_registers_anew(part, low[step], matrix_at(at));
+        } else {
+            wgmma_registers(part, low[step], matrix_at(at));
+        }
+        wgmma_registers(part, high[step], matrix_at(at + B_BYTES));
+        wgmma_registers(part, high[step], matrix_at(at));
+    }
+    products_commit();
+    products_wait<0>();
+#pragma unroll
+    for (int j = 0; j < BN / 2; ++j) sum[j] += part[j];
+}
+#endif
+
+__device__ __forceinline__ void put_pair(real* to, float low, float high)
+{
+    Raw<2> pair;
+    put(&pair.v[0], low);
+    put(&pair.v[1], high);
+    *reinterpret_cast<Raw<2>*>(to) = pair;
+}
+
+// The last activation and the store; `count` of the eight values exist.
+__device__ __forceinline__ void finish(float (&x)[8], const Problem& p, int m, int n, int count)
+{
+    activate_common(p.last, x);
+    real* to = static_cast<real*>(p.out) + (size_t)m * p.out_pitch + n;
+    if (count == 8 && p.is_aligned) {
+#pragma unroll
+        for (int c = 0; c < 8; c += PACK) {
+            Pack<PACK> pack;
+#pragma unroll
+            for (int i = 0; i < PACK; ++i) pack.v[i] = x[c + i];
+            store<PACK>(to + c, pack);
+        }
+    } else {
+#pragma unroll
+        for (int c = 0; c < 8; ++c) {
+            if (c < count) put(to + c, x[c]);
+        }
+    }
+}
+
+__device__ __forceinline__ void add_residual(float (&x)[8], const real* from, int count)
+{
+#pragma unroll
+    for (int c = 0; c < 8; ++c) {
+        if (c < count) x[c] += to_float(from[c]);
+    }
+}
+
+// `pixel(row)` is the output pixel of a row of the block, or negative where it has none.
+// A warp's 16 rows of a finished block of rows pass through its own corner of shared memory, so
+// that residuals are read and results written 16 bytes at a time. Several residuals are asked for
+// before the first is needed.
+template <class Pixel>
+__device__ __forceinline__ void finish_rows(float (&sum)[BN / 2], real* corner, const Problem& p,
+                                            int n0, Pixel pixel)
+{
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int j = 0; j < BN / 8; ++j) {
+        const int n = n0 + j * 8 + lane % 4 * 2;
+        const float low = n < p.filters ? p.bias[n] : 0.f;
+        const float high = n + 1 < p.filters ? p.bias[n + 1] : 0.f;
+        sum[j * 4] += low;
+        sum[j * 4 + 1] += high;
+        sum[j * 4 + 2] += low;
+        sum[j * 4 + 3] += high;
+    }
+    activate_common(p.kind, sum);
+#pragma unroll
+    for (int j = 0; j < BN / 8; ++j) {
+        real* to = corner + lane / 4 * ROW_PITCH + j * 8 + lane % 4 * 2;
+        put_pair(to, sum[j * 4], sum[j * 4 + 1]);
+        put_pair(to + 8 * ROW_PITCH, sum[j * 4 + 2], sum[j * 4 + 3]);
+    }
+    __syncwarp();
+    const bool is_wide = p.is_aligned && p.residual;
+    const int items = BN / 16;  // lines of eight filters for each lane
+    const int at_once = items < 4 ? items : 4;
+#pragma unroll 1
+    for (int first = 0; first < items; first += at_once) {
+        Raw<PACK> residual[at_once][8 / PACK];
+#pragma unroll
+        for (int i = 0; i < at_once; ++i) {
+            const int item = lane + (first + i) * 32;
+            const int m = pixel(item / (BN / 8));
+            const int n = n0 + item % (BN / 8) * 8;
+            if (is_wide && m >= 0 && n + 8 <= p.filters) {
+                const real* from = p.residual + (size_t)m * p.residual_pitch + n;
+#pragma unroll
+                for (int c = 0; c < 8 / PACK; ++c) {
+                    residual[i][c] = *reinterpret_cast<const Raw<PACK>*>(from + c * PACK);
+                }
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < at_once; ++i) {
+            const int item = lane + (first + i) * 32;
+            const int row = item / (BN / 8);
+            const int column = item % (BN / 8) * 8;
+            const int m = pixel(row);
+            const int n = n0 + column;
+            if (m < 0 || n >= p.filters) continue;
+            const int count = min(p.filters - n, 8);
+            float x[8];
+#pragma unroll
+            for (int c = 0; c < 8; c += PACK) {
+                const Pack<PACK> pack = load<PACK>(corner + row * ROW_PITCH + column + c);
+#pragma unroll
+                for (int k = 0; k < PACK; ++k) x[c + k] = pack.v[k];
+            }
+            if (is_wide && count == 8) {
+#pragma unroll
+                for (int c = 0; c < 8; ++c) x[c] += to_float(residual[i][c / PACK].v[c % PACK]);
+            } else if (p.residual) {
+                add_residual(x, p.residual + (size_t)m * p.residual_pitch + n, count);
+            }
+            finish(x, p, m, n, count);
+        }
+    }
+    __syncwarp();
+}

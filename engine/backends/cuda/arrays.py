@@ -101,7 +101,7 @@ def compile_one(device: Device, plan: Plan, rows: int, algorithm: str | None) ->
         able = cuda.algorithms(plan, op, batch=rows)
         if algorithm not in able:
             known = ", ".join(able)
-            raise InputError(f"algorithm: {algorithm!r} cannot run this convolution, got {known}")
+            raise InputError(f"algorithm: {algorithm!r} cannot run this convolution. Try {known}")
     return cuda.compile(plan, batch=rows, algorithm=algorithm, tune=False)
 
 

@@ -1,0 +1,391 @@
+"""Convolutions by themselves, for arrays without a network.
+
+    from engine.ops import conv2d
+
+    y = conv2d(x, w, padding="same")    # x (rows, channels, height, width), w (filters, ...)
+
+A NumPy array gives a NumPy array; an array on a card (anything with `__cuda_array_interface__`)
+gives one on the same card. Arithmetic is float32.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.backends import open_device
+from engine.backends.base import Device, Program
+from engine.errors import InputError, suggest
+from engine.plan.activations import ACTIVATIONS
+from engine.plan.build import Plan, PlanBuilder
+from engine.plan.ops import Conv2d
+from engine.plan.shapes import Shape
+
+if TYPE_CHECKING:
+    from engine.backends.cuda.arrays import CardArray
+
+__all__ = ["conv1d", "conv2d", "release"]
+
+Array = NDArray[Any]
+Padding: TypeAlias = int | str | Sequence[int]
+Pair: TypeAlias = int | Sequence[int]
+
+PROGRAMS = 16  # kept for each device; the one that was not used for longest goes first
+
+
+def conv2d(
+    x: Any,
+    w: Any,
+    bias: Any = None,
+    *,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+    activation: str = "linear",
+    algorithm: str | None = None,
+    device: str | None = None,
+) -> Any:
+    """activation(x * w + bias): x (rows, channels, height, width), w (filters, c / groups, h, w).
+
+    stride, dilation  one number, or (vertical, horizontal)
+    padding           one number, (top, left, bottom, right), "valid" for none, or "same": as many
+                      outputs as inputs divided by the stride, an odd cell of padding at the end
+    activation        a name that a .cfg could use, such as leaky or mish
+    algorithm         of a card: one of those that engine/backends/cuda/conv/ knows
+    device            where to compute: cpu, cuda:0 …; None is where x lies
+
+    Weights may change from call to call; those that come again are not prepared again.
+    """
+    return _convolve(
+        *(x, w, bias, 4),
+        stride=_pair("stride", stride),
+        padding=padding,
+        dilation=_pair("dilation", dilation),
+        groups=groups,
+        activation=activation,
+        algorithm=algorithm,
+        device=device,
+    )
+
+
+def conv1d(
+    x: Any,
+    w: Any,
+    bias: Any = None,
+    *,
+    stride: int = 1,
+    padding: Padding = 0,
+    dilation: int = 1,
+    groups: int = 1,
+    activation: str = "linear",
+    algorithm: str | None = None,
+    device: str | None = None,
+) -> Any:
+    """As conv2d, for x (rows, channels, length) and w (filters, channels / groups, size).
+
+    padding is one number, (before, after), "valid" or "same".
+    """
+    if not isinstance(padding, str):
+        before, after = _numbers("padding", padding, "a number or (before, after)", 2, least=0)
+        padding = (0, before, 0, after)
+    (along,) = _numbers("stride", stride, "a number", 1)
+    (apart,) = _numbers("dilation", dilation, "a number", 1)
+    return _convolve(
+        *(x, w, bias, 3),
+        stride=(1, along),
+        padding=padding,
+        dilation=(1, apart),
+        groups=groups,
+        activation=activation,
+        algorithm=algorithm,
+        device=device,
+    )
+
+
+def release() -> None:
+    """Free every device, and all memory, that the functions of this module have taken."""
+    with _lock:
+        while _rooms:
+            _rooms.popitem()[1].close()
+
+
+# ---------------------------------------------------------------- one call
+
+
+@dataclass(frozen=True)
+class _Signature:
+    """All that a program depends on but the weights' values."""
+
+    rows: int
+    source: Shape
+    out: Shape
+    weight: tuple[int, ...]
+    has_bias: bool
+    stride: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    dilation: tuple[int, int]
+    groups: int
+    activation: str
+    algorithm: str | None
+
+    def plan(self, weight: Array, bias: Array | None) -> Plan:
+        builder = PlanBuilder(self.source)
+        out = builder.emit(
+            Conv2d(
+                builder.tensor(self.out),
+                builder.source,
+                builder.constant("weight", weight),
+                None if bias is None else builder.constant("bias", bias),
+                stride=self.stride,
+                padding=self.padding,
+                dilation=self.dilation,
+                groups=self.groups,
+                activation=self.activation,
+            )
+        )
+        return builder.build([out], [out])
+
+
+def _convolve(
+    x: Any,
+    w: Any,
+    bias: Any,
+    dimensions: int,
+    *,
+    stride: tuple[int, int],
+    padding: Padding,
+    dilation: tuple[int, int],
+    groups: int,
+    activation: str,
+    algorithm: str | None,
+    device: str | None,
+) -> Any:
+    if activation not in ACTIVATIONS:
+        raise InputError(f"activation: unknown {activation!r}.{suggest(activation, ACTIVATIONS)}")
+    images = _operand("x", x, dimensions)
+    room = _room(_device_name(device, images, algorithm))
+    weight = room.values("w", _operand("w", w, dimensions))
+    biases = None if bias is None else room.values("bias", _operand("bias", bias, 1))
+    shape = _deep(images.shape)
+    weight = np.ascontiguousarray(weight.reshape(_deep(weight.shape)))
+    _check(shape, weight.shape, biases, groups)
+    sides = _sides(padding, shape[2:], weight.shape[2:], stride, dilation)
+    reach = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilation, strict=True)]
+    height = shape[2] + sides[0] + sides[2]
+    width = shape[3] + sides[1] + sides[3]
+    if height < reach[0] or width < reach[1]:
+        raise InputError(
+            f"w: expected a window that fits into a padded map of {height} x {width}, "
+            f"got one of {reach[0]} x {reach[1]} cells"
+        )
+    signature = _Signature(
+        rows=shape[0],
+        source=Shape(*shape[1:]),
+        weight=weight.shape,
+        has_bias=biases is not None,
+        out=Shape(
+            len(weight),
+            (height - reach[0]) // stride[0] + 1,
+            (width - reach[1]) // stride[1] + 1,
+        ),
+        stride=stride,
+        padding=sides,
+        dilation=dilation,
+        groups=groups,
+        activation=activation,
+        algorithm=algorithm,
+    )
+    out = (shape[0], *signature.out.sides)
+    out_shape = out if dimensions == 4 else (*out[:2], out[3])
+    return room.run(signature, weight, biases, images, out_shape)
+
+
+class _Room:
+    """A device and the programs that it has ready; one call after the other."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._programs: OrderedDict[tuple[_Signature, bytes], Program] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def run(
+        self,
+        signature: _Signature,
+        weight: Array,
+        bias: Array | None,
+        images: Array | CardArray,
+        out_shape: tuple[int, ...],
+    ) -> Any:
+        with self._lock:
+            program = self._program(signature, weight, bias)
+            if isinstance(images, np.ndarray):
+                rows = images.astype(np.float32, copy=False)
+                (result,) = program.forward(rows.reshape(-1, *signature.source.sides))
+                return result.reshape(out_shape)
+            return images.through(self._device, program, out_shape)
+
+    def values(self, name: str, operand: Array | CardArray) -> Array:
+        """As float32 on the host."""
+        if isinstance(operand, np.ndarray):
+            array = operand
+        elif operand.device == self._device.name:
+            array = operand.read(self._device)
+        else:
+            raise InputError(f"{name}: expected on {self._device.name}, got {operand.device}")
+        return np.ascontiguousarray(array, dtype=np.float32)
+
+    def _program(self, signature: _Signature, weight: Array, bias: Array | None) -> Program:
+        digest = hashlib.sha256(weight.tobytes())
+        if bias is not None:
+            digest.update(bias.tobytes())
+        key = signature, digest.digest()
+        if key in self._programs:
+            self._programs.move_to_end(key)
+            return self._programs[key]
+        if len(self._programs) == PROGRAMS:
+            self._programs.popitem(last=False)[1].close()
+        plan = signature.plan(weight, bias)
+        self._programs[key] = self._compile(signature, plan)
+        return self._programs[key]
+
+    def _compile(self, signature: _Signature, plan: Plan) -> Program:
+        if self._device.name.startswith("cpu"):
+            return self._device.compile(plan, batch=signature.rows)
+        from engine.backends.cuda.arrays import compile_one
+
+        return compile_one(self._device, plan, signature.rows, signature.algorithm)
+
+    def close(self) -> None:
+        with self._lock:
+            self._programs.clear()
+            self._device.close()
+
+
+_rooms: dict[str, _Room] = {}
+_lock = threading.Lock()
+atexit.register(release)
+
+
+def _room(name: str) -> _Room:
+    with _lock:
+        if name not in _rooms:
+            _rooms[name] = _Room(open_device(name))
+        return _rooms[name]
+
+
+# ---------------------------------------------------------------- what came in
+
+
+def _operand(name: str, value: Any, dimensions: int) -> Array | CardArray:
+    """Check kind and number of dimensions; the values stay where they are."""
+    if hasattr(value, "__cuda_array_interface__"):
+        from engine.backends.cuda.arrays import CardArray
+
+        found: Array | CardArray = CardArray.of(name, value)
+    else:
+        array = np.asarray(value)
+        if array.dtype.kind != "f":
+            raise InputError(
+                f"{name}: expected float32, got {array.dtype}. Try {name}.astype(np.float32)"
+            )
+        found = array
+    if len(found.shape) != dimensions or not all(found.shape):
+        expected = {1: "one dimension", 3: "3 dimensions", 4: "4 dimensions"}[dimensions]
+        raise InputError(f"{name}: expected {expected}, none of them 0, got {found.shape}")
+    return found
+
+
+def _deep(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A line is a map of height 1."""
+    return (*shape[:2], 1, shape[2]) if len(shape) == 3 else shape
+
+
+def _check(
+    shape: tuple[int, ...], weight: tuple[int, ...], bias: Array | None, groups: int
+) -> None:
+    if not isinstance(groups, int) or groups < 1:
+        raise InputError(f"groups: expected a number of 1 or more, got {groups!r}")
+    channels, filters = shape[1], weight[0]
+    if channels % groups or filters % groups:
+        raise InputError(
+            f"groups: expected a divisor of {channels} channels and {filters} filters, got {groups}"
+        )
+    if weight[1] * groups != channels:
+        raise InputError(
+            f"w: expected {channels // groups} channels ({channels} in {groups} groups), "
+            f"got {weight[1]}"
+        )
+    if bias is not None and bias.shape != (filters,):
+        raise InputError(f"bias: expected {filters} values, one for each filter, got {bias.shape}")
+
+
+def _numbers(
+    name: str, value: Any, expected: str, count: int, *, least: int = 1
+) -> tuple[int, ...]:
+    """`count` whole numbers; one stands for all."""
+    numbers = (value,) * count if isinstance(value, (int, np.integer)) else value
+    try:
+        made = tuple(map(int, numbers))
+        is_right = made == tuple(numbers) and len(made) == count and min(made) >= least
+    except (TypeError, ValueError):
+        is_right = False
+    if not is_right:
+        raise InputError(f"{name}: expected {expected} of {least} or more, got {value!r}")
+    return made
+
+
+def _pair(name: str, value: Pair) -> tuple[int, int]:
+    vertical, horizontal = _numbers(name, value, "a number or (vertical, horizontal)", 2)
+    return vertical, horizontal
+
+
+def _sides(
+    padding: Padding,
+    extents: tuple[int, ...],
+    kernel: tuple[int, ...],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+) -> tuple[int, int, int, int]:
+    """Top, left, bottom, right."""
+    if padding == "same":
+        (top, bottom), (left, right) = map(_same, extents, kernel, stride, dilation)
+        return top, left, bottom, right
+    if padding == "valid":
+        return 0, 0, 0, 0
+    if isinstance(padding, str):
+        hint = suggest(padding, ("same", "valid"))
+        raise InputError(f"padding: expected numbers, 'same' or 'valid', got {padding!r}.{hint}")
+    expected = "a number or (top, left, bottom, right)"
+    top, left, bottom, right = _numbers("padding", padding, expected, 4, least=0)
+    return top, left, bottom, right
+
+
+def _same(extent: int, size: int, stride: int, dilation: int) -> tuple[int, int]:
+    """Cells before and after, so that ceil(extent / stride) windows fit."""
+    total = max((-(-extent // stride) - 1) * stride + (size - 1) * dilation + 1 - extent, 0)
+    return total // 2, total - total // 2
+
+
+def _device_name(device: str | None, images: Array | CardArray, algorithm: str | None) -> str:
+    home = "cpu" if isinstance(images, np.ndarray) else images.device
+    name = device or home
+    name = "cuda:0" if name == "cuda" else name
+    if "," in name:
+        raise InputError(f"device: expected one device, got {device!r}")
+    if not isinstance(images, np.ndarray) and name != home:
+        raise InputError(f"device: expected {home}, where x lies, got {device!r}")
+    if algorithm is not None and name.startswith("cpu"):
+        raise InputError(
+            f"algorithm: expected None on {name}, which chooses by itself, got {algorithm!r}. "
+            "Try device='cuda'"
+        )
+    return name

@@ -1,0 +1,328 @@
+"""Convolutions by themselves: textbook cases, what may be given, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from engine import ops
+from engine.backends.cuda import arrays
+from engine.errors import DeviceError, InputError
+from tests.backends.cuda.host import GXX
+from tests.backends.cuda.host_device import HostDevice
+
+Array = NDArray[Any]
+
+needs_gxx = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostDevice]:
+    """A card whose memory and kernels are the host's stands in for cuda:0."""
+    ops.release()
+    opened = HostDevice(name="cuda:0")
+    open_cpu = ops.open_device
+    monkeypatch.setattr(
+        ops, "open_device", lambda name: opened if name == "cuda:0" else open_cpu(name)
+    )
+    monkeypatch.setattr(arrays, "card_of", lambda pointer: 0)
+    yield opened
+    ops.release()
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda:0", marks=needs_gxx)])
+def name(request: pytest.FixtureRequest, card: HostDevice) -> str:
+    return str(request.param)
+
+
+class OnCard:
+    """An array as another library would keep it on a card."""
+
+    def __init__(self, values: Array, **facts: Any) -> None:
+        self.values = np.ascontiguousarray(values)
+        self.__cuda_array_interface__ = {
+            "data": (self.values.ctypes.data, False),
+            "shape": values.shape,
+            "typestr": self.values.dtype.str,
+            "version": 3,
+            **facts,
+        }
+
+
+def seen(x: Any) -> Array:
+    """What lies behind `__cuda_array_interface__`; the host's memory is the card's here."""
+    return np.asarray(type("Host", (), {"__array_interface__": x.__cuda_array_interface__})())
+
+
+def random(*shape: int) -> Array:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+# ---------------------------------------------------------------- textbooks
+
+
+def test_a_map_of_ones_under_a_kernel_of_ones_counts_its_cells(name: str) -> None:
+    y = ops.conv2d(np.ones((1, 1, 5, 5)), np.ones((1, 1, 3, 3)), padding=1, device=name)
+    expected = [
+        [4, 6, 6, 6, 4],
+        [6, 9, 9, 9, 6],
+        [6, 9, 9, 9, 6],
+        [6, 9, 9, 9, 6],
+        [4, 6, 6, 6, 4],
+    ]
+    np.testing.assert_array_equal(y, [[expected]])
+    assert y.dtype == np.float32
+
+
+def test_a_signal_under_a_mask(name: str) -> None:
+    signal, mask = np.arange(1.0, 17), np.array([3.0, 4, 5, 4, 3])
+    y = ops.conv1d(signal[None, None], mask[None, None], padding="same", device=name)
+    np.testing.assert_array_equal(y, [[np.convolve(signal, mask, mode="same")]])
+    assert y.shape == (1, 1, 16)
+
+
+@pytest.mark.parametrize(
+    ("size", "extent", "stride", "expected"),
+    [
+        (2, 4, 1, [3, 5, 7, 4]),  # the odd cell of padding lies at the end
+        (4, 4, 1, [6, 10, 9, 7]),
+        (3, 4, 1, [3, 6, 9, 7]),
+        (3, 4, 2, [6, 7]),
+        (2, 5, 2, [3, 7, 5]),
+        (1, 5, 2, [1, 3, 5]),
+    ],
+)
+def test_same_padding_puts_the_odd_cell_at_the_end(
+    name: str, size: int, extent: int, stride: int, expected: list[int]
+) -> None:
+    x = np.arange(1.0, extent + 1)
+    y = ops.conv1d(x[None, None], np.ones((1, 1, size)), stride=stride, padding="same", device=name)
+    np.testing.assert_array_equal(y, [[expected]])
+    tall = ops.conv2d(
+        x[None, None, :, None],
+        np.ones((1, 1, size, 1)),
+        stride=(stride, 1),
+        padding="same",
+        device=name,
+    )
+    np.testing.assert_array_equal(tall[0, 0, :, 0], expected)
+
+
+# ---------------------------------------------------------------- every option
+
+
+def by_definition(
+    x: Array,
+    w: Array,
+    stride: tuple[int, int],
+    sides: tuple[int, ...],
+    step: tuple[int, int],
+    groups: int,
+) -> Array:
+    top, left, bottom, right = sides
+    x = np.pad(x.astype(float), ((0, 0), (0, 0), (top, bottom), (left, right)))
+    reach = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], step, strict=True)]
+    windows = np.lib.stride_tricks.sliding_window_view(x, reach, (2, 3))
+    windows = windows[:, :, :: stride[0], :: stride[1], :: step[0], :: step[1]]
+    parts = zip(np.split(windows, groups, 1), np.split(w.astype(float), groups), strict=True)
+    return np.concatenate([np.einsum("rcyxij,ncij->rnyx", a, b) for a, b in parts], 1)
+
+
+OPTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], tuple[int, ...]]] = [
+    ((2, 3, 7, 6), (4, 3, 3, 3), {}, (0, 0, 0, 0)),
+    ((2, 3, 7, 6), (4, 3, 3, 3), {"padding": "valid"}, (0, 0, 0, 0)),
+    ((1, 4, 7, 6), (6, 2, 3, 2), {"groups": 2, "padding": (1, 0, 2, 3)}, (1, 0, 2, 3)),
+    ((1, 2, 9, 8), (3, 2, 3, 3), {"stride": (2, 3), "padding": 2}, (2, 2, 2, 2)),
+    ((1, 2, 9, 8), (3, 2, 3, 3), {"dilation": (1, 2), "padding": "same"}, (1, 2, 1, 2)),
+    ((3, 8, 5, 5), (8, 1, 3, 3), {"groups": 8, "padding": 1}, (1, 1, 1, 1)),
+    ((2, 5, 4, 4), (7, 5, 1, 1), {}, (0, 0, 0, 0)),
+]
+
+
+@pytest.mark.parametrize(("shape", "weight", "options", "sides"), OPTIONS)
+def test_every_option_means_what_it_says(name, shape, weight, options, sides) -> None:
+    x, w = random(*shape), random(*weight)
+    step, stride = options.get("dilation", (1, 1)), options.get("stride", (1, 1))
+    expected = by_definition(x, w, stride, sides, step, options.get("groups", 1))
+    y = ops.conv2d(x, w, device=name, **options)
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_bias_and_activation_follow(name: str) -> None:
+    x, w, bias = random(1, 3, 4, 4), random(2, 3, 1, 1), np.array([10.0, -10.0], np.float32)
+    y = ops.conv2d(x, w, bias, activation="relu", device=name)
+    expected = np.maximum(np.einsum("rcyx,nc->rnyx", x, w[..., 0, 0]) + bias[:, None, None], 0)
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
+
+
+@needs_gxx
+@pytest.mark.parametrize("algorithm", ["direct", "tiled", "im2col_gemm", "winograd"])
+def test_an_algorithm_of_the_card_can_be_chosen(card: HostDevice, algorithm: str) -> None:
+    x, w = random(1, 3, 6, 6), random(4, 3, 3, 3)
+    y = ops.conv2d(x, w, padding=1, algorithm=algorithm, device="cuda")
+    np.testing.assert_allclose(y, ops.conv2d(x, w, padding=1), rtol=1e-4, atol=1e-5)
+    kernel = {"im2col_gemm": "im2col_elements", "winograd": "winograd_input"}
+    assert kernel.get(algorithm, algorithm) in card.context.launched
+
+
+# ---------------------------------------------------------------- arrays on a card
+
+
+@needs_gxx
+def test_an_array_on_a_card_gives_one_on_that_card(card: HostDevice) -> None:
+    x, w, bias = random(2, 3, 6, 5), random(4, 3, 3, 3), random(4)
+    y = ops.conv2d(OnCard(x), OnCard(w), OnCard(bias), padding=1)
+    assert not isinstance(y, np.ndarray)
+    np.testing.assert_allclose(seen(y), ops.conv2d(x, w, bias, padding=1), rtol=1e-5, atol=1e-5)
+    before = len(card.context.driver.live)
+    del y
+    card.context.run(lambda: None)  # whatever was posted before has been done
+    assert len(card.context.driver.live) == before - 1
+
+
+@needs_gxx
+def test_a_signal_on_a_card_stays_a_signal(card: HostDevice) -> None:
+    y = ops.conv1d(OnCard(random(2, 3, 9)), random(4, 3, 3))
+    assert seen(y).shape == y.shape == (2, 4, 7)
+
+
+@needs_gxx
+def test_a_library_makes_arrays_of_its_own_kind(
+    card: HostDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(
+        arrays._MAKERS, "tests", lambda like, shape: type(like)(np.empty(shape, np.float32))
+    )
+    monkeypatch.setattr(OnCard, "__module__", "tests.test_ops")
+    y = ops.conv2d(OnCard(np.ones((1, 1, 2, 2), np.float32)), np.ones((1, 1, 2, 2)))
+    assert isinstance(y, OnCard)
+    np.testing.assert_array_equal(y.values, [[[[4]]]])
+
+
+@pytest.mark.parametrize(
+    ("x", "device", "message"),
+    [
+        (OnCard(np.ones((1, 1, 4, 4))), None, "x: expected float32, got float64"),
+        (
+            OnCard(np.ones((1, 1, 4, 4), np.float32), strides=(64, 64, 4, 16)),
+            None,
+            r"x: expected a contiguous array, got strides \(64, 64, 4, 16\)",
+        ),
+        (
+            OnCard(np.ones((1, 1, 4, 4), np.float32)),
+            "cpu",
+            "device: expected cuda:0, where x lies, got 'cpu'",
+        ),
+    ],
+)
+def test_arrays_on_a_card_that_cannot_be_read(card, x, device, message) -> None:
+    with pytest.raises(InputError, match=message):
+        ops.conv2d(x, np.ones((1, 1, 3, 3)), device=device)
+
+
+def test_weights_on_a_card_serve_no_array_on_the_host(card: HostDevice) -> None:
+    with pytest.raises(InputError, match="w: expected on cpu, got cuda:0"):
+        ops.conv2d(random(1, 1, 4, 4), OnCard(random(1, 1, 3, 3)))
+
+
+# ---------------------------------------------------------------- programs are kept
+
+
+def test_programs_are_kept_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    ops.release()
+    monkeypatch.setattr(ops, "PROGRAMS", 2)
+    x, kernels = random(1, 1, 4, 4), [random(1, 1, 3, 3) * factor for factor in (1, 2, 3)]
+    first = ops.conv2d(x, kernels[0])
+    kept = ops._rooms["cpu"]._programs
+    (program,) = kept.values()
+    ops.conv2d(x, kernels[0])
+    assert list(kept.values()) == [program]
+    for kernel in kernels:
+        ops.conv2d(x, kernel)
+    assert len(kept) == 2
+    assert program not in kept.values()
+    np.testing.assert_array_equal(ops.conv2d(x, kernels[0]), first)
+    np.testing.assert_allclose(ops.conv2d(x, kernels[1]), 2 * first, rtol=1e-6)
+    ops.release()
+
+
+def test_equal_bytes_of_another_shape_are_another_kernel() -> None:
+    x = random(1, 1, 5, 5)
+    w = np.arange(9, dtype=np.float32)
+    lying = ops.conv2d(x, w.reshape(1, 1, 1, 9), padding=(0, 4, 0, 4))
+    standing = ops.conv2d(x, w.reshape(1, 1, 9, 1), padding=(4, 0, 4, 0))
+    assert lying.shape == standing.shape
+    assert not np.allclose(lying, standing)
+
+
+# ---------------------------------------------------------------- what is refused
+
+X, W = np.ones((1, 4, 5, 5), np.float32), np.ones((6, 4, 3, 3), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((X[0], W), {}, r"x: expected 4 dimensions, none of them 0, got \(4, 5, 5\)"),
+        ((X[:0], W), {}, r"x: expected 4 dimensions, none of them 0, got \(0, 4, 5, 5\)"),
+        ((X.astype(int), W), {}, r"x: expected float32, got int64. Try x.astype\(np.float32\)"),
+        ((X, W[0]), {}, r"w: expected 4 dimensions, none of them 0, got \(4, 3, 3\)"),
+        ((X, W[:, :3]), {}, r"w: expected 4 channels \(4 in 1 groups\), got 3"),
+        ((X, W, np.ones(5)), {}, r"bias: expected 6 values, one for each filter, got \(5,\)"),
+        (
+            (X, W, np.ones((6, 1))),
+            {},
+            r"bias: expected one dimension, none of them 0, got \(6, 1\)",
+        ),
+        ((X, W), {"groups": 3}, "groups: expected a divisor of 4 channels and 6 filters, got 3"),
+        ((X, W), {"groups": 0}, "groups: expected a number of 1 or more, got 0"),
+        (
+            (X, W),
+            {"stride": 0},
+            r"stride: expected a number or \(vertical, horizontal\) of 1 or mo",
+        ),
+        ((X, W), {"stride": 1.5}, "stride: expected a number or"),
+        ((X, W), {"dilation": (1, 2, 3)}, r"dilation: expected .*, got \(1, 2, 3\)"),
+        ((X, W), {"padding": -1}, "padding: expected a number or .* of 0 or more, got -1"),
+        (
+            (X, W),
+            {"padding": (1, 1)},
+            r"padding: expected a number or \(top, left, bottom, right\)",
+        ),
+        ((X, W), {"padding": "sane"}, "padding: .*, got 'sane'. Did you mean 'same'?"),
+        (
+            (X, W),
+            {"dilation": 3},
+            "w: expected a window that fits into a padded map of 5 x 5, got on",
+        ),
+        ((X, W), {"activation": "leeky"}, "activation: unknown 'leeky'. Did you mean 'leaky'?"),
+        (
+            (X, W),
+            {"algorithm": "direct"},
+            "algorithm: expected None on cpu, which chooses by itself",
+        ),
+        ((X, W), {"device": "cuda:0,cuda:1"}, "device: expected one device, got 'cuda:0,cuda:1'"),
+        (
+            (X, W),
+            {"algorithm": "winogard", "device": "cuda"},
+            "algorithm: unknown 'winogard'. Did you mean 'winograd'?",
+        ),
+        (
+            (X, W),
+            {"algorithm": "depthwise", "device": "cuda:0"},
+            "algorithm: 'depthwise' cannot run this convolution. Try im2col_gemm, winograd, tiled",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_told_in_a_line(card, arguments, options, message) -> None:
+    with pytest.raises(InputError, match=message):
+        ops.conv2d(*arguments, **options)
+
+
+def test_a_device_that_is_not_there_is_a_device_error() -> None:
+    with pytest.raises(DeviceError):
+        ops.conv2d(X, W, device="tpu")

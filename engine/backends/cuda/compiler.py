@@ -205,6 +205,7 @@ class Kernels:
 
     def __init__(self, driver: Any, contents: bytes, capability: tuple[int, int]) -> None:
         self.driver = driver
+        self._capability = capability
         self._is_early = capability >= _EARLY_STARTS
         self._modules = [Module(contents)]
         self._codes = signatures(translation_unit())
@@ -238,7 +239,7 @@ class Kernels:
         from engine.backends.cuda import tensor
 
         if tile not in self._tile_modules:
-            self._modules.append(Module(tensor.image(tile)))
+            self._modules.append(Module(tensor.image(tile, self._capability)))
             self._tile_modules[tile] = self._modules[-1]
         if (tile, shared) not in self._tiles:
             module = self._tile_modules[tile]

@@ -3,86 +3,87 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
+from typing import Protocol
 
-from engine.backends.cuda import compiler, wgmma
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.backends.cuda import compiler
 
 HOPPER = (9, 0)
-MODES = {"float16": 0, "tf32": 1, "float32": 2}  # MODE of kernels/tensor/hopper_conv.cu
-_SUM_PADDING = 8  # floats between rows of sums, as SUM_PITCH in the kernel
-_BARRIERS = 16  # bytes of both barriers of a stage
+MODES = {"float16": 0, "tf32": 1, "float32": 2}  # MODE of the kernels
+# what `activate_common` of kernels/common.cuh knows
+COMMON = frozenset({"linear", "leaky", "relu", "mish", "swish", "logistic"})
+
+_INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
+# Kilobytes of shared memory that a block may have.
+_SHARED = {(7, 5): 64, (8, 0): 163, (8, 6): 99, (8, 7): 163, (8, 9): 99, (9, 0): 227, (10, 0): 227}
+_LEAST_SHARED = 99  # of cards that are none of these
 
 
-@dataclass(frozen=True)
-class Tile:
-    """rows x columns of the output for a block; slices of `depth` values along k."""
-
-    rows: int
-    columns: int
-    depth: int
-    stages: int
-    consumers: int
-    blocks: int  # resident on one multiprocessor
-    mode: int
-    kernel: str = "hopper_conv"
+class Tile(Protocol):
+    """A kernel of kernels/tensor for one shape of its blocks. Hashable."""
 
     @property
-    def value_bytes(self) -> int:
-        return 2 if self.mode == 0 else 4
+    def kernel(self) -> str:
+        """The name of the function and of its file."""
 
     @property
-    def threads(self) -> int:
-        return 128 * self.consumers + 32
+    def mode(self) -> int: ...
 
     @property
-    def stage_bytes(self) -> int:
-        weights = self.columns * (2 if self.mode == 2 else 1)
-        return (self.rows + weights) * self.depth * self.value_bytes
+    def defines(self) -> Mapping[str, int]:
+        """What the text is compiled with, besides MODE."""
 
     @property
-    def shared_bytes(self) -> int:
-        """hopper_conv's ring, or the sums that take its place, and what aligns it."""
-        ring = self.stages * (self.stage_bytes + _BARRIERS)
-        sums = self.rows * (self.columns + _SUM_PADDING) * 4
-        return max(ring, sums) + 1024
+    def headers(self) -> Mapping[str, str]:
+        """Texts that it includes and that are in no file, by name."""
 
 
 def source(tile: Tile) -> str:
     """The kernel's text for one tile, everything that it includes written out."""
     folder = files("engine.backends.cuda").joinpath("kernels")
-    texts = {
-        '#include "hopper_tile.cuh"': folder.joinpath("tensor", "hopper_tile.cuh").read_text(
-            "utf-8"
-        ),
-        '#include "hopper.cuh"': folder.joinpath("tensor", "hopper.cuh").read_text("utf-8"),
-        '#include "common.cuh"': folder.joinpath("common.cuh").read_text("utf-8"),
-        '#include "wgmma.cuh"': wgmma.header(tile.columns, tile.mode),
-        "#pragma once": "",
-    }
-    defines = {
-        "BM": tile.rows,
-        "BN": tile.columns,
-        "BK": tile.depth,
-        "STAGES": tile.stages,
-        "CONSUMERS": tile.consumers,
-        "BLOCKS": tile.blocks,
-        "MODE": tile.mode,
-    }
+    included = set()
+
+    def contents(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name in included:
+            return ""
+        included.add(name)
+        text = tile.headers.get(name)
+        if text is None:
+            inside = folder.joinpath("tensor", name)
+            text = (inside if inside.is_file() else folder.joinpath(name)).read_text("utf-8")
+        return _INCLUDE.sub(contents, text).replace("#pragma once", "")
+
+    heads = [f"#define {name} {value}" for name, value in tile.defines.items()]
+    heads.append(f"#define MODE {tile.mode}")
     text = folder.joinpath("tensor", f"{tile.kernel}.cu").read_text("utf-8")
-    for line, contents in texts.items():
-        text = text.replace(line, contents)
-    heads = [f"#define {name} {value}" for name, value in defines.items()]
-    return "\n".join([*heads, compiler.activate_function(), text])
+    return "\n".join([*heads, compiler.activate_function(), _INCLUDE.sub(contents, text)])
 
 
 @lru_cache(maxsize=256)
-def image(tile: Tile) -> bytes:
+def image(tile: Tile, capability: tuple[int, int]) -> bytes:
     """The compiled tile, from the cache if it was ever compiled here."""
     tools = compiler.toolkit()
     defines = ("-DSTORE_HALF", "-use_fast_math") if tile.mode == 0 else ()
     text = source(tile)
-    facts = [text, *defines, tools.identity]
+    facts = [text, *defines, str(capability), tools.identity]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
-    return compiler.cached(key, lambda: compiler.compile_image(text, defines, HOPPER, tools))
+    return compiler.cached(key, lambda: compiler.compile_image(text, defines, capability, tools))
+
+
+def most_shared_bytes(capability: tuple[int, int]) -> int:
+    """Shared memory that one block may have."""
+    return _SHARED.get(capability, _LEAST_SHARED) << 10
+
+
+def round_to_tf32(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """To the nearest number of 10 bits after the point, ties away from zero, as cvt.rna does."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    rounded: NDArray[np.float32] = ((bits + 0x1000) & np.uint32(0xFFFFE000)).view(np.float32)
+    return rounded

@@ -11,7 +11,7 @@ import pytest
 
 from engine.backends.cuda import compiler, tensor
 from engine.backends.cuda.conv import hopper
-from engine.backends.cuda.tensor import Tile
+from engine.backends.cuda.conv.hopper import HopperTile
 from tests.backends.cuda.host import DEFINES
 
 NVCC = shutil.which("nvcc")
@@ -50,7 +50,7 @@ def test_kernels_compile_for_every_architecture(tmp_path: Path, precision: str) 
     compile_text(compiler.translation_unit(), tmp_path, ARCHITECTURES[1:], DEFINES[precision])
 
 
-def tiles() -> list[Tile]:
+def tiles() -> list[HopperTile]:
     """The largest and the smallest tile of each precision, with whole and with short slices."""
     found = []
     for mode, sides in [
@@ -63,12 +63,12 @@ def tiles() -> list[Tile]:
             (max(sides), whole),
             (min(sides), whole // 4),
         ]:
-            found.append(Tile(rows, columns, depth, stages, consumers, blocks, mode))
+            found.append(HopperTile(rows, columns, depth, stages, consumers, blocks, mode))
     return found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tile", tiles(), ids=str)
-def test_tensor_core_kernels_compile_for_hopper(tmp_path: Path, tile: Tile) -> None:
+def test_tensor_core_kernels_compile_for_hopper(tmp_path: Path, tile: HopperTile) -> None:
     defines = DEFINES["float16"] if tile.mode == 0 else ()
     compile_text(tensor.source(tile), tmp_path, ("90a",), defines)

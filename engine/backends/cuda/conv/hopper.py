@@ -7,19 +7,17 @@ Many tiles compute the same; which is fastest depends on the layer, so each is a
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
-from engine.backends.cuda import launch
+from engine.backends.cuda import launch, wgmma
 from engine.backends.cuda.conv import geometry
 from engine.backends.cuda.gpu import Arrays, Gpu, Target
-from engine.backends.cuda.tensor import HOPPER, MODES, Tile
+from engine.backends.cuda.tensor import COMMON, HOPPER, MODES, round_to_tf32
 from engine.plan import ops
-
-# what `activate_common` of kernels/common.cuh knows
-COMMON = frozenset({"linear", "leaky", "relu", "mish", "swish", "logistic"})
 
 # rows, columns, stages, consumers, blocks on a multiprocessor
 _HALF_TILES = (
@@ -52,6 +50,58 @@ SPLITS = (1, 2, 4, 8)
 _COSTS = {0: (1460, 50, 8, 5000, 260), 1: (750, 45, 8, 6000, 700), 2: (315, 25, 3, 2500, 700)}
 _MOST_BLOCKS = 512  # more tiles than this fill the device without a split
 _LEAST_STEPS = 4  # slices that each block of a split sums at least
+
+_SUM_PADDING = 8  # floats between rows of sums, as SUM_PITCH in the kernel
+_BARRIERS = 16  # bytes of both barriers of a stage
+
+
+@dataclass(frozen=True)
+class HopperTile:
+    """rows x columns of the output for a block; slices of `depth` values along k."""
+
+    rows: int
+    columns: int
+    depth: int
+    stages: int
+    consumers: int
+    blocks: int  # resident on one multiprocessor
+    mode: int
+    kernel: str = "hopper_conv"
+
+    @property
+    def defines(self) -> Mapping[str, int]:
+        return {
+            "BM": self.rows,
+            "BN": self.columns,
+            "BK": self.depth,
+            "STAGES": self.stages,
+            "CONSUMERS": self.consumers,
+            "BLOCKS": self.blocks,
+        }
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {"wgmma.cuh": wgmma.header(self.columns, self.mode)}
+
+    @property
+    def value_bytes(self) -> int:
+        return 2 if self.mode == 0 else 4
+
+    @property
+    def threads(self) -> int:
+        return 128 * self.consumers + 32
+
+    @property
+    def stage_bytes(self) -> int:
+        weights = self.columns * (2 if self.mode == 2 else 1)
+        return (self.rows + weights) * self.depth * self.value_bytes
+
+    @property
+    def shared_bytes(self) -> int:
+        """The ring, or the sums that take its place, and what aligns it."""
+        ring = self.stages * (self.stage_bytes + _BARRIERS)
+        sums = self.rows * (self.columns + _SUM_PADDING) * 4
+        return max(ring, sums) + 1024
 
 
 class Problem(ctypes.Structure):
@@ -99,23 +149,23 @@ def prepare(target: Target, op: ops.Conv2d, constants: Arrays, *, columns: int) 
     if mode == 0:
         lines = lines.astype(np.float16)
     elif mode == 1:
-        lines = _round_to_tf32(lines)
+        lines = round_to_tf32(lines)
     else:
         filled = np.pad(lines, ((0, -len(lines) % columns), (0, 0)))
-        high = _round_to_tf32(filled)
-        lines = np.concatenate([high, _round_to_tf32(filled - high)])
+        high = round_to_tf32(filled)
+        lines = np.concatenate([high, round_to_tf32(filled - high)])
     bias = constants.get("bias")
     if bias is None:
         bias = np.zeros(op.weight.shape[0], np.float32)
     return {"weight": lines, "bias": bias}
 
 
-def across(op: ops.Conv2d, tile: Tile) -> int:
+def across(op: ops.Conv2d, tile: HopperTile) -> int:
     """Tiles side by side over the filters."""
     return -(-op.out.shape.channels // tile.columns)
 
 
-def source(gpu: Gpu, op: ops.Conv2d, tile: Tile) -> launch.Windows:
+def source(gpu: Gpu, op: ops.Conv2d, tile: HopperTile) -> launch.Windows:
     channels, height, width = op.src.shape.sides
     return launch.Windows(
         pointer=gpu[op.src],
@@ -133,7 +183,7 @@ def source(gpu: Gpu, op: ops.Conv2d, tile: Tile) -> launch.Windows:
     )
 
 
-def weights(gpu: Gpu, op: ops.Conv2d, tile: Tile) -> launch.TensorMap:
+def weights(gpu: Gpu, op: ops.Conv2d, tile: HopperTile) -> launch.TensorMap:
     filters = op.out.shape.channels
     lines = 2 * across(op, tile) * tile.columns if tile.mode == 2 else filters
     return launch.matrix_map(
@@ -145,7 +195,7 @@ def weights(gpu: Gpu, op: ops.Conv2d, tile: Tile) -> launch.TensorMap:
     )
 
 
-def problem(gpu: Gpu, op: ops.Conv2d, tile: Tile, *, split: int = 1) -> Problem:
+def problem(gpu: Gpu, op: ops.Conv2d, tile: HopperTile, *, split: int = 1) -> Problem:
     residual, residual_pitch = geometry.residual(gpu, op)
     channels, out = op.src.shape.channels, op.out.shape
     slices = -(-channels // tile.depth)
@@ -173,10 +223,10 @@ class Hopper:
         rows, columns, stages, _, blocks = self.sides
         return f"hopper_{rows}x{columns}x{stages}x{blocks}_split{self.split}"
 
-    def tile(self, target: Target, op: ops.Conv2d) -> Tile:
+    def tile(self, target: Target, op: ops.Conv2d) -> HopperTile:
         rows, columns, stages, consumers, blocks = self.sides
         mode = MODES[target.precision]
-        return Tile(rows, columns, depth(target, op), stages, consumers, blocks, mode)
+        return HopperTile(rows, columns, depth(target, op), stages, consumers, blocks, mode)
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         tiles = _HALF_TILES if target.precision == "float16" else _FLOAT_TILES
@@ -237,13 +287,6 @@ class Hopper:
 
 def _tiles(target: Target, op: ops.Conv2d, rows: int) -> int:
     return -(-target.rows(op.out) * op.out.shape.area // rows)
-
-
-def _round_to_tf32(values: np.ndarray) -> np.ndarray:
-    """To the nearest number of 10 bits after the point, ties away from zero, as cvt.rna does."""
-    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-    rounded: np.ndarray = ((bits + 0x1000) & np.uint32(0xFFFFE000)).view(np.float32)
-    return rounded
 
 
 VARIANTS = {

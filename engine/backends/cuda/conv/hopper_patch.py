@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from engine.backends.cuda import launch
 from engine.backends.cuda.conv import hopper
+from engine.backends.cuda.conv.hopper import HopperTile
 from engine.backends.cuda.gpu import Arrays, Gpu, Target
-from engine.backends.cuda.tensor import MODES, Tile
+from engine.backends.cuda.tensor import MODES
 from engine.plan import ops
 
 # positions, filters, stages of weights, consumers, blocks on a multiprocessor
@@ -56,11 +57,11 @@ class Patch:
         rows, columns, stages, _, blocks = self.sides
         return f"patch_{rows}x{columns}x{stages}x{blocks}"
 
-    def tile(self, target: Target, op: ops.Conv2d) -> Tile:
+    def tile(self, target: Target, op: ops.Conv2d) -> HopperTile:
         rows, columns, stages, consumers, blocks = self.sides
         mode = MODES[target.precision]
         depth = hopper.depth(target, op)
-        return Tile(rows, columns, depth, stages, consumers, blocks, mode, "hopper_patch")
+        return HopperTile(rows, columns, depth, stages, consumers, blocks, mode, "hopper_patch")
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         if not hopper.can_run(target, op):
@@ -94,7 +95,7 @@ class Patch:
         size = self._patch_rows(op) * tile.depth * tile.value_bytes
         return -(-size // 1024) * 1024
 
-    def _rest_bytes(self, tile: Tile) -> int:
+    def _rest_bytes(self, tile: HopperTile) -> int:
         """Shared memory beside the patches: weights, corners, barriers, alignment."""
         copies = 2 if tile.mode == 2 else 1
         weights = tile.stages * tile.columns * tile.depth * tile.value_bytes * copies

@@ -64,31 +64,14 @@ def stretch(
     Returns float32 (channels, height, width), in `out` when given. With `exact` the bottom row
     keeps darknet's fault: for about one pair of heights in eighteen rounding makes it black.
     """
-    placement = Placement(picture.size, network, "stretch")
-    out = _target(picture, network, out)
-    width, height = picture.size
-    columns = _axis(width, network[0], 0, network[0])
-    rows = _axis(height, network[1], 0, network[1], darkens=exact)
-    _sample(picture.pixels, columns, rows, out)
-    return out, placement
+    return _placed(picture, Placement(picture.size, network, "stretch"), out, exact)
 
 
 def letterbox(
     picture: Picture, network: Sides, *, exact: bool = False, out: Array | None = None
 ) -> tuple[Array, Placement]:
     """Scale to fit into `network` with the proportions kept, and fill up with grey."""
-    placement = Placement(picture.size, network, "letterbox")
-    out = _target(picture, network, out)
-    (width, height), (inner_width, inner_height) = picture.size, placement.inner
-    left, top = placement.offset
-    right, bottom = left + inner_width, top + inner_height
-    for border in (out[:, :top], out[:, bottom:], out[:, :, :left], out[:, :, right:]):
-        border.fill(_GREY)
-    if inner_width and inner_height:  # a picture of extreme proportions shrinks to nothing
-        columns = _axis(width, inner_width, 0, inner_width)
-        rows = _axis(height, inner_height, 0, inner_height, darkens=exact)
-        _sample(picture.pixels, columns, rows, out[:, top:bottom, left:right])
-    return out, placement
+    return _placed(picture, Placement(picture.size, network, "letterbox"), out, exact)
 
 
 def centre_crop(
@@ -98,14 +81,24 @@ def centre_crop(
 
     Where the scaled picture is too small its border is repeated.
     """
-    placement = Placement(picture.size, network, "crop")
-    out = _target(picture, network, out)
-    (width, height), (inner_width, inner_height) = picture.size, placement.inner
+    return _placed(picture, Placement(picture.size, network, "crop"), out, exact)
+
+
+def fill(pixels: Array, placement: Placement, out: Array, *, exact: bool = False) -> None:
+    """Put the scaled pixels, (height, width, channels), where `placement` says into `out`."""
+    (width, height), (inner_width, inner_height) = placement.picture, placement.inner
     left, top = placement.offset
-    columns = _axis(width, inner_width, -left, network[0])
-    rows = _axis(height, inner_height, -top, network[1], darkens=exact)
-    _sample(picture.pixels, columns, rows, out)
-    return out, placement
+    if placement.kind == "letterbox":
+        right, bottom = left + inner_width, top + inner_height
+        for border in (out[:, :top], out[:, bottom:], out[:, :, :left], out[:, :, right:]):
+            border.fill(_GREY)
+        if not (inner_width and inner_height):  # extreme proportions: it shrinks to nothing
+            return
+        out = out[:, top:bottom, left:right]
+        left = top = 0
+    columns = _axis(width, inner_width, -left, out.shape[2])
+    rows = _axis(height, inner_height, -top, out.shape[1], darkens=exact)
+    _sample(pixels, columns, rows, out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,10 +158,14 @@ def _unit_floats(values: Array) -> Array:
     return floats
 
 
-def _target(picture: Picture, network: Sides, out: Array | None) -> Array:
-    shape = (picture.channels, network[1], network[0])
+def _placed(
+    picture: Picture, placement: Placement, out: Array | None, exact: bool
+) -> tuple[Array, Placement]:
+    width, height = placement.network
+    shape = (picture.channels, height, width)
     if out is None:
-        return np.empty(shape, np.float32)
+        out = np.empty(shape, np.float32)
     assert out.shape == shape, (out.shape, shape)
     assert out.dtype == np.float32, out.dtype
-    return out
+    fill(picture.pixels, placement, out, exact=exact)
+    return out, placement

@@ -40,6 +40,21 @@ def statistics(count: int, *, prefix: str = "", in_file: bool = True) -> tuple[P
     )
 
 
+def fold_statistics(weights: Weights) -> Weights:
+    """The arrays of the same convolution without normalisation: bias, and each filter scaled."""
+    if "mean" not in weights:
+        return weights
+    mean, variance, scale, bias = (
+        weights[name].astype(np.float64) for name in ("mean", "variance", "scale", "bias")
+    )
+    with np.errstate(all="ignore"):  # damaged weights give infinities and NaN either way
+        factor = scale / np.sqrt(variance + 1e-5)
+        return {
+            "bias": (bias - mean * factor).astype(np.float32),
+            "weight": (weights["weight"] * factor[:, None, None, None]).astype(np.float32),
+        }
+
+
 def bind_normalise(plan: PlanBuilder, weights: Weights, *, prefix: str = "") -> Stage:
     mean, variance, scale, bias = (
         plan.constant(name, weights[name])

@@ -6,6 +6,8 @@ from engine.darknet.cfg import parse
 from engine.darknet.graph import build
 from engine.darknet.lower import lower
 from engine.darknet.weights import initial
+from engine.plan import ops
+from engine.plan.shapes import Shape
 from tests.darknet.small_networks import graph_of, plan_of, random_weights
 
 CONV = "[convolutional]\nfilters=2\nactivation=leaky\n"
@@ -44,3 +46,26 @@ def test_time_steps_reach_the_plan():
     graph = build(parse("[net]\ninputs=3\n[connected]\n"), time_steps=5)
     plan = lower(graph, initial(graph))
     assert (plan.steps, plan.source.steps) == (5, 5)
+
+
+def test_a_network_that_takes_signs_folds_all_its_convolutions():
+    norm = CONV + "batch_normalize=1\n"
+    arrays = random_weights(graph_of(norm + norm))
+    for signs in (False, True):
+        plan = lower(graph_of(norm + norm + f"xnor={int(signs)}\n"), arrays)
+        normalised = [op for op in plan.ops if isinstance(op, ops.Normalise)]
+        assert len(normalised) == (0 if signs else 2)
+
+
+def test_darknet_takes_signs_of_folded_weights():
+    graph = graph_of(CONV + "batch_normalize=1\nxnor=1\n", Shape(2, 1, 1))
+    (arrays,) = random_weights(graph)
+    arrays["weight"] = np.array([[1, -3], [2, 2]], np.float32).reshape(2, 2, 1, 1)
+    arrays["scale"] = np.array([-1, 2], np.float32)
+    arrays["variance"] = np.array([4, 1], np.float32)
+    plan = lower(graph, (arrays,))
+    (conv, _) = plan.ops
+    found = plan.constants[conv.weight.name].reshape(2, 2)
+    np.testing.assert_allclose(found, [[-1, 1], [4, 4]], rtol=1e-5)
+    expected = arrays["bias"] - arrays["mean"] * np.array([-0.5, 2])
+    np.testing.assert_allclose(plan.constants[conv.bias.name], expected, rtol=1e-4)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from numpy.typing import NDArray
 
 from engine.plan.build import Plan
+from engine.vision.resize import Placement
 
 Array = NDArray[Any]
+Answer = TypeVar("Answer", covariant=True)
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,10 @@ class Program(Protocol):
         ...
 
     def detect(self, images: Array, *, threshold: float, hierarchy: float = 0.5) -> list[Array]:
-        """Run, decode the heads; return for each row one array of candidates of all heads."""
+        """Run, decode the heads; return for each row one array of candidates of all heads.
+
+        It has a column for every class of the head that knows most; see `ops.Head`.
+        """
         ...
 
     def reset(self) -> None:
@@ -51,6 +56,39 @@ class Program(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A picture as it was read, and how it is to lie in a row of the network's input."""
+
+    pixels: Array  # (height, width, channels), contiguous; uint8, or float32 in 0..1
+    placement: Placement
+    exact: bool = False  # with darknet's fault in the bottom row
+
+
+class Ticket(Protocol[Answer]):
+    """A run under way."""
+
+    def result(self) -> Answer:
+        """Wait for it; every time the same."""
+        ...
+
+
+@runtime_checkable
+class PictureProgram(Program, Protocol):
+    """A program that scales pictures by itself, and begins a run before the last one has ended.
+
+    Rows are equal to what vision.resize makes of the pictures, to the last bit. Pictures may be
+    changed as soon as these functions return. Runs happen in the order in which they began; a
+    ticket may be forgotten.
+    """
+
+    def start_forward(self, pictures: Sequence[Placed]) -> Ticket[tuple[Array, ...]]: ...
+
+    def start_detect(
+        self, pictures: Sequence[Placed], *, threshold: float, hierarchy: float = 0.5
+    ) -> Ticket[list[Array]]: ...
 
 
 class Device(Protocol):

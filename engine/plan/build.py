@@ -81,9 +81,6 @@ class PlanBuilder:
         self._constants[full] = np.ascontiguousarray(values, dtype=np.float32)
         return Constant(full, tuple(values.shape))
 
-    def value(self, constant: Constant) -> NDArray[Any]:
-        return self._constants[constant.name]
-
     def emit(self, op: Op) -> Tensor:
         self._ops.append(op)
         return op.out

@@ -225,14 +225,6 @@ class Repair(Op):
 
 
 @dataclass(frozen=True)
-class KeepEqual(Op):
-    """out[i] = src[i] where the flat arrays src and other agree at i, else 0."""
-
-    src: Tensor
-    other: Tensor
-
-
-@dataclass(frozen=True)
 class Load(Op):
     """out = constant, the same for each row."""
 
@@ -458,7 +450,6 @@ class RegionHead(Head):
     coords: int = 4
     classfix: int = 0
     tree_parents: tuple[int, ...] = field(default=(), repr=False)
-    class_map: tuple[int, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)

@@ -283,9 +283,6 @@ add_case("half", ops.Clip(tensor(3, 4, 5), tensor(3, 4, 5), 0.5))
 add_case("wide", ops.Clip(tensor(7), tensor(7), 20), wide)
 add_case("map", ops.Repair(tensor(3, 4, 5), tensor(3, 4, 5)), broken)
 add_case("nothing_to_do", ops.Repair(tensor(3, 4, 5), tensor(3, 4, 5)))
-add_case("map", ops.KeepEqual(tensor(3, 4, 5), tensor(3, 4, 5), tensor(3, 4, 5)), few)
-add_case("larger_other", ops.KeepEqual(tensor(3, 2, 2), tensor(3, 2, 2), tensor(3, 4, 4)), few)
-add_case("smaller_other", ops.KeepEqual(tensor(3, 4, 4), tensor(3, 4, 4), tensor(3, 2, 2)), few)
 
 # ---------------------------------------------------------------- across channels
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.plan import ops
-from engine.plan.ops import Tensor
+from engine.plan.build import Plan, PlanBuilder
+from engine.plan.ops import Part, Tensor
 from engine.plan.shapes import Shape
 
 Array = NDArray[Any]
@@ -55,10 +56,22 @@ HEADS: dict[str, ops.Head] = {
     "region coords": _region(coords=6),
     "region tree": _region(7, tree_parents=PARENTS),
     "region tree classfix": _region(7, tree_parents=PARENTS, classfix=-1),
-    "region tree map": _region(7, tree_parents=PARENTS, class_map=(6, 0, 4)),
     "grid": _grid(),
     "grid square_root": _grid(square_root=True),
 }
+
+
+def plan_of_two_and_one_class() -> Plan:
+    """Two [yolo] over the same values, of which the second reads one class less."""
+    builder = PlanBuilder(Shape(7, 4, 5))
+    parts = (Part(builder.source, 0, 6, 0),)
+    fewer = builder.emit(ops.Concat(builder.tensor(Shape(6, 4, 5)), parts))
+    heads = []
+    for src, classes in ((builder.source, 2), (fewer, 1)):
+        out = builder.emit(ops.YoloOutput(builder.tensor(src.shape), src, 1, classes))
+        builder.head(ops.YoloHead(out, classes, ANCHORS[:1], NETWORK))
+        heads.append(out)
+    return builder.build(heads, heads)
 
 
 def values_for(head: ops.Head, seed: int = 0) -> Array:
@@ -137,10 +150,7 @@ def _region_rows(
                 if parent >= 0:
                     classes[child] *= classes[parent]
             scores = [0.0] * head.classes
-            if head.class_map:
-                for target, source in enumerate(head.class_map):
-                    scores[target] = _score(objectness * classes[source], threshold)
-            elif objectness > threshold:
+            if objectness > threshold:
                 for each in reversed(range(head.classes)):
                     if classes[each] > hierarchy:
                         scores[each] = classes[each]

@@ -229,16 +229,6 @@ def repair(op: ops.Repair, read: Read) -> Array:
     return out
 
 
-def keep_equal(op: ops.KeepEqual, read: Read) -> Array:
-    src, other = read(op.src), read(op.other)
-    out = np.zeros_like(src)
-    for row in range(len(src)):
-        for i in range(min(src[row].size, other[row].size)):
-            if src[row].flat[i] == other[row].flat[i]:
-                out[row].flat[i] = src[row].flat[i]
-    return out
-
-
 # ---------------------------------------------------------------- across channels
 
 
@@ -456,7 +446,6 @@ LOOPS: Mapping[type[ops.Op], Callable[..., Array]] = {
     ops.Mix: mix,
     ops.Clip: clip,
     ops.Repair: repair,
-    ops.KeepEqual: keep_equal,
     ops.NormaliseChannels: normalise_channels,
     ops.L2Norm: l2_norm,
     ops.LocalNorm: local_norm,

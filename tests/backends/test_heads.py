@@ -85,9 +85,7 @@ def test_a_width_beyond_all_numbers_is_infinite_in_silence():
 
 def test_a_tree_goes_down_as_far_as_it_is_sure():
     parents = (-1, 0, 1)
-    head = ops.RegionHead(
-        Tensor(1, Shape(8)), 3, ((1.0, 1.0),), (1, 1), tree_parents=parents, class_map=()
-    )
+    head = ops.RegionHead(Tensor(1, Shape(8)), 3, ((1.0, 1.0),), (1, 1), tree_parents=parents)
     values = np.array([0, 0, 0, 0, 0.9, 1.0, 0.8, 0.8], np.float32).reshape(8, 1, 1)
     for hierarchy, scores in [(0.5, [0, 0, 0.64]), (0.7, [0, 0.8, 0]), (0.9, [1, 0, 0])]:
         (row,) = candidates(head, values, threshold=0.5, hierarchy=hierarchy)

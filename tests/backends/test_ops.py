@@ -21,7 +21,6 @@ EXACT = (
     ops.TakeStep,
     ops.JoinSteps,
     ops.Store,
-    ops.KeepEqual,
     ops.Clip,
 )
 

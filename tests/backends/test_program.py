@@ -17,6 +17,7 @@ from engine.plan import ops
 from engine.plan.build import Arena, Plan, PlanBuilder
 from engine.plan.ops import Tensor
 from engine.plan.shapes import Shape, Window
+from tests.backends.head_cases import plan_of_two_and_one_class
 
 Array = NDArray[Any]
 
@@ -227,6 +228,14 @@ def test_detect_gives_the_candidates_of_each_row_head_after_head(device: Device)
         rtol=1e-5,
     )
     assert found.dtype == np.float32
+
+
+def test_classes_that_a_head_does_not_know_score_zero(device: Device) -> None:
+    program = device.compile(plan_of_two_and_one_class())
+    (found,) = program.detect(np.ones((1, 7, 4, 5), np.float32), threshold=0.5)
+    sure = 1 / (1 + np.exp(-1))
+    np.testing.assert_allclose(found[:20, 5:], [[sure**2, sure**2]] * 20, rtol=1e-5)
+    np.testing.assert_allclose(found[20:, 5:], [[sure**2, 0]] * 20, rtol=1e-5)
 
 
 def test_detect_needs_a_head(program: Program) -> None:

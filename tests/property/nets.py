@@ -471,16 +471,16 @@ def recurrence(net: Net) -> None:
 
 
 def two_yolo_heads(net: Net) -> None:
-    classes = net.count(1, 3)
-    _yolo(net, classes)
+    _yolo(net)
     if (sources := net.earlier(lambda shape: True)[2:]) and net.chance(60):
         chosen = net.pick(*sources)
         net.add("route", net.shapes[chosen], layers=net.number_of(chosen))
         convolution(net, keeps_size=True)
-        _yolo(net, classes)
+        _yolo(net)
 
 
-def _yolo(net: Net, classes: int) -> None:
+def _yolo(net: Net) -> None:
+    classes = net.count(1, 3)
     kind, numbers = net.pick(("yolo", 5), ("yolo", 5), ("Gaussian_yolo", 9))
     anchors = net.count(1, 3)
     options: dict[str, object] = {"classes": classes, "num": 3, "anchors": "4,6,8,5,9,12"}

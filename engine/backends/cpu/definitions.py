@@ -21,7 +21,6 @@ DEFINITIONS: Mapping[type[ops.Op], Callable[[Any, Buffers], Step]] = {
     ops.Mix: values.mix,
     ops.Clip: values.clip,
     ops.Repair: values.repair,
-    ops.KeepEqual: values.keep_equal,
     ops.Load: moving.load,
     ops.NormaliseChannels: channels.normalise_channels,
     ops.L2Norm: channels.l2_norm,

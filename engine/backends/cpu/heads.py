@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +16,23 @@ Array = NDArray[Any]
 Level = tuple[Array, Array]  # classes of one depth in a tree, and the parent of each
 
 _LOGISTIC = ACTIVATIONS["logistic"].numpy
+
+
+def candidates_of_all(
+    heads: Sequence[ops.Head], values: Sequence[Array], *, threshold: float, hierarchy: float
+) -> Array:
+    """Rows of every head, one behind the other; classes that a head does not know score zero."""
+    found = [
+        candidates(head, each, threshold=threshold, hierarchy=hierarchy)
+        for head, each in zip(heads, values, strict=True)
+    ]
+    columns = max(rows.shape[1] for rows in found)
+    joined = np.zeros((sum(map(len, found)), columns), np.float32)
+    start = 0
+    for rows in found:
+        joined[start : start + len(rows), : rows.shape[1]] = rows
+        start += len(rows)
+    return joined
 
 
 def candidates(head: ops.Head, values: Array, *, threshold: float, hierarchy: float) -> Array:
@@ -40,7 +57,7 @@ def _yolo(
     _, height, width = values.shape
     count, box = len(head.anchors), 8 if head.sigmas else 4
     entries = values.reshape(count, box + 1 + head.classes, height * width)
-    cell, anchor = np.nonzero(entries[:, box].T > threshold)
+    cell, anchor = np.nonzero((entries[:, box] > threshold).T)
     found = entries[anchor, :, cell]
 
     x, y, across, down = found[:, 0 : box : box // 4].T
@@ -76,12 +93,7 @@ def _region(
         # all probabilities of a tree are at most 1, so objectness alone rules rows out
         row = np.flatnonzero(objectness > threshold)
         classes = _down_the_tree(entries[row, coords + 1 :], head.tree_parents)
-        if head.class_map:
-            scores = np.zeros_like(classes)
-            mapped = objectness[row, None] * classes[:, list(head.class_map)]
-            scores[:, : len(head.class_map)] = _above(mapped, threshold)
-        else:
-            scores = _last_above(classes, hierarchy)
+        scores = _last_above(classes, hierarchy)
     else:
         scores = _above(objectness[:, None] * entries[:, coords + 1 :], threshold)
         row = np.arange(len(entries))

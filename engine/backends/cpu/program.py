@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from engine.backends.base import Memory
 from engine.backends.cpu import conv
 from engine.backends.cpu.definitions import DEFINITIONS
-from engine.backends.cpu.heads import candidates
+from engine.backends.cpu.heads import candidates_of_all
 from engine.backends.cpu.storage import Buffers, Step, Storage
 from engine.backends.cpu.workers import Workers
 from engine.errors import EngineError, InputError
@@ -72,13 +72,8 @@ class CpuProgram:
         with self._lock:
             run = self._run(images)
             return [
-                np.concatenate(
-                    [
-                        candidates(head, values[row], threshold=threshold, hierarchy=hierarchy)
-                        for head, values in zip(self.plan.heads, run.heads, strict=True)
-                    ]
-                )
-                for row in range(len(run.heads[0]))
+                candidates_of_all(self.plan.heads, values, threshold=threshold, hierarchy=hierarchy)
+                for values in zip(*run.heads, strict=True)
             ]
 
     def reset(self) -> None:

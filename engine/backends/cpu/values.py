@@ -140,16 +140,3 @@ def repair(op: ops.Repair, at: Buffers) -> Step:
         out[...] = values.reshape(out.shape)
 
     return run
-
-
-def keep_equal(op: ops.KeepEqual, at: Buffers) -> Step:
-    src, other, out = at[op.src], at[op.other], at[op.out]
-
-    def run() -> None:
-        values, others = flat(src), flat(other)
-        count = min(values.shape[1], others.shape[1])
-        kept = np.zeros_like(values)
-        kept[:, :count] = np.where(values[:, :count] == others[:, :count], values[:, :count], 0)
-        out[...] = kept.reshape(out.shape)
-
-    return run

@@ -20,6 +20,7 @@ from engine.plan.build import PlanBuilder
 from engine.plan.shapes import Shape
 from tests.backends.cuda.host import GXX
 from tests.backends.cuda.host_device import HostDevice, record_on
+from tests.backends.head_cases import plan_of_two_and_one_class
 
 pytestmark = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
 
@@ -97,6 +98,15 @@ def test_more_candidates_than_are_copied_at_once_all_come_back(device, cpu, monk
     expected = cpu.compile(detector, batch=2).detect(given, threshold=0.0)
     assert sum(map(len, found)) > 4
     assert_same(found, expected)
+
+
+def test_heads_of_several_numbers_of_classes_agree_with_the_cpu(device, cpu):
+    plan = plan_of_two_and_one_class()
+    program, reference = device.compile(plan), cpu.compile(plan)
+    for seed in range(4):  # a record's place is another head's in the next run
+        given = 4 * images(plan, 1, seed) - 2
+        found = program.detect(given, threshold=0.3)
+        assert_same(found, reference.detect(given, threshold=0.3))
 
 
 def test_kept_layers_agree_with_the_cpu(device, cpu, detector):

@@ -14,7 +14,7 @@ from engine.backends.cuda import conv, memory, ops  # noqa: F401  its import reg
 from engine.backends.cuda.context import Card, Context
 from engine.backends.cuda.gpu import VALUE_BYTES, Target
 from engine.backends.cuda.program import CudaProgram
-from engine.backends.cuda.tune import Tuner, is_wanted
+from engine.backends.cuda.tune import Tuner, time_limit
 from engine.errors import InputError, suggest
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d
@@ -56,12 +56,14 @@ class CudaDevice:
     ) -> CudaProgram:
         """Make the plan ready; `graph` records and replays, `algorithm` forces one on Conv2d.
 
-        With `tune`, unless ENGINE_TUNE=0, convolutions that this card has not met are measured.
+        With `tune`, convolutions that this card has not met are measured, for at most ENGINE_TUNE
+        seconds.
         """
         target = self._target(plan, batch, precision, algorithm)
-        if tune and is_wanted() and algorithm is None:
+        limit = time_limit() if tune and algorithm is None else 0
+        if limit:
             self._tuner = self._tuner or Tuner(self._context, self.measured)
-            self._tuner.tune(plan, target)
+            self._tuner.tune(plan, target, limit)
         # A copy: what is measured later must not change what this program has prepared.
         target = replace(target, measured=dict(self.measured))
         program = CudaProgram(self._context, plan, target, has_graphs=graph)

@@ -10,7 +10,9 @@ import hashlib
 import json
 import logging
 import os
+import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from importlib.resources import files
 from math import inf
@@ -20,17 +22,18 @@ from typing import Any
 
 import numpy as np
 
-from engine.backends.cuda import cache, conv, graph, memory
+from engine.backends.cuda import cache, conv, graph, memory, tensor
 from engine.backends.cuda.context import Context
-from engine.backends.cuda.conv import hopper
 from engine.backends.cuda.gpu import Gpu, Place, Target
+from engine.errors import InputError
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d
 
 SECONDS = 10.0  # then the rest of a network waits for the next time it is compiled
+COMPILING = 0.6  # the share of them that may go into compiling what is to be measured
 COPIES = 10  # in one graph, each with weights of its own: in a network these come from far, too
 REPEATS = 5
-HOPPER_VARIANTS = 4  # the most promising ones
+VARIANTS = 5  # of those that estimate their time: so many promise most
 _ALIGNMENT = 256
 _CLEARLY = 0.97  # the rule of thumb stays unless another takes less of its time than this
 _HOPELESS = 3.0  # times the best so far, launched alone
@@ -39,9 +42,14 @@ _LAUNCH = 0.05  # milliseconds that a launch alone may take
 _log = logging.getLogger(__name__)
 
 
-def is_wanted() -> bool:
-    """ENGINE_TUNE=0 says no."""
-    return os.environ.get("ENGINE_TUNE") != "0"
+def time_limit() -> float:
+    """How long measuring may take; ENGINE_TUNE says otherwise, 0 is not at all."""
+    given = os.environ.get("ENGINE_TUNE", "")
+    if not given:
+        return SECONDS
+    if not re.fullmatch(r"\d{1,6}", given, re.ASCII):
+        raise InputError(f"ENGINE_TUNE: expected a number of seconds, got {given!r}")
+    return float(given)
 
 
 class Tuner:
@@ -54,14 +62,15 @@ class Tuner:
         self._key = _identity(context)
         self._load()
 
-    def tune(self, plan: Plan, target: Target) -> None:
-        """Measure the convolutions of `plan` that are not known yet, the heaviest first."""
+    def tune(self, plan: Plan, target: Target, limit: float) -> None:
+        """Measure what is not known yet of `plan`, the heaviest first, for `limit` seconds."""
+        deadline = monotonic() + limit
         unknown = [op for op in _distinct(plan, target) if self._is_open(target, op)]
         if not unknown:
             return
         name = self._context.name
         _log.info("%s: measuring %d convolutions, once for this card", name, len(unknown))
-        deadline = monotonic() + SECONDS
+        _compile_together(unknown, target, limit * COMPILING)
         for op in unknown:
             if monotonic() > deadline:
                 _log.info("%s: the rest is measured when the network is loaded again", name)
@@ -107,16 +116,33 @@ def _products(target: Target, op: Conv2d) -> int:
 
 
 def shortlist(target: Target, op: Conv2d) -> list[str]:
-    """The rule of thumb, then the others; of Hopper's many variants those that promise most."""
+    """The rule of thumb, the variants that promise most, then what comes in one form only."""
     able = conv.candidates(target, op)
-    variants = [hopper.VARIANTS[name] for name in able if name in hopper.VARIANTS]
-    variants.sort(key=lambda each: each.estimate(target, op))
-    names = [
-        conv.rule_of_thumb(target, op),
-        *(each.name for each in variants[:HOPPER_VARIANTS]),
-        *(name for name in able if name not in hopper.VARIANTS),
-    ]
-    return list(dict.fromkeys(names))
+    estimates = {
+        name: conv.ALGORITHMS[name].estimate(target, op)  # type: ignore[attr-defined]
+        for name in able
+        if hasattr(conv.ALGORITHMS[name], "estimate")
+    }
+    variants = sorted(estimates, key=lambda name: estimates[name])[:VARIANTS]
+    others = [name for name in able if name not in estimates]
+    return list(dict.fromkeys([conv.rule_of_thumb(target, op), *variants, *others]))
+
+
+def _compile_together(unknown: list[Conv2d], target: Target, limit: float) -> None:
+    """Compile the kernels that are compiled one by one, on all cores, into the cache.
+
+    What is not ready in `limit` seconds is compiled when it is measured, or never.
+    """
+    tiles = dict.fromkeys(
+        conv.ALGORITHMS[name].tile(target, op)  # type: ignore[attr-defined]
+        for op in unknown
+        for name in shortlist(target, op)
+        if hasattr(conv.ALGORITHMS[name], "tile")
+    )
+    pool = ThreadPoolExecutor(os.cpu_count())
+    made = [pool.submit(tensor.image, tile, target.capability) for tile in tiles]
+    wait(made, timeout=limit)
+    pool.shutdown(wait=False, cancel_futures=True)
 
 
 def fastest(time: Callable[[str, float], float], names: list[str]) -> str:

@@ -13,6 +13,7 @@ import pytest
 from engine.backends.cuda import conv, graph, tune
 from engine.backends.cuda.context import Card
 from engine.backends.cuda.gpu import Target
+from engine.errors import InputError
 from engine.plan import ops
 from engine.plan.build import Plan, PlanBuilder
 from engine.plan.shapes import Shape
@@ -123,16 +124,37 @@ def test_a_time_limit_is_given_once_there_is_a_best() -> None:
     assert 2 < limits[1] < 10
 
 
-def test_of_hoppers_variants_only_the_most_promising_are_tried() -> None:
+def test_of_many_variants_only_the_most_promising_are_tried() -> None:
     op = ops.Conv2d(
         ops.Tensor(2, Shape(64, 52, 52)),
         ops.Tensor(1, Shape(64, 52, 52)),
         ops.Constant("weight", (64, 64, 3, 3)),
         padding=(1, 1, 1, 1),
     )
-    names = [name for name in tune.shortlist(HOPPER, op) if name.startswith("hopper")]
-    assert 0 < len(names) <= tune.HOPPER_VARIANTS
+    able, names = conv.candidates(HOPPER, op), tune.shortlist(HOPPER, op)
+    variants = [name for name in able if hasattr(conv.ALGORITHMS[name], "estimate")]
+    tried = [name for name in variants if name in names]
     assert names[0] == conv.rule_of_thumb(HOPPER, op)
+    assert len(variants) > tune.VARIANTS <= len(tried) <= tune.VARIANTS + 1
+    assert set(able) - set(variants) <= set(names)
+
+
+def test_kernels_of_variants_are_compiled_together_before_any_is_measured(
+    device: HostDevice, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[object] = []
+    monkeypatch.setattr(tune.tensor, "image", lambda tile, capability: compiled.append(tile))
+    tuner = tune.Tuner(device.context, {})
+    tuner.tune(network(64, 64), HOPPER, 10)
+    asked = {
+        conv.ALGORITHMS[name].tile(HOPPER, op)
+        for op in network(64, 64).ops
+        for _, name in clock.asked
+        if hasattr(conv.ALGORITHMS[name], "tile") and op.src.shape.channels == 64
+    }
+    assert asked
+    assert asked <= set(compiled)
+    assert len(compiled) == len(set(compiled))
 
 
 # ---------------------------------------------------------------- memory of choices
@@ -204,6 +226,20 @@ def test_time_is_bounded_and_the_rest_comes_next_time(
     assert len(tuned(device, plan)) == 1
     assert "the rest is measured when the network is loaded again" in caplog.text
     assert len(tuned(device, plan)) == 2
+
+
+@pytest.mark.parametrize(("given", "limit"), [("", tune.SECONDS), ("0", 0), ("300", 300)])
+def test_the_environment_says_how_long_it_may_take(
+    monkeypatch: pytest.MonkeyPatch, given: str, limit: float
+) -> None:
+    monkeypatch.setenv("ENGINE_TUNE", given)
+    assert tune.time_limit() == limit
+
+
+def test_an_environment_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGINE_TUNE", "yes")
+    with pytest.raises(InputError, match="ENGINE_TUNE: expected a number of seconds, got 'yes'"):
+        tune.time_limit()
 
 
 @pytest.mark.parametrize(

@@ -325,3 +325,25 @@ def test_an_overlapping_pool_follows_the_grid(workers):
     op = CASES["padded pool"]
     problem = Problem(op)
     assert isinstance(choose(op, problem.weight, problem.bias, workers), Pooled)
+
+
+def test_every_algorithm_has_cases():
+    cases = {param.id.partition(":")[0] for param in SUPPORTED}
+    assert cases == set(ALGORITHMS)
+
+
+@pytest.mark.parametrize(
+    ("op", "expected"),
+    [
+        (convolution((1024, 13, 13), 256, 1), "pointwise"),
+        (convolution((96, 40, 40), 96, groups=96), "depthwise"),
+        (convolution((3, 416, 416), 16, pool=HALVES, activation="leaky"), "im2col"),
+        (convolution((64, 52, 52), 128, pool=HALVES, activation="leaky"), "winograd"),
+        (convolution((384, 26, 26), 256), "winograd_heavy"),
+        (convolution((512, 13, 13), 1024), "heavy"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_shapes_of_real_networks_run_on(op, expected):
+    fitting = (module for module in conv.FAST if module.supports(op))
+    assert next(fitting, ALGORITHMS["im2col"]) is ALGORITHMS[expected]

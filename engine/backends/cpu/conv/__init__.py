@@ -11,19 +11,27 @@ from types import ModuleType
 
 import numpy as np
 
-from engine.backends.cpu.conv import depthwise, heavy, im2col, pointwise, winograd
+from engine.backends.cpu.conv import (
+    depthwise,
+    heavy,
+    im2col,
+    pointwise,
+    winograd,
+    winograd_heavy,
+)
 from engine.backends.cpu.conv.base import Array, Convolution
 from engine.backends.cpu.conv.pooled import Pooled, without_pool
 from engine.backends.cpu.conv.pooling import pools_quads
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
 
-FAST: tuple[ModuleType, ...] = (
+FAST: tuple[ModuleType, ...] = (  # float32 only, the most particular first
     depthwise,
     pointwise,
     winograd,
+    winograd_heavy,
     heavy,
-)  # float32 only, the most particular first
+)
 
 
 def choose(op: ops.Conv2d, constants: Mapping[str, Array], workers: Workers) -> Convolution:

@@ -20,7 +20,7 @@ from engine.backends.cpu.workers import Workers
 from engine.plan import ops
 
 _RUN = 2048  # values: one tap of the weights, and the row it is added to, stay in the first cache
-_PIECE_BYTES = PIECE_BYTES // 4  # of output: it is read and written once for each tap
+_PIECE_BYTES = PIECE_BYTES  # of output
 
 
 def supports(op: ops.Conv2d) -> bool:

@@ -11,7 +11,7 @@ from engine.backends.cpu.conv.epilogue import LONG_ROW, epilogue
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
 
-_PIECE_VALUES = 32 * 1024  # of sums: they pass through the cache once for each stage
+_PIECE_VALUES = 64 * 1024  # of sums: they pass through the cache once for each stage
 _FEWEST_PIXELS = 160  # a product of fewer rows spends its time on packing the weights
 _RUN = 1024  # values: the bias is repeated to this length, NumPy's loops are slow on short rows
 

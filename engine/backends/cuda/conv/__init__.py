@@ -51,6 +51,7 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 def candidates(target: Target, op: ops.Conv2d) -> tuple[str, ...]:
     """Every algorithm that can run this convolution."""
+    assert op.pool is None, "fuse_pool is not among this device's passes"
     return tuple(name for name, each in ALGORITHMS.items() if each.supports(target, op))
 
 

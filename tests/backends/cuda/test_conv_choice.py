@@ -1,0 +1,176 @@
+"""Which algorithm runs a convolution: forced, measured, or by the rule of thumb."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from engine.backends.cuda import conv
+from engine.backends.cuda.gpu import Target
+from engine.plan import ops
+from engine.plan.ops import Constant, Tensor
+from engine.plan.shapes import Shape, Window
+
+TURING = Target(1, "float32", (7, 5), 40)
+AMPERE = Target(8, "float32", (8, 6), 28)
+HOPPER = Target(1, "float32", (9, 0), 132)
+CARDS = [
+    replace(card, precision=precision)
+    for card in (TURING, AMPERE, HOPPER)
+    for precision in ("float32", "tf32", "float16")
+]
+
+
+def convolution(
+    channels: int, filters: int, size: int, side: int = 52, *, stride: int = 1, **options: Any
+) -> ops.Conv2d:
+    groups = options.get("groups", 1)
+    out = (side - 1) // stride + 1
+    return ops.Conv2d(
+        Tensor(2, Shape(filters, out, out)),
+        Tensor(1, Shape(channels, side, side)),
+        Constant("weight", (filters, channels // groups, size, size)),
+        Constant("bias", (filters,)),
+        stride=(stride, stride),
+        padding=(size // 2,) * 4,
+        **options,
+    )
+
+
+LAYERS = {
+    "first": convolution(3, 32, 3, 416),
+    "wide": convolution(256, 512, 3),
+    "halving": convolution(128, 256, 3, 104, stride=2),
+    "pointwise": convolution(512, 256, 1),
+    "head": convolution(1024, 255, 1, 13),
+    "odd": convolution(37, 41, 5, 19),
+    "grouped": convolution(128, 128, 3, groups=4),
+    "depthwise": convolution(128, 128, 3, groups=128),
+    "signed": convolution(128, 128, 3, signed=True),
+    "signed_grouped": convolution(128, 128, 3, signed=True, groups=2),
+    "dilated": convolution(64, 64, 3, dilation=(2, 2)),
+}
+OUT_OF_PLACE = {  # what would take many times as long as it needs to
+    "first": {"xnor", "depthwise", "pointwise"},
+    "wide": {"direct", "tiled"},
+    "halving": {"direct", "tiled", "winograd"},
+    "pointwise": {"direct", "tiled", "im2col_gemm"},
+    "head": {"direct", "tiled", "im2col_gemm"},
+    "odd": {"direct"},
+    "grouped": {"direct", "tiled", "im2col_gemm"},
+    "dilated": {"direct", "tiled", "winograd"},
+}
+every_card = pytest.mark.parametrize(
+    "card", CARDS, ids=lambda card: f"sm_{card.capability[0]}{card.capability[1]}-{card.precision}"
+)
+every_layer = pytest.mark.parametrize("name", LAYERS)
+
+
+@every_card
+@every_layer
+def test_the_choice_can_run_it(card: Target, name: str) -> None:
+    assert conv.choice(card, LAYERS[name]) in conv.candidates(card, LAYERS[name])
+
+
+@every_card
+@pytest.mark.parametrize("name", OUT_OF_PLACE)
+def test_the_rule_of_thumb_is_not_out_of_place(card: Target, name: str) -> None:
+    assert conv.rule_of_thumb(card, LAYERS[name]) not in OUT_OF_PLACE[name]
+
+
+@every_card
+@pytest.mark.parametrize(("name", "expected"), [("depthwise", "depthwise"), ("signed", "xnor")])
+def test_some_layers_have_an_algorithm_of_their_own(card: Target, name: str, expected: str) -> None:
+    assert conv.rule_of_thumb(card, LAYERS[name]) == expected
+
+
+@every_layer
+def test_hoppers_units_run_on_hopper_only(name: str) -> None:
+    for card in CARDS:
+        names = conv.candidates(card, LAYERS[name])
+        uses = any(each.startswith(("hopper", "patch")) for each in names)
+        is_dense = name in ("wide", "halving", "pointwise", "head", "dilated")
+        assert uses == (card.capability == (9, 0) and is_dense)
+
+
+@every_layer
+def test_something_can_run_it_where_pixels_are_out_of_line(name: str) -> None:
+    """A tensor inside a concatenation need not begin on 16 bytes."""
+    op = LAYERS[name]
+    card = replace(HOPPER, misaligned=frozenset({op.src, op.out}))
+    assert conv.choice(card, op) in conv.candidates(card, op)
+    assert not any(each.startswith(("hopper", "patch")) for each in conv.candidates(card, op))
+
+
+# ---------------------------------------------------------------- forced and measured
+
+
+def test_a_forced_algorithm_runs_what_it_can() -> None:
+    forced = replace(TURING, algorithm="winograd")
+    assert conv.choice(forced, LAYERS["wide"]) == "winograd"
+    assert conv.choice(forced, LAYERS["pointwise"]) == conv.choice(TURING, LAYERS["pointwise"])
+
+
+def test_what_was_measured_comes_before_the_rule_of_thumb() -> None:
+    op = LAYERS["wide"]
+    measured = replace(TURING, measured={conv.signature(TURING, op): "tiled"})
+    assert conv.choice(measured, op) == "tiled"
+    assert conv.choice(replace(measured, algorithm="direct"), op) == "direct"
+    assert conv.choice(measured, LAYERS["halving"]) == conv.choice(TURING, LAYERS["halving"])
+
+
+def test_a_measured_algorithm_that_cannot_run_it_is_passed_over() -> None:
+    op = LAYERS["pointwise"]
+    for name in ("winograd", "of another version"):
+        measured = replace(TURING, measured={conv.signature(TURING, op): name})
+        assert conv.choice(measured, op) == conv.choice(TURING, op)
+
+
+# ---------------------------------------------------------------- signatures
+
+
+def test_layers_of_one_shape_share_a_signature() -> None:
+    op = LAYERS["wide"]
+    twin = replace(
+        op,
+        out=Tensor(9, op.out.shape),
+        src=Tensor(8, op.src.shape),
+        weight=Constant("other", op.weight.shape),
+    )
+    assert conv.signature(TURING, twin) == conv.signature(TURING, op)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"src": Tensor(1, Shape(256, 53, 52))},
+        {"weight": Constant("weight", (256, 512, 3, 1))},
+        {"bias": None},
+        {"stride": (1, 2)},
+        {"padding": (1, 1, 1, 0)},
+        {"dilation": (1, 2)},
+        {"groups": 2},
+        {"signed": True},
+        {"activation": "mish"},
+        {"last_activation": "relu"},
+        {"residual": Tensor(3, Shape(512, 52, 52))},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_every_field_that_time_depends_on_is_in_the_signature(change: dict[str, Any]) -> None:
+    op = LAYERS["wide"]
+    assert conv.signature(TURING, replace(op, **change)) != conv.signature(TURING, op)
+
+
+@pytest.mark.parametrize("change", [{"batch": 2}, {"precision": "tf32"}], ids=str)
+def test_batch_and_precision_are_in_the_signature(change: dict[str, Any]) -> None:
+    op = LAYERS["wide"]
+    assert conv.signature(replace(TURING, **change), op) != conv.signature(TURING, op)
+
+
+def test_a_pool_inside_a_convolution_is_not_for_this_backend() -> None:
+    op = replace(LAYERS["wide"], pool=Window((2, 2), (2, 2)))
+    with pytest.raises(AssertionError, match="fuse_pool"):
+        conv.candidates(TURING, op)

@@ -117,7 +117,11 @@ def onnx_runtime(network: Network, threads: int) -> Callable[[], object]:
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     providers = ["CPUExecutionProvider"]
-    session = onnxruntime.InferenceSession(_onnx_file(network), options, providers=providers)
+    path = _onnx_file(network)
+    try:
+        session = onnxruntime.InferenceSession(path, options, providers=providers)
+    finally:
+        Path(path).unlink()
     images = np.random.default_rng(0).random((1, *network.sides), np.float32)
     name = session.get_inputs()[0].name
     return lambda: session.run(None, {name: images})

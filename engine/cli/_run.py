@@ -2,39 +2,83 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 from engine.cli import FAILED
-from engine.cli._output import JsonDocument
+from engine.cli._progress import Progress
+from engine.cli._sinks.base import Sink
+from engine.cli._sources import Feed
 from engine.errors import ImageError
 
 if TYPE_CHECKING:
-    from engine.detector import Detector, Outcome
-
-Show = Callable[[str, "Outcome", float], None]  # file, result, milliseconds
+    from engine.detector import Detector
+    from engine.inputs import Wanted
+    from engine.sources.item import Item
 
 
 def run_all(
-    detector: Detector, inputs: Sequence[str], show: Show, *, document: JsonDocument | None
+    detector: Detector,
+    feed: Feed,
+    sinks: Sequence[Sink],
+    *,
+    about: dict[str, Any],
+    progress: Progress,
+    workers: int,
+    keep_pictures: bool = False,
+    fail_fast: bool = False,
 ) -> int:
-    """The exit status; `document` gets an entry for each input, in order."""
-    failures = 0
-    start = time.perf_counter()
-    for file, outcome in zip(inputs, detector.stream(inputs, on_error="yield"), strict=True):
-        milliseconds = (time.perf_counter() - start) * 1e3
-        if isinstance(outcome, ImageError):
-            failures += 1
-            print(f"Error: {outcome}", file=sys.stderr)
-            entry: dict[str, object] = {"path": file, "error": str(outcome)}
-        else:
-            show(file, outcome, milliseconds)
-            entry = outcome.to_dict()
-        if document:
-            document.add(entry)
-        start = time.perf_counter()
+    """The exit status; each sink gets an entry for each picture, in order."""
+    waiting: deque[Item] = deque()  # drawn by the detector, not answered yet
+
+    def sources() -> Iterator[Wanted]:
+        for item in feed.items():
+            waiting.append(item)
+            yield item.source
+
+    count = failures = 0
+    progress.start(feed.total)
+    stream = detector.stream(
+        sources(), on_error="yield", workers=workers, keep_pictures=keep_pictures
+    )
+    begun: list[Sink] = []
+    try:
+        for sink in sinks:
+            sink.begin(about)
+            begun.append(sink)
+        with closing(stream) as outcomes:  # type: ignore[type-var]
+            start = time.perf_counter()
+            for outcome in outcomes:
+                item = waiting.popleft()
+                count += 1
+                if isinstance(outcome, ImageError):
+                    failures += 1
+                    progress.complain(f"Error: {outcome}")
+                    for sink in sinks:
+                        sink.fail(item, outcome)
+                    if fail_fast:
+                        break
+                else:
+                    milliseconds = (time.perf_counter() - start) * 1e3
+                    for sink in sinks:
+                        sink.take(item, outcome, milliseconds)
+                progress.step()
+                start = time.perf_counter()
+        for sink in sinks:
+            sink.finish()
+    except KeyboardInterrupt:  # how a camera is stopped: what there is, is complete
+        for sink in begun:
+            sink.finish()
+        raise
+    except BaseException:
+        for sink in sinks:
+            sink.discard()
+        raise
+    finally:
+        progress.stop()
     if failures:
-        print(f"{failures} of {len(inputs)} pictures could not be read", file=sys.stderr)
+        progress.complain(f"{failures} of {count} pictures could not be read")
     return FAILED if failures else 0

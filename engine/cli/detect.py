@@ -1,55 +1,71 @@
-"""Find objects in pictures: a table, annotated pictures, JSON."""
+"""Find objects in pictures and videos: a table, annotated copies, JSON, CSV, labels, crops."""
 
 from __future__ import annotations
 
 import argparse
 
-from engine.cli import _model
-from engine.cli._output import JsonDocument, PictureFolder
+from engine.cli import _model, _outputs, _sources
+from engine.cli._progress import Progress
 from engine.cli._run import run_all
-from engine.cli._table import Cell, align
 from engine.errors import InputError
 
-_CHOSEN = ("threshold", "nms", "hierarchy")
+_CHOSEN = ("threshold", "nms", "hierarchy", "agnostic_nms")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    _model.add_arguments(parser)
+    _model.add_arguments(parser, "SOURCE", _sources.WHAT)
+    _sources.add_arguments(parser)
     boxes = parser.add_argument_group("boxes")
-    boxes.add_argument("--threshold", type=float, default=0.25, help="least score (0.25)")
-    boxes.add_argument("--nms", type=float, default=0.45, help="largest overlap in a class (0.45)")
-    boxes.add_argument("--hierarchy", type=float, default=0.5, help="threshold in a tree (0.5)")
-    output = parser.add_argument_group("output")
-    output.add_argument("-o", "--output", metavar="DIR", help="annotated pictures go here")
-    output.add_argument("--json", metavar="FILE", help="write results as JSON; - is stdout")
-    output.add_argument("--overwrite", action="store_true", help="replace earlier outputs")
+    boxes.add_argument(
+        *("--threshold", "--thresh", "--conf"), type=float, default=0.25, help="least score (0.25)"
+    )
+    boxes.add_argument(
+        *("--nms", "--iou"), type=float, default=0.45, help="largest overlap in a class (0.45)"
+    )
+    boxes.add_argument(
+        *("--hierarchy", "--hier"), type=float, default=0.5, help="threshold in a tree (0.5)"
+    )
+    boxes.add_argument(
+        "--classes", action="append", metavar="A,B", help="only these, by name or number"
+    )
+    boxes.add_argument(
+        "--exclude", action="append", metavar="A,B", help="all but these, by name or number"
+    )
+    boxes.add_argument("--max-det", type=int, metavar="N", help="at most N boxes of a picture")
+    boxes.add_argument(
+        "--agnostic-nms", action="store_true", help="boxes suppress those of other classes, too"
+    )
+    _outputs.add_arguments(parser, of_boxes=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.vision.naming import shown
-    from engine.vision.result import Result
-
-    inputs = _model.take_inputs(arguments)
-    document = JsonDocument.of(arguments, inputs)
-    folder = PictureFolder.of(arguments, inputs)
+    feed = _sources.feed(arguments, _model.take_inputs(arguments))
+    progress = Progress(is_wanted=not arguments.quiet)
+    sinks = _outputs.sinks(arguments, feed, progress)
     chosen = {name: getattr(arguments, name) for name in _CHOSEN}
-
-    def show(file: str, result: object, milliseconds: float) -> None:
-        assert isinstance(result, Result)
-        if document is None or not document.is_stdout:
-            width, height = result.size
-            print(f"{shown(file)}  {width} x {height}  {milliseconds:.1f} ms")
-            rows: list[list[Cell]] = [
-                ["  " + found.label, found.score, *map(round, found.box)] for found in result
-            ]
-            print(*(align(rows) if rows else ["  nothing found"]), sep="\n")
-        if folder:
-            result.save(folder.place(file), overwrite=arguments.overwrite)
-
-    with _model.load(arguments, **chosen) as detector:
+    more = {
+        "max_detections": arguments.max_det,
+        "classes": _classes(arguments.classes),
+        "exclude": _classes(arguments.exclude) or (),
+    }
+    with _model.load(arguments, **chosen, **more) as detector:
         if detector.task != "detector":
             raise InputError(f"{arguments.cfg}: has no boxes to give. Try: classify")
-        status = run_all(detector, inputs, show, document=document)
-        if document:
-            document.write(cfg=str(arguments.cfg), device=detector.device, **chosen)
-    return status
+        return run_all(
+            *(detector, feed, sinks),
+            about={"cfg": str(arguments.cfg), "device": detector.device, **chosen},
+            progress=progress,
+            workers=arguments.workers,
+            keep_pictures=_outputs.needs_pictures(arguments),
+            fail_fast=arguments.fail_fast,
+        )
+
+
+def _classes(options: list[str] | None) -> list[str | int] | None:
+    """The entries of options such as "cat,dog" and "3"."""
+    if options is None:
+        return None
+    entries = [entry.strip() for option in options for entry in option.split(",") if entry.strip()]
+    if not entries:
+        raise InputError("classes: expected at least one, got none")
+    return [int(each) if each.isascii() and each.isdecimal() else each for each in entries]

@@ -19,9 +19,7 @@ def read_names(path: str | Path, count: int, *, may_be_longer: bool = False) -> 
 
     `may_be_longer` is for classifiers: ImageNet's list goes on after the 1000 classes in use.
     """
-    lines = [line.strip() for line in _text(path).split("\n")]
-    while lines and not lines[-1]:
-        lines.pop()
+    lines = read_lines(path)
     if may_be_longer:
         lines = lines[:count]
     if len(lines) != count:
@@ -30,6 +28,14 @@ def read_names(path: str | Path, count: int, *, may_be_longer: bool = False) -> 
             f"got {len(lines)}. Is it for another .cfg?"
         )
     return tuple(name or unnamed for name, unnamed in zip(lines, default_names(count), strict=True))
+
+
+def read_lines(path: str | Path) -> list[str]:
+    """The lines of a .names file, however many; blank ones at its end do not count."""
+    lines = [line.strip() for line in _text(path).split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
 
 
 def find_names(data: str | Path) -> Path:

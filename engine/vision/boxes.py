@@ -77,7 +77,8 @@ def find(
 ) -> Boxes:
     """List what is left of a picture's candidates after suppression, the best score first.
 
-    Only scores of `classes` count, if they are given. Rows that are not finite are left out. Of more than MOST_SCORES scores the best are looked at.
+    Only scores of `classes` count, if they are given. Rows that are not finite are left out. Of
+    more than MOST_SCORES scores the best are looked at.
     """
     if max_detections is not None and max_detections < 0:
         raise InputError(f"max_detections: expected 0 or more, got {max_detections}")
@@ -127,13 +128,18 @@ def scored(candidates: Array) -> Boxes:
 
 def suppress(boxes: Boxes, suppression: Suppression) -> Boxes:
     """Drop each box that a better one of its class covers; `boxes` have the best score first."""
+    return boxes.take(survive(boxes, suppression))
+
+
+def survive(boxes: Boxes, suppression: Suppression) -> Array:
+    """Whether each box survives suppress()."""
     if suppression.threshold is None or len(boxes) < 2:
-        return boxes
+        return np.ones(len(boxes), bool)
     kept = np.zeros(len(boxes), bool)
     with np.errstate(all="ignore"):
         for group in _groups(boxes.class_ids, suppression.across_classes):
             kept[_survivors(boxes.xywh, group, suppression)] = True
-    return boxes.take(kept)
+    return kept
 
 
 def _groups(class_ids: Array, across_classes: bool) -> Iterator[Array]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,8 +16,9 @@ from engine.vision import written
 from engine.vision.boxes import Boxes
 from engine.vision.classes import numbers_of
 from engine.vision.draw import annotate
+from engine.vision.encode import encode
 from engine.vision.image import Picture, Source, read
-from engine.vision.naming import shown
+from engine.vision.new_file import write_new
 
 Array = NDArray[Any]
 
@@ -252,16 +252,7 @@ class Result:
     ) -> Path:
         """Write plot() to `path`, whose ending names the format; refuse to replace a file."""
         path = Path(path)
-        encoded = _encode(self.plot(picture), path)
-        try:
-            with path.open("wb" if overwrite else "xb") as file:
-                file.write(encoded)
-        except FileExistsError:
-            raise InputError(
-                f"{shown(str(path))}: exists already. Name another, or pass overwrite=True"
-            ) from None
-        except OSError as error:
-            raise InputError(f"{shown(str(path))}: cannot be written: {error.strerror}") from error
+        write_new(path, encode(self.plot(picture), path), overwrite=overwrite)
         return path
 
     def crops(self, picture: Source | None = None) -> list[tuple[Detection, Image.Image]]:
@@ -355,21 +346,6 @@ class Classification:
 
 def _caption(found: Detection, *, label: bool, score: bool) -> str:
     return " ".join([found.label] * label + [f"{found.score:.0%}"] * score)
-
-
-def _encode(image: Image.Image, path: Path) -> bytes:
-    kind = Image.registered_extensions().get(path.suffix.lower())
-    if kind not in ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM"):
-        raise InputError(
-            f"{shown(str(path))}: expected a name that ends in .jpg, .png, .webp, .bmp, .gif,"
-            f" .tif or .ppm, got {path.suffix!r}"
-        )
-    buffer = io.BytesIO()
-    try:
-        image.save(buffer, kind, **({"quality": 92} if kind == "JPEG" else {}))
-    except (OSError, ValueError) as error:  # too large for the format, or not built in
-        raise InputError(f"{shown(str(path))}: cannot be written as {kind}: {error}") from error
-    return buffer.getvalue()
 
 
 def _by(size: tuple[int, int]) -> str:

@@ -1,0 +1,92 @@
+"""-o: pictures and videos with their boxes drawn, in a folder or one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.cli import _targets
+from engine.cli._sinks import naming
+from engine.cli._sinks.base import Sink
+from engine.errors import ImageError, InputError
+from engine.sources.item import Item
+from engine.sources.kinds import VIDEOS
+from engine.vision.encode import encode, format_of
+from engine.vision.naming import shown
+from engine.vision.new_file import write_new
+
+if TYPE_CHECKING:
+    from engine.cli._sinks.movie import Movie
+
+
+def is_one_file(target: str) -> bool:
+    """Whether -o names a picture or video to be, not a folder."""
+    path = Path(target)
+    return not path.is_dir() and (format_of(path) is not None or path.suffix.lower() in VIDEOS)
+
+
+class Annotated(Sink):
+    def __init__(self, target: str, inputs: Iterable[str], *, overwrite: bool) -> None:
+        inputs = tuple(inputs)
+        self._overwrite = overwrite
+        self._file: Path | None = None
+        self._movie: Movie | None = None
+        self._sources: set[str] = set()  # of what went into the one file
+        if is_one_file(target):
+            _targets.check_file("-o", target, inputs, overwrite=overwrite)
+            self._file = Path(target)
+        else:
+            folder = _targets.make_folder("-o", target)
+            self._names = _targets.NewNames(folder, inputs, overwrite=overwrite)
+
+    def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
+        if item.frame and (self._file is None or self._file.suffix.lower() in VIDEOS):
+            self._movie_of(item).add(outcome.plot(), item.frame)
+            return
+        self._end_movie()
+        path = self._place(item, naming.stem_of(item) + naming.suffix_of(item))
+        content = encode(outcome.plot(), path)
+        write_new(path, content, overwrite=self._overwrite, hint=_targets.HINT)
+
+    def fail(self, item: Item, error: ImageError) -> None:
+        self._end_movie()
+
+    def finish(self) -> None:
+        self._end_movie()
+
+    def discard(self) -> None:
+        if self._movie:
+            self._movie.discard()
+
+    def _movie_of(self, item: Item) -> Movie:
+        from engine.cli._sinks.movie import Movie, ending_for
+
+        assert item.frame
+        if self._movie is None or self._movie.video != item.frame.video:
+            self._end_movie()
+            stem = naming.stem_of_video(item.frame.video)
+            path = self._place(item, stem + ending_for(item.frame.video))
+            self._movie = Movie(path, item.frame, overwrite=self._overwrite)
+        return self._movie
+
+    def _end_movie(self) -> None:
+        if self._movie:
+            self._movie.finish()
+            self._movie = None
+
+    def _place(self, item: Item, name: str) -> Path:
+        source = item.frame.video if item.frame else item.name
+        if self._file is None:
+            return self._names.place(name, source=source)
+        if self._sources:
+            raise InputError(
+                f"-o {shown(str(self._file))}: one file for several pictures. Name a folder"
+            )
+        if (self._file.suffix.lower() in VIDEOS) != bool(item.frame):
+            kinds = ("a video", "a picture") if item.frame else ("a picture", "a video")
+            raise InputError(
+                f"-o {shown(str(self._file))}: {kinds[0]} does not fit into {kinds[1]}"
+            )
+        self._sources.add(source)
+        return self._file

@@ -1,0 +1,132 @@
+"""--json and --jsonl: results as JSON, written one by one, so that a long run stays small."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from engine.cli._output import JSON_VERSION
+from engine.cli._sinks.base import Sink
+from engine.cli._sinks.text import TextOut
+from engine.errors import ImageError
+from engine.sources.item import Item
+from engine.version import __version__
+from engine.vision import written
+
+
+class Document(Sink):
+    """One document in our style; `-` is stdout."""
+
+    _BETWEEN = ",\n  "
+
+    def __init__(self, path: str, *, overwrite: bool) -> None:
+        self._out = TextOut(path, overwrite=overwrite, grows=False)
+        self.is_stdout = self._out.is_stdout
+        self._count = 0
+
+    def begin(self, about: dict[str, Any]) -> None:
+        self._out.open()
+        self._out.write(self._head(about))
+
+    def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
+        self._add(written.document(_entry(item, outcome)))
+
+    def fail(self, item: Item, error: ImageError) -> None:
+        self._add(written.document(_failure(item, error)))
+
+    def finish(self) -> None:
+        self._out.write(self._tail())
+        self._out.keep()
+
+    def discard(self) -> None:
+        self._out.discard()
+
+    def _head(self, about: dict[str, Any]) -> str:
+        about = {"version": JSON_VERSION, "engine": __version__, **about}
+        return json.dumps(about, indent=1, allow_nan=False)[: -len("\n}")] + ',\n "images": [\n  '
+
+    def _tail(self) -> str:
+        return "\n ]\n}\n"
+
+    def _add(self, entry: str) -> None:
+        self._out.write(self._BETWEEN * bool(self._count) + entry)
+        self._count += 1
+
+
+class DarknetDocument(Document):
+    """The file that darknet's -out option writes; it does not tell what could not be read."""
+
+    _BETWEEN = ", \n"
+
+    def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
+        self._add(written.darknet_entry(outcome, self._count + 1))
+
+    def fail(self, item: Item, error: ImageError) -> None:
+        pass
+
+    def _head(self, about: dict[str, Any]) -> str:
+        return "[\n"
+
+    def _tail(self) -> str:
+        return "\n]"
+
+
+class CocoDocument(Document):
+    """COCO's results, a list of boxes; a frame of a video is a picture named VIDEO#NUMBER."""
+
+    _BETWEEN = ",\n"
+
+    def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
+        for entry in outcome.to_coco(item.name if item.frame else None):
+            self._add(written.document(entry))
+
+    def fail(self, item: Item, error: ImageError) -> None:
+        pass
+
+    def _head(self, about: dict[str, Any]) -> str:
+        return "[\n"
+
+    def _tail(self) -> str:
+        return "\n]\n"
+
+
+DOCUMENTS: dict[str, type[Document]] = {
+    "engine": Document,
+    "darknet": DarknetDocument,
+    "coco": CocoDocument,
+}
+
+
+class Lines(Sink):
+    """One object a line, each there as soon as its picture is done; `-` is stdout."""
+
+    def __init__(self, path: str, *, overwrite: bool) -> None:
+        self._out = TextOut(path, overwrite=overwrite, grows=True)
+        self.is_stdout = self._out.is_stdout
+
+    def begin(self, about: dict[str, Any]) -> None:
+        self._out.open()
+
+    def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
+        self._out.write(written.document(_entry(item, outcome)) + "\n")
+
+    def fail(self, item: Item, error: ImageError) -> None:
+        self._out.write(written.document(_failure(item, error)) + "\n")
+
+    def finish(self) -> None:
+        self._out.keep()
+
+    def discard(self) -> None:
+        self._out.discard()
+
+
+def _entry(item: Item, outcome: Any) -> dict[str, Any]:
+    entry: dict[str, Any] = outcome.to_dict()
+    if item.frame:
+        seconds = written.number(round(item.frame.seconds, 6))
+        entry |= {"frame": item.frame.number, "seconds": seconds}
+    return entry
+
+
+def _failure(item: Item, error: ImageError) -> dict[str, Any]:
+    return {"path": item.name, "error": str(error)}

@@ -1,0 +1,105 @@
+"""One annotated video, encoded with PyAV as its frames come."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image
+
+from engine.cli import _targets
+from engine.errors import EngineError, InputError
+from engine.sources.item import Frame
+from engine.sources.kinds import VIDEOS
+from engine.vision.naming import shown
+from engine.vision.new_file import NewFile
+
+if TYPE_CHECKING:
+    from av.container import OutputContainer
+
+_USUAL = ".mp4"
+_FORMATS = {".mkv": "matroska", ".m4v": "mp4", ".ts": "mpegts", ".mts": "mpegts"}
+_WRITTEN = {".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".ts", ".mts"}
+_GREATEST_RATE = Fraction(1000)
+
+
+def ending_for(name: str) -> str:
+    suffix = Path(name).suffix.lower()
+    return suffix if suffix in _WRITTEN and "://" not in name else _USUAL
+
+
+class Movie:
+    """Frames keep the time they had; those of another size are scaled to the first one's."""
+
+    def __init__(self, path: Path, first: Frame, *, overwrite: bool) -> None:
+        import av
+
+        suffix = path.suffix.lower()
+        if suffix not in _WRITTEN:
+            known = ", ".join(sorted(_WRITTEN & VIDEOS))
+            raise InputError(f"-o {shown(str(path))}: expected one of {known}, got {suffix!r}")
+        self.video = first.video
+        self._file = NewFile(path, overwrite=overwrite, hint=_targets.HINT)
+        self._rate = min(first.rate.limit_denominator(1001), _GREATEST_RATE)
+        self._begin = first.seconds
+        self._last = -1
+        self._stream: Any = None
+        try:
+            self._container: OutputContainer = av.open(
+                str(self._file.part), "w", format=_FORMATS.get(suffix, suffix[1:])
+            )
+        except av.error.FFmpegError as error:
+            raise self._unwritable(error) from None
+
+    def add(self, image: Image.Image, frame: Frame) -> None:
+        import av
+
+        try:
+            if self._stream is None:
+                codec = self._container.default_video_codec
+                self._stream = self._container.add_stream(codec, rate=self._rate)
+                # chroma has half the columns and rows
+                self._stream.width, self._stream.height = (side + side % 2 for side in image.size)
+                self._stream.pix_fmt = "yuv420p"
+            encoded = av.VideoFrame.from_ndarray(self._fitted(image), format="rgb24")
+            self._last = max(self._last + 1, round((frame.seconds - self._begin) * self._rate))
+            encoded.pts = self._last
+            self._container.mux(self._stream.encode(encoded))
+        except av.error.FFmpegError as error:
+            self.discard()
+            raise self._unwritable(error) from None
+
+    def finish(self) -> None:
+        import av
+
+        try:
+            if self._stream is not None:
+                self._container.mux(self._stream.encode())
+            self._container.close()
+        except av.error.FFmpegError as error:
+            self._file.discard()
+            raise self._unwritable(error) from None
+        self._file.keep()
+
+    def discard(self) -> None:
+        import av
+
+        try:
+            self._container.close()
+        except av.error.FFmpegError:
+            pass  # it is thrown away, whatever it lacks
+        finally:
+            self._file.discard()
+
+    def _fitted(self, image: Image.Image) -> Any:
+        width, height = self._stream.width, self._stream.height
+        if (image.width + image.width % 2, image.height + image.height % 2) != (width, height):
+            image = image.resize((width, height))
+        pixels = np.asarray(image)
+        missing = ((0, height - pixels.shape[0]), (0, width - pixels.shape[1]), (0, 0))
+        return np.ascontiguousarray(np.pad(pixels, missing, mode="edge"))
+
+    def _unwritable(self, error: Any) -> EngineError:
+        return EngineError(f"{shown(str(self._file.path))}: cannot be written: {error.strerror}")

@@ -1,0 +1,44 @@
+"""What the file is called that an output makes of a picture."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from engine.sources.item import Item
+from engine.sources.kinds import is_address, path_of_address
+
+# what an annotated picture keeps of its source's format
+_KEPT = {".jpg", ".jpeg", ".png", ".webp", ".bmp"}
+_LONGEST = 120  # leaves room for numbers and endings
+
+
+def stem_of(item: Item) -> str:
+    """dog for a/dog.jpg, street_000012 for frame 12 of street.mp4."""
+    if item.frame:
+        return f"{stem_of_video(item.frame.video)}_{item.frame.number:06d}"
+    return _stem(_path(item.name)) or "picture"
+
+
+def stem_of_video(name: str) -> str:
+    return _stem(_path(name)) or "video"
+
+
+def suffix_of(item: Item) -> str:
+    if item.frame:
+        return ".jpg"
+    suffix = PurePath(_path(item.name)).suffix.lower()
+    return suffix if suffix in _KEPT else ".png"
+
+
+def folder_name_of(label: str) -> str:
+    """A label as the name of a folder, whatever it holds."""
+    name = "".join(each if each.isalnum() or each in " -_.,()'" else "_" for each in label)
+    return name.strip(" .")[:_LONGEST] or "_"
+
+
+def _path(name: str) -> str:
+    return path_of_address(name) if is_address(name) else name
+
+
+def _stem(path: str) -> str:
+    return PurePath(path).stem[:_LONGEST]

@@ -1,0 +1,53 @@
+"""--csv: one row for each box, or for each of a picture's best classes."""
+
+from __future__ import annotations
+
+import csv
+from typing import Any
+
+from engine.cli._sinks.base import Sink
+from engine.cli._sinks.text import TextOut
+from engine.sources.item import Item
+from engine.vision import written
+
+_BOX_COLUMNS = (*written.CSV_COLUMNS, "frame")
+_CLASS_COLUMNS = ("path", "rank", "class_id", "label", "score", "frame")
+
+
+class BoxRows(Sink):
+    """A file that grows row by row; `-` is stdout."""
+
+    _COLUMNS: tuple[str, ...] = _BOX_COLUMNS
+
+    def __init__(self, path: str, *, overwrite: bool) -> None:
+        self._out = TextOut(path, overwrite=overwrite, grows=True)
+        self.is_stdout = self._out.is_stdout
+        self._writer = csv.writer(self._out, lineterminator="\n")
+
+    def begin(self, about: dict[str, Any]) -> None:
+        self._out.open()
+        self._writer.writerow(self._COLUMNS)
+
+    def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
+        number = item.frame.number if item.frame else ""
+        self._writer.writerows((*row, number) for row in self._rows(outcome))
+
+    def finish(self) -> None:
+        self._out.keep()
+
+    def discard(self) -> None:
+        self._out.discard()
+
+    def _rows(self, outcome: Any) -> list[tuple[object, ...]]:
+        rows: list[tuple[object, ...]] = outcome.to_csv()
+        return rows
+
+
+class ClassRows(BoxRows):
+    _COLUMNS = _CLASS_COLUMNS
+
+    def _rows(self, outcome: Any) -> list[tuple[object, ...]]:
+        return [
+            (outcome.path or "", rank, best.class_id, best.label, best.score)
+            for rank, best in enumerate(outcome, start=1)
+        ]

@@ -1,0 +1,33 @@
+"""Results for people, on stdout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from engine.cli._sinks.base import Sink
+from engine.cli._table import Cell, align
+from engine.sources.item import Item
+from engine.vision.naming import shown
+from engine.vision.result import Classification, Result
+
+Say = Callable[[str], None]
+
+
+class Table(Sink):
+    def __init__(self, say: Say) -> None:
+        self._say = say
+
+    def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
+        width, height = outcome.size
+        title = f"{shown(item.name)}  {width} x {height}  {milliseconds:.1f} ms"
+        rows = _boxes(outcome) if isinstance(outcome, Result) else _classes(outcome)
+        self._say("\n".join([title, *(align(rows) if rows else ["  nothing found"])]))
+
+
+def _boxes(result: Result) -> list[list[Cell]]:
+    return [["  " + found.label, found.score, *map(round, found.box)] for found in result]
+
+
+def _classes(result: Classification) -> list[list[Cell]]:
+    return [["  " + best.label, best.score] for best in result]

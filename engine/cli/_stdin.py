@@ -1,0 +1,50 @@
+"""Names on standard input, as they come."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from queue import Empty, Queue
+from threading import Event, Thread, current_thread, main_thread
+from types import FrameType
+
+_PIECE = 1 << 16
+_GLANCE_SECONDS = 0.2
+
+
+def lines() -> Iterator[str]:
+    """Lines as soon as they are there; an interrupt ends the waiting for more of them."""
+    interrupted = Event()
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        interrupted.set()
+        raise KeyboardInterrupt
+
+    if current_thread() is main_thread():
+        signal.signal(signal.SIGINT, interrupt)
+    return _lines(sys.stdin.fileno(), interrupted)
+
+
+def _lines(descriptor: int, interrupted: Event) -> Iterator[str]:
+    pieces: Queue[bytes] = Queue()
+
+    def read() -> None:
+        # not through sys.stdin: a thread that waits inside it would hold its lock at exit
+        while piece := os.read(descriptor, _PIECE):
+            pieces.put(piece)
+        pieces.put(b"")
+
+    Thread(target=read, name="engine-stdin", daemon=True).start()
+    rest = b""
+    while not interrupted.is_set():
+        try:
+            piece = pieces.get(timeout=_GLANCE_SECONDS)
+        except Empty:
+            continue
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from map(os.fsdecode, whole)
+        if not piece:
+            yield os.fsdecode(rest)
+            return

@@ -1,0 +1,1 @@
+"""Other programs' interfaces on this engine."""

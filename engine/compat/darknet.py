@@ -1,0 +1,349 @@
+"""The functions of darknet.py: existing scripts run with one changed import.
+
+    from engine.compat import darknet              # instead of: import darknet
+
+    network, names, colors = darknet.load_network("yolov4.cfg", "coco.data", "yolov4.weights")
+    image = darknet.make_image(darknet.network_width(network), darknet.network_height(network), 3)
+    darknet.copy_image_from_bytes(image, rgb.tobytes())
+    detections = darknet.detect_image(network, names, image, thresh=0.5)
+
+As there: boxes are centre and size in pixels of the image given, which is stretched to the
+network's size whatever the .cfg's letter_box says; suppression is by plain overlap (do_nms_sort)
+whatever its nms_kind says; confidences are text in percent, and results are sorted by that text.
+Differently: colours of classes are always the same, names are text, and nothing must be freed.
+New programs do better with engine.load(), which gives the numbers of the darknet command.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, MutableSequence, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from engine import detector as engine_detector
+from engine.compat.darknet_values import (
+    BOX,
+    DETECTION,
+    IMAGE,
+    METADATA,
+    Detections,
+    Network,
+    zeros,
+)
+from engine.darknet.names import find_names, read_lines
+from engine.errors import InputError
+from engine.vision import boxes
+from engine.vision.boxes import Boxes, Suppression
+from engine.vision.colours import colour_of
+from engine.vision.image import Picture, read
+from engine.vision.resize import Placement, letterbox, stretch
+
+__all__ = [
+    "BOX",
+    "DETECTION",
+    "IMAGE",
+    "METADATA",
+    "bbox2points",
+    "class_colors",
+    "classify",
+    "copy_image_from_bytes",
+    "decode_detection",
+    "detect",
+    "detect_image",
+    "do_nms_sort",
+    "draw_boxes",
+    "free_detections",
+    "free_image",
+    "free_network_ptr",
+    "get_network_boxes",
+    "letterbox_image",
+    "load_image",
+    "load_meta",
+    "load_net",
+    "load_net_custom",
+    "load_network",
+    "make_image",
+    "network_height",
+    "network_width",
+    "predict_image",
+    "print_detections",
+    "remove_negatives",
+    "set_gpu",
+]
+
+Array = NDArray[Any]
+Text = str | bytes
+Corners = tuple[int, int, int, int]
+Found = tuple[str, str, tuple[float, float, float, float]]  # label, percent, centre and size
+Likely = tuple[str, float, tuple[float, float, float, float]]
+
+_device = "auto"  # set_gpu() comes before load_network(), and has nothing else to tell it to
+
+
+# ---------------------------------------------------------------- networks
+
+
+def set_gpu(number: int) -> None:
+    """Networks loaded from now on run on this GPU; a negative number means the CPU."""
+    global _device
+    _device = f"cuda:{number}" if number >= 0 else "cpu"
+
+
+def load_network(
+    config_file: Text, data_file: Text, weights: Text, batch_size: int = 1
+) -> tuple[Network, list[str], dict[str, tuple[int, int, int]]]:
+    """Return the network, the names of its classes, and a colour for each name."""
+    network = _loaded(config_file, weights, batch_size, data_file=data_file)
+    names = list(network.detector.labels)
+    return network, names, class_colors(names)
+
+
+def load_net_custom(config_file: Text, weights: Text, clear: int, batch_size: int) -> Network:
+    return _loaded(config_file, weights, batch_size)
+
+
+def load_net(config_file: Text, weights: Text, clear: int = 0) -> Network:
+    return load_net_custom(config_file, weights, clear, 1)
+
+
+def load_meta(data_file: Text) -> METADATA:
+    names = read_lines(find_names(os.fsdecode(data_file)))
+    return METADATA(len(names), names)
+
+
+def network_width(network: Network) -> int:
+    return network.detector.size[0]
+
+
+def network_height(network: Network) -> int:
+    return network.detector.size[1]
+
+
+def free_network_ptr(network: Network) -> None:
+    network.detector.close()
+
+
+# ---------------------------------------------------------------- images
+
+
+def make_image(width: int, height: int, channels: int) -> IMAGE:
+    return zeros(width, height, channels)
+
+
+def copy_image_from_bytes(image: IMAGE, content: bytes) -> None:
+    """Fill an image with bytes of an array (height, width, channels) of uint8, RGB."""
+    pixels = np.frombuffer(content, np.uint8)
+    if pixels.size != image.data.size:
+        sides = f"{image.w} x {image.h} x {image.c}"
+        raise InputError(f"bytes: expected {image.data.size} for {sides}, got {pixels.size}")
+    image.data[...] = pixels.reshape(image.h, image.w, image.c).transpose(2, 0, 1)
+    image.data /= 255
+
+
+def load_image(path: Text, width: int, height: int) -> IMAGE:
+    """Read a picture, RGB; stretch it unless width or height is 0."""
+    picture = read(os.fsdecode(path), orient=False)
+    size = (width, height) if width and height else picture.size
+    pixels, _ = stretch(picture, size)
+    return IMAGE(*size, 3, pixels)
+
+
+def letterbox_image(image: IMAGE, width: int, height: int) -> IMAGE:
+    pixels, _ = letterbox(_picture_of(image), (width, height))
+    return IMAGE(width, height, image.c, pixels)
+
+
+def free_image(image: IMAGE) -> None:
+    """Nothing: Python frees what nobody holds."""
+
+
+# ---------------------------------------------------------------- detection
+
+
+def detect_image(
+    network: Network,
+    class_names: Sequence[str],
+    image: IMAGE,
+    thresh: float = 0.5,
+    hier_thresh: float = 0.5,
+    nms: float = 0.45,
+) -> list[Found]:
+    """(label, confidence in percent as text, (x, y, w, h)) in pixels of the image.
+
+    Sorted by the text, as there: "9.5" comes after "85.2".
+    """
+    found = _boxes_of(network, _input_of(network, image), (image.w, image.h), thresh, hier_thresh)
+    if nms:
+        do_nms_sort(found, len(found), len(class_names), nms)
+    predictions = decode_detection(remove_negatives(found, class_names, len(found)))
+    return sorted(predictions, key=lambda each: each[1])
+
+
+def detect(
+    network: Network,
+    meta: METADATA,
+    image: Text,
+    thresh: float = 0.5,
+    hier_thresh: float = 0.5,
+    nms: float = 0.45,
+) -> list[Likely]:
+    """The older function: a file's name in; probabilities as numbers out, the best first."""
+    loaded = load_image(image, 0, 0)
+    size = (loaded.w, loaded.h)
+    found = _boxes_of(network, _input_of(network, loaded), size, thresh, hier_thresh)
+    if nms:
+        do_nms_sort(found, len(found), meta.classes, nms)
+    return sorted(remove_negatives(found, meta.names, len(found)), key=lambda each: -each[1])
+
+
+def classify(network: Network, meta: METADATA, image: IMAGE) -> list[tuple[str, float]]:
+    """Each class with its probability, the best first."""
+    probabilities = network.detector.forward(_input_of(network, image))[0].ravel()
+    pairs = zip(meta.names, probabilities.tolist(), strict=False)
+    return sorted(pairs, key=lambda each: -each[1])
+
+
+def predict_image(network: Network, image: IMAGE) -> None:
+    """Take an image for get_network_boxes(), which runs the network."""
+    network.picture = _input_of(network, image)
+
+
+def get_network_boxes(
+    network: Network,
+    width: int,
+    height: int,
+    thresh: float,
+    hier_thresh: float,
+    class_map: None = None,
+    relative: int = 0,
+    count: MutableSequence[int] | Any = None,
+    letter: int = 0,
+) -> Detections:
+    """Boxes of predict_image()'s image before suppression; `count[0]` becomes their number."""
+    if network.picture is None:
+        raise InputError("get_network_boxes: expected predict_image() before")
+    size, kind = (width, height), "letterbox" if letter else "stretch"
+    found = _boxes_of(network, network.picture, size, thresh, hier_thresh, kind=kind)
+    if relative:
+        found.xywh[...] /= np.tile(np.array(size, np.float32), 2)
+    if count is not None:
+        count[0] = len(found)
+    return found
+
+
+def do_nms_sort(detections: Detections, num: int, classes: int, threshold: float) -> None:
+    """Set the probability to 0 of each box that a likelier one of the class overlaps too much."""
+    plain = Suppression(threshold)
+    for prob in detections.prob.T[:classes]:
+        rows = np.flatnonzero(prob[:num] > 0)
+        rows = rows[np.argsort(-prob[rows], kind="stable")]
+        one_class = np.zeros(len(rows), np.int64)
+        ranked = Boxes(detections.xywh[rows], prob[rows], one_class, detections.objectness[rows])
+        prob[rows[~boxes.survive(ranked, plain)]] = 0
+
+
+def remove_negatives(detections: Detections, class_names: Sequence[str], num: int) -> list[Likely]:
+    """(label, probability, (x, y, w, h)) of each class of each box that is above zero."""
+    return [
+        (class_names[number], float(found.prob[number]), (*found.bbox,))
+        for found in (detections[row] for row in range(num))
+        for number in np.flatnonzero(found.prob[: len(class_names)] > 0).tolist()
+    ]
+
+
+def decode_detection(detections: Iterable[Likely]) -> list[Found]:
+    """Probabilities as text in percent."""
+    return [
+        (str(label), str(round(probability * 100, 2)), box)
+        for label, probability, box in detections
+    ]
+
+
+def free_detections(detections: Detections, num: int) -> None:
+    """Nothing: Python frees what nobody holds."""
+
+
+# ---------------------------------------------------------------- for people
+
+
+def class_colors(names: Iterable[str]) -> dict[str, tuple[int, int, int]]:
+    """A colour for each name; always the same ones."""
+    return {name: colour_of(number) for number, name in enumerate(names)}
+
+
+def bbox2points(bbox: Sequence[float]) -> Corners:
+    """Left, top, right and bottom of a centre and size, rounded."""
+    x, y, w, h = bbox
+    return round(x - w / 2), round(y - h / 2), round(x + w / 2), round(y + h / 2)
+
+
+def print_detections(detections: Iterable[Found], coordinates: bool = False) -> None:
+    print("\nObjects:")
+    for label, confidence, (x, y, w, h) in detections:
+        where = f"    (left_x: {x:.0f}   top_y:  {y:.0f}   width:   {w:.0f}   height:  {h:.0f})"
+        print(f"{label}: {confidence}%{where if coordinates else ''}")
+
+
+def draw_boxes(
+    detections: Iterable[Found], image: Array, colors: dict[str, tuple[int, int, int]]
+) -> Array:
+    """Draw on an array (height, width, 3) of uint8, whatever its order of colours; return it."""
+    drawn = Image.fromarray(image)  # red and blue may be swapped: so are the colours then
+    pen, font = ImageDraw.Draw(drawn), ImageFont.load_default()
+    for label, confidence, box in detections:
+        left, top, right, bottom = bbox2points(box)
+        corners = (min(left, right), min(top, bottom), max(left, right), max(top, bottom))
+        pen.rectangle(corners, outline=colors[label])
+        text = f"{label} [{float(confidence):.2f}]"
+        pen.text((left, top - 14), text, fill=colors[label], font=font)
+    if image.flags.writeable:
+        image[...] = np.asarray(drawn)
+        return image
+    return np.array(drawn)
+
+
+# ---------------------------------------------------------------- inside
+
+
+def _loaded(
+    config_file: Text, weights: Text, batch_size: int, *, data_file: Text | None = None
+) -> Network:
+    loaded = engine_detector.load(
+        *(os.fsdecode(config_file), os.fsdecode(weights)),
+        data=None if data_file is None else os.fsdecode(data_file),
+        device=_device,
+        batch=batch_size,
+    )
+    return Network(loaded)
+
+
+def _picture_of(image: IMAGE) -> Picture:
+    return Picture(np.ascontiguousarray(image.data.transpose(1, 2, 0)))
+
+
+def _input_of(network: Network, image: IMAGE) -> Array:
+    size = network.detector.size
+    if (image.w, image.h) == size:
+        return image.data[None].copy()
+    pixels, _ = stretch(_picture_of(image), size)
+    return pixels[None]
+
+
+def _boxes_of(
+    network: Network,
+    pixels: Array,
+    size: tuple[int, int],
+    thresh: float,
+    hier_thresh: float,
+    *,
+    kind: Any = "stretch",
+) -> Detections:
+    detector = network.detector
+    (rows,) = detector.candidates(pixels, threshold=thresh, hierarchy=hier_thresh)
+    rows = boxes.place(rows, Placement(size, detector.size, kind))
+    in_pixels = rows[:, :4] * np.tile(np.array(size, np.float32), 2)
+    return Detections(in_pixels, rows[:, 5:].copy(), rows[:, 4])

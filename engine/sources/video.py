@@ -1,0 +1,122 @@
+"""Frames of videos, cameras and streams, read with PyAV (the extra [video])."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.errors import ImageError, InputError
+from engine.sources.kinds import is_address, is_camera
+from engine.vision.decode import MAX_PIXELS, check_size
+from engine.vision.naming import shown
+
+if TYPE_CHECKING:
+    from av import VideoFrame
+    from av.container import InputContainer
+    from av.video.stream import VideoStream
+
+SILENCE_SECONDS = 15.0
+
+_RETRIES = 3  # in a row, before a stream counts as lost
+_USUAL_RATE = Fraction(25)
+_CAMERAS = {"linux": "v4l2", "darwin": "avfoundation", "win32": "dshow"}
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """A frame as it was decoded: turning it into RGB is left to who wants it."""
+
+    number: int
+    seconds: float
+    rate: Fraction
+    frame: VideoFrame
+
+    def pixels(self) -> NDArray[Any]:
+        """(height, width, 3) uint8, RGB, upright."""
+        rgb = self.frame.to_ndarray(format="rgb24")
+        quarter_turns = round(self.frame.rotation / 90) % 4
+        return np.ascontiguousarray(np.rot90(rgb, quarter_turns))
+
+
+def require(name: str) -> None:
+    """Refuse in one line where PyAV is missing."""
+    try:
+        import av  # noqa: F401
+    except ImportError:
+        raise InputError(
+            f"{shown(name)}: video: PyAV is not installed. Run: pip install 'engine[video]'"
+        ) from None
+
+
+def frames(name: str) -> Iterator[Decoded]:
+    """All frames of a video, in order; an ImageError where it breaks off."""
+    require(name)
+    from av.error import FFmpegError
+
+    count = 0
+    try:
+        with _opened(name) as container:
+            stream = _pictures_of(container, name)
+            rate = stream.average_rate or _USUAL_RATE
+            for count, frame in enumerate(container.decode(stream), start=1):
+                seconds = frame.time if frame.time is not None else float((count - 1) / rate)
+                yield Decoded(count - 1, seconds, rate, frame)
+    except FFmpegError as error:
+        where = f"breaks off after {count} frames" if count else "cannot be read"
+        raise ImageError(f"{shown(name)}: video: {where}: {error.strerror}") from None
+    if not count:
+        raise ImageError(f"{shown(name)}: video: has no frames")
+
+
+def live_frames(name: str, *, wait_seconds: float = 1.0) -> Iterator[Decoded]:
+    """Frames of a camera or stream; a lost one is opened again, some times in a row."""
+    failures = 0
+    number = 0
+    start = time.monotonic()
+    while True:
+        try:
+            for decoded in frames(name):
+                failures = 0
+                seconds = time.monotonic() - start
+                yield Decoded(number, seconds, decoded.rate, decoded.frame)
+                number += 1
+            if not is_address(name):
+                return
+            failures += 1
+            lost = ImageError(f"{shown(name)}: video: the stream has ended")
+        except ImageError as error:
+            failures += 1
+            lost = error
+        if failures > _RETRIES or not is_address(name):
+            raise lost
+        time.sleep(wait_seconds * failures)
+
+
+def _opened(name: str) -> InputContainer:
+    import av
+
+    if is_camera(name):
+        system = _CAMERAS.get(sys.platform, "v4l2")
+        number = name.removeprefix("/dev/video")
+        device = {"v4l2": f"/dev/video{number}", "dshow": f"video={number}"}.get(system, number)
+        return av.open(device, format=system)
+    if is_address(name):
+        over_tcp = {"rtsp_transport": "tcp"} if name.lower().startswith("rtsp") else {}
+        return av.open(name, options=over_tcp, timeout=SILENCE_SECONDS)
+    return av.open(f"file:{name}")  # so that no name is taken for another protocol's
+
+
+def _pictures_of(container: InputContainer, name: str) -> VideoStream:
+    stream = next(iter(container.streams.video), None)
+    if stream is None:
+        raise ImageError(f"{shown(name)}: video: has sound only, no pictures")
+    check_size(stream.width, stream.height, shown(name), max_pixels=MAX_PIXELS)
+    stream.thread_type = "AUTO"
+    return stream

@@ -1,0 +1,35 @@
+"""Pictures as the bytes of a file whose name's ending says the format."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from PIL import Image
+
+from engine.errors import InputError
+from engine.vision.naming import shown
+
+_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+
+
+def encode(image: Image.Image, path: str | Path) -> bytes:
+    name = shown(str(path))
+    kind = format_of(path)
+    if kind is None:
+        raise InputError(
+            f"{name}: expected a name that ends in .jpg, .png, .webp, .bmp, .gif,"
+            f" .tif or .ppm, got {Path(path).suffix!r}"
+        )
+    buffer = io.BytesIO()
+    try:
+        image.save(buffer, kind, **({"quality": 92} if kind == "JPEG" else {}))
+    except (OSError, ValueError) as error:  # too large for the format, or not built in
+        raise InputError(f"{name}: cannot be written as {kind}: {error}") from error
+    return buffer.getvalue()
+
+
+def format_of(path: str | Path) -> str | None:
+    """The picture format that a name's ending stands for, if we write it."""
+    kind = Image.registered_extensions().get(Path(path).suffix.lower())
+    return kind if kind in _FORMATS else None

@@ -1,0 +1,78 @@
+"""Files that appear at once and whole, and never replace another one unasked."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from types import TracebackType
+
+from engine.errors import EngineError, InputError
+from engine.vision.naming import shown
+
+_DISK_TROUBLE = {errno.ENOSPC, errno.EIO, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+_UNASKED = "Name another, or pass overwrite=True"
+
+
+class NewFile:
+    """`part` is written; leaving the `with` block makes it `path`, or removes it after an error.
+
+    A device or pipe, such as /dev/stdout, is written directly.
+    """
+
+    def __init__(self, path: str | Path, *, overwrite: bool = False, hint: str = _UNASKED) -> None:
+        self.path = Path(path)
+        self._overwrite = overwrite
+        self._hint = hint
+        self._is_direct = self.path.exists() and not self.path.is_file()
+        name = f".{self.path.name[:200]}.{os.getpid()}.part"
+        self.part = self.path if self._is_direct else self.path.with_name(name)
+
+    def keep(self) -> None:
+        """Give the part its name."""
+        if self._is_direct:
+            return
+        try:
+            if not self._overwrite:
+                self.path.open("xb").close()  # taken from here on, whoever else wants it
+            self.part.replace(self.path)
+        except FileExistsError:
+            self.discard()
+            raise InputError(f"{shown(str(self.path))}: exists already. {self._hint}") from None
+        except OSError as error:
+            self.discard()
+            raise unwritable(self.path, error) from None
+
+    def discard(self) -> None:
+        if not self._is_direct:
+            self.part.unlink(missing_ok=True)
+
+    def __enter__(self) -> NewFile:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.keep()
+            return
+        self.discard()
+        if isinstance(error, OSError):
+            raise unwritable(self.path, error) from None
+
+
+def write_new(
+    path: str | Path, content: bytes, *, overwrite: bool = False, hint: str = _UNASKED
+) -> None:
+    """Write a whole file that appears under its name only when all of it is there."""
+    with NewFile(path, overwrite=overwrite, hint=hint) as file:
+        file.part.write_bytes(content)
+
+
+def unwritable(path: str | Path, error: OSError) -> EngineError:
+    """The user's mistake, unless it is the disk's."""
+    kind = EngineError if error.errno in _DISK_TROUBLE else InputError
+    return kind(f"{shown(str(path))}: cannot be written: {error.strerror or error}")

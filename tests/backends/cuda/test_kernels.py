@@ -12,14 +12,18 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.backends import open_device
+from engine.backends.base import Placed
 from engine.backends.cuda import compiler
 from engine.backends.cuda.conv import candidates
 from engine.backends.cuda.gpu import Target
 from engine.plan import ops
 from engine.plan.build import Plan
+from engine.plan.ops import Tensor
+from engine.plan.shapes import Shape
+from engine.vision.resize import Placement
 from tests.backends.cases import CASES, Case, all_cases
 from tests.backends.cuda.host import GXX
-from tests.backends.cuda.host_device import HostDevice
+from tests.backends.cuda.host_device import HostContext, HostDevice
 from tests.backends.head_cases import HEADS, decode_by_loops, values_for
 from tests.backends.layouts import ALONE, INSIDE, INSIDE_ALIGNED, Layout, laid_out, run_case
 
@@ -27,6 +31,7 @@ Array = NDArray[Any]
 Defined = Callable[[Case], Array]
 
 SEQUENCES = 2
+CARD = Target(SEQUENCES, "float32", HostContext.card.capability, HostContext.card.multiprocessors)
 
 needs_gxx = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
 
@@ -41,7 +46,7 @@ BY_EACH_ALGORITHM = [
     (case, name)
     for case in CASES[ops.Conv2d]
     if not is_pooled(case)
-    for name in candidates(Target(SEQUENCES, "float32", (7, 5), 4), case.op)  # type: ignore[arg-type]
+    for name in candidates(CARD, case.op)  # type: ignore[arg-type]
 ]
 
 every_case = pytest.mark.parametrize("case", EVERY_CASE, ids=str)
@@ -195,6 +200,9 @@ def test_every_kernel_is_launched_by_a_case_above() -> None:
     for head in HEADS.values():
         images = values_for(head)[None]
         device.compile(head_plan(head)).detect(images, threshold=0.1, hierarchy=0.5)
+    source = Tensor(-1, Shape(3, 4, 4))
+    picture = Placed(np.zeros((5, 6, 3), np.uint8), Placement((6, 5), (4, 4)))
+    device.compile(Plan(source, (), (source,), (source,))).start_forward([picture]).result()
     launched = device.context.launched
     device.close()
     kernels = set(compiler.signatures(compiler.translation_unit()))

@@ -150,6 +150,19 @@ convolution("depthwise", (7, 6, 9), 7, groups=7, activation="relu6", **SAME)
 convolution("depthwise_stride_2", (7, 7, 9), 7, groups=7, stride=(2, 2), **SAME)
 convolution("depthwise_5x5", (9, 7, 6), 9, (5, 5), groups=9, padding=(2, 2, 2, 2))
 convolution("depthwise_8", (8, 5, 6), 8, groups=8, activation="leaky", **SAME)
+convolution("depthwise_of_packs_7", (8, 9, 8), 8, (7, 7), groups=8, padding=(3, 3, 3, 3))
+for _size, _stride in [(3, 1), (3, 2), (5, 1), (5, 2)]:
+    convolution(
+        f"depthwise_of_packs_{_size}_{_stride}",
+        (16, 7, 9),
+        16,
+        (_size, _size),
+        groups=16,
+        stride=(_stride, _stride),
+        padding=(_size // 2,) * 4,
+        activation="swish",
+        residual=_stride == 1,
+    )
 convolution("depthwise_twice_the_filters", (5, 6, 6), 10, groups=5, **SAME)
 convolution("signed", (3, 6, 5), 4, signed=True, **SAME)
 convolution("signed_many_channels", (35, 5, 4), 3, signed=True, activation="leaky", **SAME)
@@ -349,6 +362,7 @@ for window in [Window((2, 2), (2, 2)), Window((3, 3), (1, 1), (1, 1, 1, 1))]:
     )
 _large = Window((9, 15))
 add_case("large_whole", ops.AveragePool(tensor(5), tensor(5, 9, 15), _large))
+add_case("large_whole_of_packs", ops.AveragePool(tensor(40), tensor(40, 9, 15), _large))
 _outside = Window((2, 2), (2, 2), (2, 0, 2, 3))
 add_case("empty_windows", ops.MaxPool(pooled((2, 4, 5), _outside), tensor(2, 4, 5), _outside))
 add_case("divides", ops.MaxPoolDepth(tensor(2, 3, 4), tensor(6, 3, 4)))

@@ -12,7 +12,8 @@ from engine.plan.shapes import Shape, Window
 
 __all__ = ["conv", "heads"]  # importing them registers what they run
 
-AVERAGE_PART = 64  # pixels that one thread of average_parts sums at least
+AVERAGE_PART = 32  # pixels that one thread of average_parts sums at least
+AVERAGE_THREADS = 256  # AVERAGE_LANES of kernels/average_pool.cu for each of 32 channels
 SOFTMAX_THREADS = 128
 CHANNEL_KINDS = {"positive": 0, "softmax": 1, "softmax_max": 2}
 
@@ -256,14 +257,16 @@ def average_pool(gpu: Gpu, op: ops.AveragePool) -> None:
     rows, channels, parts = gpu.rows(op.out), op.out.shape.channels, _average_parts(op)
     if parts > 1:
         area = op.src.shape.area
+        packs = gpu.packs(op.src)
         gpu.launch(
-            "average_parts",
-            rows * parts * channels,
+            "average_parts_packed" if packs else "average_parts",
+            rows * parts * channels // (16 // gpu.target.value_bytes if packs else 1),
             *(gpu[op.src], gpu.workspace, rows, channels, area, gpu.pitch(op.src), parts),
         )
-        gpu.launch(
+        gpu.launch_grid(
             "average_join",
-            rows * channels,
+            (rows * -(-channels // 32), 1, 1),
+            AVERAGE_THREADS,
             *(gpu.workspace, gpu[op.out], rows, channels, area, parts, gpu.pitch(op.out)),
         )
         return

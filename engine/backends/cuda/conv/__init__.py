@@ -11,6 +11,7 @@ from typing import Protocol
 from engine.backends.cuda.conv import (
     depthwise,
     direct,
+    dot,
     hopper,
     hopper_patch,
     im2col_gemm,
@@ -38,6 +39,7 @@ class Algorithm(Protocol):
 ALGORITHMS: dict[str, Algorithm] = {
     "xnor": xnor,
     "depthwise": depthwise,
+    "dot": dot,
     "pointwise": pointwise,
     "strided_batched": strided_batched,
     "im2col_gemm": im2col_gemm,
@@ -77,6 +79,8 @@ def choice(target: Target, op: ops.Conv2d) -> str:
 
 def rule_of_thumb(target: Target, op: ops.Conv2d) -> str:
     """What is likely to be fastest, for a convolution that was not measured."""
+    if dot.supports(target, op) and target.rows(op.out) * op.out.shape.area <= 8:
+        return "dot"
     return hopper.best(target, op) or candidates(target, op)[0]
 
 

@@ -9,6 +9,7 @@ from engine.backends.cuda.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
 RUN = 4  # DEPTHWISE_RUN of kernels/depthwise.cu
+FIXED_RUNS = {(3, 1): 4, (3, 2): 2, (5, 1): 4, (5, 2): 2}  # by (kernel, stride): their own kernels
 
 
 def supports(target: Target, op: ops.Conv2d) -> bool:
@@ -28,13 +29,26 @@ def enqueue(gpu: Gpu, op: ops.Conv2d) -> None:
     tensors = [op.src, op.out, *([op.residual] if op.residual else [])]
     packs = gpu.packs(*tensors)
     out = op.out.shape
-    runs = gpu.rows(op.out) * out.height * -(-out.width // RUN)
     pointer, pitch = geometry.residual(gpu, op)
-    gpu.launch(
-        "depthwise_packed" if packs else "depthwise",
-        runs * out.channels // (16 // gpu.target.value_bytes if packs else 1),
+    arguments = (
         *(gpu[op.src], gpu.array(op, "weight"), gpu.array(op, "bias"), pointer, gpu[op.out]),
         *(gpu.rows(op.out), out.channels, *geometry.maps(op)),
         *(gpu.pitch(op.src), pitch, gpu.pitch(op.out)),
-        *(*geometry.window(op), *geometry.kinds(op)),
+    )
+    values = 16 // gpu.target.value_bytes if packs else 1
+    size, stride = op.kernel[0], op.stride[0]
+    is_square = op.kernel == (size, size) and op.stride == (stride, stride)
+    if packs and is_square and op.dilation == (1, 1) and (size, stride) in FIXED_RUNS:
+        runs = gpu.rows(op.out) * out.height * -(-out.width // FIXED_RUNS[size, stride])
+        gpu.launch(
+            f"depthwise_{size}_{stride}",
+            runs * out.channels // values,
+            *(*arguments, *op.padding[:2], *geometry.kinds(op)),
+        )
+        return
+    runs = gpu.rows(op.out) * out.height * -(-out.width // RUN)
+    gpu.launch(
+        "depthwise_packed" if packs else "depthwise",
+        runs * out.channels // values,
+        *(*arguments, *geometry.window(op), *geometry.kinds(op)),
     )

@@ -1,0 +1,40 @@
+// dot: a 1x1 convolution of very few pixels, as in a squeeze-and-excite block: one block a value.
+//
+//   src (pixels, channels), weight (filters, channels)
+//
+// Work item  a block takes one filter of one pixel; its threads share the channels.
+// Memory     weights and inputs are read once, coalesced; there is nothing for a matrix unit here.
+#include "common.cuh"
+
+#define DOT_THREADS 128
+
+extern "C" __global__ void dot(const real* __restrict__ src, const real* __restrict__ weight,
+                               const float* __restrict__ bias, const real* __restrict__ residual,
+                               real* __restrict__ out, int pixels, int channels, int filters,
+                               int src_pitch, int residual_pitch, int out_pitch, int kind, int last)
+{
+    after_previous_kernel();
+    __shared__ float shared[DOT_THREADS];
+    const int thread = threadIdx.x;
+    for (int item = blockIdx.x; item < pixels * filters; item += gridDim.x) {
+        const int pixel = item / filters;
+        const int filter = item - pixel * filters;
+        float sum = 0.f;
+        for (int c = thread; c < channels; c += DOT_THREADS) {
+            sum += to_float(src[pixel * src_pitch + c]) * to_float(weight[filter * channels + c]);
+        }
+        shared[thread] = sum;
+        __syncthreads();
+        for (int half = DOT_THREADS / 2; half > 0; half /= 2) {
+            if (thread < half) shared[thread] += shared[thread + half];
+            __syncthreads();
+        }
+        if (thread == 0) {
+            float x = shared[0] + (bias ? bias[filter] : 0.f);
+            x = activate(kind, x);
+            if (residual) x += to_float(residual[pixel * residual_pitch + filter]);
+            put(out + pixel * out_pitch + filter, activate(last, x));
+        }
+        __syncthreads();
+    }
+}

@@ -5,7 +5,8 @@
     ├── WeightsError   ValueError     a .weights file that does not fit its .cfg
     ├── ImageError     ValueError     a picture that cannot be read
     ├── InputError     ValueError     an argument of the Python API or the command line
-    └── DeviceError    RuntimeError   a device that is missing, full or lost
+    ├── DeviceError    RuntimeError   a device that is missing, full or lost
+    └── DownloadError  OSError        weights that cannot be fetched, or are not what they were
 
 Messages have one shape: where: what: expected, got. Hint.
 """
@@ -48,6 +49,12 @@ class DeviceError(EngineError, RuntimeError):
     """A device that is missing, full or lost."""
 
     exit_code = 4
+
+
+class DownloadError(EngineError, OSError):
+    """Weights that cannot be fetched, or are not what they were."""
+
+    exit_code = 3
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

@@ -1,0 +1,136 @@
+"""List, download, find and check the weights of the official zoo.
+
+list             every network, and whether its weights are here
+pull NAME…       download weights
+path NAME        where they are
+verify [NAME…]   read them whole and compare their hashes; without a name, all that are here
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from engine.cli import FAILED
+from engine.cli._download import progress_of
+from engine.cli._table import align
+from engine.errors import DownloadError, InputError, suggest
+
+if TYPE_CHECKING:
+    from engine.cli._table import Cell
+    from engine.models.registry import Model
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", metavar="ACTION", help=", ".join(_ACTIONS))
+    parser.add_argument("names", nargs="*", metavar="NAME", help="networks, as list shows them")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    action = arguments.action
+    if action not in _ACTIONS:
+        raise InputError(
+            f"no action {action!r}: expected {', '.join(_ACTIONS)}.{suggest(action, _ACTIONS)}"
+        )
+    return _ACTIONS[action](arguments.names)
+
+
+def _list(names: list[str]) -> int:
+    from engine.models import registry, store
+
+    chosen = _found(names) if names else registry.models().values()
+    rows: list[tuple[Cell, ...]] = [
+        ("name", "task", "input", "MB", "weights"),
+        *(_row(each) for each in chosen),
+    ]
+    print(*align(rows), sep="\n")
+    print(f"\nDownloads go to {store.folder()}")
+    return 0
+
+
+def _row(model: Model) -> tuple[Cell, ...]:
+    from engine.models import store
+
+    if store.path(model):
+        state = "here"
+    else:
+        state = "to pull" if model.addresses else "not published at a lasting address"
+    return model.name, model.task, model.input, f"{model.bytes / 1e6:.1f}", state
+
+
+def _pull(names: list[str]) -> int:
+    from engine.models import store
+
+    failures = 0
+    for model in _some(names, "pull"):
+        try:
+            if found := store.path(model):
+                print(f"{found}: is here already")
+                continue
+            with progress_of(model) as show:
+                print(store.pull(model, progress=show))
+        except DownloadError as error:
+            failures += 1
+            print(f"Error: {error}", file=sys.stderr)
+    return FAILED if failures else 0
+
+
+def _path(names: list[str]) -> int:
+    from engine.models import store
+
+    if len(names) != 1:
+        raise InputError(f"models path: expected one NAME, got {len(names)}")
+    (model,) = _found(names)
+    found = store.path(model)
+    if found is None:
+        raise DownloadError(
+            f"{model.name}: is not here. Run: python -m engine models pull {model.name}"
+        )
+    print(found)
+    return 0
+
+
+def _verify(names: list[str]) -> int:
+    from engine.models import registry, store
+
+    failures = 0
+    for model in _found(names) if names else registry.models().values():
+        try:
+            state = store.verify(model)
+        except DownloadError as error:
+            failures += 1
+            print(f"Error: {error}", file=sys.stderr)
+            continue
+        if state == "missing" and names:
+            failures += 1
+            print(f"Error: {model.name}: is not here", file=sys.stderr)
+        elif state != "missing":
+            print(f"{model.name}: {_STATES[state]}")
+    return FAILED if failures else 0
+
+
+_ACTIONS: dict[str, Callable[[list[str]], int]] = {
+    "list": _list,
+    "pull": _pull,
+    "path": _path,
+    "verify": _verify,
+}
+
+_STATES = {
+    "verified": "as published",
+    "trusted": "as first downloaded; no hash is published",
+}
+
+
+def _some(names: list[str], action: str) -> list[Model]:
+    if not names:
+        raise InputError(f"models {action}: expected at least one NAME. See: models list")
+    return _found(names)
+
+
+def _found(names: list[str]) -> list[Model]:
+    from engine.models import registry
+
+    return [registry.find(name) for name in names]

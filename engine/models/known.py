@@ -1,0 +1,48 @@
+"""What was downloaded without a public SHA-256: the first file is trusted, another is noticed."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from engine.errors import DownloadError
+
+FILE = "known.json"
+
+
+def recorded(folder: Path, file: str) -> str | None:
+    """The SHA-256 that `file` had when it came first."""
+    entry = _read(folder).get(file)
+    return entry.get("sha256") if entry else None
+
+
+def record(folder: Path, file: str, sha256: str, address: str) -> None:
+    """The caller holds the lock of the folder."""
+    entries = _read(folder)
+    entries[file] = {"sha256": sha256, "address": address}
+    text = json.dumps(entries, indent=1, sort_keys=True) + "\n"
+    descriptor, name = tempfile.mkstemp(prefix=f"{FILE}.", dir=folder)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+            out.write(text)
+        Path(name).replace(folder / FILE)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _read(folder: Path) -> dict[str, dict[str, str]]:
+    path = folder / FILE
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise DownloadError(f"{path}: cannot be read: {error}. Delete it to start anew") from None
+    if not isinstance(entries, dict) or not all(
+        isinstance(each, dict) for each in entries.values()
+    ):
+        raise DownloadError(f"{path}: expected an object of objects. Delete it to start anew")
+    return entries

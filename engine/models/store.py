@@ -1,0 +1,116 @@
+"""The folder of downloaded weights: where a model lies, bringing it there, checking it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from engine import cache, shipped
+from engine.errors import DownloadError
+from engine.models import known, lock
+from engine.models.download import Expected, Patience, Progress, digest, fetch
+from engine.models.registry import Model, find
+
+State = Literal["verified", "trusted", "missing"]
+
+
+@dataclass(frozen=True)
+class Located:
+    """The files of a model that is there."""
+
+    cfg: Path
+    weights: Path
+    names: Path | None
+
+
+def folder() -> Path:
+    return cache.folder() / "models"
+
+
+def path(model: Model) -> Path | None:
+    """Its weights, if they are there and of the right size; a file that travels with us first."""
+    for candidate in (shipped.folder("weights") / model.file, folder() / model.file):
+        if _has_size(candidate, model):
+            return candidate
+    return None
+
+
+def pull(
+    model: Model,
+    *,
+    progress: Progress | None = None,
+    patience: Patience | None = None,
+    allow_http: bool = False,
+) -> Path:
+    """Its weights, downloaded unless they are there; a good file is never written again."""
+    if found := path(model):
+        return found
+    target = folder() / model.file
+    if not model.addresses:
+        raise DownloadError(f"{model.name}: {model.note}. Put the file at {target}")
+    if os.environ.get("ENGINE_OFFLINE", "0") not in ("", "0"):
+        raise DownloadError(f"{target}: is not there, and ENGINE_OFFLINE forbids to download it")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with lock.hold(target.with_name(f"{model.file}.lock")):
+            if not _has_size(target, model):  # another process may have brought it meanwhile
+                expected = Expected(model.sizes, _hashes(model))
+                address = fetch(
+                    *(model.addresses, target, expected),
+                    progress=progress,
+                    patience=patience,
+                    allow_http=allow_http,
+                )
+                if "sha256" not in model.hashes:
+                    _remember(target, address)
+    except DownloadError:
+        raise
+    except OSError as error:
+        raise DownloadError(
+            f"{target}: cannot be written: {error.strerror}. ENGINE_CACHE can name another folder"
+        ) from None
+    return target
+
+
+def verify(model: Model) -> State:
+    """Read the whole file: "verified" by a public hash, or still what was "trusted" first."""
+    found = path(model)
+    if found is None:
+        wrong = folder() / model.file
+        if wrong.is_file():
+            size = wrong.stat().st_size
+            raise DownloadError(f"{wrong}: expected {model.bytes} bytes, got {size}. Delete it")
+        return "missing"
+    for algorithm, wanted in _hashes(model).items():
+        got = digest(found, algorithm)
+        if got != wanted:
+            raise DownloadError(f"{found}: {algorithm}: expected {wanted}, got {got}. Delete it")
+    return "verified" if model.hashes else "trusted"
+
+
+def locate(name: str, *, progress: Progress | None = None) -> Located:
+    """The files of a model of the zoo; its weights are downloaded if need be."""
+    model = find(name)
+    return Located(model.cfg, pull(model, progress=progress), model.names)
+
+
+def _has_size(path: Path, model: Model) -> bool:
+    try:
+        return path.is_file() and path.stat().st_size in model.sizes
+    except OSError:
+        return False
+
+
+def _hashes(model: Model) -> dict[str, str]:
+    """The public ones, and what was recorded where there is no public SHA-256."""
+    hashes = dict(model.hashes)
+    if "sha256" not in hashes and (sha256 := known.recorded(folder(), model.file)):
+        hashes["sha256"] = sha256
+    return hashes
+
+
+def _remember(target: Path, address: str) -> None:
+    with lock.hold(target.with_name(f"{known.FILE}.lock")):
+        known.record(target.parent, target.name, digest(target, "sha256"), address)

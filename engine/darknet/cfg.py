@@ -9,8 +9,9 @@ from functools import cached_property
 from pathlib import Path
 
 from engine.darknet import limits
-from engine.darknet.regular_file import read_bytes, shown
+from engine.darknet.regular_file import read_bytes
 from engine.errors import ConfigError
+from engine.vision.naming import shown
 
 _log = logging.getLogger("engine")
 

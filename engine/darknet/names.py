@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.darknet.regular_file import read_bytes, shown
+from engine.darknet.regular_file import read_bytes
 from engine.errors import ConfigError
+from engine.vision.naming import shown
 
 LARGEST_BYTES = 16 << 20
 

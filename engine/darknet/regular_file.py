@@ -8,12 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from engine.errors import EngineError
-
-
-def shown(path: str | Path) -> str:
-    """`path` on one line, whatever characters it holds."""
-    text = str(path)
-    return text if text.isprintable() else ascii(text)[1:-1]
+from engine.vision.naming import shown
 
 
 def open_regular(path: str | Path, error: type[EngineError]) -> BinaryIO:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
-from engine.darknet.regular_file import read_bytes, shown
+from engine.darknet.regular_file import read_bytes
 from engine.errors import ConfigError
+from engine.vision.naming import shown
 
 _LARGEST_BYTES = 16 << 20
 _ROOT = -1

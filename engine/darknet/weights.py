@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from engine.darknet.foreign_format import describe
 from engine.darknet.graph import Graph, Node
 from engine.darknet.layers.base import Parameter, Weights
-from engine.darknet.regular_file import open_regular, shown
+from engine.darknet.regular_file import open_regular
 from engine.errors import WeightsError
+from engine.vision.naming import shown
 
 _log = logging.getLogger("engine")
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 _LONGEST = 200
 
 
-def shown(name: str) -> str:
+def shown(name: str | Path) -> str:
     """Return `name` printable anywhere: controls and stray bytes escaped, the middle cut out."""
     printable = "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in name
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(name)
     )
     if len(printable) <= _LONGEST:
         return printable

@@ -45,7 +45,7 @@ def test_without_a_command_help_goes_to_stderr_and_the_status_is_usage(capsys):
         (["detcet"], "Error: no command 'detcet'. Did you mean 'detect'?"),
         (["detect", "--treshold", "1"], "unknown option '--treshold'. Did you mean '--threshold'?"),
         (["detect", "--treshold=1"], "unknown option '--treshold=1'. Did you mean '--threshold'?"),
-        (["detect", "--threshold", "much"], "--threshold/--thresh/--conf: invalid float value: 'much'"),
+        (["detect", "--threshold", "much"], "/--conf: invalid float value: 'much'"),
         (["--verison"], "Error: no command '--verison'."),
     ],
 )

@@ -28,6 +28,7 @@ from engine.darknet.lower import lower
 from engine.darknet.names import default_names, find_names, read_names
 from engine.errors import DeviceError, ImageError, InputError, suggest
 from engine.inputs import Batch, Intake, Prepared, Wanted
+from engine.models.store import Located, locate
 from engine.passes import optimise
 from engine.plan.build import Plan
 from engine.prefetch import ahead
@@ -35,6 +36,7 @@ from engine.vision import boxes
 from engine.vision.boxes import Kind, Suppression
 from engine.vision.classes import numbers_of
 from engine.vision.image import Source
+from engine.vision.naming import shown
 from engine.vision.result import Classification, Result
 
 Array = NDArray[Any]
@@ -76,7 +78,7 @@ class Settings:
 
 def load(
     cfg: str | Path,
-    weights: str | Path,
+    weights: str | Path | None = None,
     names: str | Path | Sequence[str] | None = None,
     *,
     data: str | Path | None = None,
@@ -99,6 +101,8 @@ def load(
 ) -> Detector:
     """A detector, or a classifier: the network tells.
 
+    cfg        a .cfg file; without `weights` the name of a network of the zoo, like "yolov4-tiny",
+               whose weights are downloaded when they are used first
     names      a .names file or the names themselves; `data` is a .data file that says where it is
     device     "auto" (a usable GPU, else the CPU), "cpu", "cuda", "cuda:1"; `threads` for the CPU
     batch      how many pictures run at once at most; a longer list runs in several goes
@@ -115,6 +119,10 @@ def load(
     passes     False runs the network op by op as its .cfg says
     """
     Settings(threshold, nms, hierarchy, top_k, batch, max_detections)  # before the files are read
+    if weights is None:
+        found = _located(cfg)
+        cfg, weights = found.cfg, found.weights
+        names = found.names if names is None and data is None else names
     network = darknet_graph.build(darknet_cfg.read(cfg), size=_sides(size))
     labels = _labels(names, data, network)
     settings = Settings(
@@ -139,6 +147,12 @@ def load(
     except BaseException:
         machine.close()
         raise
+
+
+def _located(name: str | Path) -> Located:
+    if Path(name).suffix == ".cfg":
+        raise InputError(f"{shown(name)}: expected its weights, too, got none")
+    return locate(str(name))
 
 
 class Detector:

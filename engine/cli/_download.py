@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from engine.models.download import Progress
@@ -14,23 +13,30 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def progress_of(model: Model) -> Iterator[Progress | None]:
-    """Says what is fetched, on stderr; gives what shows the bytes that come."""
-    for address in model.addresses[:1]:
-        host = urlsplit(address).netloc
-        print(f"{model.file}: {model.bytes / 1e6:.1f} MB from {host}", file=sys.stderr)
+def progress_of(model: Model) -> Iterator[Progress]:
+    """Takes the bytes that come; nothing is shown before the first of them."""
+    bar: Any = None
+
+    def show(done: int, total: int) -> None:
+        nonlocal bar
+        if bar is None:
+            print(f"{model.file}: downloading {total / 1e6:.1f} MB", file=sys.stderr)
+            bar = _bar(total) or False
+        if bar:
+            bar.update(done - bar.n)
+
+    try:
+        yield show
+    finally:
+        if bar:
+            bar.close()
+
+
+def _bar(total: int) -> Any:
     if not sys.stderr.isatty():
-        yield None
-        return
+        return None
     try:
         from tqdm import tqdm
     except ImportError:  # an extra; the download is the same without it
-        yield None
-        return
-    with tqdm(total=model.bytes, unit="B", unit_scale=True, leave=False, file=sys.stderr) as bar:
-
-        def show(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        yield show
+        return None
+    return tqdm(total=total, unit="B", unit_scale=True, leave=False, file=sys.stderr)

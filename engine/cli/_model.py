@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine import shipped
+from engine.cli._download import progress_of
 from engine.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ def add_arguments(
         help=f"{what}; darknet's order CFG WEIGHTS {metavar}… works too",
     )
     model = parser.add_argument_group("model")
-    model.add_argument("--cfg", metavar="FILE", help="the network")
+    model.add_argument(
+        "--model", metavar="NAME", help="a network of the zoo: see models list; fetched at first"
+    )
+    model.add_argument("--cfg", metavar="FILE", help="the network, in place of --model")
     model.add_argument("--weights", metavar="FILE", help="its weights")
     model.add_argument("--names", metavar="FILE", help="class names, one a line")
     model.add_argument("--data", metavar="FILE", help="darknet's .data file, for its names")
@@ -59,7 +63,10 @@ def load(arguments: argparse.Namespace, **more: Any) -> Detector:
     """The detector that the options describe; `more` are arguments of engine.load()."""
     import engine
 
-    _fill_in_default_model(arguments)
+    if arguments.model:
+        _fill_in_model_of_the_zoo(arguments)
+    else:
+        _fill_in_default_model(arguments)
     return engine.load(
         arguments.cfg,
         arguments.weights,
@@ -77,6 +84,23 @@ def load(arguments: argparse.Namespace, **more: Any) -> Detector:
     )
 
 
+def _fill_in_model_of_the_zoo(arguments: argparse.Namespace) -> None:
+    """With --weights only the .cfg and the names are the zoo's."""
+    from engine.models import registry, store
+
+    if arguments.cfg:
+        raise InputError("--model and --cfg: expected one of them, got both")
+    model = registry.find(arguments.model)
+    if not arguments.weights:
+        if store.path(model):
+            arguments.weights = store.path(model)
+        else:
+            with progress_of(model) as show:
+                arguments.weights = store.pull(model, progress=show)
+    arguments.cfg = model.cfg
+    arguments.names = arguments.names or (None if arguments.data else model.names)
+
+
 def _fill_in_default_model(arguments: argparse.Namespace) -> None:
     if arguments.cfg and arguments.weights:
         return
@@ -88,9 +112,20 @@ def _fill_in_default_model(arguments: argparse.Namespace) -> None:
             if not given
         )
         guide = shipped.folder("weights") / "README.md"
-        raise InputError(f"no model: name one with {missing}; {guide} says where to get weights")
+        raise InputError(
+            f"no model: name one with --model, or with {missing}; {guide} tells about weights"
+        )
     arguments.cfg, arguments.weights = model.cfg, model.weights
     arguments.names = arguments.names or (None if arguments.data else model.names)
+
+
+def network(text: str) -> str | Path:
+    """The .cfg that is meant: a file, or the name of a network of the zoo."""
+    from engine.models import registry
+
+    if Path(text).suffix == ".cfg" or Path(text).is_file():
+        return text
+    return registry.find(text).cfg
 
 
 def size(text: str) -> int | tuple[int, int]:

@@ -15,18 +15,19 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("cfg", nargs="?", metavar="CFG", help="the network")
+    parser.add_argument("cfg", nargs="?", metavar="CFG", help="the network: a file or a name")
     parser.add_argument("--cfg", dest="cfg_option", metavar="FILE", help="the same")
+    parser.add_argument("--model", metavar="NAME", help="a network of the zoo: see models list")
     parser.add_argument("--size", type=_model.size, metavar="N|WxH", help="instead of the cfg's")
 
 
 def run(arguments: argparse.Namespace) -> int:
     from engine.darknet import cfg, graph
 
-    path = arguments.cfg or arguments.cfg_option
+    path = arguments.cfg or arguments.cfg_option or arguments.model
     if not path:
         raise InputError("no network named: expected CFG")
-    network = graph.build(cfg.read(path), size=arguments.size)
+    network = graph.build(cfg.read(_model.network(path)), size=arguments.size)
     print(*align([_HEADINGS, *map(_row, network.nodes)]), sep="\n")
     print()
     print(*align(_summary(network)), sep="\n")

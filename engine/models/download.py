@@ -7,7 +7,6 @@ nothing can be mixed up: the file's hash is known, or the address says that its 
 from __future__ import annotations
 
 import errno
-import hashlib
 import http.client
 import json
 import logging
@@ -24,6 +23,7 @@ from urllib.parse import urlsplit
 from engine.errors import DownloadError
 from engine.models import connection
 from engine.models.connection import InterruptedTransferError, RefusedError
+from engine.models.digest import digest
 
 Progress = Callable[[int, int], None]  # bytes so far, bytes in all
 
@@ -79,15 +79,6 @@ def fetch(
         else:
             return address
     raise DownloadError(f"{target.name}: cannot be downloaded. {'; '.join(failures)}")
-
-
-def digest(path: Path, algorithm: str) -> str:
-    """Hexadecimal hash of a file."""
-    found = hashlib.new(algorithm, usedforsecurity=False)
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            found.update(block)
-    return found.hexdigest()
 
 
 class _Part:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from engine import cache, shipped
 from engine.errors import DownloadError
 from engine.models import known, lock
-from engine.models.download import Expected, Patience, Progress, digest, fetch
+from engine.models.digest import digest
 from engine.models.registry import Model, find
+
+if TYPE_CHECKING:
+    from engine.models.download import Patience, Progress
 
 State = Literal["verified", "trusted", "missing"]
 
@@ -52,6 +55,8 @@ def pull(
         raise DownloadError(f"{model.name}: {model.note}. Put the file at {target}")
     if os.environ.get("ENGINE_OFFLINE", "0") not in ("", "0"):
         raise DownloadError(f"{target}: is not there, and ENGINE_OFFLINE forbids to download it")
+    from engine.models.download import Expected, fetch  # the network, only when it is needed
+
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with lock.hold(target.with_name(f"{model.file}.lock")):

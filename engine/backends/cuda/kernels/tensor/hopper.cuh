@@ -51,6 +51,12 @@ __device__ __forceinline__ void consumers_barrier(int threads)
 
 // ---- the bulk tensor copy engine
 
+// Ask for a map before the first copy needs it.
+__device__ __forceinline__ void prefetch_map(const TensorMap* map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
 // A slice of im2col: `channel` on, windows counted from pixel (x, y, row), tap (tap_x, tap_y).
 __device__ __forceinline__ void copy_windows(unsigned to, const TensorMap* map, unsigned barrier,
                                              int channel, int x, int y, int row, int tap_x,

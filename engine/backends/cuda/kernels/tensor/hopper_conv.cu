@@ -79,6 +79,10 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     const int first = rank * p.steps / p.split;
     const int end = (rank + 1) * p.steps / p.split;
 
+    if (threadIdx.x == 128 * CONSUMERS) {
+        prefetch_map(&input);
+        prefetch_map(&weight);
+    }
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; ++s) {
             barrier_init(full + 8 * s, 1);

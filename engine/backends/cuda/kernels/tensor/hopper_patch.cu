@@ -40,6 +40,10 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     const int per_tile = p.slices * 9;
     const int my_tiles = (lines.tiles - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x;
 
+    if (threadIdx.x == 128 * CONSUMERS) {
+        prefetch_map(&input);
+        prefetch_map(&weight);
+    }
     if (threadIdx.x == 0) {
         for (int s = 0; s < lines.patches; ++s) {
             barrier_init(patch_full + 8 * s, 1);

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
 from engine.backends import open_device
 from engine.backends.base import Device
-from engine.errors import DeviceError
+from tests.devices import open_or_skip
 
 pytest_plugins = ["tests.small_models"]
 
@@ -18,12 +17,7 @@ pytest_plugins = ["tests.small_models"]
     scope="session", params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)], ids=str
 )
 def device(request: pytest.FixtureRequest) -> Iterator[Device]:
-    """Each kind of device; ENGINE_REQUIRE_CUDA=1 says that the GPU has to be there."""
-    try:
-        opened = open_device(request.param)
-    except DeviceError as error:
-        if os.environ.get("ENGINE_REQUIRE_CUDA") == "1":
-            raise
-        pytest.skip(str(error))
+    """Each kind of device."""
+    opened = open_or_skip(lambda: open_device(request.param))
     yield opened
     opened.close()

@@ -1,4 +1,4 @@
-"""What lives on a device's thread: the primary context, its stream, cuBLAS, the loaded kernels.
+"""What lives on a device's thread: the primary context, its streams, cuBLAS, the loaded kernels.
 
 The primary context is the one that PyTorch and CuPy use too. It is current on that thread only, so
 that no other thread or library ever finds it in its way.
@@ -60,6 +60,11 @@ class Context:
     def check_process(self) -> None:
         self._worker.check_process()
 
+    def wait(self, event: Any) -> None:
+        """Wait for an event on the caller's thread, which finds itself as it was afterwards."""
+        with driver.told(self.name), driver.current(self._handle):
+            event.synchronize()
+
     def post(self, function: Callable[[], object]) -> None:
         """Run on the device's thread some time: for finalizers."""
         self._worker.post(function)
@@ -94,7 +99,9 @@ class Context:
     def _enter(self, device: Any) -> None:
         self._primary = device.retain_primary_context()
         self._primary.push()
+        self._handle = driver.current_handle()
         self.stream = self.driver.Stream(_NON_BLOCKING)
+        self.copies = self.driver.Stream(_NON_BLOCKING)  # what arrives while the other computes
         # 32 MiB is what cuBLAS asks for from Hopper on, 4 MiB before.
         size = (32 if self.card.capability >= (9, 0) else 4) << 20
         self._workspace = self.driver.mem_alloc(size)
@@ -108,7 +115,7 @@ class Context:
         for each in self._kernels.values():
             each.close()
         self._kernels.clear()
-        del self.stream
+        del self.stream, self.copies
         # Not left to its destructor, which would detach a context instead of releasing ours.
         self._primary.detach()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 from collections.abc import Iterator
@@ -68,6 +69,35 @@ def told(name: str) -> Iterator[None]:
         reason = _reason(error)
         hint = ". Start a new process" if any(word in reason for word in _LAST_WORDS) else ""
         raise DeviceError(f"{name}: {reason}{hint}") from error
+
+
+def current_handle() -> int:
+    """The context that is current on this thread."""
+    handle = ctypes.c_void_p()
+    _call("cuCtxGetCurrent", ctypes.byref(handle))
+    assert handle.value is not None
+    return handle.value
+
+
+@contextmanager
+def current(handle: int) -> Iterator[None]:
+    """Make a context current on this thread inside the block; PyCUDA does so on one thread only."""
+    _call("cuCtxPushCurrent_v2", ctypes.c_void_p(handle))
+    try:
+        yield
+    finally:
+        _call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+
+@lru_cache(maxsize=1)
+def _libcuda() -> ctypes.CDLL:
+    return library.load(library.DRIVER)
+
+
+def _call(name: str, argument: Any) -> None:
+    status = getattr(_libcuda(), name)(argument)
+    if status != 0:
+        raise DeviceError(f"cuda: {name}: status {status}")
 
 
 def gib(size: int) -> str:

@@ -169,10 +169,19 @@ class Gpu:
         self._kernels.launch(kernel, grid, threads, arguments, stream=self.stream, shared=shared)
 
     def bring_in(self, out: Tensor, src: int) -> None:
-        """Enqueue the way from the host's layout, float (rows, c, h, w), into a tensor."""
+        """Enqueue the way from the host's layout, float (rows, c, h, w), into a tensor.
+
+        `src` points to the pointer to it, which is read when the kernel runs.
+        """
         shape, pixels = out.shape, self.pixels(out)
         sizes = (pixels, shape.channels, shape.area, self.pitch(out))
         self.launch("enter", pixels * shape.channels, src, self[out], *sizes)
+
+    def bring_in_pictures(self, out: Tensor, table: int) -> None:
+        """Enqueue the way from pictures, an entry of the table each, into a tensor."""
+        shape, pixels = out.shape, self.pixels(out)
+        sizes = (pixels, shape.height, shape.width, shape.channels, self.pitch(out))
+        self.launch("enter_pictures", pixels, table, self[out], *sizes)
 
     def bring_out(self, src: Tensor, out: int) -> None:
         """Enqueue the way from a tensor to the host's layout."""

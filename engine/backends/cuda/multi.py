@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.backends.base import Memory
+from engine.backends.base import Memory, Placed
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.program import CudaProgram
+from engine.backends.cuda.tickets import Ticket
 from engine.errors import InputError
 from engine.plan.build import Plan
 
@@ -86,15 +87,27 @@ class MultiProgram:
         )
 
     def forward(self, images: Array) -> tuple[Array, ...]:
-        parts = self._spread(images, lambda program, rows: program.forward(rows))
-        return tuple(np.concatenate(outputs) for outputs in zip(*parts, strict=True))
+        return _joined_outputs(self._spread(images, lambda program, rows: program.forward(rows)))
 
     def detect(self, images: Array, *, threshold: float, hierarchy: float = 0.5) -> list[Array]:
         parts = self._spread(
             images,
             lambda program, rows: program.detect(rows, threshold=threshold, hierarchy=hierarchy),
         )
-        return [rows for part in parts for rows in part]
+        return _joined_rows(parts)
+
+    def start_forward(self, pictures: Sequence[Placed]) -> Joined[tuple[Array, ...]]:
+        parts = self._parts(pictures)
+        tickets = [program.start_forward(rows) for program, rows in parts]
+        return Joined(tickets, _joined_outputs)
+
+    def start_detect(
+        self, pictures: Sequence[Placed], *, threshold: float, hierarchy: float = 0.5
+    ) -> Joined[list[Array]]:
+        options = {"threshold": threshold, "hierarchy": hierarchy}
+        parts = self._parts(pictures)
+        tickets = [program.start_detect(rows, **options) for program, rows in parts]
+        return Joined(tickets, _joined_rows)
 
     def reset(self) -> None:
         """Nothing to do: recurrent networks are refused."""
@@ -107,16 +120,40 @@ class MultiProgram:
     def _spread(
         self, images: Array, call: Callable[[CudaProgram, Array], _Result]
     ) -> list[_Result]:
-        if not 0 < len(images) <= self.batch:
-            raise InputError(f"images: expected 1 to {self.batch} rows, got {len(images)}")
+        parts = self._parts(images)
+        if len(parts) == 1:
+            return [call(*parts[0])]
+        return list(self._threads.map(lambda part: call(*part), parts))
+
+    def _parts(self, rows: Sequence[Any] | Array) -> list[tuple[CudaProgram, Any]]:
+        """Which card is to run which of the rows."""
+        if not 0 < len(rows) <= self.batch:
+            raise InputError(f"images: expected 1 to {self.batch} rows, got {len(rows)}")
         self._programs[0].check_usable()  # threads do not survive a fork either
-        share = -(-len(images) // len(self._programs))
-        starts = range(0, len(images), share)
+        share = -(-len(rows) // len(self._programs))
         first = next(self._turns)
-        chosen = [
-            self._programs[(first + turn) % len(self._programs)] for turn in range(len(starts))
+        return [
+            (self._programs[(first + turn) % len(self._programs)], rows[start : start + share])
+            for turn, start in enumerate(range(0, len(rows), share))
         ]
-        rows = [images[start : start + share] for start in starts]
-        if len(rows) == 1:
-            return [call(chosen[0], rows[0])]
-        return list(self._threads.map(call, chosen, rows))
+
+
+class Joined(Generic[_Result]):
+    """The tickets of all cards as one."""
+
+    def __init__(
+        self, tickets: Sequence[Ticket[_Result]], join: Callable[[Sequence[_Result]], _Result]
+    ) -> None:
+        self._tickets = tickets
+        self._join = join
+
+    def result(self) -> _Result:
+        return self._join([ticket.result() for ticket in self._tickets])
+
+
+def _joined_outputs(parts: Sequence[tuple[Array, ...]]) -> tuple[Array, ...]:
+    return tuple(np.concatenate(outputs) for outputs in zip(*parts, strict=True))
+
+
+def _joined_rows(parts: Sequence[list[Array]]) -> list[Array]:
+    return [rows for part in parts for rows in part]

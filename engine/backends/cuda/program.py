@@ -1,29 +1,35 @@
 """CudaProgram: what callers on any thread hold of a network on a device.
 
-They fill and read a slot of page-locked memory of their own; the device's thread runs one call
-after the other. The host sees float32 (rows, channels, height, width).
+They fill and read a slot of page-locked memory of their own, and wait for their own run; the
+device's thread enqueues one after the other. The host sees float32 (rows, channels, height, width).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.backends.cuda import candidates
+from engine.backends.base import Memory, Placed
+from engine.backends.cuda import candidates, pictures
+from engine.backends.cuda.candidates import HEADER_WORDS
 from engine.backends.cuda.context import Context
 from engine.backends.cuda.gpu import Target
-from engine.backends.cuda.resident import SETTINGS, Resident, Slot
+from engine.backends.cuda.resident import Resident
+from engine.backends.cuda.slot import Job, Slot
+from engine.backends.cuda.tickets import Slots, Ticket
 from engine.errors import EngineError, InputError
 from engine.plan.build import Plan
+from engine.vision import resize
 
 Array = NDArray[Any]
+Answer = TypeVar("Answer")
+Put = Callable[[Slot], Job]  # puts what a run reads into a slot
 
 
 class CudaProgram:
@@ -40,18 +46,32 @@ class CudaProgram:
         self._resident = context.run(
             partial(Resident, context, plan, target, room=self._room, has_graphs=has_graphs)
         )
-        self.memory = self._resident.memory
-        self._slots: SimpleQueue[Slot] = SimpleQueue()
-        for slot in self._resident.slots:
-            self._slots.put(slot)
+        self._slots = Slots(self._resident.slots)
+        self._copier = pictures.Copier()
         # Whoever collects this may be any thread, at any moment: it may not wait.
         finalize(self, context.post, self._resident.free)
 
+    @property
+    def memory(self) -> Memory:
+        return self._resident.memory
+
     def forward(self, images: Array) -> tuple[Array, ...]:
-        sequences = self._count_sequences(images)
-        with self._slot(images) as slot:
-            self._context.run(partial(self._resident.forward, slot, sequences))
-            return self._split(slot.outputs, sequences)
+        return self._start(self._images(images), self._outputs).result()
+
+    def detect(self, images: Array, *, threshold: float, hierarchy: float = 0.5) -> list[Array]:
+        put = self._decoded(self._images(images), threshold, hierarchy)
+        return self._start(put, self._candidates).result()
+
+    def start_forward(self, pictures: Sequence[Placed]) -> Ticket[tuple[Array, ...]]:
+        """Begin with the pictures of one run; those that are no bytes are scaled on the CPU."""
+        return self._start(self._pictures(pictures), self._outputs)
+
+    def start_detect(
+        self, pictures: Sequence[Placed], *, threshold: float, hierarchy: float = 0.5
+    ) -> Ticket[list[Array]]:
+        """As start_forward."""
+        put = self._decoded(self._pictures(pictures), threshold, hierarchy)
+        return self._start(put, self._candidates)
 
     def forward_on_card(self, images: int, outputs: int, *, rows: int) -> None:
         """As forward, from one pointer of this card to another; the outputs follow each other."""
@@ -59,20 +79,18 @@ class CudaProgram:
         sequences = rows // self.plan.steps
         self._context.run(partial(self._resident.forward_on_card, images, outputs, sequences))
 
-    def detect(self, images: Array, *, threshold: float, hierarchy: float = 0.5) -> list[Array]:
-        if self._room is None:
-            raise InputError("detect: expected a network with a detection layer, got none")
-        sequences = self._count_sequences(images)
-        with self._slot(images) as slot:
-            slot.sent[:2] = threshold, hierarchy
-            records = self._context.run(partial(self._resident.detect, slot, sequences))
-        return self._room.sorted_rows(records, sequences)
-
-    def measure(self, images: Array, *, repeats: int = 20) -> list[float]:
+    def measure(
+        self, images: Array | Sequence[Placed], *, repeats: int = 20, decodes: bool = False
+    ) -> list[float]:
         """Milliseconds that each of so many runs took on the device, without copies."""
-        sequences = self._count_sequences(images)
-        with self._slot(images) as slot:
-            return self._context.run(partial(self._resident.measure, slot, sequences, repeats))
+        put = self._images(images) if isinstance(images, np.ndarray) else self._pictures(images)
+        if decodes:
+            put = self._decoded(put, 0.25, 0.5)
+        slot = self._taken()
+        try:
+            return self._context.run(partial(self._resident.measure, slot, put(slot), repeats))
+        finally:
+            self._slots.give(slot)
 
     def reset(self) -> None:
         self.check_usable()
@@ -83,46 +101,113 @@ class CudaProgram:
         if self._is_closed or not self._context.is_here:
             return
         self._is_closed = True
-        slots = [self._slots.get() for _ in self._resident.slots]
+        slots = [self._slots.take() for _ in self._resident.slots]
+        self._copier.close()
         self._context.run(self._resident.free)
         for slot in slots:  # whoever waits for one is to be told
-            self._slots.put(slot)
+            self._slots.give(slot)
 
-    def _count_sequences(self, images: Array) -> int:
-        steps, sides = self.plan.steps, self.plan.source.shape.sides
-        most = self.batch * steps
+    # ------------------------------------------------------------ the way in
+
+    def _images(self, images: Array) -> Put:
+        sides = self.plan.source.shape.sides
         if images.dtype.kind != "f":
             raise InputError(f"images: expected float32, got {images.dtype}")
         if images.ndim != 4 or images.shape[1:] != sides:
             expected = ", ".join(map(str, ("rows", *sides)))
             raise InputError(f"images: expected ({expected}), got {images.shape}")
-        rows = len(images)
+        sequences = self._count_sequences(len(images))
+        return lambda slot: Job(sequences, slot.put_images(images))
+
+    def _pictures(self, placed: Sequence[Placed]) -> Put:
+        channels, height, width = self.plan.source.shape.sides
+        for each in placed:
+            form = each.pixels.shape[2], each.placement.network
+            if form != (channels, (width, height)):
+                raise InputError(
+                    f"pictures: expected {channels} channels for {width} x {height}, "
+                    f"got {form[0]} for {form[1][0]} x {form[1][1]}"
+                )
+        sequences = self._count_sequences(len(placed))
+        size = pictures.bytes_of(placed)
+        if size is None:
+            return partial(self._put_scaled, placed, sequences)
+        return partial(self._put_pictures, placed, sequences, size)
+
+    def _put_pictures(self, placed: Sequence[Placed], sequences: int, size: int, slot: Slot) -> Job:
+        if size > slot.room:
+            self._context.run(partial(slot.make_room, size))
+        self._copier.copy(placed, slot.staged)
+        slot.put_table(pictures.table(placed, slot.block))
+        return Job(sequences, size, has_pictures=True)
+
+    def _put_scaled(self, placed: Sequence[Placed], sequences: int, slot: Slot) -> Job:
+        images = slot.images(len(placed), *self.plan.source.shape.sides)
+        for each, row in zip(placed, images, strict=True):
+            resize.fill(each.pixels, each.placement, row, exact=each.exact)
+        return Job(sequences, images.nbytes)
+
+    def _decoded(self, put: Put, threshold: float, hierarchy: float) -> Put:
+        if self._room is None:
+            raise InputError("detect: expected a network with a detection layer, got none")
+
+        def put_with_thresholds(slot: Slot) -> Job:
+            slot.numbers[:] = threshold, hierarchy
+            return replace(put(slot), decodes=True)
+
+        return put_with_thresholds
+
+    def _count_sequences(self, rows: int) -> int:
+        steps = self.plan.steps
+        most = self.batch * steps
         if not 0 < rows <= most:
             raise InputError(f"images: expected 1 to {most} rows, got {rows}")
         if rows % steps:
             raise InputError(f"images: expected a multiple of {steps} time steps, got {rows} rows")
         return rows // steps
 
-    @contextmanager
-    def _slot(self, images: Array) -> Iterator[Slot]:
-        """A slot that holds the images; there are few, so callers take turns."""
+    def _start(self, put: Put, fetch: Callable[[Slot, Job], Answer]) -> Ticket[Answer]:
+        slot = self._taken()
+        try:
+            job = put(slot)
+            self._context.run(partial(self._resident.start, slot, job))
+        except BaseException:
+            self._slots.give(slot)
+            raise
+        return self._slots.hold(slot, partial(fetch, slot, job))
+
+    def _taken(self) -> Slot:
         self._context.check_process()  # a child would wait here for ever
-        slot = self._slots.get()
+        slot = self._slots.take()
         try:
             self.check_usable()
-            values = slot.sent[SETTINGS : SETTINGS + images.size].reshape(images.shape)
-            np.copyto(values, images, casting="same_kind")
-            yield slot
-        finally:
-            self._slots.put(slot)
+        except BaseException:
+            self._slots.give(slot)
+            raise
+        return slot
 
-    def _split(self, values: Array, sequences: int) -> tuple[Array, ...]:
+    # ------------------------------------------------------------ the way out
+
+    def _outputs(self, slot: Slot, job: Job) -> tuple[Array, ...]:
+        self._wait(slot)
         results = []
         end = 0
         for tensor in self.plan.outputs:
-            start, end = end, end + sequences * tensor.steps * tensor.shape.size
-            results.append(values[start:end].reshape(-1, *tensor.shape.sides).copy())
+            start, end = end, end + job.sequences * tensor.steps * tensor.shape.size
+            results.append(slot.outputs[start:end].reshape(-1, *tensor.shape.sides).copy())
         return tuple(results)
+
+    def _candidates(self, slot: Slot, job: Job) -> list[Array]:
+        assert self._room is not None
+        self._wait(slot)
+        words, count = slot.found, int(slot.found[0])
+        if HEADER_WORDS + count * self._room.columns > words.size:
+            words = self._context.run(partial(self._resident.all_found, slot, job, count))
+        return self._room.sorted_rows(self._room.records(words, count), job.sequences)
+
+    def _wait(self, slot: Slot) -> None:
+        self._context.check_process()
+        self._context.wait(slot.done)
 
     def check_usable(self) -> None:
         """Raise if the program is closed, or was made before this process was forked."""

@@ -1,11 +1,11 @@
-"""The part of a program that lives on the device's thread; it alone allocates, copies and waits.
+"""The part of a program that lives on the device's thread; it alone allocates and enqueues.
 
 A run copies a block in, replays what was enqueued for that many rows, and copies a block out.
+Nobody waits here: the next run is enqueued meanwhile, and its images arrive on another stream.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,23 +20,15 @@ from engine.backends.cuda.driver import gib
 from engine.backends.cuda.gpu import Candidates, Gpu, Place, Target
 from engine.backends.cuda.graph import Graph
 from engine.backends.cuda.memory import Layout, Weights
+from engine.backends.cuda.slot import HIERARCHY, POINTER, TABLE, Job, Sizes, Slot
 from engine.errors import DeviceError
 from engine.plan.build import Plan
 
 Array = NDArray[Any]
+Key = tuple[bool, bool, int]  # whether it decodes, whether it reads pictures, sequences
 
-SETTINGS = 4  # words before the images: threshold, hierarchy, and what keeps 16 bytes
-SLOTS = 2  # one is filled while the other is on the device
+SLOTS = 2  # one is filled or read while the other is on the device
 _MOST_GRAPHS = 8
-
-
-@dataclass(frozen=True)
-class Slot:
-    """Page-locked memory of one call on its way in and out."""
-
-    sent: Array  # settings, then images
-    outputs: Array
-    found: Array  # the header and the first records of the candidates
 
 
 class Resident:
@@ -52,8 +44,10 @@ class Resident:
         self._has_graphs = has_graphs
         self._gpu: Gpu | None = None
         self._allocations: list[Any] = []
-        self._graphs: dict[tuple[bool, int], Graph] = {}
-        self._warm: set[tuple[bool, int]] = set()
+        self.slots: list[Slot] = []
+        self._graphs: dict[Key, Graph] = {}
+        self._warm: set[Key] = set()
+        self._latest: Slot | None = None  # whose run was enqueued last
         self._is_tf32 = target.precision == "tf32"
         self._runs = [(memory.runner(op).run, op) for op in plan.ops]
         self._decoders = [(memory.runner(head).run, head) for head in plan.heads]
@@ -61,27 +55,27 @@ class Resident:
         layout = memory.lay_out(plan, target)
         weights = memory.lay_out_weights(plan, target)
         workspace = memory.workspace_bytes(plan, target)
-        sent = SETTINGS + target.rows(plan.source) * plan.source.shape.size
-        outputs = sum(target.rows(tensor) * tensor.shape.size for tensor in plan.outputs)
-        found = 0 if room is None else room.words
-        border = (sent + outputs + found) * WORD
-        self.memory = Memory(weights.size, layout.size + border, workspace)
-        self._check_room()
+        self._sizes = Sizes(
+            images=target.rows(plan.source) * plan.source.shape.size,
+            rows=target.rows(plan.source),
+            outputs=sum(target.rows(tensor) * tensor.shape.size for tensor in plan.outputs),
+            found=0 if room is None else room.words,
+            found_copied=0 if room is None else room.copied_words,
+        )
+        # With a state, a run whose candidates were not all fetched cannot be run again.
+        slots = 1 if layout.states else SLOTS
+        border = self._sizes.settings_bytes + (self._sizes.outputs + self._sizes.found) * WORD
+        self._fixed = Memory(weights.size, layout.size + border, workspace)
+        self._check_room(self._fixed.total + slots * self._sizes.images * WORD)
         try:
             weights_at = self._allocate(weights.size)
             self._activations = self._allocate(layout.size)
             workspace_at = self._allocate(workspace)
-            self._sent = self._allocate(sent * WORD)
-            self._outputs = self._allocate(outputs * WORD)
-            self._found = self._allocate(found * WORD)
-            self.slots = [
-                Slot(
-                    sent=self._page_locked(sent, np.float32),
-                    outputs=self._page_locked(outputs, np.float32),
-                    found=self._page_locked(0 if room is None else room.copied_words, np.uint32),
-                )
-                for _ in range(SLOTS)
-            ]
+            self._settings = self._allocate(self._sizes.settings_bytes)
+            self._outputs = self._allocate(self._sizes.outputs * WORD)
+            self._found = self._allocate(self._sizes.found * WORD)
+            for _ in range(slots):
+                self.slots.append(Slot(self._driver, self._sizes))
             self._states = layout.states
             self._gpu = Gpu(
                 target,
@@ -98,54 +92,61 @@ class Resident:
             self.free()
             raise
 
+    @property
+    def memory(self) -> Memory:
+        """On the card; it grows when pictures come that are larger than any before."""
+        fixed, ways_in = self._fixed, sum(slot.room for slot in self.slots)
+        return Memory(fixed.weights, fixed.activations + ways_in, fixed.workspace)
+
     # ------------------------------------------------------------ runs
 
-    def forward(self, slot: Slot, sequences: int) -> None:
-        """Fill `slot.outputs` with every output, one behind the other."""
-        self._send(slot, sequences)
-        self._replay(False, sequences)
+    def start(self, slot: Slot, job: Job) -> None:
+        """Enqueue a run; once `slot.done` has happened the slot holds what it can of the answer."""
+        self._send(slot, job)
+        self._replay((job.decodes, job.has_pictures, job.sequences))
         stream = self._context.stream
-        values = slot.outputs[: self._output_values(sequences)]
-        self._driver.memcpy_dtoh_async(values, self._outputs, stream)
-        stream.synchronize()
+        if job.decodes:
+            self._driver.memcpy_dtoh_async(slot.found, self._found, stream)
+        else:
+            values = slot.outputs[: self._output_values(job.sequences)]
+            self._driver.memcpy_dtoh_async(values, self._outputs, stream)
+        slot.done.record(stream)
+        self._latest = slot
+
+    def all_found(self, slot: Slot, job: Job, count: int) -> Array:
+        """The words of every candidate, for a run that found more than its slot can hold."""
+        assert self._room is not None
+        if self._latest is not slot:  # a later run has overwritten them
+            self.start(slot, job)
+        self._context.stream.synchronize()
+        words = np.empty(HEADER_WORDS + count * self._room.columns, np.uint32)
+        self._driver.memcpy_dtoh(words, self._found)
+        return words
 
     def forward_on_card(self, images: int, outputs: int, sequences: int) -> None:
-        """As forward, between pointers of this card that other streams may have to do with."""
-        source, stream = self._plan.source, self._context.stream
+        """Between pointers of this card that other streams may have to do with."""
+        stream = self._context.stream
         self._driver.Context.synchronize()
-        size = sequences * source.steps * source.shape.size * WORD
-        self._driver.memcpy_dtod_async(self._sent + SETTINGS * WORD, images, size, stream)
-        self._replay(False, sequences)
+        self._driver.memcpy_htod(self._settings + POINTER, np.array([images], np.uint64))
+        self._driver.Context.synchronize()
+        self._replay((False, False, sequences))
         size = self._output_values(sequences) * WORD
         self._driver.memcpy_dtod_async(outputs, self._outputs, size, stream)
         stream.synchronize()
 
-    def detect(self, slot: Slot, sequences: int) -> Array:
-        """The records that decoders found, in any order."""
-        assert self._room is not None
-        self._send(slot, sequences)
-        self._replay(True, sequences)
-        self._driver.memcpy_dtoh_async(slot.found, self._found, self._context.stream)
-        self._context.stream.synchronize()
-        count = int(slot.found[0])
-        words = slot.found
-        if HEADER_WORDS + count * self._room.columns > words.size:
-            words = np.empty(HEADER_WORDS + count * self._room.columns, np.uint32)
-            self._driver.memcpy_dtoh(words, self._found)
-        return self._room.records(words, count).copy()
-
-    def measure(self, slot: Slot, sequences: int, repeats: int) -> list[float]:
+    def measure(self, slot: Slot, job: Job, repeats: int) -> list[float]:
         """Milliseconds of each of so many runs, without copies."""
         stream = self._context.stream
-        self._send(slot, sequences)
+        key = job.decodes, job.has_pictures, job.sequences
+        self._send(slot, job)
         for _ in range(3):  # eager, recorded, and once more
-            self._replay(False, sequences)
+            self._replay(key)
         stream.synchronize()
         start, end = self._driver.Event(), self._driver.Event()
         times = []
         for _ in range(repeats):
             start.record(stream)
-            self._replay(False, sequences)
+            self._replay(key)
             end.record(stream)
             end.synchronize()
             times.append(float(end.time_since(start)))
@@ -159,24 +160,33 @@ class Resident:
         self._context.stream.synchronize()
 
     def free(self) -> None:
+        self._context.stream.synchronize()  # a forgotten run may still be under way
         for each in self._graphs.values():
             each.close()
         self._graphs.clear()
+        for slot in self.slots:
+            slot.free()
         while self._allocations:
             self._allocations.pop().free()
         self._gpu = None  # its stream and kernels must not outlive the context
 
-    def _send(self, slot: Slot, sequences: int) -> None:
-        source = self._plan.source
-        values = SETTINGS + sequences * source.steps * source.shape.size
-        self._driver.memcpy_htod_async(self._sent, slot.sent[:values], self._context.stream)
+    def _send(self, slot: Slot, job: Job) -> None:
+        stream, copies = self._context.stream, self._context.copies
+        images = slot.staged[: job.size]
+        if self._latest is None or self._latest.done.query():
+            self._driver.memcpy_htod_async(slot.block, images, stream)
+        else:
+            self._driver.memcpy_htod_async(slot.block, images, copies)
+            slot.arrived.record(copies)
+            stream.wait_for_event(slot.arrived)
+        settings = slot.settings_of(job, job.sequences * self._plan.source.steps)
+        self._driver.memcpy_htod_async(self._settings, settings, stream)
 
-    def _replay(self, decodes: bool, sequences: int) -> None:
+    def _replay(self, key: Key) -> None:
         """Enqueue a run: the first time op by op, then as a graph recorded the second time.
 
         The first run also loads what libraries load late, which a recording must not do.
         """
-        key = decodes, sequences
         known = self._graphs.get(key)
         if known is not None:
             known.launch()
@@ -184,9 +194,9 @@ class Resident:
             self._record(key).launch()
         else:
             self._warm.add(key)
-            self._enqueue(decodes, sequences)
+            self._enqueue(*key)
 
-    def _record(self, key: tuple[bool, int]) -> Graph:
+    def _record(self, key: Key) -> Graph:
         if len(self._graphs) == _MOST_GRAPHS:
             oldest = next(iter(self._graphs))
             self._graphs.pop(oldest).close()
@@ -194,12 +204,15 @@ class Resident:
         self._graphs[key] = graph.record(stream, partial(self._enqueue, *key))
         return self._graphs[key]
 
-    def _enqueue(self, decodes: bool, sequences: int) -> None:
+    def _enqueue(self, decodes: bool, has_pictures: bool, sequences: int) -> None:
         gpu, plan = self._gpu, self._plan
         assert gpu is not None, "freed"
         gpu.sequences = sequences
         gpu.blas.allow_tf32(self._is_tf32)
-        gpu.bring_in(plan.source, self._sent + SETTINGS * WORD)
+        if has_pictures:
+            gpu.bring_in_pictures(plan.source, self._settings + TABLE)
+        else:
+            gpu.bring_in(plan.source, self._settings + POINTER)
         for run, op in self._runs:
             run(gpu, op)
         if decodes:
@@ -214,13 +227,13 @@ class Resident:
 
     # ------------------------------------------------------------ memory
 
-    def _check_room(self) -> None:
+    def _check_room(self, size: int) -> None:
         """Say so before the driver does: its own error knows no numbers."""
         free, _ = self._driver.mem_get_info()
-        if self.memory.total > free:
+        if size > free:
             raise DeviceError(
                 f"{self._context.name}: out of memory: this network needs "
-                f"{gib(self.memory.total)}, {gib(free)} free. "
+                f"{gib(size)}, {gib(free)} free. "
                 "Try a smaller batch, or --device cpu"
             )
 
@@ -230,13 +243,6 @@ class Resident:
             return 0
         self._allocations.append(self._driver.mem_alloc(size))
         return int(self._allocations[-1])
-
-    def _page_locked(self, values: int, kind: type[np.generic]) -> Array:
-        if values == 0:
-            return np.empty(0, kind)
-        made: Array = self._driver.pagelocked_empty(values, kind)
-        self._allocations.append(made.base)
-        return made
 
     def _places(self, layout: Layout) -> dict[Any, Place]:
         return {
@@ -253,8 +259,8 @@ class Resident:
             columns=self._room.columns,
             per_row=self._room.per_row,
             firsts=self._room.firsts,
-            threshold=self._sent,
-            hierarchy=self._sent + WORD,
+            threshold=self._settings,
+            hierarchy=self._settings + HIERARCHY,
         )
 
     def _upload(self, weights: Weights, pointer: int) -> None:

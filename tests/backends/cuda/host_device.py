@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+from collections import deque
 from collections.abc import Callable
 from functools import partial
-from threading import Lock
+from threading import Lock, RLock
 from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
@@ -22,21 +23,70 @@ from tests.backends.cuda.host import DEFINES, HostBlas, HostKernels, build
 
 
 class HostStream:
-    """Does what it is given at once, or writes it on a tape while one is running."""
+    """Does what it is given when somebody waits for it: as late as a device may. Or records it."""
 
     handle = 1
 
     def __init__(self) -> None:
         self.tape: list[Callable[[], None]] | None = None
+        self._actions: deque[Callable[[], None]] = deque()
+        self._given = self._done = 0
+        self._lock = RLock()
 
     def do(self, action: Callable[[], None]) -> None:
-        if self.tape is None:
-            action()
-        else:
+        if self.tape is not None:
             self.tape.append(action)
+        else:
+            self._actions.append(action)
+            self._given += 1
+
+    def mark(self) -> int:
+        """How many actions will have been done when all given so far are."""
+        return self._given
+
+    def reach(self, mark: int) -> None:
+        with self._lock:
+            while self._done < mark:
+                action = self._actions.popleft()
+                self._done += 1
+                action()
+
+    def has_reached(self, mark: int) -> bool:
+        return self._done >= mark
+
+    def wait_for_event(self, event: HostEvent) -> None:
+        stream, mark = event.place
+        self.do(partial(stream.reach, mark))
 
     def synchronize(self) -> None:
         assert self.tape is None, "waited while recording"
+        self.reach(self.mark())
+
+
+class HostEvent:
+    """A place in what a stream has been given to do."""
+
+    def __init__(self, flags: int = 0) -> None:
+        self.place: tuple[HostStream, int] = HostStream(), 0
+        self._at = 0.0
+
+    def record(self, stream: HostStream) -> None:
+        stream.do(self._note_time)
+        self.place = stream, stream.mark()
+
+    def _note_time(self) -> None:
+        self._at = perf_counter()
+
+    def query(self) -> bool:
+        stream, mark = self.place
+        return stream.has_reached(mark)
+
+    def synchronize(self) -> None:
+        stream, mark = self.place
+        stream.reach(mark)
+
+    def time_since(self, start: HostEvent) -> float:
+        return (self._at - start._at) * 1e3
 
 
 class HostBlock:
@@ -63,7 +113,14 @@ class HostDriver:
     def __init__(self, memory: int = 1 << 40) -> None:
         self.live: set[HostBlock] = set()
         self.memory = memory
-        self.Context = SimpleNamespace(synchronize=lambda: None)
+        self.streams = (HostStream(), HostStream())
+        self.Context = SimpleNamespace(synchronize=self._synchronize)
+        self.Event = HostEvent
+        self.event_flags = SimpleNamespace(DISABLE_TIMING=2)
+
+    def _synchronize(self) -> None:
+        for stream in self.streams:
+            stream.synchronize()
 
     def get_driver_version(self) -> int:
         return 13000
@@ -75,7 +132,7 @@ class HostDriver:
         return HostBlock(self.live, size)
 
     def pagelocked_empty(self, values: int, kind: type[np.generic]) -> np.ndarray:
-        block = HostBlock(self.live, values * 4)
+        block = HostBlock(self.live, values * np.dtype(kind).itemsize)
         block.is_page_locked = True
         place = (int(block), False)
         typestr = np.dtype(kind).str
@@ -104,16 +161,6 @@ class HostDriver:
     def memset_d32_async(self, out: int, value: int, count: int, stream: HostStream) -> None:
         assert value == 0
         stream.do(partial(ctypes.memset, out, 0, count * 4))
-
-    class Event:
-        def record(self, stream: HostStream) -> None:
-            self.at = perf_counter()
-
-        def synchronize(self) -> None:
-            pass
-
-        def time_since(self, start: Any) -> float:
-            return (self.at - start.at) * 1e3
 
 
 _turn = Lock()
@@ -164,7 +211,7 @@ class HostContext(Context):
     def __init__(self, name: str, *, memory: int, runs_kernels: bool) -> None:
         self.name = name
         self.driver = HostDriver(memory)
-        self.stream = HostStream()
+        self.stream, self.copies = self.driver.streams
         self.blas = _TapedBlas(self.stream) if runs_kernels else _NoBlas()
         self.launched: set[str] = set()
         self._runs_kernels = runs_kernels
@@ -174,6 +221,9 @@ class HostContext(Context):
     def kernels(self, precision: str) -> HostKernels:
         library = build(*DEFINES[precision]) if self._runs_kernels else None
         return _TapedKernels(library, self.driver, self.launched)
+
+    def wait(self, event: HostEvent) -> None:
+        event.synchronize()
 
     def _close(self) -> None:
         pass
@@ -201,12 +251,13 @@ class HostDevice(CudaDevice):
 class TapeGraph:
     """What a recording leaves behind: the enqueued actions, with the arguments of that time."""
 
-    def __init__(self, tape: list[Callable[[], None]]) -> None:
+    def __init__(self, tape: list[Callable[[], None]], stream: HostStream) -> None:
         self._tape = tape
+        self._stream = stream
 
     def launch(self) -> None:
         for action in self._tape:
-            action()
+            self._stream.do(action)
 
     def close(self) -> None:
         self._tape = []
@@ -221,6 +272,6 @@ def record_on(stream: HostStream) -> Callable[[int, Callable[[], None]], TapeGra
             enqueue()
         finally:
             stream.tape = None
-        return TapeGraph(tape)
+        return TapeGraph(tape, stream)
 
     return record

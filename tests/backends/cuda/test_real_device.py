@@ -14,16 +14,14 @@ from engine.passes import optimise
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
 from engine.plan.shapes import Shape
+from tests.devices import open_or_skip
 
 pytestmark = pytest.mark.cuda
 
 
 @pytest.fixture
 def device():
-    try:
-        opened = CudaDevice(0)
-    except DeviceError as error:
-        pytest.skip(str(error))
+    opened = open_or_skip(lambda: CudaDevice(0))
     yield opened
     opened.close()
 
@@ -98,10 +96,13 @@ def test_both_compilers_make_kernels_that_load(device):
             contents = compiler.compile_image(text, (), device.card.capability, tools)
         except DeviceError as error:
             pytest.skip(str(error))
-        kernels = device._context.run(
-            lambda contents=contents: compiler.Kernels(device._context.driver, contents)
-        )
-        device._context.run(lambda kernels=kernels: kernels.get("enter"))
+
+        def load_and_unload(contents=contents):
+            kernels = compiler.Kernels(device._context.driver, contents, device.card.capability)
+            kernels._modules[0].function("enter")
+            kernels.close()
+
+        device._context.run(load_and_unload)
 
 
 def test_scikit_cuda_is_what_multiplies_where_it_is_installed(device):

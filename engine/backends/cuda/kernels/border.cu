@@ -2,13 +2,16 @@
 //
 //   enter  host values -> an NHWC tensor        leave  an NHWC tensor -> host values
 //
+// Where the host's values are is read when `enter` runs: every run brings them in another place.
+//
 // Work item  one value, in the order in which it is written.   Memory  writes coalesce.
 #include "common.cuh"
 
-extern "C" __global__ void enter(const float* __restrict__ src, real* __restrict__ out, int pixels,
-                                 int channels, int area, int out_pitch)
+extern "C" __global__ void enter(const float* const* src_pointer, real* __restrict__ out,
+                                 int pixels, int channels, int area, int out_pitch)
 {
     after_previous_kernel();
+    const float* __restrict__ src = *src_pointer;
     GRID_STRIDE(item, pixels * channels)
     {
         const int pixel = item / channels;

@@ -1,0 +1,89 @@
+// pictures: bytes (height, width, channels) of any sizes -> the rows of the network's NHWC input.
+//
+// What vision/resize.py does, to the last bit: the `_rn` intrinsics keep the compiler from fusing a
+// product and a sum into one rounding.
+//
+// Work item  one pixel of the network's input.   Memory  reads hit the cache, writes coalesce.
+#include "common.cuh"
+
+// A picture and where its scaled copy lies in its row; backends/cuda/pictures.py has the same fields.
+struct PlacedPicture {
+    const unsigned char* pixels;
+    int width, height;
+    int inner_width, inner_height;  // of the scaled picture
+    int left, top;                  // where that begins in the row, maybe before it
+    float scale_x, scale_y;         // pixels of the picture for one of the scaled picture
+    int is_letterbox;               // grey around the picture, not its repeated border
+    int darkens;                    // darknet's fault in the bottom row
+};
+
+// Two neighbours along one axis, and how much of each.
+struct Mix {
+    int low, high;
+    float low_share, high_share;
+};
+
+__device__ __forceinline__ Mix mix(int position, int extent, int scaled, float scale, bool darkens)
+{
+    const int last = scaled - 1;
+    const int output = min(max(position, 0), last);
+    const float exact = __fmul_rn((float)output, scale);
+    int low = (int)exact;
+    float share = __fsub_rn(exact, (float)low);
+    float rest = __fsub_rn(1.f, share);
+    if (output == last) {
+        if (darkens && last > 0) {
+            share = 0.f;
+        } else {
+            low = extent - 1;
+            rest = 1.f;
+            share = 0.f;
+        }
+    }
+    return {min(low, extent - 1), min(low + 1, extent - 1), rest, share};
+}
+
+// byte / 255 as rounded division gives it: the product with 1/255, corrected by its remainder.
+__device__ __forceinline__ float unit(unsigned char byte)
+{
+    const float x = (float)byte, inverse = 1.f / 255.f;
+    const float quotient = __fmul_rn(x, inverse);
+    return fmaf(fmaf(-quotient, 255.f, x), inverse, quotient);
+}
+
+__device__ __forceinline__ float between(float a, float b, float a_share, float b_share)
+{
+    return __fadd_rn(__fmul_rn(a_share, a), __fmul_rn(b_share, b));
+}
+
+extern "C" __global__ void enter_pictures(const PlacedPicture* __restrict__ pictures,
+                                          real* __restrict__ out, int pixels, int height, int width,
+                                          int channels, int out_pitch)
+{
+    after_previous_kernel();
+    GRID_STRIDE(pixel, pixels)
+    {
+        const int line = pixel / width;
+        const int row = line / height;
+        const PlacedPicture& p = pictures[row];
+        const int x = pixel - line * width - p.left;
+        const int y = line - row * height - p.top;
+        real* target = out + pixel * out_pitch;
+        if (p.is_letterbox && (x < 0 || y < 0 || x >= p.inner_width || y >= p.inner_height)) {
+            for (int channel = 0; channel < channels; ++channel) put(target + channel, 0.5f);
+            continue;
+        }
+        const Mix across = mix(x, p.width, p.inner_width, p.scale_x, false);
+        const Mix down = mix(y, p.height, p.inner_height, p.scale_y, p.darkens != 0);
+        const unsigned char* above = p.pixels + (size_t)down.low * p.width * channels;
+        const unsigned char* below = p.pixels + (size_t)down.high * p.width * channels;
+        const int low = across.low * channels, high = across.high * channels;
+        for (int channel = 0; channel < channels; ++channel) {
+            const float upper = between(unit(above[low + channel]), unit(above[high + channel]),
+                                        across.low_share, across.high_share);
+            const float lower = between(unit(below[low + channel]), unit(below[high + channel]),
+                                        across.low_share, across.high_share);
+            put(target + channel, between(upper, lower, down.low_share, down.high_share));
+        }
+    }
+}

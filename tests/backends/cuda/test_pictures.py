@@ -1,0 +1,394 @@
+"""Pictures scaled by the kernel to the last bit as NumPy does it, in runs that begin ahead."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from engine.backends.base import Device, Placed
+from engine.backends.cuda import graph, pictures
+from engine.backends.cuda.device import CudaDevice
+from engine.backends.cuda.multi import MultiDevice
+from engine.darknet import cfg, weights
+from engine.darknet import graph as network_graph
+from engine.darknet.lower import lower
+from engine.errors import EngineError, InputError
+from engine.passes import optimise
+from engine.plan.build import Plan, PlanBuilder
+from engine.plan.shapes import Shape
+from engine.vision.resize import Placement, fill
+from tests.backends.cuda.host import GXX
+from tests.backends.cuda.host_device import HostDevice, record_on
+from tests.devices import open_or_skip
+
+Array = NDArray[Any]
+
+needs_gxx = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
+
+SIZES = [
+    ((23, 17), (32, 24)),
+    ((32, 24), (23, 17)),
+    ((64, 48), (64, 48)),
+    ((200, 3), (7, 90)),
+    ((3, 200), (90, 7)),
+    ((1, 9), (8, 8)),
+    ((9, 1), (8, 8)),
+    ((1, 1), (5, 5)),
+    ((20, 30), (1, 1)),
+    ((20, 30), (1, 8)),
+    ((20, 30), (8, 1)),
+    ((2, 2), (2, 2)),
+    ((40, 800), (10, 320)),  # darknet's bottom row is black
+    ((2048, 30), (64, 19)),
+    ((100, 33), (32, 32)),  # an odd margin in a letterbox
+]
+KINDS = ("stretch", "letterbox", "crop")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param("host", marks=needs_gxx), pytest.param("cuda", marks=pytest.mark.cuda)],
+)
+def device(request: pytest.FixtureRequest) -> Iterator[CudaDevice]:
+    """The kernels on the CPU, and on a real device where there is one."""
+    opened = HostDevice() if request.param == "host" else open_or_skip(lambda: CudaDevice(0))
+    with pytest.MonkeyPatch.context() as patch:
+        if isinstance(opened, HostDevice):
+            patch.setattr(graph, "record", record_on(opened.context.stream))
+        yield opened
+    opened.close()
+
+
+def random_pixels(size: tuple[int, int], channels: int = 3, seed: int = 0) -> Array:
+    width, height = size
+    shape = (height, width, channels)
+    return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+
+
+def placed(
+    pixels: Array, network: tuple[int, int], kind: Any = "stretch", **options: Any
+) -> Placed:
+    size = pixels.shape[1], pixels.shape[0]
+    return Placed(pixels, Placement(size, network, kind), **options)
+
+
+def on_the_cpu(each: Placed) -> Array:
+    width, height = each.placement.network
+    row = np.empty((each.pixels.shape[2], height, width), np.float32)
+    fill(each.pixels, each.placement, row, exact=each.exact)
+    return row
+
+
+def passing(network: tuple[int, int], channels: int = 3) -> Plan:
+    """A network that gives back what comes in."""
+    width, height = network
+    builder = PlanBuilder(Shape(channels, height, width))
+    return builder.build((builder.source,), (builder.source,))
+
+
+def rows_of(device: Device, batch: list[Placed], **options: Any) -> Array:
+    network, channels = batch[0].placement.network, batch[0].pixels.shape[2]
+    program = device.compile(passing(network, channels), batch=len(batch), **options)
+    rows = program.start_forward(batch).result()[0]
+    program.close()
+    return rows
+
+
+# ---------------------------------------------------------------- to the last bit
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("size", "network"), SIZES)
+def test_rows_are_those_of_the_cpu_to_the_last_bit(
+    device: CudaDevice,
+    size: tuple[int, int],
+    network: tuple[int, int],
+    kind: str,
+    channels: int,
+    exact: bool,
+) -> None:
+    batch = [placed(random_pixels(size, channels), network, kind, exact=exact)]
+    np.testing.assert_array_equal(rows_of(device, batch)[0], on_the_cpu(batch[0]))
+
+
+def test_every_byte_becomes_what_it_is_divided_by_255(device: CudaDevice) -> None:
+    every = np.arange(256, dtype=np.uint8).reshape(16, 16, 1)
+    got = rows_of(device, [placed(every, (16, 16))])
+    np.testing.assert_array_equal(got.ravel(), np.arange(256, dtype=np.float32) / np.float32(255))
+
+
+def test_pictures_of_a_batch_may_differ_in_everything(device: CudaDevice) -> None:
+    sizes = [size for size, _ in SIZES]
+    batch = [
+        placed(random_pixels(size, seed=number), (40, 24), KINDS[number % 3], exact=number % 2 == 0)
+        for number, size in enumerate(sizes)
+    ]
+    for row, each in zip(rows_of(device, batch), batch, strict=True):
+        np.testing.assert_array_equal(row, on_the_cpu(each))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_halves_are_the_rounded_floats(device: CudaDevice, kind: str) -> None:
+    batch = [placed(random_pixels((50, 37)), (32, 32), kind)]
+    expected = on_the_cpu(batch[0]).astype(np.float16)
+    np.testing.assert_array_equal(rows_of(device, batch, precision="float16")[0], expected)
+
+
+def test_pixels_may_lie_in_memory_in_any_way(device: CudaDevice) -> None:
+    pixels = random_pixels((50, 37))[::-1, ::2]
+    assert not pixels.flags.c_contiguous
+    batch = [placed(pixels, (32, 32))]
+    np.testing.assert_array_equal(rows_of(device, batch)[0], on_the_cpu(batch[0]))
+
+
+# ---------------------------------------------------------------- room
+
+
+def test_what_are_no_bytes_is_scaled_on_the_cpu(device: CudaDevice) -> None:
+    floats = np.random.default_rng(0).random((37, 50, 3), dtype=np.float32)
+    batch = [placed(floats, (32, 32), "letterbox"), placed(random_pixels((9, 9)), (32, 32))]
+    for row, each in zip(rows_of(device, batch), batch, strict=True):
+        np.testing.assert_array_equal(row, on_the_cpu(each))
+
+
+def test_what_is_too_much_is_scaled_on_the_cpu(
+    device: CudaDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pictures, "MOST_BYTES", 5_000)
+    program = device.compile(passing((16, 16)), batch=2)
+    before = program.memory
+    for size in ((90, 90), (20, 20)):
+        batch = [placed(random_pixels(size, seed=seed), (16, 16)) for seed in range(2)]
+        rows = program.start_forward(batch).result()[0]
+        for row, each in zip(rows, batch, strict=True):
+            np.testing.assert_array_equal(row, on_the_cpu(each))
+    assert program.memory == before
+    program.close()
+
+
+def test_memory_grows_with_the_pictures_and_then_stays(device: CudaDevice) -> None:
+    program = device.compile(passing((16, 16)))
+    totals = [program.memory.total]
+    for size in [(8, 8), (16, 16), *[(64, 64)] * 4, (32, 32), (64, 64)]:
+        batch = [placed(random_pixels(size), (16, 16))]
+        np.testing.assert_array_equal(
+            program.start_forward(batch).result()[0][0], on_the_cpu(batch[0])
+        )
+        totals.append(program.memory.total)
+    assert totals[0] == totals[1] == totals[2]
+    assert totals[2] < totals[3]
+    assert len(set(totals[4:])) == 1
+    program.close()
+
+
+def test_many_bytes_are_copied_by_several_threads_in_the_right_places() -> None:
+    batch = [placed(random_pixels((300 + 7 * n, 211), seed=n), (8, 8)) for n in range(9)]
+    size = pictures.bytes_of(batch)
+    assert size is not None
+    assert size > pictures._WORTH_A_THREAD
+    out = np.zeros(size, np.uint8)
+    copier = pictures.Copier()
+    copier.copy(batch, out)
+    copier.close()
+    for entry, each in zip(pictures.table(batch, 0), batch, strict=True):
+        start = int(entry["pixels"])
+        assert start % 16 == 0
+        np.testing.assert_array_equal(
+            out[start : start + each.pixels.size], each.pixels.reshape(-1)
+        )
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ([], "images: expected 1 to 2 rows, got 0"),
+        ([((4, 4), 3, (8, 8))] * 3, "images: expected 1 to 2 rows, got 3"),
+        ([((4, 4), 1, (8, 8))], "expected 3 channels for 8 x 8, got 1 for 8 x 8"),
+        ([((4, 4), 3, (9, 8))], "expected 3 channels for 8 x 8, got 3 for 9 x 8"),
+    ],
+)
+def test_pictures_that_do_not_fit_are_refused(
+    device: CudaDevice, batch: list[Any], message: str
+) -> None:
+    program = device.compile(passing((8, 8)), batch=2)
+    given = [placed(random_pixels(size, channels), network) for size, channels, network in batch]
+    with pytest.raises(InputError, match=message):
+        program.start_forward(given)
+    program.close()
+
+
+# ---------------------------------------------------------------- runs ahead of others
+
+
+def batches(count: int, rows: int = 2) -> list[list[Placed]]:
+    return [
+        [placed(random_pixels((20, 30), seed=number * rows + row), (16, 16)) for row in range(rows)]
+        for number in range(count)
+    ]
+
+
+def assert_is(answer: tuple[Array, ...], batch: list[Placed]) -> None:
+    for row, each in zip(answer[0], batch, strict=True):
+        np.testing.assert_array_equal(row, on_the_cpu(each))
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [3, 0, 5, 1, 4, 2]])
+def test_tickets_may_be_asked_in_any_order(device: CudaDevice, order: list[int]) -> None:
+    program = device.compile(passing((16, 16)), batch=2)
+    given = batches(6)
+    tickets = [program.start_forward(batch) for batch in given]
+    for number in order:
+        assert_is(tickets[number].result(), given[number])
+        assert_is(tickets[number].result(), given[number])
+    program.close()
+
+
+def test_pictures_may_change_once_their_run_has_begun(device: CudaDevice) -> None:
+    program = device.compile(passing((16, 16)), batch=2)
+    given = batches(2)
+    expected = [[on_the_cpu(each) for each in batch] for batch in given]
+    tickets = []
+    for batch in given:
+        tickets.append(program.start_forward(batch))
+        for each in batch:
+            each.pixels.fill(0)
+    for ticket, rows in zip(tickets, expected, strict=True):
+        np.testing.assert_array_equal(ticket.result()[0], rows)
+    program.close()
+
+
+def test_forgotten_tickets_keep_nobody_waiting(device: CudaDevice) -> None:
+    program = device.compile(passing((16, 16)), batch=2)
+    given = batches(5)
+    for batch in given:
+        program.start_forward(batch)
+    images = np.random.default_rng(0).random((2, 3, 16, 16), dtype=np.float32)
+    np.testing.assert_array_equal(program.forward(images)[0], images)
+    program.close()
+
+
+def test_a_ticket_outlives_its_program(device: CudaDevice) -> None:
+    program = device.compile(passing((16, 16)), batch=2)
+    (given,) = batches(1)
+    ticket = program.start_forward(given)
+    program.close()
+    assert_is(ticket.result(), given)
+    with pytest.raises(EngineError, match="program: closed"):
+        program.start_forward(given)
+
+
+def test_threads_that_start_and_wait_get_their_own_answers(device: CudaDevice) -> None:
+    program = device.compile(passing((16, 16)), batch=2)
+    given = batches(8)
+    wrong = []
+
+    def ask(number: int) -> None:
+        for _ in range(6):
+            tickets = [program.start_forward(given[each % 8]) for each in (number, number + 1)]
+            for ticket, each in zip(reversed(tickets), (number + 1, number), strict=True):
+                try:
+                    assert_is(ticket.result(), given[each % 8])
+                except AssertionError as error:
+                    wrong.append(error)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not wrong
+    program.close()
+
+
+# ---------------------------------------------------------------- boxes
+
+
+@pytest.fixture
+def detector(tiny_detector: Any) -> Plan:
+    network = network_graph.build(cfg.read(tiny_detector.cfg))
+    return lower(network, weights.load(tiny_detector.weights, network))
+
+
+def street(plan: Plan, rows: int, seed: int = 0) -> list[Placed]:
+    shape = plan.source.shape
+    return [
+        placed(random_pixels((50 + row, 40), seed=seed + row), (shape.width, shape.height))
+        for row in range(rows)
+    ]
+
+
+def images_of(batch: list[Placed]) -> Array:
+    return np.stack([on_the_cpu(each) for each in batch])
+
+
+def assert_same_rows(found: list[Array], expected: list[Array]) -> None:
+    for left, right in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize("has_graph", [True, False])
+def test_boxes_are_those_of_the_same_images(
+    device: CudaDevice, detector: Plan, has_graph: bool
+) -> None:
+    plan = optimise(detector, device.passes)
+    program = device.compile(plan, batch=3, graph=has_graph)
+    for seed in range(4):
+        for rows in (3, 1):
+            batch = street(plan, rows, seed)
+            found = program.start_detect(batch, threshold=0.3).result()
+            assert sum(map(len, found)) > 0
+            assert_same_rows(found, program.detect(images_of(batch), threshold=0.3))
+    program.close()
+
+
+def test_more_candidates_than_are_copied_at_once_survive_later_runs(
+    device: CudaDevice, detector: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.backends.cuda.candidates._COPIED_AT_ONCE", 2)
+    program = device.compile(detector, batch=2)
+    given = [street(detector, 2, seed) for seed in (0, 7, 14)]
+    tickets = [program.start_detect(batch, threshold=0.0) for batch in given]
+    for ticket, batch in zip(tickets, given, strict=True):
+        assert sum(map(len, ticket.result())) > 4
+        assert_same_rows(ticket.result(), program.detect(images_of(batch), threshold=0.0))
+    program.close()
+
+
+def test_a_threshold_belongs_to_its_run(device: CudaDevice, detector: Plan) -> None:
+    program = device.compile(detector)
+    batch = street(detector, 1)
+    tickets = [program.start_detect(batch, threshold=each) for each in (0.0, 1.0, 0.0)]
+    counts = [len(ticket.result()[0]) for ticket in tickets]
+    assert counts == [counts[0], 0, counts[0]]
+    assert counts[0] > 0
+    program.close()
+
+
+# ---------------------------------------------------------------- several cards
+
+
+class HostDevices(MultiDevice):
+    def __init__(self, count: int) -> None:
+        self.devices = [HostDevice(name=f"host:{index}") for index in range(count)]
+        self.name = ",".join(device.name for device in self.devices)
+
+
+@needs_gxx
+@pytest.mark.parametrize("rows", range(1, 8))
+def test_pictures_are_spread_over_cards_and_their_order_kept(rows: int, detector: Plan) -> None:
+    several = HostDevices(3)
+    program = several.compile(detector, batch=7, graph=False)
+    batch = street(detector, rows)
+    found = program.start_detect(batch, threshold=0.3)
+    outputs = program.start_forward(batch)
+    assert_same_rows(found.result(), program.detect(images_of(batch), threshold=0.3))
+    for left, right in zip(outputs.result(), program.forward(images_of(batch)), strict=True):
+        np.testing.assert_array_equal(left, right)
+    several.close()

@@ -1,0 +1,23 @@
+"""Devices that may not be there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from engine.errors import DeviceError
+
+Opened = TypeVar("Opened")
+
+
+def open_or_skip(open_device: Callable[[], Opened]) -> Opened:
+    """Skip the test without the device; ENGINE_REQUIRE_CUDA=1 says that it has to be there."""
+    try:
+        return open_device()
+    except DeviceError as error:
+        if os.environ.get("ENGINE_REQUIRE_CUDA") == "1":
+            raise
+        pytest.skip(str(error))

@@ -94,7 +94,8 @@ def yolov3_tiny() -> Text:
     net.upsample()
     net.route(net.last, fine)
     net.conv(256, 3)
-    predict(net, 80, anchors=TINY, mask=(0, 1, 2))
+    # what the published weights were trained with; the text published beside them says 0, 1, 2
+    predict(net, 80, anchors=TINY, mask=(1, 2, 3))
     return net
 
 

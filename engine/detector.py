@@ -6,8 +6,8 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.backends import open_device
-from engine.backends.base import Device, Memory, Program
+from engine.backends.base import Device, Memory, PictureProgram, Placed, Program
 from engine.darknet import cfg as darknet_cfg
 from engine.darknet import graph as darknet_graph
 from engine.darknet import weights as darknet_weights
@@ -37,6 +37,7 @@ from engine.vision.boxes import Kind, Suppression
 from engine.vision.classes import numbers_of
 from engine.vision.image import Source
 from engine.vision.naming import shown
+from engine.vision.resize import Fit
 from engine.vision.result import Classification, Result
 
 Array = NDArray[Any]
@@ -155,6 +156,15 @@ def _located(name: str | Path) -> Located:
     return locate(str(name))
 
 
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """A batch, what waits for the rows of its answer, and when its run began."""
+
+    batch: Batch
+    rows: Callable[[], Iterable[Array]]
+    start: float
+
+
 class Detector:
     """A network on a device. Any number of threads may call it; `close` or `with` frees it."""
 
@@ -176,12 +186,13 @@ class Detector:
         self._read_plan = read_plan  # again for layer_outputs(): the weights are not kept twice
         self._device = device
         self._settings = settings
-        self._intake = intake
         kind, beta = graph.nms
         self._suppression = Suppression(settings.nms, cast(Kind, kind), beta, agnostic_nms)
         self._precision = precision
         self._passes = passes
         self._program = self._compile(read_plan())
+        self._ahead = self._program if isinstance(self._program, PictureProgram) else None
+        self._intake = replace(intake, scales=self._ahead is None)
         self._layers: Program | None = None  # keeps every layer; compiled when first asked for
         self._lock = Lock()
 
@@ -222,8 +233,8 @@ class Detector:
         self._refuse_without_pictures()
         if isinstance(source, (list, tuple)):
             return list(self._stream(source, "raise", bgr=bgr, keep="if needed"))
-        batch = self._intake.prepare([source], bgr=bgr)
-        (outcome,) = self._run(batch, keep="if needed")
+        run = self._begin(self._intake.prepare([source], bgr=bgr))
+        (outcome,) = self._outcomes(run, keep="if needed")
         if isinstance(outcome, ImageError):
             raise outcome
         return outcome
@@ -259,25 +270,36 @@ class Detector:
     ) -> Iterator[Any]:
         prepare = partial(self._intake.prepare, bgr=bgr)
         chunks = _chunks(sources, self._settings.batch)
-        with closing(ahead(chunks, prepare, workers=workers)) as batches:
-            for batch in batches:
-                for outcome in self._run(batch, keep=keep):
+        with ExitStack() as stack:
+            batches = stack.enter_context(closing(ahead(chunks, prepare, workers=workers)))
+            runs: Iterator[_Run] = map(self._begin, batches)
+            if self._ahead is not None:
+                runs = stack.enter_context(closing(ahead(batches, self._begin)))
+            for run in runs:
+                for outcome in self._outcomes(run, keep=keep):
                     if not isinstance(outcome, ImageError) or on_error == "yield":
                         yield outcome
                     elif on_error == "raise":
                         raise outcome
 
-    def _run(self, batch: Batch, *, keep: Keep) -> Iterator[Outcome | ImageError]:
-        """What became of each picture, in order."""
+    def _begin(self, batch: Batch) -> _Run:
+        """A run that is under way, on a device that works while we do something else."""
         start = time.perf_counter()
-        rows = iter(self._decode(batch.images) if len(batch.images) else ())
-        network = (time.perf_counter() - start) * 1e3 / max(len(batch.images), 1)
-        for entry in batch.pictures:
-            if isinstance(entry, ImageError):
-                yield entry
-            else:
-                timing = {"prepare": entry.milliseconds, "network": network}
-                yield self._outcome(entry, next(rows), timing, keep=keep)
+        if not batch.placed:
+            return _Run(batch, tuple, start)
+        if batch.images is None:
+            return _Run(batch, self._started(batch.placed), start)
+        return _Run(batch, partial(self._decode, batch.images), start)
+
+    def _started(self, pictures: Sequence[Placed]) -> Callable[[], Iterable[Array]]:
+        assert self._ahead is not None
+        if self.task == "classifier":
+            outputs = self._ahead.start_forward(pictures)
+            return lambda: outputs.result()[0]
+        chosen = self._settings
+        return self._ahead.start_detect(
+            pictures, threshold=chosen.threshold, hierarchy=chosen.hierarchy
+        ).result
 
     def _decode(self, images: Array) -> Iterable[Array]:
         """Candidates, or probabilities, of each row."""
@@ -285,6 +307,17 @@ class Detector:
             return self._program.forward(images)[0]
         chosen = self._settings
         return self._program.detect(images, threshold=chosen.threshold, hierarchy=chosen.hierarchy)
+
+    def _outcomes(self, run: _Run, *, keep: Keep) -> Iterator[Outcome | ImageError]:
+        """What became of each picture, in order."""
+        rows = iter(run.rows())
+        network = (time.perf_counter() - run.start) * 1e3 / max(len(run.batch.placed), 1)
+        for entry in run.batch.pictures:
+            if isinstance(entry, ImageError):
+                yield entry
+            else:
+                timing = {"prepare": entry.milliseconds, "network": network}
+                yield self._outcome(entry, next(rows), timing, keep=keep)
 
     def _outcome(
         self, entry: Prepared, row: Array, timing: dict[str, float], *, keep: Keep
@@ -439,11 +472,11 @@ def _intake(network: Graph, resize: str, *, orient: bool) -> Intake:
     if resize not in RESIZES:
         hint = suggest(str(resize), RESIZES)
         raise InputError(f"resize: expected {', '.join(RESIZES)}, got {resize!r}.{hint}")
-    kind = resize
+    fit = resize
     if resize in ("cfg", "exact"):
-        kind = "letterbox" if network.letter_box else "stretch"
-        kind = "crop" if network.task == "classifier" else kind
-    return Intake(network.net.shape, kind, exact=resize == "exact", orient=orient)
+        fit = "letterbox" if network.letter_box else "stretch"
+        fit = "crop" if network.task == "classifier" else fit
+    return Intake(network.net.shape, cast(Fit, fit), exact=resize == "exact", orient=orient)
 
 
 def _open(device: str, threads: int | None) -> Device:
@@ -455,7 +488,7 @@ def _open(device: str, threads: int | None) -> Device:
     if device != "auto":
         return open_device(device)
     try:
-        found = open_device("cuda")
+        found = open_device("cuda:0")
     except DeviceError as reason:
         _log.info("device: cpu (%s)", reason)
         return open_device(cpu)

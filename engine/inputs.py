@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.backends.base import Placed
 from engine.errors import ImageError
 from engine.plan.shapes import Shape
-from engine.vision import image
+from engine.vision import image, resize
 from engine.vision.image import Picture, Source
-from engine.vision.resize import Placement, centre_crop, letterbox, stretch
+from engine.vision.resize import Fit, Placement
 
 Array = NDArray[Any]
 Wanted: TypeAlias = "Source | ImageError"  # an error: where it came from could not be read
-Resize = Callable[..., tuple[Array, Placement]]
-
-RESIZES: dict[str, Resize] = {"stretch": stretch, "letterbox": letterbox, "crop": centre_crop}
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +32,13 @@ class Prepared:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """`pictures` has an entry for each source, in order; `images` a row for each that was read."""
+    """`pictures` has an entry for each source, in order, `placed` one for each that was read.
 
-    images: Array
+    `images` has a row for each of these, or is None where the device is to scale them.
+    """
+
+    images: Array | None
+    placed: tuple[Placed, ...]
     pictures: tuple[Prepared | ImageError, ...]
 
 
@@ -45,16 +47,18 @@ class Intake:
     """How a network takes pictures."""
 
     shape: Shape
-    resize: str  # a row of RESIZES
+    resize: Fit
     exact: bool = False  # darknet's fault in the bottom row and all
     orient: bool = True
+    scales: bool = True  # here; otherwise the device does
 
     def prepare(self, sources: Sequence[Wanted], *, bgr: bool) -> Batch:
         """Read and scale pictures; those that cannot be read become their ImageError."""
         channels, height, width = self.shape.sides
-        images = np.empty((len(sources), channels, height, width), np.float32)
+        rows = len(sources) if self.scales else 0
+        images = np.empty((rows, channels, height, width), np.float32)
+        placed: list[Placed] = []
         pictures: list[Prepared | ImageError] = []
-        row = 0
         for source in sources:
             start = time.perf_counter()
             if isinstance(source, ImageError):
@@ -65,10 +69,12 @@ class Intake:
             except ImageError as error:
                 pictures.append(error)
                 continue
-            _, placement = RESIZES[self.resize](
-                picture, (width, height), exact=self.exact, out=images[row]
-            )
+            placement = Placement(picture.size, (width, height), self.resize)
+            if self.scales:
+                row = images[len(placed)]
+                resize.fill(picture.pixels, placement, row, exact=self.exact)
+            placed.append(Placed(picture.pixels, placement, self.exact))
             milliseconds = (time.perf_counter() - start) * 1e3
             pictures.append(Prepared(picture, placement, milliseconds))
-            row += 1
-        return Batch(images[:row], tuple(pictures))
+        scaled = images[: len(placed)] if self.scales else None
+        return Batch(scaled, tuple(placed), tuple(pictures))

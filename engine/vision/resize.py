@@ -22,6 +22,7 @@ from engine.vision.image import Picture
 
 Array = NDArray[Any]
 Sides = tuple[int, int]
+Fit = Literal["stretch", "letterbox", "crop"]
 
 _GREY = np.float32(0.5)
 _BAND = 32  # output rows at a time: the intermediate values of a band stay in the cache
@@ -33,7 +34,7 @@ class Placement:
 
     picture: Sides
     network: Sides
-    kind: Literal["stretch", "letterbox", "crop"] = "stretch"
+    kind: Fit = "stretch"
 
     @property
     def inner(self) -> Sides:

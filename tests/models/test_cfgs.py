@@ -75,6 +75,8 @@ ELSEWHERE = {
 }
 # of these two there are texts that average after the last convolution and texts that do so before
 AVERAGE_ELSEWHERE = {"darknet": 13, "resnet50": 66}  # how many layers come before that
+# heads whose masks we took from training, where the official text has others by mistake
+OTHER_MASKS = {("yolov3-tiny", 23): (0, 1, 2)}
 
 
 def build(path, size=None):
@@ -123,7 +125,10 @@ def test_layers_are_those_of_the_official_text(name):
     for here, there in zip(mine.nodes[:count], nodes[:count], strict=True):
         assert (here.kind, here.sources, here.shape) == (there.kind, there.sources, there.shape)
         assert here.parameters == there.parameters
-        assert comparable(here.layer) == comparable(there.layer), here.index
+        layer = here.layer
+        if (name, here.index) in OTHER_MASKS:
+            layer = replace(layer, mask=OTHER_MASKS[name, here.index])
+        assert comparable(layer) == comparable(there.layer), here.index
     assert mine.net.letter_box == theirs.net.letter_box
     assert mine.nms == theirs.nms
 

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
+from engine.cli import _darknet_options
 from engine.errors import EngineError, InputError, suggest
 from engine.version import __version__
 
@@ -59,8 +60,15 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message}. See: {self.prog} --help")
 
+    @property
+    def actions(self) -> list[argparse.Action]:
+        """All options and arguments, for who describes them elsewhere."""
+        return self._actions
+
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
-        arguments, unknown = self.parse_known_intermixed_args(_without_dashes(argv))
+        argv = _without_dashes(argv)
+        _darknet_options.refuse(argv, self._option_string_actions)
+        arguments, unknown = self.parse_known_intermixed_args(argv)
         if unknown:
             hint = suggest(unknown[0].partition("=")[0], self._option_string_actions)
             raise InputError(f"unknown option {unknown[0]!r}.{hint} See: {self.prog} --help")
@@ -80,6 +88,23 @@ def commands() -> list[str]:
     return sorted(name for _, name, _ in pkgutil.iter_modules(__path__) if name[0] != "_")
 
 
+def summary(command: str) -> str:
+    """One line on what a command does."""
+    return (import_module(f"engine.cli.{command}").__doc__ or "").splitlines()[0]
+
+
+def parser_of(command: str) -> Parser:
+    module = import_module(f"engine.cli.{command}")
+    parser = Parser(
+        prog=f"python -m engine {command}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    return parser
+
+
 def _dispatch(argv: Sequence[str]) -> int:
     first = argv[0] if argv else None
     if first is None or first in ("-h", "--help"):
@@ -91,23 +116,13 @@ def _dispatch(argv: Sequence[str]) -> int:
     if first not in commands():
         hint = suggest(first, commands())
         raise InputError(f"no command {first!r}.{hint} See: python -m engine --help")
-    module = import_module(f"engine.cli.{first}")
-    parser = Parser(
-        prog=f"python -m engine {first}",
-        description=module.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    module.add_arguments(parser)
-    status: int = module.run(parser.parse(argv[1:]))
+    parser = parser_of(first)
+    status: int = import_module(f"engine.cli.{first}").run(parser.parse(argv[1:]))
     return status
 
 
 def _overview() -> str:
-    summaries = [
-        f"  {name:10} {(import_module(f'engine.cli.{name}').__doc__ or '').splitlines()[0]}"
-        for name in commands()
-    ]
+    summaries = [f"  {name:10} {summary(name)}" for name in commands()]
     return "\n".join(
         [
             "usage: python -m engine COMMAND …",

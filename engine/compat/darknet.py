@@ -295,9 +295,11 @@ def draw_boxes(
     drawn = Image.fromarray(image)  # red and blue may be swapped: so are the colours then
     pen, font = ImageDraw.Draw(drawn), ImageFont.load_default()
     for label, confidence, box in detections:
-        left, top, right, bottom = bbox2points(box)
-        corners = (min(left, right), min(top, bottom), max(left, right), max(top, bottom))
-        pen.rectangle(corners, outline=colors[label])
+        points = bbox2points(box)
+        # Pillow draws no corner that is very far outside
+        left, right = (min(max(x, -1), drawn.width) for x in points[::2])
+        top, bottom = (min(max(y, -1), drawn.height) for y in points[1::2])
+        pen.rectangle((left, top, right, bottom), outline=colors[label])
         text = f"{label} [{float(confidence):.2f}]"
         pen.text((left, top - 14), text, fill=colors[label], font=font)
     if image.flags.writeable:
@@ -344,6 +346,7 @@ def _boxes_of(
 ) -> Detections:
     detector = network.detector
     (rows,) = detector.candidates(pixels, threshold=thresh, hierarchy=hier_thresh)
+    rows = rows[boxes.usable(rows)]
     rows = boxes.place(rows, Placement(size, detector.size, kind))
     in_pixels = rows[:, :4] * np.tile(np.array(size, np.float32), 2)
     return Detections(in_pixels, rows[:, 5:].copy(), rows[:, 4])

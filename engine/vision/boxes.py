@@ -114,11 +114,17 @@ def _without_others(candidates: Array, classes: Sequence[int]) -> Array:
     return chosen
 
 
+def usable(candidates: Array) -> Array:
+    """Whether each row's box is finite and can be expressed in pixels."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.all(np.abs(candidates[:, :4]) < _FURTHEST, axis=1))
+
+
 def scored(candidates: Array) -> Boxes:
     """Pair each candidate's box with each of its scores above zero, the best score first."""
     with np.errstate(invalid="ignore"):
-        usable = np.all(np.abs(candidates[:, :4]) < _FURTHEST, axis=1, keepdims=True)
-        above = (candidates[:, 5:] > 0) & (candidates[:, 5:] < np.inf) & usable
+        above = (candidates[:, 5:] > 0) & (candidates[:, 5:] < np.inf)
+    above &= usable(candidates)[:, None]
     rows, class_ids = np.nonzero(above)
     scores = candidates[rows, 5 + class_ids]
     order = np.argsort(-scores, kind="stable")[:MOST_SCORES]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -53,7 +54,8 @@ class TextOut:
     def discard(self) -> None:
         """Remove what is not complete; what grows stays as far as it has grown."""
         if self._out is not sys.stdout:
-            self._out.close()
+            with suppress(OSError):  # what could not be written before, cannot be now
+                self._out.close()
             if not self._grows:
                 self._file.discard()
 

@@ -1,0 +1,259 @@
+"""What detect writes, through the command line; opened by the programs it is for."""
+
+import csv
+import io
+import json
+import os
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.cli.child import engine, names_in
+from tests.pictures import write_picture
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def tree(tmp_path):
+    for seed, name in enumerate(("one/7.jpg", "two/7.jpg", "two/000000000009.png")):
+        write_picture(tmp_path / name, seed=seed)
+    (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8\xff no more")
+    return tmp_path
+
+
+@pytest.fixture
+def detect(tiny_detector, tree):
+    def run(*arguments, **more):
+        names = ["--names", tiny_detector.names]
+        return engine("detect", *tiny_detector.options, *names, *arguments, cwd=tree, **more)
+
+    return run
+
+
+def boxes_of(document):
+    return [found for image in document["images"] for found in image.get("detections", ())]
+
+
+def test_every_output_at_once_tells_the_same(detect, tree):
+    done = detect(
+        *("one", "two", "broken.jpg", "-o", "drawn", "--json", "all.json", "--jsonl", "all.jsonl"),
+        *("--csv", "all.csv", "--save-txt", "labels", "--save-conf", "--crops", "crops"),
+    )
+    assert (done.status, len(names_in(done.out))) == (1, 3)
+    document = json.loads((tree / "all.json").read_text())
+    assert document["version"] == 1
+    assert [image.get("error") is not None for image in document["images"]] == [False] * 3 + [True]
+    found = boxes_of(document)
+    assert found
+
+    lines = [json.loads(line) for line in (tree / "all.jsonl").read_text().splitlines()]
+    assert [line.get("detections") for line in lines] == [
+        image.get("detections") for image in document["images"]
+    ]
+
+    with (tree / "all.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["label"] for row in rows] == [each["label"] for each in found]
+    assert [float(row["left"]) for row in rows] == [each["box"]["left"] for each in found]
+
+    drawn = sorted(path.name for path in (tree / "drawn").iterdir())
+    assert drawn == ["000000000009.png", "7-2.jpg", "7.jpg"]
+    with Image.open(tree / "drawn" / "7.jpg") as image:
+        assert image.size == (50, 40)
+
+    labels = sorted((tree / "labels").iterdir())
+    assert [path.name for path in labels] == ["000000000009.txt", "7-2.txt", "7.txt"]
+    for line in labels[0].read_text().splitlines():
+        class_id, *numbers = line.split()
+        assert class_id in ("0", "1", "2")
+        assert len(numbers) == 5
+        assert all(0 <= float(number) <= 1 for number in numbers)
+
+    crops = list((tree / "crops").rglob("*.*"))
+    assert {path.parent.name for path in crops} <= {"cat", "dog", "cow"}
+    assert len(crops) == sum(is_inside(each["box"]) for each in found)
+
+
+def is_inside(box):
+    return min(box["right"], 50) > max(box["left"], 0) and min(box["bottom"], 40) > max(
+        box["top"], 0
+    )
+
+
+def test_coco_results_are_loaded_by_pycocotools(detect, tree):
+    coco = pytest.importorskip("pycocotools.coco", reason="pip install '.[dev]'")
+    done = detect("two", "--json", "coco.json", "--json-style", "coco")
+    assert done.status == 0
+    entries = json.loads((tree / "coco.json").read_text())
+    truth = coco.COCO()
+    truth.dataset = {
+        "images": [{"id": 7}, {"id": 9}],
+        "categories": [{"id": number} for number in (1, 2, 3)],
+        "annotations": [],
+    }
+    truth.createIndex()
+    loaded = truth.loadRes(str(tree / "coco.json"))
+    assert len(loaded.anns) == len(entries) > 0
+    assert {each["image_id"] for each in entries} == {7, 9}
+
+
+def test_darknets_own_json(detect, tree):
+    done = detect("two", "--json", "-", "--json-style", "darknet")
+    entries = json.loads(done.out)
+    assert [entry["frame_id"] for entry in entries] == [1, 2]
+    assert set(entries[0]["objects"][0]) == {
+        "class_id",
+        "name",
+        "relative_coordinates",
+        "confidence",
+    }
+
+
+@pytest.mark.parametrize("option", ["--json", "--jsonl", "--csv"])
+def test_a_dash_is_stdout_and_nothing_else_is_there(detect, option):
+    done = detect("one", option, "-")
+    assert done.status == 0
+    if option == "--csv":
+        head, *rows = csv.reader(io.StringIO(done.out))
+        assert head[:3] == ["path", "class_id", "label"]
+        assert {row[0] for row in rows} == {"one/7.jpg"}
+    else:
+        assert "one/7.jpg" in done.out
+        json.loads(done.out)
+
+
+def test_classify_has_rows_and_lines_too(tiny_classifier, tree):
+    options = [*tiny_classifier.options, "--names", tiny_classifier.names, "--top-k", "2"]
+    done = engine("classify", *options, "one", "--csv", "-", "--jsonl", "c.jsonl", cwd=tree)
+    rows = list(csv.DictReader(io.StringIO(done.out)))
+    assert [row["rank"] for row in rows] == ["1", "2"]
+    (line,) = (tree / "c.jsonl").read_text().splitlines()
+    assert [each["label"] for each in json.loads(line)["classes"]] == [row["label"] for row in rows]
+
+
+def test_quiet_prints_nothing(detect):
+    done = detect("one", "--quiet")
+    assert (done.status, done.out, done.err) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "allowed"),
+    [
+        (["--classes", "cat,dog"], {"cat", "dog"}),
+        (["--classes", "cat", "--classes", "2"], {"cat", "cow"}),
+        (["--exclude", "cat,1"], {"cow"}),
+        (["--classes", "cat,cow", "--exclude", "cow"], {"cat"}),
+    ],
+)
+def test_classes_are_chosen_by_name_or_number(detect, options, allowed):
+    document = json.loads(detect("one", "two", "--threshold", "0.01", *options, "--json", "-").out)
+    assert {found["label"] for found in boxes_of(document)} == allowed
+
+
+def test_max_det_and_agnostic_nms_leave_fewer_boxes(detect):
+    def count(*options):
+        done = detect("one", "--thresh", "0.01", "--json", "-", *options)
+        return len(boxes_of(json.loads(done.out)))
+
+    every = count()
+    assert count("--max-det", "2") == 2 < every
+    assert 0 < count("--agnostic-nms") < every
+    assert count("--iou", "1") > every
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--classes", "dgo"], "no class is called 'dgo'. Did you mean 'dog'?"),
+        (["--exclude", "3"], "classes: expected a number below 3, got 3"),
+        (["--classes", ","], "classes: expected at least one, got none"),
+        (["--max-det", "0"], "max_detections: expected an integer of 1 or more, got 0"),
+        (["--json", "-", "--csv", "-"], "expected different files"),
+        (["--json", "x", "--jsonl", "x"], "expected different files"),
+        (["--csv", "one/7.jpg"], "is one of the pictures"),
+        (["--csv", "old.csv"], "exists already. Name another, or add --overwrite"),
+        (["--jsonl", "none/x.jsonl"], "there is no folder 'none'"),
+        (["--json", "two"], "expected a file, got a folder"),
+        (["--save-txt", "old.csv"], "cannot be made a folder"),
+        (["--crops", "old.csv/x"], "cannot be made a folder"),
+        (["-o", "old.png"], "exists already"),
+        (["-o", "one/7.jpg", "--overwrite"], "is one of the pictures"),
+    ],
+)
+def test_outputs_that_cannot_be_are_refused_in_one_line(detect, tree, arguments, message):
+    (tree / "old.csv").write_text("kept")
+    write_picture(tree / "old.png")
+    before = snapshot(tree)
+    done = detect("one/7.jpg", *arguments)
+    assert (done.status, done.out) == (2, "")
+    (line,) = done.err.splitlines()
+    assert message in line
+    assert snapshot(tree) == before
+
+
+def snapshot(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_nothing_is_ever_written_over_unasked(detect, tree):
+    outputs = ["-o", "out", "--save-txt", "out", "--crops", "out/crops"]
+    assert detect("one", *outputs).status == 0
+    first = snapshot(tree)
+    assert detect("two/7.jpg", *outputs).status == 0
+    second = snapshot(tree)
+    assert {path: second[path] for path in first} == first
+    assert len(second) > len(first)
+    assert detect("two/7.jpg", *outputs, "--overwrite").status == 0
+    assert snapshot(tree).keys() == second.keys()
+
+
+def test_an_output_in_the_inputs_folder_spares_the_inputs(detect, tree):
+    before = snapshot(tree)
+    assert detect("one", "two", "-o", "two", "--overwrite").status == 0
+    after = snapshot(tree)
+    assert {path: after[path] for path in before} == before
+    assert (tree / "two" / "7-2.jpg").is_file()
+
+
+def test_one_picture_goes_into_one_file(detect, tree):
+    assert detect("one", "-o", "found.png").status == 0
+    with Image.open(tree / "found.png") as image:
+        assert (image.format, image.size) == ("PNG", (50, 40))
+    done = detect("one", "two", "-o", "again.png")
+    assert done.status == 2
+    assert "one file for several pictures. Name a folder" in done.err
+
+
+def test_a_full_disk_is_one_line_and_leaves_no_part(detect, tree):
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    done = detect("one", "--json", "/dev/full", "--quiet")
+    assert done.status == 1
+    (line,) = done.err.splitlines()
+    assert line == "Error: /dev/full: cannot be written: No space left on device"
+    assert not [path for path in tree.rglob("*") if path.name.endswith(".part")]
+
+
+def test_a_folder_that_may_not_be_written_to_is_refused(detect, tree):
+    closed = tree / "closed"
+    closed.mkdir(mode=0o500)
+    if os.access(closed, os.W_OK):
+        pytest.skip("this user may write anywhere")
+    done = detect("one", "-o", "closed")
+    assert (done.status, "may not be written to" in done.err) == (2, True)
+
+
+def test_devices_are_written_to_as_they_are(detect):
+    done = detect("one", "--json", "/dev/stdout", "--quiet")
+    assert done.status == 0
+    json.loads(done.out)
+
+
+def test_odd_labels_make_folders_inside_the_folder(detect, tree, tmp_path):
+    names = tmp_path / "odd.names"
+    names.write_text("../../cat\n..\na/b: c*?\n")
+    assert detect("one", "--names", names, "--threshold", "0.01", "--crops", "c/in").status == 0
+    assert {path.name for path in (tree / "c").iterdir()} == {"in"}
+    assert len(list((tree / "c" / "in").iterdir())) == 3

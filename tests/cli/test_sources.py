@@ -1,0 +1,169 @@
+"""What detect and classify read, through the command line."""
+
+import fcntl
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+from tests.cli.child import ENVIRONMENT, engine, names_in
+from tests.pictures import write_picture
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def tree(tmp_path):
+    for seed, name in enumerate(("a.jpg", "b.png", "deep/c.jpg", "deep/d.jpg")):
+        write_picture(tmp_path / name, seed=seed)
+    return tmp_path
+
+
+@pytest.fixture
+def detect(tiny_detector, tree):
+    def run(*arguments, **more):
+        return engine("detect", *tiny_detector.options, *arguments, cwd=tree, **more)
+
+    return run
+
+
+def test_folders_patterns_lists_and_files_in_one_run(detect, tree):
+    (tree / "list.txt").write_bytes(b'\xef\xbb\xbf"a.jpg"\r\n\r\ndeep/d.jpg\r\n')
+    done = detect("deep", "*.png", "list.txt", "a.jpg", "--workers", "3", "--batch", "2")
+    assert (done.status, done.err) == (0, "")
+    expected = ["deep/c.jpg", "deep/d.jpg", "b.png", "a.jpg", "deep/d.jpg", "a.jpg"]
+    assert names_in(done.out) == expected
+
+
+def test_recursive_looks_into_folders_of_folders(detect):
+    assert len(names_in(detect(".", "--recursive").out)) == 4
+
+
+def test_names_come_from_stdin(detect):
+    done = detect("-", stdin="a.jpg\n\nnone.jpg\r\ndeep\n")
+    assert names_in(done.out) == ["a.jpg", "deep/c.jpg", "deep/d.jpg"]
+    assert done.status == 1
+    assert done.err.splitlines()[-1] == "1 of 4 pictures could not be read"
+
+
+def test_each_name_on_stdin_is_answered_before_the_next_but_one_comes(tiny_detector, tree):
+    command = [sys.executable, "-u", "-m", "engine", "detect", *tiny_detector.options, "-"]
+    child = subprocess.Popen(
+        [*command, "--jsonl", "-"],
+        cwd=tree,
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        child.stdin.write("a.jpg\nb.png\n")
+        child.stdin.flush()
+        assert '"a.jpg"' in child.stdout.readline()
+        child.send_signal(signal.SIGINT)  # stdin stays open: who waits for it must be woken
+        assert child.wait(20) == 130
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_addresses_are_fetched(detect, tree):
+    class Handler(SimpleHTTPRequestHandler):
+        def __init__(self, *arguments):
+            super().__init__(*arguments, directory=tree)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        address = f"http://127.0.0.1:{server.server_port}"
+        done = detect(f"{address}/a.jpg?x=1", f"{address}/none.jpg", "-o", "out")
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert names_in(done.out) == [f"{address}/a.jpg?x=1"]
+    assert "none.jpg: picture: cannot be read: the server answered 404" in done.err
+    assert [path.name for path in (tree / "out").iterdir()] == ["a.jpg"]
+
+
+def test_what_is_missing_is_told_once_each_and_the_rest_goes_on(detect, tree):
+    (tree / "list.txt").write_text("gone.jpg\na.jpg\n")
+    (tree / "empty").mkdir()
+    done = detect("list.txt", "empty", "*.gif", "b.png")
+    assert names_in(done.out) == ["a.jpg", "b.png"]
+    assert done.status == 1
+    assert [line.split(": ")[1] for line in done.err.splitlines()[:3]] == [
+        "gone.jpg",
+        "empty",
+        "*.gif",
+    ]
+    assert done.err.splitlines()[3] == "3 of 5 pictures could not be read"
+
+
+def test_fail_fast_stops_at_the_first(detect):
+    done = detect("none.jpg", "a.jpg", "b.png", "--fail-fast")
+    assert (done.status, names_in(done.out)) == (1, [])
+    assert len(done.err.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-", "-"], "standard input can be read only once"),
+        (["blank.txt"], "the lists are empty"),
+        (["--stride", "0", "a.jpg"], "stride: expected 1 or more, got 0"),
+        (["--max-frames", "-1", "a.jpg"], "max_frames: expected 1 or more, got -1"),
+        (["--workers", "0", "a.jpg"], "workers: expected 1 or more, got 0"),
+        (["a.jpg", "-out", "x.json"], "Here it is --json FILE --json-style darknet"),
+        (["a.jpg", "--max-dets", "1"], "Did you mean '--max-det'?"),
+        (["a.jpg", "--json-style", "darknot", "--json", "x"], "Did you mean 'darknet'?"),
+    ],
+)
+def test_misuse_is_one_line_and_status_2(detect, tree, arguments, message):
+    (tree / "blank.txt").write_text("\n \n")
+    done = detect(*arguments)
+    assert (done.status, done.out) == (2, "")
+    (line,) = done.err.splitlines()
+    assert message in line
+
+
+def test_classify_reads_the_same_sources(tiny_classifier, tree):
+    done = engine("classify", *tiny_classifier.options, "deep", "*.png", "--top-k", "2", cwd=tree)
+    assert done.status == 0
+    assert names_in(done.out) == ["deep/c.jpg", "deep/d.jpg", "b.png"]
+
+
+def test_progress_is_shown_on_a_terminal_only(tiny_detector, tree):
+    pytest.importorskip("tqdm", reason="tqdm is not installed: pip install '.[progress]'")
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    command = [sys.executable, "-m", "engine", "detect", *tiny_detector.options, "deep"]
+    child = subprocess.Popen(
+        command, cwd=tree, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=follower
+    )
+    os.close(follower)
+    out = child.communicate(timeout=60)[0].decode()
+    shown = b""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            piece = os.read(leader, 4096)
+        except OSError:  # the other end is closed: all is read
+            break
+        shown += piece
+    os.close(leader)
+    assert b"0/2" in shown
+    assert b"pictures/s" in shown
+    assert names_in(out) == ["deep/c.jpg", "deep/d.jpg"]

@@ -1,0 +1,100 @@
+"""Videos through the command line: frames in, boxes and an annotated video out."""
+
+import csv
+import io
+import json
+import os
+
+import pytest
+
+from tests.cli.child import ROOT, engine, names_in
+from tests.pictures import write_picture, write_video
+
+av = pytest.importorskip("av", reason="PyAV is not installed: pip install '.[video]'")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def tree(tmp_path):
+    write_video(tmp_path / "clip.mp4")
+    write_video(tmp_path / "odd.mkv", size=(62, 50))
+    write_picture(tmp_path / "a.jpg")
+    return tmp_path
+
+
+@pytest.fixture
+def detect(tiny_detector, tree):
+    def run(*arguments, **more):
+        return engine("detect", *tiny_detector.options, *arguments, cwd=tree, **more)
+
+    return run
+
+
+def frames_of(path):
+    with av.open(str(path)) as container:
+        return [(frame.time, (frame.width, frame.height)) for frame in container.decode(video=0)]
+
+
+def test_frames_are_told_apart_in_every_output(detect, tree):
+    done = detect(
+        *("clip.mp4", "a.jpg", "--stride", "2", "--max-frames", "2", "--jsonl", "x.jsonl"),
+        *("--save-txt", "labels", "--csv", "x.csv", "--crops", "crops"),
+    )
+    assert (done.status, done.err) == (0, "")
+    assert names_in(done.out) == ["clip.mp4#0", "clip.mp4#2", "a.jpg"]
+    lines = [json.loads(line) for line in (tree / "x.jsonl").read_text().splitlines()]
+    told = [(line["path"], line.get("frame"), line.get("seconds")) for line in lines]
+    assert told == [("clip.mp4", 0, 0.0), ("clip.mp4", 2, 0.2), ("a.jpg", None, None)]
+    labels = sorted(path.name for path in (tree / "labels").iterdir())
+    assert labels == ["a.txt", "clip_000000.txt", "clip_000002.txt"]
+    rows = csv.DictReader(io.StringIO((tree / "x.csv").read_text()))
+    assert {row["frame"] for row in rows} <= {"0", "2", ""}
+
+
+def test_an_annotated_video_plays_as_long_as_its_source(detect, tree):
+    done = detect("clip.mp4", "odd.mkv", "a.jpg", "-o", "out", "--stride", "2")
+    assert (done.status, done.err) == (0, "")
+    found = sorted(path.name for path in (tree / "out").iterdir())
+    assert found == ["a.jpg", "clip.mp4", "odd.mkv"]
+    frames = frames_of(tree / "out" / "clip.mp4")
+    assert [time for time, _ in frames] == pytest.approx([0, 0.2, 0.4], abs=0.01)
+    assert {size for _, size in frames} == {(64, 48)}
+
+
+def test_one_video_goes_into_one_file(detect, tree):
+    assert detect("clip.mp4", "-o", "found.webm", "--max-frames", "2").status == 0
+    assert len(frames_of(tree / "found.webm")) == 2
+    again = detect("clip.mp4", "-o", "found.webm")
+    assert (again.status, "exists already" in again.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["clip.mp4", "-o", "x.jpg"], "a video does not fit into a picture"),
+        (["a.jpg", "-o", "x.mp4"], "a picture does not fit into a video"),
+        (["clip.mp4", "odd.mkv", "-o", "x.mp4"], "one file for several pictures"),
+        (["clip.mp4", "-o", "x.3gp"], "expected one of .avi, "),
+    ],
+)
+def test_files_that_do_not_fit_are_refused(detect, tree, arguments, message):
+    done = detect(*arguments, "--quiet")
+    assert done.status == 2
+    (line,) = done.err.splitlines()
+    assert message in line
+    assert not [path for path in tree.iterdir() if path.name.endswith(".part")]
+
+
+def test_a_broken_video_is_counted_and_the_rest_goes_on(detect, tree):
+    (tree / "broken.mp4").write_bytes(b"\0" * 1000)
+    done = detect("broken.mp4", "a.jpg")
+    assert (done.status, names_in(done.out)) == (1, ["a.jpg"])
+    assert done.err.startswith("Error: broken.mp4: video: cannot be read: ")
+
+
+def test_without_pyav_one_line_says_what_to_install(detect, tree):
+    (tree / "av.py").write_text("raise ImportError\n")
+    done = detect("clip.mp4", PYTHONPATH=f"{tree}{os.pathsep}{ROOT}")
+    assert (done.status, done.out) == (2, "")
+    (line,) = done.err.splitlines()
+    assert line.endswith("video: PyAV is not installed. Run: pip install 'engine[video]'")

@@ -1,0 +1,95 @@
+"""Pictures from web servers that behave, and from those that do not."""
+
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from engine.errors import ImageError
+from engine.sources.address import RemotePicture
+from engine.vision.image import read
+from tests.pictures import write_picture
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    picture = write_picture(tmp_path_factory.mktemp("web") / "a.png").read_bytes()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            length = len(picture)
+            if self.path == "/none":
+                self.send_error(404, "Not Found")
+                return
+            if self.path == "/away":
+                self.send_response(302)
+                self.send_header("Location", "file:///etc/passwd")
+                self.end_headers()
+                return
+            if self.path == "/short":
+                length += 100
+            self.send_response(200)
+            if self.path != "/endless":
+                self.send_header("Content-Length", str(length))
+            self.end_headers()
+            if self.path == "/page":
+                self.wfile.write(b"<html>".ljust(length))
+            elif self.path == "/endless":
+                self.send_until_closed()
+            elif self.path == "/slow":
+                time.sleep(1)
+            else:
+                self.wfile.write(picture)
+
+        def send_until_closed(self):
+            try:
+                while True:
+                    self.wfile.write(bytes(1 << 16))
+            except OSError:
+                pass
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def test_a_picture_is_fetched_and_called_by_its_address(server):
+    picture = read(RemotePicture(f"{server}/a.png"))
+    assert (picture.size, picture.path) == ((50, 40), f"{server}/a.png")
+
+
+@pytest.mark.parametrize(
+    ("path", "limits", "reason"),
+    [
+        ("/none", {}, "the server answered 404 Not Found"),
+        ("/away", {}, "the server answered 302"),
+        ("/short", {}, r"ended after \d+ of \d+ bytes"),
+        ("/slow", {"silence_seconds": 0.2}, "silent for 0.2 s"),
+        ("/endless", {"most_bytes": 1 << 20}, "more than 1048576 bytes"),
+        ("/endless", {"most_seconds": 0.2, "most_bytes": 1 << 40}, "not finished after 0.2 s"),
+        ("/page", {}, "got a web page"),
+    ],
+)
+def test_what_is_no_picture_is_an_image_error(server, path, limits, reason):
+    with pytest.raises(ImageError, match=f"{server}{path}: picture: .*{reason}"):
+        read(RemotePicture(server + path, **limits))
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:1/a.jpg", "http://127.0.0.1:x/a.jpg"])
+def test_addresses_without_a_server_are_image_errors(address):
+    with pytest.raises(ImageError, match="picture: cannot be read"):
+        read(RemotePicture(address))

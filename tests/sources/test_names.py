@@ -1,0 +1,131 @@
+"""What names stand for: folders, patterns, lists, addresses, videos, cameras."""
+
+import os
+
+import pytest
+
+from engine.errors import InputError
+from engine.sources.kinds import Kind, place_of
+from engine.sources.names import places
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    for name in ("b.jpg", "a.PNG", "note.md", "clip.mp4", "deep/c.webp", "deep/er/d.bmp"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def found(*names, **options):
+    return [place.name for place in places(names, **options)]
+
+
+def test_a_folder_gives_its_pictures_by_name(tree):
+    assert found(".") == ["./a.PNG", "./b.jpg"]
+
+
+def test_recursive_goes_into_folders_of_folders(tree):
+    assert found(".", recursive=True) == ["./a.PNG", "./b.jpg", "./deep/c.webp", "./deep/er/d.bmp"]
+
+
+def test_an_empty_folder_is_a_broken_place_with_a_hint(tree):
+    (place,) = places(["empty"])
+    assert place.kind is Kind.BROKEN
+    assert place.problem == "folder: has no pictures. Look into its folders with --recursive."
+
+
+def test_a_pattern_gives_what_it_matches_sorted(tree):
+    assert found("*.[jm]p[4g]") == ["b.jpg", "clip.mp4"]
+    assert found("**/*.bmp") == ["deep/er/d.bmp"]
+    assert [place.kind for place in places(["*.gif"])] == [Kind.BROKEN]
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tree):
+    (tree / "x[1].jpg").touch()
+    assert found("x[1].jpg") == ["x[1].jpg"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"b.jpg\ndeep/c.webp\n",
+        b"\xef\xbb\xbfb.jpg\r\n\r\n   \r\ndeep/c.webp",
+        b"\"b.jpg\"\n'deep/c.webp'\n\n\n",
+        "b.jpg\ndeep/c.webp\n".encode("utf-16"),
+        b"b.jpg\rdeep/c.webp\r",
+        b"  b.jpg  \n\tdeep/c.webp",
+    ],
+)
+def test_a_list_names_pictures_line_by_line(tree, content):
+    (tree / "list.txt").write_bytes(content)
+    assert found("list.txt") == ["b.jpg", "deep/c.webp"]
+
+
+def test_what_a_list_names_may_lie_beside_it(tree):
+    (tree / "deep" / "list.txt").write_text("c.webp\nb.jpg\nnone.jpg\n")
+    assert found("deep/list.txt") == ["deep/c.webp", "b.jpg", "none.jpg"]
+
+
+def test_names_that_are_no_utf8_find_their_files(tree):
+    (tree / "list.txt").write_bytes(b"\xff.jpg\n")
+    assert found("list.txt") == [os.fsdecode(b"\xff.jpg")]
+
+
+def test_a_list_may_name_folders_patterns_and_addresses(tree):
+    (tree / "list.txt").write_text("deep\n*.jpg\nhttp://host/x.jpg\n")
+    assert found("list.txt") == ["deep/c.webp", "b.jpg", "http://host/x.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none.txt", "none.txt: cannot be read: No such file"),
+        ("outer.txt", "outer.txt: names another list, inner.txt"),
+    ],
+)
+def test_lists_that_cannot_be_used(tree, name, message):
+    (tree / "outer.txt").write_text("inner.txt\n")
+    with pytest.raises(InputError, match=message):
+        found(name)
+
+
+def test_the_lines_of_stdin_stand_where_the_dash_does(tree):
+    lines = ["b.jpg\n", "\n", "deep\r\n"]
+    assert found("a.PNG", "-", "x.jpg", lines=lines) == ["a.PNG", "b.jpg", "deep/c.webp", "x.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.jpg", Kind.PICTURE),
+        ("no-suffix", Kind.PICTURE),
+        ("clip.MP4", Kind.VIDEO),
+        ("http://host/a.jpg?size=1", Kind.ADDRESS),
+        ("HTTPS://host/a", Kind.ADDRESS),
+        ("https://host/clip.webm", Kind.VIDEO),
+        ("http://camera/live.m3u8", Kind.LIVE),
+        ("rtsp://user:secret@camera:554/1", Kind.LIVE),
+        ("0", Kind.LIVE),
+        ("/dev/video1", Kind.LIVE),
+        ("ftp://host/a.jpg", Kind.PICTURE),
+        ("http://[", Kind.PICTURE),
+        ("٣", Kind.PICTURE),
+    ],
+)
+def test_kinds(name, kind):
+    assert place_of(name).kind is kind
+
+
+def test_a_file_that_is_called_like_a_camera_is_the_file(tree):
+    (tree / "0").touch()
+    assert place_of("0").kind is Kind.PICTURE
+
+
+@pytest.mark.parametrize("name", ["a\0b", "x" * 5000])
+def test_impossible_names_are_left_to_reading(name):
+    (place,) = places([name])
+    assert place.kind is Kind.PICTURE

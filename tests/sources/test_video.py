@@ -1,0 +1,143 @@
+"""Videos: frames in order, upright, by stride; broken ones say where they break."""
+
+import struct
+
+import numpy as np
+import pytest
+
+from engine.errors import ImageError, InputError
+from engine.sources import video
+from engine.sources.kinds import Kind, Place
+from engine.sources.opening import Pace, items
+from tests.pictures import write_video
+
+av = pytest.importorskip("av", reason="PyAV is not installed: pip install '.[video]'")
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory):
+    return str(write_video(tmp_path_factory.mktemp("video") / "clip.mp4"))
+
+
+def opened(name, kind=Kind.VIDEO, **pace):
+    return list(items([Place(name, kind)], Pace(**pace)))
+
+
+def grey(item):
+    return round(float(item.source.pixels.mean()) / 40)
+
+
+@pytest.mark.parametrize(
+    ("pace", "numbers"),
+    [
+        ({}, [0, 1, 2, 3, 4, 5]),
+        ({"stride": 2}, [0, 2, 4]),
+        ({"max_frames": 2}, [0, 1]),
+        ({"stride": 3, "max_frames": 9}, [0, 3]),
+    ],
+)
+def test_frames_come_in_order_by_stride_and_not_too_many(clip, pace, numbers):
+    found = opened(clip, **pace)
+    assert [item.frame.number for item in found] == numbers
+    assert [grey(item) for item in found] == numbers
+    assert [item.frame.seconds for item in found] == pytest.approx([n / 10 for n in numbers])
+    assert found[-1].name == f"{clip}#{numbers[-1]}"
+    assert found[0].source.pixels.shape == (48, 64, 3)
+
+
+def test_a_live_source_gives_its_newest_frames_and_ends(clip, monkeypatch):
+    monkeypatch.setattr(video, "is_address", lambda name: False)
+    found = opened(clip, Kind.LIVE)
+    numbers = [item.frame.number for item in found]
+    assert numbers == sorted(set(numbers))
+    assert numbers[-1] == 5
+
+
+def test_a_lost_stream_is_opened_again_and_given_up_after_some_times(clip, monkeypatch):
+    tries = []
+
+    def lost(name):
+        tries.append(name)
+        yield from ()
+        raise ImageError(f"{name}: video: breaks off")
+
+    monkeypatch.setattr(video, "frames", lost)
+    with pytest.raises(ImageError, match="breaks off"):
+        list(video.live_frames("rtsp://camera/1", wait_seconds=0))
+    assert len(tries) == 4
+
+
+@pytest.mark.parametrize(
+    ("matrix", "size", "dark_side"),
+    [
+        ((1, 0, 0, 1), (64, 48), "left"),
+        ((0, 1, -1, 0), (48, 64), "top"),  # a phone held upright: a quarter turn clockwise
+        ((-1, 0, 0, -1), (64, 48), "right"),
+        ((0, -1, 1, 0), (48, 64), "bottom"),
+    ],
+)
+def test_a_turned_video_is_set_upright(tmp_path, matrix, size, dark_side):
+    path = tmp_path / "turned.mp4"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        picture = np.full((48, 64, 3), 200, np.uint8)
+        picture[:, :32] = 20
+        container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        container.mux(stream.encode())
+    content = bytearray(path.read_bytes())
+    a, b, c, d = (value * 65536 for value in matrix)
+    at = content.index(b"tkhd") + 44
+    content[at : at + 36] = struct.pack(">9i", a, b, 0, c, d, 0, 0, 0, 1 << 30)
+    path.write_bytes(content)
+    (item,) = opened(str(path))
+    assert item.source.size == size
+    pixels = item.source.pixels.astype(float)
+    width, height = size
+    sides = {
+        "left": pixels[:, : width // 4],
+        "right": pixels[:, -width // 4 :],
+        "top": pixels[: height // 4],
+        "bottom": pixels[-height // 4 :],
+    }
+    assert min(sides, key=lambda side: sides[side].mean()) == dark_side
+
+
+def broken_files(folder):
+    (folder / "empty.mp4").touch()
+    (folder / "noise.mp4").write_bytes(np.random.default_rng(0).bytes(5000))
+    with av.open(str(folder / "sound.mkv"), "w") as container:
+        stream = container.add_stream("pcm_s16le", rate=8000)
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, 800), np.int16), layout="mono")
+        frame.sample_rate = 8000
+        container.mux(stream.encode(frame))
+    return ["empty.mp4", "noise.mp4", "sound.mkv", "none.mp4"]
+
+
+def test_what_is_no_video_is_one_image_error(tmp_path):
+    for name in broken_files(tmp_path):
+        (item,) = opened(str(tmp_path / name))
+        assert isinstance(item.source, ImageError), name
+        assert f"{name}: video: " in str(item.source)
+        assert "\n" not in str(item.source)
+
+
+def test_a_broken_tail_costs_only_the_tail(clip, tmp_path):
+    path = write_video(tmp_path / "tail.mkv", count=60)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+    found = opened(str(path))
+    frames = [item for item in found if item.frame]
+    assert 0 < len(frames) < 60
+    assert len(found) - len(frames) <= 1
+
+
+def test_without_pyav_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "av", None)
+    with pytest.raises(InputError, match=r"a.mp4: video: PyAV is not installed. Run: pip"):
+        video.require("a.mp4")
+
+
+@pytest.mark.parametrize("pace", [{"stride": 0}, {"max_frames": 0}])
+def test_paces_that_make_no_sense_are_refused(pace):
+    with pytest.raises(InputError, match="expected 1 or more, got 0"):
+        Pace(**pace)

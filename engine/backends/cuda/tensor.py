@@ -26,7 +26,9 @@ _LEAST_SHARED = 99  # of cards that are none of these
 
 
 class Tile(Protocol):
-    """A kernel of kernels/tensor for one shape of its blocks. Hashable."""
+    """A kernel of kernels/tensor for one shape of its blocks."""
+
+    def __hash__(self) -> int: ...
 
     @property
     def kernel(self) -> str:
@@ -87,3 +89,11 @@ def round_to_tf32(values: NDArray[np.float32]) -> NDArray[np.float32]:
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     rounded: NDArray[np.float32] = ((bits + 0x1000) & np.uint32(0xFFFFE000)).view(np.float32)
     return rounded
+
+
+def factors(values: NDArray[np.float32], mode: int) -> NDArray[np.generic]:
+    """Weights as the matrix units take them; split floats: high parts above low parts."""
+    if mode == 0:
+        return values.astype(np.float16)
+    high = round_to_tf32(values)
+    return high if mode == 1 else np.concatenate([high, round_to_tf32(values - high)])

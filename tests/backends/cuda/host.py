@@ -50,9 +50,13 @@ def source() -> str:
 
 @lru_cache(maxsize=2)
 def build(*defines: str) -> ctypes.CDLL:
+    """The kernels of the translation unit."""
+    return compile_library(source(), defines)
+
+
+def compile_library(text: str, defines: Sequence[str]) -> ctypes.CDLL:
     """Compile once per text; the library stays in the folder for temporary files."""
     assert GXX is not None
-    text = source()
     facts = [text, *(FOLDER.joinpath(name).read_text() for name in HEADERS), *defines]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"engine-kernels-on-host-{os.getuid()}"

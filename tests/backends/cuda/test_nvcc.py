@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from engine.backends.cuda import compiler, tensor
-from engine.backends.cuda.conv import hopper
+from engine.backends.cuda.conv import hopper, implicit_gemm
 from engine.backends.cuda.conv.hopper import HopperTile
+from engine.backends.cuda.conv.implicit_gemm import MmaTile
+from engine.backends.cuda.conv.thin import ThinTile
 from tests.backends.cuda.host import DEFINES
 
 NVCC = shutil.which("nvcc")
@@ -50,7 +52,7 @@ def test_kernels_compile_for_every_architecture(tmp_path: Path, precision: str) 
     compile_text(compiler.translation_unit(), tmp_path, ARCHITECTURES[1:], DEFINES[precision])
 
 
-def tiles() -> list[HopperTile]:
+def hopper_tiles() -> list[HopperTile]:
     """The largest and the smallest tile of each precision, with whole and with short slices."""
     found = []
     for mode, sides in [
@@ -68,7 +70,35 @@ def tiles() -> list[HopperTile]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tile", tiles(), ids=str)
+@pytest.mark.parametrize("tile", hopper_tiles(), ids=str)
 def test_tensor_core_kernels_compile_for_hopper(tmp_path: Path, tile: HopperTile) -> None:
     defines = DEFINES["float16"] if tile.mode == 0 else ()
     compile_text(tensor.source(tile), tmp_path, ("90a",), defines)
+
+
+def portable_tiles() -> list[MmaTile | ThinTile]:
+    """Likewise, and a first layer."""
+    found: list[MmaTile | ThinTile] = []
+    for mode, sides in enumerate(
+        [implicit_gemm._TILES, implicit_gemm._TILES, implicit_gemm._SPLIT_FLOAT_TILES]
+    ):
+        whole = 128 // (2 if mode == 0 else 4)
+        for (*block, stages, blocks), depth in [(max(sides), whole), (min(sides), whole // 2)]:
+            found.append(MmaTile(*block, depth, stages, blocks, mode))
+        found.append(ThinTile(3, 3, 3, 32, 99 << 10, mode))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tile", portable_tiles(), ids=str)
+def test_portable_tensor_core_kernels_compile_for_every_architecture(
+    tmp_path: Path, tile: MmaTile | ThinTile
+) -> None:
+    defines = DEFINES["float16"] if tile.mode == 0 else ()
+    compile_text(tensor.source(tile), tmp_path, ARCHITECTURES[1:], defines)
+
+
+@pytest.mark.slow
+def test_portable_tensor_core_kernels_compile_for_turing(tmp_path: Path) -> None:
+    for tile in (MmaTile(64, 64, 32, 32, 64, 2, 3, 0), ThinTile(3, 3, 3, 32, 64 << 10, 0)):
+        compile_text(tensor.source(tile), tmp_path, ("75",), DEFINES["float16"])

@@ -15,8 +15,10 @@ from engine.backends.cuda.conv import (
     hopper,
     hopper_patch,
     im2col_gemm,
+    implicit_gemm,
     pointwise,
     strided_batched,
+    thin,
     tiled,
     winograd,
     xnor,
@@ -35,7 +37,7 @@ class Algorithm(Protocol):
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None: ...
 
 
-# The first that supports a convolution takes it where Hopper's own kernel cannot.
+# The first that supports a convolution takes it where no matrix units can.
 ALGORITHMS: dict[str, Algorithm] = {
     "xnor": xnor,
     "depthwise": depthwise,
@@ -48,6 +50,8 @@ ALGORITHMS: dict[str, Algorithm] = {
     "direct": direct,
     **hopper.VARIANTS,
     **hopper_patch.VARIANTS,
+    **thin.VARIANTS,
+    **implicit_gemm.VARIANTS,
 }
 
 
@@ -81,7 +85,12 @@ def rule_of_thumb(target: Target, op: ops.Conv2d) -> str:
     """What is likely to be fastest, for a convolution that was not measured."""
     if dot.supports(target, op) and target.rows(op.out) * op.out.shape.area <= 8:
         return "dot"
-    return hopper.best(target, op) or candidates(target, op)[0]
+    return (
+        hopper.best(target, op)
+        or implicit_gemm.best(target, op)
+        or thin.best(target, op)
+        or candidates(target, op)[0]
+    )
 
 
 def _workspace(target: Target, op: ops.Conv2d) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 from engine.backends.cuda import launch, wgmma
 from engine.backends.cuda.conv import geometry
 from engine.backends.cuda.gpu import Arrays, Gpu, Target
-from engine.backends.cuda.tensor import COMMON, HOPPER, MODES, round_to_tf32
+from engine.backends.cuda.tensor import COMMON, HOPPER, MODES, factors
 from engine.plan import ops
 
 # rows, columns, stages, consumers, blocks on a multiprocessor
@@ -146,18 +146,12 @@ def prepare(target: Target, op: ops.Conv2d, constants: Arrays, *, columns: int) 
     weight = constants["weight"].transpose(0, 2, 3, 1)
     lines = np.ascontiguousarray(weight, dtype=np.float32).reshape(len(weight), -1)
     mode = MODES[target.precision]
-    if mode == 0:
-        lines = lines.astype(np.float16)
-    elif mode == 1:
-        lines = round_to_tf32(lines)
-    else:
-        filled = np.pad(lines, ((0, -len(lines) % columns), (0, 0)))
-        high = round_to_tf32(filled)
-        lines = np.concatenate([high, round_to_tf32(filled - high)])
+    if mode == 2:
+        lines = np.pad(lines, ((0, -len(lines) % columns), (0, 0)))
     bias = constants.get("bias")
     if bias is None:
         bias = np.zeros(op.weight.shape[0], np.float32)
-    return {"weight": lines, "bias": bias}
+    return {"weight": factors(lines, mode), "bias": bias}
 
 
 def across(op: ops.Conv2d, tile: HopperTile) -> int:

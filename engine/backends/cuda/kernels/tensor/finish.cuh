@@ -86,8 +86,8 @@ __device__ __forceinline__ void finish(const float (&sum)[ROWS / 16][COLUMNS / 8
                     }
                 }
             }
-            activate_common(o.last, x);
         }
+        activate_common(o.last, x);
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
             const int item = lane + (first + i) * 32;

@@ -14,8 +14,8 @@
 // Only the common activations: each is inlined over all of a thread's values.
 //
 // Chosen at compile time: BM BN BK WM WN STAGES BLOCKS (resident on a multiprocessor) and MODE, see
-// mma.cuh. Turing's ring has two stages.
-#include "mma.cuh"
+// products.cuh. Turing's ring has two stages.
+#include "products.cuh"
 #include "finish.cuh"
 
 #define ROW_BYTES (BK * (int)sizeof(real))  // 128 or 64

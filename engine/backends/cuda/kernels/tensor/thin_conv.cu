@@ -9,8 +9,8 @@
 // Lines are an odd number of 16 bytes, so that eight lines of one column lie in different banks.
 //
 // Chosen at compile time: CHANNELS TAPS_Y TAPS_X, DEPTH (k in whole steps), BN (filters of a block),
-// WARPS, BLOCKS (resident on a multiprocessor) and MODE, see mma.cuh.
-#include "mma.cuh"
+// WARPS, BLOCKS (resident on a multiprocessor) and MODE, see products.cuh.
+#include "products.cuh"
 #include "finish.cuh"
 
 #define K (TAPS_Y * TAPS_X * CHANNELS)
@@ -40,7 +40,8 @@ __device__ __forceinline__ void gather(unsigned char* line, int m, const Problem
     const int x = (int)(m - above * p.out_w) * p.stride_x - p.left;
     const int pixel = ((int)row * p.height + y) * p.width + x;
     const bool exists = m < p.output.pixels;
-    const real zero = real(0.f);
+    real zero;
+    put(&zero, 0.f);
 #pragma unroll
     for (int first = 0; first < DEPTH / PACK; first += AT_ONCE) {
         Raw<PACK> chunks[AT_ONCE];

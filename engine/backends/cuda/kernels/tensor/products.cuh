@@ -1,0 +1,91 @@
+// Products of a slice of k, as a warp computes them on the matrix units.
+//
+// Chosen at compile time, MODE:
+//   0  halves in, half products
+//   1  floats in, tf32 products; both factors are rounded to nearest, weights by the host
+//   2  floats in, each factor the sum of two tf32, three products; the sums of a slice are added
+//      up outside the matrix unit, which drops bits that a float would keep
+// A step is 32 bytes of k: 16 halves or 8 floats. Fragments of both are the same bytes.
+#pragma once
+#include "mma.cuh"
+
+#define STEP_BYTES 32
+#define PARTS (MODE == 2 ? 2 : 1)  // of a weight: high and low
+
+// Which row and which chunk of a step a lane addresses for load_matrices.
+__device__ __forceinline__ int row_of_a(int lane) { return lane % 16; }
+__device__ __forceinline__ int chunk_of_a(int lane) { return lane / 16; }
+__device__ __forceinline__ int row_of_b(int lane) { return lane % 8 + lane / 16 * 8; }
+__device__ __forceinline__ int chunk_of_b(int lane) { return lane / 8 % 2; }
+
+// b: for every two blocks of 8 columns low k, high k, low k, high k.
+template <int ROWS, int COLUMNS>
+__device__ __forceinline__ void multiply_all(float (&sum)[ROWS / 16][COLUMNS / 8][4],
+                                             const unsigned (&a)[ROWS / 16][4],
+                                             const unsigned (&b)[COLUMNS / 16][4])
+{
+#pragma unroll
+    for (int i = 0; i < ROWS / 16; ++i) {
+#pragma unroll
+        for (int j = 0; j < COLUMNS / 8; ++j) {
+            multiply(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+        }
+    }
+}
+
+// sum += STEPS steps of a warp's ROWS x COLUMNS. a_at(i, step) is this lane's address in the 16 rows
+// of number i, b_at(j, step, part) in the 16 columns of number j; see row_of_a and its neighbours.
+template <int ROWS, int COLUMNS, int STEPS, typename A, typename B>
+__device__ __forceinline__ void multiply_slice(float (&sum)[ROWS / 16][COLUMNS / 8][4], A a_at,
+                                               B b_at)
+{
+#if MODE == 2
+    float part[ROWS / 16][COLUMNS / 8][4] = {};
+#endif
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+        unsigned a[ROWS / 16][4], b[COLUMNS / 16][4];
+#pragma unroll
+        for (int i = 0; i < ROWS / 16; ++i) load_matrices(a[i], a_at(i, step));
+#pragma unroll
+        for (int j = 0; j < COLUMNS / 16; ++j) load_matrices(b[j], b_at(j, step, 0));
+#if MODE == 0
+        multiply_all<ROWS, COLUMNS>(sum, a, b);
+#else
+        unsigned high[ROWS / 16][4];
+#pragma unroll
+        for (int i = 0; i < ROWS / 16; ++i) {
+#pragma unroll
+            for (int r = 0; r < 4; ++r) high[i][r] = round_to_tf32(__uint_as_float(a[i][r]));
+        }
+#if MODE == 1
+        multiply_all<ROWS, COLUMNS>(sum, high, b);
+#else
+#pragma unroll
+        for (int i = 0; i < ROWS / 16; ++i) {
+#pragma unroll
+            for (int r = 0; r < 4; ++r) {
+                const float rest = __uint_as_float(a[i][r]) - __uint_as_float(high[i][r]);
+                a[i][r] = round_to_tf32(rest);
+            }
+        }
+        multiply_all<ROWS, COLUMNS>(part, a, b);
+        unsigned low[COLUMNS / 16][4];
+#pragma unroll
+        for (int j = 0; j < COLUMNS / 16; ++j) load_matrices(low[j], b_at(j, step, 1));
+        multiply_all<ROWS, COLUMNS>(part, high, low);
+        multiply_all<ROWS, COLUMNS>(part, high, b);
+#endif
+#endif
+    }
+#if MODE == 2
+#pragma unroll
+    for (int i = 0; i < ROWS / 16; ++i) {
+#pragma unroll
+        for (int j = 0; j < COLUMNS / 8; ++j) {
+#pragma unroll
+            for (int r = 0; r < 4; ++r) sum[i][j][r] += part[i][j][r];
+        }
+    }
+#endif
+}

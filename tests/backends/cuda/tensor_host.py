@@ -1,0 +1,141 @@
+"""Runs the portable tensor-core kernels' own text on the CPU, over warps.h."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.backends.cuda import tensor
+from engine.backends.cuda.gpu import Gpu, Place, Target
+from engine.backends.cuda.tensor import Tile
+from engine.plan.ops import Conv2d
+from tests.backends.cuda import host
+
+Array = NDArray[Any]
+
+_RUNNER = """
+extern "C" void run(int blocks, int threads, int shared, int first, const Problem* p)
+{
+    run_warps(blocks, threads, shared, first, [=] { %s(*p); });
+}
+"""
+_SHARED = "extern __shared__ __align__(128) unsigned char memory[];"
+
+
+@dataclass(frozen=True)
+class _OnHost:
+    tile: Any
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {"mma.cuh": host.FOLDER.joinpath("warps.h").read_text()}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tile, name)
+
+
+@lru_cache(maxsize=64)
+def build(tile: Tile, *, is_turing: bool) -> ctypes.CDLL:
+    text = tensor.source(_OnHost(tile))
+    assert _SHARED in text
+    text = text.replace(_SHARED, "unsigned char* memory = block_memory;")
+    text = text.replace("__syncthreads()", "sync_block()")
+    defines = ["-DSTORE_HALF"] if tile.mode == 0 else []
+    if is_turing:
+        defines.append("-DHELD_COPIES")
+    heads = '#include "host.h"\n#define __grid_constant__\n'
+    return host.compile_library(heads + text + _RUNNER % tile.kernel, defines)
+
+
+@dataclass(frozen=True)
+class _Function:
+    library: ctypes.CDLL
+    shared: int
+    first: int  # block to run first
+
+    def launch(
+        self,
+        grid: tuple[int, int, int],
+        threads: int,
+        arguments: Sequence[Any],
+        *,
+        stream: int,
+        early: bool,
+    ) -> None:
+        (problem,) = arguments
+        self.library.run(grid[0], threads, self.shared, self.first, ctypes.byref(problem))
+
+
+class _Kernels:
+    def __init__(self, target: Target, first: int) -> None:
+        self._target = target
+        self._first = first
+
+    def tile(self, tile: Tile, shared: int) -> _Function:
+        assert shared <= tensor.most_shared_bytes(self._target.capability)
+        library = build(tile, is_turing=self._target.capability < (8, 0))
+        return _Function(library, shared, self._first)
+
+
+def aligned(values: Array) -> Array:
+    """A copy that begins on 256 bytes, as everything on a device does."""
+    room = np.empty(values.nbytes + 256, np.uint8)
+    start = -room.ctypes.data % 256
+    copy = room[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
+    copy[...] = values
+    return copy
+
+
+def run(
+    algorithm: Any,
+    target: Target,
+    op: Conv2d,
+    constants: Mapping[str, Array],
+    inputs: Mapping[Any, Array],
+    *,
+    margin: int = 0,
+    first: int = 0,
+    times: int = 2,
+) -> Array:
+    """Run a convolution on tensors (rows, c, h, w) that lie in others, wider by two margins."""
+    kind = np.float16 if target.precision == "float16" else np.float32
+    memory = {}
+    for each in (op.src, op.out, *([op.residual] if op.residual else [])):
+        channels, height, width = each.shape.sides
+        wide = np.full(
+            (target.rows(each), height, width, channels + 2 * margin), np.nan, dtype=kind
+        )
+        if each in inputs:
+            wide[..., margin : margin + channels] = inputs[each].transpose(0, 2, 3, 1)
+        memory[each] = aligned(wide)
+    arrays = {
+        name: aligned(made) for name, made in algorithm.prepare(target, op, constants).items()
+    }
+    workspace = aligned(np.full(algorithm.workspace(target, op) + 4, 0xFF, np.uint8))
+    gpu = Gpu(
+        target,
+        kernels=_Kernels(target, first),  # type: ignore[arg-type]
+        blas=None,  # type: ignore[arg-type]
+        stream=SimpleNamespace(handle=0),
+        places={
+            each: Place(values.ctypes.data + margin * values.itemsize, values.shape[-1])
+            for each, values in memory.items()
+        },
+        arrays={(op, name): values.ctypes.data for name, values in arrays.items()},
+        workspace=workspace.ctypes.data,
+        candidates=None,
+    )
+    for _ in range(times):
+        algorithm.enqueue(gpu, op)
+    result = memory[op.out]
+    end = margin + op.out.shape.channels
+    assert np.isnan(result[..., :margin]).all(), "written before the first channel"
+    assert np.isnan(result[..., end:]).all(), "written behind the last channel"
+    return result[..., margin:end].transpose(0, 3, 1, 2).astype(np.float64)

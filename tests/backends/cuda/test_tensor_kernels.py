@@ -1,0 +1,223 @@
+"""The portable tensor-core kernels, their own text run on the CPU, against float64.
+
+Every tile is a unit of its own for g++, so most of these tests are slow the first time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from engine.backends.cuda.conv import implicit_gemm, thin
+from engine.backends.cuda.gpu import Target
+from engine.plan.activations import ACTIVATIONS
+from engine.plan.ops import Constant, Conv2d, Tensor
+from engine.plan.shapes import Shape, window_count
+from tests.backends.cuda.host import GXX
+from tests.backends.cuda.tensor_host import run
+
+Array = NDArray[Any]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with"),
+]
+
+TURING, AMPERE = (7, 5), (8, 0)
+# Largest error as a share of the largest value: operands of 11 bits, and of 24.
+TOLERANCES = {"float16": 2e-3, "tf32": 2e-3, "float32": 2e-6}
+
+
+def convolution(
+    src: tuple[int, int, int],
+    filters: int,
+    kernel: tuple[int, int] = (3, 3),
+    *,
+    padding: tuple[int, int, int, int] = (1, 1, 1, 1),
+    has_bias: bool = True,
+    has_residual: bool = False,
+    **options: Any,
+) -> Conv2d:
+    stride, dilation = options.get("stride", (1, 1)), options.get("dilation", (1, 1))
+    top, left, bottom, right = padding
+    height = window_count(src[1], dilation[0] * (kernel[0] - 1) + 1, stride[0], top + bottom)
+    width = window_count(src[2], dilation[1] * (kernel[1] - 1) + 1, stride[1], left + right)
+    out = Shape(filters, height, width)
+    return Conv2d(
+        Tensor(2, out),
+        Tensor(1, Shape(*src)),
+        Constant("weight", (filters, src[0] // options.get("groups", 1), *kernel)),
+        Constant("bias", (filters,)) if has_bias else None,
+        padding=padding,
+        residual=Tensor(3, out) if has_residual else None,
+        **options,
+    )
+
+
+@dataclass
+class Problem:
+    op: Conv2d
+    rows: int
+
+    def __post_init__(self) -> None:
+        random = np.random.default_rng(self.op.src.shape.size)
+
+        def draw(shape: tuple[int, ...]) -> Array:
+            """Values that a half can hold: what is left is the kernel's own error."""
+            return random.normal(size=shape).astype(np.float16).astype(np.float32)
+
+        op = self.op
+        self.constants = {"weight": draw(op.weight.shape)}
+        if op.bias:
+            self.constants["bias"] = draw(op.bias.shape)
+        self.inputs = {each: draw((self.rows, *each.shape.sides)) for each in op.reads}
+
+    def expected(self) -> Array:
+        op = self.op
+        top, left, bottom, right = op.padding
+        sides = ((0, 0), (0, 0), (top, bottom), (left, right))
+        padded = np.pad(self.inputs[op.src].astype(np.float64), sides)
+        reach = [(k - 1) * d + 1 for k, d in zip(op.kernel, op.dilation, strict=True)]
+        windows = sliding_window_view(padded, reach, axis=(2, 3))
+        windows = windows[
+            :, :, :: op.stride[0], :: op.stride[1], :: op.dilation[0], :: op.dilation[1]
+        ]
+        weight = self.constants["weight"].astype(np.float64)
+        parts = [
+            np.einsum("bchwij,ncij->bnhw", cells, filters)
+            for cells, filters in zip(
+                np.split(windows, op.groups, axis=1), np.split(weight, op.groups), strict=True
+            )
+        ]
+        values = np.concatenate(parts, axis=1)
+        if op.bias:
+            values += self.constants["bias"][:, None, None]
+        values = ACTIVATIONS[op.activation].numpy(values)
+        if op.residual:
+            values = values + self.inputs[op.residual]
+        return np.asarray(ACTIVATIONS[op.last_activation].numpy(values))
+
+
+def target_for(
+    op: Conv2d, *, precision: str, capability: tuple[int, int], margin: int, rows: int
+) -> Target:
+    target = Target(rows, precision, capability, multiprocessors=2)
+    packs = 16 // target.value_bytes
+    crooked = frozenset(
+        each
+        for each in (*op.reads, op.out)
+        if margin % packs or (each.shape.channels + 2 * margin) % packs
+    )
+    return replace(target, misaligned=crooked)
+
+
+def check(
+    algorithm: Any,
+    op: Conv2d,
+    *,
+    precision: str,
+    capability: tuple[int, int] = AMPERE,
+    margin: int = 0,
+    rows: int = 2,
+    first: int = 0,
+) -> None:
+    problem = Problem(op, rows)
+    target = target_for(op, precision=precision, capability=capability, margin=margin, rows=rows)
+    assert algorithm.supports(target, op)
+    got = run(algorithm, target, op, problem.constants, problem.inputs, margin=margin, first=first)
+    expected = problem.expected()
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(got, expected, rtol=0, atol=TOLERANCES[precision] * scale)
+
+
+every_precision = pytest.mark.parametrize("precision", TOLERANCES)
+
+# ---------------------------------------------------------------- mma_conv
+
+EVERYTHING = convolution(
+    (40, 9, 7), 75, stride=(2, 1), activation="leaky", has_residual=True, last_activation="relu"
+)
+GEMMS = {
+    "8_channels": convolution((8, 7, 9), 18),
+    "24_channels": convolution((24, 6, 7), 32, activation="mish"),
+    "pointwise": convolution((72, 5, 7), 64, (1, 1), padding=(0, 0, 0, 0), activation="swish"),
+    "dilated": convolution((16, 9, 8), 40, dilation=(2, 3), padding=(2, 3, 1, 2)),
+    "crooked": convolution((8, 9, 11), 20, (5, 2), stride=(2, 3), padding=(2, 0, 1, 1)),
+    "groups": convolution((64, 5, 6), 96, groups=2, activation="logistic", has_residual=True),
+    "narrow_groups": convolution((32, 5, 6), 64, groups=8, activation="relu"),
+    "without_bias": convolution((8, 5, 6), 8, has_bias=False),
+    "everything": EVERYTHING,
+}
+SMALL = implicit_gemm.VARIANTS["mma_64x32x6_split1"]
+SMALL_SPLIT_FLOAT = implicit_gemm.VARIANTS["mma_64x32x4_split1"]
+
+
+def small(precision: str) -> implicit_gemm.ImplicitGemm:
+    return SMALL_SPLIT_FLOAT if precision == "float32" else SMALL
+
+
+@pytest.mark.parametrize("op", GEMMS.values(), ids=GEMMS)
+@every_precision
+def test_implicit_gemm_agrees_with_the_definition(op: Conv2d, precision: str) -> None:
+    check(small(precision), op, precision=precision)
+
+
+@pytest.mark.parametrize("op", GEMMS.values(), ids=GEMMS)
+def test_implicit_gemm_agrees_on_turing(op: Conv2d) -> None:
+    check(SMALL, op, precision="float16", capability=TURING)
+
+
+@every_precision
+def test_implicit_gemm_writes_between_the_margins(precision: str) -> None:
+    check(small(precision), GEMMS["groups"], precision=precision, margin=8)
+
+
+@pytest.mark.parametrize("name", [name for name in implicit_gemm.VARIANTS if "split1" in name])
+@every_precision
+def test_every_tile_agrees_with_the_definition(name: str, precision: str) -> None:
+    algorithm = implicit_gemm.VARIANTS[name]
+    op = convolution((24, 9, 8), 130, activation="leaky", has_residual=True)
+    if algorithm.supports(Target(2, precision, AMPERE, 2), op):
+        check(algorithm, op, precision=precision)
+
+
+@pytest.mark.parametrize("first", [0, 1, 5])
+@pytest.mark.parametrize("split", [2, 4])
+def test_a_split_sum_is_added_up_by_whichever_block_is_last(split: int, first: int) -> None:
+    algorithm = implicit_gemm.VARIANTS[f"mma_64x32x6_split{split}"]
+    op = convolution((128, 5, 6), 40, activation="leaky")
+    check(algorithm, op, precision="float16", first=first, rows=3)
+
+
+# ---------------------------------------------------------------- thin_conv
+
+THIN = {
+    "3x3": convolution((3, 11, 13), 16, activation="leaky"),
+    "3x3_stride_2": convolution((3, 11, 13), 24, stride=(2, 2), activation="mish"),
+    "1_channel": convolution((1, 9, 8), 18, dilation=(2, 1), has_residual=True),
+    "5_channels": convolution((5, 9, 8), 30, (2, 3), padding=(0, 1, 1, 2), has_bias=False),
+    "7x7_stride_2": convolution((3, 15, 14), 70, (7, 7), stride=(2, 2), padding=(3, 3, 3, 3)),
+}
+
+
+@pytest.mark.parametrize("op", THIN.values(), ids=THIN)
+@every_precision
+def test_thin_agrees_with_the_definition(op: Conv2d, precision: str) -> None:
+    check(thin.VARIANTS["thin_16"], op, precision=precision)
+
+
+@pytest.mark.parametrize("columns", [32, 64])
+@every_precision
+def test_thin_takes_more_filters_at_once(columns: int, precision: str) -> None:
+    op = convolution((3, 11, 13), columns + 6, activation="leaky")
+    check(thin.VARIANTS[f"thin_{columns}"], op, precision=precision, margin=8)
+
+
+@every_precision
+def test_thin_needs_no_alignment(precision: str) -> None:
+    check(thin.VARIANTS["thin_16"], THIN["1_channel"], precision=precision, margin=3)

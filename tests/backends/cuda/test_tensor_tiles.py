@@ -1,0 +1,194 @@
+"""Tiles of the portable tensor-core kernels: what fits where, and which convolutions they take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.backends.cuda import conv, tensor
+from engine.backends.cuda.conv import implicit_gemm, thin
+from engine.backends.cuda.conv.implicit_gemm import Bundles, ImplicitGemm, bundles
+from engine.backends.cuda.gpu import Target
+from engine.plan.ops import Constant, Conv2d, Tensor
+from engine.plan.shapes import Shape
+
+CARDS = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (12, 0)]
+HALVES = Target(1, "float16", (8, 0), 108)
+
+every_card = pytest.mark.parametrize("capability", CARDS, ids="sm_{0[0]}{0[1]}".format)
+every_precision = pytest.mark.parametrize("precision", ["float16", "tf32", "float32"])
+
+
+def convolution(
+    channels: int, filters: int, size: int = 3, side: int = 13, **options: Any
+) -> Conv2d:
+    return Conv2d(
+        Tensor(2, Shape(filters, side, side)),
+        Tensor(1, Shape(channels, side, side)),
+        Constant("weight", (filters, channels // options.get("groups", 1), size, size)),
+        Constant("bias", (filters,)),
+        padding=(size // 2,) * 4,
+        **options,
+    )
+
+
+def takes(target: Target, op: Conv2d, kind: str) -> bool:
+    return any(name.startswith(kind) for name in conv.candidates(target, op))
+
+
+@every_card
+@every_precision
+def test_what_is_supported_fits_into_shared_memory(
+    capability: tuple[int, int], precision: str
+) -> None:
+    target = replace(HALVES, capability=capability, precision=precision)
+    layers = [convolution(64, 512), convolution(8, 40), convolution(3, 64, 7, 112)]
+    tiles = [
+        each.tile(target, op)
+        for op in layers
+        for each in (*implicit_gemm.VARIANTS.values(), *thin.VARIANTS.values())
+        if each.supports(target, op)
+    ]
+    assert bool(tiles) == (precision == "float16" or capability >= (8, 0))
+    for tile in tiles:
+        assert tile.shared_bytes <= tensor.most_shared_bytes(capability)
+        assert tile.threads <= 1024
+
+
+@every_precision
+def test_threads_copy_a_slice_in_whole_rounds(precision: str) -> None:
+    target = replace(HALVES, precision=precision)
+    for op in (convolution(64, 512), convolution(8, 64)):
+        for each in implicit_gemm.VARIANTS.values():
+            if each.supports(target, op):
+                tile = each.tile(target, op)
+                rows_at_once = tile.threads * 16 // (tile.depth * target.value_bytes)
+                assert tile.rows % rows_at_once == tile.columns % rows_at_once == 0
+
+
+def test_turing_has_two_stages() -> None:
+    turing = replace(HALVES, capability=(7, 5))
+    for each in implicit_gemm.VARIANTS.values():
+        if each.supports(turing, convolution(64, 512)):
+            assert each.tile(turing, convolution(64, 512)).stages == 2
+
+
+@pytest.mark.parametrize(
+    ("op", "gemm", "gathers"),
+    [
+        (convolution(64, 64), True, False),
+        (convolution(8, 18), True, True),
+        (convolution(3, 32), False, True),
+        (convolution(36, 64), False, False),
+        (convolution(21, 256, 3), False, True),
+        (convolution(64, 64, groups=64), False, False),
+        (convolution(64, 64, signed=True), False, False),
+        (convolution(8, 64, signed=True), False, False),
+        (convolution(64, 64, activation="stair"), False, False),
+        (convolution(8, 64, 1, last_activation="stair"), False, False),
+    ],
+    ids=str,
+)
+def test_what_each_kernel_takes(op: Conv2d, gemm: bool, gathers: bool) -> None:
+    assert takes(HALVES, op, "mma_") == gemm
+    assert takes(HALVES, op, "thin_") == gathers
+
+
+def test_pixels_that_begin_anywhere_are_only_gathered() -> None:
+    op = convolution(8, 16)
+    target = replace(HALVES, misaligned=frozenset({op.src}))
+    assert not takes(target, op, "mma_")
+    assert takes(target, op, "thin_")
+
+
+def test_floats_need_ampere() -> None:
+    for precision in ("tf32", "float32"):
+        for op in (convolution(64, 64), convolution(3, 32)):
+            turing = replace(HALVES, capability=(7, 5), precision=precision)
+            assert not takes(turing, op, "mma_")
+            assert not takes(turing, op, "thin_")
+
+
+@pytest.mark.parametrize(
+    ("groups", "channels", "filters", "expected"),
+    [
+        (1, 64, 64, Bundles(1, 1, 64, 64)),
+        (1, 60, 64, None),
+        (32, 128, 128, Bundles(8, 4, 32, 32)),
+        (32, 256, 256, Bundles(4, 8, 32, 32)),
+        (4, 128, 128, Bundles(1, 4, 32, 32)),
+        (2, 8, 4, Bundles(2, 1, 8, 4)),
+        (3, 12, 12, None),
+    ],
+)
+def test_narrow_groups_are_bundled(
+    groups: int, channels: int, filters: int, expected: Bundles | None
+) -> None:
+    assert bundles(HALVES, convolution(channels, filters, groups=groups)) == expected
+
+
+def test_bundled_groups_do_not_see_each_other() -> None:
+    op = convolution(16, 8, 1, groups=4)
+    weight = np.arange(1.0, 33.0, dtype=np.float32).reshape(op.weight.shape)
+    algorithm = implicit_gemm.VARIANTS["mma_64x32x6_split1"]
+    made = algorithm.prepare(HALVES, op, {"weight": weight})["weight"]
+    (dense,) = made[:, :8, :16].astype(np.float32)
+    assert not made[:, 8:].any()
+    assert not made[:, :, 16:].any()
+    for group in range(4):
+        rows, columns = slice(2 * group, 2 * group + 2), slice(4 * group, 4 * group + 4)
+        assert np.array_equal(dense[rows, columns], weight[rows, :, 0, 0])
+        dense[rows, columns] = 0
+    assert not dense.any()
+
+
+def split(name: str) -> tuple[ImplicitGemm, Conv2d]:
+    return implicit_gemm.VARIANTS[name], convolution(512, 256)
+
+
+def test_a_split_has_room_for_every_part_and_a_counter_for_every_tile() -> None:
+    algorithm, op = split("mma_64x64x4_split4")
+    tiles = -(-13 * 13 // 64) * (256 // 64)
+    weight = np.zeros(op.weight.shape, np.float32)
+    made = algorithm.prepare(HALVES, op, {"weight": weight})
+    assert algorithm.workspace(HALVES, op) == tiles * 4 * 64 * 64 * 4
+    assert made["arrivals"].shape == (tiles,)
+    assert not made["arrivals"].any()
+
+
+def test_only_few_tiles_with_long_sums_are_split() -> None:
+    algorithm, op = split("mma_64x64x4_split8")
+    assert algorithm.supports(HALVES, op)
+    assert not algorithm.supports(HALVES, convolution(64, 256))
+    assert not algorithm.supports(replace(HALVES, batch=64), op)
+
+
+def test_split_floats_are_no_rule_where_floats_are_as_fast() -> None:
+    op = convolution(64, 128)
+    for capability, precision, is_rule in [
+        ((8, 0), "float32", True),
+        ((8, 6), "float32", False),
+        ((8, 9), "float32", False),
+        ((8, 6), "tf32", True),
+        ((8, 6), "float16", True),
+    ]:
+        target = replace(HALVES, capability=capability, precision=precision)
+        assert (implicit_gemm.best(target, op) is not None) == is_rule
+
+
+def test_high_and_low_parts_make_up_a_float() -> None:
+    values = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
+    high, low = np.split(tensor.factors(values, 2), 2)
+    assert not ((high.view(np.uint32) | low.view(np.uint32)) & 0x1FFF).any()
+    np.testing.assert_allclose(high.astype(np.float64) + low, values, rtol=2**-22, atol=0)
+
+
+def test_a_text_includes_each_header_once() -> None:
+    op = convolution(64, 64)
+    text = tensor.source(implicit_gemm.VARIANTS["mma_64x64x4_split1"].tile(HALVES, op))
+    assert "#include <" in text
+    assert '#include "' not in text
+    assert text.count("typedef __half real;") == 1

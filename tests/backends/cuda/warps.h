@@ -1,0 +1,210 @@
+// Gives the matrix units' words a meaning in C++: stands in for kernels/tensor/mma.cuh.
+//
+// The threads of a block are fibers, run in turns until each waits for its warp or its block. Copies
+// into shared memory arrive as late as the kernel allows, and what was never written is not a number.
+// Fragments lie among the lanes as the instruction set's manual has them.
+#pragma once
+#include <ucontext.h>
+
+#include <functional>
+#include <memory>
+
+#include "common.cuh"
+
+struct uint4 {
+    unsigned x, y, z, w;
+};
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline void __threadfence() {}
+template <class T> inline T __ldcg(const T* p) { return *p; }
+template <class T> inline void __stcg(T* p, T x) { *p = x; }
+
+struct Copy {
+    unsigned to;
+    const void* from;
+    bool exists;
+};
+
+struct Fiber {
+    ucontext_t context;
+    std::unique_ptr<char[]> stack;
+    bool is_done = false;
+    std::vector<std::vector<Copy>> groups{1};
+};
+
+struct Meeting {
+    int count = 0, generation = 0;
+};
+
+// What a lane shows the others of its warp; two, so that the fastest may already fill the next.
+struct Shown {
+    unsigned words[2][32][8];
+    Meeting meeting;
+};
+
+static std::vector<Fiber> fibers;
+static std::vector<Shown> shown;
+static Meeting block_meeting;
+static ucontext_t scheduler;
+static unsigned char* block_memory;
+static int running;
+
+inline void meet(Meeting& meeting, int size)
+{
+    const int generation = meeting.generation;
+    if (++meeting.count == size) {
+        meeting.count = 0;
+        ++meeting.generation;
+    }
+    while (meeting.generation == generation) swapcontext(&fibers[running].context, &scheduler);
+    threadIdx.x = running;
+}
+
+inline void __syncwarp() { meet(shown[running / 32].meeting, 32); }
+inline void sync_block() { meet(block_meeting, blockDim.x); }
+
+// Shows `count` words to the warp and returns what all lanes show.
+inline const unsigned (*show(const unsigned* words, int count))[8]
+{
+    Shown& warp = shown[running / 32];
+    const int side = warp.meeting.generation % 2;
+    std::memcpy(warp.words[side][running % 32], words, 4 * count);
+    __syncwarp();
+    return warp.words[side];
+}
+
+// ---- what mma.cuh offers
+
+inline unsigned shared_address(const void* p)
+{
+    return (unsigned)(static_cast<const unsigned char*>(p) - block_memory);
+}
+inline void dependents_may_start() {}
+inline void wait_for_previous_kernel() {}
+
+inline void copy_now(unsigned to, const void* from, bool exists)
+{
+    if (exists) {
+        std::memcpy(block_memory + to, from, 16);
+    } else {
+        std::memset(block_memory + to, 0, 16);
+    }
+}
+
+#ifdef HELD_COPIES
+inline void copy_chunk(unsigned, const void* from, bool exists, uint4& held)
+{
+    held = {};
+    if (exists) std::memcpy(&held, from, 16);
+}
+inline void settle_chunk(unsigned to, const uint4& held) { copy_now(to, &held, true); }
+inline void copies_commit() {}
+template <int N> inline void copies_wait() {}
+#else
+inline void copy_chunk(unsigned to, const void* from, bool exists, uint4&)
+{
+    fibers[running].groups.back().push_back({to, from, exists});
+}
+inline void settle_chunk(unsigned, const uint4&) {}
+inline void copies_commit() { fibers[running].groups.emplace_back(); }
+template <int N> inline void copies_wait()
+{
+    auto& groups = fibers[running].groups;
+    while (groups.size() > N + 1) {
+        for (const Copy& each : groups.front()) copy_now(each.to, each.from, each.exists);
+        groups.erase(groups.begin());
+    }
+}
+#endif
+
+inline void load_matrices(unsigned (&r)[4], unsigned address)
+{
+    const auto lanes = show(&address, 1);
+    const int lane = running % 32;
+    for (int i = 0; i < 4; ++i) {
+        std::memcpy(&r[i], block_memory + lanes[i * 8 + lane / 4][0] + lane % 4 * 4, 4);
+    }
+}
+
+inline float half_at(unsigned word, int index)
+{
+#ifdef STORE_HALF
+    return __half2float({(uint16_t)(word >> 16 * index)});
+#else
+    return 0.f;
+#endif
+}
+
+// Bits below tf32's are dropped, as the hardware does.
+inline float tf32_of(unsigned word) { return __uint_as_float(word & 0xFFFFE000u); }
+
+inline void multiply(float (&sum)[4], const unsigned (&a)[4], unsigned low_k, unsigned high_k)
+{
+    const unsigned words[] = {a[0], a[1], a[2], a[3], low_k, high_k};
+    const auto lanes = show(words, 6);
+    const int lane = running % 32;
+    const int depth = MODE == 0 ? 16 : 8;
+    const int each = MODE == 0 ? 2 : 1;  // values of a word
+    for (int i = 0; i < 4; ++i) {
+        const int row = lane / 4 + i / 2 * 8;
+        const int column = lane % 4 * 2 + i % 2;
+        double total = sum[i];
+        for (int k = 0; k < depth; ++k) {
+            const bool is_high = k >= depth / 2;
+            const int holder = k % (depth / 2) / each;
+            const unsigned left = lanes[row % 8 * 4 + holder][row / 8 + 2 * is_high];
+            const unsigned right = lanes[column * 4 + holder][4 + is_high];
+            total += MODE == 0 ? (double)half_at(left, k % 2) * half_at(right, k % 2)
+                               : (double)tf32_of(left) * tf32_of(right);
+        }
+        sum[i] = (float)total;
+    }
+}
+
+inline unsigned round_to_tf32(float x) { return (__float_as_uint(x) + 0x1000u) & 0xFFFFE000u; }
+
+// ---- blocks
+
+static std::function<void()> block_kernel;
+
+static void start_fiber()
+{
+    threadIdx.x = running;
+    block_kernel();
+    fibers[running].is_done = true;
+    swapcontext(&fibers[running].context, &scheduler);
+}
+
+// Runs every block of a grid, one after the other; `first` first, then the rest and round.
+static void run_warps(int blocks, int threads, int shared, int first, std::function<void()> kernel)
+{
+    const int stack = 256 << 10;
+    gridDim = {blocks, 1, 1};
+    blockDim = {threads, 1, 1};
+    block_kernel = std::move(kernel);
+    std::vector<double> room(shared / 8 + 32);
+    block_memory = reinterpret_cast<unsigned char*>(((uintptr_t)room.data() + 127) & ~127ull);
+    for (int block = 0; block < blocks; ++block) {
+        blockIdx = {(block + first) % blocks, 0, 0};
+        std::memset(room.data(), 0xFF, room.size() * 8);
+        block_meeting = {};
+        shown.assign(threads / 32, {});
+        fibers.clear();
+        fibers.resize(threads);
+        for (Fiber& fiber : fibers) {
+            getcontext(&fiber.context);
+            fiber.stack = std::make_unique<char[]>(stack);
+            fiber.context.uc_stack.ss_sp = fiber.stack.get();
+            fiber.context.uc_stack.ss_size = stack;
+            makecontext(&fiber.context, start_fiber, 0);
+        }
+        for (int left = threads; left > 0;) {
+            for (running = 0; running < threads; ++running) {
+                if (fibers[running].is_done) continue;
+                threadIdx.x = running;
+                swapcontext(&scheduler, &fibers[running].context);
+                left -= fibers[running].is_done;
+            }
+        }
+    }
+}

@@ -16,7 +16,7 @@ from engine.backends.cuda import library
 from engine.errors import DeviceError
 
 _CLUSTER, _EARLY_START = 4, 6  # CU_LAUNCH_ATTRIBUTE_*
-_GRANTED_SHARED = 48 << 10  # bytes that need no asking
+_GRANTED_SHARED = 32 << 10  # bytes that need no asking: 48 KiB with what a kernel has of its own
 _DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 HALF, FLOAT, TF32 = 6, 7, 11  # CU_TENSOR_MAP_DATA_TYPE_*; TF32 rounds floats on the way
 _SWIZZLES = {32: 1, 64: 2, 128: 3}  # by bytes of a row
@@ -64,15 +64,21 @@ class Module:
         self._handle = ctypes.c_void_p()
         status = _driver().cuModuleLoadData(ctypes.byref(self._handle), image)
         _check("cuModuleLoadData", status)
+        self._limits: dict[str, int] = {}
 
     def function(self, name: str, *, shared: int = 0) -> Function:
         """A kernel, allowed `shared` bytes of dynamic shared memory."""
         found = ctypes.c_void_p()
         status = _driver().cuModuleGetFunction(ctypes.byref(found), self._handle, name.encode())
         _check("cuModuleGetFunction", status)
-        if shared > _GRANTED_SHARED:
-            status = _driver().cuFuncSetAttribute(found, _DYNAMIC_SHARED, shared)
-            _check("cuFuncSetAttribute", status)
+        # One limit serves every launch of a kernel, and what it has of fixed shared memory counts
+        # against what is granted without asking.
+        limit = max(shared, self._limits.get(name, _GRANTED_SHARED))
+        if limit > self._limits.get(name, _GRANTED_SHARED):
+            self._limits[name] = limit
+            _check(
+                "cuFuncSetAttribute", _driver().cuFuncSetAttribute(found, _DYNAMIC_SHARED, limit)
+            )
         assert found.value is not None
         return Function(found.value, shared)
 

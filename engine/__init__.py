@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from engine.errors import (
     ConfigError,
     DeviceError,
+    DownloadError,
     EngineError,
     ImageError,
     InputError,
@@ -34,6 +35,7 @@ __all__ = [
     "Detection",
     "Detector",
     "DeviceError",
+    "DownloadError",
     "EngineError",
     "ImageError",
     "InputError",

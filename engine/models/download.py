@@ -173,14 +173,14 @@ def _fetch_from(
     *,
     allow_http: bool,
 ) -> None:
-    failed = 0
+    failed = most = 0
     while not part.is_complete(address):
+        most = max(most, part.size)
         headers = part.resume(address)
-        before = part.size
         try:
             _transfer(address, headers, part, progress, patience, allow_http=allow_http)
         except InterruptedTransferError as error:
-            failed = 1 if part.size > before else failed + 1
+            failed = 1 if part.size > most else failed + 1
             if failed >= patience.attempts:
                 raise
             _log.info("%s: %s; attempt %d", address, error, failed + 1)

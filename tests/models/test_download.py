@@ -1,0 +1,275 @@
+"""Downloads from a server that truncates, stalls, redirects and lies, on this machine."""
+
+import hashlib
+import socket
+import time
+from functools import partial
+
+import pytest
+
+from engine.errors import DownloadError
+from engine.models.download import Expected, Patience, fetch
+from tests.models import misbehaving_server as answers
+from tests.models.misbehaving_server import BODY
+
+SHA256 = hashlib.sha256(BODY).hexdigest()
+PATIENCE = Patience(attempts=3, pause_seconds=0.01, stall_seconds=0.3, slowest=10_000)
+OF_THE_SIZE = Expected((len(BODY), len(BODY) - 4))
+OF_THE_HASH = Expected((len(BODY), len(BODY) - 4), {"sha256": SHA256})
+
+
+@pytest.fixture
+def target(tmp_path):
+    return tmp_path / "net.weights"
+
+
+def bring(server, target, expected=OF_THE_HASH, paths=("/net.weights",), **more):
+    more = {"patience": PATIENCE, "allow_http": True, **more}
+    return fetch([server.address(path) for path in paths], target, expected, **more)
+
+
+def refused(server, target, *arguments, **more):
+    """The message of the failure, which leaves nothing that looks like the file."""
+    with pytest.raises(DownloadError) as caught:
+        bring(server, target, *arguments, **more)
+    assert not target.exists()
+    message = str(caught.value)
+    assert "\n" not in message
+    assert target.name in message
+    return message
+
+
+@pytest.mark.parametrize("expected", [OF_THE_SIZE, OF_THE_HASH], ids=["size", "hash"])
+@pytest.mark.parametrize(
+    "answer",
+    [answers.whole, answers.ranged, answers.chunked],
+    ids=["whole", "ranged", "chunked"],
+)
+def test_a_good_file_arrives_whole_and_alone(server, target, answer, expected):
+    server.answers["/net.weights"] = [answer]
+    assert bring(server, target, expected) == server.address()
+    assert target.read_bytes() == BODY
+    assert [path.name for path in target.parent.iterdir()] == ["net.weights"]
+
+
+def test_a_file_with_the_old_header_is_four_bytes_shorter(server, target):
+    server.answers["/net.weights"] = [partial(answers.whole, body=BODY[4:])]
+    bring(server, target, OF_THE_SIZE)
+    assert target.read_bytes() == BODY[4:]
+
+
+def test_it_says_who_asks_and_wants_no_encoding(server, target):
+    server.answers["/net.weights"] = [answers.whole]
+    bring(server, target)
+    ((_, headers),) = server.requests
+    assert headers["User-Agent"].startswith("engine/")
+    assert headers["Accept-Encoding"] == "identity"
+
+
+def test_progress_counts_up_to_the_whole(server, target):
+    server.answers["/net.weights"] = [answers.whole]
+    seen = []
+    bring(server, target, progress=lambda done, total: seen.append((done, total)))
+    assert seen == sorted(seen)
+    assert seen[-1] == (len(BODY), len(BODY))
+
+
+@pytest.mark.parametrize("expected", [OF_THE_SIZE, OF_THE_HASH], ids=["size", "hash"])
+def test_a_cut_transfer_goes_on_where_it_ended(server, target, expected):
+    server.answers["/net.weights"] = [
+        *(answers.cut_after(1000), answers.cut_after(50_000)),
+        answers.ranged,
+    ]
+    bring(server, target, expected)
+    assert target.read_bytes() == BODY
+    assert server.asked_ranges() == [None, "bytes=1000-", "bytes=51000-"]
+
+
+@pytest.mark.parametrize("missing", [1, 4])
+def test_a_cut_just_before_the_end_is_noticed(server, target, missing):
+    server.answers["/net.weights"] = [answers.cut_after(len(BODY) - missing), answers.ranged]
+    bring(server, target, OF_THE_SIZE)
+    assert target.read_bytes() == BODY
+
+
+def test_a_server_without_ranges_sends_all_again(server, target):
+    server.answers["/net.weights"] = [answers.cut_after(1000), answers.whole]
+    bring(server, target)
+    assert target.read_bytes() == BODY
+
+
+def test_another_part_than_was_asked_for_is_not_taken(server, target):
+    server.answers["/net.weights"] = [
+        *(answers.cut_after(1000), answers.another_part),
+        answers.ranged,
+    ]
+    bring(server, target, OF_THE_SIZE)
+    assert target.read_bytes() == BODY
+
+
+def test_a_file_that_has_changed_meanwhile_is_sent_anew(server, target):
+    changed = bytes(len(BODY))
+    server.answers["/net.weights"] = [
+        answers.cut_after(1000),
+        partial(answers.ranged, body=changed, tag='"two"'),
+    ]
+    bring(server, target, OF_THE_SIZE)
+    assert target.read_bytes() == changed
+
+
+def test_parts_of_two_servers_are_mixed_only_if_the_hash_is_known(server, target):
+    server.answers["/a"] = [answers.cut_after(1000), answers.status(404)]
+    server.answers["/b"] = [answers.ranged]
+    bring(server, target, OF_THE_HASH, ["/a", "/b"])
+    assert server.asked_ranges("/b") == ["bytes=1000-"]
+    target.unlink()
+    server.answers["/a"] = [answers.cut_after(1000), answers.status(404)]
+    bring(server, target, OF_THE_SIZE, ["/a", "/b"])
+    assert server.asked_ranges("/b")[-1] is None
+    assert target.read_bytes() == BODY
+
+
+def test_rubbish_of_an_earlier_run_costs_one_more_transfer_and_no_more(server, target):
+    server.answers["/net.weights"] = [answers.ranged]
+    target.with_name("net.weights.part").write_bytes(bytes(1000))
+    bring(server, target)
+    assert target.read_bytes() == BODY
+    assert server.asked_ranges() == ["bytes=1000-", None]
+
+
+@pytest.mark.parametrize("size", [len(BODY), len(BODY) - 4, len(BODY) + 9])
+def test_a_part_of_a_possible_size_is_not_believed(server, target, size):
+    server.answers["/net.weights"] = [answers.ranged]
+    target.with_name("net.weights.part").write_bytes(bytes(size))
+    bring(server, target)
+    assert target.read_bytes() == BODY
+
+
+@pytest.mark.parametrize("trouble", [500, 502, 503, 429, 408])
+def test_a_server_in_trouble_is_asked_again(server, target, trouble):
+    server.answers["/net.weights"] = [
+        *(answers.status(trouble), answers.status(trouble)),
+        answers.ranged,
+    ]
+    bring(server, target)
+    assert len(server.requests) == 3
+
+
+def test_patience_ends(server, target):
+    server.answers["/net.weights"] = [answers.status(500)]
+    assert "500 Internal Server Error" in refused(server, target)
+    assert len(server.requests) == PATIENCE.attempts
+
+
+def test_the_next_address_is_tried(server, target):
+    server.answers["/a"] = [answers.status(404)]
+    server.answers["/b"] = [answers.ranged]
+    assert bring(server, target, paths=["/a", "/b"]) == server.address("/b")
+    assert len(server.requests) == 2, "404 is final"
+
+
+FINAL = {
+    "404": (answers.status(404), "404 Not Found"),
+    "403": (answers.status(403), "403 Forbidden"),
+    "many lines": (answers.status(410, "Gone for good"), "410 Gone for good"),
+    "page": (answers.web_page, "sends a web page instead of the file"),
+    "short": (answers.says_length(7), f"expected a file of {len(BODY)} bytes, got one of 7"),
+    "long": (answers.says_length(len(BODY) + 1), f"got one of {len(BODY) + 1}"),
+    "endless": (partial(answers.chunked, body=BODY * 2), f"sends more than {len(BODY)} bytes"),
+    "encoded": (answers.encoded, "in an encoding that was not asked for"),
+    "file": (
+        answers.redirect("file:///etc/passwd"),
+        "Redirection to url 'file:///etc/passwd' is not allowed",
+    ),
+    "ftp": (answers.redirect("ftp://127.0.0.1/x"), "leads to ftp:, expected https"),
+    "http": (answers.redirect("http://example.com/x"), "leads to http:, expected https"),
+    "nowhere": (answers.redirect("http://127.0.0.1.example.com/"), "leads to http:"),
+    "circle": (answers.redirect("/net.weights"), "302"),
+}
+
+
+@pytest.mark.parametrize(("answer", "message"), FINAL.values(), ids=FINAL)
+def test_what_is_refused_leaves_nothing(server, target, answer, message):
+    server.answers["/net.weights"] = [answer]
+    assert message in refused(server, target)
+
+
+def test_another_content_is_refused_by_its_hash(server, target):
+    server.answers["/net.weights"] = [partial(answers.ranged, body=BODY[::-1])]
+    assert f"sha256: expected {SHA256}, got" in refused(server, target)
+    assert not list(target.parent.iterdir())
+
+
+@pytest.mark.parametrize("algorithm", ["sha1", "md5"])
+def test_weaker_hashes_count_where_there_are_no_others(server, target, algorithm):
+    server.answers["/net.weights"] = [partial(answers.ranged, body=BODY[::-1])]
+    wanted = hashlib.new(algorithm, BODY).hexdigest()
+    expected = Expected((len(BODY),), {algorithm: wanted})
+    assert f"{algorithm}: expected {wanted}" in refused(server, target, expected)
+
+
+def test_an_end_without_its_mark_is_no_end(server, target):
+    server.answers["/net.weights"] = [partial(answers.chunked, ends=False)]
+    refused(server, target)
+
+
+def test_a_redirect_on_this_machine_is_followed(server, target):
+    server.answers["/net.weights"] = [answers.redirect(server.address("/b"))]
+    server.answers["/b"] = [answers.ranged]
+    bring(server, target)
+    assert target.read_bytes() == BODY
+
+
+def test_plain_http_is_refused_unless_a_test_allows_it(server, target):
+    assert "leads to http:, expected https" in refused(server, target, allow_http=False)
+    assert not server.requests
+
+
+@pytest.mark.parametrize("count", [0, 1000])
+def test_a_stall_is_an_interruption(server, target, count):
+    server.answers["/net.weights"] = [answers.stall_after(count, server), answers.ranged]
+    start = time.monotonic()
+    bring(server, target)
+    assert time.monotonic() - start < 5
+    assert target.read_bytes() == BODY
+
+
+def test_a_trickle_is_an_interruption(server, target):
+    server.answers["/net.weights"] = [answers.drip, answers.ranged]
+    start = time.monotonic()
+    bring(server, target)
+    assert time.monotonic() - start < 5
+
+
+def test_nobody_listening_is_told(server, target):
+    gone = "http://127.0.0.1:1/net.weights"
+    with pytest.raises(DownloadError, match="Connection refused"):
+        fetch([gone], target, OF_THE_HASH, patience=PATIENCE, allow_http=True)
+
+
+def test_an_unknown_name_is_told_at_once(target, monkeypatch):
+    def fail(*arguments, **keywords):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr("socket.getaddrinfo", fail)
+    start = time.monotonic()
+    with pytest.raises(DownloadError, match="name is not known"):
+        fetch(["https://no-such-host.invalid/x"], target, OF_THE_HASH)
+    assert time.monotonic() - start < 5
+
+
+def test_a_full_disk_is_told_before_the_transfer(server, target, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: type("", (), {"free": 10}))
+    message = refused(server, target)
+    assert f"the disk is full: 10 bytes are free, {len(BODY)} are needed" in message
+    assert not server.requests
+
+
+def test_a_disk_that_fills_up_is_told(server, target, monkeypatch):
+    server.answers["/net.weights"] = [answers.ranged]
+
+    def fail(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", fail)
+    assert "the disk is full: No space left on device. ENGINE_CACHE" in refused(server, target)

@@ -1,0 +1,27 @@
+"""zoo.ini: what every entry must say."""
+
+import re
+
+import pytest
+
+from engine.models.registry import models
+
+LENGTHS = {"sha256": 64, "sha1": 40, "md5": 32}
+
+
+@pytest.mark.parametrize("model", models().values(), ids=models())
+def test_an_entry_is_complete(model):
+    assert model.task in ("detector", "classifier")
+    assert re.fullmatch(r"\w[\w.-]*\.weights", model.file), "a name that stays in its folder"
+    for algorithm, value in model.hashes.items():
+        assert re.fullmatch(rf"[0-9a-f]{{{LENGTHS[algorithm]}}}", value)
+    assert bool(model.addresses) != bool(model.note), "addresses, or why there are none"
+    for address in model.addresses:
+        assert re.fullmatch(r"https://[\w.-]+/[\w./-]+\.weights", address)
+    assert model.cfg.is_file()
+    assert model.names is None or model.names.is_file()
+
+
+def test_no_two_models_share_a_file():
+    files = [model.file for model in models().values()]
+    assert len(set(files)) == len(files)

@@ -1,0 +1,222 @@
+"""The folder of weights: pulling, offline, first trust, several processes, broken folders."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from engine import shipped
+from engine.errors import DownloadError, InputError
+from engine.models import registry, store
+from engine.models.download import Patience
+from engine.models.registry import Model
+from tests.models import misbehaving_server as answers
+from tests.models.misbehaving_server import BODY
+
+ROOT = Path(__file__).parents[2]
+SHA256 = hashlib.sha256(BODY).hexdigest()
+PATIENCE = Patience(attempts=3, pause_seconds=0.01, stall_seconds=5)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("ENGINE_CACHE", str(tmp_path))
+    monkeypatch.delenv("ENGINE_OFFLINE", raising=False)
+    return tmp_path / "models"
+
+
+def model_at(*addresses, **hashes):
+    return Model(
+        name="net",
+        task="detector",
+        input=416,
+        file="net.weights",
+        bytes=len(BODY),
+        hashes=hashes,
+        addresses=addresses,
+        names_file=None,
+        note="" if addresses else "nobody publishes weights",
+    )
+
+
+def pull(model):
+    return store.pull(model, patience=PATIENCE, allow_http=True)
+
+
+def test_a_good_file_is_fetched_once(server, folder):
+    server.answers["/net.weights"] = [answers.ranged]
+    model = model_at(server.address(), sha256=SHA256)
+    for _ in range(2):
+        assert pull(model) == folder / "net.weights"
+    assert len(server.requests) == 1
+    assert store.verify(model) == "verified"
+
+
+def test_a_file_of_another_size_is_replaced(server, folder):
+    server.answers["/net.weights"] = [answers.ranged]
+    folder.mkdir()
+    (folder / "net.weights").write_bytes(b"short")
+    pull(model_at(server.address(), sha256=SHA256))
+    assert (folder / "net.weights").read_bytes() == BODY
+
+
+def test_a_file_that_travels_with_the_engine_comes_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(shipped, "folder", lambda name: tmp_path / name)
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "net.weights").write_bytes(BODY)
+    assert pull(model_at()) == tmp_path / "weights" / "net.weights"
+
+
+@pytest.mark.parametrize("value", ["1", "true"])
+def test_offline_means_offline(server, monkeypatch, value):
+    monkeypatch.setenv("ENGINE_OFFLINE", value)
+    with pytest.raises(DownloadError, match="ENGINE_OFFLINE forbids"):
+        pull(model_at(server.address()))
+    assert not server.requests
+
+
+def test_what_is_published_nowhere_can_be_put_there_by_hand(folder):
+    with pytest.raises(DownloadError, match=r"nobody publishes weights. Put the file at .*models"):
+        pull(model_at())
+    folder.mkdir()
+    (folder / "net.weights").write_bytes(BODY)
+    assert pull(model_at()) == folder / "net.weights"
+
+
+def test_the_first_file_without_a_public_sha256_is_remembered(server, folder):
+    server.answers["/net.weights"] = [answers.ranged]
+    model = model_at(server.address())
+    pull(model)
+    assert store.verify(model) == "trusted"
+    known = json.loads((folder / "known.json").read_text())
+    assert known == {"net.weights": {"sha256": SHA256, "address": server.address()}}
+
+
+def test_another_file_later_is_noticed(server, folder):
+    server.answers["/net.weights"] = [answers.ranged, partial(answers.ranged, body=BODY[::-1])]
+    model = model_at(server.address())
+    pull(model).unlink()
+    with pytest.raises(DownloadError, match=f"sha256: expected {SHA256}"):
+        pull(model)
+    (folder / "net.weights").write_bytes(BODY[::-1])
+    with pytest.raises(DownloadError, match=f"sha256: expected {SHA256}.*Delete it"):
+        store.verify(model)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"net.weights": 1}'])
+def test_damaged_notes_are_told(folder, text):
+    folder.mkdir()
+    (folder / "known.json").write_text(text)
+    with pytest.raises(DownloadError, match=r"known.json: .*Delete it to start anew"):
+        pull(model_at("https://127.0.0.1/x"))
+
+
+def test_verify_tells_what_is_missing_damaged_or_cut(folder):
+    model = model_at(sha256=SHA256)
+    assert store.verify(model) == "missing"
+    folder.mkdir()
+    (folder / "net.weights").write_bytes(BODY[::-1])
+    with pytest.raises(DownloadError, match=f"sha256: expected {SHA256}"):
+        store.verify(model)
+    (folder / "net.weights").write_bytes(BODY[:9])
+    with pytest.raises(DownloadError, match=f"expected {len(BODY)} bytes, got 9"):
+        store.verify(model)
+
+
+@pytest.mark.parametrize("blocked", ["file", "folder"])
+def test_a_folder_that_cannot_be_made_is_told(server, tmp_path, monkeypatch, blocked):
+    place = tmp_path / "taken"
+    place.write_text("a file")
+    monkeypatch.setenv("ENGINE_CACHE", str(place if blocked == "folder" else place / "below"))
+    with pytest.raises(DownloadError, match=r"cannot be written: .*ENGINE_CACHE can name another"):
+        pull(model_at(server.address()))
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="needs a user who is not root")
+def test_a_read_only_folder_is_told(server, folder):
+    folder.mkdir(mode=0o500)
+    with pytest.raises(DownloadError, match="cannot be written: Permission denied"):
+        pull(model_at(server.address()))
+
+
+CHILD = """
+import sys
+from engine.models.registry import Model
+from engine.models.store import pull
+address, size, sha256 = sys.argv[1:]
+model = Model("net", "detector", 416, "net.weights", int(size), {"sha256": sha256}, (address,),
+              None, "")
+print(pull(model, allow_http=True))
+"""
+
+
+def start_pull(server):
+    command = [sys.executable, "-c", CHILD, server.address(), str(len(BODY)), SHA256]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def wait_for(condition):
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_of_two_processes_one_fetches_and_both_have_it(server, folder):
+    def slow(handler):
+        time.sleep(0.5)
+        answers.ranged(handler)
+
+    server.answers["/net.weights"] = [slow]
+    children = [start_pull(server), start_pull(server)]
+    outputs = [child.communicate(timeout=30)[0] for child in children]
+    assert outputs == [f"{folder / 'net.weights'}\n"] * 2
+    assert len(server.requests) == 1
+    assert (folder / "net.weights").read_bytes() == BODY
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")
+def test_a_killed_process_leaves_its_part_and_no_lock(server, folder):
+    server.answers["/net.weights"] = [answers.stall_after(100_000, server), answers.ranged]
+    child = start_pull(server)
+    part = folder / "net.weights.part"
+    wait_for(lambda: part.exists() and part.stat().st_size > 0)
+    child.send_signal(signal.SIGKILL)
+    child.communicate(timeout=10)
+    begun = part.stat().st_size
+    pull(model_at(server.address(), sha256=SHA256))
+    assert server.asked_ranges() == [None, f"bytes={begun}-"]
+    assert (folder / "net.weights").read_bytes() == BODY
+
+
+def test_locate_gives_the_files_of_a_model(folder):
+    model = registry.find("yolov3-tiny")
+    folder.mkdir()
+    with (folder / model.file).open("wb") as file:
+        file.truncate(model.bytes)
+    located = store.locate("yolov3-tiny")
+    assert located.weights == folder / model.file
+    assert located.cfg.name == "yolov3-tiny.cfg"
+    assert located.names.name == "coco.names"
+
+
+def test_an_old_header_is_four_bytes_shorter(folder):
+    model = replace(registry.find("yolov3-tiny"), hashes={})
+    folder.mkdir()
+    with (folder / model.file).open("wb") as file:
+        file.truncate(model.bytes - 4)
+    assert store.path(model)
+
+
+@pytest.mark.parametrize("name", ["yolov4-tinny", "../yolov4", "/etc/passwd", "", "yolov4\n"])
+def test_only_names_of_the_zoo_are_taken(name):
+    with pytest.raises(InputError, match=r"no model .* in the zoo"):
+        store.locate(name)

@@ -43,6 +43,7 @@ from engine.vision.result import Classification, Result
 Array = NDArray[Any]
 Size: TypeAlias = int | tuple[int, int]  # of both sides, or width and height
 Outcome: TypeAlias = Result | Classification
+Rows: TypeAlias = Sequence[Any] | Array  # candidates or probabilities of each picture
 Keep: TypeAlias = Literal["always", "if needed", "never"]  # a result's picture
 
 RESIZES = ("cfg", "stretch", "letterbox", "exact")
@@ -161,7 +162,7 @@ class _Run:
     """A batch, what waits for the rows of its answer, and when its run began."""
 
     batch: Batch
-    rows: Callable[[], Iterable[Array]]
+    rows: Callable[[], Rows]
     start: float
 
 
@@ -291,7 +292,7 @@ class Detector:
             return _Run(batch, self._started(batch.placed), start)
         return _Run(batch, partial(self._decode, batch.images), start)
 
-    def _started(self, pictures: Sequence[Placed]) -> Callable[[], Iterable[Array]]:
+    def _started(self, pictures: Sequence[Placed]) -> Callable[[], Rows]:
         assert self._ahead is not None
         if self.task == "classifier":
             outputs = self._ahead.start_forward(pictures)
@@ -301,7 +302,7 @@ class Detector:
             pictures, threshold=chosen.threshold, hierarchy=chosen.hierarchy
         ).result
 
-    def _decode(self, images: Array) -> Iterable[Array]:
+    def _decode(self, images: Array) -> Rows:
         """Candidates, or probabilities, of each row."""
         if self.task == "classifier":
             return self._program.forward(images)[0]
@@ -310,33 +311,36 @@ class Detector:
 
     def _outcomes(self, run: _Run, *, keep: Keep) -> Iterator[Outcome | ImageError]:
         """What became of each picture, in order."""
-        rows = iter(run.rows())
-        network = (time.perf_counter() - run.start) * 1e3 / max(len(run.batch.placed), 1)
+        rows = run.rows()
+        pictures = max(len(run.batch.placed), 1)
+        timing = {"network": (time.perf_counter() - run.start) * 1e3 / pictures}
+        if self.task == "detector" and run.batch.placed:
+            start = time.perf_counter()
+            rows = boxes.find_all(
+                *(list(rows), [each.placement for each in run.batch.placed], self._suppression),
+                classes=self._settings.classes,
+                max_detections=self._settings.max_detections,
+            )
+            timing["suppress"] = (time.perf_counter() - start) * 1e3 / pictures
+        remaining = iter(rows)
         for entry in run.batch.pictures:
             if isinstance(entry, ImageError):
                 yield entry
             else:
-                timing = {"prepare": entry.milliseconds, "network": network}
-                yield self._outcome(entry, next(rows), timing, keep=keep)
+                times = {"prepare": entry.milliseconds, **timing}
+                yield self._outcome(entry, next(remaining), times, keep=keep)
 
     def _outcome(
-        self, entry: Prepared, row: Array, timing: dict[str, float], *, keep: Keep
+        self, entry: Prepared, found: Any, timing: dict[str, float], *, keep: Keep
     ) -> Outcome:
+        """Of the Boxes of a detector, or of the probabilities of a classifier."""
         picture = entry.picture
         if self.task == "classifier":
             return Classification(
-                *(picture.size, row.ravel(), self.labels, picture.path),
+                *(picture.size, found.ravel(), self.labels, picture.path),
                 timing=timing,
                 top_k=self._settings.top_k,
             )
-        start = time.perf_counter()
-        chosen = self._settings
-        found = boxes.find(
-            *(row, entry.placement, self._suppression),
-            classes=chosen.classes,
-            max_detections=chosen.max_detections,
-        )
-        timing["suppress"] = (time.perf_counter() - start) * 1e3
         return Result.of(
             *(found, picture),
             names=self.labels,

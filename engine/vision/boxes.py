@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -28,6 +29,7 @@ MOST_SCORES = 10_000  # of one picture: the work of suppression grows with the s
 
 _GREEDY_EXPONENT = 0.6
 _BLOCK = 128
+_PAIRS = 1 << 20  # compared at once: what memory they take stays small
 _FURTHEST = 1e30  # beyond it float32 pixels overflow: exp of a broken network's width
 
 
@@ -82,28 +84,76 @@ def find(
     """
     if max_detections is not None and max_detections < 0:
         raise InputError(f"max_detections: expected 0 or more, got {max_detections}")
-    placed = place(candidates, placement)
+    (found,) = find_all(
+        *((candidates,), (placement,), suppression),
+        classes=classes,
+        max_detections=max_detections,
+    )
+    return found
+
+
+def find_all(
+    candidates: Sequence[Array],
+    placements: Sequence[Placement],
+    suppression: Suppression | None = None,
+    *,
+    classes: Sequence[int] | None = None,
+    max_detections: int | None = None,
+) -> list[Boxes]:
+    """What find() returns, for every picture of a batch: the whole in few calls of NumPy."""
+    if max_detections is not None and max_detections < 0:
+        raise InputError(f"max_detections: expected 0 or more, got {max_detections}")
+    pictures = np.repeat(np.arange(len(candidates)), [len(each) for each in candidates])
+    rows = np.concatenate([np.asarray(each, np.float32) for each in candidates])
+    rows = _placed(rows, pictures, placements)
     if classes is not None:
-        placed = _without_others(placed, classes)
-    boxes = suppress(scored(placed), suppression or Suppression())
-    return boxes.take(slice(max_detections))
+        rows = _without_others(rows, classes)
+    boxes, pictures = _scored(rows, pictures)
+    chosen = suppression or Suppression()
+    if chosen.threshold is not None:
+        groups = pictures * (rows.shape[1] + 1)  # a number for each picture and class
+        if not chosen.across_classes:
+            groups = groups + boxes.class_ids
+        kept = np.flatnonzero(_kept(boxes.xywh, groups, chosen))
+        boxes, pictures = boxes.take(kept), pictures[kept]
+    ends = np.searchsorted(pictures, np.arange(len(candidates)), side="right").tolist()
+    starts = [0, *ends[:-1]]
+    if max_detections is not None:
+        ends = [min(pair) for pair in zip(ends, (s + max_detections for s in starts), strict=True)]
+    return [boxes.take(slice(*pair)) for pair in zip(starts, ends, strict=True)]
 
 
 def place(candidates: Array, placement: Placement) -> Array:
     """Return the candidates with boxes relative to the picture instead of the network's input."""
     candidates = np.asarray(candidates, np.float32)
-    if placement.kind == "stretch":
+    return _placed(candidates, np.zeros(len(candidates), np.int64), (placement,))
+
+
+def _placed(candidates: Array, pictures: Array, placements: Sequence[Placement]) -> Array:
+    """The same for several pictures, `pictures` being the number of each row's."""
+    if all(placement.kind == "stretch" for placement in placements):
         return candidates
-    network = np.array(placement.network, np.float64)
-    inner = np.array(placement.inner, np.float64)
-    # darknet: half the margin with its fraction, though the picture lies at a whole pixel
-    margin = (network - inner) / 2 / network
-    ratio = (inner / network).astype(np.float32).astype(np.float64)
+    margin, ratio = np.array([_margin_and_ratio(each) for each in placements])[pictures].transpose(
+        1, 0, 2
+    )
     placed = candidates.copy()
     with np.errstate(all="ignore"):  # a picture that shrank to nothing divides by zero
         placed[:, 0:2] = (candidates[:, 0:2] - margin) / ratio
         placed[:, 2:4] = candidates[:, 2:4] * (1 / ratio)
     return placed
+
+
+@lru_cache(maxsize=256)
+def _margin_and_ratio(placement: Placement) -> tuple[list[float], list[float]]:
+    """Of width and height: the free part of the network's input on one side, the taken part."""
+    if placement.kind == "stretch":
+        return [0.0, 0.0], [1.0, 1.0]
+    network = np.array(placement.network, np.float64)
+    inner = np.array(placement.inner, np.float64)
+    # darknet: half the margin with its fraction, though the picture lies at a whole pixel
+    margin = (network - inner) / 2 / network
+    ratio = (inner / network).astype(np.float32).astype(np.float64)
+    return margin.tolist(), ratio.tolist()
 
 
 def _without_others(candidates: Array, classes: Sequence[int]) -> Array:
@@ -122,14 +172,24 @@ def usable(candidates: Array) -> Array:
 
 def scored(candidates: Array) -> Boxes:
     """Pair each candidate's box with each of its scores above zero, the best score first."""
+    return _scored(candidates, np.zeros(len(candidates), np.int64))[0]
+
+
+def _scored(candidates: Array, pictures: Array) -> tuple[Boxes, Array]:
+    """The same for several pictures, one behind the other; and the picture of each box."""
     with np.errstate(invalid="ignore"):
-        above = (candidates[:, 5:] > 0) & (candidates[:, 5:] < np.inf)
-    above &= usable(candidates)[:, None]
+        usable = np.all(np.abs(candidates[:, :4]) < _FURTHEST, axis=1, keepdims=True)
+        above = (candidates[:, 5:] > 0) & (candidates[:, 5:] < np.inf) & usable
     rows, class_ids = np.nonzero(above)
     scores = candidates[rows, 5 + class_ids]
-    order = np.argsort(-scores, kind="stable")[:MOST_SCORES]
+    order = np.lexsort((-scores, pictures[rows]))
+    if len(order) > MOST_SCORES:
+        sorted_pictures = pictures[rows[order]]
+        rank = np.arange(len(order)) - np.searchsorted(sorted_pictures, sorted_pictures)
+        order = order[rank < MOST_SCORES]
     rows = rows[order]
-    return Boxes(candidates[rows, :4], scores[order], class_ids[order], candidates[rows, 4])
+    boxes = Boxes(candidates[rows, :4], scores[order], class_ids[order], candidates[rows, 4])
+    return boxes, pictures[rows]
 
 
 def suppress(boxes: Boxes, suppression: Suppression) -> Boxes:
@@ -139,52 +199,85 @@ def suppress(boxes: Boxes, suppression: Suppression) -> Boxes:
 
 def survive(boxes: Boxes, suppression: Suppression) -> Array:
     """Whether each box survives suppress()."""
-    if suppression.threshold is None or len(boxes) < 2:
+    if suppression.threshold is None:
         return np.ones(len(boxes), bool)
-    kept = np.zeros(len(boxes), bool)
+    ids = boxes.class_ids
+    return _kept(boxes.xywh, np.zeros_like(ids) if suppression.across_classes else ids, suppression)
+
+
+def _kept(xywh: Array, groups: Array, suppression: Suppression) -> Array:
+    """Which boxes stay; those of one group compete, and of these the better come first."""
+    order = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    sizes = np.diff(starts, append=len(order))
+    kept = np.ones(len(groups), bool)
+    is_small = sizes <= _BLOCK
     with np.errstate(all="ignore"):
-        for group in _groups(boxes.class_ids, suppression.across_classes):
-            kept[_survivors(boxes.xywh, group, suppression)] = True
+        small = order[np.repeat(is_small, sizes)]
+        for boxes, groups_there in _shares(sizes[is_small]):
+            rows = small[boxes]
+            pairs = _covering_pairs(xywh[rows], groups_there, suppression)
+            kept[rows] = _uncovered(*pairs)
+        for start, size in zip(starts[~is_small], sizes[~is_small], strict=True):
+            group = order[start : start + size]
+            kept[group] = False
+            kept[_survivors(xywh, group, suppression)] = True
     return kept
 
 
-def _groups(class_ids: Array, across_classes: bool) -> Iterator[Array]:
-    """Yield the rows that compete with each other, each group in the order of the rows."""
-    if across_classes:
-        yield np.arange(len(class_ids))
-        return
-    order = np.argsort(class_ids, kind="stable")
-    yield from np.split(order, np.flatnonzero(np.diff(class_ids[order])) + 1)
+def _shares(sizes: Array) -> Iterator[tuple[slice, Array]]:
+    """The boxes and the sizes of as many groups at a time as have not too many pairs together."""
+    share = np.cumsum(sizes * (sizes - 1) // 2) // _PAIRS
+    first = 0
+    for part in np.split(sizes, np.flatnonzero(np.diff(share)) + 1):
+        yield slice(first, first + int(part.sum())), part
+        first += int(part.sum())
+
+
+def _covering_pairs(
+    xywh: Array, sizes: Array, suppression: Suppression
+) -> tuple[int, Array, Array]:
+    """The number of boxes, and every pair (better, worse) in one of the groups that overlaps.
+
+    The groups lie one behind the other. Of two pairs, that with the better box comes first.
+    """
+    count = len(xywh)
+    rest = np.repeat(np.cumsum(sizes), sizes) - np.arange(count) - 1  # worse ones in its group
+    better = np.repeat(np.arange(count), rest)
+    first = np.repeat(np.cumsum(rest) - rest, rest)
+    worse = better + 1 + np.arange(len(better)) - first
+    # Written so that the NaN of a degenerate pair suppresses nothing.
+    covers = _overlap(xywh[better].T, xywh[worse].T, suppression) > suppression.threshold
+    return count, better[covers], worse[covers]
+
+
+def _uncovered(count: int, better: Array, worse: Array) -> Array:
+    """Which of so many boxes no better one covers that is left itself."""
+    alive = [True] * count
+    for above, below in zip(better.tolist(), worse.tolist(), strict=True):
+        if alive[above]:
+            alive[below] = False
+    return np.array(alive, bool)
 
 
 def _survivors(xywh: Array, left: Array, suppression: Suppression) -> Array:
-    """Go through the rows `left` from the best on, a block of them at a time."""
-    assert suppression.threshold is not None
+    """Go through the rows `left`, all of one group, from the best on, a block of them at a time."""
     survivors = []
     while len(left):
         block, left = left[:_BLOCK], left[_BLOCK:]
-        block = block[_uncovered(_overlap(xywh[block], xywh[block], suppression), suppression)]
+        pairs = _covering_pairs(xywh[block], np.array([len(block)]), suppression)
+        block = block[_uncovered(*pairs)]
         survivors.append(block)
         if len(left):
-            # Written so that the NaN of a degenerate pair suppresses nothing.
-            covered = _overlap(xywh[block], xywh[left], suppression) > suppression.threshold
-            left = left[~covered.any(axis=0)]
+            table = _overlap(xywh[block].T[:, :, None], xywh[left].T[:, None, :], suppression)
+            left = left[~(table > suppression.threshold).any(axis=0)]
     return np.concatenate(survivors)
 
 
-def _uncovered(overlap: Array, suppression: Suppression) -> Array:
-    covers = np.triu(overlap > suppression.threshold, 1)  # a box covers only worse ones
-    alive = np.ones(len(covers), bool)
-    for row in np.flatnonzero(covers.any(axis=1)):
-        if alive[row]:
-            alive &= ~covers[row]
-    return alive
-
-
 def _overlap(a: Array, b: Array, suppression: Suppression) -> Array:
-    """Return the overlap of each box of `a` with each of `b`."""
-    ax, ay, aw, ah = a.T[:, :, None]
-    bx, by, bw, bh = b.T[:, None, :]
+    """Return the overlap of the boxes of `a` with those of `b`; both are (x, y, w, h)."""
+    ax, ay, aw, ah = a
+    bx, by, bw, bh = b
     wide, tall = _common(ax, aw, bx, bw), _common(ay, ah, by, bh)
     common = np.where((wide < 0) | (tall < 0), np.float32(0), wide * tall)
     united = aw * ah + bw * bh - common

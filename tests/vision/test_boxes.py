@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine.errors import InputError
-from engine.vision.boxes import MOST_SCORES, Suppression, find, place, scored, suppress
+from engine.vision.boxes import MOST_SCORES, Suppression, find, find_all, place, scored, suppress
 from engine.vision.resize import Placement
 
 OPEN = Path(__file__).parents[3] / "shared" / "golden" / "open"
@@ -259,3 +259,32 @@ def test_69_a_flood_of_candidates_costs_bounded_time(count, classes):
     assert time.perf_counter() - began < 10  # a second or two on an idle machine
     assert len(got) <= MOST_SCORES
     assert got.scores[0] == rows[:, 5:].max()
+
+
+def test_pictures_of_a_batch_are_suppressed_each_on_its_own():
+    rng = np.random.default_rng(7)
+    placements = [
+        Placement((300, 200), (64, 64), kind)
+        for kind in ("stretch", "letterbox", "stretch", "crop")
+    ]
+    batch = []
+    for count in (40, 0, 300, 25):
+        rows = np.concatenate(
+            [rng.random((count, 2)), rng.random((count, 2)) / 3, rng.random((count, 4))], axis=1
+        )
+        batch.append(rows.astype(np.float32))
+    for options in ({}, {"classes": [1]}, {"max_detections": 3}):
+        together = find_all(batch, placements, **options)
+        for got, rows, placement in zip(together, batch, placements, strict=True):
+            expected = find(rows, placement, **options)
+            for name in ("xywh", "scores", "class_ids", "objectness"):
+                np.testing.assert_array_equal(getattr(got, name), getattr(expected, name))
+
+
+def test_many_pairs_are_compared_a_share_at_a_time(monkeypatch):
+    rows = np.random.default_rng(8).random((60, 9)).astype(np.float32)
+    expected = find(rows, Placement((64, 64), (64, 64)))
+    monkeypatch.setattr("engine.vision.boxes._PAIRS", 100)
+    got = find(rows, Placement((64, 64), (64, 64)))
+    np.testing.assert_array_equal(got.xywh, expected.xywh)
+    assert 0 < len(got) < 240

@@ -74,11 +74,10 @@ def signature(target: Target, op: ops.Conv2d) -> str:
 
 def choice(target: Target, op: ops.Conv2d) -> str:
     """The name of the algorithm that runs this convolution."""
-    able = candidates(target, op)
-    if target.algorithm in able:
-        return target.algorithm
-    measured = target.measured.get(signature(target, op))
-    return measured if measured in able else rule_of_thumb(target, op)
+    for name in (target.algorithm, target.measured.get(signature(target, op))):
+        if name in ALGORITHMS and ALGORITHMS[name].supports(target, op):
+            return name
+    return rule_of_thumb(target, op)
 
 
 def rule_of_thumb(target: Target, op: ops.Conv2d) -> str:

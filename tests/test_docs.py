@@ -1,0 +1,110 @@
+"""docs/: commands run as printed, quoted messages are in the source, links lead somewhere."""
+
+import ast
+import re
+import shlex
+import shutil
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from engine import cli
+from engine.cli import _darknet_options
+from tests.pictures import write_picture, write_video
+
+ROOT = Path(__file__).parents[1]
+PAGES = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
+
+RUN_HERE = ("json.md", "migrating.md", "troubleshooting.md")
+COMMAND = re.compile(r"(?:^    |`)python -m engine ([^`\n]+)", re.MULTILINE)
+COMMANDS = [(page, command) for page in RUN_HERE for command in COMMAND.findall(PAGES[page])]
+
+
+@pytest.fixture
+def fresh(tmp_path, monkeypatch, tiny_detector, tiny_classifier):
+    """A working folder with the files that the pages name."""
+    for kind in ("cfg", "weights", "names"):
+        shutil.copy(getattr(tiny_detector, kind), tmp_path / f"my.{kind}")
+        shutil.copy(getattr(tiny_classifier, kind), tmp_path / f"classifier.{kind}")
+    (tmp_path / "obj.data").write_text("classes=3\nnames=my.names\n")
+    for name in ("dog.jpg", "cat.jpg", "pictures/000012.jpg"):
+        write_picture(tmp_path / name)
+    (tmp_path / "list.txt").write_text("dog.jpg\ncat.jpg\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("page", "command"), COMMANDS, ids=[text for _, text in COMMANDS])
+def test_commands_run_as_printed(fresh, capsys, monkeypatch, page, command):
+    words = shlex.split(command)
+    if "street.mp4" in words:
+        pytest.importorskip("av", reason="PyAV is not installed: pip install '.[video]'")
+        write_video(fresh / "street.mp4")
+    words, redirected = split_at("<", words)
+    with (fresh / (redirected or ["list.txt"])[0]).open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        status = cli.main(words)
+    told = capsys.readouterr()
+    assert status == (4 if words == ["doctor"] and "missing" in told.err else 0), told.err
+    assert told.out
+
+
+def split_at(word, words):
+    at = words.index(word) if word in words else len(words)
+    return words[:at], words[at + 1 :]
+
+
+def test_there_are_commands_to_run():
+    assert len(COMMANDS) > 12
+
+
+QUOTED = [
+    row.split("`")[1] for row in PAGES["troubleshooting.md"].splitlines() if row.startswith("| `")
+]
+
+
+@cache
+def messages():
+    """Every text in the source, with … where a value is put in."""
+    found = []
+    for path in (ROOT / "engine").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                parts = [
+                    part.value if isinstance(part, ast.Constant) else "…" for part in node.values
+                ]
+                found.append("".join(parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+    return found
+
+
+@pytest.mark.parametrize("quoted", QUOTED)
+def test_every_message_is_still_in_the_source(quoted):
+    pattern = re.compile(".*".join(map(re.escape, quoted.split("…"))), re.DOTALL)
+    assert any(pattern.search(message) for message in messages())
+
+
+def test_every_option_of_darknet_that_is_answered_is_in_the_table_or_an_alias_of_one():
+    told = set(re.findall(r"`(-\w+)", PAGES["migrating.md"]))
+    aliases = {"-gpus", "-json_file_output", "-prefix", "-top", "-iou_thresh", "-points"}
+    assert set(_darknet_options.HERE) <= told | aliases
+
+
+def test_the_entries_of_the_json_page_are_those_that_are_written(fresh, capsys):
+    assert cli.main(["detect", "my.cfg", "my.weights", "dog.jpg", "--json", "-"]) == 0
+    text = capsys.readouterr().out
+    for key in re.findall(r'"(\w+)":', text):
+        assert f'"{key}"' in PAGES["json.md"], key
+
+
+@pytest.mark.parametrize(
+    ("page", "link"),
+    sorted(
+        (page, link) for page, text in PAGES.items() for link in re.findall(r"\]\(([^)#]+)\)", text)
+    ),
+)
+def test_links_lead_somewhere(page, link):
+    assert "://" in link or (ROOT / "docs" / link).exists()

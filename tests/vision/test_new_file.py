@@ -1,0 +1,63 @@
+"""engine/vision/new_file.py: whole or not at all, and nothing replaced unasked."""
+
+import pytest
+
+from engine.errors import InputError
+from engine.vision.new_file import NewFile, write_new
+
+
+def test_a_file_appears_only_when_it_is_complete(tmp_path):
+    path = tmp_path / "a.txt"
+    with NewFile(path) as file:
+        file.part.write_text("half")
+        assert not path.exists()
+        file.part.write_text("whole")
+    assert path.read_text() == "whole"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_after_an_error_nothing_is_left(tmp_path):
+    def fail():
+        with NewFile(tmp_path / "a.txt") as file:
+            file.part.write_text("half")
+            raise ValueError("stop")
+
+    with pytest.raises(ValueError, match="stop"):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_there_is_replaced_only_when_asked(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(InputError, match=r"a\.txt: exists already\. Take another"):
+        write_new(path, b"new", hint="Take another")
+    assert path.read_text() == "old"
+    write_new(path, b"new", overwrite=True)
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_came_meanwhile_is_kept(tmp_path):
+    path = tmp_path / "a.txt"
+
+    def write():
+        with NewFile(path) as file:
+            file.part.write_text("ours")
+            path.write_text("theirs")
+
+    with pytest.raises(InputError, match="exists already"):
+        write()
+    assert path.read_text() == "theirs"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_missing_folder_is_one_line(tmp_path):
+    with pytest.raises(InputError, match=r"cannot be written: No such file or directory$"):
+        write_new(tmp_path / "none" / "a.txt", b"")
+
+
+def test_names_of_any_length_a_disk_takes_can_be_written(tmp_path):
+    path = tmp_path / ("x" * 250 + ".txt")
+    write_new(path, b"")
+    assert path.exists()

@@ -1,0 +1,47 @@
+"""Results in other programs' hands: supervision, pycocotools."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from engine.errors import InputError
+from engine.vision.result import Result
+
+
+def result(count=2):
+    return Result(
+        size=(100, 50),
+        xywhn=np.array([[0.5, 0.5, 0.2, 0.4], [0.1, 0.9, 0.4, 0.4]], np.float32)[:count],
+        scores=np.array([0.9, 0.5], np.float32)[:count],
+        class_ids=np.array([1, 0])[:count],
+        names=("dog", "cat"),
+        path="000012.jpg",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # of what supervision imports
+@pytest.mark.parametrize("count", [2, 0])
+def test_supervision_takes_the_detections(count):
+    supervision = pytest.importorskip("supervision", reason="pip install '.[supervision]'")
+    found = result(count).to_supervision()
+    assert isinstance(found, supervision.Detections)
+    assert len(found) == count
+    np.testing.assert_array_equal(found.xyxy, result(count).boxes)
+    assert list(found.data["class_name"]) == ["cat", "dog"][:count]
+    assert len(found[found.confidence > 0.6]) == min(count, 1)
+
+
+def test_without_supervision_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "supervision", None)
+    with pytest.raises(InputError, match=r"is not installed\. Run: pip install 'engine\[super"):
+        result().to_supervision()
+
+
+def test_coco_takes_the_detections():
+    first, second = result().to_coco()
+    assert first["image_id"] == second["image_id"] == 12
+    assert (first["category_id"], second["category_id"]) == (2, 1)
+    assert first["bbox"] == pytest.approx([40, 15, 20, 20])
+    assert result().to_coco("x", categories=[7, 8])[0]["category_id"] == 8

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from engine.models.registry import models
+from engine.shipped import folder
 
 LENGTHS = {"sha256": 64, "sha1": 40, "md5": 32}
 
@@ -25,3 +26,13 @@ def test_an_entry_is_complete(model):
 def test_no_two_models_share_a_file():
     files = [model.file for model in models().values()]
     assert len(set(files)) == len(files)
+
+
+@pytest.mark.parametrize("model", models().values(), ids=models())
+def test_the_guide_to_weights_says_the_same(model):
+    guide = (folder("weights") / "README.md").read_text(encoding="utf-8")
+    (row,) = [line for line in guide.splitlines() if line.startswith(f"| {model.name} |")]
+    _, _, file, size, proof, address, _ = (cell.strip() for cell in row.split("|"))
+    assert (file, size) == (f"`{model.file}`", f"{model.bytes:,}")
+    assert proof == next((f"{kind} `{value}`" for kind, value in model.hashes.items()), "")
+    assert address == (f"<{model.addresses[0]}>" if model.addresses else model.note)

@@ -12,17 +12,10 @@ import os
 import tempfile
 from pathlib import Path
 
+from engine.cache import folder as folder
+
 _log = logging.getLogger(__name__)
 _DIGEST_BYTES = 32
-
-
-def folder() -> Path:
-    """ENGINE_CACHE, or the platform's place for what can be made again."""
-    if chosen := os.environ.get("ENGINE_CACHE"):
-        return Path(chosen)
-    if os.name == "nt":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "engine"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "engine"
 
 
 class Cache:

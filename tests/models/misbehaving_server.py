@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from collections import defaultdict
@@ -39,6 +40,14 @@ class Server:
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.start()
+
+    def encrypt(self, certificate):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        plain = self._server.socket
+        self._server.socket = context.wrap_socket(
+            plain, server_side=True, do_handshake_on_connect=False
+        )
 
     def address(self, path="/net.weights"):
         return f"http://127.0.0.1:{self._server.server_port}{path}"

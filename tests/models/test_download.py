@@ -1,9 +1,12 @@
 """Downloads from a server that truncates, stalls, redirects and lies, on this machine."""
 
 import hashlib
+import shutil
 import socket
+import subprocess
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -273,3 +276,38 @@ def test_a_disk_that_fills_up_is_told(server, target, monkeypatch):
 
     monkeypatch.setattr("os.fsync", fail)
     assert "the disk is full: No space left on device. ENGINE_CACHE" in refused(server, target)
+
+
+def test_a_proxy_of_the_environment_is_asked(server, target, monkeypatch):
+    address = "http://127.0.0.1:1/net.weights"
+    server.answers[address] = [answers.ranged]
+    monkeypatch.setenv("no_proxy", "")
+    monkeypatch.setenv("http_proxy", server.address(""))
+    fetch([address], target, OF_THE_HASH, patience=PATIENCE, allow_http=True)
+    assert target.read_bytes() == BODY
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A file with the key and the certificate of 127.0.0.1, signed by nobody else."""
+    if not shutil.which("openssl"):
+        pytest.skip("needs openssl")
+    file = tmp_path_factory.mktemp("tls") / "both.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=local"
+    command += f" -addext subjectAltName=IP:127.0.0.1 -keyout {file} -out {file}.cert"
+    subprocess.run(command.split(), check=True, capture_output=True)
+    file.write_bytes(file.read_bytes() + Path(f"{file}.cert").read_bytes())
+    return file
+
+
+def test_https_works_with_certificates_that_are_trusted_and_no_others(
+    server, target, certificate, monkeypatch
+):
+    server.answers["/net.weights"] = [answers.ranged]
+    server.encrypt(certificate)
+    address = server.address().replace("http:", "https:")
+    with pytest.raises(DownloadError, match=r"certificate: self.signed certificate"):
+        fetch([address], target, OF_THE_HASH)
+    monkeypatch.setenv("SSL_CERT_FILE", f"{certificate}.cert")
+    assert fetch([address], target, OF_THE_HASH) == address
+    assert target.read_bytes() == BODY

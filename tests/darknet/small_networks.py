@@ -37,10 +37,10 @@ def refusal(layers: str, source: Shape = SOURCE) -> str:
 
 
 def refusal_of_text(text: str) -> str:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ConfigError) as caught:
         build(parse(text, name="net.cfg"))
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     message = str(caught.value)
     assert "\n" not in message
     assert len(message) < 400

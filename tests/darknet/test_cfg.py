@@ -108,10 +108,10 @@ def test_a_damaged_text_is_refused_with_its_line(item, text, message):
     ids=["long line", "long name", "many sections", "many lines"],
 )
 def test_item_13_a_huge_text_is_refused_quickly_and_briefly(text, message):
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ConfigError) as caught:
         parse(text, name="net.cfg")
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     assert message in str(caught.value)
     assert len(str(caught.value)) < 200
 

@@ -89,9 +89,9 @@ def test_unknown_options_are_told_once_for_each_kind_of_section(caplog):
 
 
 def test_a_flood_of_unknown_options_is_counted_only(caplog):
-    start = time.perf_counter()
+    start = time.process_time()
     graph_of(CONV + "".join(f"k{number}=1\n" for number in range(50_000)))
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     assert len(caplog.messages) == 21
     assert caplog.messages[-1] == "net.cfg: 49980 more unknown options"
 
@@ -306,7 +306,7 @@ def test_item_41_long_chains_of_wide_routes_end_soon():
 
 
 def test_item_41_a_network_of_ten_thousand_layers_is_built_soon():
-    start = time.perf_counter()
+    start = time.process_time()
     graph = graph_of("[avgpool]\n" + "[route]\nlayers=-1,0\n[avgpool]\n[empty]\n" * 30)
     assert len(graph.nodes) == 91
     graph = graph_of(
@@ -315,7 +315,7 @@ def test_item_41_a_network_of_ten_thousand_layers_is_built_soon():
         )
     )
     assert len(graph.nodes) == 9999
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 def test_doubling_routes_hit_the_ceiling_before_memory():

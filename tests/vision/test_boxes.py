@@ -254,9 +254,9 @@ def test_69_a_picture_that_shrank_to_nothing_has_no_boxes():
 def test_69_a_flood_of_candidates_costs_bounded_time(count, classes):
     rows = random_candidates(count, classes, zero=0)
     rows[:, 2:4] = 1e-4  # hardly any overlap: the most work
-    began = time.perf_counter()
+    began = time.process_time()
     got = find(rows, WHOLE)
-    assert time.perf_counter() - began < 10  # a second or two on an idle machine
+    assert time.process_time() - began < 10  # a second or two on an idle machine
     assert len(got) <= MOST_SCORES
     assert got.scores[0] == rows[:, 5:].max()
 

@@ -59,7 +59,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Place:
-    """A name that stands for one picture or one video; `problem` says why it stands for none."""
+    """A name that stands for a picture or a video; `problem` is the message if for neither."""
 
     name: str
     kind: Kind

@@ -15,13 +15,13 @@ _QUOTES = "\"'"
 _UTF16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 
 
-def read(path: str) -> Iterator[str]:
+def read(path: str) -> list[str]:
     """The names in a list. What is not found from here is looked for beside the list."""
     content = read_bytes(path, InputError, limit=_MOST_BYTES)
     # the bytes of names that are no UTF-8 must find their files
     text = content.decode(_UTF16.get(content[:2], "utf-8-sig"), "surrogateescape")
-    for name in entries(text.splitlines() if "\n" not in text else text.split("\n")):
-        yield _where_it_is(name, Path(path).parent)
+    lines = text.split("\n") if "\n" in text else text.split("\r")
+    return [_where_it_is(name, Path(path).parent) for name in entries(lines)]
 
 
 def entries(lines: Iterable[str]) -> Iterator[str]:

@@ -31,13 +31,20 @@ def places(
 
 
 def _taken_apart(name: str, *, recursive: bool) -> Iterator[Place]:
-    if _is_list(name):
-        for entry in listing.read(name):
-            if _is_list(entry):
-                raise InputError(f"{shown(name)}: names another list, {shown(entry)}")
-            yield from _not_a_list(entry, recursive=recursive)
-    else:
+    if not _is_list(name):
         yield from _not_a_list(name, recursive=recursive)
+        return
+    try:
+        entries = listing.read(name)
+    except InputError as error:
+        yield Place(name, Kind.BROKEN, str(error))
+        return
+    for entry in entries:
+        if _is_list(entry):
+            problem = f"{shown(name)}: names another list, {shown(entry)}"
+            yield Place(entry, Kind.BROKEN, problem)
+        else:
+            yield from _not_a_list(entry, recursive=recursive)
 
 
 def _is_list(name: str) -> bool:
@@ -63,21 +70,24 @@ def _is_folder(name: str) -> bool:
 
 
 def _of_folder(name: str, *, recursive: bool) -> Iterator[Place]:
-    found = sorted(_pictures_in(name, recursive=recursive))
-    if not found:
+    closed: list[OSError] = []  # folders that may not be read
+    found = sorted(_pictures_in(name, closed, recursive=recursive))
+    for error in closed:
+        where = str(error.filename)
+        problem = f"{shown(where)}: folder: cannot be read: {error.strerror}"
+        yield Place(where, Kind.BROKEN, problem)
+    if not found and not closed:
         hint = "" if recursive else " Look into its folders with --recursive."
-        yield Place(name, Kind.BROKEN, f"folder: has no pictures.{hint}")
+        yield Place(name, Kind.BROKEN, f"{shown(name)}: folder: has no pictures.{hint}")
     for path in found:
         yield Place(path, Kind.PICTURE)
 
 
-def _pictures_in(folder: str, *, recursive: bool) -> Iterator[str]:
-    def refuse(error: OSError) -> None:
-        raise InputError(f"{shown(str(error.filename))}: folder: {error.strerror}") from None
-
-    for inner, _, files in os.walk(folder, onerror=refuse):
+def _pictures_in(folder: str, closed: list[OSError], *, recursive: bool) -> Iterator[str]:
+    for inner, _, files in os.walk(folder, onerror=closed.append):
         for file in files:
-            if Path(file).suffix.lower() in kinds.PICTURES:
+            is_hidden = file.startswith(".")  # such as macOS's notes on each picture
+            if not is_hidden and Path(file).suffix.lower() in kinds.PICTURES:
                 yield os.path.join(inner, file)  # noqa: PTH118 - ./x stays as it was written
         if not recursive:
             return
@@ -87,6 +97,7 @@ def _of_pattern(name: str) -> Iterator[Place]:
     matches = glob.glob(name, recursive=True)  # noqa: PTH207 - Path.glob refuses absolute patterns
     found = sorted(path for path in matches if not Path(path).is_dir())
     if not found:
-        yield Place(name, Kind.BROKEN, "pattern: nothing is named like this")
+        problem = f"{shown(name)}: pattern: nothing is named like this"
+        yield Place(name, Kind.BROKEN, problem)
     for path in found:
         yield place_of(path)

@@ -14,7 +14,6 @@ from engine.sources.item import Frame, Item
 from engine.sources.kinds import Kind, Place
 from engine.sources.newest import newest
 from engine.vision.image import Picture
-from engine.vision.naming import shown
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ def items(places: Iterable[Place], pace: Pace) -> Iterator[Item]:
     """The pictures of all places, in order; one that cannot be opened gives its error."""
     for place in places:
         if place.kind is Kind.BROKEN:
-            yield Item(place.name, ImageError(f"{shown(place.name)}: {place.problem}"))
+            yield Item(place.name, ImageError(place.problem))
         elif place.kind is Kind.ADDRESS:
             yield Item(place.name, RemotePicture(place.name))  # type: ignore[arg-type]
         elif place.is_moving:

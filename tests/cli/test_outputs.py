@@ -4,12 +4,14 @@ import csv
 import io
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from tests.cli.child import engine, names_in
+from tests.cli.child import ENVIRONMENT, engine, names_in
 from tests.pictures import write_picture
 
 pytestmark = pytest.mark.slow
@@ -226,14 +228,35 @@ def test_one_picture_goes_into_one_file(detect, tree):
     assert "one file for several pictures. Name a folder" in done.err
 
 
-def test_a_full_disk_is_one_line_and_leaves_no_part(detect, tree):
+@pytest.mark.parametrize("option", ["--json", "--jsonl", "--csv"])
+def test_a_full_disk_is_one_line(detect, option):
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
-    done = detect("one", "--json", "/dev/full", "--quiet")
+    done = detect("one", option, "/dev/full", "--quiet")
     assert done.status == 1
     (line,) = done.err.splitlines()
     assert line == "Error: /dev/full: cannot be written: No space left on device"
-    assert not [path for path in tree.rglob("*") if path.name.endswith(".part")]
+
+
+@pytest.mark.parametrize("options", [["-o", "out"], ["-o", "out.png"], ["--json", "out.json"]])
+def test_what_does_not_fit_on_the_disk_leaves_nothing_behind(tiny_detector, tree, options):
+    program = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024));"
+        "from engine import cli; sys.exit(cli.main(sys.argv[1:]))"
+    )
+    command = ["detect", *tiny_detector.options, "--threshold", "0", "--nms", "1", "one"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *command, *options, "--quiet"],
+        cwd=tree,
+        env={**ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.endswith("cannot be written: File too large")
+    assert not [path for path in tree.rglob("*") if path.is_file() and "out" in str(path.name)]
 
 
 def test_a_folder_that_may_not_be_written_to_is_refused(detect, tree):

@@ -1,6 +1,7 @@
 """What detect and classify read, through the command line."""
 
 import fcntl
+import json
 import os
 import pty
 import signal
@@ -57,7 +58,7 @@ def test_names_come_from_stdin(detect):
 def test_each_name_on_stdin_is_answered_before_the_next_but_one_comes(tiny_detector, tree):
     command = [sys.executable, "-u", "-m", "engine", "detect", *tiny_detector.options, "-"]
     child = subprocess.Popen(
-        [*command, "--jsonl", "-"],
+        [*command, "--jsonl", "-", "--json", "kept.json"],
         cwd=tree,
         env=ENVIRONMENT,
         stdin=subprocess.PIPE,
@@ -70,6 +71,7 @@ def test_each_name_on_stdin_is_answered_before_the_next_but_one_comes(tiny_detec
         assert '"a.jpg"' in child.stdout.readline()
         child.send_signal(signal.SIGINT)  # stdin stays open: who waits for it must be woken
         assert child.wait(20) == 130
+        assert json.loads((tree / "kept.json").read_text())["images"][0]["path"] == "a.jpg"
     finally:
         child.kill()
         child.communicate()
@@ -101,15 +103,13 @@ def test_addresses_are_fetched(detect, tree):
 def test_what_is_missing_is_told_once_each_and_the_rest_goes_on(detect, tree):
     (tree / "list.txt").write_text("gone.jpg\na.jpg\n")
     (tree / "empty").mkdir()
-    done = detect("list.txt", "empty", "*.gif", "b.png")
+    done = detect("list.txt", "empty", "*.gif", "b.png", "none.txt")
     assert names_in(done.out) == ["a.jpg", "b.png"]
     assert done.status == 1
-    assert [line.split(": ")[1] for line in done.err.splitlines()[:3]] == [
-        "gone.jpg",
-        "empty",
-        "*.gif",
-    ]
-    assert done.err.splitlines()[3] == "3 of 5 pictures could not be read"
+    *reasons, count = done.err.splitlines()
+    told = [reason.split(": ")[1] for reason in reasons]
+    assert told == ["gone.jpg", "empty", "*.gif", "none.txt"]
+    assert count == "4 of 6 pictures could not be read"
 
 
 def test_fail_fast_stops_at_the_first(detect):

@@ -4,7 +4,6 @@ import os
 
 import pytest
 
-from engine.errors import InputError
 from engine.sources.kinds import Kind, place_of
 from engine.sources.names import places
 
@@ -35,7 +34,9 @@ def test_recursive_goes_into_folders_of_folders(tree):
 def test_an_empty_folder_is_a_broken_place_with_a_hint(tree):
     (place,) = places(["empty"])
     assert place.kind is Kind.BROKEN
-    assert place.problem == "folder: has no pictures. Look into its folders with --recursive."
+    assert (
+        place.problem == "empty: folder: has no pictures. Look into its folders with --recursive."
+    )
 
 
 def test_a_pattern_gives_what_it_matches_sorted(tree):
@@ -89,8 +90,23 @@ def test_a_list_may_name_folders_patterns_and_addresses(tree):
 )
 def test_lists_that_cannot_be_used(tree, name, message):
     (tree / "outer.txt").write_text("inner.txt\n")
-    with pytest.raises(InputError, match=message):
-        found(name)
+    (place,) = places([name])
+    assert place.kind is Kind.BROKEN
+    assert place.problem.startswith(message)
+
+
+def test_hidden_files_of_a_folder_are_no_pictures(tree):
+    (tree / "deep" / "._c.webp").touch()
+    assert found("deep") == ["deep/c.webp"]
+
+
+def test_a_folder_that_may_not_be_read_is_told(tree):
+    closed = tree / "closed"
+    closed.mkdir(mode=0o000)
+    if os.access(closed, os.R_OK):
+        pytest.skip("this user may read anything")
+    (place,) = places(["closed"])
+    assert place.problem == "closed: folder: cannot be read: Permission denied"
 
 
 def test_the_lines_of_stdin_stand_where_the_dash_does(tree):

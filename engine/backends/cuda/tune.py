@@ -24,6 +24,7 @@ import numpy as np
 
 from engine.backends.cuda import cache, conv, graph, memory, tensor
 from engine.backends.cuda.context import Context
+from engine.backends.cuda.conv import hopper
 from engine.backends.cuda.gpu import Gpu, Place, Target
 from engine.errors import InputError
 from engine.plan.build import Plan
@@ -33,7 +34,9 @@ SECONDS = 10.0  # then the rest of a network waits for the next time it is compi
 COMPILING = 0.6  # the share of them that may go into compiling what is to be measured
 COPIES = 10  # in one graph, each with weights of its own: in a network these come from far, too
 REPEATS = 5
-VARIANTS = 5  # of those that estimate their time: so many promise most
+VARIANTS = 5  # of the family that its estimates rank well
+FEW_VARIANTS = 2  # of the others
+PLAIN = frozenset({"direct", "tiled", "winograd"})
 _ALIGNMENT = 256
 _CLEARLY = 0.97  # the rule of thumb stays unless another takes less of its time than this
 _HOPELESS = 3.0  # times the best so far, launched alone
@@ -116,16 +119,33 @@ def _products(target: Target, op: Conv2d) -> int:
 
 
 def shortlist(target: Target, op: Conv2d) -> list[str]:
-    """The rule of thumb, the variants that promise most, then what comes in one form only."""
+    """The rule of thumb, of each family of variants those that promise most, then the single ones.
+
+    Plain loops are hopeless beside a matrix unit and slow to measure: they are tried without one.
+    """
     able = conv.candidates(target, op)
-    estimates = {
-        name: conv.ALGORITHMS[name].estimate(target, op)  # type: ignore[attr-defined]
-        for name in able
-        if hasattr(conv.ALGORITHMS[name], "estimate")
-    }
-    variants = sorted(estimates, key=lambda name: estimates[name])[:VARIANTS]
-    others = [name for name in able if name not in estimates]
-    return list(dict.fromkeys([conv.rule_of_thumb(target, op), *variants, *others]))
+    families: dict[type, list[str]] = {}
+    for name in able:
+        if hasattr(conv.ALGORITHMS[name], "estimate"):
+            families.setdefault(type(conv.ALGORITHMS[name]), []).append(name)
+    promising = [
+        name
+        for family, names in families.items()
+        for name in sorted(names, key=partial(_estimate, target, op))[: _quota(family)]
+    ]
+    single = [name for name in able if not hasattr(conv.ALGORITHMS[name], "estimate")]
+    if promising:
+        single = [name for name in single if name not in PLAIN]
+    return list(dict.fromkeys([conv.rule_of_thumb(target, op), *promising, *single]))
+
+
+def _estimate(target: Target, op: Conv2d, name: str) -> float:
+    cycles: float = conv.ALGORITHMS[name].estimate(target, op)  # type: ignore[attr-defined]
+    return cycles
+
+
+def _quota(family: type) -> int:
+    return VARIANTS if family is hopper.Hopper else FEW_VARIANTS
 
 
 def _compile_together(unknown: list[Conv2d], target: Target, limit: float) -> None:

@@ -1,6 +1,11 @@
 """Videos: frames in order, upright, by stride; broken ones say where they break."""
 
+import functools
+import socket
 import struct
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -141,3 +146,44 @@ def test_without_pyav_one_line_says_what_to_install(monkeypatch):
 def test_paces_that_make_no_sense_are_refused(pace):
     with pytest.raises(InputError, match="expected 1 or more, got 0"):
         Pace(**pace)
+
+
+@pytest.mark.slow
+def test_a_stream_over_the_network_is_read_and_opened_again_until_it_is_lost(tmp_path):
+    content = write_video(tmp_path / "live.ts", count=20).read_bytes()
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve_twice():
+        for _ in range(2):
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(content)
+        server.close()
+
+    thread = threading.Thread(target=serve_twice)
+    thread.start()
+    name = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+    seen = []
+    with pytest.raises(ImageError, match=f"{name}: video: "):
+        seen.extend(each.number for each in video.live_frames(name, wait_seconds=0.01))
+    thread.join()
+    assert seen == list(range(40))
+
+
+@pytest.mark.slow
+def test_a_video_at_an_address_is_read_from_there(clip):
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    handler = functools.partial(Handler, directory=Path(clip).parent)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        found = opened(f"http://127.0.0.1:{server.server_port}/clip.mp4", stride=5)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert [item.frame.number for item in found] == [0, 5]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from engine.cli import FAILED
@@ -40,45 +40,55 @@ def run_all(
             yield item.source
 
     count = failures = 0
-    progress.start(feed.total)
     stream = detector.stream(
         sources(), on_error="yield", workers=workers, keep_pictures=keep_pictures
     )
+    progress.start(feed.total)
+    with _begun(sinks, about, progress), closing(stream) as outcomes:  # type: ignore[type-var]
+        start = time.perf_counter()
+        for outcome in outcomes:
+            item = waiting.popleft()
+            milliseconds = (time.perf_counter() - start) * 1e3
+            count += 1
+            if isinstance(outcome, ImageError):
+                failures += 1
+                progress.complain(f"Error: {outcome}")
+                for sink in sinks:
+                    sink.fail(item, outcome)
+                if fail_fast:
+                    break
+            else:
+                for sink in sinks:
+                    sink.take(item, outcome, milliseconds)
+            progress.step()
+            start = time.perf_counter()
+    if failures:
+        progress.complain(f"{failures} of {count} pictures could not be read")
+    return FAILED if failures else 0
+
+
+@contextmanager
+def _begun(sinks: Sequence[Sink], about: dict[str, Any], progress: Progress) -> Iterator[None]:
+    """Outputs that are complete when the run ends or is interrupted, and gone when it fails."""
     begun: list[Sink] = []
     try:
         for sink in sinks:
             sink.begin(about)
             begun.append(sink)
-        with closing(stream) as outcomes:  # type: ignore[type-var]
-            start = time.perf_counter()
-            for outcome in outcomes:
-                item = waiting.popleft()
-                count += 1
-                if isinstance(outcome, ImageError):
-                    failures += 1
-                    progress.complain(f"Error: {outcome}")
-                    for sink in sinks:
-                        sink.fail(item, outcome)
-                    if fail_fast:
-                        break
-                else:
-                    milliseconds = (time.perf_counter() - start) * 1e3
-                    for sink in sinks:
-                        sink.take(item, outcome, milliseconds)
-                progress.step()
-                start = time.perf_counter()
-        for sink in sinks:
-            sink.finish()
-    except KeyboardInterrupt:  # how a camera is stopped: what there is, is complete
-        for sink in begun:
-            sink.finish()
-        raise
+        try:
+            yield
+        except KeyboardInterrupt:  # how a camera is stopped
+            _finish(begun)
+            raise
+        _finish(begun)
     except BaseException:
         for sink in sinks:
             sink.discard()
         raise
     finally:
         progress.stop()
-    if failures:
-        progress.complain(f"{failures} of {count} pictures could not be read")
-    return FAILED if failures else 0
+
+
+def _finish(sinks: Sequence[Sink]) -> None:
+    for sink in sinks:
+        sink.finish()

@@ -82,8 +82,6 @@ def find(
     Only scores of `classes` count, if they are given. Rows that are not finite are left out. Of
     more than MOST_SCORES scores the best are looked at.
     """
-    if max_detections is not None and max_detections < 0:
-        raise InputError(f"max_detections: expected 0 or more, got {max_detections}")
     (found,) = find_all(
         *((candidates,), (placement,), suppression),
         classes=classes,

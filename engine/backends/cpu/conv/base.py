@@ -21,10 +21,6 @@ class Convolution(ABC):
 
     weights: tuple[Array, ...]
 
-    @property
-    def weight_bytes(self) -> int:
-        return sum(array.nbytes for array in self.weights)
-
     @abstractmethod
     def bind(self, src: Array, out: Array, residual: Array | None = None) -> Callable[[], None]:
         """Return the function that runs it on these arrays: all views are made here, once."""

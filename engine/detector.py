@@ -257,6 +257,8 @@ class Detector:
         ImageError among the sources counts as such a picture. Results hold their picture only with
         `keep_pictures`.
         """
+        if isinstance(sources, (str, bytes)):
+            raise InputError("sources: expected several pictures, got one name. Put it in a list")
         if workers < 1:
             raise InputError(f"workers: expected 1 or more, got {workers}")
         if on_error not in ON_ERROR:

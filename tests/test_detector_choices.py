@@ -89,6 +89,11 @@ def test_an_error_among_the_sources_stands_for_a_picture(load, picture):
     assert len(outcomes) == 3
 
 
+def test_a_single_name_is_no_stream(load):
+    with pytest.raises(InputError, match="got one name"):
+        load(device="cpu").stream("dog.jpg")
+
+
 def test_candidates_are_what_find_takes(load):
     detector = load(device="cpu", batch=2)
     x = np.random.default_rng(0).random((2, 3, 48, 64), np.float32)

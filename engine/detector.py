@@ -194,6 +194,8 @@ class Detector:
         self._program = self._compile(read_plan())
         self._ahead = self._program if isinstance(self._program, PictureProgram) else None
         self._intake = replace(intake, scales=self._ahead is None)
+        has_state = any(tensor.is_state for tensor in self._program.plan.tensors)
+        self._runs_ahead = 1 if has_state else 2  # by as many threads: a state wants them in order
         self._layers: Program | None = None  # keeps every layer; compiled when first asked for
         self._lock = Lock()
 
@@ -252,10 +254,10 @@ class Detector:
         """Results one by one, in order, for pictures that come one by one.
 
         `sources` is drawn on a thread and its pictures are prepared on `workers` others, each at
-        most one batch ahead. A picture that cannot be read raises its ImageError; with
-        on_error="yield" the error stands in the place of the result, with "skip" nothing does. An
-        ImageError among the sources counts as such a picture. Results hold their picture only with
-        `keep_pictures`.
+        most one batch ahead; a GPU begins up to two more. A picture that cannot be read raises its
+        ImageError; with on_error="yield" the error stands in the place of the result, with "skip"
+        nothing does. An ImageError among the sources counts as such a picture. Results hold their
+        picture only with `keep_pictures`.
         """
         if isinstance(sources, (str, bytes)):
             raise InputError("sources: expected several pictures, got one name. Put it in a list")
@@ -277,7 +279,8 @@ class Detector:
             batches = stack.enter_context(closing(ahead(chunks, prepare, workers=workers)))
             runs: Iterator[_Run] = map(self._begin, batches)
             if self._ahead is not None:
-                runs = stack.enter_context(closing(ahead(batches, self._begin)))
+                begun = ahead(batches, self._begin, workers=self._runs_ahead)
+                runs = stack.enter_context(closing(begun))
             for run in runs:
                 for outcome in self._outcomes(run, keep=keep):
                     if not isinstance(outcome, ImageError) or on_error == "yield":

@@ -27,7 +27,7 @@ from engine.plan.build import Plan
 Array = NDArray[Any]
 Key = tuple[bool, bool, int]  # whether it decodes, whether it reads pictures, sequences
 
-SLOTS = 2  # one is filled or read while the other is on the device
+SLOTS = 3  # one is filled and one is read while the third is on the device
 _MOST_GRAPHS = 8
 
 
@@ -268,6 +268,10 @@ class Resident:
             self._driver.memcpy_htod(pointer + offset, values)
         # Such a copy returns before it has arrived, and our stream waits for no other.
         self._driver.Context.synchronize()
+        # More comes back than was found; the rest must not be what somebody left in this memory.
+        if self._sizes.found:
+            stream = self._context.stream
+            self._driver.memset_d32_async(self._found, 0, self._sizes.found, stream)
         self.reset()
 
     def _output_values(self, sequences: int) -> int:

@@ -14,6 +14,7 @@ from engine.backends.base import Device, Placed
 from engine.backends.cuda import graph, pictures
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.multi import MultiDevice
+from engine.backends.cuda.resident import SLOTS
 from engine.darknet import cfg, weights
 from engine.darknet import graph as network_graph
 from engine.darknet.lower import lower
@@ -176,7 +177,7 @@ def test_what_is_too_much_is_scaled_on_the_cpu(
 def test_memory_grows_with_the_pictures_and_then_stays(device: CudaDevice) -> None:
     program = device.compile(passing((16, 16)))
     totals = [program.memory.total]
-    for size in [(8, 8), (16, 16), *[(64, 64)] * 4, (32, 32), (64, 64)]:
+    for size in [(8, 8), (16, 16), *[(64, 64)] * SLOTS, (32, 32), (64, 64)]:
         batch = [placed(random_pixels(size), (16, 16))]
         np.testing.assert_array_equal(
             program.start_forward(batch).result()[0][0], on_the_cpu(batch[0])
@@ -184,7 +185,7 @@ def test_memory_grows_with_the_pictures_and_then_stays(device: CudaDevice) -> No
         totals.append(program.memory.total)
     assert totals[0] == totals[1] == totals[2]
     assert totals[2] < totals[3]
-    assert len(set(totals[4:])) == 1
+    assert len(set(totals[2 + SLOTS :])) == 1
     program.close()
 
 

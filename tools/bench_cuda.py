@@ -24,8 +24,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import random_weights
+
 from engine.backends import open_device
-from engine.darknet import cfg, graph, weights
+from engine.darknet import cfg, graph
 from engine.darknet.lower import lower
 from engine.passes import optimise
 from engine.plan.build import Plan
@@ -36,16 +38,7 @@ PEER_OF = {"float32": ("fp32",), "tf32": ("tf32",), "float16": ("fp16", "fp16-co
 def random_plan(path: Path, size: int | None) -> Plan:
     """The network with weights that keep activations near 1."""
     network = graph.build(cfg.read(path), size=(size, size) if size else None)
-    arrays = weights.initial(network)
-    rng = np.random.default_rng(0)
-    for layer in arrays:
-        for name, values in layer.items():
-            if name.endswith("variance"):
-                layer[name] = np.ones_like(values)
-            elif values.ndim > 1:
-                deviation = (2 / values[0].size) ** 0.5
-                layer[name] = rng.standard_normal(values.shape, np.float32) * np.float32(deviation)
-    return lower(network, arrays)
+    return lower(network, random_weights.arrays(network))
 
 
 def main() -> int:
@@ -106,8 +99,8 @@ def main() -> int:
                     flush=True,
                 )
                 program.close()
-    if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=1))
+                if arguments.json:  # as it goes, so that a run that is cut short leaves its rows
+                    arguments.json.write_text(json.dumps(rows, indent=1))
     device.close()
     return 0
 

@@ -76,6 +76,11 @@ class CudaDevice:
         """Those that can run this convolution of a plan."""
         return conv.candidates(self._target(plan, batch, precision), op)
 
+    def free_memory(self) -> int:
+        """Bytes of this card that nobody holds, in this process or another."""
+        free: int = self._context.run(lambda: self._context.driver.mem_get_info()[0])
+        return free
+
     def read(self, pointer: int, values: NDArray[Any]) -> None:
         """Fill `values` from memory of this card that anyone has written."""
 

@@ -1,0 +1,110 @@
+"""Runs every case of the ops' tests once on a device, for compute-sanitizer to look over.
+
+    python tools/every_case_cuda.py [--algorithms] [--precisions float32,float16,tf32] [--every N]
+
+Nothing is compared here, the tests do that. `--algorithms` runs each convolution by every algorithm
+that can; `--every 3` takes each third case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from engine.backends.base import Placed
+from engine.backends.cuda.device import CudaDevice
+from engine.plan import ops
+from engine.plan.build import Plan
+from engine.plan.ops import Tensor
+from engine.plan.shapes import Shape
+from engine.vision.resize import Placement
+from tests.backends.cases import all_cases
+from tests.backends.head_cases import HEADS, values_for
+from tests.backends.layouts import INSIDE_ALIGNED, laid_out
+
+SEQUENCES = 2
+
+
+def run(device: CudaDevice, plan: Plan, call: Any, **options: Any) -> None:
+    program = device.compile(plan, batch=SEQUENCES, graph=False, tune=False, **options)
+    call(program)
+    program.close()
+
+
+def convolutions_and_others(
+    device: CudaDevice, precision: str, *, by_each: bool, every: int
+) -> Iterator[str]:
+    cases = [case for case in all_cases() if getattr(case.op, "pool", None) is None]
+    for case in cases[::every]:
+        plan, images = laid_out(case, sequences=SEQUENCES, layout=INSIDE_ALIGNED)
+        names: tuple[str | None, ...] = (None,)
+        if by_each and isinstance(case.op, ops.Conv2d):
+            names = device.algorithms(plan, case.op, batch=SEQUENCES, precision=precision)
+        for name in names:
+            run(
+                *(device, plan, lambda program, images=images: program.forward(images)),
+                precision=precision,
+                algorithm=name,
+            )
+            yield f"{case} {name or ''}"
+
+
+def heads(device: CudaDevice, precision: str) -> Iterator[str]:
+    for name, head in HEADS.items():
+        plan = Plan(head.src, (), (head.src,), (head.src,), heads=(head,))
+        images = values_for(head)[None]
+        run(
+            *(device, plan, lambda program, images=images: program.detect(images, threshold=0.1)),
+            precision=precision,
+        )
+        yield name
+
+
+def pictures(device: CudaDevice, precision: str) -> Iterator[str]:
+    source = Tensor(-1, Shape(3, 20, 30))
+    plan = Plan(source, (), (source,), (source,))
+    for kind in ("stretch", "letterbox", "crop"):
+        placed = [
+            Placed(np.full((*size, 3), 7, np.uint8), Placement(size[::-1], (30, 20), kind))
+            for size in ((1, 1), (50, 31))
+        ]
+        run(
+            *(device, plan, lambda program, placed=placed: program.start_forward(placed).result()),
+            precision=precision,
+        )
+        yield kind
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--algorithms", action="store_true")
+    parser.add_argument("--precisions", default="float32,float16")
+    parser.add_argument("--every", type=int, default=1)
+    arguments = parser.parse_args()
+    start = time.perf_counter()
+    device = CudaDevice(0)
+    count = 0
+    for precision in arguments.precisions.split(","):
+        for part in (
+            convolutions_and_others(
+                *(device, precision), by_each=arguments.algorithms, every=arguments.every
+            ),
+            heads(device, precision),
+            pictures(device, precision),
+        ):
+            count += sum(1 for _ in part)
+    device.close()
+    print(f"{count} cases in {time.perf_counter() - start:.1f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -69,7 +69,7 @@ class Copier:
     """Copies pictures into page-locked memory; many bytes are copied by several threads."""
 
     def __init__(self) -> None:
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads = ThreadPoolExecutor(_COPIERS, thread_name_prefix="cuda-copy")  # when used
 
     def copy(self, pictures: Sequence[Placed], out: Array) -> None:
         starts = accumulate((_aligned(each.pixels.nbytes) for each in pictures), initial=0)
@@ -80,13 +80,10 @@ class Copier:
         if len(pairs) == 1 or sum(source.size for _, source in pairs) < _WORTH_A_THREAD:
             _copy(pairs)
             return
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(_COPIERS, thread_name_prefix="cuda-copy")
         list(self._threads.map(_copy, [pairs[first::_COPIERS] for first in range(_COPIERS)]))
 
     def close(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown()
+        self._threads.shutdown()
 
 
 def _copy(pairs: Sequence[tuple[Array, Array]]) -> None:

@@ -63,7 +63,7 @@ class CudaProgram:
         return self._start(put, self._candidates).result()
 
     def start_forward(self, pictures: Sequence[Placed]) -> Ticket[tuple[Array, ...]]:
-        """Begin with the pictures of one run; those that are no bytes are scaled on the CPU."""
+        """Begin a run; pictures that are no bytes, or too many, are scaled on the CPU."""
         return self._start(self._pictures(pictures), self._outputs)
 
     def start_detect(

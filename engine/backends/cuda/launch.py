@@ -180,24 +180,6 @@ def windows_map(windows: Windows, *, pixels: int, channels: int) -> TensorMap:
     return made
 
 
-def patch_map(windows: Windows, *, lines: int, channels: int) -> TensorMap:
-    """For patches of `lines` whole lines, a cell of padding on either side, by `channels`."""
-    w = windows
-    row = w.pitch * w.value_bytes
-    made = _aligned_map()
-    status = _driver().cuTensorMapEncodeTiled(
-        ctypes.byref(made),
-        *(ctypes.c_int(w.kind), ctypes.c_uint(4), ctypes.c_void_p(w.pointer)),
-        (ctypes.c_uint64 * 4)(w.channels, w.width, w.height, w.rows),
-        (ctypes.c_uint64 * 3)(row, row * w.width, row * w.width * w.height),
-        (ctypes.c_uint * 4)(channels, w.width + 2, lines, 1),
-        (ctypes.c_uint * 4)(1, 1, 1, 1),
-        *(0, _SWIZZLES[channels * w.value_bytes], _PROMOTE_TO_256, 0),
-    )
-    _check("cuTensorMapEncodeTiled", status)
-    return made
-
-
 def matrix_map(
     pointer: int, kind: int, value_bytes: int, sides: tuple[int, int], box: tuple[int, int]
 ) -> TensorMap:

@@ -90,7 +90,7 @@ def test_some_layers_have_an_algorithm_of_their_own(card: Target, name: str, exp
 def test_hoppers_units_run_on_hopper_only(name: str) -> None:
     for card in CARDS:
         names = conv.candidates(card, LAYERS[name])
-        uses = any(each.startswith(("hopper", "patch")) for each in names)
+        uses = any(each.startswith("hopper") for each in names)
         is_dense = name in ("wide", "halving", "pointwise", "head", "dilated")
         assert uses == (card.capability == (9, 0) and is_dense)
 
@@ -101,7 +101,7 @@ def test_something_can_run_it_where_pixels_are_out_of_line(name: str) -> None:
     op = LAYERS[name]
     card = replace(HOPPER, misaligned=frozenset({op.src, op.out}))
     assert conv.choice(card, op) in conv.candidates(card, op)
-    assert not any(each.startswith(("hopper", "patch")) for each in conv.candidates(card, op))
+    assert not any(each.startswith("hopper") for each in conv.candidates(card, op))
 
 
 # ---------------------------------------------------------------- forced and measured

@@ -13,7 +13,6 @@ from engine.backends.cuda.conv import (
     direct,
     dot,
     hopper,
-    hopper_patch,
     im2col_gemm,
     implicit_gemm,
     pointwise,
@@ -49,7 +48,6 @@ ALGORITHMS: dict[str, Algorithm] = {
     "tiled": tiled,
     "direct": direct,
     **hopper.VARIANTS,
-    **hopper_patch.VARIANTS,
     **thin.VARIANTS,
     **implicit_gemm.VARIANTS,
 }

@@ -70,17 +70,6 @@ __device__ __forceinline__ void copy_windows(unsigned to, const TensorMap* map, 
         : "memory");
 }
 
-// Lines of a map from pixel (x, y, row) on, `channel` on; cells outside are written as zeros.
-__device__ __forceinline__ void copy_patch(unsigned to, const TensorMap* map, unsigned barrier,
-                                           int channel, int x, int y, int row)
-{
-    asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-        "[%0], [%1, {%3,%4,%5,%6}], [%2];" ::"r"(to),
-        "l"(map), "r"(barrier), "r"(channel), "r"(x), "r"(y), "r"(row)
-        : "memory");
-}
-
 __device__ __forceinline__ void copy_tile(unsigned to, const TensorMap* map, unsigned barrier,
                                           int column, int line)
 {

@@ -1,4 +1,4 @@
-// What both Hopper kernels share: products of slices, and finished sums on their way out.
+// Products of slices, and finished sums on their way out.
 #pragma once
 #define ELEMENT_BYTES (MODE == 0 ? 2 : 4)
 #define ROW_BYTES (BK * ELEMENT_BYTES)  // 128, 64 or 32: one swizzled row of a slice

@@ -1,0 +1,193 @@
+"""Flat printed matter: codes on labels among text, drawn head-on before a scene bends it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from look_alikes import Picture, Typesetter, ink_and_paper, tint
+from numpy.typing import NDArray
+from symbols import Symbol
+
+Random = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A code on flat matter: its class and outline (left, top, right, bottom) in pixels."""
+
+    kind: int
+    box: tuple[int, int, int, int]
+    module: float  # pixels a module
+
+
+@dataclass(frozen=True)
+class Flat:
+    picture: Picture
+    marks: tuple[Mark, ...]
+
+
+def draw(random: Random, symbol: Symbol, scale: int) -> Picture:
+    """Black on white at `scale` pixels a module; now and then round dots, a logo, thin ink."""
+    modules = symbol.modules
+    if symbol.is_linear:
+        height = max(6, int(modules.shape[1] * scale * random.uniform(0.12, 0.75)))
+        row = np.repeat(np.where(modules[0], 0, 255).astype(np.uint8), scale)
+        return np.broadcast_to(row, (height, row.size)).copy()
+    if scale >= 3 and symbol.kind in (0, 1) and random.random() < 0.15:
+        return _dotted(random, symbol, scale)
+    grey = np.where(modules, 0, 255).astype(np.uint8).repeat(scale, axis=0).repeat(scale, axis=1)
+    if scale >= 3 and random.random() < 0.15:
+        grow = random.random() < 0.5
+        kernel = np.ones((2, 2), np.uint8)
+        grey = cv2.erode(grey, kernel) if grow else cv2.dilate(grey, kernel)
+    if symbol.kind == 0 and len(modules) > 24 and random.random() < 0.15:
+        _add_logo(random, grey)
+    return grey
+
+
+def _dotted(random: Random, symbol: Symbol, scale: int) -> Picture:
+    dot = np.full((scale, scale), 255, np.uint8)
+    radius = scale * random.uniform(0.36, 0.52)
+    at = np.arange(scale) - (scale - 1) / 2
+    dot[np.hypot(at[:, None], at[None]) <= radius] = 0
+    grey = np.where(np.kron(symbol.modules, np.ones((scale, scale), np.bool_)), 0, 255)
+    dots = np.where(grey == 0, np.tile(dot, symbol.modules.shape), 255).astype(np.uint8)
+    if symbol.kind == 0:
+        end = len(symbol.modules)
+        for row, column in ((0, 0), (0, end - 7), (end - 7, 0)):
+            part = np.s_[row * scale : (row + 7) * scale, column * scale : (column + 7) * scale]
+            dots[part] = grey[part]
+    return dots
+
+
+def _add_logo(random: Random, grey: Picture) -> None:
+    side = grey.shape[0]
+    half = int(side * random.uniform(0.07, 0.12))
+    middle = side // 2
+    corners = (middle - half, middle - half), (middle + half, middle + half)
+    cv2.rectangle(grey, *corners, 255, -1)
+    if random.random() < 0.5:
+        cv2.circle(grey, (middle, middle), int(half * 0.8), int(random.integers(0, 160)), -1)
+    else:
+        letter = "ABDEGKMRSTX"[random.integers(11)]
+        place = (middle - half // 2, middle + half // 2)
+        cv2.putText(grey, letter, place, cv2.FONT_HERSHEY_DUPLEX, half / 18, 60, 2)
+
+
+class Press:
+    """Prints labels; keeps blocks of text, because setting type takes longest."""
+
+    def __init__(self, seed: int) -> None:
+        random = np.random.default_rng(seed)
+        self._setter = Typesetter()
+        rows = random.integers(1, 7, size=160)
+        self._blocks = [self._setter.words(random, int(count)) for count in rows]
+
+    def bare(self, random: Random, symbol: Symbol, scale: int) -> Flat:
+        """The code in its quiet zone and nothing else."""
+        return self._printed(random, symbol, scale, margin=random.uniform(1.5, 5), text=False)
+
+    def label(self, random: Random, symbol: Symbol, scale: int) -> Flat:
+        """The code somewhere on a sheet with text, lines and frames."""
+        code = self._printed(random, symbol, scale, margin=random.uniform(2, 6), text=True)
+        height, width = code.picture.shape[:2]
+        if random.random() < 0.35:
+            return code
+        sheet = np.full(
+            (
+                int(height * random.uniform(1.05, 2.2)),
+                int(width * random.uniform(1.05, 1.5 + 0.8 * (height > width * 0.7))),
+            ),
+            255,
+            np.uint8,
+        )
+        top = int(random.integers(sheet.shape[0] - height + 1))
+        left = int(random.integers(sheet.shape[1] - width + 1))
+        self._fill(random, sheet, (left, top, left + width, top + height))
+        if random.random() < 0.4:
+            cv2.rectangle(sheet, (1, 1), (sheet.shape[1] - 3, sheet.shape[0] - 3), 0, 2)
+        sheet[top : top + height, left : left + width] = code.picture
+        return Flat(sheet, tuple(_moved(mark, left, top) for mark in code.marks))
+
+    def text(self, random: Random, width: int, height: int) -> Flat:
+        """A label without any code."""
+        sheet = np.full((height, width), 255, np.uint8)
+        self._fill(random, sheet, (0, 0, 0, 0))
+        return Flat(sheet, ())
+
+    def _printed(
+        self, random: Random, symbol: Symbol, scale: int, *, margin: float, text: bool
+    ) -> Flat:
+        code = draw(random, symbol, scale)
+        height, width = code.shape
+        module = scale * (2 if symbol.is_linear else 1)
+        quiet = max(2, int(module * margin))
+        below = quiet
+        digits = None
+        if text and (symbol.is_linear or random.random() < 0.2):
+            digits = self._setter.lines(random, [symbol.text or f"{random.integers(10**8)}"])
+            across = int(width * random.uniform(0.5, 0.95))
+            tall = max(4, min(int(digits.shape[0] * across / digits.shape[1]), height // 2 + 4))
+            digits = cv2.resize(digits, (across, tall), interpolation=cv2.INTER_AREA)
+            below += tall + max(1, scale)
+        sheet = np.full((height + quiet + below, width + 2 * quiet), 255, np.uint8)
+        sheet[quiet : quiet + height, quiet : quiet + width] = code
+        if digits is not None:
+            top = quiet + height + max(1, scale)
+            left = quiet + (width - digits.shape[1]) // 2
+            sheet[top : top + digits.shape[0], left : left + digits.shape[1]] = digits
+        mark = Mark(symbol.kind, (quiet, quiet, quiet + width, quiet + height), scale)
+        return Flat(sheet, (mark,))
+
+    def _fill(self, random: Random, sheet: Picture, keep: tuple[int, int, int, int]) -> None:
+        """Text, rules and bars; what falls on `keep` is covered by the code afterwards."""
+        height, width = sheet.shape
+        for _ in range(random.integers(2, 9)):
+            block = self._blocks[random.integers(len(self._blocks))]
+            size = random.uniform(0.25, 0.9) * width / block.shape[1]
+            size = min(size, 0.6 * height / block.shape[0])
+            across, tall = int(block.shape[1] * size), int(block.shape[0] * size)
+            if across < 6 or tall < 3:
+                continue
+            block = cv2.resize(block, (across, tall), interpolation=cv2.INTER_AREA)
+            top = int(random.integers(max(1, height - tall)))
+            left = int(random.integers(max(1, width - across)))
+            sheet[top : top + tall, left : left + across] = block
+        for _ in range(random.integers(0, 4)):
+            at = int(random.integers(height))
+            cv2.line(sheet, (0, at), (width, at), 0, int(random.integers(1, 4)))
+        if random.random() < 0.2:
+            top, left = int(random.integers(height)), int(random.integers(width))
+            corner = (left + width // 4, top + height // 8)
+            cv2.rectangle(sheet, (left, top), corner, int(random.integers(0, 120)), -1)
+
+
+def _moved(mark: Mark, right: int, down: int) -> Mark:
+    left, top, far, bottom = mark.box
+    return Mark(mark.kind, (left + right, top + down, far + right, bottom + down), mark.module)
+
+
+def coloured(random: Random, grey: Picture, *, plain: bool) -> NDArray[np.uint8]:
+    """Printed in some ink on some paper, with the faults of printers and screens."""
+    if plain or random.random() < 0.55:
+        ink = tuple(int(v) for v in random.integers(0, 60, size=3))
+        paper = tuple(int(v) for v in random.integers(205, 256) + random.integers(-12, 1, size=3))
+    else:
+        ink, paper = ink_and_paper(random)
+    picture = tint(grey, ink, paper)
+    kind = random.random()
+    if kind < 0.08:  # a worn thermal head leaves lines
+        for _ in range(random.integers(1, 6)):
+            at = int(random.integers(grey.shape[1]))
+            picture[:, at : at + 1 + int(random.random() < 0.3)] = paper
+    elif kind < 0.16:  # the pixels of a screen
+        step = int(random.integers(2, 5))
+        dark = random.uniform(0.55, 0.9)
+        picture[::step] = (picture[::step] * dark).astype(np.uint8)
+        picture[:, ::step] = (picture[:, ::step] * dark).astype(np.uint8)
+    elif kind < 0.26:  # rough paper, worn ink
+        rough = random.normal(0, random.uniform(4, 22), size=(*grey.shape, 1)).astype(np.float32)
+        picture = np.clip(picture + rough, 0, 255).astype(np.uint8)
+    return picture

@@ -1,0 +1,406 @@
+"""Pictures without codes: surfaces to put codes on, and things that are taken for codes."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+Picture = NDArray[np.uint8]
+Random = np.random.Generator
+
+SIDE = 448  # of every picture made here
+_PHOTOS = "astronaut chelsea coffee rocket motorcycle_left motorcycle_right grass gravel brick"
+_GREY_PHOTOS = "camera coins clock_motion moon text page hubble_deep_field.jpg"
+_FONT_SIZES = (11, 14, 18, 24, 34)
+
+
+def colour(random: Random, low: int = 0, high: int = 256) -> tuple[int, int, int]:
+    """Any colour; half of them nearly grey, as most things are."""
+    values = random.integers(low, high, size=3)
+    if random.random() < 0.5:
+        values = (values.mean() + 0.15 * (values - values.mean())).astype(int)
+    return int(values[0]), int(values[1]), int(values[2])
+
+
+def ink_and_paper(random: Random) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    ink, paper = colour(random, 0, 110), colour(random, 150, 256)
+    return (paper, ink) if random.random() < 0.2 else (ink, paper)
+
+
+def photos() -> list[Picture]:
+    """Free pictures inside scikit-image's wheel."""
+    import skimage
+
+    folder = Path(skimage.__file__).parent / "data"
+    found = []
+    for name in (_PHOTOS + " " + _GREY_PHOTOS).split():
+        path = folder / (name if "." in name else f"{name}.png")
+        if not path.is_file():
+            path = path.with_suffix(".jpg")
+        picture = cv2.imread(str(path), cv2.IMREAD_COLOR) if path.is_file() else None
+        if picture is not None:
+            found.append(picture)
+    return found
+
+
+def photo_crop(random: Random, pictures: list[Picture]) -> Picture:
+    picture = pictures[random.integers(len(pictures))]
+    side = int(min(picture.shape[:2]) * random.uniform(0.3, 1))
+    top = random.integers(picture.shape[0] - side + 1)
+    left = random.integers(picture.shape[1] - side + 1)
+    crop = cv2.resize(picture[top : top + side, left : left + side], (SIDE, SIDE))
+    if random.random() < 0.5:
+        crop = crop[:, ::-1]
+    return np.ascontiguousarray(crop)
+
+
+# ---------------------------------------------------------------- text
+
+
+class Typesetter:
+    """Lines of random words in fonts that Pillow and matplotlib bring along."""
+
+    def __init__(self) -> None:
+        self._fonts = [ImageFont.load_default(size) for size in _FONT_SIZES]
+        try:
+            import matplotlib
+        except ImportError:
+            return
+        folder = Path(matplotlib.get_data_path()) / "fonts/ttf"
+        for name in ("DejaVuSans-Bold", "DejaVuSerif", "DejaVuSansMono"):
+            path = folder / f"{name}.ttf"
+            if path.is_file():
+                self._fonts += [ImageFont.truetype(str(path), size) for size in _FONT_SIZES[:4]]
+
+    def lines(self, random: Random, texts: list[str]) -> Picture:
+        """Dark on white, one channel, cut to the ink."""
+        font = self._fonts[random.integers(len(self._fonts))]
+        text = "\n".join(texts)
+        box = ImageDraw.Draw(Image.new("L", (1, 1))).multiline_textbbox((0, 0), text, font=font)
+        sheet = Image.new("L", (int(box[2]) + 2, int(box[3]) + 2), 255)
+        ImageDraw.Draw(sheet).multiline_text((0, 0), text, fill=0, font=font)
+        return np.asarray(sheet)[int(box[1]) :]
+
+    def words(self, random: Random, rows: int, most: int = 5) -> Picture:
+        return self.lines(
+            random,
+            [
+                " ".join(_word(random) for _ in range(random.integers(1, most + 1)))
+                for _ in range(rows)
+            ],
+        )
+
+
+def _word(random: Random) -> str:
+    alphabets = (string.ascii_lowercase, string.ascii_uppercase, string.digits)
+    alphabet = alphabets[random.choice(3, p=(0.55, 0.25, 0.2))]
+    return "".join(alphabet[i] for i in random.integers(len(alphabet), size=random.integers(2, 9)))
+
+
+def _page(random: Random) -> Picture:
+    ink, paper = ink_and_paper(random)
+    sheet = np.full((SIDE, SIDE), 255, np.uint8)
+    setter = Typesetter()
+    top = 6
+    while top < SIDE - 10:
+        block = setter.words(random, int(random.integers(2, 9)), int(random.integers(2, 10)))
+        block = block[: SIDE - top, : SIDE - 8]
+        sheet[top : top + block.shape[0], 8 : 8 + block.shape[1]] = block
+        top += block.shape[0] + int(random.integers(4, 24))
+    return tint(sheet, ink, paper)
+
+
+def tint(grey: Picture, ink: tuple[int, int, int], paper: tuple[int, int, int]) -> Picture:
+    """Black becomes `ink`, white becomes `paper`."""
+    steps = np.linspace(0, 1, 256)[:, None]
+    table = (np.asarray(ink) * (1 - steps) + np.asarray(paper) * steps).astype(np.uint8)
+    return table[grey]
+
+
+# ---------------------------------------------------------------- regular things
+
+
+def _checkerboard(random: Random) -> Picture:
+    count = int(random.integers(4, 24))
+    cells = np.indices((count, count)).sum(axis=0) % 2
+    grey = cv2.resize((cells * 255).astype(np.uint8), (SIDE, SIDE), interpolation=cv2.INTER_NEAREST)
+    return tint(grey, *ink_and_paper(random))
+
+
+def _crossword(random: Random) -> Picture:
+    count = int(random.integers(8, 20))
+    cells = (random.random((count, count)) > random.uniform(0.15, 0.35)).astype(np.uint8) * 255
+    grey = cv2.resize(cells, (SIDE, SIDE), interpolation=cv2.INTER_NEAREST)
+    step = SIDE / count
+    for line in range(count + 1):
+        at = int(line * step)
+        cv2.line(grey, (at, 0), (at, SIDE), 0, 1)
+        cv2.line(grey, (0, at), (SIDE, at), 0, 1)
+    for row, column in np.argwhere(cells > 0):
+        if random.random() < 0.4:
+            place = (int((column + 0.2) * step), int((row + 0.8) * step))
+            letter = string.ascii_uppercase[random.integers(26)]
+            cv2.putText(grey, letter, place, cv2.FONT_HERSHEY_SIMPLEX, step / 40, 0, 1)
+    return tint(grey, *ink_and_paper(random))
+
+
+def _table(random: Random) -> Picture:
+    """Ruled rows and columns with figures in some of them."""
+    grey = np.full((SIDE, SIDE), 255, np.uint8)
+    thickness = int(random.integers(1, 4))
+    for axis in range(2):
+        at = 0
+        step = random.integers(10, 60)
+        while at < SIDE:
+            ends = ((at, 0), (at, SIDE)) if axis else ((0, at), (SIDE, at))
+            cv2.line(grey, *ends, 0, thickness)
+            at += int(step * random.uniform(0.9, 1.1))
+    for _ in range(random.integers(0, 60)):
+        place = (int(random.integers(SIDE)), int(random.integers(SIDE)))
+        cv2.putText(grey, _word(random), place, cv2.FONT_HERSHEY_PLAIN, 1, 0, 1)
+    return tint(grey, *ink_and_paper(random))
+
+
+def _keyboard(random: Random) -> Picture:
+    board, key = ink_and_paper(random)
+    picture = np.full((SIDE, SIDE, 3), board, np.uint8)
+    step = int(random.integers(24, 64))
+    gap = max(2, step // 8)
+    for row in range(SIDE // step + 1):
+        left = int(random.integers(-step, 0))
+        while left < SIDE:
+            width = step * int(random.choice([1, 1, 1, 1, 1, 2]))
+            corner = (left + width - gap, row * step + step - gap)
+            cv2.rectangle(picture, (left, row * step), corner, key, -1)
+            letter = string.ascii_uppercase[random.integers(26)]
+            place = (left + gap, row * step + step // 2)
+            cv2.putText(picture, letter, place, cv2.FONT_HERSHEY_SIMPLEX, step / 80, board, 1)
+            left += width
+    return picture
+
+
+def stripes(random: Random) -> Picture:
+    """Bars of changing widths: corduroy, radiators, shirts, fences; at times at an angle."""
+    widths = random.integers(2, int(random.choice([5, 12, 40])), size=SIDE)
+    if random.random() < 0.5:
+        widths[:] = widths[: int(random.integers(1, 3))].mean()
+    row = np.repeat(np.arange(SIDE) % 2, widths)[:SIDE].astype(np.uint8) * 255
+    grey = np.broadcast_to(row, (SIDE, SIDE)).copy()
+    if random.random() < 0.4:
+        grey = _turned(grey, random.uniform(0, 180))
+    if random.random() < 0.5:
+        grey = cv2.GaussianBlur(grey, (0, 0), random.uniform(0.5, 4))
+    return tint(grey, *ink_and_paper(random))
+
+
+def _turned(grey: Picture, angle: float) -> Picture:
+    matrix = cv2.getRotationMatrix2D((SIDE / 2, SIDE / 2), angle, 1)
+    return cv2.warpAffine(grey, matrix, (SIDE, SIDE), borderMode=cv2.BORDER_REFLECT)
+
+
+def _fence(random: Random) -> Picture:
+    picture = clouds(random)
+    step, width = int(random.integers(12, 60)), int(random.integers(2, 10))
+    paint = colour(random)
+    for at in range(0, SIDE * 2, step):
+        cv2.line(picture, (at, 0), (at if random.random() < 0.7 else at - 40, SIDE), paint, width)
+    if random.random() < 0.6:
+        for at in range(0, SIDE, step * int(random.integers(1, 6))):
+            cv2.line(picture, (0, at), (SIDE, at), paint, width)
+    return picture
+
+
+def _bookshelf(random: Random) -> Picture:
+    picture = np.full((SIDE, SIDE, 3), colour(random, 0, 120), np.uint8)
+    shelf = int(random.integers(90, 230))
+    for bottom in range(shelf, SIDE + shelf, shelf):
+        left = 0
+        while left < SIDE:
+            width = int(random.integers(8, 46))
+            top = bottom - int(shelf * random.uniform(0.6, 0.95))
+            back, front = ink_and_paper(random)
+            cv2.rectangle(picture, (left, top), (left + width - 2, bottom - 6), back, -1)
+            for _ in range(random.integers(0, 4)):
+                at = int(random.integers(top, bottom - 6))
+                cv2.line(picture, (left + 2, at), (left + width - 4, at), front, 2)
+            if width > 18:
+                text = np.full((width - 6, shelf // 2, 3), back, np.uint8)
+                place = (2, width // 2)
+                size = width / 50
+                cv2.putText(text, _word(random), place, cv2.FONT_HERSHEY_DUPLEX, size, front, 1)
+                part = picture[max(top, 0) + 4 :, left + 3 :][: text.shape[1], : text.shape[0]]
+                part[:] = text.transpose(1, 0, 2)[: part.shape[0], : part.shape[1]]
+            left += width
+    return picture
+
+
+def _bricks(random: Random) -> Picture:
+    """Bricks, tiles, windows of a house."""
+    mortar, base = colour(random), colour(random)
+    picture = np.full((SIDE, SIDE, 3), mortar, np.uint8)
+    height = int(random.integers(8, 60))
+    width = int(height * random.uniform(0.7, 3.2))
+    shift = width // 2 if random.random() < 0.6 else 0
+    gap = max(1, int(height * random.uniform(0.05, 0.4)))
+    for row in range(SIDE // height + 1):
+        for left in range(-(row % 2) * shift, SIDE, width):
+            paint = np.clip(np.asarray(base) + random.integers(-25, 26), 0, 255).tolist()
+            corner = (left + width - gap, row * height + height - gap)
+            cv2.rectangle(picture, (left, row * height), corner, paint, -1)
+    return picture
+
+
+def _fabric(random: Random) -> Picture:
+    rows = np.arange(SIDE)[:, None]
+    columns = np.arange(SIDE)[None]
+    period = random.uniform(2.5, 18, size=2)
+    weave = np.sin(columns * 2 * np.pi / period[0]) * np.sin(rows * 2 * np.pi / period[1])
+    noise = random.standard_normal((SIDE, SIDE)) * random.uniform(0, 0.4)
+    grey = np.clip(128 + 110 * (weave + noise), 0, 255).astype(np.uint8)
+    return tint(_turned(grey, random.uniform(0, 90)), *ink_and_paper(random))
+
+
+def _squares(random: Random) -> Picture:
+    """Nested squares, rings and corners: like finder patterns, but no code."""
+    ink, paper = ink_and_paper(random)
+    picture = np.full((SIDE, SIDE, 3), paper, np.uint8)
+    for _ in range(random.integers(2, 14)):
+        x, y = (int(v) for v in random.integers(0, SIDE, size=2))
+        size = int(random.integers(8, 90))
+        is_round = random.random() < 0.4
+        for ring in range(int(random.integers(1, 5))):
+            paint, inner = (paper if ring % 2 else ink), size - ring * max(size // 5, 2)
+            if inner <= 0:
+                break
+            if is_round:
+                cv2.circle(picture, (x, y), inner, paint, -1)
+            else:
+                cv2.rectangle(picture, (x - inner, y - inner), (x + inner, y + inner), paint, -1)
+    return picture
+
+
+def _pixels(random: Random) -> Picture:
+    """A mosaic in many colours or a few greys: pixel pictures, confetti, tiles."""
+    count = int(random.integers(5, 40))
+    cells = random.integers(0, 256, size=(count, count, 3), dtype=np.uint8)
+    if random.random() < 0.5:
+        greys = random.integers(0, 256, size=int(random.integers(4, 9)))
+        cells = greys[random.integers(len(greys), size=(count, count))].astype(np.uint8)
+        cells = np.repeat(cells[..., None], 3, axis=2)
+    way = cv2.INTER_NEAREST if random.random() < 0.7 else cv2.INTER_LINEAR
+    return cv2.resize(cells, (SIDE, SIDE), interpolation=way)
+
+
+def _halftone(random: Random) -> Picture:
+    """Dots in rows: speaker grilles, halftone print, perforated sheets, dice."""
+    ink, paper = ink_and_paper(random)
+    picture = np.full((SIDE, SIDE, 3), paper, np.uint8)
+    step = int(random.integers(7, 44))
+    share = random.choice([1.0, 1.0, 0.85])
+    for row, top in enumerate(range(0, SIDE, step)):
+        for left in range((row % 2) * step // 2, SIDE, step):
+            if random.random() < share:
+                radius = max(1, int(step * random.uniform(0.2, 0.35)))
+                cv2.circle(picture, (left, top), radius, ink, -1)
+    return picture
+
+
+def _ruler(random: Random) -> Picture:
+    """Ticks of rulers, scales, piano keys, sheets of music."""
+    ink, paper = ink_and_paper(random)
+    picture = np.full((SIDE, SIDE, 3), paper, np.uint8)
+    top = 0
+    while top < SIDE:
+        height, step = int(random.integers(20, 120)), int(random.integers(4, 20))
+        kind = random.integers(3)
+        for index, left in enumerate(range(0, SIDE, step)):
+            if kind == 0:
+                share = 1 if index % 10 == 0 else 2 / 3 if index % 5 == 0 else 1 / 2
+                cv2.line(picture, (left, top), (left, top + int(height * share)), ink, 1)
+            elif kind == 1 and index % 7 not in (2, 6):
+                corner = (left + step // 2, top + height * 2 // 3)
+                cv2.rectangle(picture, (left, top), corner, ink, -1)
+        if kind == 2:
+            for line in range(5):
+                at = top + line * height // 6
+                cv2.line(picture, (0, at), (SIDE, at), ink, 1)
+            for left in range(0, SIDE, 2 * step + 4):
+                at = top + int(random.integers(height))
+                cv2.ellipse(picture, (left, at), (4, 3), -20, 0, 360, ink, -1)
+                cv2.line(picture, (left + 4, at), (left + 4, at - height // 3), ink, 1)
+        top += height + int(random.integers(4, 40))
+    return picture
+
+
+# ---------------------------------------------------------------- surfaces
+
+
+def clouds(random: Random) -> Picture:
+    """Soft spots of two or three colours: walls, floors, cardboard, out-of-focus rooms."""
+    count = int(random.choice([2, 3, 5, 9, 20]))
+    base = np.asarray(colour(random, 30, 240))
+    cells = base + random.normal(0, random.choice([4, 15, 50]), size=(count, count, 3))
+    cells = np.clip(cells, 0, 255).astype(np.float32)
+    picture = cv2.resize(cells, (SIDE, SIDE), interpolation=cv2.INTER_CUBIC)
+    return _grained(random, picture)
+
+
+def _grained(random: Random, picture: NDArray[np.float32]) -> Picture:
+    grain = random.standard_normal((SIDE, SIDE, 1), dtype=np.float32)
+    sigma = random.choice([0, 0.7, 2.0])
+    if sigma:
+        grain = cv2.GaussianBlur(grain, (0, 0), sigma)[..., None] * sigma * 2
+    strength = random.choice([0, 2, 6, 14])
+    return np.clip(picture + grain * strength, 0, 255).astype(np.uint8)
+
+
+def _wood(random: Random) -> Picture:
+    rows = random.standard_normal((int(random.integers(20, 200)), 6, 1)).astype(np.float32)
+    grain = cv2.resize(rows, (SIDE, SIDE), interpolation=cv2.INTER_CUBIC)[..., None]
+    if random.random() < 0.5:
+        grain = grain.transpose(1, 0, 2)
+    base = np.asarray(colour(random, 60, 220)) * (0.75, 0.9, 1.05)
+    return _grained(random, (base + grain * random.uniform(4, 20)).astype(np.float32))
+
+
+def _shapes(random: Random) -> Picture:
+    """Flat coloured shapes over each other: packages, posters, rooms seen roughly."""
+    picture = clouds(random)
+    for _ in range(random.integers(3, 22)):
+        x, y = (int(v) for v in random.integers(0, SIDE, size=2))
+        width, height = (int(v) for v in random.integers(10, 240, size=2))
+        paint = colour(random)
+        if random.random() < 0.6:
+            box = cv2.boxPoints(((x, y), (width, height), random.uniform(0, 90)))
+            cv2.fillConvexPoly(picture, box.astype(np.int32), paint)
+        else:
+            cv2.ellipse(picture, (x, y), (width // 2, height // 2), 0, 0, 360, paint, -1)
+    if random.random() < 0.5:
+        picture = cv2.GaussianBlur(picture, (0, 0), random.uniform(0.5, 6))
+    return picture
+
+
+SURFACES: tuple[Callable[[Random], Picture], ...] = (clouds, clouds, _wood, _shapes, _shapes)
+THINGS: tuple[Callable[[Random], Picture], ...] = (
+    _page,
+    _checkerboard,
+    _crossword,
+    _table,
+    _keyboard,
+    stripes,
+    stripes,
+    _fence,
+    _bookshelf,
+    _bricks,
+    _fabric,
+    _squares,
+    _pixels,
+    _halftone,
+    _ruler,
+)

@@ -1,0 +1,128 @@
+"""Clean machine-readable codes of all classes, as matrices of modules made from random payloads.
+
+Encoders: segno (QR, Micro QR), ppf-datamatrix, aztec_code_generator, pdf417gen, python-barcode.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import aztec_code_generator
+import barcode
+import numpy as np
+import pdf417gen
+import segno
+from numpy.typing import NDArray
+from pdf417gen.rendering import barcode_size
+from ppf.datamatrix import DataMatrix
+
+NAMES = ("qr", "datamatrix", "aztec", "pdf417", "barcode")
+
+_LETTERS = string.ascii_letters + string.digits
+_UPPER = string.ascii_uppercase + string.digits
+_PDF417_ROW = 3  # height of a row in modules
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """`modules` is true where ink is; a 1-D barcode is one row, `text` what stands below it."""
+
+    kind: int
+    modules: NDArray[np.bool_]
+    text: str = ""
+
+    @property
+    def is_linear(self) -> bool:
+        return self.modules.shape[0] == 1
+
+
+def bank(seed: int, each: int) -> list[list[Symbol]]:
+    """`each` symbols of every class, in the order of NAMES."""
+    random = np.random.default_rng(seed)
+    return [[make(random) for _ in range(each)] for make in _MAKERS]
+
+
+def _characters(random: np.random.Generator, alphabet: str, count: int) -> str:
+    return "".join(alphabet[index] for index in random.integers(len(alphabet), size=count))
+
+
+def _payload(random: np.random.Generator, longest: int, shortest: int = 4) -> str:
+    """What phones meet: an address, an identifier, digits, words."""
+    kind = random.integers(4)
+    length = int(random.integers(shortest, longest))
+    if kind == 0:
+        path = _characters(random, _LETTERS, max(length - 14, 2))
+        return f"https://{_characters(random, string.ascii_lowercase, 5)}.com/{path}"
+    alphabet = (_LETTERS, _UPPER, string.digits, _LETTERS + "  -.,;:=")[kind]
+    return _characters(random, alphabet, length)
+
+
+def _qr(random: np.random.Generator) -> Symbol:
+    longest = int(random.choice([12, 30, 60, 120]))
+    if random.random() < 0.04:
+        code = segno.make_micro(_characters(random, string.digits, int(random.integers(3, 12))))
+    else:
+        level = str(random.choice(["l", "m", "q", "h"]))
+        code = segno.make(
+            _payload(random, longest), micro=False, error=level, mask=int(random.integers(8))
+        )
+    return Symbol(0, np.array([list(row) for row in code.matrix], np.bool_))
+
+
+def _datamatrix(random: np.random.Generator) -> Symbol:
+    longest = int(random.choice([8, 16, 30, 60]))
+    text = _payload(random, longest).replace("~", "-")
+    if random.random() < 0.12:
+        return Symbol(1, np.array(DataMatrix(text[:20], rect=True).matrix, np.bool_))
+    return Symbol(1, np.array(DataMatrix(text).matrix, np.bool_))
+
+
+def _aztec(random: np.random.Generator) -> Symbol:
+    longest = int(random.choice([8, 20, 50, 100]))
+    code = aztec_code_generator.AztecCode(_payload(random, longest))
+    return Symbol(2, np.array(code.matrix, np.bool_))
+
+
+def _pdf417(random: np.random.Generator) -> Symbol:
+    columns = int(random.integers(1, 9))
+    text = _payload(random, longest=24 + 24 * columns, shortest=8 + 9 * columns)
+    codes = pdf417gen.encode(text, columns=columns, security_level=int(random.integers(1, 4)))
+    rows = np.zeros((len(codes), barcode_size(codes)[0]), np.bool_)
+    for row, words in zip(rows, codes, strict=True):
+        bits = "".join(f"{word:b}" for word in words)
+        row[:] = np.frombuffer(bits.encode(), np.uint8) == ord("1")
+    return Symbol(3, rows.repeat(_PDF417_ROW, axis=0))
+
+
+def _linear(random: np.random.Generator) -> Symbol:
+    kind, alphabet, lengths = _LINEAR[int(random.choice(len(_LINEAR), p=_LINEAR_SHARES))]
+    length = int(random.integers(lengths[0], lengths[1] + 1))
+    length += length % 2 if kind == "itf" else 0
+    text = _characters(random, alphabet, length)
+    if kind == "codabar":
+        text = f"A{text}B"
+    code = barcode.get_barcode_class(kind)(text)
+    bits = "".join(code.build()).strip("0")
+    return Symbol(4, np.array([[bit == "1" for bit in bits]], np.bool_), code.get_fullcode())
+
+
+_LINEAR = (
+    ("ean13", string.digits, (12, 12)),
+    ("ean8", string.digits, (7, 7)),
+    ("upca", string.digits, (11, 11)),
+    ("code128", _LETTERS, (5, 18)),
+    ("code128", string.digits, (8, 22)),
+    ("code39", _UPPER, (4, 10)),
+    ("itf", string.digits, (6, 14)),
+    ("codabar", string.digits, (5, 12)),
+)
+_LINEAR_SHARES = (0.26, 0.06, 0.12, 0.2, 0.12, 0.11, 0.09, 0.04)
+_MAKERS: tuple[Callable[[np.random.Generator], Symbol], ...] = (
+    _qr,
+    _datamatrix,
+    _aztec,
+    _pdf417,
+    _linear,
+)

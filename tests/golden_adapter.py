@@ -53,10 +53,12 @@ class Engine:
         self._network = network
         self._programs = programs
         self._inputs: list[Array] = []
+        self._candidates: dict[float, Array] = {}  # of the inputs so far, by threshold
 
     def layers_output(self, x: Array) -> list[Array]:
         images = x.reshape(len(x), *self._network.net.shape.sides)
         self._inputs.append(images)
+        self._candidates.clear()
         values = {}
         for program in self._programs:
             values.update(zip(program.plan.outputs, program.forward(images), strict=True))
@@ -71,7 +73,9 @@ class Engine:
         relative: bool,
         nms: float,
     ) -> Iterable[tuple[float, ...]]:
-        candidates = self._candidates(thresh)
+        if thresh not in self._candidates:
+            self._candidates[thresh] = self._find_candidates(thresh)
+        candidates = self._candidates[thresh]
         net = self._network.net
         is_grid = any(isinstance(head, GridHead) for head in self._programs[-1].plan.heads)
         if is_grid:  # darknet: no letterbox correction, and always pixels
@@ -86,7 +90,7 @@ class Engine:
         for class_id, score, box in zip(found.class_ids, found.scores, found.xywh, strict=True):
             yield class_id, score, *box
 
-    def _candidates(self, threshold: float) -> Array:
+    def _find_candidates(self, threshold: float) -> Array:
         """Those of the last call's first row; the calls before it are repeated for their state."""
         program = self._programs[-1]
         program.reset()

@@ -132,10 +132,9 @@ def _onnx_file(network: Network) -> str:
     handle, path = tempfile.mkstemp(suffix=".onnx")
     os.close(handle)
     code = (
-        "import sys; from pathlib import Path; import bench_cpu, plan_to_onnx\n"
-        "cfg, weights, out = map(Path, sys.argv[1:])\n"
-        "plan = bench_cpu.read_plan(bench_cpu.Network(cfg, weights))\n"
-        "out.write_bytes(plan_to_onnx.convert(plan))\n"
+        "import sys; from engine.cli import main\n"
+        "cfg, weights, out = sys.argv[1:]\n"
+        "sys.exit(main(['export', 'onnx', cfg, weights, '-o', out, '--overwrite']))\n"
     )
     command = [sys.executable, "-c", code, str(network.cfg), str(network.weights), path]
     subprocess.run(command, check=True, env=_environment())

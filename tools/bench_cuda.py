@@ -24,10 +24,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import random_weights
-
 from engine.backends import open_device
-from engine.darknet import cfg, graph
+from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.passes import optimise
 from engine.plan.build import Plan

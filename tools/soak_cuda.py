@@ -37,13 +37,11 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import random_weights
-
 import engine
 from engine.backends.base import Placed
 from engine.backends.cuda import driver
 from engine.backends.cuda.device import CudaDevice
-from engine.darknet import cfg, graph
+from engine.darknet import cfg, graph, random_weights, weights
 from engine.darknet.lower import lower
 from engine.passes import optimise
 from engine.vision.image import Picture
@@ -251,10 +249,11 @@ class Soak:
         return self._thresholds[net, size]
 
     def files(self, net: Path) -> tuple[Path, Path]:
-        weights = self.folder / f"{net.stem}.weights"
-        if not weights.exists():
-            random_weights.write(net, weights)
-        return net, weights
+        path = self.folder / f"{net.stem}.weights"
+        if not path.exists():
+            network = graph.build(cfg.read(net))
+            weights.save(path, network, random_weights.arrays(network))
+        return net, path
 
     def add(
         self,

@@ -63,10 +63,7 @@ def load(arguments: argparse.Namespace, **more: Any) -> Detector:
     """The detector that the options describe; `more` are arguments of engine.load()."""
     import engine
 
-    if arguments.model:
-        _fill_in_model_of_the_zoo(arguments)
-    else:
-        _fill_in_default_model(arguments)
+    fill_in(arguments)
     return engine.load(
         arguments.cfg,
         arguments.weights,
@@ -82,6 +79,14 @@ def load(arguments: argparse.Namespace, **more: Any) -> Detector:
         orient=not arguments.no_exif,
         **more,
     )
+
+
+def fill_in(arguments: argparse.Namespace) -> None:
+    """Complete what names the model: with files of the zoo, or with those of the default model."""
+    if arguments.model:
+        _fill_in_model_of_the_zoo(arguments)
+    else:
+        _fill_in_default_model(arguments)
 
 
 def _fill_in_model_of_the_zoo(arguments: argparse.Namespace) -> None:

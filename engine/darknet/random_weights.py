@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.darknet import cfg, graph, weights
+from engine.darknet import weights
 from engine.darknet.graph import Graph
 
 
-def arrays(network: Graph) -> tuple[dict[str, NDArray[Any]], ...]:
+def arrays(graph: Graph) -> tuple[dict[str, NDArray[np.float32]], ...]:
     """Normal ones for every filter, of the deviation that keeps the size of what passes through."""
-    made = weights.initial(network)
+    made = weights.initial(graph)
     rng = np.random.default_rng(0)
     for layer in made:
         for name, values in layer.items():
@@ -24,9 +21,3 @@ def arrays(network: Graph) -> tuple[dict[str, NDArray[Any]], ...]:
                 deviation = (2 / values[0].size) ** 0.5
                 layer[name] = rng.standard_normal(values.shape, np.float32) * np.float32(deviation)
     return made
-
-
-def write(net: Path, path: Path) -> None:
-    """A .weights file for a .cfg file."""
-    network = graph.build(cfg.read(net))
-    weights.save(path, network, arrays(network))

@@ -1,0 +1,1 @@
+"""A plan in the formats of other programs."""

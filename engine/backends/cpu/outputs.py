@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.backends.cpu.channels import softmax_runs
-from engine.backends.cpu.storage import Buffers, Step
+from engine.backends.cpu.storage import Array, Buffers, Step
 from engine.plan import ops
 from engine.plan.activations import ACTIVATIONS
 
@@ -13,31 +13,33 @@ LOGISTIC = ACTIVATIONS["logistic"].numpy
 
 
 def yolo_output(op: ops.YoloOutput, at: Buffers) -> Step:
-    rows, _, height, width = at[op.out].shape
-    entries = (rows, op.anchors, op.box + 1 + op.classes, height, width)
-    src, out = at[op.src].reshape(entries), at[op.out].reshape(entries)
-    assert np.shares_memory(out, at.last(op.out))
-    centre = slice(0, 2) if op.box == 4 else slice(0, 3, 2)  # with sigmas: x, sigma, y, sigma, ...
-    squashed = _squashed(op)
+    src, out = at.last(op.src), at.last(op.out)
+    entries = (*src.shape[:3], op.anchors, op.box + 1 + op.classes)
+    raw, made = src.reshape(entries), out.reshape(entries)
+    assert np.shares_memory(made, out)
+    spread = op.box // 4  # with sigmas: x, sigma, y, sigma, ...
+    centre, extent = slice(0, 2 * spread, spread), slice(2 * spread, 4 * spread, spread)
 
     def run() -> None:
-        np.copyto(out, src)
-        for part in squashed:
-            out[:, :, part] = LOGISTIC(src[:, :, part])
+        if op.raw:
+            np.copyto(out, src)
+        else:  # all of it in place and in one sweep; the widths and heights are put back
+            _logistic(src, out)
+            made[..., extent] = raw[..., extent]
         if op.scale_x_y != 1:
-            out[:, :, centre] *= op.scale_x_y
-            out[:, :, centre] -= (op.scale_x_y - 1) / 2
+            made[..., centre] *= op.scale_x_y
+            made[..., centre] -= (op.scale_x_y - 1) / 2
 
     return run
 
 
-def _squashed(op: ops.YoloOutput) -> tuple[slice, ...]:
-    """The entries of an anchor that become logistic: all but the width and the height."""
-    if op.raw:
-        return ()
-    if op.box == 4:
-        return slice(0, 2), slice(4, None)
-    return slice(0, 4), slice(5, 6), slice(7, None)
+def _logistic(src: Array, out: Array) -> None:
+    """1 / (1 + exp(-src)), step by step: a large temporary costs more than the arithmetic."""
+    with np.errstate(over="ignore"):
+        np.negative(src, out=out)
+        np.exp(out, out=out)
+        np.add(out, 1, out=out)
+        np.divide(1, out, out=out)
 
 
 def region_output(op: ops.RegionOutput, at: Buffers) -> Step:

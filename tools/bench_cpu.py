@@ -137,7 +137,7 @@ def _onnx_file(network: Network) -> str:
         "sys.exit(main(['export', 'onnx', cfg, weights, '-o', out, '--overwrite']))\n"
     )
     command = [sys.executable, "-c", code, str(network.cfg), str(network.weights), path]
-    subprocess.run(command, check=True, env=_environment())
+    subprocess.run(command, check=True, env=_environment(), stdout=subprocess.DEVNULL)
     return path
 
 

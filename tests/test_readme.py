@@ -31,8 +31,11 @@ def fresh(tmp_path, monkeypatch, tiny_detector):
 def test_the_first_command_detects(fresh, capsys):
     (command,) = re.findall(r"^    pip install \. && python -m engine (.*)$", README, re.MULTILINE)
     assert cli.main([*shlex.split(command), "--device", "cpu"]) == 0
-    assert capsys.readouterr().out.startswith("docs/scene.jpg  800 x 520  ")
-    assert (fresh / "out/scene.jpg").is_file()
+    printed = capsys.readouterr().out.splitlines()
+    shown = README[README.index("    docs/parcel.jpg  720 x 720") :].split("\n\n")[0].splitlines()
+    assert printed[0].startswith("docs/parcel.jpg  720 x 720  ")
+    assert [line.split()[0] for line in printed[1:]] == [line.split()[0] for line in shown[1:]]
+    assert (fresh / "out/parcel.jpg").is_file()
 
 
 def test_the_python_example_runs(fresh, capsys):

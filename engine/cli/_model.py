@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +123,8 @@ def _fill_in_default_model(arguments: argparse.Namespace) -> None:
         )
     arguments.cfg, arguments.weights = model.cfg, model.weights
     arguments.names = arguments.names or (None if arguments.data else model.names)
+    others = "others: --model NAME (engine models list), or --cfg and --weights"
+    print(f"model: {model.cfg.stem}, the one in the box; {others}", file=sys.stderr)
 
 
 def network(text: str) -> str | Path:

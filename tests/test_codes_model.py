@@ -1,0 +1,54 @@
+"""The model in the box: found by itself, small, as documented, right on the README's picture."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import engine
+from engine import shipped
+from engine.vision import image, resize
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def model():
+    found = shipped.default_model()
+    assert found is not None
+    return found
+
+
+def test_it_is_small_and_the_one_that_the_docs_describe(model):
+    contents = model.weights.read_bytes()
+    assert len(contents) < 5 << 20
+    assert hashlib.sha256(contents).hexdigest() in (ROOT / "docs/codes.md").read_text()
+
+
+def test_it_finds_every_code_on_the_label(model):
+    with engine.load(model.cfg, model.weights, names=model.names, device="cpu") as detector:
+        result = detector(ROOT / "docs/parcel.jpg")
+    expected = ["aztec", "datamatrix", "datamatrix", "pdf417", "qr"]
+    assert sorted(result.labels) == expected
+
+
+def test_opencv_finds_the_same_boxes(model):
+    cv2 = pytest.importorskip("cv2")
+    if not hasattr(cv2.dnn, "readNetFromDarknet"):
+        pytest.skip("this OpenCV reads no darknet networks")
+    network = cv2.dnn.readNetFromDarknet(str(model.cfg), str(model.weights))
+    picture = image.read(ROOT / "docs/parcel.jpg")
+    with engine.load(model.cfg, model.weights, names=model.names, device="cpu") as detector:
+        scaled, _ = resize.stretch(picture, detector.size)
+        (ours,) = detector.candidates(scaled[None], threshold=0.25)
+    network.setInput(scaled[None])
+    rows = np.concatenate(network.forward(network.getUnconnectedOutLayersNames()))
+    theirs = rows[rows[:, 5:].max(axis=1) > 0.25]
+    ours = ours[ours[:, 5:].max(axis=1) > 0.25]
+    assert len(ours) == len(theirs) > 4
+    np.testing.assert_allclose(_sorted(ours)[:, :4], _sorted(theirs)[:, :4], atol=1e-3)
+
+
+def _sorted(rows):
+    return rows[np.lexsort((rows[:, 1], rows[:, 0]))]

@@ -1,0 +1,33 @@
+"""Draws the picture of the README: a table with labels and codes, on a procedural surface.
+
+python tools/codes/example.py docs/parcel.jpg
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import cv2
+from scenes import Studio
+
+SEED, NUMBER, SIDE = 7, 30, 720
+
+
+class Table(Studio):
+    """No photograph lies behind the things on it."""
+
+    def _background(self, random: Any, size: tuple[int, int]) -> Any:
+        picture = self._surfaces[random.integers(len(self._surfaces))]
+        return cv2.resize(picture, size)
+
+
+def main() -> int:
+    scene = Table(SEED, each=40, surfaces=40).scene(NUMBER, (SIDE, SIDE), stretched=False)
+    print(len(scene.codes), "codes")
+    cv2.imwrite(sys.argv[1], scene.picture, [cv2.IMWRITE_JPEG_QUALITY, 90])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -46,8 +46,11 @@ class Section:
 
 def read(path: str | Path) -> tuple[Section, ...]:
     """The sections of the file at `path`."""
-    data = read_bytes(path, ConfigError, limit=limits.CFG_BYTES)
-    return parse(_decode(data, shown(path)), name=Path(path).name, folder=Path(path).parent)
+    return parse(read_text(path), name=Path(path).name, folder=Path(path).parent)
+
+
+def read_text(path: str | Path) -> str:
+    return _decode(read_bytes(path, ConfigError, limit=limits.CFG_BYTES), shown(path))
 
 
 def parse(text: str, *, name: str = "cfg", folder: Path | None = None) -> tuple[Section, ...]:
@@ -57,7 +60,7 @@ def parse(text: str, *, name: str = "cfg", folder: Path | None = None) -> tuple[
     sections: list[Section] = []
     heading: tuple[str, int] | None = None
     options: list[Option] = []
-    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = lines_of(text)
     if len(lines) > limits.LINES:
         raise ConfigError(f"{name}: expected at most {limits.LINES} lines, got {len(lines)}")
 
@@ -88,6 +91,11 @@ def parse(text: str, *, name: str = "cfg", folder: Path | None = None) -> tuple[
     if not sections:
         raise ConfigError(f"{name}: expected a network, got no section at all")
     return tuple(sections)
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines that sections and options are numbered by, from 1."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _heading(line: str, where: str) -> str:

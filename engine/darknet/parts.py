@@ -41,18 +41,20 @@ def statistics(count: int, *, prefix: str = "", in_file: bool = True) -> tuple[P
 
 
 def fold_statistics(weights: Weights) -> Weights:
-    """The arrays of the same convolution without normalisation: bias, and each filter scaled."""
-    if "mean" not in weights:
-        return weights
-    mean, variance, scale, bias = (
-        weights[name].astype(np.float64) for name in ("mean", "variance", "scale", "bias")
-    )
-    with np.errstate(all="ignore"):  # damaged weights give infinities and NaN either way
-        factor = scale / np.sqrt(variance + 1e-5)
-        return {
-            "bias": (bias - mean * factor).astype(np.float32),
-            "weight": (weights["weight"] * factor[:, None, None, None]).astype(np.float32),
-        }
+    """The arrays of the same parts without normalisation: bias, and each filter scaled."""
+    folded = dict(weights)
+    for prefix in (name.removesuffix("mean") for name in weights if name.endswith("mean")):
+        if f"{prefix}weight" in weights:
+            names = [f"{prefix}{each}" for each in ("mean", "variance", "scale", "bias", "weight")]
+            mean, variance, scale, bias, weight = (
+                folded.pop(name).astype(np.float64) for name in names
+            )
+            with np.errstate(all="ignore"):  # damaged weights give infinities and NaN either way
+                factor = scale / np.sqrt(variance + 1e-5)
+                weight = weight * factor.reshape(-1, *(1,) * (weight.ndim - 1))
+                folded[f"{prefix}bias"] = (bias - mean * factor).astype(np.float32)
+                folded[f"{prefix}weight"] = weight.astype(np.float32)
+    return folded
 
 
 def bind_normalise(plan: PlanBuilder, weights: Weights, *, prefix: str = "") -> Stage:

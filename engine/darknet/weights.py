@@ -67,6 +67,12 @@ def load(
             raise WeightsError(f"{name}: cannot be read: {reason}") from None
 
 
+def read_header(path: str | Path) -> Header:
+    """What a file says of itself, whatever network it is for."""
+    with open_regular(path, WeightsError) as file:
+        return _read_header(file, shown(path))
+
+
 def save(
     path: str | Path,
     graph: Graph,

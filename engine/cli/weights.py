@@ -1,0 +1,142 @@
+"""Look at, check, cut and fuse weights.
+
+info [CFG] WEIGHTS            what the header says, the file's hash, and whether it fits the .cfg
+verify CFG WEIGHTS            read it whole: the exact size, every number finite
+cut CFG WEIGHTS N -o FILE     the weights of the first N layers, as darknet's partial makes them
+fuse CFG WEIGHTS -o FILE      batch normalisation folded in; a .cfg to go with it lies beside FILE
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.cli import _model, _network, _targets
+from engine.cli._table import align
+from engine.errors import InputError, suggest
+
+if TYPE_CHECKING:
+    from engine.cli._table import Cell
+
+_SEEN = 0  # darknet's partial counts anew
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", metavar="ACTION", help=", ".join(_ACTIONS))
+    parser.add_argument("inputs", nargs="*", metavar="CFG WEIGHTS [N]", help="the network")
+    _network.add_arguments(parser, has_size=False)
+    parser.add_argument("-o", "--output", metavar="FILE", help="the .weights file to write")
+    parser.add_argument("--overwrite", action="store_true", help="replace what is there")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    action = arguments.action
+    if action not in _ACTIONS:
+        raise InputError(
+            f"no action {action!r}: expected {', '.join(_ACTIONS)}.{suggest(action, _ACTIONS)}"
+        )
+    _ACTIONS[action](arguments, _network.take_files(arguments, arguments.inputs))
+    return 0
+
+
+def _info(arguments: argparse.Namespace, rest: list[str]) -> None:
+    from engine.darknet import weights
+    from engine.models.digest import digest
+
+    _network.refuse_rest(rest)
+    has_network = bool(arguments.cfg or arguments.model)
+    if has_network or not arguments.weights:
+        _model.fill_in(arguments)
+        has_network = True
+    path = Path(arguments.weights)
+    header = weights.read_header(path)
+    size = path.stat().st_size
+    rows: list[tuple[Cell, ...]] = [
+        ("file", str(path)),
+        ("bytes", f"{size:,}, {header.size} of them header"),
+        ("sha256", digest(path, "sha256")),
+        ("version", f"{header.major}.{header.minor}.{header.revision}"),
+        ("seen", f"{header.seen:,} pictures"),
+        ("numbers", f"{(size - header.size) // 4:,}"),
+    ]
+    if has_network:
+        graph = _network.graph_of(arguments)
+        needed = graph.parameter_count
+        state = "as many" if size == header.size + 4 * needed else "not as many"
+        rows.append((graph.file, f"needs {needed:,}: {state}"))
+    print(*align(rows), sep="\n")
+
+
+def _verify(arguments: argparse.Namespace, rest: list[str]) -> None:
+    _network.refuse_rest(rest)
+    graph, _ = _network.read(arguments)
+    print(f"{arguments.weights}: fits {graph.file}: {graph.parameter_count:,} numbers, all finite")
+
+
+def _cut(arguments: argparse.Namespace, rest: list[str]) -> None:
+    from engine.darknet import surgery, weights
+    from engine.vision.new_file import NewFile
+
+    if len(rest) != 1 or not (rest[0].isascii() and rest[0].isdecimal()):
+        raise InputError(f"cut: expected a number of layers, got {' '.join(rest) or 'none'}")
+    output = _output(arguments)
+    _model.fill_in(arguments)
+    graph = _network.graph_of(arguments)
+    part = surgery.cut(graph, int(rest[0]))
+    _refuse_inputs(arguments, output)
+    arrays = weights.load(arguments.weights, graph)[: len(part.nodes)]
+    with NewFile(output, overwrite=arguments.overwrite, hint=_targets.HINT) as file:
+        weights.save(file.part, part, arrays, seen=_SEEN, overwrite=True)
+    last = part.nodes[-1]
+    print(f"{output}: {part.weights_bytes:,} bytes, up to layer {last.index} [{last.kind}]")
+
+
+def _fuse(arguments: argparse.Namespace, rest: list[str]) -> None:
+    from engine.darknet import surgery, weights
+    from engine.vision.new_file import NewFile
+
+    _network.refuse_rest(rest)
+    output = _output(arguments)
+    beside = output.with_suffix(".cfg")
+    _targets.check_file("-o", str(beside), (), overwrite=arguments.overwrite)
+    _model.fill_in(arguments)
+    _refuse_inputs(arguments, output, beside)
+    graph = _network.graph_of(arguments)
+    arrays = weights.load(arguments.weights, graph)
+    path = _model.network(str(arguments.cfg))
+    text, fused, folded = surgery.fuse(path, arrays)
+    seen = weights.read_header(arguments.weights).seen
+    options = {"overwrite": arguments.overwrite, "hint": _targets.HINT}
+    with NewFile(beside, **options) as written, NewFile(output, **options) as file:
+        weights.save(file.part, fused, folded, seen=seen, overwrite=True)
+        written.part.write_text(text, encoding="utf-8")
+    print(f"{output}: {fused.weights_bytes:,} bytes")
+    print(f"{beside}: its network")
+
+
+_ACTIONS: dict[str, Callable[[argparse.Namespace, list[str]], None]] = {
+    "info": _info,
+    "verify": _verify,
+    "cut": _cut,
+    "fuse": _fuse,
+}
+
+
+def _output(arguments: argparse.Namespace) -> Path:
+    if not arguments.output:
+        raise InputError("no output named: expected -o FILE")
+    if Path(arguments.output).suffix != ".weights":
+        raise InputError(f"-o {arguments.output}: expected a name that ends in .weights")
+    _targets.check_file("-o", arguments.output, (), overwrite=arguments.overwrite)
+    return Path(arguments.output)
+
+
+def _refuse_inputs(arguments: argparse.Namespace, *outputs: Path) -> None:
+    """Even when asked to overwrite."""
+    inputs = {os.path.realpath(each) for each in (arguments.cfg, arguments.weights)}
+    for output in outputs:
+        if os.path.realpath(output) in inputs:
+            raise InputError(f"-o {arguments.output}: would replace {output}, which is read")

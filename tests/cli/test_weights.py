@@ -1,0 +1,138 @@
+"""python -m engine weights, in a process of its own."""
+
+import hashlib
+import struct
+
+import numpy as np
+import pytest
+
+from engine import cli
+from engine.darknet import cfg, graph, weights
+from tests.cli.child import engine
+
+
+def rows_of(out):
+    return dict(line.split(maxsplit=1) for line in out.splitlines())
+
+
+def test_info_tells_the_header_the_hash_and_whether_it_fits(tiny_detector):
+    content = tiny_detector.weights.read_bytes()
+    done = engine("weights", "info", tiny_detector.cfg, tiny_detector.weights)
+    assert (done.status, done.err) == (0, "")
+    rows = rows_of(done.out)
+    numbers = (len(content) - 20) // 4
+    assert rows["bytes"] == f"{len(content):,}, 20 of them header"
+    assert rows["sha256"] == hashlib.sha256(content).hexdigest()
+    assert rows["version"] == "0.2.5"
+    assert rows["seen"] == "0 pictures"
+    assert rows["net.cfg"] == f"needs {numbers:,}: as many"
+
+
+def test_info_needs_no_network_and_reads_old_headers(tmp_path, capsys):
+    path = tmp_path / "old.weights"
+    path.write_bytes(struct.pack("<iiii", 0, 1, 0, 32_000) + bytes(8))
+    assert cli.main(["weights", "info", str(path)]) == 0
+    rows = rows_of(capsys.readouterr().out)
+    assert (rows["seen"], rows["numbers"]) == ("32,000 pictures", "2")
+
+
+def test_info_says_when_a_file_is_for_another_network(tiny_detector, tiny_classifier, capsys):
+    assert cli.main(["weights", "info", str(tiny_detector.cfg), str(tiny_classifier.weights)]) == 0
+    assert "not as many" in rows_of(capsys.readouterr().out)["net.cfg"]
+
+
+def test_verify_reads_every_number(tiny_detector, tmp_path):
+    done = engine("weights", "verify", tiny_detector.cfg, tiny_detector.weights)
+    assert done.status == 0
+    assert done.out.endswith(" numbers, all finite\n")
+    damaged = tmp_path / "damaged.weights"
+    content = bytearray(tiny_detector.weights.read_bytes())
+    content[-4:] = struct.pack("<f", float("nan"))
+    damaged.write_bytes(content)
+    done = engine("weights", "verify", "--cfg", tiny_detector.cfg, "--weights", damaged)
+    assert done.status == 3
+    assert "layer 2 [convolutional] weight: 1 of 128 numbers are infinite" in done.err
+    damaged.write_bytes(content[:-8])
+    done = engine("weights", "verify", tiny_detector.cfg, damaged)
+    assert done.status == 3
+    assert "Is it for another .cfg?" in done.err
+
+
+def test_cut_writes_the_first_layers_as_darknet_does(tiny_detector, tmp_path):
+    out = tmp_path / "net.conv.2.weights"
+    done = engine("weights", "cut", tiny_detector.cfg, tiny_detector.weights, 2, "-o", out)
+    assert (done.status, done.err) == (0, "")
+    assert "up to layer 1 [maxpool]" in done.out
+    first = (8 * 4 + 8 * 27) * 4  # bias, scale, mean, variance, filters
+    assert out.read_bytes() == tiny_detector.weights.read_bytes()[: 20 + first]
+
+
+def test_fuse_writes_a_network_of_the_same_outputs(tiny_detector, tmp_path):
+    out = tmp_path / "fused.weights"
+    done = engine("weights", "fuse", tiny_detector.cfg, tiny_detector.weights, "-o", out)
+    assert (done.status, done.err) == (0, "")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["fused.cfg", "fused.weights"]
+    assert "batch_normalize" not in (tmp_path / "fused.cfg").read_text()
+
+    from engine import load
+
+    given = np.random.default_rng(0).random((1, 3, 48, 64), np.float32)
+    with load(tiny_detector.cfg, tiny_detector.weights, device="cpu") as before:
+        expected = before.forward(given)
+    with load(tmp_path / "fused.cfg", out, device="cpu") as after:
+        found = after.forward(given)
+    for left, right in zip(found, expected, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-5)
+
+
+def test_fuse_keeps_how_many_pictures_were_seen(tiny_detector, tmp_path):
+    network = graph.build(cfg.read(tiny_detector.cfg))
+    path = tmp_path / "seen.weights"
+    weights.save(path, network, weights.load(tiny_detector.weights, network), seen=640)
+    out = tmp_path / "fused.weights"
+    command = ["weights", "fuse", str(tiny_detector.cfg), str(path), "-o", str(out)]
+    assert cli.main(command) == 0
+    assert weights.read_header(out).seen == 640
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["verfy"], "Did you mean 'verify'?"),
+        (["verify", "CFG", "WEIGHTS", "3"], "unexpected '3'"),
+        (["cut", "CFG", "WEIGHTS", "-o", "out.weights"], "expected a number of layers, got none"),
+        (["cut", "CFG", "WEIGHTS", "9", "-o", "out.weights"], "expected 1 to 4 layers, got 9"),
+        (["cut", "CFG", "WEIGHTS", "1"], "no output named: expected -o FILE"),
+        (["fuse", "CFG", "WEIGHTS", "-o", "out.bin"], "expected a name that ends in .weights"),
+        (["fuse", "CFG", "WEIGHTS", "-o", "here.weights"], "exists already"),
+        (["fuse", "CFG", "WEIGHTS", "-o", "beside.weights"], "exists already"),
+        (["cut", "CFG", "WEIGHTS", "1", "-o", "WEIGHTS", "--overwrite"], "would replace"),
+        (["fuse", "CFG", "WEIGHTS", "-o", "WEIGHTS", "--overwrite"], "would replace"),
+        (["info", "--cfg", "x.cfg"], "no model: name one with --model"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+)
+def test_misuse_is_answered_and_nothing_is_written(
+    tiny_detector, tmp_path, monkeypatch, capsys, words, message
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("here.weights", "beside.cfg"):
+        (tmp_path / name).write_text("mine")
+    content = tiny_detector.weights.read_bytes()
+    files = {"CFG": str(tiny_detector.cfg), "WEIGHTS": str(tiny_detector.weights)}
+    assert cli.main(["weights", *(files.get(word, word) for word in words)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "here.weights": "mine",
+        "beside.cfg": "mine",
+    }
+    assert tiny_detector.weights.read_bytes() == content
+
+
+def test_overwrite_replaces_earlier_outputs(tiny_detector, tmp_path):
+    out = tmp_path / "out.weights"
+    out.write_text("mine")
+    files = [str(tiny_detector.cfg), str(tiny_detector.weights)]
+    assert cli.main(["weights", "cut", *files, "1", "-o", str(out), "--overwrite"]) == 0
+    assert len(out.read_bytes()) > 20

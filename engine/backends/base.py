@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from numpy.typing import NDArray
 
 from engine.plan.build import Plan
+from engine.plan.ops import Op
 from engine.vision.resize import Placement
 
 Array = NDArray[Any]
@@ -91,6 +92,42 @@ class PictureProgram(Program, Protocol):
     ) -> Ticket[list[Array]]: ...
 
 
+@dataclass(frozen=True)
+class Stages:
+    """Milliseconds of the parts of one run."""
+
+    upload: float
+    forward: float
+    download: float  # until the answer is in the caller's hands; a CPU decodes boxes here
+
+
+@dataclass(frozen=True)
+class OpTime:
+    """Milliseconds of one op, and the algorithm that ran it where there are several."""
+
+    op: Op
+    milliseconds: float
+    algorithm: str = ""
+
+
+@runtime_checkable
+class TimedProgram(Program, Protocol):
+    """A program that says what its time goes into."""
+
+    def stages(
+        self, images: Array | Sequence[Placed], *, threshold: float | None = None
+    ) -> tuple[Stages, Sequence[Any]]:
+        """One run in parts, and its answer: of detect() with a threshold, else of forward().
+
+        Pictures that are placed are for a PictureProgram.
+        """
+        ...
+
+    def profile(self, images: Array, *, repeats: int = 10) -> list[OpTime]:
+        """Medians of each op alone, in order; recurrent state is zero afterwards."""
+        ...
+
+
 class Device(Protocol):
     """A machine that runs programs. Closing it closes what it compiled."""
 
@@ -100,6 +137,10 @@ class Device(Protocol):
     @property
     def passes(self) -> Sequence[str]:
         """Names of the passes whose results this device can run."""
+        ...
+
+    def describe(self) -> str:
+        """What it is, for whoever reads measurements."""
         ...
 
     def compile(self, plan: Plan, *, batch: int = 1, precision: str = "float32") -> Program: ...

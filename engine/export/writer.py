@@ -51,7 +51,7 @@ class Writer:
         return self.names[tensor]
 
     def write(self, op: Op) -> None:
-        self._layer = self._layer_of(op.out)
+        self._layer = self._plan.layer_of(op)
         if op.out.is_state or any(tensor.is_state for tensor in op.reads):
             self.refuse("a state that lives from run to run")
         if type(op) not in WRITERS:
@@ -60,7 +60,7 @@ class Writer:
 
     def write_head(self, head: Head) -> str:
         """The name of its rows, (batch, rows, columns)."""
-        self._layer = self._layer_of(head.src)
+        self._layer = self._plan.layers.index(head.src)
         return WRITERS[type(head)](self, head)
 
     def refuse(self, what: str) -> NoReturn:
@@ -145,13 +145,6 @@ class Writer:
             tensor = self.onnx.numpy_helper.from_array(np.ascontiguousarray(values), name)
             self.initializers[name] = tensor
         return name
-
-    def _layer_of(self, tensor: Tensor) -> int:
-        """Tensors are numbered as layers are lowered, and a layer's output is its last."""
-        for number, last in enumerate(self._plan.layers):
-            if last.index >= tensor.index:
-                return number
-        return len(self._plan.layers) - 1
 
 
 def load_onnx() -> Any:

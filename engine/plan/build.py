@@ -50,6 +50,14 @@ class Plan:
         """The same plan with the output of every layer handed back."""
         return replace(self, outputs=tuple(dict.fromkeys(self.layers)))
 
+    def layer_of(self, op: Op) -> int:
+        """The section that an op comes from: tensors are numbered as layers are lowered.
+
+        An op that passes have fused counts to the last of its sections.
+        """
+        numbers = (n for n, last in enumerate(self.layers) if last.index >= op.out.index)
+        return next(numbers, len(self.layers) - 1)
+
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """Every tensor, in the order in which each is first written."""

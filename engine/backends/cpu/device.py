@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
@@ -16,6 +18,16 @@ PRECISIONS: dict[str, np.dtype[Any]] = {
     "float32": np.dtype(np.float32),
     "float64": np.dtype(np.float64),
 }
+
+
+def _processor() -> str:
+    """Linux tells the model; elsewhere the architecture has to do."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, "") or platform.processor() or platform.machine()
 
 
 class CpuDevice:
@@ -36,6 +48,10 @@ class CpuDevice:
         self._threads = threads or thread_count()
         self._programs: WeakSet[CpuProgram] = WeakSet()
         self._is_closed = False
+
+    def describe(self) -> str:
+        count = self._threads
+        return f"{_processor()}, {count} thread{'s' if count > 1 else ''}"
 
     def compile(self, plan: Plan, *, batch: int = 1, precision: str = "float32") -> CpuProgram:
         if self._is_closed:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import median
 from threading import Lock
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.backends.base import Memory
+from engine.backends.base import Memory, OpTime, Placed, Stages
 from engine.backends.cpu import conv
 from engine.backends.cpu.definitions import DEFINITIONS
 from engine.backends.cpu.heads import candidates_of_all
@@ -63,18 +67,49 @@ class CpuProgram:
 
     def forward(self, images: Array) -> tuple[Array, ...]:
         with self._lock:
-            run = self._run(images)
-            return tuple(np.array(output, order="C") for output in run.outputs)
+            return self._outputs(self._run(images))
 
     def detect(self, images: Array, *, threshold: float, hierarchy: float = 0.5) -> list[Array]:
-        if not self.plan.heads:
-            raise InputError("detect: expected a network with a detection layer, got none")
+        self._check_heads()
         with self._lock:
-            run = self._run(images)
-            return [
-                candidates_of_all(self.plan.heads, values, threshold=threshold, hierarchy=hierarchy)
-                for values in zip(*run.heads, strict=True)
-            ]
+            return self._candidates(self._run(images), threshold, hierarchy)
+
+    def stages(
+        self, images: Array | Sequence[Placed], *, threshold: float | None = None
+    ) -> tuple[Stages, Sequence[Any]]:
+        if not isinstance(images, np.ndarray):
+            raise InputError("images: expected an array, got pictures, which a CPU does not scale")
+        if threshold is not None:
+            self._check_heads()
+        with self._lock:
+            times = [perf_counter()]
+            run = self._bound(images)
+            run.source[...] = images
+            times.append(perf_counter())
+            self._call(run)
+            times.append(perf_counter())
+            answer: Sequence[Any] = (
+                self._outputs(run) if threshold is None else self._candidates(run, threshold, 0.5)
+            )
+            times.append(perf_counter())
+        return Stages(*((end - start) * 1e3 for start, end in pairwise(times))), answer
+
+    def profile(self, images: Array, *, repeats: int = 10) -> list[OpTime]:
+        with self._lock:
+            run = self._bound(images)
+            run.source[...] = images
+            times: list[list[float]] = [[] for _ in run.steps]
+            for _ in range(repeats + 1):
+                with self._workers.alone(), np.errstate(all="ignore"):
+                    for step, taken in zip(run.steps, times, strict=True):
+                        start = perf_counter()
+                        step()
+                        taken.append((perf_counter() - start) * 1e3)
+            self._storage.reset()
+        return [
+            OpTime(op, median(taken[1:]), self._algorithm(op))
+            for op, taken in zip(self.plan.ops, times, strict=True)
+        ]
 
     def reset(self) -> None:
         with self._lock:
@@ -91,17 +126,38 @@ class CpuProgram:
             self._workers.close()
 
     def _run(self, images: Array) -> _Run:
+        run = self._bound(images)
+        run.source[...] = images
+        self._call(run)
+        return run
+
+    def _bound(self, images: Array) -> _Run:
         self._check_open()
         sequences = self._count_sequences(images)
         if sequences not in self._runs:
             self._runs[sequences] = self._bind(sequences)
-        run = self._runs[sequences]
-        run.source[...] = images
+        return self._runs[sequences]
+
+    def _call(self, run: _Run) -> None:
         # infinities and their NaN are values here, as they are to darknet and to a GPU
         with self._workers.alone(), np.errstate(all="ignore"):
             for step in run.steps:
                 step()
-        return run
+
+    def _outputs(self, run: _Run) -> tuple[Array, ...]:
+        return tuple(np.array(output, order="C") for output in run.outputs)
+
+    def _candidates(self, run: _Run, threshold: float, hierarchy: float) -> list[Array]:
+        return [
+            candidates_of_all(self.plan.heads, values, threshold=threshold, hierarchy=hierarchy)
+            for values in zip(*run.heads, strict=True)
+        ]
+
+    def _algorithm(self, op: ops.Op) -> str:
+        """The file of conv/ that it comes from."""
+        if not isinstance(op, ops.Conv2d):
+            return ""
+        return type(self._convolutions[op]).__module__.rpartition(".")[2]
 
     def _bind(self, sequences: int) -> _Run:
         at = Buffers(self._storage, self._constants, sequences)
@@ -122,6 +178,10 @@ class CpuProgram:
         packed = (values for each in self._convolutions.values() for values in each.weights)
         arrays = [*self._constants.values(), *packed]
         return sum({values.ctypes.data: values.nbytes for values in arrays}.values())
+
+    def _check_heads(self) -> None:
+        if not self.plan.heads:
+            raise InputError("detect: expected a network with a detection layer, got none")
 
     def _check_open(self) -> None:
         if self._is_closed:

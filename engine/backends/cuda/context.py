@@ -29,6 +29,7 @@ class Card:
     capability: tuple[int, int]
     multiprocessors: int
     memory: int  # bytes
+    clock: float = 0.0  # in Hz at most; 0 where it is not known
 
 
 class Context:
@@ -121,12 +122,13 @@ class Context:
 
 
 def _describe(module: Any, device: Any) -> Card:
-    attribute = module.device_attribute.MULTIPROCESSOR_COUNT
+    attributes = module.device_attribute
     return Card(
         model=device.name(),
         capability=device.compute_capability(),
-        multiprocessors=device.get_attribute(attribute),
+        multiprocessors=device.get_attribute(attributes.MULTIPROCESSOR_COUNT),
         memory=device.total_memory(),
+        clock=device.get_attribute(attributes.CLOCK_RATE) * 1e3,
     )
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Any
 from weakref import WeakSet, finalize
 
 from numpy.typing import NDArray
 
-from engine.backends.cuda import conv, memory, ops  # noqa: F401  its import registers how each op is run
+from engine.backends.cuda import conv, memory, ops, peak  # noqa: F401  its import registers how each op is run
 from engine.backends.cuda.context import Card, Context
 from engine.backends.cuda.gpu import VALUE_BYTES, Target
 from engine.backends.cuda.program import CudaProgram
-from engine.backends.cuda.tune import Tuner, time_limit
+from engine.backends.cuda.tune import PLAIN, Tuner, measure, shortlist, time_limit
 from engine.errors import InputError, suggest
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d
@@ -43,6 +44,10 @@ class CudaDevice:
     @property
     def card(self) -> Card:
         return self._context.card
+
+    def describe(self) -> str:
+        version = self._context.run(self._context.driver.get_driver_version)
+        return f"{self.card.model}, driver for CUDA {version // 1000}.{version % 1000 // 10}"
 
     def compile(
         self,
@@ -75,6 +80,24 @@ class CudaDevice:
     ) -> tuple[str, ...]:
         """Those that can run this convolution of a plan."""
         return conv.candidates(self._target(plan, batch, precision), op)
+
+    def algorithm_times(
+        self, plan: Plan, op: Conv2d, *, batch: int = 1, precision: str = "float32"
+    ) -> tuple[str, dict[str, float]]:
+        """The algorithm that would run a convolution; milliseconds of those worth a look.
+
+        These are what the tuner tries, and the plain ones, which it may not.
+        """
+        target = replace(self._target(plan, batch, precision), measured=dict(self.measured))
+        chosen = conv.choice(target, op)
+        plain = [name for name in conv.candidates(target, op) if name in PLAIN]
+        names = dict.fromkeys([chosen, *shortlist(target, op), *plain])
+        time = partial(measure, self._context, target, op)
+        return chosen, {name: self._context.run(partial(time, name, inf)) for name in names}
+
+    def operations_per_second(self, precision: str) -> float | None:
+        """The most that this card could do; None where it is not known."""
+        return peak.operations_per_second(self.card, precision)
 
     def free_memory(self) -> int:
         """Bytes of this card that nobody holds, in this process or another."""

@@ -36,6 +36,9 @@ class MultiDevice:
             self.close()
             raise
 
+    def describe(self) -> str:
+        return "; ".join(device.describe() for device in self.devices)
+
     def compile(
         self,
         plan: Plan,

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 from typing import Any, TypeVar
 from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.backends.base import Memory, Placed
-from engine.backends.cuda import candidates, pictures
+from engine.backends.base import Memory, OpTime, Placed, Stages
+from engine.backends.cuda import candidates, conv, pictures
 from engine.backends.cuda.candidates import HEADER_WORDS
 from engine.backends.cuda.context import Context
 from engine.backends.cuda.gpu import Target
@@ -25,6 +26,7 @@ from engine.backends.cuda.slot import Job, Slot
 from engine.backends.cuda.tickets import Slots, Ticket
 from engine.errors import EngineError, InputError
 from engine.plan.build import Plan
+from engine.plan.ops import Conv2d
 from engine.vision import resize
 
 Array = NDArray[Any]
@@ -41,6 +43,7 @@ class CudaProgram:
         self.plan = plan
         self.batch = target.batch
         self._context = context
+        self._target = target
         self._is_closed = False
         self._room = candidates.room(plan, target.batch)
         self._resident = context.run(
@@ -91,6 +94,41 @@ class CudaProgram:
             return self._context.run(partial(self._resident.measure, slot, put(slot), repeats))
         finally:
             self._slots.give(slot)
+
+    def stages(
+        self, images: Array | Sequence[Placed], *, threshold: float | None = None
+    ) -> tuple[Stages, Sequence[Any]]:
+        """Filling page-locked memory is part of the way in, sorting candidates of the way out."""
+        put = self._images(images) if isinstance(images, np.ndarray) else self._pictures(images)
+        if threshold is not None:
+            put = self._decoded(put, threshold, 0.5)
+        slot = self._taken()
+        try:
+            start = perf_counter()
+            job = put(slot)
+            staging = (perf_counter() - start) * 1e3
+            upload, forward, download = self._context.run(partial(self._resident.timed, slot, job))
+            start = perf_counter()
+            answer: Sequence[Any] = (
+                self._candidates(slot, job) if job.decodes else self._outputs(slot, job)
+            )
+            fetching = (perf_counter() - start) * 1e3
+        finally:
+            self._slots.give(slot)
+        return Stages(staging + upload, forward, download + fetching), answer
+
+    def profile(self, images: Array, *, repeats: int = 10) -> list[OpTime]:
+        put = self._images(images)
+        slot = self._taken()
+        try:
+            run = partial(self._resident.profile, slot, put(slot), repeats)
+            times = self._context.run(run)
+        finally:
+            self._slots.give(slot)
+        return [
+            OpTime(op, taken, conv.choice(self._target, op) if isinstance(op, Conv2d) else "")
+            for op, taken in zip(self.plan.ops, times, strict=True)
+        ]
 
     def reset(self) -> None:
         self.check_usable()

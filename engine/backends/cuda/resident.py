@@ -7,6 +7,8 @@ Nobody waits here: the next run is enqueued meanwhile, and its images arrive on 
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -17,18 +19,20 @@ from engine.backends.cuda import graph, memory
 from engine.backends.cuda.candidates import HEADER_WORDS, WORD, Room
 from engine.backends.cuda.context import Context
 from engine.backends.cuda.driver import gib
-from engine.backends.cuda.gpu import Candidates, Gpu, Place, Target
+from engine.backends.cuda.gpu import Candidates, Gpu, Place, Run, Target
 from engine.backends.cuda.graph import Graph
 from engine.backends.cuda.memory import Layout, Weights
 from engine.backends.cuda.slot import HIERARCHY, POINTER, TABLE, Job, Sizes, Slot
 from engine.errors import DeviceError
 from engine.plan.build import Plan
+from engine.plan.ops import Op
 
 Array = NDArray[Any]
 Key = tuple[bool, bool, int]  # whether it decodes, whether it reads pictures, sequences
 
 SLOTS = 3  # one is filled and one is read while the third is on the device
 _MOST_GRAPHS = 8
+_COPIES = 10  # of an op in a graph that measures it
 
 
 class Resident:
@@ -104,6 +108,52 @@ class Resident:
         """Enqueue a run; once `slot.done` has happened the slot holds what it can of the answer."""
         self._send(slot, job)
         self._replay((job.decodes, job.has_pictures, job.sequences))
+        self._fetch(slot, job)
+
+    def timed(self, slot: Slot, job: Job) -> list[float]:
+        """Milliseconds of the way in, the run and the way out, nothing else being under way."""
+        stream = self._context.stream
+        stream.synchronize()
+        events = [self._driver.Event() for _ in range(4)]
+        events[0].record(stream)
+        self._send(slot, job)
+        events[1].record(stream)
+        self._replay((job.decodes, job.has_pictures, job.sequences))
+        events[2].record(stream)
+        self._fetch(slot, job)
+        events[3].record(stream)
+        events[3].synchronize()
+        return [float(end.time_since(start)) for start, end in pairwise(events)]
+
+    def profile(self, slot: Slot, job: Job, repeats: int) -> list[float]:
+        """Milliseconds of each op alone, many times in one graph; state is zero afterwards."""
+        stream, gpu = self._context.stream, self._gpu
+        assert gpu is not None, "freed"
+        self._send(slot, job)
+        self._enqueue(job.decodes, job.has_pictures, job.sequences)
+        stream.synchronize()
+        times = []
+        for run, op in self._runs:
+            recorded = graph.record(stream.handle, partial(_repeat, run, gpu, op))
+            try:
+                recorded.launch()
+                taken = [self._launch_time(recorded) / _COPIES for _ in range(repeats)]
+            finally:
+                stream.synchronize()
+                recorded.close()
+            times.append(median(taken))
+        self.reset()
+        return times
+
+    def _launch_time(self, recorded: Graph) -> float:
+        start, end = self._driver.Event(), self._driver.Event()
+        start.record(self._context.stream)
+        recorded.launch()
+        end.record(self._context.stream)
+        end.synchronize()
+        return float(end.time_since(start))
+
+    def _fetch(self, slot: Slot, job: Job) -> None:
         stream = self._context.stream
         if job.decodes:
             self._driver.memcpy_dtoh_async(slot.found, self._found, stream)
@@ -276,3 +326,8 @@ class Resident:
 
     def _output_values(self, sequences: int) -> int:
         return sum(sequences * each.steps * each.shape.size for each in self._plan.outputs)
+
+
+def _repeat(run: Run, gpu: Gpu, op: Op) -> None:
+    for _ in range(_COPIES):
+        run(gpu, op)

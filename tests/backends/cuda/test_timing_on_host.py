@@ -1,0 +1,67 @@
+"""What a card's time goes into, measured where kernels run on the CPU."""
+
+import numpy as np
+import pytest
+
+from engine.backends.base import Placed
+from engine.backends.cuda import conv, graph, peak
+from engine.backends.cuda.context import Card
+from engine.plan import ops
+from engine.vision.resize import Placement
+from tests.backends.cuda.host import GXX
+from tests.backends.cuda.host_device import HostDevice, record_on
+from tests.backends.test_timing import (  # noqa: F401  the same must hold here
+    images,
+    plan_of,
+    test_a_device_says_what_it_is,
+    test_a_profile_has_every_op_once,
+    test_a_profile_leaves_no_state_behind,
+    test_boxes_need_a_detection_layer,
+    test_stages_answer_as_an_ordinary_run_does,
+)
+
+pytestmark = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
+
+
+@pytest.fixture
+def device(monkeypatch):
+    opened = HostDevice()
+    monkeypatch.setattr(graph, "record", record_on(opened.context.stream))
+    yield opened
+    opened.close()
+
+
+def test_pictures_are_scaled_in_the_forward_stage(device, tiny_detector):
+    program = device.compile(plan_of(tiny_detector))
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 40, 3), np.uint8)
+    placed = [Placed(pixels, Placement((40, 30), (64, 48)))]
+    _, rows = program.stages(placed, threshold=0.3)
+    np.testing.assert_array_equal(rows[0], program.start_detect(placed, threshold=0.3).result()[0])
+
+
+def test_each_algorithm_of_a_convolution_is_timed(device, tiny_detector):
+    plan = plan_of(tiny_detector)
+    op = next(op for op in plan.ops if isinstance(op, ops.Conv2d))
+    chosen, times = device.algorithm_times(plan, op)
+    assert next(iter(times)) == chosen
+    assert {"direct", "im2col_gemm", "tiled"} <= set(times)
+    assert set(times) <= set(conv.ALGORITHMS)
+    assert all(time >= 0 for time in times.values())
+
+
+@pytest.mark.parametrize(
+    ("capability", "multiprocessors", "clock", "precision", "expected"),
+    [
+        ((9, 0), 132, 1.98e9, "float32", 66.9e12),  # H200, as its data sheet rounds them
+        ((9, 0), 132, 1.83e9, "float16", 989e12),
+        ((8, 0), 108, 1.41e9, "tf32", 156e12),  # A100
+        ((7, 5), 40, 1.59e9, "float16", 65e12),  # T4
+        ((7, 5), 40, 1.59e9, "tf32", None),
+        ((99, 0), 132, 1.98e9, "float32", None),
+        ((9, 0), 132, 0.0, "float32", None),
+    ],
+)
+def test_the_most_a_card_could_do(capability, multiprocessors, clock, precision, expected):
+    card = Card("card", capability, multiprocessors, 1 << 30, clock)
+    found = peak.operations_per_second(card, precision)
+    assert found == (None if expected is None else pytest.approx(expected, rel=0.01))

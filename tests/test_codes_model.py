@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import engine
-from engine import shipped
+from engine import cli, shipped
 from engine.vision import image, resize
 
 ROOT = Path(__file__).parents[1]
@@ -34,6 +34,13 @@ def test_it_finds_every_code_on_the_label(model):
         result = detector(ROOT / "docs/parcel.jpg")
     expected = ["aztec", "datamatrix", "datamatrix", "pdf417", "qr"]
     assert sorted(result.labels) == expected
+
+
+def test_detect_says_that_it_ran_and_how_to_get_others(capsys):
+    assert cli.main(["detect", str(ROOT / "docs/parcel.jpg"), "--device", "cpu"]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    for told in ("codes", "--model", "models list", "--cfg", "--weights"):
+        assert told in line
 
 
 def test_opencv_finds_the_same_boxes(model):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 Corners = NDArray[np.float64]  # (4, 2)
 Places = list[tuple[int, Corners]]  # class and corners
 Finder = Callable[[NDArray[np.uint8]], Places]
+Detect = Callable[[NDArray[np.uint8]], tuple[bool, NDArray[np.float32] | None]]
 
 _LINEAR = 4
 _MATRIX = {"QRCode": 0, "DataMatrix": 1, "Aztec": 2, "PDF417": 3}  # parts of names
@@ -19,12 +20,12 @@ _MATRIX = {"QRCode": 0, "DataMatrix": 1, "Aztec": 2, "PDF417": 3}  # parts of na
 
 def opencv_qr() -> Finder:
     detector = cv2.QRCodeDetector()
-    return lambda picture: _of_opencv(detector.detectMulti(picture), 0)
+    return lambda picture: _of_opencv(detector.detectMulti, picture, 0)
 
 
 def opencv_barcode() -> Finder:
     detector = cv2.barcode.BarcodeDetector()
-    return lambda picture: _of_opencv(detector.detectMulti(picture), _LINEAR)
+    return lambda picture: _of_opencv(detector.detectMulti, picture, _LINEAR)
 
 
 def zxing() -> Finder:
@@ -50,8 +51,11 @@ PEERS: tuple[tuple[str, Callable[[], Finder], tuple[int, ...]], ...] = (
 )
 
 
-def _of_opencv(answer: tuple[bool, NDArray[np.float32] | None], kind: int) -> Places:
-    is_any, corners = answer
+def _of_opencv(detect: Detect, picture: NDArray[np.uint8], kind: int) -> Places:
+    try:
+        is_any, corners = detect(picture)
+    except cv2.error:  # OpenCV 5.0's QR detector fails within k-means on a few pictures
+        return []
     if not is_any or corners is None:
         return []
     return [(kind, np.asarray(each, np.float64).reshape(4, 2)) for each in corners]

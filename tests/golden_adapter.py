@@ -1,6 +1,8 @@
 """The engine as darknet's golden cases ask for it; named on the command line of their judge.
 
-ENGINE_GOLDEN_DEVICE says where it runs (cpu), ENGINE_GOLDEN_PASSES=0 runs the plan op by op.
+ENGINE_GOLDEN_DEVICE says where it runs (cpu), ENGINE_GOLDEN_PASSES=0 runs the plan op by op; on a
+CUDA device ENGINE_GOLDEN_GRAPH=0 launches each kernel by itself and ENGINE_GOLDEN_ALGORITHM runs
+the convolutions that can by this one.
 With passes two programs see the same inputs: one that keeps every layer, and the fused one that the
 product runs. What the fused one hands back is what is graded.
 """
@@ -21,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the judge lies elsewhere
 
 from engine.backends import open_device
 from engine.backends.base import Program
+from engine.backends.cuda.device import CudaDevice
 from engine.darknet import cfg, graph, weights
 from engine.darknet.lower import lower
 from engine.passes import optimise
@@ -40,10 +43,16 @@ def load(cfg_path: str, weights_path: str, batch: int = 1, time_steps: int = 1) 
     plans = [plan.keeping_layers()]
     if with_passes:
         plans = [optimise(each, device.passes) for each in (*plans, plan)]
-    programs = [device.compile(each, batch=batch // time_steps) for each in plans]
+    options = _options() if isinstance(device, CudaDevice) else {}
+    programs = [device.compile(each, batch=batch // time_steps, **options) for each in plans]
     engine = Engine(network, programs)
     finalize(engine, device.close)
     return engine
+
+
+def _options() -> dict[str, Any]:
+    algorithm = os.environ.get("ENGINE_GOLDEN_ALGORITHM")
+    return {"graph": os.environ.get("ENGINE_GOLDEN_GRAPH", "1") != "0", "algorithm": algorithm}
 
 
 class Engine:

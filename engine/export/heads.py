@@ -17,26 +17,28 @@ Array = NDArray[np.float32]
 
 @writes(ops.YoloOutput)
 def yolo_output(onto: Writer, op: ops.YoloOutput) -> str:
-    entries = op.box + 1 + op.classes
-    size = np.zeros(entries, bool)
-    size[2:4] = op.box == 4
-    size[[4, 6] if op.box == 8 else []] = True
-    is_centre = np.zeros(entries, bool)
-    is_centre[[0, 1] if op.box == 4 else [0, 2]] = True
-    value = onto[op.src]
-    grid = onto.reshape(value, 0, op.anchors, entries, op.src.shape.area)
-    if not op.raw:
-        grid = onto.node("Where", _mask(onto, size), grid, onto.node("Sigmoid", grid))
-    if op.scale_x_y != 1:
-        shift = (1 - op.scale_x_y) / 2
-        grid = onto.node(
-            "Where", _mask(onto, is_centre), onto.scaled(grid, op.scale_x_y, shift), grid
-        )
-    return onto.shaped(grid, op.out.shape)
+    grid = onto.reshape(onto[op.src], 0, op.anchors, op.box + 1 + op.classes, op.src.shape.area)
+    parts = _CENTRE_AND_EXTENT if op.box == 4 else _WITH_DEVIATIONS
+    lengths = [*(length for length, _, _ in parts), 1 + op.classes]
+    values = []
+    for value, (_, is_centre, is_extent) in zip(
+        onto.split(grid, lengths, axis=2), [*parts, (0, False, False)], strict=True
+    ):
+        if not (op.raw or is_extent):
+            value = onto.node("Sigmoid", value)
+        if is_centre:
+            value = onto.scaled(value, op.scale_x_y, (1 - op.scale_x_y) / 2)
+        values.append(value)
+    return onto.shaped(onto.node("Concat", *values, axis=2), op.out.shape)
 
 
-def _mask(onto: Writer, entries: NDArray[np.bool_]) -> str:
-    return onto.array(entries.reshape(1, 1, -1, 1))
+# Entries of a box: how many, whether they are of its centre, whether of its extent.
+_CENTRE_AND_EXTENT = ((2, True, False), (2, False, True))
+_DEVIATION = (1, False, False)
+_WITH_DEVIATIONS = (
+    *((1, True, False), _DEVIATION, (1, True, False), _DEVIATION),
+    *((1, False, True), _DEVIATION, (1, False, True), _DEVIATION),
+)
 
 
 @writes(ops.RegionOutput)

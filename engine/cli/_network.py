@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,19 @@ def read(arguments: argparse.Namespace) -> tuple[Graph, Plan]:
     return graph, lower(graph, weights.load(arguments.weights, graph))
 
 
-def titles_of(graph: Graph) -> list[str]:
-    """What messages call each layer."""
-    return [f"{graph.file}: layer {node.index} [{node.kind}]" for node in graph.nodes]
+def read_or_make(arguments: argparse.Namespace) -> tuple[Graph, Plan, bool]:
+    """As read(); weights are random, and the last is False, where none are named or here."""
+    from engine.darknet import random_weights
+    from engine.darknet.lower import lower
+    from engine.models import registry, store
+
+    if not arguments.weights:
+        if arguments.model:
+            arguments.weights = store.path(registry.find(arguments.model))
+        elif not arguments.cfg:
+            _model.fill_in(arguments)
+    if arguments.weights:
+        return *read(arguments), True
+    graph = graph_of(arguments)
+    print(f"{graph.file}: without weights; random ones take their place", file=sys.stderr)
+    return graph, lower(graph, random_weights.arrays(graph)), False

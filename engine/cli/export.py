@@ -50,7 +50,7 @@ def _write(arguments: argparse.Namespace) -> int:
 
     graph, plan = _network.read(arguments)
     content = onnx.serialise(
-        *(optimise(plan, onnx.PASSES), _network.titles_of(graph)),
+        *(optimise(plan, onnx.PASSES), graph.titles),
         opset=arguments.opset,
         batch=arguments.batch,
         decode=arguments.decode,

@@ -84,6 +84,11 @@ class Graph:
             (node for node in reversed(self.nodes) if not node.layer.is_cost), self.nodes[-1]
         )
 
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """What messages call each layer."""
+        return tuple(f"{self.file}: layer {node.index} [{node.kind}]" for node in self.nodes)
+
     @cached_property
     def detections(self) -> tuple[Node, ...]:
         return tuple(node for node in self.nodes if node.layer.is_detection)

@@ -6,13 +6,9 @@ from engine.export import onnx
 from engine.passes import optimise
 
 
-def titles_of(network):
-    return [f"{network.file}: layer {node.index} [{node.kind}]" for node in network.nodes]
-
-
 def run(plan, network, images, **options):
     plan = optimise(plan, onnx.PASSES)
-    return run_model(onnx.serialise(plan, titles_of(network), **options), images)
+    return run_model(onnx.serialise(plan, network.titles, **options), images)
 
 
 def run_model(model, images):

@@ -14,7 +14,7 @@ from engine.darknet import cfg, graph, weights
 from engine.darknet.lower import lower
 from engine.errors import ConfigError
 from engine.passes import optimise
-from tests.export.runtime import detected, run, titles_of
+from tests.export.runtime import detected, run
 
 GOLDEN = Path(__file__).parents[2].parent / "shared" / "golden"
 CASES = sorted(path.parent for path in GOLDEN.glob("open/micro/*/case.json"))
@@ -83,4 +83,4 @@ def test_there_are_refused_and_accepted_cases():
 
 def test_titles_name_every_layer():
     network = graph.build(cfg.read(CASES[0] / "net.cfg"))
-    assert titles_of(network)[0].startswith("net.cfg: layer 0 [")
+    assert network.titles[0].startswith("net.cfg: layer 0 [")

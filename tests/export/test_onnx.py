@@ -16,7 +16,7 @@ from engine.plan import ops
 from engine.plan.activations import ACTIVATIONS
 from engine.plan.build import PlanBuilder
 from engine.plan.shapes import Shape
-from tests.export.runtime import detected, run, run_model, titles_of
+from tests.export.runtime import detected, run, run_model
 from tests.property.nets import random_net
 
 NET = """
@@ -87,7 +87,7 @@ def test_every_activation_has_a_form():
 )
 def test_the_opset_is_the_lowest_that_has_every_node(runtime, activation, wanted, expected):
     network, plan = network_of(NET.format(activation=activation))
-    model = runtime.load_from_string(onnx.serialise(plan, titles_of(network), opset=wanted))
+    model = runtime.load_from_string(onnx.serialise(plan, network.titles, opset=wanted))
     assert model.opset_import[0].version == expected
     has_mish = any(node.op_type == "Mish" for node in model.graph.node)
     assert has_mish == (activation == "mish" and expected >= 18)
@@ -97,7 +97,7 @@ def test_the_opset_is_the_lowest_that_has_every_node(runtime, activation, wanted
 def test_other_opsets_are_refused(opset):
     network, plan = network_of(NET.format(activation="leaky"))
     with pytest.raises(InputError, match=f"opset: expected 13 to .*, got {opset}"):
-        onnx.serialise(plan, titles_of(network), opset=opset)
+        onnx.serialise(plan, network.titles, opset=opset)
 
 
 def test_a_model_takes_any_batch_unless_it_is_given(cpu):
@@ -124,7 +124,7 @@ def test_decoding_keeps_every_row(cpu):
 def test_decoding_needs_a_detection_layer():
     network, plan = network_of(NET[: NET.index("[yolo]")].format(activation="leaky"))
     with pytest.raises(InputError, match="expected a network with a detection layer"):
-        onnx.serialise(plan, titles_of(network), decode=True)
+        onnx.serialise(plan, network.titles, decode=True)
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -148,4 +148,4 @@ def test_without_the_package_one_line_says_what_to_install(monkeypatch):
     network, plan = network_of(NET.format(activation="leaky"))
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(InputError, match=r"Run: pip install 'engine\[onnx\]'"):
-        onnx.serialise(plan, titles_of(network))
+        onnx.serialise(plan, network.titles)

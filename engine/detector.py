@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -18,7 +17,7 @@ from typing import Any, Literal, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.backends import open_device
+from engine.backends import open_chosen
 from engine.backends.base import Device, Memory, PictureProgram, Placed, Program
 from engine.darknet import cfg as darknet_cfg
 from engine.darknet import graph as darknet_graph
@@ -26,7 +25,7 @@ from engine.darknet import weights as darknet_weights
 from engine.darknet.graph import Graph
 from engine.darknet.lower import lower
 from engine.darknet.names import default_names, find_names, read_names
-from engine.errors import DeviceError, ImageError, InputError, suggest
+from engine.errors import ImageError, InputError, suggest
 from engine.inputs import Batch, Intake, Prepared, Wanted
 from engine.models.store import Located, locate
 from engine.passes import optimise
@@ -48,8 +47,6 @@ Keep: TypeAlias = Literal["always", "if needed", "never"]  # a result's picture
 
 RESIZES = ("cfg", "stretch", "letterbox", "exact")
 ON_ERROR = ("raise", "yield", "skip")
-
-_log = logging.getLogger("engine")
 
 
 @dataclass(frozen=True)
@@ -131,12 +128,12 @@ def load(
         *(threshold, nms, hierarchy, top_k, batch, max_detections),
         classes=_chosen_classes(classes, exclude, labels),
     )
-    intake = _intake(network, resize, orient=orient)
+    intake = intake_of(network, resize, orient=orient)
 
     def read_plan() -> Plan:
         return lower(network, darknet_weights.load(weights, network))
 
-    machine = _open(device, threads)
+    machine = open_chosen(device, threads)
     try:
         return Detector(
             *(network, read_plan, machine, settings),
@@ -477,7 +474,8 @@ def _chosen_classes(
     return tuple(sorted(wanted - unwanted))
 
 
-def _intake(network: Graph, resize: str, *, orient: bool) -> Intake:
+def intake_of(network: Graph, resize: str = "cfg", *, orient: bool = True) -> Intake:
+    """How a network takes pictures, `resize` being one of RESIZES."""
     if resize not in RESIZES:
         hint = suggest(str(resize), RESIZES)
         raise InputError(f"resize: expected {', '.join(RESIZES)}, got {resize!r}.{hint}")
@@ -486,20 +484,3 @@ def _intake(network: Graph, resize: str, *, orient: bool) -> Intake:
         fit = "letterbox" if network.letter_box else "stretch"
         fit = "crop" if network.task == "classifier" else fit
     return Intake(network.net.shape, cast(Fit, fit), exact=resize == "exact", orient=orient)
-
-
-def _open(device: str, threads: int | None) -> Device:
-    if threads is not None and threads < 1:
-        raise InputError(f"threads: expected 1 or more, got {threads}")
-    cpu = "cpu" if threads is None else f"cpu:{threads}"
-    if device == "cpu":
-        return open_device(cpu)
-    if device != "auto":
-        return open_device(device)
-    try:
-        found = open_device("cuda:0")
-    except DeviceError as reason:
-        _log.info("device: cpu (%s)", reason)
-        return open_device(cpu)
-    _log.info("device: %s", found.name)
-    return found

@@ -45,12 +45,12 @@ class CpuDevice:
 
     def __init__(self, threads: int | None = None) -> None:
         self.name = "cpu" if threads is None else f"cpu:{threads}"
-        self._threads = threads or thread_count()
+        self.threads = threads or thread_count()
         self._programs: WeakSet[CpuProgram] = WeakSet()
         self._is_closed = False
 
     def describe(self) -> str:
-        count = self._threads
+        count = self.threads
         return f"{_processor()}, {count} thread{'s' if count > 1 else ''}"
 
     def compile(self, plan: Plan, *, batch: int = 1, precision: str = "float32") -> CpuProgram:
@@ -62,7 +62,7 @@ class CpuDevice:
             raise InputError(f"{self.name}: precision: expected {known}, got {precision!r}.{hint}")
         if batch < 1:
             raise InputError(f"{self.name}: batch: expected at least 1, got {batch}")
-        program = CpuProgram(plan, PRECISIONS[precision], batch=batch, threads=self._threads)
+        program = CpuProgram(plan, PRECISIONS[precision], batch=batch, threads=self.threads)
         self._programs.add(program)
         return program
 

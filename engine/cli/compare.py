@@ -1,0 +1,84 @@
+"""Run one picture in two ways and find the first layer that differs.
+
+A way is DEVICE[/PRECISION][/no-passes]: cpu, cuda:0, cuda/float16, cpu/no-passes, cpu/float64.
+Status 0 when they agree, 1 when a layer differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from engine.cli import FAILED, _network
+from engine.cli._table import align
+from engine.errors import ImageError, InputError
+
+if TYPE_CHECKING:
+    from engine.cli._table import Cell
+    from engine.compare import Difference
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("inputs", nargs="*", metavar="IMAGE", help="a picture; CFG WEIGHTS too")
+    _network.add_arguments(parser)
+    parser.add_argument("--first", default="cpu/no-passes", metavar="WAY", help="(cpu/no-passes)")
+    parser.add_argument("--second", default="auto", metavar="WAY", help="(auto: a GPU, else cpu)")
+    parser.add_argument(
+        "--tolerance", type=float, metavar="X", help="of a layer's norm (1e-4; float16: 2e-2)"
+    )
+    parser.add_argument("--all", action="store_true", help="a line for every layer")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from engine import compare
+    from engine.detector import intake_of
+
+    rest = _network.take_files(arguments, arguments.inputs)
+    if len(rest) != 1:
+        raise InputError(f"expected one IMAGE, got {len(rest)}")
+    ways = [compare.Way.of(each) for each in (arguments.first, arguments.second)]
+    tolerance = arguments.tolerance
+    if tolerance is None:
+        tolerance = max(compare.TOLERANCES[way.precision] for way in ways)
+    graph, plan, _ = _network.read_or_make(arguments)
+    if not graph.net.channels:
+        raise InputError(f"{graph.file}: expected a network for pictures")
+    batch = intake_of(graph).prepare(rest, bgr=False)
+    (picture,) = batch.pictures
+    if isinstance(picture, ImageError):
+        raise picture
+    assert batch.images is not None
+    differences = list(compare.compare(graph, plan, batch.images, ways))
+    if arguments.all:
+        print(*align([_HEADINGS, *map(_row, differences)]), sep="\n")
+    return _judge(differences, tolerance, " and ".join(map(str, ways)))
+
+
+_HEADINGS = ("layer", "section", "output", "difference", "first", "second", "at")
+
+
+def _row(each: Difference) -> tuple[Cell, ...]:
+    error, first, second = (f"{value:.3g}" for value in (each.error, each.first, each.second))
+    return each.layer, each.kind, each.shape, error, first, second, _place(each)
+
+
+def _place(each: Difference) -> str:
+    _, channel, y, x = each.place
+    return f"{channel},{y},{x}"
+
+
+def _judge(differences: list[Difference], tolerance: float, ways: str) -> int:
+    worst = max(differences, key=lambda each: each.error)
+    first = next((each for each in differences if not each.error <= tolerance), None)
+    if first is None:
+        print(
+            f"{ways} agree in all {len(differences)} layers: at most {worst.error:.2e} of a "
+            f"layer's norm, in layer {worst.layer} [{worst.kind}]"
+        )
+        return 0
+    print(
+        f"{ways} differ from layer {first.layer} [{first.kind}] on: {first.error:.2e} of its norm, "
+        f"more than {tolerance:g}; at channel, row, column {_place(first)} "
+        f"{first.first:.6g} against {first.second:.6g}"
+    )
+    return FAILED

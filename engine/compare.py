@@ -1,0 +1,104 @@
+"""The same picture through a network in two ways, layer by layer: where they begin to differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.backends import open_chosen
+from engine.darknet.graph import Graph
+from engine.errors import InputError
+from engine.passes import optimise
+from engine.plan.build import Plan
+from engine.plan.ops import Tensor
+
+Array = NDArray[Any]
+
+TOLERANCES = {"float64": 1e-4, "float32": 1e-4, "tf32": 1e-2, "float16": 2e-2}
+_NO_PASSES = "no-passes"
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a plan is run."""
+
+    device: str = "cpu"
+    precision: str = "float32"
+    has_passes: bool = True
+
+    @classmethod
+    def of(cls, text: str) -> Way:
+        """From DEVICE, DEVICE/PRECISION, DEVICE/no-passes or all three."""
+        device, *words = text.split("/")
+        has_passes = _NO_PASSES not in words
+        rest = [word for word in words if word != _NO_PASSES]
+        if not device or len(rest) > 1 or (rest and rest[0] not in TOLERANCES):
+            known = "|".join(TOLERANCES)
+            raise InputError(f"{text!r}: expected DEVICE[/{known}][/{_NO_PASSES}]")
+        return cls(device, rest[0] if rest else "float32", has_passes)
+
+    def __str__(self) -> str:
+        passes = "" if self.has_passes else f"/{_NO_PASSES}"
+        return f"{self.device}/{self.precision}{passes}"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far apart one layer's outputs are."""
+
+    layer: int
+    kind: str
+    shape: str
+    error: float  # the norm of the difference, by that of the first way's output
+    place: tuple[int, ...]  # row, channel, y, x of the two values that are furthest apart
+    first: float
+    second: float
+
+
+def compare(graph: Graph, plan: Plan, images: Array, ways: Sequence[Way]) -> Iterator[Difference]:
+    """For each layer, in order."""
+    first, second = (_outputs(plan, way, images) for way in ways)
+    for node, tensor in zip(graph.nodes, plan.layers, strict=True):
+        left, right = first[tensor], second[tensor]
+        place, error = _furthest(left, right), _error(left, right)
+        values = float(left[place]), float(right[place])
+        yield Difference(node.index, node.kind, str(node.shape), error, place, *values)
+
+
+def _outputs(plan: Plan, way: Way, images: Array) -> dict[Tensor, Array]:
+    """Of every layer; what the network hands back is of a program that keeps nothing else."""
+    device = open_chosen(way.device)
+    values: dict[Tensor, Array] = {}
+    try:
+        for each in (plan.keeping_layers(), plan) if way.has_passes else (plan.keeping_layers(),):
+            ready = optimise(each, device.passes) if way.has_passes else each
+            program = device.compile(
+                ready, batch=len(images) // plan.steps, precision=way.precision
+            )
+            values.update(zip(ready.outputs, program.forward(images), strict=True))
+            program.close()
+    finally:
+        device.close()
+    return values
+
+
+def _error(left: Array, right: Array) -> float:
+    """Infinite where one way has no number and the other has."""
+    if not np.array_equal(np.isnan(left), np.isnan(right)):
+        return float("inf")
+    left, right = (np.nan_to_num(each.astype(np.float64)) for each in (left, right))
+    size = float(np.linalg.norm(left))
+    difference = float(np.linalg.norm(left - right))
+    return difference / size if size else difference
+
+
+def _furthest(left: Array, right: Array) -> tuple[int, ...]:
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(left.astype(np.float64) - right)
+    apart[np.isnan(apart)] = -1
+    apart[np.isnan(left) != np.isnan(right)] = np.inf
+    return tuple(int(each) for each in np.unravel_index(int(apart.argmax()), apart.shape))

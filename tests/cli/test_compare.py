@@ -1,0 +1,72 @@
+"""python -m engine compare, in a process of its own."""
+
+import pytest
+
+from engine import cli
+from tests.cli.child import engine
+from tests.pictures import write_picture
+
+
+@pytest.fixture(scope="module")
+def picture(tmp_path_factory):
+    path = tmp_path_factory.mktemp("pictures") / "dog.png"
+    write_picture(path)
+    return path
+
+
+def test_ways_that_agree(tiny_detector, picture):
+    done = engine("compare", picture, tiny_detector.cfg, tiny_detector.weights, "--second", "cpu")
+    assert (done.status, done.err) == (0, "")
+    assert done.out.startswith("cpu/float32/no-passes and cpu/float32 agree in all 4 layers: ")
+
+
+def test_ways_that_differ_are_told_by_the_first_layer(tiny_detector, picture):
+    ways = ["--first", "cpu/float64", "--second", "cpu", "--tolerance", "1e-12"]
+    done = engine(
+        *("compare", picture, "--cfg", tiny_detector.cfg, "--weights", tiny_detector.weights), *ways
+    )
+    assert (done.status, done.err) == (1, "")
+    assert "differ from layer 0 [convolutional] on: " in done.out
+    assert "more than 1e-12; at channel, row, column " in done.out
+
+
+def test_all_lists_every_layer(tiny_detector, picture, capsys):
+    words = [str(picture), str(tiny_detector.cfg), str(tiny_detector.weights), "--all"]
+    assert cli.main(["compare", *words, "--second", "cpu"]) == 0
+    heading, *rows, _ = capsys.readouterr().out.splitlines()
+    assert heading.split()[:4] == ["layer", "section", "output", "difference"]
+    assert [row.split()[1] for row in rows] == [
+        *("convolutional", "maxpool", "convolutional", "yolo")
+    ]
+
+
+def test_random_weights_and_another_size_will_do(tiny_detector, picture, capsys):
+    words = [str(picture), "--cfg", str(tiny_detector.cfg), "--size", "32x32", "--second", "cpu"]
+    assert cli.main(["compare", *words]) == 0
+    told = capsys.readouterr()
+    assert "without weights; random ones take their place" in told.err
+    assert "agree in all 4 layers" in told.out
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        ([], 2, "expected one IMAGE, got 0"),
+        (["a.png", "b.png"], 2, "expected one IMAGE, got 2"),
+        (["missing.png"], 1, "missing.png"),
+        (["PICTURE", "--second", "cpu/half"], 2, "expected DEVICE"),
+        (["PICTURE", "--first", "gpu"], 4, "expected one of cpu, cuda"),
+    ],
+)
+def test_mistakes_are_answered_in_one_line(tiny_detector, picture, capsys, words, status, message):
+    words = [str(picture) if word == "PICTURE" else word for word in words]
+    files = [str(tiny_detector.cfg), str(tiny_detector.weights)]
+    assert cli.main(["compare", *words, *files]) == status
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+def test_a_network_without_pictures_is_refused(tiny_recurrent, picture, capsys):
+    files = [str(tiny_recurrent.cfg), str(tiny_recurrent.weights)]
+    assert cli.main(["compare", str(picture), *files]) == 2
+    assert "expected a network for pictures" in capsys.readouterr().err

@@ -1,0 +1,81 @@
+"""Two ways of running a network, compared layer by layer."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from engine import compare
+from engine.compare import Way
+from engine.darknet import cfg, graph, weights
+from engine.darknet.lower import lower
+from engine.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def network(tiny_detector):
+    built = graph.build(cfg.read(tiny_detector.cfg))
+    return built, lower(built, weights.load(tiny_detector.weights, built))
+
+
+def images(rows=1):
+    return np.random.default_rng(0).random((rows, 3, 48, 64), np.float32)
+
+
+def differences(network, *texts):
+    return list(compare.compare(*network, images(), [Way.of(text) for text in texts]))
+
+
+def test_passes_change_next_to_nothing(network):
+    found = differences(network, "cpu", "cpu/no-passes")
+    assert [each.kind for each in found] == ["convolutional", "maxpool", "convolutional", "yolo"]
+    assert max(each.error for each in found) < 1e-5
+
+
+def test_precisions_change_little_but_something(network):
+    found = differences(network, "cpu/float64", "cpu/float32")
+    assert 0 < max(each.error for each in found) < 1e-5
+
+
+def test_the_first_layer_that_differs_is_found(network, monkeypatch):
+    _, plan = network
+    name = "2.convolutional.weight"
+    damaged = plan.constants[name].copy()
+    damaged[2] = 7  # of a width, which stays as it is
+    other = replace(plan, constants={**plan.constants, name: damaged})
+    run = compare._outputs
+    plans = iter((plan, other))
+    monkeypatch.setattr(compare, "_outputs", lambda _, way, given: run(next(plans), way, given))
+    found = differences(network, "cpu", "cpu")
+    assert [each.error > 1e-3 for each in found] == [False, False, True, True]
+    worst = found[2]
+    assert worst.place[1] == 2
+    assert abs(worst.first - worst.second) > 1
+
+
+def test_a_number_against_none_is_infinitely_different():
+    left, right = np.zeros((1, 2, 1, 1)), np.zeros((1, 2, 1, 1))
+    right[0, 1] = np.nan
+    assert compare._error(left, right) == np.inf
+    assert compare._furthest(left, right) == (0, 1, 0, 0)
+    assert compare._error(right, right) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("cpu", Way("cpu", "float32", True)),
+        ("cuda:1/float16", Way("cuda:1", "float16", True)),
+        ("cpu/no-passes", Way("cpu", "float32", False)),
+        ("cpu/no-passes/float64", Way("cpu", "float64", False)),
+    ],
+)
+def test_a_way_is_read_from_words(text, expected):
+    assert Way.of(text) == expected
+    assert Way.of(str(expected)) == expected
+
+
+@pytest.mark.parametrize("text", ["", "/float16", "cpu/float99", "cpu/float32/float16"])
+def test_other_words_are_refused(text):
+    with pytest.raises(InputError, match=r"expected DEVICE"):
+        Way.of(text)

@@ -1,0 +1,221 @@
+"""PyTorch, eager on the CPU and as a CUDA graph on a GPU: the plan's ops by its functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from engine.benchmark.peers import base
+from engine.benchmark.peers.base import Missing
+from engine.benchmark.subject import Subject
+from engine.passes import optimise
+from engine.plan import ops
+from engine.plan.build import Plan
+from engine.plan.ops import Op, Tensor
+
+_PASSES = ("fold_batchnorm", "fuse_activation")
+_HALF = "float16"
+
+
+def open_peer(subject: Subject, batch: int) -> base.Run:
+    torch = base.imported("torch", "torch")
+    base.refuse_other_precisions(subject, "float32", "tf32", _HALF)
+    place = subject.device.name if base.is_cuda(subject) else "cpu"
+    if place != "cpu" and not torch.cuda.is_available():
+        raise Missing("this build has no CUDA")
+    torch.set_num_threads(base.threads_of(subject))
+    torch.backends.cuda.matmul.allow_tf32 = subject.precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = subject.precision == "tf32"
+    torch.backends.cudnn.benchmark = True
+    network = Network(torch, optimise(subject.plan, _PASSES), place, subject.precision)
+    if place != "cpu":
+        return network.recorded(subject.images(batch))
+    network.run(subject.images(batch))  # says what has no form here
+    return network.run
+
+
+class Network:
+    def __init__(self, torch: Any, plan: Plan, place: str, precision: str) -> None:
+        self._torch = torch
+        self._plan = plan
+        self._place = place
+        self._kind = torch.float16 if precision == _HALF else torch.float32
+        missing = {type(op).__name__ for op in plan.ops if type(op) not in _FORMS}
+        kinds = {each for op in plan.ops for each in [getattr(op, "activation", "linear")]}
+        missing |= kinds - set(_ACTIVATIONS)
+        if missing:
+            raise Missing(f"no form here of {', '.join(sorted(missing))}")
+        self._constants = {name: self._sent(each) for name, each in plan.constants.items()}
+
+    def run(self, images: base.Array) -> object:
+        with self._torch.inference_mode():
+            outputs = self._forward(self._sent(images))
+            return [each.float().cpu().numpy() for each in outputs]
+
+    def recorded(self, images: base.Array) -> base.Run:
+        torch = self._torch
+        with torch.inference_mode():
+            given = self._sent(images)
+            side = torch.cuda.Stream()
+            with torch.cuda.stream(side):
+                for _ in range(3):
+                    self._forward(given)
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                outputs = self._forward(given)
+
+        def run(images: base.Array) -> object:
+            with torch.inference_mode():
+                given.copy_(torch.from_numpy(images))
+                graph.replay()
+                return [each.float().cpu().numpy() for each in outputs]
+
+        return run
+
+    def _forward(self, source: Any) -> list[Any]:
+        values: dict[Tensor, Any] = {self._plan.source: source}
+        for op in self._plan.ops:
+            values[op.out] = _FORMS[type(op)](self._torch, op, values, self._constants)
+        return [values[tensor] for tensor in self._plan.outputs]
+
+    def _sent(self, values: base.Array) -> Any:
+        """Channels last where there are four axes, as cuDNN and oneDNN like them best."""
+        sent = self._torch.from_numpy(values).to(self._place, self._kind)
+        if sent.ndim == 4:
+            sent = sent.contiguous(memory_format=self._torch.channels_last)
+        return sent
+
+
+_ACTIVATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "linear": lambda torch, x: x,
+    "leaky": lambda torch, x: torch.nn.functional.leaky_relu(x, 0.1),
+    "relu": lambda torch, x: torch.relu(x),
+    "relu6": lambda torch, x: torch.nn.functional.relu6(x),
+    "logistic": lambda torch, x: torch.sigmoid(x),
+    "swish": lambda torch, x: torch.nn.functional.silu(x),
+    "mish": lambda torch, x: torch.nn.functional.mish(x),
+    "tanh": lambda torch, x: torch.tanh(x),
+}
+
+Values = dict[Tensor, Any]
+Constants = dict[str, Any]
+
+
+def _activated(torch: Any, op: Any, value: Any) -> Any:
+    return _ACTIVATIONS[op.activation](torch, value)
+
+
+def _convolution(torch: Any, op: ops.Conv2d, at: Values, constants: Constants) -> Any:
+    top, left, bottom, right = op.padding
+    source = at[op.src]
+    is_even = (top, left) == (bottom, right)
+    if not is_even:
+        source = torch.nn.functional.pad(source, (left, right, top, bottom))
+    value = torch.nn.functional.conv2d(
+        source,
+        constants[op.weight.name],
+        None if op.bias is None else constants[op.bias.name],
+        stride=op.stride,
+        padding=(top, left) if is_even else 0,
+        dilation=op.dilation,
+        groups=op.groups,
+    )
+    return _activated(torch, op, value)
+
+
+def _dense(torch: Any, op: ops.MatMul, at: Values, constants: Constants) -> Any:
+    bias = None if op.bias is None else constants[op.bias.name]
+    flat = at[op.src].flatten(1)
+    value = torch.nn.functional.linear(flat, constants[op.weight.name], bias)
+    return _activated(torch, op, value).reshape(-1, *op.out.shape.sides)
+
+
+def _activate(torch: Any, op: ops.Activate, at: Values, constants: Constants) -> Any:
+    return _activated(torch, op, at[op.src])
+
+
+def _max_pool(torch: Any, op: ops.MaxPool, at: Values, constants: Constants) -> Any:
+    window, src, out = op.window, op.src.shape, op.out.shape
+    top, left, _, _ = window.padding
+    bottom = (out.height - 1) * window.stride[0] + window.size[0] - top - src.height
+    right = (out.width - 1) * window.stride[1] + window.size[1] - left - src.width
+    value = at[op.src]
+    if (top, left) == (bottom, right) and 2 * top <= window.size[0] and 2 * left <= window.size[1]:
+        return torch.nn.functional.max_pool2d(value, window.size, window.stride, (top, left))
+    value = torch.nn.functional.pad(value, (left, right, top, bottom), value=float("-inf"))
+    return torch.nn.functional.max_pool2d(value, window.size, window.stride)
+
+
+def _average_pool(torch: Any, op: ops.AveragePool, at: Values, constants: Constants) -> Any:
+    if op.window.size != op.src.shape.sides[1:]:
+        raise Missing("no form here of local averages")
+    return at[op.src].mean((2, 3), keepdim=True)
+
+
+def _add(torch: Any, op: ops.Add, at: Values, constants: Constants) -> Any:
+    if op.weights is not None:
+        raise Missing("no form here of weighted sums")
+    return _activated(torch, op, sum(_as_long_as(torch, at[each], op) for each in op.sources))
+
+
+def _as_long_as(torch: Any, value: Any, op: ops.Add) -> Any:
+    """Read flat: filled with zeros or cut where the sizes differ."""
+    shape = op.out.shape
+    if tuple(value.shape[1:]) == shape.sides:
+        return value
+    flat = value.flatten(1)[:, : shape.size]
+    flat = torch.nn.functional.pad(flat, (0, shape.size - flat.shape[1]))
+    return flat.reshape(-1, *shape.sides)
+
+
+def _multiply(torch: Any, op: ops.Multiply, at: Values, constants: Constants) -> Any:
+    return _activated(torch, op, at[op.src] * at[op.factor])
+
+
+def _concat(torch: Any, op: ops.Concat, at: Values, constants: Constants) -> Any:
+    parts = sorted(op.parts, key=lambda part: part.at)
+    return torch.cat([at[each.src][:, each.first : each.first + each.count] for each in parts], 1)
+
+
+def _upsample(torch: Any, op: ops.Upsample, at: Values, constants: Constants) -> Any:
+    value = torch.nn.functional.interpolate(at[op.src], scale_factor=op.stride, mode="nearest")
+    return value * op.scale if op.scale != 1 else value
+
+
+def _reshape(torch: Any, op: ops.Reshape, at: Values, constants: Constants) -> Any:
+    return at[op.src].reshape(-1, *op.out.shape.sides)
+
+
+def _softmax(torch: Any, op: ops.Softmax, at: Values, constants: Constants) -> Any:
+    if len(op.runs) > 1:
+        raise Missing("no form here of a softmax of several lengths")
+    value = at[op.src].flatten(1).unflatten(1, (-1, op.runs[0])) / op.temperature
+    return value.softmax(2).reshape(-1, *op.out.shape.sides)
+
+
+def _yolo_output(torch: Any, op: ops.YoloOutput, at: Values, constants: Constants) -> Any:
+    if op.box != 4:
+        raise Missing("no form here of boxes with deviations")
+    value = at[op.src].unflatten(1, (op.anchors, 5 + op.classes))
+    centre, extent, rest = value.split((2, 2, 1 + op.classes), 2)
+    if not op.raw:
+        centre, rest = centre.sigmoid(), rest.sigmoid()
+    centre = centre * op.scale_x_y - (op.scale_x_y - 1) / 2
+    return torch.cat([centre, extent, rest], 2).flatten(1, 2)
+
+
+_FORMS: dict[type[Op], Callable[[Any, Any, Values, Constants], Any]] = {
+    ops.Conv2d: _convolution,
+    ops.MatMul: _dense,
+    ops.Activate: _activate,
+    ops.MaxPool: _max_pool,
+    ops.AveragePool: _average_pool,
+    ops.Add: _add,
+    ops.Multiply: _multiply,
+    ops.Concat: _concat,
+    ops.Upsample: _upsample,
+    ops.Reshape: _reshape,
+    ops.Softmax: _softmax,
+    ops.YoloOutput: _yolo_output,
+}

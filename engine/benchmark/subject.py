@@ -1,0 +1,61 @@
+"""What is measured: a network on a device, and a picture for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.backends.base import Device, TimedProgram
+from engine.darknet.graph import Graph
+from engine.detector import Settings
+from engine.errors import InputError
+from engine.passes import optimise
+from engine.plan.build import Plan
+
+Array = NDArray[Any]
+
+_CANDIDATES = 100  # of a picture, where weights are random: a trained network has about as many
+PICTURE = (576, 768)  # height and width of the one that is made when none is given
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    graph: Graph
+    plan: Plan  # nothing fused yet
+    device: Device
+    precision: str = "float32"
+    passes: Sequence[str] = ()
+    is_trained: bool = True
+    picture: Array | None = None  # uint8 (height, width, channels)
+
+    def compile(self, batch: int) -> TimedProgram:
+        plan = optimise(self.plan, self.passes) if self.passes else self.plan
+        program = self.device.compile(plan, batch=batch, precision=self.precision)
+        if not isinstance(program, TimedProgram):
+            raise InputError(f"{self.device.name}: expected one device, got several")
+        return program
+
+    def pictures(self, batch: int) -> list[Array]:
+        if self.picture is not None:
+            return [self.picture] * batch
+        shape = (*PICTURE, self.graph.net.channels)
+        return [np.random.default_rng(0).integers(0, 256, shape, np.uint8)] * batch
+
+    def images(self, batch: int) -> Array:
+        """Rows as the network takes them."""
+        shape = (batch * self.plan.steps, *self.graph.net.shape.sides)
+        return np.random.default_rng(0).random(shape, np.float32)
+
+    def threshold(self, program: TimedProgram) -> float | None:
+        """For boxes: the usual one, or one that leaves a usual number; None without boxes."""
+        if self.graph.task != "detector":
+            return None
+        if self.is_trained:
+            return Settings.threshold
+        rows = program.detect(self.images(1), threshold=0.0)[0]
+        best = np.sort(rows[:, 5:].max(axis=1, initial=0))
+        return float(best[-_CANDIDATES]) if len(best) > _CANDIDATES else Settings.threshold

@@ -1,0 +1,256 @@
+"""Time a network, part by part: benchmark NET, a .cfg or a name of the zoo.
+
+Each batch is timed from pictures in memory to boxes. A GPU scales pictures itself, in its forward
+stage; a CPU decodes boxes when it hands them out, in download. Speed does not depend on weights:
+without any, random ones are taken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.cli import _network, _targets
+from engine.cli._table import align
+from engine.errors import InputError
+from engine.version import __version__
+
+if TYPE_CHECKING:
+    from engine.benchmark.stages import Effort, Timing
+    from engine.benchmark.subject import Subject
+    from engine.cli._table import Cell
+
+JSON_VERSION = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("inputs", nargs="*", metavar="NET", help="CFG, or a name; and WEIGHTS")
+    _network.add_arguments(parser)
+    running = parser.add_argument_group("running")
+    running.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (auto)")
+    running.add_argument("--precision", default="float32", help="float32, tf32 or float16")
+    running.add_argument("--threads", type=int, metavar="N", help="threads of the CPU backend")
+    running.add_argument("--batch", type=_batches, default=(1,), metavar="N,N", help="a sweep (1)")
+    running.add_argument("--image", metavar="FILE", help="a picture (noise of 768 x 576)")
+    running.add_argument(
+        "--no-passes", action="store_true", help="run the plan as written, without optimisation"
+    )
+    running.add_argument("--warm-up", type=_seconds, default=0.2, metavar="S", help="seconds (0.2)")
+    running.add_argument(
+        "--seconds", type=_seconds, default=3.0, metavar="S", help="for each measurement (3)"
+    )
+    tables = parser.add_argument_group("tables")
+    tables.add_argument("--layers", action="store_true", help="what each op takes")
+    tables.add_argument(
+        "--algorithms", action="store_true", help="every convolution by every algorithm of a GPU"
+    )
+    tables.add_argument(
+        "--peers", action="store_true", help="beside OpenCV DNN, ONNX Runtime and PyTorch"
+    )
+    tables.add_argument("--json", metavar="FILE", help="all numbers; - is stdout, without tables")
+    tables.add_argument("--plot", metavar="FILE", help="a PNG of pictures a second")
+    tables.add_argument("--overwrite", action="store_true", help="replace these files")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    rest = _network.take_files(arguments, arguments.inputs)
+    if len(rest) == 1 and not arguments.cfg and not arguments.model:
+        arguments.model = rest.pop()
+    _network.refuse_rest(rest)
+    for option in ("json", "plot"):
+        path = getattr(arguments, option)
+        if path not in (None, "-"):
+            _targets.check_file(f"--{option}", path, (), overwrite=arguments.overwrite)
+    return _measure(arguments)
+
+
+def _measure(arguments: argparse.Namespace) -> int:
+    from engine.backends import open_chosen
+
+    device = open_chosen(arguments.device, arguments.threads)
+    try:
+        graph, plan, is_trained = _network.read_or_make(arguments)
+        from engine.benchmark.stages import Effort
+        from engine.benchmark.subject import Subject
+
+        subject = Subject(
+            *(graph, plan, device, arguments.precision),
+            passes=() if arguments.no_passes else device.passes,
+            is_trained=is_trained,
+            picture=_picture(arguments.image, graph.net.channels),
+        )
+        effort = Effort(arguments.warm_up, arguments.seconds)
+        report = _Report(subject, is_quiet=arguments.json == "-")
+        report.stages(arguments.batch, effort)
+        if arguments.layers:
+            report.layers(arguments.batch)
+        if arguments.algorithms:
+            report.algorithms(arguments.batch)
+        if arguments.peers:
+            report.peers(arguments.batch, effort)
+    finally:
+        device.close()
+    report.write(arguments)
+    return 0
+
+
+class _Report:
+    """Prints a table as soon as it is measured, and keeps what --json and --plot write."""
+
+    def __init__(self, subject: Subject, *, is_quiet: bool) -> None:
+        self._subject = subject
+        self._is_quiet = is_quiet
+        net = subject.graph.net
+        self.about: dict[str, Any] = {
+            "engine": __version__,
+            "network": subject.graph.file,
+            "input": [net.channels, net.height, net.width],
+            "weights": "given" if subject.is_trained else "random",
+            "device": subject.device.name,
+            "machine": subject.device.describe(),
+            "precision": subject.precision,
+            "passes": list(subject.passes),
+        }
+        self._tables: dict[str, list[dict[str, Any]]] = {}
+        self._speeds: dict[str, dict[int, float]] = {}
+        self._print(
+            f"{subject.graph.file}, input {net.shape}, {subject.precision}, "
+            f"{subject.device.name}: {self.about['machine']}, engine {__version__}"
+        )
+
+    def stages(self, batches: tuple[int, ...], effort: Effort) -> None:
+        from engine.benchmark import stages
+
+        headings = ("batch", "stage", "median ms", "p90", "p99", "pictures/s")
+        rows: list[tuple[Cell, ...]] = [headings]
+        for batch in batches:
+            timings = stages.measure(self._subject, batch, effort)
+            for each in timings:
+                self._add("stages", each, pictures_per_second=_finite(each.rate))
+                numbers = (each.median, each.p90, each.p99)
+                rows.append((batch, each.stage, *numbers, _rate(each)))
+            self._note_speed("engine, pictures to boxes", timings[-1])
+        self._table(rows)
+
+    def layers(self, batches: tuple[int, ...]) -> None:
+        from engine.benchmark import layers
+
+        for batch in batches:
+            headings = ("layer", "section", "op", "output", "ms", "share", "GFLOP/s", "algorithm")
+            rows: list[tuple[Cell, ...]] = [headings]
+            for each in layers.measure(self._subject, batch):
+                self._add("layers", each, batch=batch, operations_per_second=each.rate)
+                names = (each.layer, each.section, each.op, each.shape)
+                work = f"{each.rate / 1e9:.1f}" if each.operations else "-"
+                rows.append(
+                    (*names, each.milliseconds, f"{each.share:.1%}", work, each.algorithm or "-")
+                )
+            self._table(rows, title=f"batch {batch}, op by op")
+
+    def algorithms(self, batches: tuple[int, ...]) -> None:
+        from engine.benchmark import algorithms
+
+        for batch in batches:
+            headings = ("layers", "convolution", "algorithm", "", "us", "TFLOP/s", "of peak")
+            rows: list[tuple[Cell, ...]] = [headings]
+            for each in algorithms.measure(self._subject, batch):
+                self._add("algorithms", each, batch=batch)
+                layers = ", ".join(map(str, each.layers))
+                chosen = "chosen" if each.is_chosen else ""
+                speed = (each.microseconds, each.rate / 1e12)
+                share = "-" if each.share is None else f"{each.share:.1%}"
+                rows.append((layers, each.convolution, each.algorithm, chosen, *speed, share))
+            self._table(rows, title=f"batch {batch}, every convolution by every algorithm")
+
+    def peers(self, batches: tuple[int, ...], effort: Effort) -> None:
+        from engine.benchmark import peers
+
+        headings = ("batch", "program", "median ms", "p90", "p99", "pictures/s", "engine / it")
+        rows: list[tuple[Cell, ...]] = [headings]
+        told: list[str] = []
+        for batch in batches:
+            found = peers.measure(self._subject, batch, effort, tell=told.append)
+            for name, each in found.items():
+                title = peers.PEERS.get(name, name)
+                ratio = found[peers.OURS].median / each.median
+                self._add("peers", each, program=name, pictures_per_second=_finite(each.rate))
+                self._note_speed(f"{title}, forward", each)
+                numbers = (each.median, each.p90, each.p99)
+                rows.append((batch, title, *numbers, _rate(each), f"{ratio:.2f}"))
+        for line in dict.fromkeys(told):
+            print(line, file=sys.stderr)
+        self._table(rows, title="forward, from host memory to host memory, in turn")
+
+    def write(self, arguments: argparse.Namespace) -> None:
+        from engine.benchmark import chart
+        from engine.vision.new_file import write_new
+
+        options = {"overwrite": arguments.overwrite, "hint": _targets.HINT}
+        document = {"version": JSON_VERSION, **self.about, **self._tables}
+        text = json.dumps(document, indent=1, allow_nan=False) + "\n"
+        if arguments.json == "-":
+            sys.stdout.write(text)
+        elif arguments.json:
+            write_new(arguments.json, text.encode(), **options)
+        if arguments.plot:
+            title = f"{self.about['network']}, {self.about['precision']}"
+            content = chart.png(title, self.about["machine"], self._speeds)
+            write_new(arguments.plot, content, **options)
+
+    def _add(self, table: str, row: Any, **more: object) -> None:
+        self._tables.setdefault(table, []).append({**asdict(row), **more})
+
+    def _note_speed(self, who: str, timing: Timing) -> None:
+        self._speeds.setdefault(who, {})[timing.batch] = timing.rate
+
+    def _table(self, rows: list[tuple[Cell, ...]], *, title: str = "") -> None:
+        self._print("")
+        if title:
+            self._print(title)
+        for line in align(rows):
+            self._print(line)
+
+    def _print(self, line: str) -> None:
+        if not self._is_quiet:
+            print(line, flush=True)
+
+
+def _rate(timing: Timing) -> Cell:
+    rate = _finite(timing.rate)
+    return "-" if rate is None else f"{rate:.1f}"
+
+
+def _finite(rate: float) -> float | None:
+    return None if rate == float("inf") else rate
+
+
+def _picture(path: str | None, channels: int) -> Any:
+    from engine.vision import image
+
+    if path is None:
+        return None
+    if not channels:
+        raise InputError("--image: this network is not for pictures")
+    return image.read(Path(path), channels=channels).pixels
+
+
+def _batches(text: str) -> tuple[int, ...]:
+    """1 or 1,8,64."""
+    words = text.split(",")
+    if not all(word.isascii() and word.isdecimal() and int(word) > 0 for word in words):
+        raise argparse.ArgumentTypeError(f"expected numbers of 1 or more, got {text!r}")
+    return tuple(int(word) for word in words)
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < 3600:
+        raise argparse.ArgumentTypeError(f"expected seconds, got {text!r}")
+    return number

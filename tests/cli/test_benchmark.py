@@ -1,0 +1,127 @@
+"""python -m engine benchmark, in a process of its own; on a card whose kernels run on the CPU."""
+
+import json
+
+import pytest
+from PIL import Image
+
+from engine import backends, cli
+from engine.backends.cuda import graph
+from tests.backends.cuda.host import GXX
+from tests.backends.cuda.host_device import HostDevice, record_on
+from tests.cli.child import engine
+from tests.pictures import write_picture
+
+QUICK = ["--seconds", "0", "--warm-up", "0", "--device", "cpu", "--threads", "1"]
+STAGES = ["preprocess", "upload", "forward", "download", "postprocess", "total"]
+
+
+def test_stages_of_every_batch_and_what_they_were_measured_on(tiny_detector):
+    files = [tiny_detector.cfg, tiny_detector.weights]
+    done = engine("benchmark", *files, "--batch", "1,2", *QUICK)
+    assert (done.status, done.err) == (0, "")
+    head, _, headings, *rows = done.out.splitlines()
+    assert head.startswith("net.cfg, input 3 x 48 x 64, float32, cpu:1: ")
+    assert "1 thread, engine " in head
+    assert headings.split() == ["batch", "stage", "median", "ms", "p90", "p99", "pictures/s"]
+    assert [row.split()[:2] for row in rows] == [[b, stage] for b in "12" for stage in STAGES]
+
+
+def test_a_network_of_the_zoo_needs_no_weights(tmp_path):
+    done = engine(
+        *("benchmark", "yolov3-tiny", "--size", "32", "--json", "-", *QUICK),
+        ENGINE_CACHE=str(tmp_path),
+    )
+    assert done.status == 0
+    assert done.err == "yolov3-tiny.cfg: without weights; random ones take their place\n"
+    document = json.loads(done.out)
+    assert document["weights"] == "random"
+    assert document["input"] == [3, 32, 32]
+    assert [row["stage"] for row in document["stages"]] == STAGES
+    assert not any(tmp_path.iterdir())
+
+
+def test_tables_of_ops_and_of_peers_numbers_and_a_plot(tiny_detector, tmp_path):
+    write_picture(tmp_path / "dog.png")
+    done = engine(
+        *("benchmark", "--cfg", tiny_detector.cfg, "--weights", tiny_detector.weights),
+        *("--layers", "--peers", "--image", "dog.png", "--json", "all.json", "--plot", "all.png"),
+        *QUICK,
+        cwd=tmp_path,
+    )
+    assert done.status == 0
+    for line in done.err.splitlines():
+        assert ": skipped, " in line
+    assert "batch 1, op by op" in done.out
+    assert "engine / it" in done.out
+    document = json.loads((tmp_path / "all.json").read_text())
+    assert document["layers"][0]["op"] == "Conv2d"
+    assert document["peers"][0]["program"] == "engine"
+    assert {"version", "engine", "network", "device", "machine", "precision"} <= set(document)
+    with Image.open(tmp_path / "all.png") as plot:
+        assert plot.format == "PNG"
+
+
+def test_no_passes_runs_the_plan_as_written(tiny_detector, capsys):
+    files = [str(tiny_detector.cfg), str(tiny_detector.weights)]
+    assert cli.main(["benchmark", *files, "--layers", "--no-passes", "--json", "-", *QUICK]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["passes"] == []
+    assert "Normalise" in {row["op"] for row in document["layers"]}
+
+
+def test_precision_is_named(tiny_detector, capsys):
+    words = [str(tiny_detector.cfg), "--precision", "float64", *QUICK]
+    assert cli.main(["benchmark", *words]) == 0
+    assert ", float64, cpu:1: " in capsys.readouterr().out
+
+
+@pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
+def test_every_algorithm_of_a_card_and_the_chosen_one(tiny_detector, capsys, monkeypatch):
+    device = HostDevice(name="cuda:0")
+    monkeypatch.setattr(graph, "record", record_on(device.context.stream))
+    monkeypatch.setattr(backends, "open_chosen", lambda name, threads: device)
+    files = [str(tiny_detector.cfg), str(tiny_detector.weights)]
+    quick = ["--seconds", "0", "--warm-up", "0"]
+    assert cli.main(["benchmark", *files, "--algorithms", "--layers", *quick]) == 0
+    out = capsys.readouterr().out
+    assert "cuda:0: host, driver for CUDA 13.0" in out
+    rows = out[out.index("every convolution by every algorithm") :].splitlines()[1:]
+    assert rows[0].split()[:3] == ["layers", "convolution", "algorithm"]
+    assert any(" direct " in row for row in rows)
+    assert sum(" chosen " in row for row in rows) == 2
+
+
+def test_algorithms_need_a_card(tiny_detector, capsys):
+    files = [str(tiny_detector.cfg), str(tiny_detector.weights)]
+    assert cli.main(["benchmark", *files, "--algorithms", *QUICK]) == 2
+    assert "cpu:1: chooses its algorithms by rule. Try: --device cuda" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["yolov3-tinny"], "Did you mean 'yolov3-tiny'?"),
+        (["CFG", "x", "y"], "unexpected 'x'"),
+        (["CFG", "--batch", "1,0"], "expected numbers of 1 or more, got '1,0'"),
+        (["CFG", "--seconds", "soon"], "expected seconds, got 'soon'"),
+        (["CFG", "--json", "here.json"], "exists already"),
+        (["CFG", "--plot", "here.json"], "exists already"),
+        (["CFG", "--precision", "float8"], "precision: expected"),
+    ],
+)
+def test_misuse_is_answered(tiny_detector, tmp_path, monkeypatch, capsys, words, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here.json").write_text("mine")
+    words = [str(tiny_detector.cfg) if word == "CFG" else word for word in words]
+    assert cli.main(["benchmark", *words, *QUICK]) == 2
+    assert message in capsys.readouterr().err
+    assert (tmp_path / "here.json").read_text() == "mine"
+
+
+def test_overwrite_replaces_earlier_numbers(tiny_detector, tmp_path):
+    path = tmp_path / "here.json"
+    path.write_text("mine")
+    words = [str(tiny_detector.cfg), "--json", str(path), "--overwrite", *QUICK]
+    assert cli.main(["benchmark", *words]) == 0
+    assert json.loads(path.read_text())["network"] == "net.cfg"

@@ -22,7 +22,7 @@ def read_text(path: Path, *, limit: int = LABELS_LIMIT) -> str:
             kind = "a folder" if stat.S_ISDIR(about.st_mode) else "a pipe or device"
             raise InputError(f"{name}: expected a file, got {kind}")
         with path.open("rb") as file:
-            data = file.read(limit + 1)
+            data = file.read(min(about.st_size, limit) + 1)  # it takes the memory beforehand
     except OSError as error:
         raise InputError(f"{name}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:

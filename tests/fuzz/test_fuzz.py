@@ -1,0 +1,64 @@
+"""What fuzzing found stays found, and each harness runs for a moment."""
+
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from engine.errors import EngineError
+from tools.fuzz.harnesses import NAMES, harness, mutation
+from tools.fuzz.judge import judge
+
+CORPUS = Path(__file__).with_name("corpus")  # a folder for each harness, a file for each finding
+FINDINGS = sorted(CORPUS.glob("*/*"))
+CHANGED = 150  # inputs of each harness
+
+
+@pytest.fixture(autouse=True)
+def silence(caplog):
+    with caplog.at_level("CRITICAL", logger="engine"):
+        yield
+
+
+@pytest.mark.parametrize("path", FINDINGS, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_a_finding_stays_mended(path):
+    assert judge(harness(path.parent.name).run, path.read_bytes()) is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_changed_seeds_are_taken_or_refused(name):
+    chosen = harness(name)
+    change = mutation(chosen) or flip
+    random = Random(0)
+    seeds = sorted(chosen.seeds(), key=len)[:300]
+    for _ in range(CHANGED):
+        data = change(random.choice(seeds), random)
+        found = judge(chosen.run, data)
+        assert found is None, f"{found.text}\n{data[:2000]!r}"
+
+
+def test_a_judge_finds_what_it_looks_for():
+    assert judge(work_too_long, b"").kind == "slow"
+    assert judge(lambda data: bytearray(1 << 30), b"").kind == "MemoryError"
+    assert judge(lambda data: 1 // len(data), b"").kind == "ZeroDivisionError"
+    assert judge(refuse_in_two_lines, b"").kind == "message"
+
+
+def work_too_long(data):
+    start = time.process_time()
+    while time.process_time() - start < 1.1:
+        pass
+
+
+def refuse_in_two_lines(data):
+    raise EngineError("one\ntwo")
+
+
+def flip(data, random):
+    changed = bytearray(data)
+    for _ in range(random.choice((1, 3, 9)) if data else 0):
+        changed[random.randrange(len(changed))] = random.randrange(256)
+    return bytes(
+        changed[: random.randrange(len(changed) + 1)] if random.random() < 0.2 else changed
+    )

@@ -1,0 +1,58 @@
+"""One harness under Atheris: python -m tools.fuzz.child NAME FOLDER SECONDS."""
+
+from __future__ import annotations
+
+import sys
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+
+import atheris
+
+with atheris.instrument_imports(include=["engine", "PIL"]):
+    from tools.fuzz.harnesses import harness, mutation
+
+from tools.fuzz.judge import be_silent, judge
+
+_OWN_MUTATIONS = 0.8  # the rest is left to chance
+
+
+def main() -> None:
+    name, folder, seconds = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+    chosen = harness(name)
+    corpus, findings = folder / "corpus" / name, folder / "findings" / name
+    for each in (corpus, findings):
+        each.mkdir(parents=True, exist_ok=True)
+    for seed in chosen.seeds():
+        (corpus / sha256(seed).hexdigest()[:20]).write_bytes(seed)
+    be_silent()
+
+    def one(data: bytes) -> None:
+        found = judge(chosen.run, data)
+        if found is not None:
+            label = sha256(found.key.encode()).hexdigest()[:12]
+            path = findings / f"{found.kind}-{label}"
+            if not path.exists() or path.stat().st_size > len(data):
+                path.write_bytes(data)
+                path.with_suffix(".why").write_text(f"{found.key}\n{found.text}")
+
+    own = mutation(chosen)
+
+    def mutate(data: bytes, most: int, seed: int) -> bytes:
+        random = Random(seed)
+        if own is not None and random.random() < _OWN_MUTATIONS:
+            return own(data, random)[:most]
+        return bytes(atheris.Mutate(data, most))
+
+    options = {"custom_mutator": mutate} if own is not None else {}
+    arguments = [
+        *(sys.argv[0], str(corpus), f"-max_total_time={seconds}", "-print_final_stats=1"),
+        *("-timeout=60", "-rss_limit_mb=2500", "-max_len=2000000", f"-artifact_prefix={findings}/"),
+        "-verbosity=1",
+    ]
+    atheris.Setup(arguments, one, **options)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

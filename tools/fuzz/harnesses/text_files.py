@@ -1,0 +1,99 @@
+"""Names, .data, trees, labels, annotations and data sets' lists; the first byte says which."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from engine.darknet import names, tree
+from engine.evaluate import coco_files, listing, voc_labels, yolo_labels
+from tools.fuzz import seeds as files
+
+_LABELS = ("cat", "dog", "cow")
+_SIZE = (640, 480)
+
+_VOC = b"""<annotation><size><width>640</width><height>480</height></size><object><name>cat</name>
+<difficult>1</difficult><bndbox><xmin>1</xmin><ymin>2</ymin><xmax>30</xmax><ymax>40</ymax></bndbox>
+</object></annotation>"""
+_LAUGHS = b"""<!DOCTYPE a [<!ENTITY b "bbbbbbbb">
+<!ENTITY c "&b;&b;&b;&b;"><!ENTITY d "&c;&c;&c;&c;">]>
+<annotation><object><name>&d;&d;&d;&d;</name></object></annotation>"""
+_COCO = b"""{"images": [{"id": 1, "file_name": "a.jpg", "width": 640, "height": 480}],
+"categories": [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}, {"id": 3, "name": "cow"}],
+"annotations": [{"id": 1, "image_id": 1, "category_id": 2, "bbox": [1, 2, 3.5, 4e1],
+"iscrowd": 0}]}"""
+_RESULTS = b'[{"image_id": 1, "category_id": 2, "bbox": [1, 2, 3, 4], "score": 0.5}]'
+
+
+def _names(path: Path) -> None:
+    names.read_lines(path)
+    names.read_names(path, 3, may_be_longer=True)
+
+
+def _data(path: Path) -> None:
+    names.find_names(path)
+
+
+def _tree(path: Path) -> None:
+    assert sum(tree.read_tree(path, "net.cfg:1: [softmax] tree").group_sizes) > 0
+
+
+def _yolo(path: Path) -> None:
+    yolo_labels.read(path, _SIZE, _LABELS, [])
+
+
+def _voc(path: Path) -> None:
+    voc_labels.read(path, _LABELS, [])
+
+
+def _coco(path: Path) -> None:
+    truth = coco_files.read_truth(str(path), _LABELS)
+    for entry in truth.entries:
+        entry.objects(_SIZE)
+
+
+def _results(path: Path) -> None:
+    truth = path.with_name("truth.json")
+    truth.write_bytes(_COCO)
+    coco_files.read_results(str(path), coco_files.read_truth(str(truth), _LABELS))
+
+
+def _listing(path: Path) -> None:
+    truth = listing.read(str(path), _LABELS)
+    for entry in truth.entries:
+        entry.objects(_SIZE)
+
+
+_READERS: tuple[Callable[[Path], None], ...] = (
+    *(_names, _data, _tree, _yolo, _voc, _coco, _results, _listing),
+)
+_EXAMPLES: dict[Callable[[Path], None], tuple[bytes, ...]] = {
+    _data: (b"classes=3\nnames=net.names\ntrain = /dev/zero\n",),
+    _tree: (b"a -1\nb -1\nc 0\nd 0\n",),
+    _yolo: (b"0 0.5 0.5 0.25 0.25\n2 1e-3 .5 1 nan\n",),
+    _voc: (_VOC, _LAUGHS),
+    _coco: (_COCO,),
+    _results: (_RESULTS,),
+    _listing: (b"images/a.jpg\r\n'b c.png'\n/JPEGImages/train2014/c.jpg\n",),
+}
+
+
+def seeds() -> Iterator[bytes]:
+    for number, reader in enumerate(_READERS):
+        for example in _EXAMPLES.get(reader, ()):
+            yield bytes([number]) + example
+    for path in files.files("*.names", "*.data", "*.tree"):
+        if path.stat().st_size < 1 << 16:
+            yield (
+                bytes([_READERS.index(_tree if path.suffix == ".tree" else _names)])
+                + path.read_bytes()
+            )
+
+
+def run(data: bytes) -> None:
+    reader = _READERS[data[0] % len(_READERS) if data else 0]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "given.txt")
+        path.write_bytes(data[1:])
+        reader(path)

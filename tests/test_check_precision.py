@@ -1,0 +1,194 @@
+"""The judge of fast precisions: it passes what is near, and nothing else."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.backends import open_device
+from engine.backends.cuda import graph as recording
+from engine.darknet import cfg, graph, weights
+from engine.darknet.lower import lower
+from engine.errors import InputError
+from engine.evaluate.examples import Objects
+from engine.evaluate.truth import Entry, GroundTruth
+from engine.passes import optimise
+from engine.vision.resize import Placement
+from tests.backends.cuda.host import GXX
+from tests.backends.cuda.host_device import HostDevice, record_on
+from tools import check_precision
+
+SHARED = Path(__file__).parents[2] / "shared"
+THRESHOLD = 0.3
+
+
+@pytest.fixture(scope="module")
+def cpu():
+    opened = open_device("cpu:1")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def subject(tiny_detector):
+    network = graph.build(cfg.read(tiny_detector.cfg))
+    plan = lower(network, weights.load(tiny_detector.weights, network))
+    plan = replace(plan, constants={name: each * 0.2 for name, each in plan.constants.items()})
+    size = network.net.width, network.net.height
+    images = np.random.default_rng(0).random((2, 1, *plan.source.shape.sides), np.float32)
+    found = Objects.of([[8, 8, 16, 16]], [0])
+    entries = tuple(Entry(row, "", lambda size: found) for row in range(2))
+    truth = GroundTruth("", ("cat", "dog", "cow"), (1, 2, 3), entries, [])
+    places = (Placement(size, size),) * 2
+    return check_precision.Subject(
+        *("tiny", "models", network, plan, tuple(images), places, THRESHOLD, truth)
+    )
+
+
+class Disturbed:
+    """A device whose other precisions are float32, spoilt."""
+
+    def __init__(self, device, spoil):
+        self.passes = device.passes
+        self._device = device
+        self._spoil = spoil
+
+    def compile(self, plan, *, batch, precision):
+        program = self._device.compile(plan, batch=batch)
+        return program if precision == "float32" else self._spoil(program)
+
+
+class Spoilt:
+    """A program with other outputs, or other candidates."""
+
+    def __init__(self, program, *, outputs=lambda values: values, rows=lambda rows: rows):
+        self._program = program
+        self._outputs = outputs
+        self._rows = rows
+        self.reset, self.close = program.reset, program.close
+
+    def forward(self, images):
+        return tuple(map(self._outputs, self._program.forward(images)))
+
+    def detect(self, images, **options):
+        return list(map(self._rows, self._program.detect(images, **options)))
+
+
+def judged(device, subject, **spoils):
+    disturbed = Disturbed(device, lambda program: Spoilt(program, **spoils))
+    (row,) = check_precision.check(disturbed, subject, ["float16"])
+    return row
+
+
+def changed(columns, factor, shift=0.0):
+    def change(rows):
+        made = rows.copy()
+        made[:, columns] = made[:, columns] * np.float32(factor) + np.float32(shift)
+        return made
+
+    return change
+
+
+def test_equal_runs_pass(cpu, subject):
+    row = judged(cpu, subject)
+    assert row.passes
+    assert (row.error, row.lost, row.overlap) == (0, 0, 1)
+    assert row.boxes > 4
+    assert row.ap == row.ap_float32
+    assert "MISS" not in str(row)
+
+
+@pytest.mark.parametrize(("factor", "passes"), [(1.0015, True), (1.0025, False)])
+def test_outputs_may_differ_by_two_thousandths(cpu, subject, factor, passes):
+    row = judged(cpu, subject, outputs=lambda values: values * np.float32(factor))
+    assert row.error == pytest.approx(factor - 1, rel=1e-3)
+    assert row.passes == passes
+    assert ("MISS" in str(row)) != passes
+
+
+def test_a_value_that_is_no_number_misses(cpu, subject):
+    def spoil(values):
+        values[0, 0, 0, 0] = np.nan
+        return values
+
+    assert not judged(cpu, subject, outputs=spoil).passes
+
+
+@pytest.mark.parametrize(("factor", "lost"), [(1.001, 0), (1.03, "all")])
+def test_boxes_must_overlap_by_98_hundredths(cpu, subject, factor, lost):
+    row = judged(cpu, subject, rows=changed(slice(4), factor))
+    assert row.lost == (row.boxes if lost == "all" else lost)
+    assert row.passes == (lost == 0)
+
+
+def test_boxes_of_another_class_are_lost(cpu, subject):
+    turned = judged(cpu, subject, rows=lambda rows: rows[:, [0, 1, 2, 3, 4, 6, 7, 5]])
+    assert turned.lost > 0
+
+
+@pytest.mark.parametrize(("above", "counts"), [(0.005, False), (0.015, True)])
+def test_only_boxes_clear_of_the_threshold_count(cpu, subject, above, counts):
+    plan = optimise(subject.plan, cpu.passes)
+    found = check_precision.answer(cpu, subject, plan, "float32").found[0]
+    chosen = found.scores[len(found) // 2]
+    near = replace(subject, threshold=float(chosen) - above)
+
+    def without_it(rows):
+        return np.where(rows == chosen, np.float32(0), rows)
+
+    row = judged(cpu, near, rows=without_it)
+    assert row.lost == (1 if counts else 0)
+
+
+def test_scores_that_change_average_precision_miss(cpu, subject):
+    truth = subject.truth
+    found = check_precision.answer(cpu, subject, subject.plan, "float32").ranked[0]
+    first = found.take(found.class_ids == 0).take(slice(1))
+    box = check_precision.corners(first, subject.placements[0].picture)
+    entries = tuple(
+        replace(each, objects=lambda size: Objects.of(box, [0])) for each in truth.entries
+    )
+    there = replace(subject, truth=replace(truth, entries=entries))
+    assert judged(cpu, there).ap > 0.2
+    row = judged(cpu, there, rows=lambda rows: rows * np.float32([1, 1, 1, 1, 1, 0, 1, 1]))
+    assert row.ap == 0
+    assert not row.passes
+
+
+@pytest.mark.parametrize(("suite", "passes"), [("golden", True), ("models", False)])
+def test_a_refusal_passes_for_random_weights_only(cpu, subject, suite, passes):
+    def refuse(program):
+        raise InputError("net.cfg: layer 0 [convolutional]: too large")
+
+    (row,) = check_precision.check(
+        Disturbed(cpu, refuse), replace(subject, suite=suite), ["float16"]
+    )
+    assert row.passes == passes
+    assert "refused: net.cfg: layer 0" in str(row)
+
+
+@pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
+def test_halves_are_near_floats(monkeypatch, subject):
+    device = HostDevice()
+    monkeypatch.setattr(recording, "record", record_on(device.context.stream))
+    (row,) = check_precision.check(device, subject, ["float16"])
+    device.close()
+    assert 0 < row.error < check_precision.MOST_ERROR
+    assert row.boxes > 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared")
+def test_the_tool_agrees_with_itself_on_the_cpu(tmp_path, capsys):
+    file = tmp_path / "rows.json"
+    options = ["--device", "cpu", "--precisions", "float32", "--only", "yolo", "--json", str(file)]
+    assert check_precision.main([*options, "--suite", "models"]) == 0
+    rows = json.loads(file.read_text())
+    assert len(rows) >= 4
+    assert all(row["error"] == 0 and row["passes"] for row in rows)
+    assert any(row["ap"] for row in rows)
+    assert check_precision.main([*options, "--only", "act_leaky"]) == 0
+    assert check_precision.main([*options, "--only", "no such network"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "0 rows, 0 missed"

@@ -29,11 +29,13 @@ from engine.errors import ImageError, InputError, suggest
 from engine.inputs import Batch, Intake, Prepared, Wanted
 from engine.models.store import Located, locate
 from engine.passes import optimise
+from engine.plan import ops
 from engine.plan.build import Plan
 from engine.prefetch import ahead
 from engine.vision import boxes
-from engine.vision.boxes import Kind, Suppression
+from engine.vision.boxes import Boxes, Kind, Suppression
 from engine.vision.classes import numbers_of
+from engine.vision.decode import MAX_PIXELS
 from engine.vision.image import Source
 from engine.vision.naming import shown
 from engine.vision.resize import Fit
@@ -159,6 +161,7 @@ class _Run:
     """A batch, what waits for the rows of its answer, and when its run began."""
 
     batch: Batch
+    settings: tuple[Settings, ...]  # of each picture that was read
     rows: Callable[[], Rows]
     start: float
 
@@ -180,10 +183,10 @@ class Detector:
         passes: Sequence[str],
     ) -> None:
         self.labels = labels
+        self.settings = settings
         self._graph = graph
         self._read_plan = read_plan  # again for layer_outputs(): the weights are not kept twice
         self._device = device
-        self._settings = settings
         kind, beta = graph.nms
         self._suppression = Suppression(settings.nms, cast(Kind, kind), beta, agnostic_nms)
         self._precision = precision
@@ -191,8 +194,7 @@ class Detector:
         self._program = self._compile(read_plan())
         self._ahead = self._program if isinstance(self._program, PictureProgram) else None
         self._intake = replace(intake, scales=self._ahead is None)
-        has_state = any(tensor.is_state for tensor in self._program.plan.tensors)
-        self._runs_ahead = 1 if has_state else 2  # by as many threads: a state wants them in order
+        self._runs_ahead = 1 if self.has_state else 2  # by as many threads: it wants them in order
         self._layers: Program | None = None  # keeps every layer; compiled when first asked for
         self._lock = Lock()
 
@@ -204,6 +206,16 @@ class Detector:
     @property
     def device(self) -> str:
         return self._device.name
+
+    @property
+    def has_state(self) -> bool:
+        """Whether what is found in a picture depends on those before it."""
+        return any(tensor.is_state for tensor in self._program.plan.tensors)
+
+    @property
+    def runs_at_once(self) -> int:
+        """How many threads it takes to keep the device busy."""
+        return 1 if self._ahead is None else self._runs_ahead
 
     @property
     def size(self) -> tuple[int, int]:
@@ -239,6 +251,33 @@ class Detector:
             raise outcome
         return outcome
 
+    def prepare(self, source: Source, *, bgr: bool = False, max_pixels: int = MAX_PIXELS) -> Batch:
+        """Read and scale one picture for run(), on any thread; raises its ImageError."""
+        self._refuse_without_pictures()
+        batch = self._intake.prepare([source], bgr=bgr, max_pixels=max_pixels)
+        (picture,) = batch.pictures
+        if isinstance(picture, ImageError):
+            raise picture
+        return batch
+
+    def run(self, batch: Batch, settings: Sequence[Settings] | None = None) -> list[Outcome]:
+        """What is in each picture of what prepare() made, joined; `settings` has those of each."""
+        wanted = (self.settings,) * len(batch.placed) if settings is None else tuple(settings)
+        if len({each.threshold for each in wanted}) > 1 and not self._can_raise_thresholds:
+            rows = (batch.row(number) for number in range(len(wanted)))
+            return [self.run(row, [each])[0] for row, each in zip(rows, wanted, strict=True)]
+        outcomes = self._outcomes(self._begin(batch, wanted), keep="never")
+        return [each for each in outcomes if not isinstance(each, ImageError)]
+
+    @property
+    def _can_raise_thresholds(self) -> bool:
+        """Whether rows found with one threshold tell which of them a higher one leaves."""
+        return all(
+            isinstance(head, ops.YoloHead)
+            or (isinstance(head, ops.RegionHead) and not head.tree_parents)
+            for head in self._program.plan.heads
+        )
+
     def stream(
         self,
         sources: Iterable[Wanted],
@@ -271,7 +310,7 @@ class Detector:
         self, sources: Iterable[Wanted], on_error: str, *, bgr: bool, keep: Keep, workers: int = 1
     ) -> Iterator[Any]:
         prepare = partial(self._intake.prepare, bgr=bgr)
-        chunks = _chunks(sources, self._settings.batch)
+        chunks = _chunks(sources, self.settings.batch)
         with ExitStack() as stack:
             batches = stack.enter_context(closing(ahead(chunks, prepare, workers=workers)))
             runs: Iterator[_Run] = map(self._begin, batches)
@@ -285,31 +324,31 @@ class Detector:
                     elif on_error == "raise":
                         raise outcome
 
-    def _begin(self, batch: Batch) -> _Run:
+    def _begin(self, batch: Batch, settings: tuple[Settings, ...] | None = None) -> _Run:
         """A run that is under way, on a device that works while we do something else."""
+        settings = (self.settings,) * len(batch.placed) if settings is None else settings
         start = time.perf_counter()
         if not batch.placed:
-            return _Run(batch, tuple, start)
+            return _Run(batch, settings, tuple, start)
+        threshold = min(each.threshold for each in settings)
         if batch.images is None:
-            return _Run(batch, self._started(batch.placed), start)
-        return _Run(batch, partial(self._decode, batch.images), start)
+            return _Run(batch, settings, self._started(batch.placed, threshold), start)
+        return _Run(batch, settings, partial(self._decode, batch.images, threshold), start)
 
-    def _started(self, pictures: Sequence[Placed]) -> Callable[[], Rows]:
+    def _started(self, pictures: Sequence[Placed], threshold: float) -> Callable[[], Rows]:
         assert self._ahead is not None
         if self.task == "classifier":
             outputs = self._ahead.start_forward(pictures)
             return lambda: outputs.result()[0]
-        chosen = self._settings
-        return self._ahead.start_detect(
-            pictures, threshold=chosen.threshold, hierarchy=chosen.hierarchy
-        ).result
+        hierarchy = self.settings.hierarchy
+        return self._ahead.start_detect(pictures, threshold=threshold, hierarchy=hierarchy).result
 
-    def _decode(self, images: Array) -> Rows:
+    def _decode(self, images: Array, threshold: float) -> Rows:
         """Candidates, or probabilities, of each row."""
         if self.task == "classifier":
             return self._program.forward(images)[0]
-        chosen = self._settings
-        return self._program.detect(images, threshold=chosen.threshold, hierarchy=chosen.hierarchy)
+        hierarchy = self.settings.hierarchy
+        return self._program.detect(images, threshold=threshold, hierarchy=hierarchy)
 
     def _outcomes(self, run: _Run, *, keep: Keep) -> Iterator[Outcome | ImageError]:
         """What became of each picture, in order."""
@@ -318,22 +357,37 @@ class Detector:
         timing = {"network": (time.perf_counter() - run.start) * 1e3 / pictures}
         if self.task == "detector" and run.batch.placed:
             start = time.perf_counter()
-            rows = boxes.find_all(
-                *(list(rows), [each.placement for each in run.batch.placed], self._suppression),
-                classes=self._settings.classes,
-                max_detections=self._settings.max_detections,
-            )
+            rows = self._boxes(rows, run)
             timing["suppress"] = (time.perf_counter() - start) * 1e3 / pictures
-        remaining = iter(rows)
+        remaining = iter(zip(rows, run.settings, strict=True))
         for entry in run.batch.pictures:
             if isinstance(entry, ImageError):
                 yield entry
             else:
+                found, chosen = next(remaining)
                 times = {"prepare": entry.milliseconds, **timing}
-                yield self._outcome(entry, next(remaining), times, keep=keep)
+                yield self._outcome(entry, found, times, top_k=chosen.top_k, keep=keep)
+
+    def _boxes(self, rows: Rows, run: _Run) -> list[Boxes]:
+        """Of each picture; those that want the same are looked at together."""
+        boxes_of: dict[int, Boxes] = {}
+        lowest = min(each.threshold for each in run.settings)
+        for chosen in dict.fromkeys(run.settings):
+            which = [number for number, each in enumerate(run.settings) if each == chosen]
+            left = [rows[number] for number in which]
+            if chosen.threshold > lowest:
+                left = [boxes.above(each, chosen.threshold) for each in left]
+            found = boxes.find_all(
+                *(left, [run.batch.placed[number].placement for number in which]),
+                replace(self._suppression, threshold=chosen.nms),
+                classes=chosen.classes,
+                max_detections=chosen.max_detections,
+            )
+            boxes_of.update(zip(which, found, strict=True))
+        return [boxes_of[number] for number in range(len(run.settings))]
 
     def _outcome(
-        self, entry: Prepared, found: Any, timing: dict[str, float], *, keep: Keep
+        self, entry: Prepared, found: Any, timing: dict[str, float], *, top_k: int, keep: Keep
     ) -> Outcome:
         """Of the Boxes of a detector, or of the probabilities of a classifier."""
         picture = entry.picture
@@ -341,7 +395,7 @@ class Detector:
             return Classification(
                 *(picture.size, found.ravel(), self.labels, picture.path),
                 timing=timing,
-                top_k=self._settings.top_k,
+                top_k=top_k,
             )
         return Result.of(
             *(found, picture),
@@ -373,7 +427,7 @@ class Detector:
 
         `threshold` and `hierarchy` are those of load() unless given.
         """
-        chosen = self._settings
+        chosen = self.settings
         threshold = chosen.threshold if threshold is None else threshold
         hierarchy = chosen.hierarchy if hierarchy is None else hierarchy
         return list(self._program.detect(self._rows(x), threshold=threshold, hierarchy=hierarchy))
@@ -393,7 +447,7 @@ class Detector:
 
     def _rows(self, x: Array) -> Array:
         x = np.asarray(x)
-        shape, most = self._graph.net.shape, self._settings.batch
+        shape, most = self._graph.net.shape, self.settings.batch
         if x.ndim == 2 and x.shape[1] == shape.size:
             x = x.reshape(len(x), *shape.sides)
         if x.ndim != 4 or x.shape[1:] != shape.sides or x.dtype.kind != "f":
@@ -428,7 +482,7 @@ class Detector:
     def _compile(self, plan: Plan) -> Program:
         if self._passes:
             plan = optimise(plan, self._passes)
-        return self._device.compile(plan, batch=self._settings.batch, precision=self._precision)
+        return self._device.compile(plan, batch=self.settings.batch, precision=self._precision)
 
 
 def _chunks(sources: Iterable[Wanted], size: int) -> Iterator[list[Wanted]]:

@@ -14,6 +14,7 @@ from engine.backends.base import Placed
 from engine.errors import ImageError
 from engine.plan.shapes import Shape
 from engine.vision import image, resize
+from engine.vision.decode import MAX_PIXELS
 from engine.vision.image import Picture, Source
 from engine.vision.resize import Fit, Placement
 
@@ -41,6 +42,21 @@ class Batch:
     placed: tuple[Placed, ...]
     pictures: tuple[Prepared | ImageError, ...]
 
+    @classmethod
+    def joined(cls, batches: Sequence[Batch]) -> Batch:
+        """One of several, all of one intake."""
+        rows = [batch.images for batch in batches if batch.images is not None]
+        return cls(
+            np.concatenate(rows) if rows else None,
+            tuple(each for batch in batches for each in batch.placed),
+            tuple(each for batch in batches for each in batch.pictures),
+        )
+
+    def row(self, number: int) -> Batch:
+        """One picture of a batch that has no errors."""
+        images = None if self.images is None else self.images[number : number + 1]
+        return Batch(images, (self.placed[number],), (self.pictures[number],))
+
 
 @dataclass(frozen=True)
 class Intake:
@@ -52,7 +68,9 @@ class Intake:
     orient: bool = True
     scales: bool = True  # here; otherwise the device does
 
-    def prepare(self, sources: Sequence[Wanted], *, bgr: bool) -> Batch:
+    def prepare(
+        self, sources: Sequence[Wanted], *, bgr: bool = False, max_pixels: int = MAX_PIXELS
+    ) -> Batch:
         """Read and scale pictures; those that cannot be read become their ImageError."""
         channels, height, width = self.shape.sides
         rows = len(sources) if self.scales else 0
@@ -65,7 +83,9 @@ class Intake:
                 pictures.append(source)
                 continue
             try:
-                picture = image.read(source, channels=channels, orient=self.orient, bgr=bgr)
+                picture = image.read(
+                    source, channels=channels, orient=self.orient, bgr=bgr, max_pixels=max_pixels
+                )
             except ImageError as error:
                 pictures.append(error)
                 continue

@@ -121,6 +121,13 @@ def find_all(
     return [boxes.take(slice(*pair)) for pair in zip(starts, ends, strict=True)]
 
 
+def above(candidates: Array, threshold: float) -> Array:
+    """What a higher threshold leaves of candidates whose score is at most their objectness."""
+    rows = candidates[candidates[:, 4] > threshold]
+    rows[:, 5:] = np.where(rows[:, 5:] > threshold, rows[:, 5:], 0)
+    return rows
+
+
 def place(candidates: Array, placement: Placement) -> Array:
     """Return the candidates with boxes relative to the picture instead of the network's input."""
     candidates = np.asarray(candidates, np.float32)

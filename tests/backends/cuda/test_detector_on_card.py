@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from engine.backends.base import Device
 from engine.backends.cuda import graph
 from engine.backends.cuda.device import CudaDevice
 from engine.errors import ImageError
+from engine.inputs import Batch
 from tests.backends.cuda.host import GXX
 from tests.backends.cuda.host_device import HostDevice, record_on
 from tests.devices import open_or_skip
@@ -43,7 +45,7 @@ def detectors(
     """On the card, and on the CPU."""
     on_the_cpu = load(tiny_detector, device="cpu", batch=3)
     with monkeypatch.context() as patch:
-        patch.setattr("engine.detector.open_device", lambda name: card)
+        patch.setattr("engine.backends.open_device", lambda name: card)
         on_the_card = load(tiny_detector, device="cuda:0", batch=3)
     with on_the_card, on_the_cpu:
         yield on_the_card, on_the_cpu
@@ -81,6 +83,16 @@ def test_pictures_lists_and_streams_agree_with_the_cpu(detectors: Pair) -> None:
     assert_same(on_the_card(given), expected)
     assert_same(list(on_the_card.stream(given)), expected)
     assert_same(list(on_the_card.stream(given, workers=3)), expected)
+
+
+def test_pictures_made_ready_one_by_one_run_together(detectors: Pair) -> None:
+    found = []
+    for detector in detectors:
+        batch = Batch.joined([detector.prepare(picture) for picture in pictures(3)])
+        wanted = [replace(detector.settings, threshold=each) for each in (0.9, 0.3, 0.999)]
+        found.append(detector.run(batch, wanted))
+    assert 0 < len(found[0][0]) < len(found[0][1])
+    assert_same(*found)
 
 
 def test_floats_among_bytes_agree_with_the_cpu(detectors: Pair) -> None:
@@ -138,7 +150,7 @@ def test_classes_agree_with_the_cpu(
     given = pictures(5)
     with load(tiny_classifier, device="cpu", batch=2) as on_the_cpu:
         expected = on_the_cpu(given)
-    monkeypatch.setattr("engine.detector.open_device", lambda name: card)
+    monkeypatch.setattr("engine.backends.open_device", lambda name: card)
     with load(tiny_classifier, device="cuda:0", batch=2) as on_the_card:
         for left, right in zip(on_the_card(given), expected, strict=True):
             np.testing.assert_allclose(left.probabilities, right.probabilities, rtol=1e-3)
@@ -153,6 +165,6 @@ def test_auto_takes_one_card(
         asked.append(name)
         return card
 
-    monkeypatch.setattr("engine.detector.open_device", open_noted)
+    monkeypatch.setattr("engine.backends.open_device", open_noted)
     load(tiny_detector, device="auto").close()
     assert asked == ["cuda:0"]

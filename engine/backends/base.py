@@ -128,6 +128,16 @@ class TimedProgram(Program, Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Peaks:
+    """What a device could do at most; no program reaches it."""
+
+    operations: float  # of sums of products, in a second
+    bytes: float  # to and from its memory, in a second
+    value_bytes: int  # of an activation or a weight
+    multiprocessors: int
+
+
 class Device(Protocol):
     """A machine that runs programs. Closing it closes what it compiled."""
 

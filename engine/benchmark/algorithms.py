@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Protocol, runtime_checkable
 
-from engine.benchmark.layers import operations
+from engine.benchmark.roofline import Peaked, operations
 from engine.benchmark.subject import Subject
 from engine.errors import InputError
 from engine.passes import optimise
@@ -22,8 +22,6 @@ class Tuned(Protocol):
     def algorithm_times(
         self, plan: Plan, op: Conv2d, *, batch: int = 1, precision: str = "float32"
     ) -> tuple[str, dict[str, float]]: ...
-
-    def operations_per_second(self, precision: str) -> float | None: ...
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ def measure(subject: Subject, batch: int) -> Iterator[AlgorithmTime]:
         raise InputError(f"{device.name}: chooses its algorithms by rule. Try: --device cuda")
     plan = optimise(subject.plan, subject.passes) if subject.passes else subject.plan
     device.compile(plan, batch=batch, precision=subject.precision).close()  # chooses
-    most = device.operations_per_second(subject.precision)
+    peaks = device.peaks(subject.precision) if isinstance(device, Peaked) else None
     for alike in _alike(plan):
         op = alike[0]
         layers = tuple(plan.layer_of(each) for each in alike)
@@ -55,7 +53,7 @@ def measure(subject: Subject, batch: int) -> Iterator[AlgorithmTime]:
                 rate = work * 1e3 / milliseconds
                 yield AlgorithmTime(
                     *(layers, describe(op), name, name == chosen),
-                    *(milliseconds * 1e3, rate, rate / most if most else None),
+                    *(milliseconds * 1e3, rate, rate / peaks.operations if peaks else None),
                 )
 
 

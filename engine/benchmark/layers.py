@@ -1,13 +1,14 @@
-"""What each op of a network takes, and how much it computes."""
+"""What each op of a network takes, how much it computes, and how far that is from the least."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from statistics import median
 
+from engine.benchmark.roofline import Bound, Peaked, bound, operations
 from engine.benchmark.subject import Subject
-from engine.plan import ops
-from engine.plan.ops import Op
+
+_FORWARDS = 3  # of the whole network, for each of an op
 
 
 @dataclass(frozen=True)
@@ -20,18 +21,55 @@ class LayerTime:
     share: float  # of all ops together
     operations: int  # for the whole batch
     algorithm: str
+    bound: Bound | None  # where the device knows what it could do
 
     @property
     def rate(self) -> float:
         """Operations in a second."""
         return self.operations * 1e3 / self.milliseconds if self.milliseconds else 0.0
 
+    @property
+    def reached(self) -> float | None:
+        """The share of the roofline: above 1 where values never left the cache."""
+        return _share(self.bound.milliseconds, self.milliseconds) if self.bound else None
 
-def measure(subject: Subject, batch: int, *, repeats: int = 10) -> list[LayerTime]:
-    """One row for each op, in order; ops that passes have fused count to the last section."""
+    @property
+    def lost(self) -> float:
+        """Milliseconds above the least."""
+        return self.milliseconds - self.bound.milliseconds if self.bound else 0.0
+
+
+@dataclass(frozen=True)
+class Profile:
+    batch: int
+    forward: float  # milliseconds of all ops in a row
+    layers: tuple[LayerTime, ...]
+
+    @property
+    def bound(self) -> float | None:
+        """The least that all ops could take one after the other."""
+        bounds = [each.bound.milliseconds for each in self.layers if each.bound]
+        return sum(bounds) if bounds else None
+
+    @property
+    def reached(self) -> float | None:
+        return None if self.bound is None else _share(self.bound, self.forward)
+
+    def losses(self, count: int = 3) -> list[LayerTime]:
+        """The ops that lose most against their bounds."""
+        known = [each for each in self.layers if each.bound]
+        return sorted(known, key=lambda each: each.lost, reverse=True)[:count]
+
+
+def measure(subject: Subject, batch: int, *, repeats: int = 10) -> Profile:
+    """A row for each op, in order; ops that passes have fused count to the last section."""
+    device = subject.device
+    peaks = device.peaks(subject.precision) if isinstance(device, Peaked) else None
     program = subject.compile(batch)
     try:
-        times = program.profile(subject.images(batch), repeats=repeats)
+        images = subject.images(batch)
+        times = program.profile(images, repeats=repeats)
+        runs = [program.stages(images)[0].forward for _ in range(_FORWARDS * repeats)]
     finally:
         program.close()
     total = sum(each.milliseconds for each in times) or 1.0
@@ -43,19 +81,11 @@ def measure(subject: Subject, batch: int, *, repeats: int = 10) -> list[LayerTim
                 *(layer, subject.graph.nodes[layer].kind, type(each.op).__name__),
                 *(str(each.op.out.shape), each.milliseconds, each.milliseconds / total),
                 *(operations(each.op) * batch * each.op.out.steps, each.algorithm),
+                bound(each.op, batch, peaks) if peaks else None,
             )
         )
-    return rows
+    return Profile(batch, median(runs), tuple(rows))
 
 
-def operations(op: Op) -> int:
-    """Multiplications and additions of sums of products, for one row; the rest does not count."""
-    if isinstance(op, ops.Conv2d):
-        return 2 * op.grid.size * prod(op.weight.shape[1:])
-    if isinstance(op, ops.Deconv2d):
-        return 2 * op.src.shape.size * prod(op.weight.shape[1:])
-    if isinstance(op, ops.LocalConv2d):
-        return 2 * prod(op.weight.shape)
-    if isinstance(op, ops.MatMul):
-        return 2 * prod(op.weight.shape)
-    return 0
+def _share(least: float, taken: float) -> float:
+    return least / taken if taken else 0.0

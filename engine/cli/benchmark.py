@@ -20,6 +20,7 @@ from engine.errors import InputError
 from engine.version import __version__
 
 if TYPE_CHECKING:
+    from engine.benchmark.layers import LayerTime, Profile
     from engine.benchmark.stages import Effort, Timing
     from engine.benchmark.subject import Subject
     from engine.cli._table import Cell
@@ -140,16 +141,45 @@ class _Report:
         from engine.benchmark import layers
 
         for batch in batches:
+            profile = layers.measure(self._subject, batch)
             headings = ("layer", "section", "op", "output", "ms", "share", "GFLOP/s", "algorithm")
-            rows: list[tuple[Cell, ...]] = [headings]
-            for each in layers.measure(self._subject, batch):
-                self._add("layers", each, batch=batch, operations_per_second=each.rate)
+            rows: list[tuple[Cell, ...]] = [headings + _ROOFLINE * (profile.bound is not None)]
+            for each in profile.layers:
+                more = {"operations_per_second": each.rate, "reached": each.reached}
+                self._add("layers", each, batch=batch, **more)
                 names = (each.layer, each.section, each.op, each.shape)
                 work = f"{each.rate / 1e9:.1f}" if each.operations else "-"
-                rows.append(
-                    (*names, each.milliseconds, f"{each.share:.1%}", work, each.algorithm or "-")
-                )
+                cells = (*names, each.milliseconds, f"{each.share:.1%}", work)
+                rows.append((*cells, each.algorithm or "-", *_bound_cells(each)))
             self._table(rows, title=f"batch {batch}, op by op")
+            self._roofline(profile)
+
+    def _roofline(self, profile: Profile) -> None:
+        if profile.bound is None or profile.reached is None:
+            return
+        lost = [{"layer": each.layer, "op": each.op} for each in profile.losses()]
+        self._tables.setdefault("rooflines", []).append(
+            {
+                "batch": profile.batch,
+                "forward_milliseconds": profile.forward,
+                "bound_milliseconds": profile.bound,
+                "reached": profile.reached,
+                "lost": lost,
+            }
+        )
+        self._print("")
+        self._print(
+            f"forward {profile.forward:.3f} ms, at least {profile.bound:.3f} ms: "
+            f"{profile.reached:.1%} of the roofline. What loses most:"
+        )
+        rows = []
+        for each in profile.losses():
+            assert each.bound is not None
+            lost_us = f"{each.lost * 1e3:.1f} us of {each.milliseconds * 1e3:.1f}"
+            names = (f"layer {each.layer} [{each.section}]", each.op, each.shape)
+            rows.append((*names, lost_us, each.bound.limit, each.bound.reason))
+        for line in align(rows):
+            self._print(line)
 
     def algorithms(self, batches: tuple[int, ...]) -> None:
         from engine.benchmark import algorithms
@@ -217,6 +247,15 @@ class _Report:
     def _print(self, line: str) -> None:
         if not self._is_quiet:
             print(line, flush=True)
+
+
+_ROOFLINE = ("least us", "reached", "limit")
+
+
+def _bound_cells(each: LayerTime) -> tuple[Cell, ...]:
+    if each.bound is None or each.reached is None:
+        return ()
+    return f"{each.bound.milliseconds * 1e3:.2f}", f"{each.reached:.0%}", each.bound.limit
 
 
 def _rate(timing: Timing) -> Cell:

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from engine.backends import open_device
-from engine.benchmark import algorithms, chart, layers, peers, stages
+from engine.benchmark import algorithms, chart, layers, peers, roofline, stages
 from engine.benchmark.peers import onnxruntime_peer, opencv_peer, pytorch_peer
 from engine.benchmark.peers.base import Missing
 from engine.benchmark.stages import Effort
@@ -73,7 +73,10 @@ def test_random_weights_leave_a_usual_number_of_boxes(cpu, tiny_detector):
 
 def test_every_op_has_a_row_with_its_section_and_its_work(cpu, tiny_detector):
     subject = subject_of(tiny_detector, cpu)
-    rows = layers.measure(subject, 2, repeats=2)
+    profile = layers.measure(subject, 2, repeats=2)
+    assert (profile.batch, profile.bound, profile.reached) == (2, None, None)
+    assert profile.forward > 0
+    rows = profile.layers
     assert sum(row.share for row in rows) == pytest.approx(1)
     first = rows[0]
     assert (first.section, first.op) in {("convolutional", "Conv2d"), ("maxpool", "Conv2d")}
@@ -96,7 +99,7 @@ def test_only_sums_of_products_count_as_work():
         *(plan.constant("l", np.zeros((36, 2, 4))), plan.constant("b", np.zeros(72))),
     )
     relu = ops.Activate(plan.tensor(Shape(4, 6, 6)), plan.source, "relu")
-    found = [layers.operations(op) for op in (conv, dense, deconv, local, relu)]
+    found = [roofline.operations(op) for op in (conv, dense, deconv, local, relu)]
     assert found == [2 * 144 * 18, 2 * 720, 2 * 144 * 12, 2 * 288, 0]
 
 

@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 
 from engine import backends, cli
+from engine.backends.base import Peaks
 from engine.backends.cuda import graph
 from tests.backends.cuda.host import GXX
 from tests.backends.cuda.host_device import HostDevice, record_on
@@ -79,6 +80,7 @@ def test_precision_is_named(tiny_detector, capsys):
 @pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
 def test_every_algorithm_of_a_card_and_the_chosen_one(tiny_detector, capsys, monkeypatch):
     device = HostDevice(name="cuda:0")
+    monkeypatch.setattr(device, "peaks", lambda precision: Peaks(1e12, 1e11, 4, 4))
     monkeypatch.setattr(graph, "record", record_on(device.context.stream))
     monkeypatch.setattr(backends, "open_chosen", lambda name, threads: device)
     files = [str(tiny_detector.cfg), str(tiny_detector.weights)]
@@ -86,6 +88,10 @@ def test_every_algorithm_of_a_card_and_the_chosen_one(tiny_detector, capsys, mon
     assert cli.main(["benchmark", *files, "--algorithms", "--layers", *quick]) == 0
     out = capsys.readouterr().out
     assert "cuda:0: host, driver for CUDA 13.0" in out
+    assert "of the roofline. What loses most:\n" in out
+    after = out[out.index("What loses most:") :].splitlines()[1:4]
+    assert all(line.startswith("layer ") and " us of " in line for line in after)
+    assert "least us  reached  limit\n" in out
     rows = out[out.index("every convolution by every algorithm") :].splitlines()[1:]
     assert rows[0].split()[:3] == ["layers", "convolution", "algorithm"]
     assert any(" direct " in row for row in rows)

@@ -30,6 +30,7 @@ class Card:
     multiprocessors: int
     memory: int  # bytes
     clock: float = 0.0  # in Hz at most; 0 where it is not known
+    bandwidth: float = 0.0  # bytes a second to and from its memory at most; 0 likewise
 
 
 class Context:
@@ -123,12 +124,14 @@ class Context:
 
 def _describe(module: Any, device: Any) -> Card:
     attributes = module.device_attribute
+    transfers = 2e3 * device.get_attribute(attributes.MEMORY_CLOCK_RATE)  # two in a clock
     return Card(
         model=device.name(),
         capability=device.compute_capability(),
         multiprocessors=device.get_attribute(attributes.MULTIPROCESSOR_COUNT),
         memory=device.total_memory(),
         clock=device.get_attribute(attributes.CLOCK_RATE) * 1e3,
+        bandwidth=transfers * device.get_attribute(attributes.GLOBAL_MEMORY_BUS_WIDTH) / 8,
     )
 
 

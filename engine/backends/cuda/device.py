@@ -11,6 +11,7 @@ from weakref import WeakSet, finalize
 
 from numpy.typing import NDArray
 
+from engine.backends.base import Peaks
 from engine.backends.cuda import conv, memory, ops, peak  # noqa: F401  its import registers how each op is run
 from engine.backends.cuda.context import Card, Context
 from engine.backends.cuda.gpu import VALUE_BYTES, Target
@@ -95,9 +96,9 @@ class CudaDevice:
         time = partial(measure, self._context, target, op)
         return chosen, {name: self._context.run(partial(time, name, inf)) for name in names}
 
-    def operations_per_second(self, precision: str) -> float | None:
+    def peaks(self, precision: str) -> Peaks | None:
         """The most that this card could do; None where it is not known."""
-        return peak.operations_per_second(self.card, precision)
+        return peak.peaks(self.card, precision)
 
     def free_memory(self) -> int:
         """Bytes of this card that nobody holds, in this process or another."""

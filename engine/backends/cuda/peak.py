@@ -1,8 +1,10 @@
-"""What a card could compute at most, from what its multiprocessors do in a clock."""
+"""What a card could do at most, from what its multiprocessors and its memory do in a clock."""
 
 from __future__ import annotations
 
+from engine.backends.base import Peaks
 from engine.backends.cuda.context import Card
+from engine.backends.cuda.gpu import VALUE_BYTES
 
 # Fused multiply-adds of one multiprocessor in a clock: float32 without matrix units, tf32, float16
 # on matrix units with dense operands. NVIDIA's architecture papers state them.
@@ -14,12 +16,14 @@ _RATES: dict[tuple[int, int], tuple[int, int, int]] = {
     (8, 9): (128, 256, 512),
     (9, 0): (128, 1024, 2048),
 }
-_COLUMNS = {"float32": 0, "tf32": 1, "float16": 2}
+_SPLIT = 3  # products of tf32 that make one of float32
 
 
-def operations_per_second(card: Card, precision: str) -> float | None:
-    """None where it is not known."""
-    rates = _RATES.get(card.capability)
-    if rates is None or not card.clock:
+def peaks(card: Card, precision: str) -> Peaks | None:
+    """None where they are not known."""
+    plain, tf32, float16 = _RATES.get(card.capability, (0, 0, 0))
+    best = {"float32": max(plain, tf32 / _SPLIT), "tf32": tf32, "float16": float16}[precision]
+    operations = 2.0 * best * card.multiprocessors * card.clock
+    if not (operations and card.bandwidth):
         return None
-    return 2.0 * rates[_COLUMNS[precision]] * card.multiprocessors * card.clock or None
+    return Peaks(operations, card.bandwidth, VALUE_BYTES[precision], card.multiprocessors)

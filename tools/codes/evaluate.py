@@ -21,6 +21,7 @@ sys.path.insert(0, str(_REPOSITORY))
 
 import cv2  # noqa: E402
 import numpy as np  # noqa: E402
+from look_alikes import HELD_OUT, photos  # noqa: E402
 from peers import PEERS, Places  # noqa: E402
 from scenes import Code, Studio  # noqa: E402
 from scoring import Rows, average_precision, overlaps  # noqa: E402
@@ -51,7 +52,7 @@ class Seen:
 def main() -> None:
     options = _options()
     numbers = [range(i, options.scenes, options.processes) for i in range(options.processes)]
-    look = partial(_look, options.seed, options.peer_scenes)
+    look = partial(_look, options.seed, options.peer_scenes, options.photos)
     with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
         seen = [each for part in pool.map(look, numbers) for each in part]
     print(f"{len(seen)} scenes of seed {options.seed}, {sum(len(s.codes) for s in seen)} codes\n")
@@ -69,6 +70,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--peer-scenes", type=int, default=2000, help="of them, for the others")
     parser.add_argument("--seed", type=int, default=9001, help="training has 100 and upwards")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--photos", type=Path, help="a folder that photographs.py made")
     parser.add_argument("--negatives", type=Path, nargs="*", default=[], help="without codes")
     return parser.parse_args()
 
@@ -80,9 +82,9 @@ def _load(threads: int, threshold: float, batch: int = 1) -> engine.Detector:
     return engine.load(model.cfg, model.weights, model.names, **more)
 
 
-def _look(seed: int, peer_scenes: int, numbers: Sequence[int]) -> list[Seen]:
+def _look(seed: int, peer_scenes: int, folder: Path | None, numbers: Sequence[int]) -> list[Seen]:
     cv2.setNumThreads(1)
-    studio = Studio(seed)
+    studio = Studio(seed, photographs=photos(folder)[::HELD_OUT] if folder else None)
     finders = [make() for _, make, _ in PEERS]
     seen: list[Seen] = []
     with _load(1, _LEAST_SCORE, _BATCH) as detector:

@@ -1,4 +1,7 @@
-"""Processes that make scenes all the time, and the pool on the GPU that training draws from."""
+"""Processes that make scenes all the time, and the pool on the GPU that training draws from.
+
+Scenes without codes in which the network saw some anyway are drawn more often.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from multiprocessing.queues import Queue
 import cv2
 import numpy as np
 import torch
+from look_alikes import Picture
 from numpy.typing import NDArray
 from scenes import Studio
 from torch import Tensor
@@ -18,12 +22,15 @@ from torch import Tensor
 CHUNK = 32  # scenes that travel together
 MOST_CODES = 24
 _SLOTS_EACH = 3
+_HARD = 0.2  # of a batch, drawn by how sure the network was of codes that are not there
+_LEAST_FEAR = 1e-4
 
 
 class Feed:
     """Must be made before CUDA is used, because the processes are forked."""
 
-    def __init__(self, workers: int, side: int, seed: int) -> None:
+    def __init__(self, workers: int, side: int, seed: int, photographs: list[Picture]) -> None:
+        self._photographs = photographs
         context = multiprocessing.get_context("fork")
         slots = workers * _SLOTS_EACH
         self._pictures = _shared((slots, CHUNK, side, side, 3), np.uint8)
@@ -55,7 +62,7 @@ class Feed:
 
     def _work(self, seed: int, worker: int, side: int) -> None:
         cv2.setNumThreads(1)
-        studio = Studio(seed + worker)
+        studio = Studio(seed + worker, photographs=self._photographs)
         number = 0
         while True:
             slot = self._free.get()
@@ -86,6 +93,7 @@ class Pool:
     def __init__(self, capacity: int, side: int, device: torch.device) -> None:
         self._pictures = torch.empty((capacity, side, side, 3), dtype=torch.uint8, device=device)
         self._boxes = torch.empty((capacity, MOST_CODES, 5), device=device)
+        self._fears = torch.zeros(capacity, device=device)
         self._device = device
         self.made = 0
 
@@ -93,10 +101,24 @@ class Pool:
         at = self.made % len(self._pictures)
         self._pictures[at : at + CHUNK].copy_(torch.from_numpy(pictures))
         self._boxes[at : at + CHUNK].copy_(torch.from_numpy(boxes))
+        is_empty = torch.from_numpy(boxes[:, 0, 0] < 0)
+        self._fears[at : at + CHUNK] = is_empty.to(self._device) * _LEAST_FEAR
         self.made += len(pictures)
 
-    def draw(self, batch: int) -> tuple[Tensor, Tensor]:
+    def draw(self, batch: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Places in the pool, pictures, boxes."""
         filled = min(self.made, len(self._pictures))
-        chosen = torch.randint(0, filled, (batch,), device=self._device)
+        hard = int(batch * _HARD)
+        chosen = torch.cat(
+            [
+                torch.randint(0, filled, (batch - hard,), device=self._device),
+                torch.multinomial(self._fears[:filled] + 1e-9, hard, replacement=True),
+            ]
+        )
         pictures = self._pictures[chosen].permute(0, 3, 1, 2).float() / 255
-        return pictures, self._boxes[chosen]
+        return chosen, pictures, self._boxes[chosen]
+
+    def remember(self, chosen: Tensor, scores: Tensor) -> None:
+        """The highest objectness in each picture drawn; it counts where there is no code."""
+        is_empty = self._boxes[chosen, 0, 0] < 0
+        self._fears[chosen] = (scores.square() + _LEAST_FEAR) * is_empty

@@ -17,12 +17,15 @@ from labels import Flat, Mark, Press, coloured
 from lens import Lens
 from look_alikes import SURFACES, THINGS, Picture, colour, photo_crop, photos, stripes
 from numpy.typing import NDArray
+from surroundings import SURROUNDINGS
 from symbols import NAMES, Symbol, bank
 
 Random = np.random.Generator
 Points = NDArray[np.float64]
 
 _SHARES = (0.23, 0.18, 0.16, 0.17, 0.26)  # of the classes
+_EMPTY = 0.3  # of the scenes have no code
+_MAKERS = (*THINGS, *SURROUNDINGS)
 _SMALLEST_MODULE = (1.0, 1.0, 1.0, 0.75, 0.55)  # pixels, by class
 _SHORTEST_SIDE = 9.0  # pixels of a box
 _LEAST_VISIBLE = 0.7  # of a code's box, when the frame cuts it
@@ -99,20 +102,27 @@ class _Pose:
 class Studio:
     """Prepared symbols, prints, surfaces and a camera; scenes are drawn from them by number."""
 
-    def __init__(self, seed: int, *, each: int = 150, surfaces: int = 110) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        each: int = 150,
+        surfaces: int = 126,
+        photographs: list[Picture] | None = None,
+    ) -> None:
         self._seed = seed
         random = np.random.default_rng((seed, 1))
         self._symbols = bank(seed, each)
         self._press = Press(seed)
         self._lens = Lens(seed)
-        self._photos = photos()
+        self._photos = photographs or photos()
         self._surfaces = [SURFACES[i % len(SURFACES)](random) for i in range(surfaces // 2)]
-        self._things = [THINGS[i % len(THINGS)](random) for i in range(surfaces)]
+        self._things = [_MAKERS[i % len(_MAKERS)](random) for i in range(surfaces)]
         # A short piece of stripes is a barcode to any eye: they serve as background alone.
         self._objects = [
             thing
             for index, thing in enumerate(self._things)
-            if THINGS[index % len(THINGS)] is not stripes
+            if _MAKERS[index % len(_MAKERS)] is not stripes
         ]
 
     def scene(
@@ -123,9 +133,10 @@ class Studio:
         shape = float(random.choice(_SHAPES)) if stretched else 1.0
         table = _Table(random, self._background(random, size), shape)
         kind = random.random()
-        if kind < 0.12:
-            self._lay_things(table, int(random.integers(0, 6)))
-        elif kind < 0.55:
+        if kind < _EMPTY:
+            if random.random() < 0.5:
+                self._lay_things(table, int(random.integers(1, 6)))
+        elif kind < _EMPTY + 0.36:
             self._lay_things(table, int(random.integers(0, 3)))
             self._lay_code(table, 0.92)
         else:
@@ -136,9 +147,9 @@ class Studio:
 
     def _background(self, random: Random, size: tuple[int, int]) -> Picture:
         choice = random.random()
-        if choice < 0.36:
-            picture = photo_crop(random, self._photos)
-        elif choice < 0.75:
+        if choice < 0.5:
+            return photo_crop(random, self._photos, size)
+        if choice < 0.76:
             picture = self._surfaces[random.integers(len(self._surfaces))]
         else:
             picture = self._things[random.integers(len(self._things))]
@@ -155,13 +166,14 @@ class Studio:
                 flat = self._press.text(random, width, height)
                 flat = Flat(coloured(random, flat.picture, plain=False), ())
             else:
-                choice = random.random()
-                thing = (
-                    self._objects[random.integers(len(self._objects))]
-                    if choice < 0.8
-                    else self._surfaces[random.integers(len(self._surfaces))]
-                )
                 height, width = (int(v) for v in random.integers(50, 448, size=2))
+                choice = random.random()
+                if choice < 0.25:
+                    thing = photo_crop(random, self._photos, (width, height))
+                elif choice < 0.85:
+                    thing = self._objects[random.integers(len(self._objects))]
+                else:
+                    thing = self._surfaces[random.integers(len(self._surfaces))]
                 flat = Flat(thing[:height, :width], ())
             reach = table.span * float(np.exp(random.uniform(np.log(0.06), np.log(0.8))))
             table.lay(flat, reach)
@@ -416,8 +428,9 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--columns", type=int, default=6)
     parser.add_argument("--rows", type=int, default=4)
+    parser.add_argument("--photos", type=Path, help="a folder that photographs.py made")
     options = parser.parse_args()
-    studio = Studio(options.seed)
+    studio = Studio(options.seed, photographs=photos(options.photos))
     tiles = []
     for number in range(options.first, options.first + options.columns * options.rows):
         scene = studio.scene(number)

@@ -81,7 +81,8 @@ def _datamatrix(random: np.random.Generator) -> Symbol:
 
 def _aztec(random: np.random.Generator) -> Symbol:
     longest = int(random.choice([8, 20, 50, 100]))
-    code = aztec_code_generator.AztecCode(_payload(random, longest))
+    text = _payload(random, longest).replace(" ", "-")  # the encoder fails on some ". " and ", "
+    code = aztec_code_generator.AztecCode(text)
     return Symbol(2, np.array(code.matrix, np.bool_))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from engine.darknet.regular_file import read_bytes
 from engine.errors import InputError
 from engine.sources import kinds
+from engine.vision.naming import shown
 
 _MOST_BYTES = 256 << 20
 _QUOTES = "\"'"
@@ -18,8 +19,11 @@ _UTF16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 def read(path: str) -> list[str]:
     """The names in a list. What is not found from here is looked for beside the list."""
     content = read_bytes(path, InputError, limit=_MOST_BYTES)
-    # the bytes of names that are no UTF-8 must find their files
-    text = content.decode(_UTF16.get(content[:2], "utf-8-sig"), "surrogateescape")
+    try:
+        # the bytes of names that are no UTF-8 must find their files
+        text = content.decode(_UTF16.get(content[:2], "utf-8-sig"), "surrogateescape")
+    except UnicodeDecodeError:
+        raise InputError(f"{shown(path)}: expected text, got damaged UTF-16") from None
     lines = text.split("\n") if "\n" in text else text.split("\r")
     return [_where_it_is(name, Path(path).parent) for name in entries(lines)]
 

@@ -94,7 +94,10 @@ def _pictures_in(folder: str, closed: list[OSError], *, recursive: bool) -> Iter
 
 
 def _of_pattern(name: str) -> Iterator[Place]:
-    matches = glob.glob(name, recursive=True)  # noqa: PTH207 - Path.glob refuses absolute patterns
+    try:
+        matches = glob.glob(name, recursive=True)  # noqa: PTH207 - Path.glob refuses absolute ones
+    except ValueError:  # a NUL byte
+        matches = []
     found = sorted(path for path in matches if not Path(path).is_dir())
     if not found:
         problem = f"{shown(name)}: pattern: nothing is named like this"

@@ -1,12 +1,19 @@
-"""A list of pictures from a stranger, until its names are places; nothing is fetched."""
+"""A list of pictures, until its names are places; nothing is fetched.
+
+Patterns that would walk the whole disk are left out: they take as long as the user's disk is large.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from engine.sources.names import places
+
+_LEAVES = re.compile(rb"(?:^|[^\w.*?\]-])/|\.\.")  # a path from the root, or upwards
 
 _SEEDS = (
     b"a.jpg\r\n\r\n'b c.png'\n\"d.png\"\n",
@@ -26,8 +33,14 @@ def seeds() -> Iterator[bytes]:
 
 
 def run(data: bytes) -> None:
+    if _LEAVES.search(data) and any(mark in data for mark in b"*?["):
+        return
+    here = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "given.txt")
-        path.write_bytes(data)
-        for place in places([str(path)]):
-            assert place.name or place.problem
+        os.chdir(folder)
+        try:
+            Path("given.txt").write_bytes(data)
+            for place in places(["given.txt"]):
+                assert place.name or place.problem
+        finally:
+            os.chdir(here)

@@ -1,6 +1,11 @@
-"""Run many random networks through the engine and a second reading of darknet, and compare.
+"""Run many random networks through the engine and something else, and compare.
 
-python -m tools.random_nets --count 500 --seed 0 --device cuda:0
+python -m tools.random_nets --count 10000                a second reading of darknet, in float64
+python -m tools.random_nets --count 1000 --darknet       Debian's darknet, what it knows
+python -m tools.random_nets --count 500 --device cuda:0  with float32 on a card
+
+Differences are relative to a whole tensor; each layer's of the second reading, the last layer's of
+darknet.
 """
 
 import argparse
@@ -8,37 +13,86 @@ import sys
 from random import Random
 
 from engine.backends import open_device
+from engine.backends.base import Device
 from engine.errors import EngineError
-from tests.property.compare import compare
+from tests.property import darknet
+from tests.property.compare import Difference, measure
 from tests.property.nets import random_net
+
+_AT_ONCE = 50  # networks in one process of darknet
+
+
+class Tally:
+    """How many networks agree, and the largest difference of each kind."""
+
+    def __init__(self, *, show: bool) -> None:
+        self.show = show
+        self.agree = self.differ = 0
+        self.largest: dict[str, tuple[float, int, str]] = {}
+
+    def add(self, seed: int, found: list[Difference], text: str) -> None:
+        for each in found:
+            known = self.largest.get(each.runs, (-1.0, 0, ""))
+            self.largest[each.runs] = max(known, (each.error, seed, each.layer))
+        self.refuse(seed, [str(each) for each in found if each.is_too_large], text)
+
+    def refuse(self, seed: int, reasons: list[str], text: str) -> None:
+        self.differ += bool(reasons)
+        self.agree += not reasons
+        if reasons:
+            print(f"network {seed}:", *reasons, sep="\n  ", flush=True)
+            if self.show:
+                print(text)
+
+    def report(self) -> None:
+        for runs, (error, seed, layer) in self.largest.items():
+            print(f"{runs}: at most {error:.2g} (network {seed}, {layer})")
+        print(f"{self.agree} networks agree, {self.differ} do not")
+
+
+def with_reference(seeds: range, size: int, cpu: Device, device: Device, tally: Tally) -> None:
+    for seed in seeds:
+        net = random_net(Random(seed), size=size)
+        try:
+            tally.add(seed, measure(net, seed=seed, cpu=cpu, device=device), net.text)
+        except (EngineError, AssertionError) as error:
+            tally.refuse(seed, [f"{type(error).__name__}: {error}"], net.text)
+
+
+def with_darknet(seeds: range, cpu: Device, tally: Tally) -> None:
+    library = darknet.find_darknet()
+    if library is None:
+        raise SystemExit("darknet: no library. Run: apt-get install darknet")
+    for first in range(seeds.start, seeds.stop, _AT_ONCE):
+        some = range(first, min(first + _AT_ONCE, seeds.stop))
+        for seed, found in darknet.differences(library, some, cpu=cpu):
+            tally.add(seed, [found], darknet.first_net(seed).text)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=100, help="how many networks")
     parser.add_argument("--seed", type=int, default=0, help="number of the first network")
     parser.add_argument("--size", type=int, default=12, help="parts of a network at most")
     parser.add_argument("--device", default="cpu", help="where the float32 plan runs")
+    parser.add_argument("--darknet", action="store_true", help="compare with darknet itself")
     parser.add_argument("--show", action="store_true", help="print the .cfg of each failure")
     arguments = parser.parse_args()
 
-    failures = 0
-    cpu, device = open_device("cpu:1"), open_device(arguments.device)
-    for seed in range(arguments.seed, arguments.seed + arguments.count):
-        net = random_net(Random(seed), size=arguments.size)
-        try:
-            found = [str(each) for each in compare(net, seed=seed, cpu=cpu, device=device)]
-        except (EngineError, AssertionError) as error:
-            found = [f"{type(error).__name__}: {error}"]
-        if found:
-            failures += 1
-            print(f"network {seed}:", *found, sep="\n  ")
-            if arguments.show:
-                print(net.text)
-    device.close()
+    seeds = range(arguments.seed, arguments.seed + arguments.count)
+    tally = Tally(show=arguments.show)
+    cpu = open_device("cpu:1")
+    if arguments.darknet:
+        with_darknet(seeds, cpu, tally)
+    else:
+        device = cpu if arguments.device == "cpu" else open_device(arguments.device)
+        with_reference(seeds, arguments.size, cpu, device, tally)
+        device.close()
     cpu.close()
-    print(f"{arguments.count - failures} networks agree, {failures} do not")
-    return 1 if failures else 0
+    tally.report()
+    return 1 if tally.differ else 0
 
 
 if __name__ == "__main__":

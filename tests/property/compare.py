@@ -1,4 +1,4 @@
-"""compare: one network, run by the reference and by the engine in several ways."""
+"""measure: one network, run by the reference and by the engine in several ways."""
 
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -17,29 +17,36 @@ from tests.property.reference import Reference
 
 # relative, of whole tensors
 SAME_ARITHMETIC = 1e-5  # factors of weighted shortcuts, and what is handed back, are float32
-FOLDED_CONSTANTS = 1e-5  # they are rounded to float32
-FLOAT32 = 5e-4  # sums in another order, carried through up to fifty layers
+FOLDED_CONSTANTS = 1e-4  # they are rounded to float32; of 10,000 networks one came to 2.4e-5
+FLOAT32 = 1e-4  # sums in another order, carried through up to fifty layers
+ELSEWHERE = 5e-4  # the same on another device
 CALLS = 2  # what has a memory must show it
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A tensor in which two runs differ by more than they may."""
+    """By how much two runs differ in a tensor, and by how much they may."""
 
     runs: str
     layer: str
     error: float
+    tolerance: float
+
+    @property
+    def is_too_large(self) -> bool:
+        return not self.error <= self.tolerance
 
     def __str__(self) -> str:
         return f"{self.runs}: {self.layer}: {self.error:.3g}"
 
 
-def compare(net: Net, *, seed: int, cpu: Device, device: Device | None = None) -> list[Difference]:
-    """What the engine computes otherwise than the reference, or otherwise after passes.
+def compare(net: Net, *, seed: int, cpu: Device) -> list[Difference]:
+    """What the engine computes otherwise than the reference, or otherwise after passes."""
+    return [each for each in measure(net, seed=seed, cpu=cpu, device=cpu) if each.is_too_large]
 
-    The plan of float32 runs on `device`, all others on `cpu`.
-    """
-    device = device or cpu
+
+def measure(net: Net, *, seed: int, cpu: Device, device: Device) -> list[Difference]:
+    """The plan of float32 runs on `device`, all others on `cpu`."""
     pictures = _pictures(net, seed)
     reference = Reference(net.text, seed=seed, time_steps=net.time_steps)
     expected = [reference.run(each) for each in pictures]
@@ -66,7 +73,8 @@ def compare(net: Net, *, seed: int, cpu: Device, device: Device | None = None) -
     found += _differences("naive and fast, all layers", every, float64, got, FOLDED_CONSTANTS)
     passes = [name for name in PASSES if name in ("drop_unread", *device.passes)]
     got = _run(device, optimise(naive, passes), pictures, "float32")
-    found += _differences("float64 and fast float32", end_names, ends, got, FLOAT32)
+    tolerance = FLOAT32 if device is cpu else ELSEWHERE
+    found += _differences("float64 and fast float32", end_names, ends, got, tolerance)
     if naive.heads:
         found += _compare_boxes(naive, fast, pictures[0], cpu)
     return found
@@ -109,12 +117,11 @@ def _differences(
 ) -> Iterable[Difference]:
     for call, (some, others) in enumerate(zip(expected, got, strict=True)):
         for name, one, other in zip(names, some, others, strict=True):
-            error = _error(one, other)
-            if not error <= tolerance:
-                yield Difference(runs, f"call {call}, {name}", error)
+            yield Difference(runs, f"call {call}, {name}", error(one, other), tolerance)
 
 
-def _error(expected: np.ndarray, got: np.ndarray) -> float:
+def error(expected: np.ndarray, got: np.ndarray) -> float:
+    """Relative to a whole tensor."""
     expected = expected.astype(np.float64).ravel()
     size = float(np.linalg.norm(expected))
     # what is nearly zero altogether is compared with 1e-3, not with itself
@@ -134,7 +141,5 @@ def _compare_boxes(
         finally:
             program.close()
     for row, (one, other) in enumerate(zip(*rows, strict=True)):
-        if one.shape != other.shape:
-            yield Difference("boxes of naive and fast", f"row {row}: count", np.inf)
-        elif (error := _error(one, other)) > FOLDED_CONSTANTS:
-            yield Difference("boxes of naive and fast", f"row {row}", error)
+        found = error(one, other) if one.shape == other.shape else np.inf
+        yield Difference("boxes of naive and fast", f"row {row}", found, FOLDED_CONSTANTS)

@@ -18,10 +18,24 @@ ACTIVATIONS = (
 ACROSS = ("normalize_channels_softmax", "normalize_channels_softmax_maxval")
 
 
+@dataclass(frozen=True)
+class Dialect:
+    """What the networks are written for: its parts, and how few of the options it knows."""
+
+    parts: tuple[Callable[["Net"], None], ...]
+    recurrent_parts: tuple[Callable[["Net"], None], ...]
+    ends: tuple[Callable[["Net"], None], ...]
+    recurrent_ends: tuple[Callable[["Net"], None], ...]
+    activations: tuple[str, ...] = ACTIVATIONS
+    is_first: bool = False  # the first darknet's, without what its forks have added
+    most_steps: int = 3
+
+
 @dataclass
 class Net:
     random: Random
     input: Shape
+    dialect: Dialect
     time_steps: int = 1
     sections: list[str] = field(default_factory=list)
     shapes: list[Shape] = field(default_factory=list)
@@ -59,15 +73,16 @@ class Net:
         return [each for each in reversed(range(len(self.shapes))) if fits(self.shapes[each])]
 
 
-def random_net(random: Random, *, size: int = 12) -> Net:
-    net = Net(random, (1, 1, 1))
+def random_net(random: Random, *, size: int = 12, dialect: Dialect | None = None) -> Net:
+    dialect = dialect or TODAY
+    net = Net(random, (1, 1, 1), dialect)
     net.input = (net.count(1, 4), net.count(4, 24), net.count(4, 24))
     is_recurrent = net.chance(20)
-    net.time_steps = net.count(1, 3) if is_recurrent else 1
+    net.time_steps = net.count(1, dialect.most_steps) if is_recurrent else 1
     convolution(net)  # what may read earlier layers finds some
     for _ in range(net.count(2, size)):
-        net.pick(*(MAP_PARTS + RECURRENT_PARTS if is_recurrent else MAP_PARTS))(net)
-    net.pick(*((recurrence,) * 8 if is_recurrent else ()), *ENDS)(net)
+        net.pick(*dialect.parts, *(dialect.recurrent_parts if is_recurrent else ()))(net)
+    net.pick(*(dialect.recurrent_ends if is_recurrent else ()), *dialect.ends)(net)
     return net
 
 
@@ -76,9 +91,11 @@ def _extent(extent: int, size: int, stride: int, padding: int) -> int:
 
 
 def activation(net: Net, *, across: bool = False) -> str:
-    if across and net.chance(10):
+    if across and not net.dialect.is_first and net.chance(10):
         return net.pick(*ACROSS)
-    return net.pick("leaky", "leaky", "relu", "mish", "linear", *ACTIVATIONS)
+    usual = ("leaky", "leaky", "relu", "mish", "linear")
+    known = net.dialect.activations
+    return net.pick(*(each for each in usual if each in known), *known)
 
 
 # ---------------------------------------------------------------- sections on maps
@@ -102,14 +119,16 @@ def convolution(net: Net, *, filters: int = 0, keeps_size: bool = False) -> None
         options.pop("pad", None)
         options.pop("padding", None)
     options["size"] = size
-    if size > 1 and options.get("pad") and net.chance(15):
+    is_first = net.dialect.is_first
+    if size > 1 and options.get("pad") and not is_first and net.chance(15):
         options["dilation"] = net.count(2, 3)
     across = down = 1
     blur = 0
     if not keeps_size:
-        across = down = net.pick(1, 1, 1, 1, 2, 3)
+        # the first one takes a stride of 1 for every size of 1
+        across = down = 1 if is_first and size == 1 else net.pick(1, 1, 1, 1, 2, 3)
         options["stride"] = down
-        if net.chance(10):
+        if not is_first and net.chance(10):
             across = net.count(1, 3)
             options["stride_x"] = across
         blur = _blur(
@@ -122,7 +141,7 @@ def convolution(net: Net, *, filters: int = 0, keeps_size: bool = False) -> None
         options["groups"] = groups
     if net.chance(60):
         options["batch_normalize"] = 1
-    if net.chance(10):
+    if net.chance(10) and not (is_first and groups > 1):  # it would write past their end
         options["flipped"] = 1
     options["activation"] = activation(net, across=True)
     new_height = _extent(height, size, 1 if blur else down, 2 * padding)
@@ -133,7 +152,8 @@ def convolution(net: Net, *, filters: int = 0, keeps_size: bool = False) -> None
 
 def _blur(net: Net, options: dict[str, object], height: int, width: int) -> int:
     """Ask for antialiasing now and then, where a window of the blur finds room."""
-    blur = net.pick(1, 2) if net.chance(8) and min(height, width) >= 2 else 0
+    has_room = not net.dialect.is_first and min(height, width) >= 2
+    blur = net.pick(1, 2) if has_room and net.chance(8) else 0
     if blur:
         options["antialiasing"] = blur
     return blur
@@ -172,7 +192,7 @@ def pool(net: Net) -> None:
     if net.chance(25):
         padding = net.count(0, size - 1)
         options["padding"] = padding
-    kind = net.pick("maxpool", "maxpool", "maxpool", "local_avgpool")
+    kind = "maxpool" if net.dialect.is_first or net.chance(75) else "local_avgpool"
     if min(height, width) + padding < size:
         return
     blur = 0
@@ -228,9 +248,10 @@ def shortcut(net: Net) -> None:
     sources = net.earlier(lambda shape: shape[1:] == net.last[1:])[1:5]
     if not sources:
         return
-    chosen = [net.pick(*sources) for _ in range(net.count(1, 3))]
+    is_first = net.dialect.is_first
+    chosen = [net.pick(*sources) for _ in range(1 if is_first else net.count(1, 3))]
     options: dict[str, object] = {"from_": ",".join(str(net.number_of(each)) for each in chosen)}
-    if net.chance(40):
+    if not is_first and net.chance(40):
         options["weights_type"] = net.pick("per_feature", "per_channel")
         options["weights_normalization"] = net.pick("relu", "softmax")
     net.add("shortcut", net.last, **options, activation=activation(net))
@@ -239,7 +260,7 @@ def shortcut(net: Net) -> None:
 def route(net: Net) -> None:
     sources = net.earlier(lambda shape: shape[1:] == net.last[1:])[:6]
     chosen = [net.pick(*sources) for _ in range(net.count(1, 4))]
-    groups = net.pick(1, 1, 2, 4)
+    groups = 1 if net.dialect.is_first else net.pick(1, 1, 2, 4)
     counts = [net.shapes[each][0] for each in chosen]
     if any(count % groups for count in counts):
         groups = 1
@@ -309,7 +330,7 @@ def upsample(net: Net) -> None:
 def reorg(net: Net) -> None:
     if net.last[1] % 2 or net.last[2] % 2:
         return
-    kind = net.pick("reorg3d", "reorg")
+    kind = "reorg" if net.dialect.is_first else net.pick("reorg3d", "reorg")
     if kind == "reorg" or net.last[0] > MOST_CHANNELS // 4:
         convolution(net, filters=4 * net.count(1, 2), keeps_size=True)
     channels, height, width = net.last
@@ -334,6 +355,8 @@ def deconvolution(net: Net) -> None:
 
 
 def local(net: Net) -> None:
+    if net.dialect.is_first:
+        _roomy_convolution(net)
     _, height, width = net.last
     size = min(3, height, width)
     pad = 1 if size == 3 and net.chance(50) else 0
@@ -347,8 +370,15 @@ def local(net: Net) -> None:
     )
 
 
+def _roomy_convolution(net: Net) -> None:
+    """The first darknet takes the workspace of [local] from the largest convolution."""
+    filters = net.last[0]
+    net.add("convolutional", net.last, filters=filters, size=3, pad=1, activation=activation(net))
+
+
 def value_by_value(net: Net) -> None:
-    kind = net.pick("batchnorm", "activation", "dropout", "empty", "logistic")
+    kinds = ("activation", "dropout", "logistic")
+    kind = net.pick(*kinds) if net.dialect.is_first else net.pick(*kinds, "batchnorm", "empty")
     options = {"activation": activation(net, across=True)} if kind == "activation" else {}
     net.add(kind, net.last, **options)
 
@@ -356,7 +386,10 @@ def value_by_value(net: Net) -> None:
 def length_one(net: Net) -> None:
     """After a bias, as a pixel without any value has no length."""
     convolution(net, filters=net.count(2, 8), keeps_size=True)
-    net.add("batchnorm", net.last)
+    if net.dialect.is_first:  # it keeps no bias in [batchnorm]
+        net.add("logistic", net.last)
+    else:
+        net.add("batchnorm", net.last)
     net.add("l2norm", net.last)
 
 
@@ -390,34 +423,6 @@ def convolutional_recurrence(net: Net) -> None:
         batch_normalize=net.count(0, 1),
         activation=net.pick("leaky", "tanh", "logistic"),
     )
-
-
-RECURRENT_PARTS = (convolutional_recurrence,) * 4
-
-MAP_PARTS: tuple[Callable[[Net], None], ...] = (
-    *(convolution,) * 6,
-    *(convolution_and_pool,) * 2,
-    *(residual,) * 3,
-    *(route,) * 3,
-    *(partial_block,) * 2,
-    *(shortcut,) * 2,
-    *(pool,) * 2,
-    *(value_by_value,) * 3,
-    *(reorg,) * 2,
-    shared_convolutions,
-    pool_over_channels,
-    spatial_pyramid,
-    squeeze_and_excite,
-    scale_cells,
-    scale_by_learned_factors,
-    spatial_attention,
-    upsample,
-    deconvolution,
-    local,
-    local_response,
-    length_one,
-    crop,
-)
 
 
 # ---------------------------------------------------------------- how a network ends
@@ -458,14 +463,13 @@ def dense_over_maps_of_two_sizes(net: Net) -> None:
 
 def recurrence(net: Net) -> None:
     outputs = net.count(1, 8)
-    kind = net.pick("rnn", "gru", "lstm")
+    kind = "rnn" if net.dialect.is_first else net.pick("rnn", "gru", "lstm")
     options: dict[str, object] = {"output": outputs, "batch_normalize": net.count(0, 1)}
     if kind == "rnn":
-        options |= {
-            "hidden": net.count(1, 6),
-            "activation": net.pick("leaky", "tanh", "logistic"),
-            "logistic": net.count(0, 2),
-        }
+        options["activation"] = net.pick("leaky", "tanh", "logistic")
+        options["hidden"] = outputs
+        if not net.dialect.is_first:
+            options |= {"hidden": net.count(1, 6), "logistic": net.count(0, 2)}
     net.add(kind, (outputs, 1, 1), **options)
     dense(net)
 
@@ -481,13 +485,14 @@ def two_yolo_heads(net: Net) -> None:
 
 def _yolo(net: Net) -> None:
     classes = net.count(1, 3)
-    kind, numbers = net.pick(("yolo", 5), ("yolo", 5), ("Gaussian_yolo", 9))
+    is_first = net.dialect.is_first
+    kind, numbers = ("yolo", 5) if is_first or net.chance(67) else ("Gaussian_yolo", 9)
     anchors = net.count(1, 3)
     options: dict[str, object] = {"classes": classes, "num": 3, "anchors": "4,6,8,5,9,12"}
     options["mask"] = ",".join(str(each) for each in range(anchors))
-    if net.chance(50):
+    if not is_first and net.chance(50):
         options["scale_x_y"] = 1.05
-    is_squashed = kind == "yolo" and net.chance(30)
+    is_squashed = kind == "yolo" and not is_first and net.chance(30)
     if is_squashed:
         options["new_coords"] = 1
     filters = anchors * (numbers + classes)
@@ -518,12 +523,77 @@ def _values(shape: Shape) -> int:
     return channels * height * width
 
 
-ENDS = (
-    *(end_with_a_map,) * 2,
-    *(two_yolo_heads,) * 3,
-    classifier,
-    dense,
-    dense_over_maps_of_two_sizes,
-    recurrence,
-    region_head,
+TODAY = Dialect(
+    parts=(
+        *(convolution,) * 6,
+        *(convolution_and_pool,) * 2,
+        *(residual,) * 3,
+        *(route,) * 3,
+        *(partial_block,) * 2,
+        *(shortcut,) * 2,
+        *(pool,) * 2,
+        *(value_by_value,) * 3,
+        *(reorg,) * 2,
+        shared_convolutions,
+        pool_over_channels,
+        spatial_pyramid,
+        squeeze_and_excite,
+        scale_cells,
+        scale_by_learned_factors,
+        spatial_attention,
+        upsample,
+        deconvolution,
+        local,
+        local_response,
+        length_one,
+        crop,
+    ),
+    recurrent_parts=(convolutional_recurrence,) * 4,
+    ends=(
+        *(end_with_a_map,) * 2,
+        *(two_yolo_heads,) * 3,
+        classifier,
+        dense,
+        dense_over_maps_of_two_sizes,
+        recurrence,
+        region_head,
+    ),
+    recurrent_ends=(recurrence,) * 8,
+)
+
+# pjreddie's, of 2018. Its [gru], [lstm] and [batchnorm] have their arrays in another order, its
+# [region] its output; [deconvolutional] divides by zero when it loads, and [crnn] gives NaN.
+FIRST = Dialect(
+    parts=(
+        *(convolution,) * 6,
+        *(convolution_and_pool,) * 2,
+        *(residual,) * 3,
+        *(route,) * 3,
+        *(shortcut,) * 2,
+        *(pool,) * 2,
+        *(value_by_value,) * 3,
+        *(reorg,) * 2,
+        spatial_pyramid,
+        upsample,
+        local,
+        local_response,
+        length_one,
+        crop,
+    ),
+    recurrent_parts=(),
+    ends=(
+        *(end_with_a_map,) * 2,
+        *(two_yolo_heads,) * 3,
+        classifier,
+        dense,
+        dense_over_maps_of_two_sizes,
+        recurrence,
+    ),
+    recurrent_ends=(recurrence,) * 4,
+    activations=(
+        *("linear", "leaky", "relu", "logistic", "tanh", "relie", "ramp", "loggy", "elu", "selu"),
+        *("plse", "hardtan", "lhtan"),
+    ),
+    is_first=True,
+    most_steps=1,
 )

@@ -5,11 +5,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.backends import open_device
+from tests.property import darknet
 from tests.property.compare import compare
 from tests.property.nets import random_net
 from tests.property.reference import LAYERS
 
 COUNT = 60
+WITH_DARKNET = 40
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +31,15 @@ def test_these_networks_hold_every_section_that_the_reference_knows():
     networks = [random_net(Random(seed)) for seed in range(COUNT)]
     found = {section[1 : section.index("]")] for net in networks for section in net.sections}
     assert found == set(LAYERS)
+
+
+def test_networks_of_the_first_darknet_agree_with_it(cpu):
+    library = darknet.find_darknet()
+    if library is None:
+        pytest.skip("needs Debian's package darknet")
+    found = dict(darknet.differences(library, range(WITH_DARKNET), cpu=cpu))
+    assert {seed: str(each) for seed, each in found.items() if each.is_too_large} == {}
+    assert len(found) == WITH_DARKNET
 
 
 @pytest.mark.slow

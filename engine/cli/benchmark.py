@@ -117,7 +117,7 @@ class _Report:
             "passes": list(subject.passes),
         }
         self._tables: dict[str, list[dict[str, Any]]] = {}
-        self._speeds: dict[str, dict[int, float]] = {}
+        self._speeds: dict[str, dict[str, float]] = {}
         self._print(
             f"{subject.graph.file}, input {net.shape}, {subject.precision}, "
             f"{subject.device.name}: {self.about['machine']}, engine {__version__}"
@@ -227,7 +227,7 @@ class _Report:
         elif arguments.json:
             write_new(arguments.json, text.encode(), **options)
         if arguments.plot:
-            title = f"{self.about['network']}, {self.about['precision']}"
+            title = f"{self.about['network']}, {self.about['precision']}: pictures a second"
             content = chart.png(title, self.about["machine"], self._speeds)
             write_new(arguments.plot, content, **options)
 
@@ -235,7 +235,7 @@ class _Report:
         self._tables.setdefault(table, []).append({**asdict(row), **more})
 
     def _note_speed(self, who: str, timing: Timing) -> None:
-        self._speeds.setdefault(who, {})[timing.batch] = timing.rate
+        self._speeds.setdefault(who, {})[f"batch {timing.batch}"] = timing.rate
 
     def _table(self, rows: list[tuple[Cell, ...]], *, title: str = "") -> None:
         self._print("")

@@ -146,8 +146,10 @@ def test_peers_are_timed_in_the_same_run_and_the_missing_are_told(cpu, tiny_dete
 
 
 def test_the_chart_has_a_bar_for_every_speed():
-    content = chart.png("net", "machine", {"a": {1: 10.0, 8: 40.0}, "b": {8: 0.5}})
+    speeds = {"a": {"batch 1": 10.0, "batch 8": 40.0}, "b": {"batch 8": 0.5}}
+    content = chart.png("net", "machine", speeds, level=(20.0, "enough"))
     image = Image.open(BytesIO(content))
     assert image.format == "PNG"
     colours = {colour for _, colour in image.convert("RGB").getcolors(1 << 20)}
-    assert {chart.colour_of(0), chart.colour_of(1)} <= colours
+    assert {*chart._COLOURS[:2], chart._INK} <= colours
+    assert not set(chart._COLOURS[2:]) & colours

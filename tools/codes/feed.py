@@ -22,7 +22,7 @@ from torch import Tensor
 CHUNK = 32  # scenes that travel together
 MOST_CODES = 24
 _SLOTS_EACH = 3
-_HARD = 0.2  # of a batch, drawn by how sure the network was of codes that are not there
+_HARD = 0.18  # of a batch, drawn by how sure the network was of codes that are not there
 _LEAST_FEAR = 1e-4
 
 

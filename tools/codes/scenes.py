@@ -24,7 +24,7 @@ Random = np.random.Generator
 Points = NDArray[np.float64]
 
 _SHARES = (0.23, 0.18, 0.16, 0.17, 0.26)  # of the classes
-_EMPTY = 0.3  # of the scenes have no code
+_EMPTY = 0.26  # of the scenes have no code
 _MAKERS = (*THINGS, *SURROUNDINGS)
 _SMALLEST_MODULE = (1.0, 1.0, 1.0, 0.75, 0.55)  # pixels, by class
 _SHORTEST_SIDE = 9.0  # pixels of a box

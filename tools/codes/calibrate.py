@@ -1,0 +1,49 @@
+"""Move the scores of trained weights so that a chosen threshold becomes darknet's usual 0.25.
+
+python tools/codes/calibrate.py codes.weights --threshold 0.5 --output weights/codes.weights
+
+Objectness is a logistic function of what its bias is added to, so that boxes stay where they are
+and their order hardly changes; every program that reads the weights gets the better default.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from pathlib import Path
+
+_REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(_REPOSITORY))
+
+from engine.darknet import cfg, graph, weights  # noqa: E402
+
+_USUAL = 0.25
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("weights", type=Path)
+    parser.add_argument("--cfg", type=Path, default=_REPOSITORY / "cfg/codes.cfg")
+    parser.add_argument("--threshold", type=float, required=True, help="the score to move to 0.25")
+    parser.add_argument("--output", type=Path, required=True)
+    options = parser.parse_args()
+    network = graph.build(cfg.read(options.cfg))
+    arrays = list(weights.load(options.weights, network))
+    shift = _logit(_USUAL) - _logit(options.threshold)
+    for node in network.nodes:
+        if node.kind == "yolo":
+            bias = arrays[node.index - 1]["bias"].copy()
+            bias.reshape(len(node.layer.pick()), -1)[:, 4] += shift
+            arrays[node.index - 1] = {**arrays[node.index - 1], "bias": bias}
+    seen = weights.read_header(options.weights).seen
+    weights.save(options.output, network, arrays, seen=seen, overwrite=True)
+    return 0
+
+
+def _logit(share: float) -> float:
+    return math.log(share / (1 - share))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

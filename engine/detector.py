@@ -27,7 +27,7 @@ from engine.darknet.lower import lower
 from engine.darknet.names import default_names, find_names, read_names
 from engine.errors import ImageError, InputError, suggest
 from engine.inputs import Batch, Intake, Prepared, Wanted
-from engine.models.store import Located, locate
+from engine.models.store import Located, locate, locate_default
 from engine.passes import optimise
 from engine.plan import ops
 from engine.plan.build import Plan
@@ -78,7 +78,7 @@ class Settings:
 
 
 def load(
-    cfg: str | Path,
+    cfg: str | Path | None = None,
     weights: str | Path | None = None,
     names: str | Path | Sequence[str] | None = None,
     *,
@@ -103,7 +103,8 @@ def load(
     """A detector, or a classifier: the network tells.
 
     cfg        a .cfg file; without `weights` the name of a network of the zoo, like "yolov4-tiny",
-               whose weights are downloaded when they are used first
+               whose weights are downloaded when they are used first; without both the model in
+               the box, which finds machine-readable codes
     names      a .names file or the names themselves; `data` is a .data file that says where it is
     device     "auto" (a usable GPU, else the CPU), "cpu", "cuda", "cuda:1"; `threads` for the CPU
     batch      how many pictures run at once at most; a longer list runs in several goes
@@ -120,8 +121,8 @@ def load(
     passes     False runs the network op by op as its .cfg says
     """
     Settings(threshold, nms, hierarchy, top_k, batch, max_detections)  # before the files are read
-    if weights is None:
-        found = _located(cfg)
+    if cfg is None or weights is None:
+        found = _located(cfg, weights)
         cfg, weights = found.cfg, found.weights
         names = found.names if names is None and data is None else names
     network = darknet_graph.build(darknet_cfg.read(cfg), size=_sides(size))
@@ -150,7 +151,11 @@ def load(
         raise
 
 
-def _located(name: str | Path) -> Located:
+def _located(name: str | Path | None, weights: str | Path | None) -> Located:
+    if name is None:
+        if weights is not None:
+            raise InputError(f"{shown(weights)}: expected its .cfg, too, got none")
+        return locate_default()
     if Path(name).suffix == ".cfg":
         raise InputError(f"{shown(name)}: expected its weights, too, got none")
     return locate(str(name))

@@ -36,6 +36,18 @@ def test_it_finds_every_code_on_the_label(model):
     assert sorted(result.labels) == expected
 
 
+def test_it_has_a_name_and_is_what_load_takes_without_one(model, capsys):
+    with engine.load(device="cpu") as unnamed, engine.load(model.cfg.stem, device="cpu") as named:
+        assert unnamed.labels == named.labels
+        assert "qr" in named.labels
+        unnamed_result, named_result = (each(ROOT / "docs/parcel.jpg") for each in (unnamed, named))
+    assert unnamed_result.boxes.tolist() == named_result.boxes.tolist()
+    assert cli.main(["info", model.cfg.stem]) == 0
+    assert f"{model.weights.stat().st_size:,}" in capsys.readouterr().out
+    with pytest.raises(engine.EngineError, match=r"expected its \.cfg, too, got none"):
+        engine.load(weights=model.weights)
+
+
 def test_detect_says_that_it_ran_and_how_to_get_others(capsys):
     assert cli.main(["detect", str(ROOT / "docs/parcel.jpg"), "--device", "cpu"]) == 0
     (line,) = capsys.readouterr().err.splitlines()

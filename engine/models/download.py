@@ -78,7 +78,9 @@ def fetch(
             raise DownloadError(_local_failure(target, error)) from None
         else:
             return address
-    raise DownloadError(f"{target.name}: cannot be downloaded. {'; '.join(failures)}")
+    raise DownloadError(
+        f"{target.name}: cannot be downloaded. {'; '.join(dict.fromkeys(failures))}"
+    )
 
 
 class _Part:

@@ -14,6 +14,7 @@ from engine.errors import InputError, suggest
 
 ALGORITHMS = ("sha256", "sha1", "md5")  # the strongest first
 
+_WIDTH = re.compile(r"^\s*width\s*=\s*(\d+)", re.MULTILINE)
 _OLD_HEADER_IS_SHORTER = 4
 _FILE = re.compile(r"\w[\w.-]*\.weights", re.ASCII)
 
@@ -55,12 +56,32 @@ def models() -> Mapping[str, Model]:
 
 
 def find(name: str) -> Model:
+    """A network of the zoo, or the model in the box."""
+    box = shipped.default_model()
+    if box and name == box.cfg.stem:
+        return _model_in(box)
     if name not in models():
         raise InputError(
             f"no model {name!r} in the zoo.{suggest(name, models())} "
             "See: python -m engine models list"
         )
     return models()[name]
+
+
+def _model_in(box: shipped.Model) -> Model:
+    width = _WIDTH.search(box.cfg.read_text(encoding="utf-8"))
+    assert width, box.cfg
+    return Model(
+        name=box.cfg.stem,
+        task="detector",
+        input=int(width[1]),
+        file=box.weights.name,
+        bytes=box.weights.stat().st_size,
+        hashes={},
+        addresses=(),
+        names_file=box.names.name,
+        note="in the box",
+    )
 
 
 def _model(section: SectionProxy) -> Model:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from engine import cache, shipped
-from engine.errors import DownloadError
+from engine.errors import DownloadError, InputError
 from engine.models import known, lock
 from engine.models.digest import digest
 from engine.models.registry import Model, find
@@ -99,6 +99,15 @@ def locate(name: str, *, progress: Progress | None = None) -> Located:
     """The files of a model of the zoo; its weights are downloaded if need be."""
     model = find(name)
     return Located(model.cfg, pull(model, progress=progress), model.names)
+
+
+def locate_default() -> Located:
+    """The files of the model in the box."""
+    model = shipped.default_model()
+    if model is None:
+        guide = shipped.folder("weights") / "README.md"
+        raise InputError(f"no model named, and none is in the box; {guide} tells about weights")
+    return Located(*model)
 
 
 def _has_size(path: Path, model: Model) -> bool:

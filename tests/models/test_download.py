@@ -311,3 +311,9 @@ def test_https_works_with_certificates_that_are_trusted_and_no_others(
     monkeypatch.setenv("SSL_CERT_FILE", f"{certificate}.cert")
     assert fetch([address], target, OF_THE_HASH) == address
     assert target.read_bytes() == BODY
+
+
+def test_the_same_failure_at_one_host_is_told_once(server, target):
+    server.answers.update({"/a": [answers.status(404)], "/b": [answers.status(404)]})
+    message = refused(server, target, paths=("/a", "/b"))
+    assert message.count("404") == 1

@@ -220,3 +220,9 @@ def test_an_old_header_is_four_bytes_shorter(folder):
 def test_only_names_of_the_zoo_are_taken(name):
     with pytest.raises(InputError, match=r"no model .* in the zoo"):
         store.locate(name)
+
+
+def test_without_a_model_in_the_box_one_must_be_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(shipped, "_PACKAGE", tmp_path / "engine")
+    with pytest.raises(InputError, match=r"no model named, .*README\.md tells about weights"):
+        store.locate_default()

@@ -28,7 +28,11 @@ def read_truth(
     then in the order of their numbers. The pictures lie in the folder `pictures`, or beside.
     """
     file = _Document(source)
-    categories = dict(sorted((file.integer(each, "id"), each) for each in file.list("categories")))
+    listed = file.list("categories")
+    by_id = {file.integer(each, "id"): each for each in listed}
+    if len(by_id) != len(listed):
+        raise InputError(f"{file.name}: categories: two have the same id")
+    categories = dict(sorted(by_id.items()))
     called = [str(each.get("name", number)) for number, each in categories.items()]
     names = tuple(called if names is None else names)
     class_of = dict(zip(categories, _match_names(file.name, called, names), strict=True))
@@ -180,7 +184,7 @@ def _objects(
     known = {_image_id(file, image) for image in file.list("images")}
     rows: dict[ImageId, _Rows] = {}
     for place, each in enumerate(file.list("annotations")):
-        where = f"{file.name}: annotation {each.get('id', place)}"
+        where = f"{file.name}: annotation {shown(str(each.get('id', place)))}"
         image_id = each.get("image_id")
         try:
             if not isinstance(image_id, (int, str)) or image_id not in known:
@@ -204,7 +208,7 @@ def _entry(file: _Document, image: Mapping[str, Any], folder: Path, rows: _Rows)
     name = image.get("file_name")
     image_id = _image_id(file, image)
     if not isinstance(name, str) or not name or "\0" in name:
-        raise InputError(f"{file.name}: image {image_id}: file_name: expected a name")
+        raise InputError(f"{file.name}: image {shown(str(image_id))}: file_name: expected a name")
     width, height = image.get("width"), image.get("height")
     size = None
     if _is_number(width) and _is_number(height) and width >= 1 and height >= 1:

@@ -48,9 +48,9 @@ def _one_turn(folder: Path, name: str, seconds: int) -> None:
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     counts = _COUNT.findall(done.stderr)
     row = {"harness": name, "inputs": int(counts[-1]) if counts else 0, "cpu": round(used, 1)}
+    (folder / f"last-{name}.txt").write_text(done.stderr[-20_000:])
     if done.returncode:  # libFuzzer left what it died of among the findings
         row["status"] = done.returncode
-        (folder / f"died-{name}.txt").write_text(done.stderr[-20_000:])
     with (folder / "tally.jsonl").open("a") as tally:
         print(json.dumps(row), file=tally)
 

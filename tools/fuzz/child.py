@@ -9,9 +9,6 @@ from random import Random
 
 import atheris
 
-with atheris.instrument_imports(include=["engine", "PIL"]):
-    from tools.fuzz.harnesses import harness, mutation
-
 from tools.fuzz.judge import be_silent, judge
 
 _OWN_MUTATIONS = 0.8  # the rest is left to chance
@@ -19,7 +16,11 @@ _OWN_MUTATIONS = 0.8  # the rest is left to chance
 
 def main() -> None:
     name, folder, seconds = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-    chosen = harness(name)
+    atheris.enabled_hooks.add("str")
+    with atheris.instrument_imports(include=["engine", "PIL", "xml"]):
+        from tools.fuzz.harnesses import harness, mutation
+
+        chosen = harness(name)
     corpus, findings = folder / "corpus" / name, folder / "findings" / name
     for each in (corpus, findings):
         each.mkdir(parents=True, exist_ok=True)
@@ -48,7 +49,7 @@ def main() -> None:
     arguments = [
         *(sys.argv[0], str(corpus), f"-max_total_time={seconds}", "-print_final_stats=1"),
         *("-timeout=60", "-rss_limit_mb=2500", "-max_len=2000000", f"-artifact_prefix={findings}/"),
-        "-verbosity=1",
+        "-len_control=0",
     ]
     atheris.Setup(arguments, one, **options)
     atheris.Fuzz()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import struct
+import zlib
 from collections.abc import Iterator
+from random import Random
 
 import numpy as np
 from PIL import Image
@@ -56,7 +59,54 @@ def run(data: bytes) -> None:
     resize.centre_crop(picture, _SIZE)
 
 
+_NUMBERS = (0, 1, 2, 3, 7, 8, 127, 128, 255, 256, 1000, 32767, 65535, 65536, 2**31 - 1, 2**32 - 1)
+_MAGIC = 4  # bytes that most changes leave alone: without them nothing is read
+
+
+def mutate(data: bytes, random: Random) -> bytes:
+    """Numbers where formats have numbers, pieces of other pictures, and sums that are right."""
+    changed = bytearray(data)
+    for _ in range(random.choice((1, 1, 2, 4, 8))):
+        place = random.randrange(_MAGIC, max(len(changed), _MAGIC + 1))
+        kind = random.randrange(6)
+        if kind == 0:
+            changed[place : place + 1] = bytes([random.randrange(256)])
+        elif kind == 1:
+            form = random.choice((">H", "<H", ">I", "<I"))
+            number = random.choice(_NUMBERS) % (1 << 8 * struct.calcsize(form))
+            changed[place : place + struct.calcsize(form)] = struct.pack(form, number)
+        elif kind == 2:
+            other = random.choice(_SEEDS)
+            start = random.randrange(len(other))
+            changed[place:place] = other[start : start + random.choice((2, 8, 64, 1000))]
+        elif kind == 3:
+            del changed[place : place + random.choice((1, 4, 12, 100))]
+        elif kind == 4:
+            changed[place:place] = changed[place : place + random.choice((4, 12, 50))]
+        else:
+            changed[place : place + 1] = bytes([changed[place % len(changed)] ^ (1 << place % 8)])
+    return _with_sums(bytes(changed)) if random.random() < 0.9 else bytes(changed)
+
+
+def _with_sums(data: bytes) -> bytes:
+    """Of a PNG's chunks, which are read only if their sums are right."""
+    if not data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return data
+    whole, place = bytearray(data), 8
+    while place + 12 <= len(whole):
+        (size,) = struct.unpack_from(">I", whole, place)
+        end = place + 8 + size
+        if end + 4 > len(whole):
+            break
+        struct.pack_into(">I", whole, end, zlib.crc32(whole[place + 4 : end]))
+        place = end + 4
+    return bytes(whole)
+
+
 def _saved(picture: Image.Image, kind: str, **options: object) -> bytes:
     buffer = io.BytesIO()
     picture.save(buffer, kind, **options)
     return buffer.getvalue()
+
+
+_SEEDS = tuple(seeds())

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
+from typing import Any
 
 from engine.darknet import names, tree
 from engine.evaluate import coco_files, listing, voc_labels, yolo_labels
@@ -77,6 +81,48 @@ _EXAMPLES: dict[Callable[[Path], None], tuple[bytes, ...]] = {
     _results: (_RESULTS,),
     _listing: (b"images/a.jpg\r\n'b c.png'\n/JPEGImages/train2014/c.jpg\n",),
 }
+
+
+_ODD: tuple[Any, ...] = (
+    *(None, True, 0, -1, 1, 3, 10**30, 2**31, 1e308, -1e308, 0.5, float("nan"), float("inf")),
+    *("", "1", "cat", "x" * 5000, "\0", "\ud800", [], [[]], {}, {"id": 1}, [1, 2, 3, 4], [0] * 3),
+)
+_WORD = re.compile(rb"[^\s<>,=]+")
+
+
+def mutate(data: bytes, random: Random) -> bytes:
+    """Another value in JSON; another word elsewhere."""
+    body = data[1:]
+    for _ in range(random.choice((1, 1, 2, 5))):
+        try:
+            body = json.dumps(_odd(json.loads(body), random)).encode()
+        except (ValueError, RecursionError):
+            body = _other_word(body, random)
+    return data[:1] + body
+
+
+def _odd(value: Any, random: Random) -> Any:
+    keys = list(value) if isinstance(value, dict) else []
+    keys = list(range(len(value))) if isinstance(value, list) else keys
+    if not keys or random.random() < 0.15:
+        return random.choice(_ODD)
+    chosen = random.choice(keys)
+    if random.random() < 0.1:
+        del value[chosen]
+    elif isinstance(value, list) and random.random() < 0.1:
+        value.append(value[chosen])
+    else:
+        value[chosen] = _odd(value[chosen], random)
+    return value
+
+
+def _other_word(body: bytes, random: Random) -> bytes:
+    words = list(_WORD.finditer(body))
+    if not words:
+        return body + b" 1"
+    chosen, other = random.choice(words), random.choice(words)
+    new = random.choice((other[0], str(random.choice(_ODD)).encode("utf-8", "replace")))
+    return body[: chosen.start()] + new + body[chosen.end() :]
 
 
 def seeds() -> Iterator[bytes]:

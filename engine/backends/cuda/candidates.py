@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 HEADER_WORDS = 4  # the counter, and what keeps records on 16 bytes
 WORD = 4
-_COPIED_AT_ONCE = 128  # records for each picture: a street full of people
+COPIED_AT_ONCE = 128  # records for each picture, at first: a street full of people
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,11 @@ class Room:
     @property
     def copied_words(self) -> int:
         """The header and the records that come back before anyone has read the counter."""
-        records = min(self.capacity, _COPIED_AT_ONCE * self.batch)
-        return HEADER_WORDS + records * self.columns
+        return self.words_of(COPIED_AT_ONCE * self.batch, self.batch)
+
+    def words_of(self, records: int, rows: int) -> int:
+        """The header and so many records, of what these rows can have at most."""
+        return HEADER_WORDS + min(records, rows * self.per_row) * self.columns
 
     def records(self, words: Array, count: int) -> Array:
         """The first `count` records, one a line, of what was copied back (unsigned words)."""
@@ -56,11 +59,13 @@ class Room:
     def sorted_rows(self, records: Array, rows: int) -> list[Array]:
         """For each row of a run its candidates, float32, in darknet's order."""
         numbers = records[:, 0]
-        order = np.argsort(numbers)
-        starts = np.arange(1, rows, dtype=np.int64) * self.per_row
-        ends = np.searchsorted(numbers[order], starts)
+        order = numbers.argsort()
         values = records[order, 1:].view(np.float32)
-        return np.split(values, ends)
+        if rows == 1:
+            return [values]
+        starts = np.arange(1, rows, dtype=np.int64) * self.per_row
+        ends = numbers[order].searchsorted(starts).tolist()
+        return [values[pair] for pair in map(slice, [0, *ends], [*ends, len(values)])]
 
 
 def room(plan: Plan, batch: int) -> Room | None:

@@ -1,17 +1,21 @@
 """What lives on a device's thread: the primary context, its streams, cuBLAS, the loaded kernels.
 
-The primary context is the one that PyTorch and CuPy use too. It is current on that thread only, so
-that no other thread or library ever finds it in its way.
+The primary context is the one that PyTorch and CuPy use too. It is current on that thread, and on
+others for as long as a turn of theirs lasts, so that no library ever finds it in its way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from threading import RLock
+from types import TracebackType
 from typing import Any, TypeVar
 
 from engine.backends.cuda import blas, compiler, driver
 from engine.backends.cuda.blas import Blas
+from engine.backends.cuda.calls import Calls
 from engine.backends.cuda.compiler import Kernels
 from engine.backends.cuda.worker import Worker
 from engine.errors import DeviceError
@@ -33,8 +37,42 @@ class Card:
     bandwidth: float = 0.0  # bytes a second to and from its memory at most; 0 likewise
 
 
+class Turn:
+    """Inside, this thread alone enqueues on the device, and its context is current here."""
+
+    def __init__(self, calls: Any) -> None:
+        self.lock = RLock()  # again and again on the device's own thread
+        self._calls = calls
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+        try:
+            self._calls.enter()
+        except BaseException:
+            self.lock.release()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self._calls.leave()
+        finally:
+            self.lock.release()
+
+
 class Context:
-    """Hands functions to the thread; what follows `close` is for that thread."""
+    """Hands functions to the thread; what follows `close` is for that thread.
+
+    What is allocated, recorded or freed goes to the thread. What was recorded is launched by
+    whoever wants it, in a `turn`: waking a thread and being woken by it takes longer.
+    """
+
+    calls: Calls
+    turn: Turn
 
     def __init__(self, name: str, index: int) -> None:
         self.name = name
@@ -47,12 +85,11 @@ class Context:
 
     def run(self, function: Callable[[], _Result]) -> _Result:
         """Run on the device's thread; errors of the device come back as DeviceErrors."""
+        return self._worker.run(partial(self._told, function))
 
-        def told() -> _Result:
-            with driver.told(self.name):
-                return function()
-
-        return self._worker.run(told)
+    def _told(self, function: Callable[[], _Result]) -> _Result:
+        with self.turn.lock, driver.told(self.name):
+            return function()
 
     @property
     def is_here(self) -> bool:
@@ -62,14 +99,20 @@ class Context:
     def check_process(self) -> None:
         self._worker.check_process()
 
-    def wait(self, event: Any) -> None:
-        """Wait for an event on the caller's thread, which finds itself as it was afterwards."""
-        with driver.told(self.name), driver.current(self._handle):
-            event.synchronize()
+    def wait(self, event: int) -> None:
+        """Wait for an event on the caller's thread."""
+        calls = self.calls
+        if calls.has_happened(event):
+            return
+        calls.enter()
+        try:
+            calls.wait(event)
+        finally:
+            calls.leave()
 
     def post(self, function: Callable[[], object]) -> None:
         """Run on the device's thread some time: for finalizers."""
-        self._worker.post(function)
+        self._worker.post(partial(self._told, function))
 
     def close(self) -> None:
         self._worker.close(self._close)
@@ -101,7 +144,8 @@ class Context:
     def _enter(self, device: Any) -> None:
         self._primary = device.retain_primary_context()
         self._primary.push()
-        self._handle = driver.current_handle()
+        self.calls = Calls(self.name, driver.current_handle())
+        self.turn = Turn(self.calls)
         self.stream = self.driver.Stream(_NON_BLOCKING)
         self.copies = self.driver.Stream(_NON_BLOCKING)  # what arrives while the other computes
         # 32 MiB is what cuBLAS asks for from Hopper on, 4 MiB before.

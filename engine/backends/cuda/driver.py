@@ -67,8 +67,19 @@ def told(name: str) -> Iterator[None]:
         ) from None
     except driver.Error as error:
         reason = _reason(error)
-        hint = ". Start a new process" if any(word in reason for word in _LAST_WORDS) else ""
-        raise DeviceError(f"{name}: {reason}{hint}") from error
+        raise DeviceError(f"{name}: {reason}{hint(reason)}") from error
+
+
+def hint(reason: str) -> str:
+    """What to do after an error that a process cannot recover from."""
+    return ". Start a new process" if any(word in reason for word in _LAST_WORDS) else ""
+
+
+def status_text(status: int) -> str:
+    """What the driver says that a status means."""
+    text = ctypes.c_char_p()
+    _libcuda().cuGetErrorString(status, ctypes.byref(text))
+    return text.value.decode() if text.value else f"status {status}"
 
 
 def current_handle() -> int:
@@ -77,16 +88,6 @@ def current_handle() -> int:
     _call("cuCtxGetCurrent", ctypes.byref(handle))
     assert handle.value is not None
     return handle.value
-
-
-@contextmanager
-def current(handle: int) -> Iterator[None]:
-    """Make a context current on this thread inside the block; PyCUDA does so on one thread only."""
-    _call("cuCtxPushCurrent_v2", ctypes.c_void_p(handle))
-    try:
-        yield
-    finally:
-        _call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
 
 
 @lru_cache(maxsize=1)

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from functools import lru_cache, partial
 
-from engine.backends.cuda import library
+from engine.backends.cuda import calls, library
 from engine.errors import DeviceError
 
 # Relaxed: a garbage collector may free device memory of anyone while we capture.
@@ -15,7 +15,6 @@ _ARGUMENTS = {
     "cuStreamBeginCapture_v2": (ctypes.c_void_p, ctypes.c_int),
     "cuStreamEndCapture": (ctypes.c_void_p, ctypes.c_void_p),
     "cuGraphInstantiateWithFlags": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ulonglong),
-    "cuGraphLaunch": (ctypes.c_void_p, ctypes.c_void_p),
     "cuGraphDestroy": (ctypes.c_void_p,),
     "cuGraphExecDestroy": (ctypes.c_void_p,),
     "cuGetErrorString": (ctypes.c_int, ctypes.c_void_p),
@@ -27,9 +26,10 @@ class Graph:
 
     def __init__(self, executable: int, stream: int) -> None:
         self._executable = executable
-        self._launch = partial(_libcuda().cuGraphLaunch, executable, stream)
+        self._launch = partial(calls.libcuda().cuGraphLaunch, executable, stream)
 
     def launch(self) -> None:
+        """Enqueue all of it, on any thread in its turn."""
         status = self._launch()
         if status != 0:
             _fail("cuGraphLaunch", status)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from itertools import accumulate
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,30 +32,36 @@ ENTRY = np.dtype(
 MOST_BYTES = 256 << 20  # of one run's pictures: more are scaled on the CPU
 
 _ALIGNMENT = 16
-_COPIERS = 4
-_WORTH_A_THREAD = 1 << 20  # bytes
+_COPIERS = min(8, os.cpu_count() or 1)
+_WORTH_A_THREAD = 4 << 20  # bytes: waking one takes as long as copying some hundred thousand
 
 
-def bytes_of(pictures: Sequence[Placed]) -> int | None:
-    """The room that they need; None if they are to be scaled on the CPU: no bytes, or too many."""
-    if any(each.pixels.dtype != np.uint8 for each in pictures):
-        return None
-    size = sum(_aligned(each.pixels.nbytes) for each in pictures)
-    return size if size <= MOST_BYTES else None
+class Arrangement(NamedTuple):
+    """Where each picture begins, and the room that all of them need."""
+
+    starts: list[int]
+    size: int
 
 
-def table(pictures: Sequence[Placed], pointer: int) -> Array:
-    """An entry for each of the pictures, which lie from `pointer` on."""
-    entries = b"".join(_entry(each.placement, each.exact) for each in pictures)
-    made = np.frombuffer(bytearray(entries), ENTRY)
-    sizes = (_aligned(each.pixels.nbytes) for each in pictures)
-    made["pixels"] = list(accumulate(sizes, initial=pointer))[:-1]
-    return made
+def arrange(pictures: Sequence[Placed]) -> Arrangement | None:
+    """None if they are to be scaled on the CPU: no bytes, or too many."""
+    starts, top = [], 0
+    for each in pictures:
+        pixels = each.pixels
+        if pixels.dtype.char != "B":
+            return None
+        starts.append(top)
+        top += -(-pixels.size // _ALIGNMENT) * _ALIGNMENT
+    return Arrangement(starts, top) if top <= MOST_BYTES else None
+
+
+def entries(pictures: Sequence[Placed]) -> bytes:
+    """An entry of the table for each of the pictures: all of it but the pointers."""
+    return b"".join([_entry(each.placement, each.exact) for each in pictures])
 
 
 @lru_cache(maxsize=256)
 def _entry(placement: Placement, exact: bool) -> bytes:
-    """All of it but the pointer."""
     inner = placement.inner
     scale = tuple(
         np.float32(extent - 1) / np.float32(max(scaled - 1, 1))
@@ -71,25 +78,31 @@ class Copier:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_COPIERS, thread_name_prefix="cuda-copy")  # when used
 
-    def copy(self, pictures: Sequence[Placed], out: Array) -> None:
-        starts = accumulate((_aligned(each.pixels.nbytes) for each in pictures), initial=0)
-        pairs = [
-            (out[start : start + each.pixels.nbytes], each.pixels.reshape(-1))
-            for start, each in zip(starts, pictures, strict=False)
-        ]
-        if len(pairs) == 1 or sum(source.size for _, source in pairs) < _WORTH_A_THREAD:
-            _copy(pairs)
+    def copy(self, pictures: Sequence[Placed], arrangement: Arrangement, out: Array) -> None:
+        if arrangement.size < 2 * _WORTH_A_THREAD:
+            _copy(pictures, arrangement.starts, out)
             return
-        list(self._threads.map(_copy, [pairs[first::_COPIERS] for first in range(_COPIERS)]))
+        shares = list(_shares(pictures, arrangement))
+        others = [self._threads.submit(_copy, *share, out) for share in shares[1:]]
+        _copy(*shares[0], out)
+        for each in others:
+            each.result()
 
     def close(self) -> None:
         self._threads.shutdown()
 
 
-def _copy(pairs: Sequence[tuple[Array, Array]]) -> None:
-    for target, source in pairs:
-        np.copyto(target, source)
+def _shares(
+    pictures: Sequence[Placed], arrangement: Arrangement
+) -> Iterator[tuple[Sequence[Placed], Sequence[int]]]:
+    """Neighbours for each of several threads."""
+    threads = min(_COPIERS, arrangement.size // _WORTH_A_THREAD, len(pictures))
+    borders = [len(pictures) * thread // threads for thread in range(threads + 1)]
+    for first, last in pairwise(borders):
+        yield pictures[first:last], arrangement.starts[first:last]
 
 
-def _aligned(size: int) -> int:
-    return -(-size // _ALIGNMENT) * _ALIGNMENT
+def _copy(pictures: Sequence[Placed], starts: Sequence[int], out: Array) -> None:
+    for start, each in zip(starts, pictures, strict=True):
+        pixels = each.pixels
+        np.copyto(out[start : start + pixels.size].reshape(pixels.shape), pixels)

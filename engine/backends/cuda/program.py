@@ -1,13 +1,12 @@
 """CudaProgram: what callers on any thread hold of a network on a device.
 
-They fill and read a slot of page-locked memory of their own, and wait for their own run; the
-device's thread enqueues one after the other. The host sees float32 (rows, channels, height, width).
+They fill and read a slot of page-locked memory of their own, enqueue their run in turn, and wait
+for it. The host sees float32 (rows, channels, height, width).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
@@ -21,6 +20,7 @@ from engine.backends.cuda import candidates, conv, pictures
 from engine.backends.cuda.candidates import HEADER_WORDS
 from engine.backends.cuda.context import Context
 from engine.backends.cuda.gpu import Target
+from engine.backends.cuda.pictures import Arrangement
 from engine.backends.cuda.resident import Resident
 from engine.backends.cuda.slot import Job, Slot
 from engine.backends.cuda.tickets import Slots, Ticket
@@ -52,18 +52,19 @@ class CudaProgram:
         self._slots = Slots(self._resident.slots)
         self._copier = pictures.Copier()
         # Whoever collects this may be any thread, at any moment: it may not wait.
-        finalize(self, context.post, self._resident.free)
+        self._forgotten = finalize(self, context.post, self._resident.free)
 
     @property
     def memory(self) -> Memory:
         return self._resident.memory
 
     def forward(self, images: Array) -> tuple[Array, ...]:
-        return self._start(self._images(images), self._outputs).result()
+        return self._run(self._images(images), self._outputs)
 
     def detect(self, images: Array, *, threshold: float, hierarchy: float = 0.5) -> list[Array]:
-        put = self._decoded(self._images(images), threshold, hierarchy)
-        return self._start(put, self._candidates).result()
+        return self._run(
+            self._decoded(self._images(images), threshold, hierarchy), self._candidates
+        )
 
     def start_forward(self, pictures: Sequence[Placed]) -> Ticket[tuple[Array, ...]]:
         """Begin a run; pictures that are no bytes, or too many, are scaled on the CPU."""
@@ -92,6 +93,18 @@ class CudaProgram:
         slot = self._taken()
         try:
             return self._context.run(partial(self._resident.measure, slot, put(slot), repeats))
+        finally:
+            self._slots.give(slot)
+
+    def device_times(
+        self, pictures: Sequence[Placed], *, threshold: float, repeats: int = 20
+    ) -> list[float]:
+        """Milliseconds of copies and run of each of so many runs; the device never waits for us."""
+        slot = self._taken()
+        try:
+            job = self._decoded(self._pictures(pictures), threshold, 0.5)(slot)
+            time = partial(self._resident.timed_behind_others, slot, job)
+            return [sum(self._context.run(time)) for _ in range(repeats)]
         finally:
             self._slots.give(slot)
 
@@ -139,6 +152,7 @@ class CudaProgram:
         if self._is_closed or not self._context.is_here:
             return
         self._is_closed = True
+        self._forgotten.detach()
         slots = [self._slots.take() for _ in self._resident.slots]
         self._copier.close()
         self._context.run(self._resident.free)
@@ -155,35 +169,38 @@ class CudaProgram:
             expected = ", ".join(map(str, ("rows", *sides)))
             raise InputError(f"images: expected ({expected}), got {images.shape}")
         sequences = self._count_sequences(len(images))
-        return lambda slot: Job(sequences, slot.put_images(images))
+        return lambda slot: Job(sequences, len(images), slot.put_images(images))
 
     def _pictures(self, placed: Sequence[Placed]) -> Put:
         channels, height, width = self.plan.source.shape.sides
+        network = width, height
         for each in placed:
-            form = each.pixels.shape[2], each.placement.network
-            if form != (channels, (width, height)):
+            if each.placement.network != network or each.pixels.shape[2] != channels:
+                (got_width, got_height), got = each.placement.network, each.pixels.shape[2]
                 raise InputError(
                     f"pictures: expected {channels} channels for {width} x {height}, "
-                    f"got {form[0]} for {form[1][0]} x {form[1][1]}"
+                    f"got {got} for {got_width} x {got_height}"
                 )
         sequences = self._count_sequences(len(placed))
-        size = pictures.bytes_of(placed)
-        if size is None:
+        arrangement = pictures.arrange(placed)
+        if arrangement is None:
             return partial(self._put_scaled, placed, sequences)
-        return partial(self._put_pictures, placed, sequences, size)
+        return partial(self._put_pictures, placed, sequences, arrangement)
 
-    def _put_pictures(self, placed: Sequence[Placed], sequences: int, size: int, slot: Slot) -> Job:
-        if size > slot.room:
-            self._context.run(partial(slot.make_room, size))
-        self._copier.copy(placed, slot.staged)
-        slot.put_table(pictures.table(placed, slot.block))
-        return Job(sequences, size, has_pictures=True)
+    def _put_pictures(
+        self, placed: Sequence[Placed], sequences: int, arrangement: Arrangement, slot: Slot
+    ) -> Job:
+        if arrangement.size > slot.room:
+            self._context.run(partial(slot.make_room, arrangement.size))
+        self._copier.copy(placed, arrangement, slot.staged)
+        slot.put_table(pictures.entries(placed), arrangement.starts)
+        return Job(sequences, len(placed), arrangement.size, has_pictures=True)
 
     def _put_scaled(self, placed: Sequence[Placed], sequences: int, slot: Slot) -> Job:
         images = slot.images(len(placed), *self.plan.source.shape.sides)
         for each, row in zip(placed, images, strict=True):
             resize.fill(each.pixels, each.placement, row, exact=each.exact)
-        return Job(sequences, images.nbytes)
+        return Job(sequences, len(placed), images.nbytes)
 
     def _decoded(self, put: Put, threshold: float, hierarchy: float) -> Put:
         if self._room is None:
@@ -191,7 +208,7 @@ class CudaProgram:
 
         def put_with_thresholds(slot: Slot) -> Job:
             slot.numbers[:] = threshold, hierarchy
-            return replace(put(slot), decodes=True)
+            return put(slot)._replace(decodes=True)
 
         return put_with_thresholds
 
@@ -204,15 +221,29 @@ class CudaProgram:
             raise InputError(f"images: expected a multiple of {steps} time steps, got {rows} rows")
         return rows // steps
 
+    def _run(self, put: Put, fetch: Callable[[Slot, Job], Answer]) -> Answer:
+        slot = self._taken()
+        try:
+            return fetch(slot, self._enqueued(slot, put))
+        finally:
+            self._slots.give(slot)
+
     def _start(self, put: Put, fetch: Callable[[Slot, Job], Answer]) -> Ticket[Answer]:
         slot = self._taken()
         try:
-            job = put(slot)
-            self._context.run(partial(self._resident.start, slot, job))
+            job = self._enqueued(slot, put)
         except BaseException:
             self._slots.give(slot)
             raise
         return self._slots.hold(slot, partial(fetch, slot, job))
+
+    def _enqueued(self, slot: Slot, put: Put) -> Job:
+        job = put(slot)
+        with self._context.turn:
+            is_under_way = self._resident.replay(slot, job)
+        if not is_under_way:
+            self._context.run(partial(self._resident.start, slot, job))
+        return job
 
     def _taken(self) -> Slot:
         self._context.check_process()  # a child would wait here for ever
@@ -239,7 +270,8 @@ class CudaProgram:
         assert self._room is not None
         self._wait(slot)
         words, count = slot.found, int(slot.found[0])
-        if HEADER_WORDS + count * self._room.columns > words.size:
+        self._resident.expect(count, job.sequences)
+        if HEADER_WORDS + count * self._room.columns > slot.found_words:
             words = self._context.run(partial(self._resident.all_found, slot, job, count))
         return self._room.sorted_rows(self._room.records(words, count), job.sequences)
 

@@ -1,4 +1,4 @@
-"""The part of a program that lives on the device's thread; it alone allocates and enqueues.
+"""The part of a program that is on the device; its memory is made and freed on the device's thread.
 
 A run copies a block in, replays what was enqueued for that many rows, and copies a block out.
 Nobody waits here: the next run is enqueued meanwhile, and its images arrive on another stream.
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.backends.base import Memory
-from engine.backends.cuda import graph, memory
+from engine.backends.cuda import candidates, graph, memory
 from engine.backends.cuda.candidates import HEADER_WORDS, WORD, Room
 from engine.backends.cuda.context import Context
 from engine.backends.cuda.driver import gib
@@ -33,16 +33,23 @@ Key = tuple[bool, bool, int]  # whether it decodes, whether it reads pictures, s
 SLOTS = 3  # one is filled and one is read while the third is on the device
 _MOST_GRAPHS = 8
 _COPIES = 10  # of an op in a graph that measures it
+_SPARE = 1.5  # times as many candidates as before come back without being asked for
+_LEAST_FOUND = 32  # of a picture
+_MOST_FOUND_BYTES = 64 << 20  # page-locked in a slot
 
 
 class Resident:
-    """Memory, kernels and graphs of one program. Made, used and freed on the device's thread."""
+    """Memory, kernels and graphs of one program.
+
+    For the device's thread, but for `replay` and `expect`.
+    """
 
     def __init__(
         self, context: Context, plan: Plan, target: Target, *, room: Room | None, has_graphs: bool
     ) -> None:
         self._context = context
         self._driver = context.driver
+        self._calls = context.calls
         self._plan = plan
         self._room = room
         self._has_graphs = has_graphs
@@ -59,6 +66,8 @@ class Resident:
         layout = memory.lay_out(plan, target)
         weights = memory.lay_out_weights(plan, target)
         workspace = memory.workspace_bytes(plan, target)
+        self._stream, self._copies = context.stream.handle, context.copies.handle
+        self._expected = float(candidates.COPIED_AT_ONCE)  # of a picture: they come back at once
         self._sizes = Sizes(
             images=target.rows(plan.source) * plan.source.shape.size,
             rows=target.rows(plan.source),
@@ -79,7 +88,7 @@ class Resident:
             self._outputs = self._allocate(self._sizes.outputs * WORD)
             self._found = self._allocate(self._sizes.found * WORD)
             for _ in range(slots):
-                self.slots.append(Slot(self._driver, self._sizes))
+                self.slots.append(Slot(self._driver, self._calls, self._sizes))
             self._states = layout.states
             self._gpu = Gpu(
                 target,
@@ -106,19 +115,49 @@ class Resident:
 
     def start(self, slot: Slot, job: Job) -> None:
         """Enqueue a run; once `slot.done` has happened the slot holds what it can of the answer."""
+        self._make_room_for_finds(slot, job)
         self._send(slot, job)
-        self._replay((job.decodes, job.has_pictures, job.sequences))
+        self._replay(_key(job))
         self._fetch(slot, job)
+
+    def replay(self, slot: Slot, job: Job) -> bool:
+        """As start, on any thread in its turn; False where this has to be left to the device's."""
+        recorded = self._graphs.get(_key(job))
+        if recorded is None or self._words_expected(job) > slot.found.size:
+            return False
+        self._send(slot, job)
+        recorded.launch()
+        self._fetch(slot, job)
+        return True
+
+    def expect(self, found: int, pictures: int) -> None:
+        """Let more candidates come back at once from now on, or little by little fewer."""
+        self._expected = max(self._expected * 15 / 16, _SPARE * found / pictures, _LEAST_FOUND)
 
     def timed(self, slot: Slot, job: Job) -> list[float]:
         """Milliseconds of the way in, the run and the way out, nothing else being under way."""
         stream = self._context.stream
         stream.synchronize()
+        self._make_room_for_finds(slot, job)
+        return self._timed(slot, job)
+
+    def timed_behind_others(self, slot: Slot, job: Job) -> list[float]:
+        """As timed, of a run that is enqueued whole before its turn comes."""
+        stream = self._context.stream
+        self.start(slot, job)
+        self._replay(_key(job))
+        self._latest = None  # the way in is timed in its place, not beside the runs before
+        times = self._timed(slot, job)
+        stream.synchronize()
+        return times
+
+    def _timed(self, slot: Slot, job: Job) -> list[float]:
+        stream = self._context.stream
         events = [self._driver.Event() for _ in range(4)]
         events[0].record(stream)
         self._send(slot, job)
         events[1].record(stream)
-        self._replay((job.decodes, job.has_pictures, job.sequences))
+        self._replay(_key(job))
         events[2].record(stream)
         self._fetch(slot, job)
         events[3].record(stream)
@@ -154,14 +193,25 @@ class Resident:
         return float(end.time_since(start))
 
     def _fetch(self, slot: Slot, job: Job) -> None:
-        stream = self._context.stream
         if job.decodes:
-            self._driver.memcpy_dtoh_async(slot.found, self._found, stream)
+            words = slot.found_words = min(self._words_expected(job), slot.found.size)
+            self._calls.download(slot.found_at, self._found, words * WORD, self._stream)
         else:
-            values = slot.outputs[: self._output_values(job.sequences)]
-            self._driver.memcpy_dtoh_async(values, self._outputs, stream)
-        slot.done.record(stream)
+            size = self._output_values(job.sequences) * WORD
+            self._calls.download(slot.outputs_at, self._outputs, size, self._stream)
+        self._calls.record(slot.done, self._stream)
         self._latest = slot
+
+    def _words_expected(self, job: Job) -> int:
+        if not job.decodes:
+            return 0
+        assert self._room is not None
+        return self._room.words_of(int(self._expected * job.sequences), job.sequences)
+
+    def _make_room_for_finds(self, slot: Slot, job: Job) -> None:
+        words = min(self._words_expected(job), _MOST_FOUND_BYTES // WORD)
+        if words > slot.found.size:
+            slot.make_room_for_finds(words)
 
     def all_found(self, slot: Slot, job: Job, count: int) -> Array:
         """The words of every candidate, for a run that found more than its slot can hold."""
@@ -187,7 +237,7 @@ class Resident:
     def measure(self, slot: Slot, job: Job, repeats: int) -> list[float]:
         """Milliseconds of each of so many runs, without copies."""
         stream = self._context.stream
-        key = job.decodes, job.has_pictures, job.sequences
+        key = _key(job)
         self._send(slot, job)
         for _ in range(3):  # eager, recorded, and once more
             self._replay(key)
@@ -218,19 +268,18 @@ class Resident:
             slot.free()
         while self._allocations:
             self._allocations.pop().free()
+        self._latest = None
         self._gpu = None  # its stream and kernels must not outlive the context
 
     def _send(self, slot: Slot, job: Job) -> None:
-        stream, copies = self._context.stream, self._context.copies
-        images = slot.staged[: job.size]
-        if self._latest is None or self._latest.done.query():
-            self._driver.memcpy_htod_async(slot.block, images, stream)
+        calls, stream = self._calls, self._stream
+        if self._latest is None or calls.has_happened(self._latest.done):
+            calls.upload(slot.block, slot.staged_at, job.size, stream)
         else:
-            self._driver.memcpy_htod_async(slot.block, images, copies)
-            slot.arrived.record(copies)
-            stream.wait_for_event(slot.arrived)
-        settings = slot.settings_of(job, job.sequences * self._plan.source.steps)
-        self._driver.memcpy_htod_async(self._settings, settings, stream)
+            calls.upload(slot.block, slot.staged_at, job.size, self._copies)
+            calls.record(slot.arrived, self._copies)
+            calls.wait_for(stream, slot.arrived)
+        calls.upload(self._settings, slot.settings_at, job.settings_bytes, stream)
 
     def _replay(self, key: Key) -> None:
         """Enqueue a run: the first time op by op, then as a graph recorded the second time.
@@ -326,6 +375,10 @@ class Resident:
 
     def _output_values(self, sequences: int) -> int:
         return sum(sequences * each.steps * each.shape.size for each in self._plan.outputs)
+
+
+def _key(job: Job) -> Key:
+    return job.decodes, job.has_pictures, job.sequences
 
 
 def _repeat(run: Run, gpu: Gpu, op: Op) -> None:

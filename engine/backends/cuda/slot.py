@@ -6,8 +6,9 @@ with a table of its pictures, which lie in the block of whichever slot the call 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,37 +36,49 @@ class Sizes:
         return TABLE + self.rows * pictures.ENTRY.itemsize
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """What to do with what a slot holds."""
 
     sequences: int
+    rows: int
     size: int  # bytes of images or pictures
     has_pictures: bool = False
     decodes: bool = False
+
+    @property
+    def settings_bytes(self) -> int:
+        """How much of the settings a run reads."""
+        return TABLE + (self.rows * pictures.ENTRY.itemsize if self.has_pictures else 0)
 
 
 class Slot:
     """Made, enlarged and freed on the device's thread; in between it is its caller's alone."""
 
-    def __init__(self, driver: Any, sizes: Sizes) -> None:
+    def __init__(self, driver: Any, calls: Any, sizes: Sizes) -> None:
         self._driver = driver
+        self._calls = calls
         self._allocations: list[Any] = []
+        self._events: list[int] = []
         self._staging: tuple[Any, ...] = ()
+        self._finds: tuple[Any, ...] = ()
         self.room = 0  # bytes of images or pictures
+        self.found_words = 0  # of what came back of the latest run's candidates
         try:
             self.settings = self._page_locked(sizes.settings_bytes, np.uint8)
             self.outputs = self._page_locked(sizes.outputs, np.float32)
-            self.found = self._page_locked(sizes.found_copied, np.uint32)
+            self.found = np.empty(0, np.uint32)
+            if sizes.found_copied:
+                self.make_room_for_finds(sizes.found_copied)
             self.make_room(sizes.images * 4)
+            self.arrived, self.done = self._event(), self._event()
         except BaseException:
             self.free()
             raise
+        self.settings_at, self.outputs_at = pointer_to(self.settings), pointer_to(self.outputs)
         self.numbers = self.settings[:POINTER].view(np.float32)
         self._pointer = self.settings[POINTER:TABLE].view(np.uint64)
-        self._table = self.settings[TABLE:].view(pictures.ENTRY)
-        no_timing = driver.event_flags.DISABLE_TIMING
-        self.arrived, self.done = driver.Event(no_timing), driver.Event(no_timing)
+        self._entries = self.settings[TABLE:].data
+        self._pointers = self.settings[TABLE:].view(pictures.ENTRY)["pixels"]
 
     def make_room(self, size: int) -> None:
         """Enlarge the way in so that later calls seldom have to."""
@@ -75,7 +88,16 @@ class Slot:
         self._staging = (block,)
         self.staged = self._driver.pagelocked_empty(size, np.uint8)
         self._staging = (block, self.staged.base)
+        self.staged_at = pointer_to(self.staged)
         self.block, self.room = int(block), size
+
+    def make_room_for_finds(self, words: int) -> None:
+        """Enlarge the way out of candidates likewise."""
+        words = max(words, int(self.found.size * _GROWTH))
+        self._free_finds()
+        self.found = self._driver.pagelocked_empty(words, np.uint32)
+        self._finds = (self.found.base,)
+        self.found_at = pointer_to(self.found)
 
     def put_images(self, images: Array) -> int:
         """Stage images of any strides; return their bytes."""
@@ -88,25 +110,32 @@ class Slot:
         values: Array = self.staged.view(np.float32)[: int(np.prod(shape))]
         return values.reshape(shape)
 
-    def put_table(self, table: Array) -> None:
-        self._table[: len(table)] = table
-
-    def settings_of(self, job: Job, rows: int) -> Array:
-        """The part that a run reads."""
-        end = TABLE + (rows * pictures.ENTRY.itemsize if job.has_pictures else 0)
-        part: Array = self.settings[:end]
-        return part
+    def put_table(self, entries: bytes, starts: Sequence[int]) -> None:
+        """The entries of pictures that are staged, each from its start on."""
+        self._entries[: len(entries)] = entries
+        self._pointers[: len(starts)] = [self.block + start for start in starts]
 
     def free(self) -> None:
         self._free_staging()
+        self._free_finds()
         while self._allocations:
             self._allocations.pop().free()
-        self.arrived = self.done = None  # here: on another thread PyCUDA could not end them
+        while self._events:
+            self._calls.free_event(self._events.pop())
 
     def _free_staging(self) -> None:
         staging, self._staging, self.room = self._staging, (), 0
         for each in staging:
             each.free()
+
+    def _free_finds(self) -> None:
+        finds, self._finds = self._finds, ()
+        for each in finds:
+            each.free()
+
+    def _event(self) -> int:
+        self._events.append(self._calls.event())
+        return self._events[-1]
 
     def _page_locked(self, values: int, kind: type[np.generic]) -> Array:
         if values == 0:
@@ -114,3 +143,9 @@ class Slot:
         made: Array = self._driver.pagelocked_empty(values, kind)
         self._allocations.append(made.base)
         return made
+
+
+def pointer_to(values: Array) -> int:
+    """Where they begin in the host's memory."""
+    place: int = values.__array_interface__["data"][0]
+    return place

@@ -6,7 +6,6 @@ finds none free brings in the oldest answer that is still out.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from threading import Condition, Lock
 from typing import Any, Generic, TypeVar
@@ -18,6 +17,8 @@ Answer = TypeVar("Answer")
 
 class Ticket(Generic[Answer]):
     """The answer of a run, fetched from its slot once, by whoever needs either first."""
+
+    __slots__ = ("_answer", "_error", "_fetch", "_lock", "_release")
 
     def __init__(self, fetch: Callable[[], Answer], release: Callable[[Ticket[Any]], None]) -> None:
         self._fetch: Callable[[], Answer] | None = fetch
@@ -50,25 +51,35 @@ class Slots:
     """The slots of a program, for callers on any thread."""
 
     def __init__(self, slots: Sequence[Slot]) -> None:
-        self._free = deque(slots)
+        self._free = list(slots)
         self._held: dict[Ticket[Any], Slot] = {}  # the oldest first
         self._changed = Condition()
+        self._waiting = 0
 
     def take(self) -> Slot:
         """A slot that is the caller's until it is given back or a ticket holds it."""
         while True:
+            try:
+                return self._free.pop()  # the one used last: processors still know its memory
+            except IndexError:
+                pass
             with self._changed:
-                while not self._free and not self._held:
-                    self._changed.wait()
+                self._waiting += 1  # before the look: who gives one back later sees it
+                try:
+                    while not self._free and not self._held:
+                        self._changed.wait()
+                finally:
+                    self._waiting -= 1
                 if self._free:
-                    return self._free.popleft()
+                    continue
                 oldest = next(iter(self._held))
             oldest.settle()
 
     def give(self, slot: Slot) -> None:
-        with self._changed:
-            self._free.append(slot)
-            self._changed.notify()
+        self._free.append(slot)
+        if self._waiting:
+            with self._changed:
+                self._changed.notify()
 
     def hold(self, slot: Slot, fetch: Callable[[], Answer]) -> Ticket[Answer]:
         """A ticket that holds the slot until the answer is fetched."""

@@ -6,6 +6,7 @@ import ctypes
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from threading import Lock, RLock
 from time import perf_counter
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from engine.backends.cuda.context import Card, Context
+from engine.backends.cuda.context import Card, Context, Turn
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.program import CudaProgram
 from engine.backends.cuda.worker import Worker
@@ -25,9 +26,8 @@ from tests.backends.cuda.host import DEFINES, HostBlas, HostKernels, build
 class HostStream:
     """Does what it is given when somebody waits for it: as late as a device may. Or records it."""
 
-    handle = 1
-
-    def __init__(self) -> None:
+    def __init__(self, handle: int = 1) -> None:
+        self.handle = handle
         self.tape: list[Callable[[], None]] | None = None
         self._actions: deque[Callable[[], None]] = deque()
         self._given = self._done = 0
@@ -113,10 +113,9 @@ class HostDriver:
     def __init__(self, memory: int = 1 << 40) -> None:
         self.live: set[HostBlock] = set()
         self.memory = memory
-        self.streams = (HostStream(), HostStream())
+        self.streams = (HostStream(1), HostStream(2))
         self.Context = SimpleNamespace(synchronize=self._synchronize)
         self.Event = HostEvent
-        self.event_flags = SimpleNamespace(DISABLE_TIMING=2)
 
     def _synchronize(self) -> None:
         for stream in self.streams:
@@ -149,18 +148,53 @@ class HostDriver:
         assert out.flags.c_contiguous
         ctypes.memmove(out.ctypes.data, src, out.nbytes)
 
-    def memcpy_htod_async(self, out: int, src: np.ndarray, stream: HostStream) -> None:
-        stream.do(partial(self.memcpy_htod, out, src))
-
-    def memcpy_dtoh_async(self, out: np.ndarray, src: int, stream: HostStream) -> None:
-        stream.do(partial(self.memcpy_dtoh, out, src))
-
     def memcpy_dtod_async(self, out: int, src: int, size: int, stream: HostStream) -> None:
         stream.do(partial(ctypes.memmove, out, src, size))
 
     def memset_d32_async(self, out: int, value: int, count: int, stream: HostStream) -> None:
         assert value == 0
         stream.do(partial(ctypes.memset, out, 0, count * 4))
+
+
+class HostCalls:
+    """The calls of engine.backends.cuda.calls over host memory; streams and events by number."""
+
+    def __init__(self, streams: tuple[HostStream, ...]) -> None:
+        self.inside = 0  # threads that have the context
+        self.events: dict[int, HostEvent] = {}
+        self._streams = {stream.handle: stream for stream in streams}
+        self._numbers = count(1)
+
+    def enter(self) -> None:
+        self.inside += 1
+
+    def leave(self) -> None:
+        self.inside -= 1
+
+    def event(self) -> int:
+        number = next(self._numbers)
+        self.events[number] = HostEvent()
+        return number
+
+    def free_event(self, event: int) -> None:
+        del self.events[event]
+
+    def record(self, event: int, stream: int) -> None:
+        self.events[event].record(self._streams[stream])
+
+    def wait_for(self, stream: int, event: int) -> None:
+        self._streams[stream].wait_for_event(self.events[event])
+
+    def has_happened(self, event: int) -> bool:
+        return self.events[event].query()
+
+    def wait(self, event: int) -> None:
+        self.events[event].synchronize()
+
+    def upload(self, target: int, source: int, size: int, stream: int) -> None:
+        self._streams[stream].do(partial(ctypes.memmove, target, source, size))
+
+    download = upload
 
 
 _turn = Lock()
@@ -214,16 +248,18 @@ class HostContext(Context):
         self.stream, self.copies = self.driver.streams
         self.blas = _TapedBlas(self.stream) if runs_kernels else _NoBlas()
         self.launched: set[str] = set()
+        self.calls = HostCalls(self.driver.streams)
+        self.turn = Turn(self.calls)
         self._runs_kernels = runs_kernels
         self._worker = Worker(name)
-        self.run = self._worker.run  # nothing of the driver's to be told
 
     def kernels(self, precision: str) -> HostKernels:
         library = build(*DEFINES[precision]) if self._runs_kernels else None
         return _TapedKernels(library, self.driver, self.launched)
 
-    def wait(self, event: HostEvent) -> None:
-        event.synchronize()
+    def _told(self, function: Callable[[], Any]) -> Any:
+        with self.turn.lock:  # nothing of the driver's to be told
+            return function()
 
     def _close(self) -> None:
         pass

@@ -134,25 +134,3 @@ def test_names_list_cards(argument, expected):
 def test_names_that_list_nothing_are_refused_before_anything_is_loaded(argument):
     with pytest.raises(InputError, match=f"device: expected .* got 'cuda:{argument}'"):
         cuda.open(argument)
-
-
-def test_a_thread_has_a_context_inside_the_block_only(monkeypatch):
-    called = []
-
-    def noted(name):
-        return lambda argument: called.append(name) or 0
-
-    names = ("cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2")
-    monkeypatch.setattr(
-        driver, "_libcuda", lambda: SimpleNamespace(**{name: noted(name) for name in names})
-    )
-    with pytest.raises(ZeroDivisionError), driver.current(7):
-        called.append(1 / 0)
-    assert called == list(names)
-
-
-def test_a_context_that_is_gone_is_told(monkeypatch):
-    gone = SimpleNamespace(cuCtxPushCurrent_v2=lambda argument: 201)
-    monkeypatch.setattr(driver, "_libcuda", lambda: gone)
-    with pytest.raises(DeviceError, match="cuCtxPushCurrent_v2: status 201"), driver.current(7):
-        pass

@@ -35,6 +35,7 @@ def libcuda(monkeypatch):
     def install(**options):
         fake = FakeLibcuda(**options)
         monkeypatch.setattr(graph, "_libcuda", lambda: fake)
+        monkeypatch.setattr(graph.calls, "libcuda", lambda: fake)
         return fake
 
     return install

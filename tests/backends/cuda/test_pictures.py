@@ -189,17 +189,21 @@ def test_memory_grows_with_the_pictures_and_then_stays(device: CudaDevice) -> No
     program.close()
 
 
-def test_many_bytes_are_copied_by_several_threads_in_the_right_places() -> None:
+@pytest.mark.parametrize("copiers", [1, 2, 4, 20])
+def test_many_bytes_are_copied_by_several_threads_in_the_right_places(
+    copiers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pictures, "_COPIERS", copiers)
+    monkeypatch.setattr(pictures, "_WORTH_A_THREAD", 1 << 17)
     batch = [placed(random_pixels((300 + 7 * n, 211), seed=n), (8, 8)) for n in range(9)]
-    size = pictures.bytes_of(batch)
-    assert size is not None
-    assert size > pictures._WORTH_A_THREAD
-    out = np.zeros(size, np.uint8)
+    arrangement = pictures.arrange(batch)
+    assert arrangement is not None
+    assert arrangement.size > 2 * pictures._WORTH_A_THREAD
+    out = np.zeros(arrangement.size, np.uint8)
     copier = pictures.Copier()
-    copier.copy(batch, out)
+    copier.copy(batch, arrangement, out)
     copier.close()
-    for entry, each in zip(pictures.table(batch, 0), batch, strict=True):
-        start = int(entry["pixels"])
+    for start, each in zip(arrangement.starts, batch, strict=True):
         assert start % 16 == 0
         np.testing.assert_array_equal(
             out[start : start + each.pixels.size], each.pixels.reshape(-1)
@@ -352,7 +356,7 @@ def test_boxes_are_those_of_the_same_images(
 def test_more_candidates_than_are_copied_at_once_survive_later_runs(
     device: CudaDevice, detector: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.backends.cuda.candidates._COPIED_AT_ONCE", 2)
+    monkeypatch.setattr("engine.backends.cuda.candidates.COPIED_AT_ONCE", 2)
     program = device.compile(detector, batch=2)
     given = [street(detector, 2, seed) for seed in (0, 7, 14)]
     tickets = [program.start_detect(batch, threshold=0.0) for batch in given]

@@ -92,7 +92,7 @@ def test_a_recording_reads_the_threshold_anew(device, detector):
 
 
 def test_more_candidates_than_are_copied_at_once_all_come_back(device, cpu, monkeypatch, detector):
-    monkeypatch.setattr("engine.backends.cuda.candidates._COPIED_AT_ONCE", 2)
+    monkeypatch.setattr("engine.backends.cuda.candidates.COPIED_AT_ONCE", 2)
     given = images(detector, 2)
     found = device.compile(detector, batch=2).detect(given, threshold=0.0)
     expected = cpu.compile(detector, batch=2).detect(given, threshold=0.0)

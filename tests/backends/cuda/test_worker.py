@@ -2,6 +2,7 @@
 
 import os
 import threading
+import weakref
 
 import pytest
 
@@ -70,3 +71,16 @@ def test_a_forked_child_is_refused_instead_of_waiting_for_ever(worker, monkeypat
     worker.close(lambda: pytest.fail("the parent's thread is not the child's to end"))
     monkeypatch.undo()
     assert worker.run(lambda: 1) == 1
+
+
+def test_what_is_posted_to_a_closed_worker_is_dropped(worker):
+    class Held:
+        def __call__(self):
+            pytest.fail("ran")
+
+    held = Held()
+    watch = weakref.ref(held)
+    worker.close(lambda: None)
+    worker.post(held)
+    del held
+    assert watch() is None

@@ -38,7 +38,7 @@ from engine.vision.classes import numbers_of
 from engine.vision.decode import MAX_PIXELS
 from engine.vision.image import Source
 from engine.vision.naming import shown
-from engine.vision.resize import Fit
+from engine.vision.resize import Fit, Placement
 from engine.vision.result import Classification, Result
 
 Array = NDArray[Any]
@@ -331,11 +331,13 @@ class Detector:
 
     def _begin(self, batch: Batch, settings: tuple[Settings, ...] | None = None) -> _Run:
         """A run that is under way, on a device that works while we do something else."""
-        settings = (self.settings,) * len(batch.placed) if settings is None else settings
         start = time.perf_counter()
         if not batch.placed:
-            return _Run(batch, settings, tuple, start)
-        threshold = min(each.threshold for each in settings)
+            return _Run(batch, (), tuple, start)
+        if settings is None:
+            settings, threshold = (self.settings,) * len(batch.placed), self.settings.threshold
+        else:
+            threshold = min(each.threshold for each in settings)
         if batch.images is None:
             return _Run(batch, settings, self._started(batch.placed, threshold), start)
         return _Run(batch, settings, partial(self._decode, batch.images, threshold), start)
@@ -375,6 +377,9 @@ class Detector:
 
     def _boxes(self, rows: Rows, run: _Run) -> list[Boxes]:
         """Of each picture; those that want the same are looked at together."""
+        placements = [each.placement for each in run.batch.placed]
+        if run.settings.count(run.settings[0]) == len(run.settings):
+            return self._boxes_by(run.settings[0], rows, placements)
         boxes_of: dict[int, Boxes] = {}
         lowest = min(each.threshold for each in run.settings)
         for chosen in dict.fromkeys(run.settings):
@@ -382,14 +387,21 @@ class Detector:
             left = [rows[number] for number in which]
             if chosen.threshold > lowest:
                 left = [boxes.above(each, chosen.threshold) for each in left]
-            found = boxes.find_all(
-                *(left, [run.batch.placed[number].placement for number in which]),
-                replace(self._suppression, threshold=chosen.nms),
-                classes=chosen.classes,
-                max_detections=chosen.max_detections,
-            )
+            found = self._boxes_by(chosen, left, [placements[number] for number in which])
             boxes_of.update(zip(which, found, strict=True))
         return [boxes_of[number] for number in range(len(run.settings))]
+
+    def _boxes_by(
+        self, chosen: Settings, rows: Rows, placements: Sequence[Placement]
+    ) -> list[Boxes]:
+        suppression = self._suppression
+        if chosen.nms != suppression.threshold:
+            suppression = replace(suppression, threshold=chosen.nms)
+        return boxes.find_all(
+            *(rows, placements, suppression),
+            classes=chosen.classes,
+            max_detections=chosen.max_detections,
+        )
 
     def _outcome(
         self, entry: Prepared, found: Any, timing: dict[str, float], *, top_k: int, keep: Keep

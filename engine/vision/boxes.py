@@ -183,10 +183,13 @@ def scored(candidates: Array) -> Boxes:
 def _scored(candidates: Array, pictures: Array) -> tuple[Boxes, Array]:
     """The same for several pictures, one behind the other; and the picture of each box."""
     with np.errstate(invalid="ignore"):
-        usable = np.all(np.abs(candidates[:, :4]) < _FURTHEST, axis=1, keepdims=True)
-        above = (candidates[:, 5:] > 0) & (candidates[:, 5:] < np.inf) & usable
-    rows, class_ids = np.nonzero(above)
-    scores = candidates[rows, 5 + class_ids]
+        above = candidates[:, 5:] > 0
+        rows, class_ids = np.divmod(np.flatnonzero(above), above.shape[1])
+        scores = candidates[rows, 5 + class_ids]
+        # Few are left now: what is checked here need not be checked of all.
+        good = (scores < np.inf) & (np.abs(candidates[rows, :4]) < _FURTHEST).all(axis=1)
+    if not good.all():
+        rows, class_ids, scores = rows[good], class_ids[good], scores[good]
     order = np.lexsort((-scores, pictures[rows]))
     if len(order) > MOST_SCORES:
         sorted_pictures = pictures[rows[order]]
@@ -212,18 +215,22 @@ def survive(boxes: Boxes, suppression: Suppression) -> Array:
 
 def _kept(xywh: Array, groups: Array, suppression: Suppression) -> Array:
     """Which boxes stay; those of one group compete, and of these the better come first."""
-    order = np.argsort(groups, kind="stable")
-    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
-    sizes = np.diff(starts, append=len(order))
     kept = np.ones(len(groups), bool)
-    is_small = sizes <= _BLOCK
+    order = groups.argsort(kind="stable")
+    grouped = groups[order]
+    borders = np.flatnonzero(grouped[1:] != grouped[:-1]) + 1
+    starts = np.concatenate(([0], borders))
+    sizes = np.concatenate((borders, [len(order)])) - starts
+    is_small = (sizes > 1) & (sizes <= _BLOCK)  # one alone has nobody to compete with
+    is_large = sizes > _BLOCK
     with np.errstate(all="ignore"):
-        small = order[np.repeat(is_small, sizes)]
-        for boxes, groups_there in _shares(sizes[is_small]):
-            rows = small[boxes]
-            pairs = _covering_pairs(xywh[rows], groups_there, suppression)
-            kept[rows] = _uncovered(*pairs)
-        for start, size in zip(starts[~is_small], sizes[~is_small], strict=True):
+        if is_small.any():
+            small = order[is_small.repeat(sizes)]
+            for boxes, groups_there in _shares(sizes[is_small]):
+                rows = small[boxes]
+                pairs = _covering_pairs(xywh[rows], groups_there, suppression)
+                kept[rows] = _uncovered(*pairs)
+        for start, size in zip(starts[is_large], sizes[is_large], strict=True):
             group = order[start : start + size]
             kept[group] = False
             kept[_survivors(xywh, group, suppression)] = True
@@ -232,7 +239,10 @@ def _kept(xywh: Array, groups: Array, suppression: Suppression) -> Array:
 
 def _shares(sizes: Array) -> Iterator[tuple[slice, Array]]:
     """The boxes and the sizes of as many groups at a time as have not too many pairs together."""
-    share = np.cumsum(sizes * (sizes - 1) // 2) // _PAIRS
+    share = (sizes * (sizes - 1) // 2).cumsum() // _PAIRS
+    if share[-1] == 0:
+        yield slice(None), sizes
+        return
     first = 0
     for part in np.split(sizes, np.flatnonzero(np.diff(share)) + 1):
         yield slice(first, first + int(part.sum())), part
@@ -247,12 +257,14 @@ def _covering_pairs(
     The groups lie one behind the other. Of two pairs, that with the better box comes first.
     """
     count = len(xywh)
-    rest = np.repeat(np.cumsum(sizes), sizes) - np.arange(count) - 1  # worse ones in its group
-    better = np.repeat(np.arange(count), rest)
-    first = np.repeat(np.cumsum(rest) - rest, rest)
-    worse = better + 1 + np.arange(len(better)) - first
+    numbers = np.arange(count)
+    rest = sizes.cumsum().repeat(sizes) - numbers - 1  # worse ones in its group
+    better = numbers.repeat(rest)
+    first = (rest.cumsum() - rest - numbers - 1).repeat(rest)
+    worse = np.arange(len(better)) - first
     # Written so that the NaN of a degenerate pair suppresses nothing.
-    covers = _overlap(xywh[better].T, xywh[worse].T, suppression) > suppression.threshold
+    boxes = xywh.T
+    covers = _overlap(boxes[:, better], boxes[:, worse], suppression) > suppression.threshold
     return count, better[covers], worse[covers]
 
 
@@ -281,26 +293,22 @@ def _survivors(xywh: Array, left: Array, suppression: Suppression) -> Array:
 
 def _overlap(a: Array, b: Array, suppression: Suppression) -> Array:
     """Return the overlap of the boxes of `a` with those of `b`; both are (x, y, w, h)."""
-    ax, ay, aw, ah = a
-    bx, by, bw, bh = b
-    wide, tall = _common(ax, aw, bx, bw), _common(ay, ah, by, bh)
+    (a_low, a_high), (b_low, b_high) = _edges(a), _edges(b)
+    wide, tall = np.minimum(a_high, b_high) - np.maximum(a_low, b_low)
     common = np.where((wide < 0) | (tall < 0), np.float32(0), wide * tall)
-    united = aw * ah + bw * bh - common
+    united = a[2] * a[3] + b[2] * b[3] - common
     ratio = np.where((common == 0) | (united == 0), np.float32(0), common / united)
     if suppression.kind in ("default", "cornersnms"):
         return ratio
     exponent = _GREEDY_EXPONENT if suppression.kind == "greedynms" else suppression.beta
-    diagonal = _around(ax, aw, bx, bw) ** 2 + _around(ay, ah, by, bh) ** 2
-    distance = (ax - bx) ** 2 + (ay - by) ** 2
+    width, height = np.maximum(a_high, b_high) - np.minimum(a_low, b_low)
+    diagonal = width**2 + height**2
+    distance = (a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2
     penalty = np.power(distance / diagonal, exponent)
     return np.where(diagonal == 0, ratio, ratio - penalty)
 
 
-def _common(a: Array, a_side: Array, b: Array, b_side: Array) -> Array:
-    low = np.maximum(a - a_side / 2, b - b_side / 2)
-    return np.asarray(np.minimum(a + a_side / 2, b + b_side / 2) - low)
-
-
-def _around(a: Array, a_side: Array, b: Array, b_side: Array) -> Array:
-    low = np.minimum(a - a_side / 2, b - b_side / 2)
-    return np.asarray(np.maximum(a + a_side / 2, b + b_side / 2) - low)
+def _edges(boxes: Array) -> tuple[Array, Array]:
+    """Left and top, right and bottom."""
+    half = boxes[2:] / 2
+    return boxes[:2] - half, boxes[:2] + half

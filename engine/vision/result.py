@@ -87,9 +87,7 @@ class Result:
         """Return what `boxes` of `picture` say."""
         return cls(
             *(picture.size, boxes.xywh, boxes.scores, boxes.class_ids, names, picture.path),
-            timing=dict(timing or {}),
-            oriented=oriented,
-            picture=picture if keep_picture else None,
+            *(timing or {}, oriented, picture if keep_picture else None),
         )
 
     # ------------------------------------------------------------ boxes in other terms

@@ -8,8 +8,6 @@ from statistics import median
 from engine.benchmark.roofline import Bound, Peaked, bound, operations
 from engine.benchmark.subject import Subject
 
-_FORWARDS = 3  # of the whole network, for each of an op
-
 
 @dataclass(frozen=True)
 class LayerTime:
@@ -69,7 +67,7 @@ def measure(subject: Subject, batch: int, *, repeats: int = 10) -> Profile:
     try:
         images = subject.images(batch)
         times = program.profile(images, repeats=repeats)
-        runs = [program.stages(images)[0].forward for _ in range(_FORWARDS * repeats)]
+        runs = [program.stages(images)[0].forward for _ in range(repeats)]
     finally:
         program.close()
     total = sum(each.milliseconds for each in times) or 1.0

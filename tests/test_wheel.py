@@ -39,7 +39,7 @@ def wheel(tmp_path_factory):
 
 @pytest.mark.slow
 def test_every_module_and_kernel_of_the_tree_is_in_the_wheel(wheel):
-    kinds = {".py", ".cu", ".cuh", ".ini", ".typed"}
+    kinds = {".py", ".css", ".cu", ".cuh", ".html", ".ini", ".js", ".typed"}
     files = {path for path in (ROOT / "engine").rglob("*") if path.suffix in kinds}
     missing = {path.relative_to(ROOT).as_posix() for path in files} - wheel
     assert not missing, "setup.cfg lists packages by name: is a new folder missing there?"

@@ -1,4 +1,4 @@
-"""Options that name a model and say how to run it, shared by detect and classify."""
+"""Options that name a model and say how to run it, shared by commands that look at pictures."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ def add_arguments(
         metavar=metavar,
         help=f"{what}; darknet's order CFG WEIGHTS {metavar}… works too",
     )
+    add_options(parser)
+
+
+def add_options(parser: argparse.ArgumentParser, *, batch: int = 1) -> None:
+    """All but the inputs."""
     model = parser.add_argument_group("model")
     model.add_argument(
         "--model", metavar="NAME", help="a network of the zoo: see models list; fetched at first"
@@ -35,7 +40,9 @@ def add_arguments(
     running = parser.add_argument_group("running")
     running.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (auto)")
     running.add_argument("--precision", default="float32", help="float32, tf32 or float16")
-    running.add_argument("--batch", type=int, default=1, metavar="N", help="pictures at once (1)")
+    running.add_argument(
+        "--batch", type=int, default=batch, metavar="N", help=f"pictures at once ({batch})"
+    )
     running.add_argument("--threads", type=int, metavar="N", help="threads of the CPU backend")
     running.add_argument("--size", type=size, metavar="N|WxH", help="instead of the cfg's")
     running.add_argument(

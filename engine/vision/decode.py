@@ -19,17 +19,21 @@ def decode(content: bytes, name: str, *, max_pixels: int = MAX_PIXELS) -> tuple[
 
     The number is 1 (upright) to 8; a TIFF has been turned by Pillow already.
     """
+    return load(opened(content, name), name, max_pixels=max_pixels)
+
+
+def opened(content: bytes, name: str) -> Image.Image:
+    """A picture of which only the head was read: its size is known, whatever that is."""
     opener = opener_of(content)
     if opener is None:
         got, hint = describe(content)
         raise ImageError(f"{name}: picture: expected {READABLE}, got {got}.{hint}")
     with _QUIET:
         try:
-            image = opener(BytesIO(content), name)
+            return opener(BytesIO(content), name)
         # A broken file makes Pillow raise nearly any exception there is.
         except Exception as error:
             raise broken(name, error) from error
-        return load(image, name, max_pixels=max_pixels)
 
 
 def load(image: Image.Image, name: str, *, max_pixels: int = MAX_PIXELS) -> tuple[Image.Image, int]:

@@ -1,0 +1,117 @@
+"""Answer pictures over HTTP: POST one to /detect or /classify, or drop it on the page at /.
+
+Only programs on this machine can connect, unless --host says otherwise. There is neither password
+nor encryption: what others are to reach needs a proxy in front of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from engine.cli import INTERRUPTED, _model, _network
+from engine.errors import InputError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from engine.serve.limits import Limits
+
+_MIB = 1 << 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("inputs", nargs="*", metavar="FILE", help="CFG and WEIGHTS work here, too")
+    _model.add_options(parser, batch=8)
+    found = parser.add_argument_group("what is found, unless a request says otherwise")
+    found.add_argument(
+        *("--threshold", "--thresh", "--conf"), type=float, default=0.25, help="least score (0.25)"
+    )
+    found.add_argument(
+        *("--nms", "--iou"), type=float, default=0.45, help="largest overlap in a class (0.45)"
+    )
+    found.add_argument("--top-k", type=int, default=5, metavar="N", help="best classes (5)")
+    server = parser.add_argument_group("server")
+    server.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
+    server.add_argument("--port", type=int, default=8000, help="0 takes a free one (8000)")
+    server.add_argument(
+        *("--wait-ms",),
+        type=float,
+        default=5.0,
+        metavar="MS",
+        help="how long a picture waits for others on their way, to be run with them (5)",
+    )
+    limits = parser.add_argument_group("limits")
+    limits.add_argument(
+        *("--queue",),
+        type=int,
+        default=64,
+        metavar="N",
+        help="pictures taken in at once; more are refused (64)",
+    )
+    limits.add_argument(
+        "--memory", type=float, default=1024, metavar="MIB", help="of pictures at once (1024)"
+    )
+    limits.add_argument(
+        "--max-body", type=float, default=32, metavar="MIB", help="of one request (32)"
+    )
+    limits.add_argument(
+        "--max-pixels", type=int, default=50_000_000, metavar="N", help="of a picture (50 million)"
+    )
+    limits.add_argument(
+        "--body-seconds", type=float, default=10, metavar="S", help="until a body is here (10)"
+    )
+    limits.add_argument(
+        *("--drain-seconds",),
+        type=float,
+        default=30,
+        metavar="S",
+        help="for those who wait for an answer when the server is to end (30)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    _network.refuse_rest(_network.take_files(arguments, arguments.inputs))
+    server = _server()
+    limits = _limits(arguments)
+    if not 0 <= arguments.wait_ms <= 10_000:
+        raise InputError(f"--wait-ms: expected 0 to 10000, got {arguments.wait_ms:g}")
+    with server.bind(arguments.host, arguments.port) as bound:
+        chosen = {name: getattr(arguments, name) for name in ("threshold", "nms", "top_k")}
+        with _model.load(arguments, **chosen) as detector:
+            host, port = bound.getsockname()[:2]
+            address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+            def say_ready() -> None:
+                print(f"{address}  {detector.task} on {detector.device}", flush=True)
+
+            answering = server.Server(
+                *(detector, limits),
+                wait_seconds=arguments.wait_ms / 1e3,
+                when_ready=say_ready,
+            )
+            is_complete = answering.answer_on(bound)
+    return 0 if is_complete else INTERRUPTED
+
+
+def _server() -> ModuleType:
+    try:
+        from engine.serve import server
+    except ImportError as error:
+        raise InputError(
+            f"serve: {error.name} is not installed. Run: pip install 'engine[serve]'"
+        ) from None
+    return server
+
+
+def _limits(arguments: argparse.Namespace) -> Limits:
+    from engine.serve.limits import Limits
+
+    return Limits(
+        queue=arguments.queue,
+        body_bytes=int(arguments.max_body * _MIB),
+        pixels=arguments.max_pixels,
+        memory_bytes=int(arguments.memory * _MIB),
+        body_seconds=arguments.body_seconds,
+        drain_seconds=arguments.drain_seconds,
+    )

@@ -1,0 +1,88 @@
+"""What the server did, in the text format that Prometheus reads."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+KIND = "text/plain; version=0.0.4; charset=utf-8"
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+class Histogram:
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)  # the last is of what lies beyond the bounds
+        self._sum = 0.0
+
+    def add(self, value: float) -> None:
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def lines(self, name: str, labels: str = "") -> Iterator[str]:
+        below = 0
+        before = f"{labels}," if labels else ""
+        for bound, count in zip((*self._bounds, "+Inf"), self._counts, strict=True):
+            below += count
+            yield f'{name}_bucket{{{before}le="{bound}"}} {below}'
+        after = f"{{{labels}}}" if labels else ""
+        yield f"{name}_sum{after} {self._sum}"
+        yield f"{name}_count{after} {below}"
+
+
+class Metrics:
+    """Counted on the event loop alone."""
+
+    def __init__(self) -> None:
+        self._requests: Counter[tuple[str, int]] = Counter()
+        self._request_seconds: dict[str, Histogram] = {}
+        self._batches = Histogram(_SIZES)
+        self._run_seconds = Histogram(_SECONDS)
+        self._pictures = 0
+
+    def add_request(self, path: str, status: int, seconds: float) -> None:
+        self._requests[path, status] += 1
+        self._request_seconds.setdefault(path, Histogram(_SECONDS)).add(seconds)
+
+    def add_run(self, pictures: int, seconds: float) -> None:
+        self._pictures += pictures
+        self._batches.add(pictures)
+        self._run_seconds.add(seconds)
+
+    def text(self, gauges: Mapping[str, tuple[str, float]], about: Mapping[str, str]) -> str:
+        """`gauges` have a sentence and a value; `about` is labels of the metric engine_info."""
+        return "".join(f"{line}\n" for line in self._lines(gauges, about))
+
+    def _lines(
+        self, gauges: Mapping[str, tuple[str, float]], about: Mapping[str, str]
+    ) -> Iterator[str]:
+        yield from _head("engine_requests_total", "counter", "Requests answered, by status.")
+        for (path, status), count in sorted(self._requests.items()):
+            yield f'engine_requests_total{{path="{path}",status="{status}"}} {count}'
+        yield from _head("engine_request_seconds", "histogram", "From head to answer.")
+        for path, seconds in sorted(self._request_seconds.items()):
+            yield from seconds.lines("engine_request_seconds", f'path="{path}"')
+        yield from _head("engine_pictures_total", "counter", "Pictures that the network saw.")
+        yield f"engine_pictures_total {self._pictures}"
+        yield from _head("engine_batch_pictures", "histogram", "Pictures in one run.")
+        yield from self._batches.lines("engine_batch_pictures")
+        yield from _head("engine_run_seconds", "histogram", "One run, with suppression.")
+        yield from self._run_seconds.lines("engine_run_seconds")
+        for name, (sentence, value) in gauges.items():
+            yield from _head(name, "gauge", sentence)
+            yield f"{name} {value}"
+        labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in about.items())
+        yield from _head("engine_info", "gauge", "What runs.")
+        yield f"engine_info{{{labels}}} 1"
+
+
+def _head(name: str, kind: str, sentence: str) -> Iterator[str]:
+    yield f"# HELP {name} {sentence}"
+    yield f"# TYPE {name} {kind}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

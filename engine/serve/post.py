@@ -1,0 +1,130 @@
+"""POST: a picture comes in, what is found in it goes out."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from engine.serve import body, wish
+from engine.serve.refusal import ClientLeftError, RefusedError
+from engine.serve.service import Found, Service, Visit
+from engine.serve.wish import Form, Wish
+from engine.vision import encode, written
+from engine.vision.result import Result
+
+_FEW = 100  # entries, which are written faster than given to a thread
+_PIECE = 1 << 16  # of an answer: the next is sent when the client has read most of those before
+_ADDRESSES = {"detector": "/detect", "classifier": "/classify"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    kind: str
+    content: bytes
+
+
+class Post:
+    """`task` is that of the detector for which this address is."""
+
+    def __init__(self, task: str) -> None:
+        self._task = task
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        service: Service = scope["app"].state.service
+        request = Request(scope)
+        visit = Visit(service)
+        work: asyncio.Future[Answer] | None = None
+        try:
+            wanted = self._wish(request, service)
+            body.check_head(request.headers, service.limits)
+            service.refuse_if_full()
+            visit.content = await body.read(receive, service.limits, visit.take_body)
+            visit.take_place()
+            work = asyncio.ensure_future(_work(service, visit, request, wanted))
+            await _send(send, await _unless_gone(work, receive))
+        finally:
+            if work is None or work.done():
+                visit.leave()
+            else:
+                visit.is_gone = True
+                work.add_done_callback(partial(_leave, visit))
+
+    def _wish(self, request: Request, service: Service) -> Wish:
+        detector = service.detector
+        if detector.task != self._task:
+            where = _ADDRESSES[detector.task]
+            raise RefusedError(
+                404, f"{_ADDRESSES[self._task]}: this is a {detector.task}. POST {where}"
+            )
+        if request.headers.get("sec-fetch-site") == "cross-site":
+            raise RefusedError(403, "Sec-Fetch-Site: expected a page of this server, got another's")
+        return wish.read(
+            *(request.query_params.multi_items(), request.headers.get("accept")),
+            usual=detector.settings,
+            labels=detector.labels,
+            has_boxes=detector.task == "detector",
+        )
+
+
+async def _work(service: Service, visit: Visit, request: Request, wanted: Wish) -> Answer:
+    name = None
+    if body.is_form(request.headers):
+        read = partial(body.file_in, visit.content, request.headers)
+        visit.content, name = await service.in_thread(read)
+    found = await service.find(visit, wanted.settings, draws=wanted.form != "json")
+    if wanted.form == "json" and len(found.outcome) <= _FEW:
+        return _written(found, name)
+    if wanted.form == "json":
+        return await service.in_thread(partial(_written, found, name))
+    return await service.in_thread(partial(_drawn, found, wanted.form))
+
+
+def _written(found: Found, name: str | None) -> Answer:
+    entry = {**found.outcome.to_dict(), "path": name}
+    return Answer("application/json", written.document(entry).encode())
+
+
+def _drawn(found: Found, form: Form) -> Answer:
+    assert isinstance(found.outcome, Result)
+    image = found.outcome.plot(found.picture)
+    return Answer(f"image/{form}", encode.encode(image, f"picture.{form}"))
+
+
+async def _unless_gone(work: asyncio.Future[Answer], receive: Receive) -> Answer:
+    """The answer, if the client stays until it is there."""
+    leaving = asyncio.ensure_future(_until_gone(receive))
+    try:
+        await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        leaving.cancel()
+    if not work.done():
+        raise ClientLeftError
+    return work.result()
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _send(send: Send, answer: Answer) -> None:
+    headers = [
+        (b"content-type", answer.kind.encode()),
+        (b"content-length", str(len(answer.content)).encode()),
+        (b"cache-control", b"no-store"),
+    ]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    for start in range(0, len(answer.content), _PIECE):
+        end = start + _PIECE
+        has_more = end < len(answer.content)
+        piece = answer.content[start:end]
+        await send({"type": "http.response.body", "body": piece, "more_body": has_more})
+
+
+def _leave(visit: Visit, work: asyncio.Future[Answer]) -> None:
+    work.exception()  # nobody is there to be told
+    visit.leave()

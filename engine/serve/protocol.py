@@ -1,0 +1,81 @@
+"""Uvicorn's side of a connection, with the limits that it lacks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from engine.serve.limits import Limits
+
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.h11_impl import H11Protocol as _Base
+else:
+    _Base = AutoHTTPProtocol
+
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"
+    b"Content-Length: 0\r\n\r\n"
+)
+
+
+class LimitedProtocol(_Base):
+    """There may be so many connections; heads must come, and answers be read, within a time."""
+
+    def __init__(self, limits: Limits, **options: Any) -> None:
+        super().__init__(**options)
+        self._limits = limits
+        self._head_timer: asyncio.TimerHandle | None = None  # runs while no request is answered
+        self._answer_timer: asyncio.TimerHandle | None = None  # runs while an answer piles up
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self._limits.connections:
+            transport.write(_FULL)
+            transport.close()
+        else:
+            self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._is_answering:
+            self._head_timer = _stopped(self._head_timer)
+        elif self._head_timer is None:
+            self._wait_for_head()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._answer_timer is None:
+            seconds = self._limits.answer_seconds
+            self._answer_timer = self.loop.call_later(seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if not self._is_answering:
+            self._answer_timer = _stopped(self._answer_timer)
+
+    def on_response_complete(self) -> None:
+        if not self.flow.write_paused:
+            self._answer_timer = _stopped(self._answer_timer)
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_timer = _stopped(self._head_timer)
+        self._answer_timer = _stopped(self._answer_timer)
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _wait_for_head(self) -> None:
+        seconds = self._limits.head_seconds
+        self._head_timer = self.loop.call_later(seconds, self.transport.close)
+
+
+def _stopped(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
+    if timer is not None:
+        timer.cancel()
+    return None

@@ -1,0 +1,32 @@
+"""A server of a small detector, for tests that change nothing about it."""
+
+import pytest
+
+pytest.importorskip("starlette", reason="Starlette is not installed: pip install '.[serve]'")
+pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[serve]'")
+pytest.importorskip("python_multipart", reason="python-multipart: pip install '.[serve]'")
+
+from tests.pictures import write_picture
+from tests.serve.running import load, serving
+
+
+@pytest.fixture(scope="module")
+def detector(tiny_detector):
+    with load(tiny_detector, batch=4, threshold=0.3) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def server(detector):
+    with serving(detector) as running:
+        yield running
+        assert running.holds_nothing()
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """Some files, each found different things in."""
+    folder = tmp_path_factory.mktemp("pictures")
+    sizes = [(50, 40), (64, 48), (33, 90), (120, 31)]
+    paths = [write_picture(folder / f"{seed}.png", sizes[seed % 4], seed=seed) for seed in range(8)]
+    return [path.read_bytes() for path in paths]

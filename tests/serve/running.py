@@ -1,0 +1,99 @@
+"""A server in this process, on a port of its own, and a client that shows what it is sent."""
+
+import http.client
+import json
+import signal
+import socket
+import threading
+import time
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+import engine
+from engine.serve.limits import Limits
+from engine.serve.server import Server, bind
+
+
+@dataclass(frozen=True)
+class Reply:
+    status: int
+    headers: http.client.HTTPMessage
+    content: bytes
+    seconds: float
+
+    @property
+    def found(self):
+        return json.loads(self.content)
+
+    @property
+    def error(self):
+        return self.found["error"]
+
+
+@dataclass(frozen=True)
+class Running:
+    server: Server
+    host: str
+    port: int
+
+    @property
+    def service(self):
+        return self.server._service
+
+    def connect(self, timeout=30):
+        return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+
+    def plug(self, timeout=30):
+        """A bare connection, for what no client would send."""
+        return socket.create_connection((self.host, self.port), timeout)
+
+    def get(self, path, **headers):
+        with closing(self.connect()) as connection:
+            return ask(connection, "GET", path, None, **headers)
+
+    def post(self, path, content, **headers):
+        with closing(self.connect()) as connection:
+            return ask(connection, "POST", path, content, **headers)
+
+    def holds_nothing(self):
+        service = self.service
+        held = service.visits, service.places, service.bodies.held, service.pictures.held
+        return held == (0, 0, 0, 0)
+
+
+def ask(connection, method, path, content, **headers):
+    """Headers with _ for -."""
+    headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    start = time.perf_counter()
+    connection.request(method, path, content, headers)
+    answer = connection.getresponse()
+    read = answer.read()
+    return Reply(answer.status, answer.headers, read, time.perf_counter() - start)
+
+
+@contextmanager
+def serving(detector, *, wait_seconds=0.005, **limits):
+    is_ready = threading.Event()
+    bound = bind("127.0.0.1", 0)
+    server = Server(detector, Limits(**limits), wait_seconds=wait_seconds, when_ready=is_ready.set)
+    thread = threading.Thread(target=server.answer_on, args=(bound,))
+    thread.start()
+    try:
+        assert is_ready.wait(30)
+        yield Running(server, *bound.getsockname()[:2])
+    finally:
+        server.handle_exit(signal.SIGTERM, None)
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def load(model, **options):
+    return engine.load(model.cfg, model.weights, model.names, device="cpu", **options)
+
+
+def until(is_so, seconds=10):
+    """Wait for what happens on another thread."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "did not happen"
+        time.sleep(0.005)

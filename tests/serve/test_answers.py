@@ -1,0 +1,267 @@
+"""What a request gets: results as JSON or as a picture, by settings of its own; or one line."""
+
+import io
+import json
+
+import pytest
+from PIL import Image
+
+from engine.version import __version__
+from tests.serve.running import ask, load, serving
+
+BOUNDARY = "a-boundary"
+FORM = {"Content_Type": f"multipart/form-data; boundary={BOUNDARY}"}
+
+
+def form(*parts):
+    """Of (name, file name or None, content)."""
+    text = b""
+    for name, file, content in parts:
+        about = f'form-data; name="{name}"' + (f'; filename="{file}"' if file else "")
+        text += f"--{BOUNDARY}\r\nContent-Disposition: {about}\r\n\r\n".encode()
+        text += content + b"\r\n"
+    return text + f"--{BOUNDARY}--\r\n".encode()
+
+
+def without_times(entry):
+    return {key: value for key, value in entry.items() if key != "timing_ms"}
+
+
+def test_a_picture_as_the_body_gets_what_python_gets(server, detector, pictures):
+    for picture in pictures:
+        reply = server.post("/detect", picture, Content_Type="image/png")
+        assert reply.status == 200
+        assert reply.headers["Content-Type"] == "application/json"
+        assert without_times(reply.found) == without_times(detector(picture).to_dict())
+        assert set(reply.found["timing_ms"]) == {"prepare", "network", "suppress", "queue"}
+    assert len({len(detector(picture)) for picture in pictures}) > 1
+
+
+@pytest.mark.parametrize("kind", ["image/jpeg", "application/octet-stream", None, "IMAGE/X; a=b"])
+def test_the_content_tells_the_format_whatever_its_sender_calls_it(server, pictures, kind):
+    headers = {"Content_Type": kind} if kind else {}
+    assert server.post("/detect", pictures[0], **headers).status == 200
+
+
+def test_what_curl_calls_a_body_is_taken(server, pictures):
+    kind = "application/x-www-form-urlencoded"
+    assert server.post("/detect", pictures[0], Content_Type=kind).status == 200
+
+
+def test_a_form_with_a_file_gets_the_same_and_its_name(server, detector, pictures):
+    body = form(
+        ("comment", None, b"hello"), ("image", 'd"\u00f6g.png'.replace('"', '\\"'), pictures[1])
+    )
+    reply = server.post("/detect", body, **FORM)
+    assert reply.status == 200
+    expected = {**detector(pictures[1]).to_dict(), "path": 'd"\u00f6g.png'}
+    assert without_times(reply.found) == without_times(expected)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (form(("a", "a.png", b"x"), ("b", "b.png", b"y")), "expected one file, got 2"),
+        (form(("a", None, b"x")), "expected one file, got none. With curl: -F image=@dog.jpg"),
+        (form(("a", "a.png", b"x"))[:-10], "breaks off before its last boundary"),
+        (b"something else", "cannot be read"),
+        (form(*[("a", None, b"x")] * 20), "expected at most 16 parts"),
+    ],
+)
+def test_other_forms_are_refused(server, body, reason):
+    reply = server.post("/detect", body, **FORM)
+    assert reply.status == 400
+    assert reply.error.startswith("multipart: ")
+    assert reason in reply.error
+
+
+def test_a_form_without_a_boundary_is_refused(server):
+    reply = server.post("/detect", b"", Content_Type="multipart/form-data")
+    assert (reply.status, reply.error) == (
+        400,
+        "multipart: expected a boundary in Content-Type, got none",
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "options"),
+    [
+        ("threshold=0.6", {"threshold": 0.6}),
+        ("threshold=0.05&nms=0.9", {"threshold": 0.05, "nms": 0.9}),
+        ("max_detections=2", {"max_detections": 2}),
+        ("max-detections=2", {"max_detections": 2}),
+        ("classes=cat,2", {"classes": ["cat", 2]}),
+    ],
+)
+def test_settings_of_one_request(server, tiny_detector, pictures, query, options):
+    with load(tiny_detector, **{"threshold": 0.3, **options}) as alone:
+        expected = alone(pictures[0]).to_dict()
+    reply = server.post(f"/detect?{query}", pictures[0])
+    assert without_times(reply.found) == without_times(expected)
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("treshold=1", "treshold: expected threshold, nms, classes, max_detections. Did you mean"),
+        ("threshold=much", "threshold: expected a number, got 'much'"),
+        ("threshold=nan", "threshold: expected a number of 0 or more, got nan"),
+        ("threshold=-1", "threshold: expected a number of 0 or more, got -1.0"),
+        ("nms=1&nms=2", "nms: expected once, got twice"),
+        ("max_detections=0", "max_detections: expected an integer of 1 or more, got 0"),
+        ("max_detections=1.5", "max_detections: expected a number, got '1.5'"),
+        ("classes=cta", "classes: no class is called 'cta'. Did you mean 'cat'?"),
+        ("classes=3", "classes: expected a number below 3, got 3"),
+        ("classes=,", "classes: expected at least one, got none"),
+        ("top_k=3", "top_k: expected threshold, nms, classes, max_detections."),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(server, pictures, query, reason):
+    reply = server.post(f"/detect?{query}", pictures[0])
+    assert reply.status == 400
+    assert reply.error.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("image/jpeg", "JPEG"),
+        ("image/png, image/jpeg;q=0.5", "PNG"),
+        ("image/*", "JPEG"),
+        ("text/html;q=0.9, image/png;q=0.8, */*;q=0", "PNG"),
+    ],
+)
+def test_an_annotated_picture_by_accept(server, detector, pictures, accept, kind):
+    reply = server.post("/detect", pictures[0], Accept=accept)
+    assert reply.status == 200
+    assert reply.headers["Content-Type"] == f"image/{kind.lower()}"
+    image = Image.open(io.BytesIO(reply.content))
+    assert image.format == kind
+    if kind == "PNG":
+        assert image.tobytes() == detector(pictures[0]).plot(pictures[0]).tobytes()
+
+
+@pytest.mark.parametrize("accept", ["*/*", "application/json", "text/html, */*;q=0.1", ""])
+def test_json_by_accept(server, pictures, accept):
+    assert server.post("/detect", pictures[0], Accept=accept).found["detections"]
+
+
+def test_a_form_of_answer_that_is_not_there_is_refused(server, pictures):
+    reply = server.post("/detect", pictures[0], Accept="text/html")
+    assert reply.status == 406
+    assert reply.error.startswith("Accept: expected application/json or image/jpeg or image/png")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "picture: expected JPEG, PNG, WebP, BMP, GIF, TIFF or PPM, got an empty file."),
+        (b"<!doctype html>", "picture: expected JPEG, PNG, WebP, BMP, GIF, TIFF or PPM, got a web"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(50), "picture: cannot be decoded: "),
+    ],
+)
+def test_what_is_no_picture_gets_the_reason(server, content, reason):
+    reply = server.post("/detect", content)
+    assert reply.status == 422
+    assert reply.error.startswith(reason)
+    assert "\n" not in reply.error
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ({"Content_Type": "application/json"}, "Content-Type: expected image/… or multipart"),
+        ({"Content_Type": "text/plain"}, "Content-Type: expected"),
+        ({"Content_Encoding": "gzip"}, "Content-Encoding: expected none, got 'gzip'"),
+    ],
+)
+def test_other_types_are_refused(server, pictures, headers, reason):
+    reply = server.post("/detect", pictures[0], **headers)
+    assert reply.status == 415
+    assert reply.error.startswith(reason)
+
+
+def test_pages_of_others_may_not_ask(server, pictures):
+    assert server.post("/detect", pictures[0], Sec_Fetch_Site="cross-site").status == 403
+    assert server.post("/detect", pictures[0], Sec_Fetch_Site="same-origin").status == 200
+
+
+def test_many_requests_on_one_connection(server, detector, pictures):
+    connection = server.connect()
+    for picture in pictures[:3]:
+        assert ask(connection, "POST", "/detect", b"nothing").status == 422
+        reply = ask(connection, "POST", "/detect", picture)
+        assert len(reply.found["detections"]) == len(detector(picture))
+    connection.close()
+
+
+def test_other_addresses_and_methods(server):
+    assert server.get("/detekt").status == 404
+    assert "expected POST /detect" in server.get("/detekt").error
+    reply = server.get("/detect")
+    assert (reply.status, reply.headers["Allow"]) == (405, "POST")
+    reply = server.post("/classify", b"")
+    assert (reply.status, reply.error) == (404, "/classify: this is a detector. POST /detect")
+
+
+def test_a_classifier_names_the_best_classes(tiny_classifier, pictures):
+    with load(tiny_classifier, batch=2, top_k=3) as detector, serving(detector) as server:
+        reply = server.post("/classify", pictures[0])
+        assert without_times(reply.found) == without_times(detector(pictures[0]).to_dict())
+        assert len(reply.found["classes"]) == 3
+        assert len(server.post("/classify?top-k=2", pictures[0]).found["classes"]) == 2
+        assert server.post("/classify?threshold=1", pictures[0]).status == 400
+        assert server.post("/classify", pictures[0], Accept="image/png").status == 406
+        assert server.get("/model").found["task"] == "classifier"
+        assert server.holds_nothing()
+
+
+def test_what_runs_and_whether_it_does(server, detector):
+    about = server.get("/model").found
+    assert about["engine"] == __version__
+    assert about["classes"] == ["cat", "dog", "cow"]
+    assert (about["width"], about["height"], about["batch"]) == (*detector.size, 4)
+    for path, text in (("/healthz", b"ok\n"), ("/readyz", b"ready\n")):
+        reply = server.get(path)
+        assert (reply.status, reply.content) == (200, text)
+
+
+def test_metrics_are_what_prometheus_reads(detector, pictures):
+    parser = pytest.importorskip("prometheus_client.parser", reason="prometheus-client")
+    with serving(detector) as server:
+        for picture in pictures[:3]:
+            server.post("/detect", picture)
+        server.post("/detect", b"")
+        server.get("/secret/123")
+        reply = server.get("/metrics")
+    assert reply.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    families = {
+        family.name: family
+        for family in parser.text_string_to_metric_families(reply.content.decode())
+    }
+    requests = {
+        (each.labels["path"], each.labels["status"]): each.value
+        for each in families["engine_requests"].samples
+    }
+    assert requests == {("/detect", "200"): 3, ("/detect", "422"): 1, ("other", "404"): 1}
+    samples = {
+        (each.name, each.labels.get("le")): each.value
+        for family in families.values()
+        for each in family.samples
+        if each.labels.get("path", "/detect") == "/detect"
+    }
+    assert samples["engine_pictures_total", None] == 3
+    assert samples["engine_batch_pictures_count", None] == 3
+    assert samples["engine_batch_pictures_bucket", "1"] == 3
+    assert samples["engine_request_seconds_count", None] == 4
+    assert samples["engine_request_seconds_bucket", "+Inf"] == 4
+    assert samples["engine_request_seconds_sum", None] > 0
+    assert samples["engine_queue_depth", None] == 0
+    (info,) = families["engine_info"].samples
+    assert info.labels == {"version": __version__, "device": "cpu", "task": "detector"}
+
+
+def test_errors_are_json_in_one_line(server):
+    for reply in (server.get("/nothing"), server.post("/detect", b"x"), server.get("/detect")):
+        assert list(json.loads(reply.content)) == ["error"]
+        assert b"\n" not in reply.content

@@ -398,7 +398,7 @@ class Detector:
         if chosen.nms != suppression.threshold:
             suppression = replace(suppression, threshold=chosen.nms)
         return boxes.find_all(
-            *(rows, placements, suppression),
+            *(list(rows), placements, suppression),
             classes=chosen.classes,
             max_detections=chosen.max_detections,
         )

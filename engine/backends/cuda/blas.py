@@ -9,9 +9,10 @@ from __future__ import annotations
 import ctypes
 import importlib.metadata
 import importlib.util
+import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -154,6 +155,40 @@ class Blas:
 
     def _call(self, name: str, *arguments: Any) -> None:
         _check(name, getattr(self._cublas, name)(self._handle, *arguments))
+
+
+class LateBlas(Blas):
+    """Opened by the first product: many networks need none, and loading cuBLAS takes long."""
+
+    def __init__(self, open_now: Callable[[], Blas]) -> None:
+        self._open_now = open_now
+        self._opened: Blas | None = None
+        self._is_tf32 = False
+
+    def allow_tf32(self, is_allowed: bool) -> None:
+        self._is_tf32 = is_allowed
+        if self._opened is not None:
+            self._opened.allow_tf32(is_allowed)
+
+    def multiply(self, product: Product, a: int, b: int, out: int) -> None:
+        if self._opened is None:
+            self._opened = self._open_now()
+            self._opened.allow_tf32(self._is_tf32)
+        self._opened.multiply(product, a, b, out)
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+
+def named_version() -> str:
+    """As version(), from the name of the file where it has one: without loading it."""
+    path = Path(library.require(library.CUBLAS))
+    for name in (path.resolve().name, path.name):
+        if named := re.search(r"\.so\.(\d+(\.\d+)*)$", name):
+            return named.group(1)
+    return version()
 
 
 def version() -> str:

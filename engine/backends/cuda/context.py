@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from engine.backends.cuda import blas, compiler, driver
-from engine.backends.cuda.blas import Blas
+from engine.backends.cuda.blas import Blas, LateBlas
 from engine.backends.cuda.calls import Calls
 from engine.backends.cuda.compiler import Kernels
 from engine.backends.cuda.worker import Worker
@@ -130,7 +130,7 @@ class Context:
         if index >= found:
             known = ", ".join(f"cuda:{each}" for each in range(found))
             raise DeviceError(f"{self.name}: no such device; found {known}")
-        driver.check_version(blas.version())
+        driver.check_version(blas.named_version())
         device = self.driver.Device(index)
         self.card = _describe(self.driver, device)
         if self.card.capability < compiler.OLDEST:
@@ -148,16 +148,21 @@ class Context:
         self.turn = Turn(self.calls)
         self.stream = self.driver.Stream(_NON_BLOCKING)
         self.copies = self.driver.Stream(_NON_BLOCKING)  # what arrives while the other computes
+        self._workspace: Any = None
+        self.blas: Blas = LateBlas(self._open_blas)
+        self._kernels: dict[str, Kernels] = {}
+
+    def _open_blas(self) -> Blas:
         # 32 MiB is what cuBLAS asks for from Hopper on, 4 MiB before.
         size = (32 if self.card.capability >= (9, 0) else 4) << 20
         self._workspace = self.driver.mem_alloc(size)
-        self.blas = Blas(self.stream.handle, workspace=int(self._workspace), workspace_bytes=size)
-        self._kernels: dict[str, Kernels] = {}
+        return Blas(self.stream.handle, workspace=int(self._workspace), workspace_bytes=size)
 
     def _close(self) -> None:
         self.stream.synchronize()
         self.blas.close()
-        self._workspace.free()
+        if self._workspace is not None:
+            self._workspace.free()
         for each in self._kernels.values():
             each.close()
         self._kernels.clear()

@@ -258,3 +258,62 @@ def test_without_scikit_cuda_there_is_none(monkeypatch):
     blas.skcuda_cublas.cache_clear()
     assert blas.skcuda_cublas() is None
     blas.skcuda_cublas.cache_clear()
+
+
+# ---------------------------------------------------------------- opened late
+
+
+class Opened:
+    def __init__(self):
+        self.said = []
+
+    def __getattr__(self, name):
+        return lambda *arguments: self.said.append((name, *arguments))
+
+
+def test_the_first_product_opens_cublas_with_the_math_that_was_asked_for():
+    opened = []
+
+    def open_now():
+        opened.append(Opened())
+        return opened[-1]
+
+    late = blas.LateBlas(open_now)
+    late.allow_tf32(True)
+    late.close()
+    assert not opened
+    late.multiply("product", 1, 2, 3)
+    late.allow_tf32(False)
+    late.multiply("product", 4, 5, 6)
+    late.close()
+    assert [each.said for each in opened] == [
+        [
+            ("allow_tf32", True),
+            ("multiply", "product", 1, 2, 3),
+            ("allow_tf32", False),
+            ("multiply", "product", 4, 5, 6),
+            ("close",),
+        ]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("libcublas.so.13", "13"),
+        ("libcublas.so.12.8.4.1", "12.8.4.1"),
+        ("libcublas.so", "loaded"),
+    ],
+)
+def test_a_file_name_tells_the_version(monkeypatch, name, expected):
+    monkeypatch.setattr(blas.library, "require", lambda wanted: name)
+    monkeypatch.setattr(blas, "version", lambda: "loaded")
+    assert blas.named_version() == expected
+
+
+def test_a_link_tells_the_version_of_what_it_leads_to(monkeypatch, tmp_path):
+    tmp_path.joinpath("libcublas.so.13.1.0").touch()
+    link = tmp_path / "libcublas.so"
+    link.symlink_to("libcublas.so.13.1.0")
+    monkeypatch.setattr(blas.library, "require", lambda wanted: str(link))
+    assert blas.named_version() == "13.1.0"

@@ -17,9 +17,17 @@ from tests.pictures import write_picture, write_video
 ROOT = Path(__file__).parents[1]
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
 
-RUN_HERE = ("json.md", "migrating.md", "troubleshooting.md")
 COMMAND = re.compile(r"(?:^    |`)python -m engine ([^`\n]+)", re.MULTILINE)
-COMMANDS = [(page, command) for page in RUN_HERE for command in COMMAND.findall(PAGES[page])]
+COMMANDS = sorted(
+    (page, command) for page, text in PAGES.items() for command in COMMAND.findall(text)
+)
+TOOL = re.compile(r"(?:^    |`)python (tools/\S+\.py)([^`\n]*)", re.MULTILINE)
+TOOLS = sorted((*found, page) for page, text in PAGES.items() for found in TOOL.findall(text))
+
+ZOO = {"pull", "path", "--model"}  # need weights that are fetched
+BRIEFLY = {
+    "benchmark": ["--seconds", "0", "--warm-up", "0", "--size", "64"]
+}  # else as long as told
 
 
 @pytest.fixture
@@ -32,7 +40,11 @@ def fresh(tmp_path, monkeypatch, tiny_detector, tiny_classifier):
     for name in ("dog.jpg", "cat.jpg", "pictures/000012.jpg"):
         write_picture(tmp_path / name)
     (tmp_path / "list.txt").write_text("dog.jpg\ncat.jpg\n")
+    for name in ("docs", "cfg", "weights"):
+        (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ENGINE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("ENGINE_OFFLINE", "1")
     return tmp_path
 
 
@@ -45,10 +57,28 @@ def test_commands_run_as_printed(fresh, capsys, monkeypatch, page, command):
     words, redirected = split_at("<", words)
     with (fresh / (redirected or ["list.txt"])[0]).open() as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
-        status = cli.main(words)
+        status = cli.main([*words, *BRIEFLY.get(words[0], [])])
     told = capsys.readouterr()
-    assert status == (4 if words == ["doctor"] and "missing" in told.err else 0), told.err
-    assert told.out
+    if ZOO & set(words):
+        assert status in (1, 3), told.err
+        assert all(line.startswith("Error: ") for line in told.err.splitlines())
+    elif status == 4:
+        assert words == ["doctor"] or "cuda" in words, told.err
+        assert "missing" in told.err or "not found" in told.err
+    else:
+        assert status == 0, told.err
+        assert told.out
+
+
+@pytest.mark.parametrize(("tool", "options", "page"), TOOLS)
+def test_tools_have_the_options_that_pages_give_them(tool, options, page):
+    words = shlex.split(options)
+    source = (ROOT / tool).read_text(encoding="utf-8")
+    for word in words:
+        if word.startswith("--"):
+            assert f'"{word}"' in source
+        elif word.startswith(("cfg/", "weights/")):
+            assert (ROOT / word.partition("@")[0]).is_file()
 
 
 def split_at(word, words):

@@ -95,7 +95,7 @@ def _path(names: list[str]) -> int:
 def _verify(names: list[str]) -> int:
     from engine.models import registry, store
 
-    failures = 0
+    failures = present = 0
     for model in _found(names) if names else registry.models().values():
         try:
             state = store.verify(model)
@@ -107,7 +107,10 @@ def _verify(names: list[str]) -> int:
             failures += 1
             print(f"Error: {model.name}: is not here", file=sys.stderr)
         elif state != "missing":
+            present += 1
             print(f"{model.name}: {_STATES[state]}")
+    if not (failures or present):
+        print(f"nothing to verify: no weights are in {store.folder()}")
     return FAILED if failures else 0
 
 

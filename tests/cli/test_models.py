@@ -71,6 +71,11 @@ def test_pull_fetches_and_tells_where(capsys, server, folder):
     assert "here" in run(capsys, "models", "list", "net")[1]
 
 
+def test_verify_says_when_nothing_is_here(capsys, folder):
+    message = f"nothing to verify: no weights are in {folder}\n"
+    assert run(capsys, "models", "verify") == (0, message, "")
+
+
 def test_pull_goes_on_after_a_failure(capsys, server, folder):
     server.answers["/net.weights"] = [answers.status(404), answers.ranged]
     status, out, err = run(capsys, "models", "pull", "net", "other")

@@ -44,15 +44,18 @@ class _Folder:
             self.constants[constant.name].astype(np.float64)
             for constant in (norm.mean, norm.variance, norm.scale, norm.bias)
         )
-        weight = self.constants[linear.weight.name].astype(np.float64)
+        weight = self.constants[linear.weight.name]
         bias = self.constants[linear.bias.name] if linear.bias else np.zeros_like(mean)
         # damaged weights give infinities and NaN here as they do when nothing is folded
         with np.errstate(all="ignore"):
             factor = scale / np.sqrt(variance + 1e-5)
-            weight = weight * factor.reshape(-1, *(1,) * (weight.ndim - 1))
+            # in float64, but never all of it: the weights are most of what there is to read
+            scaled = np.empty(weight.shape, np.float32)
+            factors = factor.reshape(-1, *(1,) * (weight.ndim - 1))
+            np.multiply(weight, factors, out=scaled, casting="same_kind")
             bias = (bias - mean) * factor + shift
             return (
-                self._add(f"{linear.weight.name} folded", weight.astype(np.float32)),
+                self._add(f"{linear.weight.name} folded", scaled),
                 self._add(f"{norm.bias.name} folded", bias.astype(np.float32)),
             )
 

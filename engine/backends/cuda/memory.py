@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -20,6 +22,7 @@ Array = NDArray[Any]
 
 ALIGNMENT = 256  # bytes: what the driver's own allocations have
 MOST_VALUES = 2**31 - 1  # kernels count in int
+_PREPARERS = min(8, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True)
@@ -97,12 +100,18 @@ def lay_out_weights(plan: Plan, target: Target) -> Weights:
     offsets: dict[tuple[Op | Head, str], int] = {}
     known: dict[bytes, int] = {}
     top = 0
-    for item in _items(plan):
-        constants = _constants(item)
-        is_shared = any(readers[constant.name] > 1 for constant in constants.values())
-        given = {name: plan.constants[constant.name] for name, constant in constants.items()}
-        for name, made in runner(item).prepare(target, item, given).items():
-            values = np.ascontiguousarray(made)
+
+    def prepare(item: Op | Head) -> dict[str, Array]:
+        constants = {name: plan.constants[each.name] for name, each in _constants(item).items()}
+        made = runner(item).prepare(target, item, constants)
+        return {name: np.ascontiguousarray(values) for name, values in made.items()}
+
+    items = _items(plan)
+    with ThreadPoolExecutor(_PREPARERS) as threads:  # NumPy copies without Python's lock
+        prepared = list(threads.map(prepare, items))
+    for item, made in zip(items, prepared, strict=True):
+        is_shared = any(readers[constant.name] > 1 for constant in _constants(item).values())
+        for name, values in made.items():
             identity = _identity(values) if is_shared else b""
             if identity in known:
                 offsets[item, name] = known[identity]

@@ -84,10 +84,14 @@ def most_shared_bytes(capability: tuple[int, int]) -> int:
     return _SHARED.get(capability, _LEAST_SHARED) << 10
 
 
-def round_to_tf32(values: NDArray[np.float32]) -> NDArray[np.float32]:
+def round_to_tf32(
+    values: NDArray[np.float32], out: NDArray[np.float32] | None = None
+) -> NDArray[np.float32]:
     """To the nearest number of 10 bits after the point, ties away from zero, as cvt.rna does."""
-    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-    rounded: NDArray[np.float32] = ((bits + 0x1000) & np.uint32(0xFFFFE000)).view(np.float32)
+    rounded = np.empty(values.shape, np.float32) if out is None else out
+    bits = rounded.view(np.uint32)
+    np.add(np.ascontiguousarray(values, np.float32).view(np.uint32), 0x1000, out=bits)
+    bits &= np.uint32(0xFFFFE000)
     return rounded
 
 
@@ -95,5 +99,11 @@ def factors(values: NDArray[np.float32], mode: int) -> NDArray[np.generic]:
     """Weights as the matrix units take them; split floats: high parts above low parts."""
     if mode == 0:
         return values.astype(np.float16)
-    high = round_to_tf32(values)
-    return high if mode == 1 else np.concatenate([high, round_to_tf32(values - high)])
+    if mode == 1:
+        return round_to_tf32(values)
+    both = np.empty((2 * len(values), *values.shape[1:]), np.float32)
+    high, low = both[: len(values)], both[len(values) :]
+    round_to_tf32(values, high)
+    np.subtract(values, high, out=low)
+    round_to_tf32(low, low)
+    return both

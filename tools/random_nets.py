@@ -4,8 +4,8 @@ python -m tools.random_nets --count 10000                a second reading of dar
 python -m tools.random_nets --count 1000 --darknet       Debian's darknet, what it knows
 python -m tools.random_nets --count 500 --device cuda:0  with float32 on a card
 
-Differences are relative to a whole tensor; each layer's of the second reading, the last layer's of
-darknet.
+Differences are relative: of each layer's whole tensor to the second reading's, of each value of the
+last layer to darknet's where that is above 1.
 """
 
 import argparse

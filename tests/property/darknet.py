@@ -15,7 +15,7 @@ from engine.backends.base import Device
 from engine.darknet import cfg, graph, lower, weights
 from engine.passes import optimise
 from tests.property import darknet_runner
-from tests.property.compare import FLOAT32, Difference, error
+from tests.property.compare import FLOAT32, Difference
 from tests.property.nets import FIRST, Net, random_net
 from tests.property.reference import Reference
 
@@ -35,7 +35,11 @@ def first_net(seed: int) -> Net:
 def differences(
     library: str, seeds: Sequence[int], *, cpu: Device
 ) -> Iterator[tuple[int, Difference]]:
-    """Each network's number, and the largest difference in its last layer's output."""
+    """Each network's number, and the largest difference of a value of its last layer.
+
+    It is relative to values above 1. Below, where sums cancel out, float32 itself is no better:
+    darknet is up to 2.3e-4 of a small output off float64.
+    """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         for seed in seeds:
@@ -57,6 +61,8 @@ def _write(path: Path, net: Net, seed: int) -> None:
     reference.run(inputs[0])  # it makes the weights up as it goes
     path.write_text(net.text)
     path.with_suffix(".weights").write_bytes(reference.weights_file())
+    for_it = reference.weights_file(of_first_darknet=True)
+    path.with_suffix(".first.weights").write_bytes(for_it)
     np.save(path.with_suffix(".inputs.npy"), inputs)
     path.with_suffix(".size").write_text(str(np.prod(net.shapes[-1])))
 
@@ -67,8 +73,7 @@ def _largest(path: Path, expected: np.ndarray, cpu: Device) -> float:
     program = cpu.compile(optimise(plan, cpu.passes))
     try:
         inputs = np.load(path.with_suffix(".inputs.npy"))
-        return max(
-            error(one, program.forward(x)[0]) for x, one in zip(inputs, expected, strict=True)
-        )
+        got = np.stack([program.forward(x)[0].ravel() for x in inputs])
     finally:
         program.close()
+    return float((np.abs(got - expected) / np.maximum(1, np.abs(expected))).max())

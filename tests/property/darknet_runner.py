@@ -1,8 +1,8 @@
 """Runs networks through a darknet library: python darknet_runner.py LIBRARY FOLDER.
 
-Of each NAME.cfg in the folder it reads NAME.weights and NAME.inputs, a float32 row for each call,
-and writes NAME.outputs: the last layer's, call by call. In a process of its own, because darknet
-ends the process it is in when something displeases it.
+Of each NAME.cfg in the folder it reads NAME.first.weights, NAME.inputs.npy (a float32 row for each
+call) and NAME.size (of the last layer), and writes NAME.outputs.npy: the last layer's. In a process
+of its own, because darknet ends the process it is in when something displeases it.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ def main() -> None:
     for path in sorted(Path(sys.argv[2]).glob("*.cfg")):
         inputs = np.load(path.with_suffix(".inputs.npy"))
         size = int(path.with_suffix(".size").read_text())
-        weights = path.with_suffix(".weights")
+        weights = path.with_suffix(".first.weights")
         network = library.load_network(os.fsencode(path), os.fsencode(weights), 0)
         outputs = []
         for row in inputs:

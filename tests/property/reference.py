@@ -25,6 +25,7 @@ class Reference:
         self.normalised: dict[int, tuple[Array, ...]] = {}  # arrays of convolutions, to be shared
         self._random = np.random.default_rng(seed)
         self._arrays: list[Array] = []
+        self._variances: set[int] = set()  # which of the arrays
         self._next = 0
 
     def run(self, pictures: Array) -> list[Array]:
@@ -37,9 +38,13 @@ class Reference:
             self.outputs.append(x)
         return self.outputs
 
-    def weights_file(self) -> bytes:
-        values = [array.astype("<f4").tobytes() for array in self._arrays]
-        return struct.pack("<iiiq", 0, 2, 5, 0) + b"".join(values)
+    def weights_file(self, *, of_first_darknet: bool = False) -> bytes:
+        """The first darknet adds 1e-6 to a root where later ones add 1e-5 below it."""
+        values = list(self._arrays)
+        for each in self._variances if of_first_darknet else ():
+            values[each] = (np.sqrt(values[each].astype(np.float64) + 1e-5) - 1e-6) ** 2
+        arrays = [array.astype("<f4").tobytes() for array in values]
+        return struct.pack("<iiiq", 0, 2, 5, 0) + b"".join(arrays)
 
     def source(self, index: int, number: str | int) -> Array:
         number = int(number)
@@ -67,7 +72,9 @@ class Reference:
         return self.take(*shape, draw=lambda random, shape: scale * random.standard_normal(shape))
 
     def statistics(self, count: int) -> tuple[Array, Array, Array]:
-        return self.near_one(count), self.small(count), self.near_one(count)
+        scale, mean, variance = self.near_one(count), self.small(count), self.near_one(count)
+        self._variances.add(self._next - 1)
+        return scale, mean, variance
 
 
 def _sections(text: str) -> list[tuple[str, Options]]:

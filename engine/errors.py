@@ -57,6 +57,12 @@ class DownloadError(EngineError, OSError):
     exit_code = 3
 
 
+def out_of_memory(where: str, error: MemoryError) -> DeviceError:
+    """NumPy's words say how much it asked for; Python's own has none."""
+    asked = f": {error}" if str(error) else ""
+    return DeviceError(f"{where}: out of memory{asked}. Try a smaller batch or input size")
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
     """Return " Did you mean 'x'?" for the known word nearest to `word`, or nothing."""
     near = get_close_matches(word, list(known), n=1, cutoff=0.6)

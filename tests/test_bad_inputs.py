@@ -85,6 +85,14 @@ def blank_weights(path, network):
     return path
 
 
+def many_classes(count):
+    return f"[net]\nwidth=1\nheight=1\nchannels={count + 5}\n[yolo]\nclasses={count}\n"
+
+
+def many_anchors(count):
+    return f"[net]\nwidth=1\nheight=1\nchannels={count * 6}\n[region]\nclasses=1\nnum={count}\n"
+
+
 # ------------------------------------------------------------ 1 to 41: the .cfg
 
 REFUSED = [
@@ -134,6 +142,9 @@ REFUSED = [
     (22, NET + "[convolutional]\nstride=-1\n" + END, "stride: expected at least 1"),
     (22, NET + "[convolutional]\npadding=1000000\n" + END, "is too large"),
     (22, NET + "[convolutional]\nsize=3\ndilation=0\n" + END, "dilation: expected at least 1"),
+    (22, NET + "[convolutional]\nsize=3\npad=1\ndilation=1000000\n" + END, "the padded input"),
+    (22, NET + "[convolutional]\npadding=200000\nstride=100000\n" + END, "the padded input"),
+    (22, NET + "[deconvolutional]\nstride=100000\npadding=1550000\n" + END, "the padded input"),
     (23, NET + "[convolutional]\ngroups=0\n" + END, "groups: expected at least 1"),
     (23, NET + "[convolutional]\ngroups=2\n" + END, "groups: expected a divisor of 3 channels"),
     (23, NET + "[convolutional]\ngroups=9\n" + END, "groups: expected a divisor of 3 channels"),
@@ -163,6 +174,8 @@ REFUSED = [
     (32, GOOD.replace("classes=1", "classes=-1"), "classes: expected at least 1"),
     (32, GOOD.replace("classes=1", "classes=1000000000"), "needs filters=1000000005"),
     (32, GOOD.replace("classes=1", "classes=80"), "needs filters=85 in the layer before, got 6"),
+    (32, many_classes(limits.CLASSES + 1), f"classes: expected at most {limits.CLASSES}, got"),
+    (31, many_anchors(59_652_323), f"num: expected at most {limits.LIST}, got 59652323"),
     (33, NET + YOLO, "needs filters=6 in the layer before, got 3"),
     (33, GOOD + "[detection]\nclasses=1\ncoords=4\nnum=1\nside=7\n", "side: 7 x 7 cells"),
     (34, NET + "[softmax]\ntree=none.tree\n", "none.tree: cannot be read"),
@@ -172,9 +185,12 @@ REFUSED = [
     (37, NET + "[upsample]\nstride=0\n" + END, "stride: expected a number other than 0"),
     (37, NET + "[upsample]\nstride=1000000\n" + END, "is too large"),
     (38, NET + "[maxpool]\nsize=2\npadding=1000000\n" + END, "is too large"),
+    (38, NET + "[maxpool]\nsize=2000000000\nstride=1\n" + END, "the padded input"),
+    (38, NET + "[local_avgpool]\nsize=2000000000\nstride=1\n" + END, "the padded input"),
     (39, NET + "[maxpool]\nsize=80\npadding=0\n" + END, "leaves nothing of its input"),
     (40, NET + "[connected]\noutput=0\n", "output: expected at least 1"),
     (40, NET + "[connected]\noutput=65536\n[connected]\noutput=65537\n", "weight: numbers: expect"),
+    (40, NET.replace("32", "16384") + f"{CONV}size=512\nstride=1\n" * 3, "operations up to here"),
     (41, NET + CONV + f"[route]\nlayers={'0,' * 199}0\n" * 5000, "references to earlier layers"),
 ]
 

@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from engine.cli import _darknet_options
-from engine.errors import EngineError, InputError, suggest
+from engine.errors import EngineError, InputError, out_of_memory, suggest
 from engine.version import __version__
 
 FAILED = 1
@@ -39,8 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = _dispatch(sys.argv[1:] if argv is None else list(argv))
         sys.stdout.flush()
     except EngineError as error:
-        _complain(str(error))
-        return error.exit_code
+        return _refuse(error)
+    except MemoryError as error:
+        return _refuse(out_of_memory("this run", error))
     except BrokenPipeError:
         # The reader has left. Python would complain once more when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -134,6 +135,11 @@ def _overview() -> str:
             "python -m engine COMMAND --help tells more; --version says which engine this is.",
         ]
     )
+
+
+def _refuse(error: EngineError) -> int:
+    _complain(str(error))
+    return error.exit_code
 
 
 def _complain(message: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from engine.darknet import limits
 from engine.darknet.layers.base import DetectionLayer
 from engine.darknet.options import option
 from engine.plan.shapes import Shape
@@ -25,6 +26,8 @@ def pick_anchors(
     for number in numbers:
         if number <= 0:
             raise layer.error("anchors", f"expected numbers above 0, got {number:g}")
+    if num > limits.LIST and not mask:
+        raise layer.error("num", f"expected at most {limits.LIST}, got {num}")
     pairs = tuple(zip(numbers[::2], numbers[1::2], strict=True))
     return tuple(pairs[index] if index < len(pairs) else _MISSING for index in mask or range(num))
 

@@ -97,8 +97,9 @@ class Graph:
     def task(self) -> Literal["detector", "classifier", "other"]:
         if self.detections:
             return "detector"
-        is_classifier = self.output.kind == "softmax" and self.net.channels > 0
-        return "classifier" if is_classifier else "other"
+        is_softmax = self.output.kind == "softmax" and self.net.channels > 0
+        has_names = self.output.shape.size <= limits.CLASSES
+        return "classifier" if is_softmax and has_names else "other"
 
     @property
     def classes(self) -> int:
@@ -156,7 +157,7 @@ class _Builder:
         self._nodes: list[Node] = []
         self._makes_map: list[bool] = []
         self._readers: list[list[Layer]] = []
-        self._reads = self._parameters = self._activations = 0
+        self._reads = self._parameters = self._activations = self._operations = 0
 
     def add(self, place: Place) -> None:
         layer = from_section(_layer_class(place.section), place)
@@ -172,6 +173,9 @@ class _Builder:
         if min(shape.sides) < 1:
             raise layer.error("", f"leaves nothing of its input: the output would be {shape}")
         _check_size(shape, f"{layer.where}: the output", limits.VALUES)
+        _check_size(layer.padded(*shapes), f"{layer.where}: the padded input", limits.VALUES)
+        if isinstance(layer, DetectionLayer):
+            _limit(layer.classes, limits.CLASSES, f"{layer.at('classes')}")
         parameters = layer.parameters(*shapes)
         for each in parameters:
             _limit(each.size, limits.VALUES, f"{layer.where} {each.name}: numbers")
@@ -182,6 +186,8 @@ class _Builder:
         _limit(self._parameters, limits.PARAMETERS, f"{layer.where}: weights up to here")
         self._activations += shape.size
         _limit(self._activations, limits.ACTIVATIONS, f"{layer.where}: outputs up to here")
+        self._operations += node.operations
+        _limit(self._operations, limits.OPERATIONS, f"{layer.where}: operations up to here")
         self._nodes.append(node)
         self._makes_map.append(layer.makes_map(*shapes))
         self._readers.append([])

@@ -51,10 +51,17 @@ def find_names(data: str | Path) -> Path:
     name = options["names"]
     folder = Path(data).parent
     candidates = [Path(name), folder / name, folder.parent / name]
-    found = next((path for path in candidates if path.is_file()), None)
+    found = next((path for path in candidates if _is_file(path)), None)
     if found is None:
-        raise ConfigError(f"{shown(data)}: names: no file {name!r}, here or beside it")
+        raise ConfigError(f"{shown(data)}: names: no file {shown(name)!r}, here or beside it")
     return found
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name too long, for instance
+        return False
 
 
 def _options(path: str | Path) -> list[tuple[str, str]]:

@@ -131,6 +131,10 @@ class Convolution:
         width = window_count(shape.width, self.size, self.stride[1], padding)
         return Shape(self.filters, height, width)
 
+    def padded(self, shape: Shape) -> Shape:
+        border = 2 * self.padding * self.dilation
+        return Shape(shape.channels, shape.height + border, shape.width + border)
+
     def parameters(self) -> tuple[Parameter, ...]:
         count, prefix = self.filters, self.prefix
         bias = Parameter(f"{prefix}bias", (count,))
@@ -237,6 +241,11 @@ class Pool:
         height = window_count(shape.height, self.size, self.stride[0], self.padding)
         width = window_count(shape.width, self.size, self.stride[1], self.padding)
         return Shape(shape.channels, height, width)
+
+    def padded(self, shape: Shape) -> Shape:
+        """A window may be wider than the padded map, since the count truncates."""
+        added = max(self.padding, self.size)
+        return Shape(shape.channels, shape.height + added, shape.width + added)
 
     def window(self, shape: Shape) -> Window:
         out = self.infer(shape)

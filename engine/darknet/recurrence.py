@@ -144,6 +144,12 @@ class ConvolutionalRecurrent(Recurrent):
             )
         return out
 
+    def padded(self, *shapes: Shape) -> Shape:
+        (shape,) = shapes
+        channels = max(part.channels for part in self.parts(shape))
+        widest = Shape(channels, shape.height, shape.width)
+        return self.convolution("", channels, 1).padded(widest)
+
     @abstractmethod
     def parts(self, shape: Shape) -> tuple[Convolution, ...]: ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
@@ -32,33 +33,34 @@ class Tree:
 
 def read_tree(path: str | Path, where: str) -> Tree:
     """Read lines of `name parent`; `where` names the option that asked for the file."""
+    try:
+        tree = _parse(read_bytes(path, ConfigError, limit=_LARGEST_BYTES), shown(path))
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    if not tree.names:
+        raise ConfigError(f"{where}: {shown(path)} names no class")
+    return tree
+
+
+@lru_cache(maxsize=4)  # thousands of layers may name the same one
+def _parse(data: bytes, file: str) -> Tree:
     names: list[str] = []
     parents: list[int] = []
-    for number, line in _lines(path, where):
+    for number, line in enumerate(data.decode("utf-8-sig", errors="replace").split("\n"), 1):
         words = line.split()
+        if not words:
+            continue
         parent = _integer(words[1]) if len(words) == 2 else None
         if parent is None:
-            raise ConfigError(f"{shown(path)}:{number}: expected 'name parent', got {line[:60]!r}")
+            raise ConfigError(f"{file}:{number}: expected 'name parent', got {line[:60]!r}")
         if not _ROOT <= parent < len(names):
             raise ConfigError(
-                f"{shown(path)}:{number}: parent of {words[0][:60]!r}: expected -1 (the root) or "
+                f"{file}:{number}: parent of {words[0][:60]!r}: expected -1 (the root) or "
                 f"the number of a line above, 0 to {len(names) - 1}, got {parent}"
             )
         names.append(words[0])
         parents.append(parent)
-    if not names:
-        raise ConfigError(f"{where}: {shown(path)} names no class")
     return Tree(tuple(names), tuple(parents))
-
-
-def _lines(path: str | Path, where: str) -> list[tuple[int, str]]:
-    """Numbered lines that are not blank."""
-    try:
-        data = read_bytes(path, ConfigError, limit=_LARGEST_BYTES)
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
-    lines = data.decode("utf-8-sig", errors="replace").split("\n")
-    return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
 
 
 def _integer(text: str) -> int | None:

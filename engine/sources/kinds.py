@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -87,7 +88,7 @@ def is_camera(name: str) -> bool:
     """A camera's number, unless there is a file of that name; or its device."""
     if name.startswith("/dev/video"):
         return True
-    return name.isascii() and name.isdecimal() and not Path(name).exists()
+    return name.isascii() and name.isdecimal() and not os.path.lexists(name)
 
 
 def _kind_of(name: str) -> Kind:

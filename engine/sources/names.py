@@ -48,7 +48,7 @@ def _taken_apart(name: str, *, recursive: bool) -> Iterator[Place]:
 
 
 def _is_list(name: str) -> bool:
-    return name.lower().endswith(".txt") and not kinds.is_address(name) and not Path(name).is_dir()
+    return name.lower().endswith(".txt") and not kinds.is_address(name) and not _is_folder(name)
 
 
 def _not_a_list(name: str, *, recursive: bool) -> Iterator[Place]:

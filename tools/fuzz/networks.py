@@ -36,7 +36,9 @@ _SECTION = re.compile(r"(?m)^\[")
 
 def is_small(network: Graph) -> bool:
     """Whether it loads and runs in a moment; a larger one may take its time."""
-    moved = sum(node.shape.size + sum(each.size for each in node.shapes) for node in network.nodes)
+    moved = network.net.shape.size + sum(
+        node.shape.size + node.layer.padded(*node.shapes).size for node in network.nodes
+    )
     kept = sum(each.size for node in network.nodes for each in node.parameters)
     work = network.operations + kept + moved * network.net.time_steps
     return work <= MOST_WORK and len(network.nodes) <= MOST_LAYERS

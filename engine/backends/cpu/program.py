@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
@@ -19,7 +20,7 @@ from engine.backends.cpu.definitions import DEFINITIONS
 from engine.backends.cpu.heads import candidates_of_all
 from engine.backends.cpu.storage import Buffers, Step, Storage
 from engine.backends.cpu.workers import Workers
-from engine.errors import EngineError, InputError
+from engine.errors import EngineError, InputError, out_of_memory
 from engine.plan import ops
 from engine.plan.build import Plan
 
@@ -34,6 +35,14 @@ class _Run:
     steps: tuple[Step, ...]
     outputs: tuple[Array, ...]
     heads: tuple[Array, ...]
+
+
+@contextmanager
+def _memory_errors() -> Iterator[None]:
+    try:
+        yield
+    except MemoryError as error:
+        raise out_of_memory("cpu", error) from None
 
 
 class CpuProgram:
@@ -66,12 +75,12 @@ class CpuProgram:
         )
 
     def forward(self, images: Array) -> tuple[Array, ...]:
-        with self._lock:
+        with self._lock, _memory_errors():
             return self._outputs(self._run(images))
 
     def detect(self, images: Array, *, threshold: float, hierarchy: float = 0.5) -> list[Array]:
         self._check_heads()
-        with self._lock:
+        with self._lock, _memory_errors():
             return self._candidates(self._run(images), threshold, hierarchy)
 
     def stages(
@@ -81,7 +90,7 @@ class CpuProgram:
             raise InputError("images: expected an array, got pictures, which a CPU does not scale")
         if threshold is not None:
             self._check_heads()
-        with self._lock:
+        with self._lock, _memory_errors():
             times = [perf_counter()]
             run = self._bound(images)
             run.source[...] = images
@@ -140,9 +149,19 @@ class CpuProgram:
 
     def _call(self, run: _Run) -> None:
         # infinities and their NaN are values here, as they are to darknet and to a GPU
-        with self._workers.alone(), np.errstate(all="ignore"):
+        with self._whole(), self._workers.alone(), np.errstate(all="ignore"):
             for step in run.steps:
                 step()
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """A run that breaks off leaves the recurrent state as it found it."""
+        before = self._storage.copy_states()
+        try:
+            yield
+        except BaseException:
+            self._storage.put_states(before)
+            raise
 
     def _outputs(self, run: _Run) -> tuple[Array, ...]:
         return tuple(np.array(output, order="C") for output in run.outputs)

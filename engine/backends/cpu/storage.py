@@ -59,6 +59,13 @@ class Storage:
         values = self._owned[tensor][: rows * tensor.shape.size]
         return values.reshape(rows, height, width, channels)
 
+    def copy_states(self) -> list[Array]:
+        return [self._owned[tensor].copy() for tensor in self._states]
+
+    def put_states(self, values: list[Array]) -> None:
+        for tensor, kept in zip(self._states, values, strict=True):
+            self._owned[tensor][...] = kept
+
     def reset(self) -> None:
         for tensor in self._states:
             self._owned[tensor].fill(0)

@@ -98,6 +98,10 @@ class Layer(ABC):
     def lower(self, plan: PlanBuilder, weights: Weights, *tensors: Tensor) -> Tensor:
         """Write its ops, `tensors` being its sources; return its output."""
 
+    def padded(self, *shapes: Shape) -> Shape:
+        """What its windows reach over: its input, with the cells that it adds around."""
+        return shapes[0] if shapes else Shape(1)
+
     def makes_map(self, *shapes: Shape) -> bool:
         """Whether its output has a height and a width, or is only a row of values in darknet."""
         return True

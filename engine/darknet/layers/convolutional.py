@@ -58,6 +58,10 @@ class Convolutional(Layer):
         grid = self._convolution(shape).infer(shape)
         return self._blur.infer(grid) if self._blur else grid
 
+    def padded(self, *shapes: Shape) -> Shape:
+        (shape,) = shapes
+        return self._convolution(shape).padded(shape)
+
     def parameters(self, *shapes: Shape) -> tuple[Parameter, ...]:
         (shape,) = shapes
         return self._convolution(shape).parameters()

@@ -36,6 +36,11 @@ class Deconvolutional(Layer):
         height, width = (side * self.stride + grown for side in (shape.height, shape.width))
         return Shape(self.filters, height, width)
 
+    def padded(self, *shapes: Shape) -> Shape:
+        """The map before its borders are cut off."""
+        out, cut = self.infer(*shapes), 2 * self._padding
+        return Shape(out.channels, out.height + cut, out.width + cut)
+
     def parameters(self, *shapes: Shape) -> tuple[Parameter, ...]:
         (shape,) = shapes
         bias = Parameter("bias", (self.filters,))

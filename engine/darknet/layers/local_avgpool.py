@@ -33,6 +33,10 @@ class LocalAveragePool(Layer):
             )
         return pool.infer(shape)
 
+    def padded(self, *shapes: Shape) -> Shape:
+        (shape,) = shapes
+        return self._pool.padded(shape)
+
     def lower(self, plan: PlanBuilder, weights: Weights, *tensors: Tensor) -> Tensor:
         (src,) = tensors
         out = plan.tensor(self.infer(src.shape))

@@ -42,6 +42,10 @@ class MaxPool(Layer):
         pooled = self._pool.infer(shape)
         return self._blur.infer(pooled) if self._blur else pooled
 
+    def padded(self, *shapes: Shape) -> Shape:
+        (shape,) = shapes
+        return shape if self.maxpool_depth else self._pool.padded(shape)
+
     def lower(self, plan: PlanBuilder, weights: Weights, *tensors: Tensor) -> Tensor:
         (src,) = tensors
         if self.maxpool_depth:

@@ -1,14 +1,17 @@
 """Runs every case of the ops' tests once on a device, for compute-sanitizer to look over.
 
     python tools/every_case_cuda.py [--algorithms] [--precisions float32,float16,tf32] [--every N]
+    python tools/every_case_cuda.py --fault TOOL
 
 Nothing is compared here, the tests do that. `--algorithms` runs each convolution by every algorithm
-that can; `--every 3` takes each third case.
+that can; `--every 3` takes each third case. `--fault memcheck` runs nothing but a kernel with a
+fault that this tool of compute-sanitizer has to find.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import sys
 import time
 from collections.abc import Iterator
@@ -20,7 +23,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from engine.backends.base import Placed
+from engine.backends.cuda import compiler
 from engine.backends.cuda.device import CudaDevice
+from engine.backends.cuda.launch import Module
 from engine.plan import ops
 from engine.plan.build import Plan
 from engine.plan.ops import Tensor
@@ -31,6 +36,14 @@ from tests.backends.head_cases import HEADS, values_for
 from tests.backends.layouts import INSIDE_ALIGNED, laid_out
 
 SEQUENCES = 2
+
+# What is wrong with a kernel of 64 threads that was given 64 floats nobody has written.
+FAULTS = {
+    "memcheck": "values[threadIdx.x + 64] = 1.f;",
+    "racecheck": "__shared__ volatile float one; one = threadIdx.x; values[threadIdx.x] = one;",
+    "initcheck": "values[threadIdx.x] = values[63 - threadIdx.x] + 1.f;",
+    "synccheck": "if (threadIdx.x % 32 < 16) __syncthreads();",
+}
 
 
 def run(device: CudaDevice, plan: Plan, call: Any, **options: Any) -> None:
@@ -83,14 +96,36 @@ def pictures(device: CudaDevice, precision: str) -> Iterator[str]:
         yield kind
 
 
+def fault(device: CudaDevice, name: str) -> None:
+    source = f'extern "C" __global__ void fault(float* values) {{ {FAULTS[name]} }}'
+    contents = compiler.compile_image(source, (), device.card.capability, compiler.toolkit())
+    pointer, free = device.allocate(64 * 4)
+    stream = device._context.stream
+
+    def launch() -> None:
+        module = Module(contents)
+        function = module.function("fault")
+        function.launch((1, 1, 1), 64, [ctypes.c_void_p(pointer)], stream=stream.handle)
+        stream.synchronize()
+        module.close()
+
+    device._context.run(launch)
+    free()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--algorithms", action="store_true")
     parser.add_argument("--precisions", default="float32,float16")
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--fault", choices=FAULTS)
     arguments = parser.parse_args()
     start = time.perf_counter()
     device = CudaDevice(0)
+    if arguments.fault:
+        fault(device, arguments.fault)
+        device.close()
+        return 0
     count = 0
     for precision in arguments.precisions.split(","):
         for part in (

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # compute-sanitizer's four tools over every case of the ops' tests; one line each, 0 errors wanted.
+# Each tool has to find a planted fault first: else its 0 means nothing.
 #   tools/sanitize_cuda.sh [TOOL ...] [-- OPTIONS OF every_case_cuda.py]
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -13,17 +14,35 @@ python=${PYTHON:-python3}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 export ENGINE_TUNE=0
-"$python" tools/every_case_cuda.py "$@" || exit 1 # compiles the kernels, without a watcher
+
+watch() { # TOOL OPTIONS...: runs the cases under a tool; exit status 9 if it finds an error
+  timeout "${SANITIZE_SECONDS:-120}" compute-sanitizer --tool "$1" --error-exitcode 9 \
+    --target-processes application-only "$python" tools/every_case_cuda.py "${@:2}" >"$log" 2>&1
+}
+cases() { grep -Eo '^[0-9]+ cases' "$1" | tail -1; }
+summary() { grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$log" | tail -1; }
+
+"$python" tools/every_case_cuda.py "$@" | tee "$log" || exit 1 # compiles, without a watcher
+expected=$(cases "$log")
 
 status=0
 for tool in "${tools[@]}"; do
-  begin=$SECONDS
-  timeout "${SANITIZE_SECONDS:-120}" compute-sanitizer --tool "$tool" --error-exitcode 9 \
-    --target-processes application-only "$python" tools/every_case_cuda.py "$@" >"$log" 2>&1
+  watch "$tool" --fault "$tool"
   code=$?
-  printf '%-10s exit %d, %3d s: %s\n' "$tool" "$code" $((SECONDS - begin)) \
-    "$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$log" | tail -1)"
-  if [ "$code" != 0 ]; then
+  found=$(summary)
+  begin=$SECONDS
+  if [ "$code" = 9 ]; then
+    printf '%-10s finds a planted fault: %s\n' "$tool" "$found"
+  else
+    printf '%-10s exit %d: MISSES A PLANTED FAULT: %s\n' "$tool" "$code" "$found"
+    status=1
+  fi
+  watch "$tool" "$@"
+  code=$?
+  watched=$(cases "$log")
+  printf '%-10s exit %d, %3d s, %s of %s: %s\n' "$tool" "$code" $((SECONDS - begin)) \
+    "${watched:-no cases}" "$expected" "$(summary)"
+  if [ "$code" != 0 ] || [ "$watched" != "$expected" ]; then
     status=1
     grep -E '^=========' "$log" | head -25
   fi

@@ -5,8 +5,8 @@
     images    10,000 pictures of many sizes: fitted slopes of device and host memory
     loads     200 loads and closes: the same
     threads   32 threads on one detector, 200 tagged pictures each
-    calls     what a batch-1 call costs the host beyond the device's own time
-    pipeline  pictures to boxes at batch 64 beside forward runs alone
+    calls     what a batch-1 call costs the host beyond the device's copies and kernels
+    pipeline  pictures to boxes, at batch 64 and one by one, beside forward runs alone
     cards     two cards beside one
     start     from import to the first result, with nothing kept and with kept kernels
 
@@ -51,6 +51,7 @@ Array = NDArray[Any]
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL, MIDDLE = ROOT / "cfg" / "yolov3-tiny.cfg", ROOT / "cfg" / "yolov4-tiny.cfg"
+LARGE = ROOT / "cfg" / "yolov4.cfg"
 FOUND = 20  # boxes in a picture, before suppression, on average
 SAMPLES = 50
 SETTLED = 0.3  # of the samples: what comes before is still warming up
@@ -73,7 +74,7 @@ class Soak:
         self.folder = folder
         self.quick = quick
         self.rows: list[Row] = []
-        self._thresholds: dict[tuple[Path, object], float] = {}
+        self._thresholds: dict[object, float] = {}
 
     # ------------------------------------------------------------ parts
 
@@ -144,58 +145,71 @@ class Soak:
         plan = optimise(lower(network, random_weights.arrays(network)), device.passes)
         program = device.compile(plan, precision=precision)
         shape = plan.source.shape
-        sides, threshold = (shape.width, shape.height), self.threshold(net)
-        placed = [Placed(pictures(1, sides)[0], Placement(sides, sides))]
+        sides = shape.width, shape.height
+        given = pictures(1, sides)
+        threshold = self.threshold(net, given)
         images = np.random.default_rng(0).random((1, *shape.sides), np.float32)
-
-        def on_device(given: Any) -> float:
-            return median(program.measure(given, repeats=repeats, decodes=True))
-
-        def beyond(call: Callable[[], object], device_ms: float) -> float:
-            return (timed(call, repeats) - device_ms) * 1e3
-
-        name = f"{net.stem} {precision}"
-        device_ms = on_device(images)
-        self.add("calls", f"{name}: device, from floats", device_ms * 1e3, "us")
-        array_us = beyond(lambda: program.detect(images, threshold=threshold), device_ms)
-        self.add("calls", f"{name}: beyond, from floats", array_us, "us")
-        device_ms = on_device(placed)
-        self.add("calls", f"{name}: device, from a picture", device_ms * 1e3, "us")
-        picture_us = beyond(
-            lambda: program.start_detect(placed, threshold=threshold).result(), device_ms
-        )
-        should = "<= 60"
-        self.add(
-            *("calls", f"{name}: beyond, from a picture", picture_us, "us"),
-            *(should, picture_us <= 60),
-        )
+        placed = [Placed(given[0], Placement(sides, sides))]
+        ways: list[tuple[str, Any, Callable[[], object]]] = [
+            ("floats", images, lambda: program.detect(images, threshold=threshold)),
+            (
+                *("a picture", placed),
+                lambda: program.start_detect(placed, threshold=threshold).result(),
+            ),
+        ]
+        for way, asked, call in ways:
+            name = f"{net.stem} {precision}, from {way}"
+            wall = timed(call, repeats) * 1e3
+            times = program.device_times(asked, threshold=threshold, repeats=repeats)
+            on_device = median(times) * 1e3
+            self.add("calls", f"{name}: the call", wall, "us")
+            self.add("calls", f"{name}: copies and kernels", on_device, "us")
+            host = wall - on_device
+            if way == "floats":  # four times the bytes that a picture has
+                self.add("calls", f"{name}: the host beyond", host, "us")
+            else:
+                self.add(*("calls", f"{name}: the host beyond", host, "us"), *("<= 60", host <= 60))
         program.close()
         device.close()
-        with self.load(net, precision=precision) as detector:
-            ms = timed(lambda: detector(placed[0].pixels), repeats)
-        ratio = ms / device_ms
-        self.add("calls", f"{name}: picture to boxes / device", ratio, "x", "<= 1.3 on large nets")
 
     def pipeline(self) -> None:
-        batch, rounds = 64, 10 if self.quick else 40
+        rounds = 10 if self.quick else 40
         for precision in ("float32", "float16"):
-            with self.load(MIDDLE, batch=batch, precision=precision) as detector:
-                given = pictures(batch, detector.size)
-                images = np.random.default_rng(0).random(
-                    (batch, 3, *reversed(detector.size)), np.float32
-                )
-                program: Any = detector._program
-                forward = batch * 1e3 / median(program.measure(images, repeats=40))
-                list(detector.stream(given * 4))
-                start = time.perf_counter()
-                for _ in detector.stream(islice(cycle(given), batch * rounds)):
-                    pass
-                boxes = batch * rounds / (time.perf_counter() - start)
-            name = f"{MIDDLE.stem} {precision}, batch {batch}"
-            self.add("pipeline", f"{name}: forward", forward, "1/s")
-            self.add("pipeline", f"{name}: pictures to boxes", boxes, "1/s")
-            share = boxes / forward
-            self.add("pipeline", f"{name}: share", share, "x", ">= 0.85", share >= 0.85)
+            self.add_stream(MIDDLE, precision, 64, rounds)
+        for precision in ("float32", "float16"):
+            self.add_single(LARGE, precision, 10 * rounds)
+
+    def add_stream(self, net: Path, precision: str, batch: int, rounds: int) -> None:
+        given = pictures(batch, size_of(net))
+        with self.load(net, given=given, batch=batch, precision=precision) as detector:
+            images = np.zeros((batch, 3, *reversed(detector.size)), np.float32)
+            images[:] = np.random.default_rng(0).random(images.shape[1:], np.float32)
+            program: Any = detector._program
+            forward = batch * 1e3 / median(program.measure(images, repeats=40))
+            found = sum(map(len, detector.stream(given * 4))) / len(given) / 4
+            start = time.perf_counter()
+            for _ in detector.stream(islice(cycle(given), batch * rounds)):
+                pass
+            boxes = batch * rounds / (time.perf_counter() - start)
+        name = f"{net.stem} {precision}, batch {batch}"
+        self.add("pipeline", f"{name}: boxes in a picture", found, "")
+        self.add("pipeline", f"{name}: forward", forward, "1/s")
+        self.add("pipeline", f"{name}: pictures to boxes", boxes, "1/s")
+        share = boxes / forward
+        self.add("pipeline", f"{name}: share", share, "x", ">= 0.85", share >= 0.85)
+
+    def add_single(self, net: Path, precision: str, repeats: int) -> None:
+        given = pictures(1, size_of(net))
+        with self.load(net, given=given, precision=precision) as detector:
+            images = np.random.default_rng(0).random((1, 3, *reversed(detector.size)), np.float32)
+            program: Any = detector._program
+            forward = median(program.measure(images, repeats=repeats))
+            boxes = timed(lambda: detector(given[0]), repeats)
+        name = f"{net.stem}@{images.shape[3]} {precision}"
+        self.add("pipeline", f"{name}: forward", forward, "ms")
+        self.add("pipeline", f"{name}: picture to boxes", boxes, "ms")
+        ratio = boxes / forward
+        self.add("pipeline", f"{name}: ratio", ratio, "x", "<= 1.3", ratio <= 1.3)
 
     def cards(self) -> None:
         if driver.count() < 2:
@@ -203,9 +217,9 @@ class Soak:
             return
         rates = []
         for device in ("cuda:0", "cuda:0,cuda:1"):
-            count = device.count("cuda")
-            with self.load(MIDDLE, device=device, batch=16 * count, size=1024) as detector:
-                given = pictures(16 * count, (1024, 1024))
+            batch = 16 * device.count("cuda")
+            given = pictures(batch, (1024, 1024))
+            with self.load(MIDDLE, given=given, device=device, batch=batch, size=1024) as detector:
                 list(detector.stream(given * 4))
                 total = len(given) * (5 if self.quick else 30)
                 start = time.perf_counter()
@@ -234,19 +248,31 @@ class Soak:
 
     # ------------------------------------------------------------ what they share
 
-    def load(self, net: Path, *, device: str = "cuda:0", **options: Any) -> engine.Detector:
-        threshold = self.threshold(net, options.get("size"))
+    def load(
+        self,
+        net: Path,
+        *,
+        given: list[Array] | None = None,
+        device: str = "cuda:0",
+        **options: Any,
+    ) -> engine.Detector:
+        threshold = self.threshold(net, given, options.get("size"))
         return engine.load(*self.files(net), device=device, threshold=threshold, **options)
 
-    def threshold(self, net: Path, size: int | None = None) -> float:
+    def threshold(
+        self, net: Path, given: list[Array] | None = None, size: int | None = None
+    ) -> float:
         """What leaves about as many boxes as a street has, though nobody trained the weights."""
-        if (net, size) not in self._thresholds:
+        sides = given[0].shape if given else None
+        key = net, size, sides
+        if key not in self._thresholds:
             with engine.load(*self.files(net), device="cuda:0", size=size) as detector:
-                rows = [stretch(Picture(each), detector.size)[0][None] for each in pictures(6)]
+                seen = (given or pictures(6))[:6]
+                rows = [stretch(Picture(each), detector.size)[0][None] for each in seen]
                 found = [detector.candidates(row, threshold=0.0)[0][:, 5:] for row in rows]
             scores = np.sort(np.concatenate([each.ravel() for each in found]))
-            self._thresholds[net, size] = float(scores[-FOUND * len(rows)])
-        return self._thresholds[net, size]
+            self._thresholds[key] = float(scores[-FOUND * len(rows)])
+        return self._thresholds[key]
 
     def files(self, net: Path) -> tuple[Path, Path]:
         path = self.folder / f"{net.stem}.weights"
@@ -290,6 +316,12 @@ with engine.load(sys.argv[1], sys.argv[2], device="cuda:0") as detector:
     detector(numpy.zeros((300, 400, 3), numpy.uint8))
     print(time.perf_counter() - start)
 """
+
+
+def size_of(net: Path) -> tuple[int, int]:
+    """Width and height of its input."""
+    shape = graph.build(cfg.read(net)).net.shape
+    return shape.width, shape.height
 
 
 def pictures(count: int, size: tuple[int, int] | None = None) -> list[Array]:

@@ -97,12 +97,13 @@ class CudaProgram:
             self._slots.give(slot)
 
     def device_times(
-        self, pictures: Sequence[Placed], *, threshold: float, repeats: int = 20
+        self, images: Array | Sequence[Placed], *, threshold: float, repeats: int = 20
     ) -> list[float]:
         """Milliseconds of copies and run of each of so many runs; the device never waits for us."""
+        put = self._images(images) if isinstance(images, np.ndarray) else self._pictures(images)
         slot = self._taken()
         try:
-            job = self._decoded(self._pictures(pictures), threshold, 0.5)(slot)
+            job = self._decoded(put, threshold, 0.5)(slot)
             time = partial(self._resident.timed_behind_others, slot, job)
             return [sum(self._context.run(time)) for _ in range(repeats)]
         finally:

@@ -71,3 +71,13 @@ def test_the_most_a_card_could_do(capability, multiprocessors, clock, precision,
         assert found.operations == pytest.approx(expected, rel=0.01)
         assert (found.bytes, found.multiprocessors) == (4e12, multiprocessors)
         assert found.value_bytes == (2 if precision == "float16" else 4)
+
+
+def test_copies_and_run_are_timed_behind_other_runs(device, tiny_detector):
+    program = device.compile(plan_of(tiny_detector))
+    given = images(program.plan, 1)
+    expected = program.detect(given, threshold=0.3)
+    times = program.device_times(given, threshold=0.3, repeats=4)
+    assert len(times) == 4
+    assert min(times) > 0
+    np.testing.assert_array_equal(program.detect(given, threshold=0.3)[0], expected[0])

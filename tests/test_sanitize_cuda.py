@@ -1,0 +1,72 @@
+"""tools/sanitize_cuda.sh over a compute-sanitizer that is not there: what it takes for clean."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SCRIPT = ROOT / "tools" / "sanitize_cuda.sh"
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("bash") is None, reason="a script for bash on Linux"
+)
+
+CASES = """#!/bin/sh
+echo "${CASES:-12} cases in 0.1 s"
+"""
+SANITIZER = """#!/bin/sh
+case "$*" in
+*--fault*) errors=${FAULTS_FOUND:-1} ;;
+*) errors=${ERRORS:-0}; echo "${CASES_WATCHED:-12} cases in 9.9 s" ;;
+esac
+echo "========= ERROR SUMMARY: $errors errors"
+[ "$errors" = 0 ] || exit 9
+"""
+
+
+def sanitize(folder, *arguments, **said):
+    for name, text in (("cases", CASES), ("compute-sanitizer", SANITIZER)):
+        folder.joinpath(name).write_text(text)
+        folder.joinpath(name).chmod(0o755)
+    environment = {
+        **os.environ,
+        **said,
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "PYTHON": str(folder / "cases"),
+    }
+    return subprocess.run(
+        ["bash", SCRIPT, *arguments], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_clean_is_every_case_under_every_tool_that_finds_its_fault(tmp_path):
+    done = sanitize(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for tool in ("memcheck", "racecheck", "initcheck", "synccheck"):
+        assert re.search(rf"{tool} +finds a planted fault: .* 1 errors", done.stdout)
+        assert re.search(rf"{tool} +exit 0, .* 12 cases of 12 cases: .* 0 errors", done.stdout)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"FAULTS_FOUND": "0"},  # the tool sees nothing
+        {"ERRORS": "3"},
+        {"CASES_WATCHED": "11"},
+        {"CASES_WATCHED": "no"},
+    ],
+)
+def test_anything_else_is_not_clean(tmp_path, said):
+    assert sanitize(tmp_path, "memcheck", **said).returncode == 1
+
+
+def test_every_tool_has_a_fault_to_find():
+    cases = ROOT.joinpath("tools", "every_case_cuda.py").read_text()
+    faults = re.findall(r'^    "(\w+)": ".*;"', cases, re.MULTILINE)
+    (tools,) = re.findall(r"tools=\(([a-z ]+)\)$", SCRIPT.read_text(), re.MULTILINE)
+    assert faults == tools.split()

@@ -98,8 +98,9 @@ def _server() -> ModuleType:
     try:
         from engine.serve import server
     except ImportError as error:
+        package = (error.name or "").partition(".")[0]
         raise InputError(
-            f"serve: {error.name} is not installed. Run: pip install 'engine[serve]'"
+            f"serve: {package} is not installed. Run: pip install 'engine[serve]'"
         ) from None
     return server
 

@@ -142,8 +142,9 @@ async def _answer_http(request: Request, error: Exception) -> Response:
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
-    # an encoded picture has no name but "picture", and the reason often begins with that, too
-    content = {"error": str(error).removeprefix("picture: ")}
+    content = {"error": str(error)}
+    if isinstance(error, ImageError):  # the only name that an encoded picture has is "picture"
+        content["error"] = str(error).removeprefix("picture: ")
     if isinstance(error, RefusedError):
         kind = LastAnswer if error.is_last else JSONResponse
         return kind(content, error.status, error.headers)

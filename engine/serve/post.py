@@ -41,6 +41,7 @@ class Post:
         try:
             wanted = self._wish(request, service)
             body.check_head(request.headers, service.limits)
+            service.refuse_if_ending()
             service.refuse_if_full()
             visit.content = await body.read(receive, service.limits, visit.take_body)
             visit.take_place()

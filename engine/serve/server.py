@@ -24,22 +24,25 @@ from engine.serve.service import Service, warm_up
 
 _SECONDS_TO_CLOSE = 5  # for connections, when every request is answered
 _BACKLOG = 1024
+_MOST_PORT = 65535
 
 
 def bind(host: str, port: int) -> socket.socket:
     """A port that is ours, on which nothing is heard yet."""
+    if not 0 <= port <= _MOST_PORT:
+        raise InputError(f"--port {port}: expected 0 to {_MOST_PORT}")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         bound = socket.socket(family, kind, protocol)
-    except (OSError, OverflowError, UnicodeError) as error:
+    except (OSError, UnicodeError) as error:
         raise InputError(f"--host {host} --port {port}: {_reason(error)}") from error
     try:
         if hasattr(signal, "SIGHUP"):  # elsewhere this would let two servers share a port
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         bound.close()
         raise InputError(f"--host {host} --port {port}: {_reason(error)}") from error
     return bound
@@ -115,16 +118,22 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._asked_at is not None:
-            self.should_exit = self.force_exit = True
+            self._give_up()
         self._asked_at = time.monotonic()
 
     async def on_tick(self, counter: int) -> bool:
         if self._asked_at is not None and self._service is not None:
             self._service.is_draining = True
-            is_late = time.monotonic() - self._asked_at > self._limits.drain_seconds
-            self.should_exit |= is_late or not self._service.visits
-            self.force_exit |= is_late and self._service.visits > 0
+            if not self._service.visits:
+                self.should_exit = True
+            elif time.monotonic() - self._asked_at > self._limits.drain_seconds:
+                self._give_up()
         return await super().on_tick(counter)
+
+    def _give_up(self) -> None:
+        self.should_exit = self.force_exit = True
+        # what is cancelled now would be told with a traceback each
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 
 def _reason(error: Exception) -> str:

@@ -69,9 +69,11 @@ class Service:
         """How many pictures wait for the network."""
         return self._batcher.depth
 
-    def refuse_if_full(self) -> None:
+    def refuse_if_ending(self) -> None:
         if self.is_draining:
             raise RefusedError(503, "server: is about to end", retry_after=1, is_last=True)
+
+    def refuse_if_full(self) -> None:
         if self.places >= self.limits.queue:
             seconds = math.ceil(self.places * self._seconds_a_picture)
             raise RefusedError(

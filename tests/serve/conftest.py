@@ -6,13 +6,27 @@ pytest.importorskip("starlette", reason="Starlette is not installed: pip install
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[serve]'")
 pytest.importorskip("python_multipart", reason="python-multipart: pip install '.[serve]'")
 
+from engine.darknet import cfg, graph, random_weights, weights
 from tests.pictures import write_picture
-from tests.serve.running import load, serving
+from tests.serve.running import load, serving, until
+from tests.small_models import DETECTOR, Model
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory):
+    """Its scores are of many sizes."""
+    folder = tmp_path_factory.mktemp("model")
+    made = Model(*(folder / f"net.{kind}" for kind in ("cfg", "weights", "names")))
+    made.cfg.write_text(DETECTOR)
+    made.names.write_text("cat\ndog\ncow\n")
+    network = graph.build(cfg.read(made.cfg))
+    weights.save(made.weights, network, random_weights.arrays(network))
+    return made
 
 
 @pytest.fixture(scope="module")
-def detector(tiny_detector):
-    with load(tiny_detector, batch=4, threshold=0.3) as opened:
+def detector(model):
+    with load(model, batch=4, threshold=0.3) as opened:
         yield opened
 
 
@@ -20,7 +34,7 @@ def detector(tiny_detector):
 def server(detector):
     with serving(detector) as running:
         yield running
-        assert running.holds_nothing()
+        until(running.holds_nothing)
 
 
 @pytest.fixture(scope="module")

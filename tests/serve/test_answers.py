@@ -93,8 +93,8 @@ def test_a_form_without_a_boundary_is_refused(server):
         ("classes=cat,2", {"classes": ["cat", 2]}),
     ],
 )
-def test_settings_of_one_request(server, tiny_detector, pictures, query, options):
-    with load(tiny_detector, **{"threshold": 0.3, **options}) as alone:
+def test_settings_of_one_request(server, model, pictures, query, options):
+    with load(model, **{"threshold": 0.3, **options}) as alone:
         expected = alone(pictures[0]).to_dict()
     reply = server.post(f"/detect?{query}", pictures[0])
     assert without_times(reply.found) == without_times(expected)

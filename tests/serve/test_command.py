@@ -1,0 +1,225 @@
+"""python -m engine serve: as it starts, as it ends, and what it says when it cannot start."""
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing, suppress
+
+import pytest
+
+from tests.cli.child import ENVIRONMENT, engine
+from tests.serve.running import until
+from tests.serve.test_limits import HEAD, answer_in
+
+SIGNALS = pytest.mark.skipif(os.name == "nt", reason="no such signals on Windows")
+
+
+class Process:
+    """A server in a process of its own."""
+
+    def __init__(self, model, *options):
+        words = ["serve", *model.options, "--names", model.names, "--port", "0", *options]
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", "engine", *map(str, words)],
+            env=ENVIRONMENT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.said = self.child.stdout.readline()
+        assert self.said, self.child.communicate()[1]
+        self.port = int(self.said.split()[0].rpartition(":")[2])
+
+    def connect(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+
+    def plug(self):
+        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+
+    def get(self, path):
+        with closing(self.connect()) as connection:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    def ended(self):
+        """Status and what was said on stderr."""
+        _, err = self.child.communicate(timeout=30)
+        return self.child.returncode, err
+
+
+@pytest.fixture
+def start(model):
+    processes = []
+
+    def start(*options):
+        processes.append(Process(model, *options))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.child.kill()
+        process.child.communicate()
+
+
+def test_it_says_where_it_is_and_answers(start, pictures):
+    process = start("--batch", 2, "--threshold", 0.35)
+    assert process.said.endswith("detector on cpu\n")
+    with closing(process.connect()) as connection:
+        connection.request("POST", "/detect", pictures[0])
+        assert connection.getresponse().status == 200
+    assert b'"batch":2,"threshold":0.35' in process.get("/model")[1]
+
+
+@SIGNALS
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=str)
+def test_a_signal_lets_it_end_quietly(start, number):
+    process = start()
+    process.child.send_signal(number)
+    assert process.ended() == (0, "")
+
+
+@SIGNALS
+def test_who_is_being_answered_when_it_is_to_end_gets_the_answer(start, pictures):
+    process = start()
+    with process.plug() as plug, closing(process.connect()) as other:
+        lines = plug.makefile("rb")
+        plug.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(pictures[0]) + pictures[0][:100])
+        other.request("GET", "/readyz")
+        answer = other.getresponse()
+        assert (answer.status, answer.read()) == (200, b"ready\n")
+        until(lambda: b"engine_requests_in_progress 1" in process.get("/metrics")[1])
+
+        process.child.send_signal(signal.SIGTERM)
+        until(lambda: process.get("/readyz") == (503, b"about to end\n"))
+        assert process.get("/healthz") == (200, b"ok\n")
+        other.request("POST", "/detect", pictures[1])
+        answer = other.getresponse()
+        assert (answer.status, answer.headers["Connection"]) == (503, "close")
+        assert b"server: is about to end" in answer.read()
+
+        plug.sendall(pictures[0][100:])
+        assert answer_in(lines)[0] == 200
+    assert process.ended() == (0, "")
+
+
+@SIGNALS
+def test_the_second_signal_ends_it_at_once(start):
+    process = start("--drain-seconds", 60)
+    with process.plug() as plug:
+        plug.sendall(HEAD + b"Content-Length: 100\r\n\r\n")
+        until(lambda: b"engine_requests_in_progress 1" in process.get("/metrics")[1])
+        begin = time.monotonic()
+        process.child.send_signal(signal.SIGINT)
+        until(lambda: process.get("/readyz")[0] == 503)
+        process.child.send_signal(signal.SIGINT)
+        status, err = process.ended()
+        assert time.monotonic() - begin < 9
+    assert (status, err) == (130, "")
+
+
+@SIGNALS
+def test_nobody_is_waited_for_longer_than_was_said(start):
+    process = start("--drain-seconds", 0.5, "--body-seconds", 60)
+    with process.plug() as plug:
+        plug.sendall(HEAD + b"Content-Length: 100\r\n\r\n")
+        until(lambda: b"engine_requests_in_progress 1" in process.get("/metrics")[1])
+        begin = time.monotonic()
+        process.child.send_signal(signal.SIGTERM)
+        status, err = process.ended()
+        assert time.monotonic() - begin < 9
+    assert (status, err) == (130, "")
+
+
+@SIGNALS
+def test_under_load_it_ends_as_well(start, pictures):
+    process = start("--queue", 4)
+    statuses = []
+
+    def ask():
+        with closing(process.connect()) as connection:
+            # until it has ended: a connection that was idle just then is cut, a new one refused
+            with suppress(ConnectionError, http.client.HTTPException):
+                while True:
+                    connection.request("POST", "/detect", pictures[0])
+                    answer = connection.getresponse()
+                    answer.read()
+                    statuses.append(answer.status)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    until(lambda: statuses.count(200) > 20)
+    process.child.send_signal(signal.SIGTERM)
+    for thread in threads:
+        thread.join(30)
+    assert process.ended() == (0, "")
+    assert set(statuses) == {200, 503}
+
+
+# ------------------------------------------------------------ what keeps it from starting
+
+
+def test_a_port_that_is_taken(model):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = engine("serve", *model.options, "--port", port)
+    assert (done.status, done.out) == (2, "")
+    assert done.err == f"Error: --host 127.0.0.1 --port {port}: address already in use\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--port", 65536], "--port 65536: "),
+        (["--host", "no.such.host.invalid"], "--host no.such.host.invalid --port 8000: "),
+        (["--queue", 0], "queue: expected a number above 0, got 0"),
+        (["--max-body", -1], "body_bytes: expected a number above 0, got -1048576"),
+        (["--wait-ms", "nan"], "--wait-ms: expected 0 to 10000, got nan"),
+        (["--port", "http"], "argument --port: invalid int value: 'http'"),
+        (["dog.jpg"], "unexpected 'dog.jpg': expected CFG and WEIGHTS"),
+        (["--batch", 0], "batch: expected an integer of 1 or more, got 0"),
+    ],
+)
+def test_options_that_make_no_sense(model, options, reason):
+    done = engine("serve", *model.options, *options)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith("Error: ")
+    assert reason in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_network_that_looks_at_no_pictures(tiny_recurrent):
+    done = engine("serve", *tiny_recurrent.options, "--port", 0)
+    assert done.status == 2
+    assert done.err == "Error: serve: expected a network that looks at pictures, got another\n"
+
+
+@pytest.mark.parametrize("missing", ["starlette", "uvicorn", "python_multipart"])
+def test_an_extra_that_is_not_installed(model, missing):
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None; from engine.cli import main;"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "serve", *model.options],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"Error: serve: {missing} is not installed. Run: pip install 'engine[serve]'\n"
+    )
+
+
+def test_help_needs_no_extra():
+    done = engine("serve", "--help")
+    assert done.status == 0
+    assert "--wait-ms" in done.out

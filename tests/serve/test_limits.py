@@ -1,0 +1,219 @@
+"""What a stranger may cost: bytes, pixels, time, connections, places; all of it is given back."""
+
+import io
+import json
+import socket
+import time
+from contextlib import closing, contextmanager
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.serve.running import ask, serving, until
+
+HEAD = b"POST /detect HTTP/1.1\r\nHost: here\r\n"
+
+
+@contextmanager
+def plugged(server):
+    with server.plug() as plug:
+        yield plug, plug.makefile("rb")
+
+
+def answer_in(lines):
+    """Status, headers and content of the next answer on a bare connection."""
+    status = int(lines.readline().split()[1])
+    headers = {}
+    while (line := lines.readline().strip()) != b"":
+        name, _, value = line.decode().partition(": ")
+        headers[name.lower()] = value
+    return status, headers, lines.read(int(headers["content-length"]))
+
+
+def noise(width, height):
+    pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    return encoded(Image.fromarray(pixels))
+
+
+def encoded(image):
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", compress_level=1)
+    return buffer.getvalue()
+
+
+# ------------------------------------------------------------ bytes
+
+
+def test_a_length_that_is_too_large_is_refused_before_anything_is_sent(detector):
+    with serving(detector, body_bytes=1000) as server, plugged(server) as (plug, lines):
+        plug.sendall(HEAD + b"Content-Length: 10000000000\r\nExpect: 100-continue\r\n\r\n")
+        status, headers, content = answer_in(lines)
+        assert (status, headers["connection"]) == (413, "close")
+        assert json.loads(content)["error"] == (
+            "body: expected at most 1000 bytes, got 10000000000"
+        )
+        plug.shutdown(socket.SHUT_WR)
+        assert lines.read() == b""
+        until(server.holds_nothing)
+
+
+def test_a_body_that_does_not_end_is_cut_off(detector):
+    with serving(detector, body_bytes=1 << 20) as server, plugged(server) as (plug, lines):
+        plug.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        chunk = b"10000\r\n" + bytes(1 << 16) + b"\r\n"
+        for _ in range(20):  # a little more than is allowed
+            plug.sendall(chunk)
+        status, _, content = answer_in(lines)
+        assert status == 413
+        assert b"got more" in content
+        plug.shutdown(socket.SHUT_WR)
+        assert lines.read() == b""
+        until(server.holds_nothing)
+
+
+def test_who_sends_all_before_looking_for_the_answer_gets_it_too(detector):
+    with serving(detector, body_bytes=1 << 20) as server:
+        assert server.post("/detect", bytes(20 << 20)).status == 413
+
+
+def test_bodies_count_towards_the_memory(detector, pictures):
+    with serving(detector, memory_bytes=4 << 20, body_seconds=5) as server:
+        with plugged(server) as (plug, lines):
+            length = (1 << 20) - 100
+            plug.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % (1 << 20) + bytes(length))
+            until(lambda: server.service.bodies.held == length)
+            reply = server.post("/detect", pictures[0])
+            assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
+            assert reply.error.startswith("memory: ")
+            plug.sendall(bytes(100))
+            assert answer_in(lines)[0] == 422
+        assert server.post("/detect", pictures[0]).status == 200
+        until(server.holds_nothing)
+
+
+# ------------------------------------------------------------ pixels
+
+
+def test_a_picture_of_too_many_pixels_is_refused_before_it_is_decoded(detector):
+    bomb = encoded(Image.new("L", (8000, 8000)))
+    with serving(detector, pixels=1_000_000) as server:
+        reply = server.post("/detect", bomb)
+        assert reply.status == 413
+        assert reply.error == "picture: expected at most 1000000 pixels, got 8000 x 8000"
+
+
+def test_a_picture_that_does_not_fit_into_the_memory_is_refused(detector, pictures):
+    with serving(detector, memory_bytes=4 << 20) as server:
+        large = encoded(Image.new("L", (700, 700)))
+        reply = server.post("/detect", large)
+        assert reply.status == 413
+        assert "bytes of memory" in reply.error
+        assert server.post("/detect", pictures[0]).status == 200
+
+
+def test_pictures_wait_for_memory_and_get_it_in_turn(detector):
+    picture = encoded(Image.new("L", (400, 400)))  # two of them do not fit
+    with serving(detector, memory_bytes=4 << 20) as server:
+        connections = [server.connect() for _ in range(6)]
+        for connection in connections:
+            connection.request("POST", "/detect", picture)
+        for connection in connections:
+            with closing(connection):
+                assert connection.getresponse().status == 200
+        until(server.holds_nothing)
+
+
+# ------------------------------------------------------------ time
+
+
+@pytest.mark.parametrize("sent", [b"", b"part"])
+def test_a_body_that_is_late_is_refused(detector, sent):
+    with serving(detector, body_seconds=0.3) as server, plugged(server) as (plug, lines):
+        start = time.perf_counter()
+        plug.sendall(HEAD + b"Content-Length: 100\r\n\r\n" + sent)
+        status, headers, content = answer_in(lines)
+        assert 0.2 < time.perf_counter() - start < 2
+        assert (status, headers["connection"]) == (408, "close")
+        assert json.loads(content)["error"] == "body: expected within 0.3 s, got a part"
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /detect HTTP/1.1\r\nHost:"])
+def test_a_connection_without_a_request_is_closed(detector, sent):
+    with serving(detector, head_seconds=0.3) as server, plugged(server) as (plug, lines):
+        start = time.perf_counter()
+        plug.sendall(sent)
+        assert lines.read() == b""
+        assert 0.2 < time.perf_counter() - start < 2
+
+
+def test_a_head_that_trickles_in_is_not_waited_for(detector):
+    with serving(detector, head_seconds=0.4) as server, server.plug() as plug:
+        start = time.perf_counter()
+        plug.sendall(HEAD)
+        with pytest.raises(ConnectionError):  # noqa: PT012 - any of them
+            while time.perf_counter() - start < 5:
+                plug.sendall(b"X: y\r\n")
+                time.sleep(0.05)
+        assert time.perf_counter() - start < 2
+
+
+def test_the_time_for_a_head_begins_anew_with_each_request(detector, pictures):
+    with serving(detector, head_seconds=0.4) as server, closing(server.connect()) as connection:
+        for _ in range(5):
+            assert ask(connection, "POST", "/detect", pictures[0]).status == 200
+            time.sleep(0.15)
+
+
+def test_an_answer_that_is_not_read_is_given_up(detector):
+    picture = noise(2500, 2000)
+    with serving(detector, answer_seconds=0.5) as server, plugged(server) as (plug, lines):
+        plug.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+        plug.sendall(HEAD + b"Accept: image/png\r\nContent-Length: %d\r\n\r\n" % len(picture))
+        plug.sendall(picture)
+        until(lambda: server.service.visits == 1)
+        until(server.holds_nothing)
+        with pytest.raises((ConnectionError, AssertionError)):
+            assert len(answer_in(lines)[2]) > len(picture) // 2
+
+
+def test_an_answer_that_is_read_slowly_arrives(detector):
+    picture = noise(1500, 1000)
+    with serving(detector, answer_seconds=5) as server, closing(server.connect()) as connection:
+        connection.request("POST", "/detect", picture, {"Accept": "image/png"})
+        answer = connection.getresponse()
+        parts = []
+        while part := answer.read(1 << 18):
+            parts.append(part)
+            time.sleep(0.01)
+        assert Image.open(io.BytesIO(b"".join(parts))).size == (1500, 1000)
+
+
+# ------------------------------------------------------------ number
+
+
+def test_connections_beyond_the_limit_are_told_so(detector, pictures):
+    with serving(detector, connections=3) as server:
+        others = [server.plug() for _ in range(3)]
+        until(lambda: len(server.server.server_state.connections) == 3)
+        with plugged(server) as (_, lines):
+            status, headers, _ = answer_in(lines)
+            assert (status, headers["retry-after"]) == (503, "1")
+        for other in others:
+            other.close()
+        until(lambda: not server.server.server_state.connections)
+        assert server.post("/detect", pictures[0]).status == 200
+
+
+def test_garbage_is_answered_and_survived(server, pictures):
+    for garbage in (
+        b"\x16\x03\x01\x02",
+        b"GET\r\n\r\n",
+        b"POST /detect HTTP/1.1\r\n\r\n",
+        b"\0" * 99,
+    ):
+        with plugged(server) as (plug, lines):
+            plug.sendall(garbage)
+            plug.shutdown(socket.SHUT_WR)
+            assert lines.readline() in (b"", b"HTTP/1.1 400 Bad Request\r\n", b"HTTP/1.1 400 \r\n")
+    assert server.post("/detect", pictures[0]).status == 200

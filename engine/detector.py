@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from threading import Lock
 from types import TracebackType
 from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine import forks
 from engine.backends import open_chosen
 from engine.backends.base import Device, Memory, PictureProgram, Placed, Program
 from engine.darknet import cfg as darknet_cfg
@@ -25,7 +25,7 @@ from engine.darknet import weights as darknet_weights
 from engine.darknet.graph import Graph
 from engine.darknet.lower import lower
 from engine.darknet.names import default_names, find_names, read_names
-from engine.errors import ImageError, InputError, suggest
+from engine.errors import ImageError, InputError, suggest, within_memory
 from engine.inputs import Batch, Intake, Prepared, Wanted
 from engine.models.store import Located, locate, locate_default
 from engine.passes import optimise
@@ -77,6 +77,7 @@ class Settings:
             raise InputError(f"max_detections: expected an integer of 1 or more, got {most!r}")
 
 
+@within_memory("load")
 def load(
     cfg: str | Path | None = None,
     weights: str | Path | None = None,
@@ -201,7 +202,7 @@ class Detector:
         self._intake = replace(intake, scales=self._ahead is None)
         self._runs_ahead = 1 if self.has_state else 2  # by as many threads: it wants them in order
         self._layers: Program | None = None  # keeps every layer; compiled when first asked for
-        self._lock = Lock()
+        self._lock = forks.lock()
 
     @property
     def task(self) -> str:
@@ -239,6 +240,7 @@ class Detector:
 
     # ------------------------------------------------------------ pictures
 
+    @within_memory("detector")
     def __call__(
         self, source: Source | list[Source] | tuple[Source, ...], *, bgr: bool = False
     ) -> Any:
@@ -316,7 +318,7 @@ class Detector:
     ) -> Iterator[Any]:
         prepare = partial(self._intake.prepare, bgr=bgr)
         chunks = _chunks(sources, self.settings.batch)
-        with ExitStack() as stack:
+        with within_memory("detector"), ExitStack() as stack:
             batches = stack.enter_context(closing(ahead(chunks, prepare, workers=workers)))
             runs: Iterator[_Run] = map(self._begin, batches)
             if self._ahead is not None:
@@ -430,6 +432,7 @@ class Detector:
 
     # ------------------------------------------------------------ arrays
 
+    @within_memory("detector")
     def forward(self, x: Array) -> tuple[Array, ...]:
         """The network's output, then that of each detection layer, for one batch.
 
@@ -437,6 +440,7 @@ class Detector:
         """
         return self._program.forward(self._rows(x))
 
+    @within_memory("detector")
     def candidates(
         self, x: Array, *, threshold: float | None = None, hierarchy: float | None = None
     ) -> list[Array]:
@@ -449,6 +453,7 @@ class Detector:
         hierarchy = chosen.hierarchy if hierarchy is None else hierarchy
         return list(self._program.detect(self._rows(x), threshold=threshold, hierarchy=hierarchy))
 
+    @within_memory("detector")
     def layer_outputs(self, x: Array) -> list[Array]:
         """The output of every layer, in the order of the .cfg, for one batch.
 

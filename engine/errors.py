@@ -13,7 +13,8 @@ Messages have one shape: where: what: expected, got. Hint.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -57,10 +58,16 @@ class DownloadError(EngineError, OSError):
     exit_code = 3
 
 
-def out_of_memory(where: str, error: MemoryError) -> DeviceError:
-    """NumPy's words say how much it asked for; Python's own has none."""
-    asked = f": {error}" if str(error) else ""
-    return DeviceError(f"{where}: out of memory{asked}. Try a smaller batch or input size")
+@contextmanager
+def within_memory(where: str) -> Iterator[None]:
+    """Tell in one line of memory that is not there; NumPy says how much it asked for."""
+    try:
+        yield
+    except MemoryError as error:
+        asked = f": {error}" if str(error) else ""
+        raise DeviceError(
+            f"{where}: out of memory{asked}. Try a smaller batch or input size"
+        ) from None
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
+
+from engine.errors import EngineError
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -20,6 +23,7 @@ def ahead(
     wait. When the caller stops early, what was begun is finished first.
     """
     end = object()
+    process = os.getpid()
 
     def made_of(drawn: Future[Any]) -> Any:
         item = drawn.result()
@@ -39,3 +43,5 @@ def ahead(
         while (made := waiting.popleft().result()) is not end:
             order_one()
             yield made
+            if os.getpid() != process:  # whose threads are not here
+                raise EngineError("stream: begun before a fork. Begin another one")

@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from engine.cli import _darknet_options
-from engine.errors import EngineError, InputError, out_of_memory, suggest
+from engine.errors import EngineError, InputError, suggest, within_memory
 from engine.version import __version__
 
 FAILED = 1
@@ -36,12 +36,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        status = _dispatch(sys.argv[1:] if argv is None else list(argv))
+        with within_memory("this run"):
+            status = _dispatch(sys.argv[1:] if argv is None else list(argv))
         sys.stdout.flush()
     except EngineError as error:
-        return _refuse(error)
-    except MemoryError as error:
-        return _refuse(out_of_memory("this run", error))
+        _complain(str(error))
+        return error.exit_code
     except BrokenPipeError:
         # The reader has left. Python would complain once more when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -135,11 +135,6 @@ def _overview() -> str:
             "python -m engine COMMAND --help tells more; --version says which engine this is.",
         ]
     )
-
-
-def _refuse(error: EngineError) -> int:
-    _complain(str(error))
-    return error.exit_code
 
 
 def _complain(message: str) -> None:

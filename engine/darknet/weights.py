@@ -18,7 +18,7 @@ from engine.darknet.foreign_format import describe
 from engine.darknet.graph import Graph, Node
 from engine.darknet.layers.base import Parameter, Weights
 from engine.darknet.regular_file import open_regular
-from engine.errors import WeightsError, out_of_memory
+from engine.errors import WeightsError, within_memory
 from engine.vision.naming import shown
 
 _log = logging.getLogger("engine")
@@ -56,7 +56,7 @@ def load(
     The file must have exactly the size that the network asks for.
     """
     name = shown(path)
-    with open_regular(path, WeightsError) as file:
+    with open_regular(path, WeightsError) as file, within_memory(name):
         try:
             header = _read_header(file, name)
             left = os.fstat(file.fileno()).st_size - header.size
@@ -65,8 +65,6 @@ def load(
         except OSError as failure:
             reason = failure.strerror or failure
             raise WeightsError(f"{name}: cannot be read: {reason}") from None
-        except MemoryError as failure:
-            raise out_of_memory(name, failure) from None
 
 
 def read_header(path: str | Path) -> Header:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from io import BytesIO
 
 from engine.version import __version__
 
@@ -14,7 +15,7 @@ MOST_SECONDS = 60.0  # for the whole picture
 _CHUNK = 1 << 16
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class RemotePicture:
     """A file to engine.vision.image.read(); what hinders it is an OSError."""
 
@@ -22,8 +23,18 @@ class RemotePicture:
     most_bytes: int = MOST_BYTES
     silence_seconds: float = SILENCE_SECONDS
     most_seconds: float = MOST_SECONDS
+    _content: BytesIO | None = field(default=None, init=False)
 
-    def read(self, _most: int = -1) -> bytes:
+    def read(self, most: int = -1) -> bytes:
+        """Fetched at the first call, and again after the end."""
+        if self._content is None:
+            self._content = BytesIO(self._fetched())
+        block = self._content.read(most)
+        if not block:
+            self._content = None
+        return block
+
+    def _fetched(self) -> bytes:
         # http.client and ssl are slow to import, and most runs need neither
         from http.client import HTTPException
         from urllib.error import HTTPError, URLError

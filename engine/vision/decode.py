@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from io import BytesIO
 
 from PIL import Image
 
+from engine import forks
 from engine.errors import ImageError
 from engine.vision.formats import READABLE, describe, opener_of
 
@@ -80,7 +80,7 @@ class _Quiet:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forks.lock(inner=True)
         self._inside = 0
         self._saved: warnings.catch_warnings[None] | None = None
 

@@ -21,6 +21,7 @@ from engine.vision.pixels import from_array, from_image, with_channels
 Array = NDArray[Any]
 
 MAX_BYTES = 1 << 30
+_BLOCK = 1 << 20
 
 
 class ArrayLike(Protocol):
@@ -175,16 +176,20 @@ def _content_of_file(path: str | bytes, name: str) -> bytes:
 
 
 def _content_of_stream(source: Any, name: str) -> bytes:
+    content = bytearray()
     try:
-        content = source.read(MAX_BYTES + 1)
+        while block := source.read(_BLOCK):  # a raw file gives what it has, not all that is asked
+            if not isinstance(block, (bytes, bytearray)):
+                raise ImageError(
+                    f"{name}: picture: expected a file in binary mode, got one in text mode."
+                    " Open it with 'rb'."
+                )
+            content += block
+            _check_bytes(len(content), name)
+    except ImageError:
+        raise
     except (OSError, ValueError) as error:  # ValueError: it is closed, or its text is not UTF-8
         raise ImageError(f"{name}: picture: cannot be read: {error}") from error
-    if not isinstance(content, (bytes, bytearray)):
-        raise ImageError(
-            f"{name}: picture: expected a file in binary mode, got one in text mode."
-            " Open it with 'rb'."
-        )
-    _check_bytes(len(content), name)
     return bytes(content)
 
 

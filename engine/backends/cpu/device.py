@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.backends.cpu.program import CpuProgram
 from engine.backends.cpu.workers import thread_count
-from engine.errors import DeviceError, InputError, out_of_memory, suggest
+from engine.errors import DeviceError, InputError, suggest, within_memory
 from engine.plan.build import Plan
 
 PRECISIONS: dict[str, np.dtype[Any]] = {
@@ -62,10 +62,8 @@ class CpuDevice:
             raise InputError(f"{self.name}: precision: expected {known}, got {precision!r}.{hint}")
         if batch < 1:
             raise InputError(f"{self.name}: batch: expected at least 1, got {batch}")
-        try:
+        with within_memory(self.name):
             program = CpuProgram(plan, PRECISIONS[precision], batch=batch, threads=self.threads)
-        except MemoryError as error:
-            raise out_of_memory(self.name, error) from None
         self._programs.add(program)
         return program
 

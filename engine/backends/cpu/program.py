@@ -7,20 +7,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
-from threading import Lock
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine import forks
 from engine.backends.base import Memory, OpTime, Placed, Stages
 from engine.backends.cpu import conv
 from engine.backends.cpu.definitions import DEFINITIONS
 from engine.backends.cpu.heads import candidates_of_all
 from engine.backends.cpu.storage import Buffers, Step, Storage
 from engine.backends.cpu.workers import Workers
-from engine.errors import EngineError, InputError, out_of_memory
+from engine.errors import EngineError, InputError, within_memory
 from engine.plan import ops
 from engine.plan.build import Plan
 
@@ -37,21 +37,13 @@ class _Run:
     heads: tuple[Array, ...]
 
 
-@contextmanager
-def _memory_errors() -> Iterator[None]:
-    try:
-        yield
-    except MemoryError as error:
-        raise out_of_memory("cpu", error) from None
-
-
 class CpuProgram:
     """Runs are serialised by a lock: recurrent state and memory are shared."""
 
     def __init__(self, plan: Plan, dtype: np.dtype[Any], *, batch: int, threads: int) -> None:
         self.plan = replace(plan, constants={})  # packed copies serve the program from here on
         self.batch = batch
-        self._lock = Lock()
+        self._lock = forks.lock()
         self._is_closed = False
         self._workers = Workers(threads)
         constants = {name: each.astype(dtype, copy=False) for name, each in plan.constants.items()}
@@ -75,12 +67,12 @@ class CpuProgram:
         )
 
     def forward(self, images: Array) -> tuple[Array, ...]:
-        with self._lock, _memory_errors():
+        with self._lock, within_memory("cpu"):
             return self._outputs(self._run(images))
 
     def detect(self, images: Array, *, threshold: float, hierarchy: float = 0.5) -> list[Array]:
         self._check_heads()
-        with self._lock, _memory_errors():
+        with self._lock, within_memory("cpu"):
             return self._candidates(self._run(images), threshold, hierarchy)
 
     def stages(
@@ -90,7 +82,7 @@ class CpuProgram:
             raise InputError("images: expected an array, got pictures, which a CPU does not scale")
         if threshold is not None:
             self._check_heads()
-        with self._lock, _memory_errors():
+        with self._lock, within_memory("cpu"):
             times = [perf_counter()]
             run = self._bound(images)
             run.source[...] = images

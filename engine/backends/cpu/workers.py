@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from engine import forks
 from engine.errors import InputError
 
 Array = NDArray[Any]
@@ -72,8 +73,12 @@ class Workers:
         job = _Job(task, pieces)
         for _ in range(min(self.count, pieces) - 1):
             self._jobs.put(job)
-        job.work(0)
-        job.wait()
+        try:
+            job.work(0)
+            job.wait()
+        except BaseException:  # an interrupt, for one: the others must not write into what is next
+            job.abandon()
+            raise
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -153,6 +158,34 @@ class _Job:
         self._done = threading.Lock()
         self._done.acquire()
         self._error: BaseException | None = None
+        self._helpers = 0
+        self._is_abandoned = False
+        self._changed = threading.Condition()
+
+    def help(self, worker: int) -> None:
+        """Work on it, unless it was abandoned before this thread came to it."""
+        with self._changed:
+            if self._is_abandoned:
+                return
+            self._helpers += 1
+        try:
+            self.work(worker)
+        finally:
+            with self._changed:
+                self._helpers -= 1
+                self._changed.notify()
+
+    def abandon(self) -> None:
+        """Return when nobody works on it any more."""
+        while True:
+            try:
+                with self._changed:
+                    self._is_abandoned = True
+                    self._error = self._error or InterruptedError()  # what is left is skipped
+                    self._changed.wait_for(lambda: self._helpers == 0)
+                    return
+            except KeyboardInterrupt:  # again: the first one is on its way already
+                continue
 
     def work(self, worker: int) -> None:
         while (piece := next(self._taken)) < self._pieces:
@@ -174,7 +207,7 @@ class _Job:
 def _serve(jobs: SimpleQueue[_Job | None], worker: int) -> None:
     with np.errstate(all="ignore"):  # each thread has its own; infinities and NaN are values here
         while (job := jobs.get()) is not None:
-            job.work(worker)
+            job.help(worker)
             del job  # an idle thread must not keep the arrays of the last op alive
 
 
@@ -205,7 +238,7 @@ class _BlasThreads:
     def __init__(self, get: Callable[[], int], put: Callable[[int], None]) -> None:
         self._get = get
         self._put = put
-        self._lock = threading.Lock()
+        self._lock = forks.lock(inner=True)
         self._holders = 0
         self._before = 1
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from engine.cli import _model
+from engine.cli import _model, _network
 from engine.cli._table import align
-from engine.errors import InputError
 
 if TYPE_CHECKING:
     from engine.cli._table import Cell
@@ -22,12 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from engine.darknet import cfg, graph
-
-    path = arguments.cfg or arguments.cfg_option or arguments.model
-    if not path:
-        raise InputError("no network named: expected CFG")
-    network = graph.build(cfg.read(_model.network(path)), size=arguments.size)
+    arguments.cfg = arguments.cfg or arguments.cfg_option
+    network = _network.graph_of(arguments)
     print(*align([_HEADINGS, *map(_row, network.nodes)]), sep="\n")
     print()
     print(*align(_summary(network)), sep="\n")

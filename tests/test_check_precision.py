@@ -16,6 +16,7 @@ from engine.evaluate.examples import Objects
 from engine.evaluate.truth import Entry, GroundTruth
 from engine.passes import optimise
 from engine.vision.resize import Placement
+from tests import small_models
 from tests.backends.cuda.host import GXX
 from tests.backends.cuda.host_device import HostDevice, record_on
 from tools import check_precision
@@ -32,9 +33,11 @@ def cpu():
 
 
 @pytest.fixture(scope="module")
-def subject(tiny_detector):
-    network = graph.build(cfg.read(tiny_detector.cfg))
-    plan = lower(network, weights.load(tiny_detector.weights, network))
+def subject(tmp_path_factory):
+    text = small_models.DETECTOR.replace("filters=8", "filters=12")
+    model = small_models.write_model(tmp_path_factory.mktemp("model"), text, ["a", "b", "c"])
+    network = graph.build(cfg.read(model.cfg))
+    plan = lower(network, weights.load(model.weights, network))
     plan = replace(plan, constants={name: each * 0.2 for name, each in plan.constants.items()})
     size = network.net.width, network.net.height
     images = np.random.default_rng(0).random((2, 1, *plan.source.shape.sides), np.float32)

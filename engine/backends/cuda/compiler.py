@@ -203,8 +203,17 @@ def _cache() -> cache.Cache:
 class Kernels:
     """The functions of a compiled image, ready to launch in the context that loaded it."""
 
-    def __init__(self, driver: Any, contents: bytes, capability: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        driver: Any,
+        contents: bytes,
+        capability: tuple[int, int],
+        *,
+        in_floats: Callable[[], Kernels] | None = None,
+    ) -> None:
+        """`in_floats` returns those that store floats, if these do not."""
         self.driver = driver
+        self.in_floats = in_floats or (lambda: self)
         self._capability = capability
         self._is_early = capability >= _EARLY_STARTS
         self._modules = [Module(contents)]

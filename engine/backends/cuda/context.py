@@ -121,7 +121,10 @@ class Context:
         """The kernels that store activations in this precision, loaded once."""
         if precision not in self._kernels:
             contents = compiler.image(self.card.capability, precision)
-            self._kernels[precision] = Kernels(self.driver, contents, self.card.capability)
+            others = partial(self.kernels, "float32") if precision == "float16" else None
+            self._kernels[precision] = Kernels(
+                self.driver, contents, self.card.capability, in_floats=others
+            )
         return self._kernels[precision]
 
     def _open(self, index: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -14,12 +15,15 @@ from numpy.typing import NDArray
 from engine.backends.base import Peaks
 from engine.backends.cuda import conv, memory, ops, peak  # noqa: F401  its import registers how each op is run
 from engine.backends.cuda.context import Card, Context
+from engine.backends.cuda.floats import floats
 from engine.backends.cuda.gpu import VALUE_BYTES, Target
 from engine.backends.cuda.program import CudaProgram
 from engine.backends.cuda.tune import PLAIN, Tuner, measure, shortlist, time_limit
 from engine.errors import InputError, suggest
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d
+
+_log = logging.getLogger(__name__)
 
 
 class CudaDevice:
@@ -66,10 +70,15 @@ class CudaDevice:
         seconds.
         """
         target = self._target(plan, batch, precision, algorithm)
+        if target.floats.issuperset(plan.tensors):
+            _log.info("%s: runs in float32: %s would change its results", self.name, precision)
         limit = time_limit() if tune and algorithm is None else 0
         if limit:
             self._tuner = self._tuner or Tuner(self._context, self.measured)
-            self._tuner.tune(plan, target, limit)
+            for each in dict.fromkeys((precision, "float32")):
+                part = tuple(op for op in plan.ops if target.of(op).precision == each)
+                alike = target if each == precision else target.in_floats()
+                self._tuner.tune(replace(plan, ops=part), alike, limit)
         # A copy: what is measured later must not change what this program has prepared.
         target = replace(target, measured=dict(self.measured))
         program = CudaProgram(self._context, plan, target, has_graphs=graph)
@@ -89,7 +98,8 @@ class CudaDevice:
 
         These are what the tuner tries, and the plain ones, which it may not.
         """
-        target = replace(self._target(plan, batch, precision), measured=dict(self.measured))
+        target = self._target(plan, batch, precision).of(op)
+        target = replace(target, measured=dict(self.measured))
         chosen = conv.choice(target, op)
         plain = [name for name in conv.candidates(target, op) if name in PLAIN]
         names = dict.fromkeys([chosen, *shortlist(target, op), *plain])
@@ -134,6 +144,7 @@ class CudaDevice:
             capability=self.card.capability,
             multiprocessors=self.card.multiprocessors,
             algorithm=algorithm,
+            floats=floats(plan, precision),
         )
         return replace(target, misaligned=memory.misaligned(plan, target))
 

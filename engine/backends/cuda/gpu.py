@@ -16,11 +16,13 @@ program.py brings images in and results out; importing ops.py must register ever
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from numpy.typing import NDArray
 
+from engine.backends.cuda.floats import is_narrow
 from engine.plan.activations import ACTIVATIONS
 from engine.plan.ops import Head, Op, Tensor
 
@@ -50,11 +52,26 @@ class Target:
     measured: Mapping[str, str] = field(default_factory=dict)  # the tuner's choices, by signature
 
     misaligned: frozenset[Tensor] = frozenset()  # pixels of these do not begin on 16 bytes
+    floats: frozenset[Tensor] = frozenset()  # of a program of halves; see floats.py
 
     @property
     def value_bytes(self) -> int:
         """Size of one value of an activation: what `real` is in a kernel."""
         return VALUE_BYTES[self.precision]
+
+    def bytes_of(self, tensor: Tensor) -> int:
+        """Size of one value of this tensor."""
+        return VALUE_BYTES["float32"] if tensor in self.floats else self.value_bytes
+
+    def of(self, item: Op | Head) -> Target:
+        """As an op or head sees it: of floats where that is how it computes, see floats.py."""
+        touched = {item.src} if isinstance(item, Head) else {*item.reads, item.out}
+        if touched <= self.floats or (self.precision == "tf32" and is_narrow(item)):
+            return self.in_floats()
+        return self
+
+    def in_floats(self) -> Target:
+        return replace(self, precision="float32", floats=frozenset())
 
     def rows(self, tensor: Tensor) -> int:
         """The most rows that `tensor` can have."""
@@ -113,6 +130,22 @@ class Gpu:
         self._places = places
         self._arrays = arrays
         self._most_blocks = target.multiprocessors * 32
+
+    def of(self, item: Op | Head) -> Gpu:
+        """What runs an op or head: the counterpart in floats where that is how it computes."""
+        target = self.target.of(item)
+        return self if target is self.target else self._counterpart(target)
+
+    def storing(self, tensor: Tensor) -> Gpu:
+        """What runs a kernel for which `real` is what this tensor is stored as."""
+        if tensor not in self.target.floats:
+            return self
+        return self._counterpart(self.target.in_floats())
+
+    def _counterpart(self, target: Target) -> Gpu:
+        made = copy(self)
+        made.target, made._kernels = target, self._kernels.in_floats()
+        return made
 
     def __getitem__(self, tensor: Tensor) -> int:
         """The pointer to the first value of `tensor`."""
@@ -175,19 +208,19 @@ class Gpu:
         """
         shape, pixels = out.shape, self.pixels(out)
         sizes = (pixels, shape.channels, shape.area, self.pitch(out))
-        self.launch("enter", pixels * shape.channels, src, self[out], *sizes)
+        self.storing(out).launch("enter", pixels * shape.channels, src, self[out], *sizes)
 
     def bring_in_pictures(self, out: Tensor, table: int) -> None:
         """Enqueue the way from pictures, an entry of the table each, into a tensor."""
         shape, pixels = out.shape, self.pixels(out)
         sizes = (pixels, shape.height, shape.width, shape.channels, self.pitch(out))
-        self.launch("enter_pictures", pixels, table, self[out], *sizes)
+        self.storing(out).launch("enter_pictures", pixels, table, self[out], *sizes)
 
     def bring_out(self, src: Tensor, out: int) -> None:
         """Enqueue the way from a tensor to the host's layout."""
         shape, pixels = src.shape, self.pixels(src)
         sizes = (pixels, shape.channels, shape.area, self.pitch(src))
-        self.launch("leave", pixels * shape.channels, self[src], out, *sizes)
+        self.storing(src).launch("leave", pixels * shape.channels, self[src], out, *sizes)
 
     def copy(self, out: int, src: int, size: int) -> None:
         """Enqueue a copy of `size` bytes from one device pointer to another."""

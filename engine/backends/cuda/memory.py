@@ -43,7 +43,10 @@ class Layout:
 
 
 def lay_out(plan: Plan, target: Target) -> Layout:
-    """A place for every tensor: in the plan's arena, behind it, or inside another tensor."""
+    """A place for every tensor: in the plan's arena, behind it, or inside another tensor.
+
+    The arena counts values of one size: floats in a program of halves lie behind it.
+    """
     arena = plan.arena
     top = 0 if arena is None else _align(arena.size * target.batch * target.value_bytes)
     slices: dict[Tensor, Slice] = {}
@@ -55,8 +58,8 @@ def lay_out(plan: Plan, target: Target) -> Layout:
                 f"batch: {target.batch} makes a tensor of {values} values, "
                 f"expected at most {MOST_VALUES}. Try a smaller batch"
             )
-        size = values * target.value_bytes
-        if arena is not None and root in arena.offsets:
+        size = values * target.bytes_of(root)
+        if arena is not None and root in arena.offsets and root not in target.floats:
             offset = arena.offsets[root] * target.batch * target.value_bytes
         else:
             offset, top = top, top + _align(size)
@@ -66,17 +69,18 @@ def lay_out(plan: Plan, target: Target) -> Layout:
     for tensor, view in plan.views.items():
         assert tensor.shape.sides[1:] == view.root.shape.sides[1:], tensor
         root_slice = slices[view.root]
-        inside = view.channel * target.value_bytes
+        inside = view.channel * target.bytes_of(view.root)
         slices[tensor] = Slice(root_slice.offset + inside, root_slice.pitch)
     return Layout(slices, tuple(states), top)
 
 
 def misaligned(plan: Plan, target: Target) -> frozenset[Tensor]:
     """Tensors with pixels that do not begin on 16 bytes; the copy engine cannot read these."""
-    size = target.value_bytes
     slices = lay_out(plan, target).slices
     return frozenset(
-        tensor for tensor, each in slices.items() if each.offset % 16 or each.pitch * size % 16
+        tensor
+        for tensor, each in slices.items()
+        if each.offset % 16 or each.pitch * target.bytes_of(tensor) % 16
     )
 
 
@@ -103,7 +107,7 @@ def lay_out_weights(plan: Plan, target: Target) -> Weights:
 
     def prepare(item: Op | Head) -> dict[str, Array]:
         constants = {name: plan.constants[each.name] for name, each in _constants(item).items()}
-        made = runner(item).prepare(target, item, constants)
+        made = runner(item).prepare(target.of(item), item, constants)
         return {name: np.ascontiguousarray(values) for name, values in made.items()}
 
     items = _items(plan)
@@ -126,7 +130,7 @@ def lay_out_weights(plan: Plan, target: Target) -> Weights:
 
 def workspace_bytes(plan: Plan, target: Target) -> int:
     """The most that any op asks for."""
-    needs = [runner(item).workspace(target, item) for item in _items(plan)]
+    needs = [runner(item).workspace(target.of(item), item) for item in _items(plan)]
     return _align(max(needs, default=0))
 
 

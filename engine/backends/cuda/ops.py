@@ -432,13 +432,13 @@ def matmul(gpu: Gpu, op: ops.MatMul) -> None:
         *(row_pitch, depth, gpu.pitch(op.out)),
         transpose_b=True,
         is_half=is_half,
-        is_half_out=is_half,
+        is_half_out=gpu.target.bytes_of(op.out) == 2,
     )
     gpu.blas.multiply(product, src, gpu.array(op, "weight"), gpu[op.out])
     bias = gpu.array(op, "bias")
     if bias or op.activation != "linear":
         pitch = gpu.pitch(op.out)
-        gpu.launch(
+        gpu.storing(op.out).launch(
             "bias_activate",
             rows * outputs,
             *(gpu[op.out], bias, 0, gpu[op.out], rows, outputs),

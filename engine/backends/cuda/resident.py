@@ -59,7 +59,6 @@ class Resident:
         self._graphs: dict[Key, Graph] = {}
         self._warm: set[Key] = set()
         self._latest: Slot | None = None  # whose run was enqueued last
-        self._is_tf32 = target.precision == "tf32"
         self._runs = [(memory.runner(op).run, op) for op in plan.ops]
         self._decoders = [(memory.runner(head).run, head) for head in plan.heads]
         kernels = context.kernels(target.precision)
@@ -307,17 +306,16 @@ class Resident:
         gpu, plan = self._gpu, self._plan
         assert gpu is not None, "freed"
         gpu.sequences = sequences
-        gpu.blas.allow_tf32(self._is_tf32)
         if has_pictures:
             gpu.bring_in_pictures(plan.source, self._settings + TABLE)
         else:
             gpu.bring_in(plan.source, self._settings + POINTER)
         for run, op in self._runs:
-            run(gpu, op)
+            _enqueue_op(run, gpu, op)
         if decodes:
             gpu.zero(self._found, HEADER_WORDS * WORD)
             for run, head in self._decoders:
-                run(gpu, head)
+                run(gpu.of(head), head)
             return
         end = self._outputs
         for tensor in plan.outputs:
@@ -381,6 +379,12 @@ def _key(job: Job) -> Key:
     return job.decodes, job.has_pictures, job.sequences
 
 
+def _enqueue_op(run: Run, gpu: Gpu, op: Op) -> None:
+    gpu = gpu.of(op)
+    gpu.blas.allow_tf32(gpu.target.precision == "tf32")
+    run(gpu, op)
+
+
 def _repeat(run: Run, gpu: Gpu, op: Op) -> None:
     for _ in range(_COPIES):
-        run(gpu, op)
+        _enqueue_op(run, gpu, op)

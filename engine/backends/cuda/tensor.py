@@ -13,9 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.backends.cuda import compiler
+from engine.backends.cuda.floats import is_narrow
+from engine.backends.cuda.gpu import Target
+from engine.plan import ops
 
 HOPPER = (9, 0)
 MODES = {"float16": 0, "tf32": 1, "float32": 2}  # MODE of the kernels
+EXACT_HALVES = 3  # likewise: halves whose weights are the sum of two
 # what `activate_common` of kernels/common.cuh knows
 COMMON = frozenset({"linear", "leaky", "relu", "mish", "swish", "logistic"})
 
@@ -63,7 +67,7 @@ def source(tile: Tile) -> str:
         return _INCLUDE.sub(contents, text).replace("#pragma once", "")
 
     heads = [f"#define {name} {value}" for name, value in tile.defines.items()]
-    heads.append(f"#define MODE {tile.mode}")
+    heads += [f"#define MODE {tile.mode}", f"#define HALVES {int(reads_halves(tile.mode))}"]
     text = folder.joinpath("tensor", f"{tile.kernel}.cu").read_text("utf-8")
     return "\n".join([*heads, compiler.activate_function(), _INCLUDE.sub(contents, text)])
 
@@ -72,11 +76,27 @@ def source(tile: Tile) -> str:
 def image(tile: Tile, capability: tuple[int, int]) -> bytes:
     """The compiled tile, from the cache if it was ever compiled here."""
     tools = compiler.toolkit()
-    defines = ("-DSTORE_HALF", "-use_fast_math") if tile.mode == 0 else ()
+    defines = ("-DSTORE_HALF", "-use_fast_math") if reads_halves(tile.mode) else ()
     text = source(tile)
     facts = [text, *defines, str(capability), tools.identity]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
     return compiler.cached(key, lambda: compiler.compile_image(text, defines, capability, tools))
+
+
+def mode_of(target: Target, op: ops.Conv2d) -> int:
+    """How a convolution multiplies."""
+    if target.bytes_of(op.src) == 2:
+        return EXACT_HALVES if is_narrow(op) else MODES["float16"]
+    return MODES["tf32" if target.precision == "tf32" else "float32"]
+
+
+def reads_halves(mode: int) -> bool:
+    return mode in (MODES["float16"], EXACT_HALVES)
+
+
+def parts(mode: int) -> int:
+    """Of a weight: high and low, where one does not hold all of it."""
+    return 2 if mode in (MODES["float32"], EXACT_HALVES) else 1
 
 
 def most_shared_bytes(capability: tuple[int, int]) -> int:
@@ -96,11 +116,14 @@ def round_to_tf32(
 
 
 def factors(values: NDArray[np.float32], mode: int) -> NDArray[np.generic]:
-    """Weights as the matrix units take them; split floats: high parts above low parts."""
-    if mode == 0:
-        return values.astype(np.float16)
-    if mode == 1:
+    """Weights as the matrix units take them; of two parts the high ones above the low ones."""
+    if mode == MODES["tf32"]:
         return round_to_tf32(values)
+    if reads_halves(mode):
+        halves = values.astype(np.float16)
+        if parts(mode) == 1:
+            return halves
+        return np.concatenate([halves, (values - halves).astype(np.float16)])
     both = np.empty((2 * len(values), *values.shape[1:]), np.float32)
     high, low = both[: len(values)], both[len(values) :]
     round_to_tf32(values, high)

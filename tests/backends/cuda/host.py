@@ -48,7 +48,7 @@ def source() -> str:
     return "\n".join(['#include "host.h"', unit, '#line 1 "runners"', *runners])
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def build(*defines: str) -> ctypes.CDLL:
     """The kernels of the translation unit."""
     return compile_library(source(), defines)

@@ -209,10 +209,17 @@ def run_alone(launch: Callable[..., None], *arguments: Any, **options: Any) -> N
 class _TapedKernels(HostKernels):
     """The kernels of g++, launched when the stream says so."""
 
-    def __init__(self, library: ctypes.CDLL | None, driver: HostDriver, launched: set[str]) -> None:
+    def __init__(
+        self,
+        library: ctypes.CDLL | None,
+        driver: HostDriver,
+        launched: set[str],
+        in_floats: Callable[[], _TapedKernels],
+    ) -> None:
         super().__init__(library)
         self.driver = driver
         self.launched = launched
+        self.in_floats = in_floats
 
     def launch(self, *arguments: Any, stream: HostStream, **options: Any) -> None:
         launch = partial(super().launch, *arguments, stream=stream, **options)
@@ -255,7 +262,8 @@ class HostContext(Context):
 
     def kernels(self, precision: str) -> HostKernels:
         library = build(*DEFINES[precision]) if self._runs_kernels else None
-        return _TapedKernels(library, self.driver, self.launched)
+        in_floats = partial(self.kernels, "float32")
+        return _TapedKernels(library, self.driver, self.launched, in_floats)
 
     def _told(self, function: Callable[[], Any]) -> Any:
         with self.turn.lock:  # nothing of the driver's to be told

@@ -47,7 +47,7 @@ def build(tile: Tile, *, is_turing: bool) -> ctypes.CDLL:
     assert _SHARED in text
     text = text.replace(_SHARED, "unsigned char* memory = block_memory;")
     text = text.replace("__syncthreads()", "sync_block()")
-    defines = ["-DSTORE_HALF"] if tile.mode == 0 else []
+    defines = ["-DSTORE_HALF"] if tensor.reads_halves(tile.mode) else []
     if is_turing:
         defines.append("-DHELD_COPIES")
     heads = '#include "host.h"\n#define __grid_constant__\n'
@@ -105,10 +105,10 @@ def run(
     times: int = 2,
 ) -> Array:
     """Run a convolution on tensors (rows, c, h, w) that lie in others, wider by two margins."""
-    kind = np.float16 if target.precision == "float16" else np.float32
     memory = {}
     for each in (op.src, op.out, *([op.residual] if op.residual else [])):
         channels, height, width = each.shape.sides
+        kind = np.float16 if target.bytes_of(each) == 2 else np.float32
         wide = np.full(
             (target.rows(each), height, width, channels + 2 * margin), np.nan, dtype=kind
         )

@@ -17,7 +17,7 @@ from engine.backends.cuda import compiler
 from engine.backends.cuda.conv import candidates
 from engine.backends.cuda.gpu import Target
 from engine.plan import ops
-from engine.plan.build import Plan
+from engine.plan.build import Plan, PlanBuilder
 from engine.plan.ops import Tensor
 from engine.plan.shapes import Shape
 from engine.vision.resize import Placement
@@ -134,13 +134,15 @@ def test_every_algorithm_agrees_with_the_definition(
 
 
 @needs_gxx
+@pytest.mark.parametrize("layout", [ALONE, INSIDE_ALIGNED], ids=str)
 @by_each_algorithm
 def test_every_algorithm_agrees_with_the_definition_in_halves(
-    host: HostDevice, defined: Defined, case: Case, algorithm: str
+    host: HostDevice, defined: Defined, case: Case, algorithm: str, layout: Layout
 ) -> None:
+    """What is handed back alone is made as floats."""
     case = half(case)
     forced = Forced(host, algorithm)
-    got = run_case(forced, case, sequences=SEQUENCES, layout=INSIDE_ALIGNED, precision="float16")
+    got = run_case(forced, case, sequences=SEQUENCES, layout=layout, precision="float16")
     assert_close_as_halves(got, defined(case))
 
 
@@ -190,6 +192,16 @@ def test_decoders_read_halves(host: HostDevice, head: ops.Head) -> None:
 # ---------------------------------------------------------------- nothing is left out
 
 
+def narrow_plan() -> Plan:
+    """Halves, floats of a narrow map, halves, and floats that are handed back."""
+    builder = PlanBuilder(Shape(16, 4, 4))
+    made = builder.source
+    for number, channels in enumerate((16, 8, 16, 4)):
+        weight = builder.constant(str(number), np.zeros((channels, made.shape.channels, 1, 1)))
+        made = builder.emit(ops.Conv2d(builder.tensor(Shape(channels, 4, 4)), made, weight))
+    return builder.build((made,), (made,))
+
+
 def test_every_kernel_is_launched_by_a_case_above() -> None:
     device = HostDevice(runs_kernels=False)
     runs = [(case, None) for case in EVERY_CASE] + BY_EACH_ALGORITHM
@@ -200,6 +212,8 @@ def test_every_kernel_is_launched_by_a_case_above() -> None:
     for head in HEADS.values():
         images = values_for(head)[None]
         device.compile(head_plan(head)).detect(images, threshold=0.1, hierarchy=0.5)
+    images = np.zeros((1, 16, 4, 4), np.float32)
+    device.compile(narrow_plan(), precision="float16").forward(images)
     source = Tensor(-1, Shape(3, 4, 4))
     picture = Placed(np.zeros((5, 6, 3), np.uint8), Placement((6, 5), (4, 4)))
     device.compile(Plan(source, (), (source,), (source,))).start_forward([picture]).result()

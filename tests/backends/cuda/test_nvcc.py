@@ -77,15 +77,18 @@ def test_tensor_core_kernels_compile_for_hopper(tmp_path: Path, tile: HopperTile
 
 
 def portable_tiles() -> list[MmaTile | ThinTile]:
-    """Likewise, and a first layer."""
+    """Likewise, and a first layer; what reads one kind of values and writes the other."""
     found: list[MmaTile | ThinTile] = []
-    for mode, sides in enumerate(
-        [implicit_gemm._TILES, implicit_gemm._TILES, implicit_gemm._SPLIT_FLOAT_TILES]
-    ):
-        whole = 128 // (2 if mode == 0 else 4)
+    for mode in (0, 1, 2, tensor.EXACT_HALVES):
+        sides = implicit_gemm._SPLIT_FLOAT_TILES if mode == 2 else implicit_gemm._TILES
+        value_bytes = 2 if tensor.reads_halves(mode) else 4
+        whole = 128 // value_bytes
         for (*block, stages, blocks), depth in [(max(sides), whole), (min(sides), whole // 2)]:
-            found.append(MmaTile(*block, depth, stages, blocks, mode))
-        found.append(ThinTile(3, 3, 3, 32, 99 << 10, mode))
+            found.append(MmaTile(*block, depth, stages, blocks, mode, value_bytes))
+        found.append(ThinTile(3, 3, 3, 32, 99 << 10, mode, value_bytes))
+        if mode != 1:
+            found.append(MmaTile(*block, depth, stages, blocks, mode, 6 - value_bytes))
+            found.append(ThinTile(6, 1, 1, 16, 99 << 10, mode, 6 - value_bytes))
     return found
 
 
@@ -94,11 +97,15 @@ def portable_tiles() -> list[MmaTile | ThinTile]:
 def test_portable_tensor_core_kernels_compile_for_every_architecture(
     tmp_path: Path, tile: MmaTile | ThinTile
 ) -> None:
-    defines = DEFINES["float16"] if tile.mode == 0 else ()
+    defines = DEFINES["float16"] if tensor.reads_halves(tile.mode) else ()
     compile_text(tensor.source(tile), tmp_path, ARCHITECTURES[1:], defines)
 
 
 @pytest.mark.slow
 def test_portable_tensor_core_kernels_compile_for_turing(tmp_path: Path) -> None:
-    for tile in (MmaTile(64, 64, 32, 32, 64, 2, 3, 0), ThinTile(3, 3, 3, 32, 64 << 10, 0)):
-        compile_text(tensor.source(tile), tmp_path, ("75",), DEFINES["float16"])
+    for mode in (0, tensor.EXACT_HALVES):
+        for tile in (
+            MmaTile(64, 64, 32, 32, 64, 2, 3, mode, 2),
+            ThinTile(3, 3, 3, 32, 64 << 10, mode, 4),
+        ):
+            compile_text(tensor.source(tile), tmp_path, ("75",), DEFINES["float16"])

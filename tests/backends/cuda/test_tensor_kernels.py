@@ -63,6 +63,7 @@ def convolution(
 class Problem:
     op: Conv2d
     rows: int
+    weights_are_halves: bool = True
 
     def __post_init__(self) -> None:
         random = np.random.default_rng(self.op.src.shape.size)
@@ -72,7 +73,10 @@ class Problem:
             return random.normal(size=shape).astype(np.float16).astype(np.float32)
 
         op = self.op
-        self.constants = {"weight": draw(op.weight.shape)}
+        weight = draw(op.weight.shape)
+        if not self.weights_are_halves:
+            weight *= np.float32(1.0003)  # as many bits as a float has
+        self.constants = {"weight": weight}
         if op.bias:
             self.constants["bias"] = draw(op.bias.shape)
         self.inputs = {each: draw((self.rows, *each.shape.sides)) for each in op.reads}
@@ -104,14 +108,20 @@ class Problem:
 
 
 def target_for(
-    op: Conv2d, *, precision: str, capability: tuple[int, int], margin: int, rows: int
+    op: Conv2d,
+    *,
+    precision: str,
+    capability: tuple[int, int],
+    margin: int,
+    rows: int,
+    floats: frozenset[Tensor],
 ) -> Target:
-    target = Target(rows, precision, capability, multiprocessors=2)
-    packs = 16 // target.value_bytes
+    target = Target(rows, precision, capability, multiprocessors=2, floats=floats)
     crooked = frozenset(
         each
         for each in (*op.reads, op.out)
-        if margin % packs or (each.shape.channels + 2 * margin) % packs
+        if margin * target.bytes_of(each) % 16
+        or (each.shape.channels + 2 * margin) * target.bytes_of(each) % 16
     )
     return replace(target, misaligned=crooked)
 
@@ -125,14 +135,20 @@ def check(
     margin: int = 0,
     rows: int = 2,
     first: int = 0,
+    floats: frozenset[Tensor] = frozenset(),
+    weights_are_halves: bool = True,
+    tolerance: float | None = None,
 ) -> None:
-    problem = Problem(op, rows)
-    target = target_for(op, precision=precision, capability=capability, margin=margin, rows=rows)
+    problem = Problem(op, rows, weights_are_halves)
+    sizes = {"capability": capability, "margin": margin, "rows": rows}
+    target = target_for(op, precision=precision, floats=floats, **sizes)  # type: ignore[arg-type]
     assert algorithm.supports(target, op)
     got = run(algorithm, target, op, problem.constants, problem.inputs, margin=margin, first=first)
     expected = problem.expected()
     scale = np.abs(expected).max()
-    np.testing.assert_allclose(got, expected, rtol=0, atol=TOLERANCES[precision] * scale)
+    np.testing.assert_allclose(
+        got, expected, rtol=0, atol=(tolerance or TOLERANCES[precision]) * scale
+    )
 
 
 every_precision = pytest.mark.parametrize("precision", TOLERANCES)
@@ -221,3 +237,55 @@ def test_thin_takes_more_filters_at_once(columns: int, precision: str) -> None:
 @every_precision
 def test_thin_needs_no_alignment(precision: str) -> None:
     check(thin.VARIANTS["thin_16"], THIN["1_channel"], precision=precision, margin=3)
+
+
+# ---------------------------------------------------------------- one kind in, the other out
+
+MIXED = {
+    "mma_conv": (small, convolution((24, 9, 7), 75, activation="mish", has_residual=True)),
+    "mma_conv_1x1": (small, convolution((72, 5, 7), 64, (1, 1), padding=(0, 0, 0, 0))),
+    "thin_conv": (lambda _: thin.VARIANTS["thin_16"], THIN["1_channel"]),
+    "thin_conv_1x1": (
+        lambda _: thin.VARIANTS["thin_16"],
+        convolution((6, 5, 7), 36, (1, 1), padding=(0, 0, 0, 0), activation="relu"),
+    ),
+}
+every_mixed = pytest.mark.parametrize(("kernel", "op"), MIXED.values(), ids=MIXED)
+
+
+@pytest.mark.parametrize("margin", [0, 3, 8])
+@every_mixed
+def test_halves_become_floats(kernel: Any, op: Conv2d, margin: int) -> None:
+    if margin == 3 and kernel is small:
+        pytest.skip("its windows are copied 16 bytes at a time")
+    floats = frozenset({op.out, op.residual} - {None})
+    options: Any = {"precision": "float16", "margin": margin, "floats": floats}
+    check(kernel("float16"), op, **options, tolerance=2e-6)
+
+
+@pytest.mark.parametrize("margin", [0, 8])
+@every_mixed
+def test_floats_become_halves(kernel: Any, op: Conv2d, margin: int) -> None:
+    options: Any = {"precision": "float16", "margin": margin, "floats": frozenset({op.src})}
+    check(kernel("float32"), op, **options, weights_are_halves=False, tolerance=5e-4)
+
+
+NARROW = {
+    "mma_conv": (SMALL, convolution((48, 5, 7), 40, (1, 1), padding=(0, 0, 0, 0))),
+    "mma_conv_of_groups": (SMALL, convolution((32, 5, 6), 32, groups=8)),
+    "thin_conv": (thin.VARIANTS["thin_16"], THIN["3x3"]),
+    "thin_conv_1x1": (
+        thin.VARIANTS["thin_32"],
+        convolution((36, 5, 7), 32, (1, 1), padding=(0, 0, 0, 0)),
+    ),
+}
+
+
+@pytest.mark.parametrize("capability", [TURING, AMPERE])
+@pytest.mark.parametrize(("algorithm", "op"), NARROW.values(), ids=NARROW)
+def test_narrow_sums_keep_the_bits_of_their_weights(
+    algorithm: Any, op: Conv2d, capability: tuple[int, int]
+) -> None:
+    floats = frozenset({op.out})
+    options: Any = {"precision": "float16", "capability": capability, "floats": floats}
+    check(algorithm, op, **options, weights_are_halves=False, tolerance=2e-6)

@@ -135,7 +135,8 @@ def test_bundled_groups_do_not_see_each_other() -> None:
     weight = np.arange(1.0, 33.0, dtype=np.float32).reshape(op.weight.shape)
     algorithm = implicit_gemm.VARIANTS["mma_64x32x6_split1"]
     made = algorithm.prepare(HALVES, op, {"weight": weight})["weight"]
-    (dense,) = made[:, :8, :16].astype(np.float32)
+    dense, low = made[:, :8, :16].astype(np.float32)
+    assert not low.any()  # such weights are halves as they are
     assert not made[:, 8:].any()
     assert not made[:, :, 16:].any()
     for group in range(4):
@@ -184,6 +185,9 @@ def test_high_and_low_parts_make_up_a_float() -> None:
     high, low = np.split(tensor.factors(values, 2), 2)
     assert not ((high.view(np.uint32) | low.view(np.uint32)) & 0x1FFF).any()
     np.testing.assert_allclose(high.astype(np.float64) + low, values, rtol=2**-22, atol=0)
+    high, low = np.split(tensor.factors(values, tensor.EXACT_HALVES), 2)
+    assert high.dtype == low.dtype == np.float16
+    np.testing.assert_allclose(high.astype(np.float64) + low, values, rtol=2**-21, atol=2**-25)
 
 
 def test_a_text_includes_each_header_once() -> None:

@@ -143,8 +143,8 @@ inline void multiply(float (&sum)[4], const unsigned (&a)[4], unsigned low_k, un
     const unsigned words[] = {a[0], a[1], a[2], a[3], low_k, high_k};
     const auto lanes = show(words, 6);
     const int lane = running % 32;
-    const int depth = MODE == 0 ? 16 : 8;
-    const int each = MODE == 0 ? 2 : 1;  // values of a word
+    const int depth = HALVES ? 16 : 8;
+    const int each = HALVES ? 2 : 1;  // values of a word
     for (int i = 0; i < 4; ++i) {
         const int row = lane / 4 + i / 2 * 8;
         const int column = lane % 4 * 2 + i % 2;
@@ -154,7 +154,7 @@ inline void multiply(float (&sum)[4], const unsigned (&a)[4], unsigned low_k, un
             const int holder = k % (depth / 2) / each;
             const unsigned left = lanes[row % 8 * 4 + holder][row / 8 + 2 * is_high];
             const unsigned right = lanes[column * 4 + holder][4 + is_high];
-            total += MODE == 0 ? (double)half_at(left, k % 2) * half_at(right, k % 2)
+            total += HALVES ? (double)half_at(left, k % 2) * half_at(right, k % 2)
                                : (double)tf32_of(left) * tf32_of(right);
         }
         sum[i] = (float)total;

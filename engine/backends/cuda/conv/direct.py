@@ -26,8 +26,10 @@ def prepare(target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
 
 def enqueue(gpu: Gpu, op: ops.Conv2d) -> None:
     pointer, pitch = geometry.residual(gpu, op)
+    floats = gpu.target.floats
+    kind = "_from_floats" if op.src in floats else "_to_floats" if op.out in floats else ""
     gpu.launch(
-        "direct",
+        f"direct{kind}",
         gpu.pixels(op.out) * op.out.shape.channels,
         *(gpu[op.src], gpu.array(op, "weight"), gpu.array(op, "bias"), pointer, gpu[op.out]),
         *(gpu.rows(op.out), op.groups, op.weight.shape[1], op.weight.shape[0] // op.groups),

@@ -31,4 +31,5 @@ def enqueue(gpu: Gpu, op: ops.Conv2d) -> None:
         *(gpu[op.src], gpu.array(op, "weight"), gpu.array(op, "bias"), pointer, gpu[op.out]),
         *(pixels, op.src.shape.channels, filters),
         *(gpu.pitch(op.src), pitch, gpu.pitch(op.out), *geometry.kinds(op)),
+        int(gpu.target.bytes_of(op.out) == 4),
     )

@@ -29,7 +29,8 @@ def output(gpu: Gpu, op: ops.Conv2d, *, filters: int) -> Output:
     """Lines of channels begin at multiples of `filters`, the filters of a group."""
     residual, residual_pitch = geometry.residual(gpu, op)
     written = (op.out, op.residual) if op.residual else (op.out,)
-    fills_packs = filters == op.out.shape.channels or filters * gpu.target.value_bytes % 16 == 0
+    line_bytes = filters * gpu.target.bytes_of(op.out)
+    fills_packs = filters == op.out.shape.channels or line_bytes % 16 == 0
     return Output(
         *(gpu.array(op, "bias"), residual, gpu[op.out]),
         *(gpu.pixels(op.out), gpu.pitch(op.out), residual_pitch, *geometry.kinds(op)),

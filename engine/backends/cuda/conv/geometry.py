@@ -42,6 +42,7 @@ def finish(gpu: Gpu, op: ops.Conv2d) -> None:
     residual_pointer, residual_pitch = residual(gpu, op)
     pixels, channels, pitch = gpu.pixels(op.out), op.out.shape.channels, gpu.pitch(op.out)
     tensors = (op.out,) if op.residual is None else (op.out, op.residual)
+    gpu = gpu.storing(op.out)
     packs = gpu.packs(*tensors)
     gpu.launch(
         "bias_activate_packed" if packs else "bias_activate",

@@ -62,6 +62,7 @@ def unfold(gpu: Gpu, op: ops.Conv2d, first: int, pixels: int) -> None:
 
 def enqueue(gpu: Gpu, op: ops.Conv2d) -> None:
     size, pitch = gpu.target.value_bytes, gpu.pitch(op.out)
+    out_size = gpu.target.bytes_of(op.out)
     depth, filters = geometry.depth(op), op.weight.shape[0] // op.groups
     run, total = run_of_pixels(gpu.target, op), gpu.pixels(op.out)
     is_half = gpu.target.precision == "float16"
@@ -73,13 +74,13 @@ def enqueue(gpu: Gpu, op: ops.Conv2d) -> None:
             *(depth, depth, pitch),
             transpose_b=True,
             is_half=is_half,
-            is_half_out=is_half,
+            is_half_out=out_size == 2,
         )
         for group in range(op.groups):
             gpu.blas.multiply(
                 product,
                 gpu.workspace + group * pixels * depth * size,
                 gpu.array(op, "weight") + group * filters * depth * size,
-                gpu[op.out] + (first * pitch + group * filters) * size,
+                gpu[op.out] + (first * pitch + group * filters) * out_size,
             )
     geometry.finish(gpu, op)

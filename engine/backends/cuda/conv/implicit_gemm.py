@@ -17,7 +17,7 @@ import numpy as np
 from engine.backends.cuda import tensor
 from engine.backends.cuda.conv import finish
 from engine.backends.cuda.gpu import Array, Arrays, Gpu, Target
-from engine.backends.cuda.tensor import COMMON, HOPPER, MODES
+from engine.backends.cuda.tensor import COMMON, HOPPER
 from engine.plan import ops
 
 TURING, AMPERE = (7, 5), (8, 0)
@@ -80,6 +80,7 @@ class MmaTile:
     stages: int
     blocks: int  # resident on one multiprocessor
     mode: int
+    out_bytes: int
     kernel: str = "mma_conv"
 
     @property
@@ -92,6 +93,7 @@ class MmaTile:
             "BK": self.depth,
             "STAGES": self.stages,
             "BLOCKS": self.blocks,
+            "OUT_BYTES": self.out_bytes,
         }
 
     @property
@@ -108,8 +110,9 @@ class MmaTile:
 
     @property
     def stage_bytes(self) -> int:
-        weights = self.columns * (2 if self.mode == 2 else 1)
-        return (self.rows + weights) * self.depth * (2 if self.mode == 0 else 4)
+        weights = self.columns * tensor.parts(self.mode)
+        value_bytes = 2 if tensor.reads_halves(self.mode) else 4
+        return (self.rows + weights) * self.depth * value_bytes
 
     @property
     def shared_bytes(self) -> int:
@@ -134,7 +137,7 @@ def bundles(target: Target, op: ops.Conv2d) -> Bundles | None:
     sizes = [
         size
         for size in range(1, op.groups + 1)
-        if op.groups % size == 0 and size * channels * target.value_bytes % 16 == 0
+        if op.groups % size == 0 and size * channels * target.bytes_of(op.src) % 16 == 0
     ]
     if not sizes:
         return None
@@ -144,7 +147,7 @@ def bundles(target: Target, op: ops.Conv2d) -> Bundles | None:
 
 def can_run(target: Target, op: ops.Conv2d) -> bool:
     """Whether the units know the precision, and windows can be copied 16 bytes at a time."""
-    oldest = TURING if target.precision == "float16" else AMPERE
+    oldest = TURING if target.bytes_of(op.src) == 2 else AMPERE
     if target.capability < oldest or op.signed or op.is_depthwise:
         return False
     if not {op.activation, op.last_activation} <= COMMON or op.src in target.misaligned:
@@ -165,7 +168,7 @@ class ImplicitGemm:
         return f"mma_{rows}x{columns}x{stages}_split{self.split}"
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
-        mode = MODES[target.precision]
+        mode = tensor.mode_of(target, op)
         if self.sides not in (_SPLIT_FLOAT_TILES if mode == 2 else _TILES):
             return False
         if not can_run(target, op):
@@ -186,7 +189,7 @@ class ImplicitGemm:
             stages = 2  # without copies that arrive by themselves there is nothing to wait for
         return MmaTile(
             *(rows, columns, warp_rows, warp_columns, self._depth(target, op)),
-            *(stages, blocks, MODES[target.precision]),
+            *(stages, blocks, tensor.mode_of(target, op), target.bytes_of(op.out)),
         )
 
     def workspace(self, target: Target, op: ops.Conv2d) -> int:
@@ -203,7 +206,7 @@ class ImplicitGemm:
         depth = self._steps(target, op) * self._depth(target, op)
         missing = ((0, 0), (0, lines - each.filters), (0, depth - dense.shape[2]))
         made = {
-            "weight": tensor.factors(np.pad(dense, missing), MODES[target.precision]),
+            "weight": tensor.factors(np.pad(dense, missing), tensor.mode_of(target, op)),
             "bias": finish.biases(op, constants, groups=each.count, lines=lines),
         }
         if self.split > 1:
@@ -240,9 +243,9 @@ class ImplicitGemm:
 
     def _depth(self, target: Target, op: ops.Conv2d) -> int:
         """Values of a slice: a row of 128 bytes, or of 64 where that leaves much less empty."""
-        length = self._values_of_k(target, op) * target.value_bytes
+        length = self._values_of_k(target, op) * target.bytes_of(op.src)
         is_short = length <= _SHORT_DEPTH and 0 < length % 128 <= 64
-        return (64 if is_short else 128) // target.value_bytes
+        return (64 if is_short else 128) // target.bytes_of(op.src)
 
     def _values_of_k(self, target: Target, op: ops.Conv2d) -> int:
         return op.kernel[0] * op.kernel[1] * self._bundles(target, op).channels
@@ -262,7 +265,7 @@ class ImplicitGemm:
         """Cycles, roughly: what ranks the tiles before any was measured."""
         tile = self.tile(target, op)
         half_rate = _RATES.get(target.capability, _RATES[AMPERE])
-        rate = half_rate / (1, 2, 6)[tile.mode]
+        rate = half_rate / (1, 2, 6, 2)[tile.mode]
         most = -(-self._tiles(target, op) * self.split // target.multiprocessors)
         room = tensor.most_shared_bytes(target.capability) // (tile.shared_bytes + 1024)
         resident = max(1, min(tile.blocks, room))

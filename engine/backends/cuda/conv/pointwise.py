@@ -30,7 +30,7 @@ def enqueue(gpu: Gpu, op: ops.Conv2d) -> None:
         b_step=filters * depth,
         out_step=filters,
         is_half=is_half,
-        is_half_out=is_half,
+        is_half_out=gpu.target.bytes_of(op.out) == 2,
     )
     gpu.blas.multiply(product, gpu[op.src], gpu.array(op, "weight"), gpu[op.out])
     geometry.finish(gpu, op)

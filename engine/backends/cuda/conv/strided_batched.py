@@ -16,7 +16,7 @@ def supports(target: Target, op: ops.Conv2d) -> bool:
 
 
 def enqueue(gpu: Gpu, op: ops.Conv2d) -> None:
-    size, pitch = gpu.target.value_bytes, gpu.pitch(op.out)
+    size, pitch = gpu.target.bytes_of(op.out), gpu.pitch(op.out)
     depth, filters = geometry.depth(op), op.weight.shape[0] // op.groups
     run, total = im2col_gemm.run_of_pixels(gpu.target, op), gpu.pixels(op.out)
     is_half = gpu.target.precision == "float16"
@@ -32,7 +32,7 @@ def enqueue(gpu: Gpu, op: ops.Conv2d) -> None:
             b_step=filters * depth,
             out_step=filters,
             is_half=is_half,
-            is_half_out=is_half,
+            is_half_out=size == 2,
         )
         gpu.blas.multiply(
             product, gpu.workspace, gpu.array(op, "weight"), gpu[op.out] + first * pitch * size

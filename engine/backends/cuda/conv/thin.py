@@ -15,7 +15,7 @@ from engine.backends.cuda import tensor
 from engine.backends.cuda.conv import finish, geometry
 from engine.backends.cuda.conv.implicit_gemm import AMPERE, TURING
 from engine.backends.cuda.gpu import Arrays, Gpu, Target
-from engine.backends.cuda.tensor import COMMON, HOPPER, MODES
+from engine.backends.cuda.tensor import COMMON, HOPPER
 from engine.plan import ops
 
 COLUMNS = (16, 32, 64)
@@ -24,6 +24,7 @@ _MOST_GATHERS = 2  # of a window, before a wider kernel is better
 _WARPS = 4
 _WINDOWS = 32  # of a warp
 _STEP_BYTES = 32
+_RATES = (300, 150, 50, 150)  # products in a cycle, by mode
 _MOST_RESIDENT = {16: 6, 32: 5, 64: 4}  # blocks on a multiprocessor, for registers
 
 
@@ -53,11 +54,12 @@ class ThinTile:
     columns: int
     most_shared: int  # bytes that blocks on a multiprocessor have
     mode: int
+    out_bytes: int
     kernel: str = "thin_conv"
 
     @property
     def value_bytes(self) -> int:
-        return 2 if self.mode == 0 else 4
+        return 2 if tensor.reads_halves(self.mode) else 4
 
     @property
     def depth(self) -> int:
@@ -75,6 +77,7 @@ class ThinTile:
             "BN": self.columns,
             "WARPS": _WARPS,
             "BLOCKS": self.blocks,
+            "OUT_BYTES": self.out_bytes,
         }
 
     @property
@@ -89,7 +92,7 @@ class ThinTile:
     def shared_bytes(self) -> int:
         """Weights, and for every warp its windows and the corner of its sums."""
         line = self.depth * self.value_bytes + 16
-        weights = self.columns * (2 if self.mode == 2 else 1) * line
+        weights = self.columns * tensor.parts(self.mode) * line
         corner = 16 * (self.columns + finish.CORNER_PADDING) * 4
         return weights + _WARPS * (_WINDOWS * line + corner)
 
@@ -113,11 +116,11 @@ class Thin:
 
     def tile(self, target: Target, op: ops.Conv2d) -> ThinTile:
         most = tensor.most_shared_bytes(target.capability)
-        mode = MODES[target.precision]
-        return ThinTile(op.weight.shape[1], *op.kernel, self.columns, most, mode)
+        modes = tensor.mode_of(target, op), target.bytes_of(op.out)
+        return ThinTile(op.weight.shape[1], *op.kernel, self.columns, most, *modes)
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
-        oldest = TURING if target.precision == "float16" else AMPERE
+        oldest = TURING if target.bytes_of(op.src) == 2 else AMPERE
         if target.capability < oldest or op.signed or op.groups > 1:
             return False
         if not {op.activation, op.last_activation} <= COMMON or geometry.depth(op) > _MOST_DEPTH:
@@ -168,7 +171,7 @@ class Thin:
         tile = self.tile(target, op)
         runs = -(-target.rows(op.out) * op.out.shape.area // _WINDOWS)
         gathering = 4 * geometry.depth(op)
-        products = _WINDOWS * self.columns * tile.depth / (300, 150, 50)[tile.mode]
+        products = _WINDOWS * self.columns * tile.depth / _RATES[tile.mode]
         finishing = _WINDOWS * self.columns / 8
         each = gathering + products + finishing
         return 4000 + runs / target.multiprocessors * (self._lines(op) // self.columns) * each

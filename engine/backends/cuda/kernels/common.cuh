@@ -5,11 +5,13 @@
 // runs of height * width pixels. `real` is how values are stored; arithmetic is always float.
 #pragma once
 
-#ifdef STORE_HALF
+#if defined(STORE_HALF) || OUT_BYTES == 2
 #include <cuda_fp16.h>
+__device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
+__device__ __forceinline__ void put(__half* p, float x) { *p = __float2half_rn(x); }
+#endif
+#ifdef STORE_HALF
 typedef __half real;
-__device__ __forceinline__ float to_float(real x) { return __half2float(x); }
-__device__ __forceinline__ void put(real* p, float x) { *p = __float2half_rn(x); }
 #else
 typedef float real;
 #endif
@@ -37,25 +39,25 @@ template <int V> struct Pack {
     float v[V];
 };
 
-template <int V> struct alignas(V * sizeof(real)) Raw {
-    real v[V];
+template <int V, typename T = real> struct alignas(V * sizeof(T)) Raw {
+    T v[V];
 };
 
-template <int V> __device__ __forceinline__ Pack<V> load(const real* p)
+template <int V, typename T> __device__ __forceinline__ Pack<V> load(const T* p)
 {
-    const Raw<V> raw = *reinterpret_cast<const Raw<V>*>(p);
+    const Raw<V, T> raw = *reinterpret_cast<const Raw<V, T>*>(p);
     Pack<V> pack;
 #pragma unroll
     for (int i = 0; i < V; ++i) pack.v[i] = to_float(raw.v[i]);
     return pack;
 }
 
-template <int V> __device__ __forceinline__ void store(real* p, const Pack<V>& pack)
+template <int V, typename T> __device__ __forceinline__ void store(T* p, const Pack<V>& pack)
 {
-    Raw<V> raw;
+    Raw<V, T> raw;
 #pragma unroll
     for (int i = 0; i < V; ++i) put(&raw.v[i], pack.v[i]);
-    *reinterpret_cast<Raw<V>*>(p) = raw;
+    *reinterpret_cast<Raw<V, T>*>(p) = raw;
 }
 
 // The commonest activations over several values. A launch has one kind, so the switch costs once for

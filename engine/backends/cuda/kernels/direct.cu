@@ -7,16 +7,14 @@
 // Pays where channels are few: a first layer, a thin group.
 #include "common.cuh"
 
-extern "C" __global__ void direct(const real* __restrict__ src, const float* __restrict__ weight,
-                                  const float* __restrict__ bias,
-                                  const real* __restrict__ residual, real* __restrict__ out,
-                                  int rows, int groups, int channels, int filters, int height,
-                                  int width, int out_h, int out_w, int src_pitch,
-                                  int residual_pitch, int out_pitch, int kernel_y, int kernel_x,
-                                  int stride_y, int stride_x, int top, int left, int dilation_y,
-                                  int dilation_x, int is_signed, int kind, int last)
+template <typename In, typename Out>
+__device__ __forceinline__ void direct_body(
+    const In* __restrict__ src, const float* __restrict__ weight, const float* __restrict__ bias,
+    const Out* __restrict__ residual, Out* __restrict__ out, int rows, int groups, int channels,
+    int filters, int height, int width, int out_h, int out_w, int src_pitch, int residual_pitch,
+    int out_pitch, int kernel_y, int kernel_x, int stride_y, int stride_x, int top, int left,
+    int dilation_y, int dilation_x, int is_signed, int kind, int last)
 {
-    after_previous_kernel();
     GRID_STRIDE(item, rows * out_h * out_w * groups * filters)
     {
         const int filter = item % (groups * filters);
@@ -25,7 +23,7 @@ extern "C" __global__ void direct(const real* __restrict__ src, const float* __r
         const int first_x = pixel % out_w * stride_x - left;
         const int first_y = pixel / out_w % out_h * stride_y - top;
         const int row = pixel / out_w / out_h;
-        const real* image = src + row * height * width * src_pitch + group * channels;
+        const In* image = src + row * height * width * src_pitch + group * channels;
         const float* w = weight + group * kernel_y * kernel_x * channels * filters +
                          (filter - group * filters);
         float sum = 0.f;
@@ -34,7 +32,7 @@ extern "C" __global__ void direct(const real* __restrict__ src, const float* __r
             for (int j = 0; j < kernel_x; ++j, w += channels * filters) {
                 const int x = first_x + j * dilation_x;
                 if (0 <= y && y < height && 0 <= x && x < width) {
-                    const real* v = image + (y * width + x) * src_pitch;
+                    const In* v = image + (y * width + x) * src_pitch;
                     for (int c = 0; c < channels; ++c) {
                         const float s = to_float(v[c]);
                         sum += (is_signed ? (s > 0.f ? 1.f : -1.f) : s) * w[c * filters];
@@ -49,4 +47,55 @@ extern "C" __global__ void direct(const real* __restrict__ src, const float* __r
         if (residual) sum += to_float(residual[pixel * residual_pitch + filter]);
         put(out + pixel * out_pitch + filter, activate(last, sum));
     }
+}
+
+extern "C" __global__ void direct(const real* __restrict__ src, const float* __restrict__ weight,
+                                  const float* __restrict__ bias, const real* __restrict__ residual,
+                                  real* __restrict__ out, int rows, int groups, int channels,
+                                  int filters, int height, int width, int out_h, int out_w,
+                                  int src_pitch, int residual_pitch, int out_pitch, int kernel_y,
+                                  int kernel_x, int stride_y, int stride_x, int top, int left,
+                                  int dilation_y, int dilation_x, int is_signed, int kind, int last)
+{
+    after_previous_kernel();
+    direct_body(src, weight, bias, residual, out, rows, groups, channels, filters, height, width,
+                out_h, out_w, src_pitch, residual_pitch, out_pitch, kernel_y, kernel_x, stride_y,
+                stride_x, top, left, dilation_y, dilation_x, is_signed, kind, last);
+}
+
+// The same, into floats.
+extern "C" __global__ void direct_to_floats(const real* __restrict__ src,
+                                            const float* __restrict__ weight,
+                                            const float* __restrict__ bias,
+                                            const float* __restrict__ residual,
+                                            float* __restrict__ out, int rows, int groups,
+                                            int channels, int filters, int height, int width,
+                                            int out_h, int out_w, int src_pitch, int residual_pitch,
+                                            int out_pitch, int kernel_y, int kernel_x, int stride_y,
+                                            int stride_x, int top, int left, int dilation_y,
+                                            int dilation_x, int is_signed, int kind, int last)
+{
+    after_previous_kernel();
+    direct_body(src, weight, bias, residual, out, rows, groups, channels, filters, height, width,
+                out_h, out_w, src_pitch, residual_pitch, out_pitch, kernel_y, kernel_x, stride_y,
+                stride_x, top, left, dilation_y, dilation_x, is_signed, kind, last);
+}
+
+// The same, out of floats.
+extern "C" __global__ void direct_from_floats(const float* __restrict__ src,
+                                              const float* __restrict__ weight,
+                                              const float* __restrict__ bias,
+                                              const real* __restrict__ residual,
+                                              real* __restrict__ out, int rows, int groups,
+                                              int channels, int filters, int height, int width,
+                                              int out_h, int out_w, int src_pitch,
+                                              int residual_pitch, int out_pitch, int kernel_y,
+                                              int kernel_x, int stride_y, int stride_x, int top,
+                                              int left, int dilation_y, int dilation_x,
+                                              int is_signed, int kind, int last)
+{
+    after_previous_kernel();
+    direct_body(src, weight, bias, residual, out, rows, groups, channels, filters, height, width,
+                out_h, out_w, src_pitch, residual_pitch, out_pitch, kernel_y, kernel_x, stride_y,
+                stride_x, top, left, dilation_y, dilation_x, is_signed, kind, last);
 }

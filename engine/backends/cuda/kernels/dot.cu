@@ -1,6 +1,7 @@
 // dot: a 1x1 convolution of very few pixels, as in a squeeze-and-excite block: one block a value.
 //
-//   src (pixels, channels), weight (filters, channels)
+//   src (pixels, channels), weight (filters, channels); `out` and `residual` are floats where
+//   `has_floats` says so
 //
 // Work item  a block takes one filter of one pixel; its threads share the channels.
 // Memory     weights and inputs are read once, coalesced; there is nothing for a matrix unit here.
@@ -9,9 +10,10 @@
 #define DOT_THREADS 128
 
 extern "C" __global__ void dot(const real* __restrict__ src, const real* __restrict__ weight,
-                               const float* __restrict__ bias, const real* __restrict__ residual,
-                               real* __restrict__ out, int pixels, int channels, int filters,
-                               int src_pitch, int residual_pitch, int out_pitch, int kind, int last)
+                               const float* __restrict__ bias, const void* __restrict__ residual,
+                               void* __restrict__ out, int pixels, int channels, int filters,
+                               int src_pitch, int residual_pitch, int out_pitch, int kind, int last,
+                               int has_floats)
 {
     after_previous_kernel();
     __shared__ float shared[DOT_THREADS];
@@ -32,8 +34,15 @@ extern "C" __global__ void dot(const real* __restrict__ src, const real* __restr
         if (thread == 0) {
             float x = shared[0] + (bias ? bias[filter] : 0.f);
             x = activate(kind, x);
-            if (residual) x += to_float(residual[pixel * residual_pitch + filter]);
-            put(out + pixel * out_pitch + filter, activate(last, x));
+            const int from = pixel * residual_pitch + filter;
+            const int to = pixel * out_pitch + filter;
+            if (has_floats) {
+                if (residual) x += static_cast<const float*>(residual)[from];
+                static_cast<float*>(out)[to] = activate(last, x);
+            } else {
+                if (residual) x += to_float(static_cast<const real*>(residual)[from]);
+                put(static_cast<real*>(out) + to, activate(last, x));
+            }
         }
         __syncthreads();
     }

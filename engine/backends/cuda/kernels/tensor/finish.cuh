@@ -4,10 +4,18 @@
 
 #define CORNER_PADDING 8  // floats between rows: fragments stay off each other's banks
 
+// How results are stored; OUT_BYTES is chosen at compile time. What is read may be stored otherwise.
+#if OUT_BYTES == 2
+typedef __half result;
+#else
+typedef float result;
+#endif
+#define OUT_PACK (16 / OUT_BYTES)
+
 struct Output {
     const float* bias;  // of every line of weights, those that only fill a tile too
-    const real* residual;
-    real* out;
+    const result* residual;
+    result* out;
     int pixels, pitch, residual_pitch;
     int kind, last;
     int is_aligned;  // lines of eight channels of `out` and `residual` begin on 16 bytes
@@ -40,7 +48,7 @@ __device__ __forceinline__ void finish(const float (&sum)[ROWS / 16][COLUMNS / 8
     const int at_once = items < 4 ? items : 4;
 #pragma unroll 1
     for (int first = 0; first < items; first += at_once) {
-        Raw<PACK> residual[at_once][8 / PACK];
+        Raw<OUT_PACK, result> residual[at_once][8 / OUT_PACK];
         float x[at_once * 8];
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
@@ -48,10 +56,10 @@ __device__ __forceinline__ void finish(const float (&sum)[ROWS / 16][COLUMNS / 8
             const int m = m0 + item / (COLUMNS / 8);
             const int n = item % (COLUMNS / 8) * 8;
             if (o.residual && o.is_aligned && m < o.pixels && n + 8 <= count) {
-                const real* from = o.residual + (size_t)m * o.residual_pitch + channel + n;
+                const result* from = o.residual + (size_t)m * o.residual_pitch + channel + n;
 #pragma unroll
-                for (int c = 0; c < 8 / PACK; ++c) {
-                    residual[i][c] = reinterpret_cast<const Raw<PACK>*>(from)[c];
+                for (int c = 0; c < 8 / OUT_PACK; ++c) {
+                    residual[i][c] = reinterpret_cast<const Raw<OUT_PACK, result>*>(from)[c];
                 }
             }
         }
@@ -77,12 +85,14 @@ __device__ __forceinline__ void finish(const float (&sum)[ROWS / 16][COLUMNS / 8
                 const int item = lane + (first + i) * 32;
                 const int m = m0 + item / (COLUMNS / 8);
                 const int n = item % (COLUMNS / 8) * 8;
-                const real* from = o.residual + (size_t)m * o.residual_pitch + channel + n;
+                const result* from = o.residual + (size_t)m * o.residual_pitch + channel + n;
                 const bool is_wide = o.is_aligned && n + 8 <= count;
 #pragma unroll
                 for (int c = 0; c < 8; ++c) {
                     if (m < o.pixels && n + c < count) {
-                        x[i * 8 + c] += to_float(is_wide ? residual[i][c / PACK].v[c % PACK] : from[c]);
+                        const result r =
+                            is_wide ? residual[i][c / OUT_PACK].v[c % OUT_PACK] : from[c];
+                        x[i * 8 + c] += to_float(r);
                     }
                 }
             }
@@ -94,14 +104,14 @@ __device__ __forceinline__ void finish(const float (&sum)[ROWS / 16][COLUMNS / 8
             const int m = m0 + item / (COLUMNS / 8);
             const int n = item % (COLUMNS / 8) * 8;
             if (m >= o.pixels) continue;
-            real* to = o.out + (size_t)m * o.pitch + channel + n;
+            result* to = o.out + (size_t)m * o.pitch + channel + n;
             if (o.is_aligned && n + 8 <= count) {
 #pragma unroll
-                for (int c = 0; c < 8; c += PACK) {
-                    Pack<PACK> pack;
+                for (int c = 0; c < 8; c += OUT_PACK) {
+                    Pack<OUT_PACK> pack;
 #pragma unroll
-                    for (int k = 0; k < PACK; ++k) pack.v[k] = x[i * 8 + c + k];
-                    store<PACK>(to + c, pack);
+                    for (int k = 0; k < OUT_PACK; ++k) pack.v[k] = x[i * 8 + c + k];
+                    store<OUT_PACK>(to + c, pack);
                 }
             } else {
 #pragma unroll

@@ -79,7 +79,7 @@ __device__ __forceinline__ void load_matrices(unsigned (&r)[4], unsigned address
 __device__ __forceinline__ void multiply(float (&sum)[4], const unsigned (&a)[4], unsigned low_k,
                                          unsigned high_k)
 {
-#if MODE > 0
+#if !HALVES
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
         "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
@@ -101,7 +101,7 @@ __device__ __forceinline__ void multiply(float (&sum)[4], const unsigned (&a)[4]
 #endif
 }
 
-#if MODE > 0
+#if !HALVES
 __device__ __forceinline__ unsigned round_to_tf32(float x)
 {
     unsigned y;

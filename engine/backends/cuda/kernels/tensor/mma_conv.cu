@@ -13,8 +13,8 @@
 // Weights do not depend on the layer before, so they are fetched before the wait for it.
 // Only the common activations: each is inlined over all of a thread's values.
 //
-// Chosen at compile time: BM BN BK WM WN STAGES BLOCKS (resident on a multiprocessor) and MODE, see
-// products.cuh. Turing's ring has two stages.
+// Chosen at compile time: BM BN BK WM WN STAGES BLOCKS (resident on a multiprocessor) MODE, see
+// products.cuh, and OUT_BYTES. Turing's ring has two stages.
 #include "products.cuh"
 #include "finish.cuh"
 

@@ -5,12 +5,14 @@
 //   1  floats in, tf32 products; both factors are rounded to nearest, weights by the host
 //   2  floats in, each factor the sum of two tf32, three products; the sums of a slice are added
 //      up outside the matrix unit, which drops bits that a float would keep
+//   3  halves in, each weight the sum of two, two products
+// HALVES says whether halves come in, 0 or 3.
 // A step is 32 bytes of k: 16 halves or 8 floats. Fragments of both are the same bytes.
 #pragma once
 #include "mma.cuh"
 
 #define STEP_BYTES 32
-#define PARTS (MODE == 2 ? 2 : 1)  // of a weight: high and low
+#define PARTS (MODE >= 2 ? 2 : 1)  // of a weight: high and low
 
 // Which row and which chunk of a step a lane addresses for load_matrices.
 __device__ __forceinline__ int row_of_a(int lane) { return lane % 16; }
@@ -49,8 +51,13 @@ __device__ __forceinline__ void multiply_slice(float (&sum)[ROWS / 16][COLUMNS /
         for (int i = 0; i < ROWS / 16; ++i) load_matrices(a[i], a_at(i, step));
 #pragma unroll
         for (int j = 0; j < COLUMNS / 16; ++j) load_matrices(b[j], b_at(j, step, 0));
-#if MODE == 0
+#if HALVES
         multiply_all<ROWS, COLUMNS>(sum, a, b);
+#if MODE == 3
+#pragma unroll
+        for (int j = 0; j < COLUMNS / 16; ++j) load_matrices(b[j], b_at(j, step, 1));
+        multiply_all<ROWS, COLUMNS>(sum, a, b);
+#endif
 #else
         unsigned high[ROWS / 16][4];
 #pragma unroll

@@ -9,7 +9,8 @@
 // Lines are an odd number of 16 bytes, so that eight lines of one column lie in different banks.
 //
 // Chosen at compile time: CHANNELS TAPS_Y TAPS_X, DEPTH (k in whole steps), BN (filters of a block),
-// WARPS, BLOCKS (resident on a multiprocessor) and MODE, see products.cuh.
+// WARPS, BLOCKS (resident on a multiprocessor) MODE, see
+// products.cuh, and OUT_BYTES.
 #include "products.cuh"
 #include "finish.cuh"
 

@@ -6,7 +6,6 @@ xmin - 1 and xmax; rows alike.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
@@ -16,6 +15,7 @@ from engine.evaluate.examples import Objects
 from engine.evaluate.text import read_text
 from engine.vision.naming import shown
 
+_FURTHEST = 1e9
 _EDGES = ("xmin", "ymin", "xmax", "ymax")
 
 
@@ -62,8 +62,8 @@ def _box(element: ElementTree.Element) -> tuple[float, float, float, float]:
         left, top, right, bottom = map(float, texts)
     except ValueError:
         raise InputError(f"bndbox: expected four numbers, got {', '.join(texts)[:60]!r}") from None
-    if not all(map(math.isfinite, (left, top, right, bottom))):
-        raise InputError(f"bndbox: expected finite numbers, got {', '.join(texts)[:60]!r}")
+    if not all(abs(edge) <= _FURTHEST for edge in (left, top, right, bottom)):  # NaN is not
+        raise InputError(f"bndbox: expected numbers of pixels, got {', '.join(texts)[:60]!r}")
     width, height = right - left + 1, bottom - top + 1
     if width <= 0 or height <= 0:
         raise InputError(f"bndbox: has no area: {width:g} x {height:g}")

@@ -98,7 +98,7 @@ def test_pixels_of_an_annotation_count_from_one_and_the_last_belongs_to_it(tmp_p
         ("dog", "dgo", "object 1: name: no class is called 'dgo'. Did you mean 'dog'?"),
         ("<xmin>11</xmin>", "", "object 1: bndbox: expected four numbers, got ', 21, 50, 40'"),
         ("<xmin>11<", "<xmin>left<", "object 1: bndbox: expected four numbers"),
-        ("<xmin>11<", "<xmin>nan<", "object 1: bndbox: expected finite numbers"),
+        ("<xmin>11<", "<xmin>nan<", "object 1: bndbox: expected numbers of pixels"),
         ("<xmin>11<", "<xmin>90<", "object 1: bndbox: has no area: -39 x 20"),
     ],
 )

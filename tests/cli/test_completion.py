@@ -1,7 +1,11 @@
 """Completion scripts know every command and option, and bash and others read them."""
 
+import os
+import pty
+import select
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -48,6 +52,69 @@ def test_bash_completes(capsys, words, expected):
     text = script("bash", capsys) + ask + '; printf "%s\\n" "${COMPREPLY[@]}"'
     done = subprocess.run(["bash"], input=text, capture_output=True, text=True, timeout=20)
     assert done.stdout.split() == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("engine cla", ["classify"]),
+        ("engine detect --agn", ["--agnostic-nms"]),
+        ("engine classify --top", ["--top-k"]),
+        ("engine detect pict", ["pictures/"]),
+    ],
+)
+def test_fish_completes(capsys, tmp_path, line, expected):
+    if shutil.which("fish") is None:
+        pytest.skip("fish is not installed")
+    (tmp_path / "pictures").mkdir()
+    text = f"{script('fish', capsys)}\ncomplete -C '{line}'"
+    command = ["fish", "--no-config", "-c", text]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=20)
+    assert [each.split("\t")[0] for each in done.stdout.splitlines()] == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("engine cla", "engine classify "),
+        ("engine detect --agn", "engine detect --agnostic-nms "),
+        ("engine detect pict", "engine detect pictures/"),
+    ],
+)
+def test_zsh_completes(capsys, tmp_path, line, expected):
+    """What it puts on its command line after a tab, asked through a terminal."""
+    if shutil.which("zsh") is None:
+        pytest.skip("zsh is not installed")
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "engine.zsh").write_text(script("zsh", capsys))
+    begin = "PS1=; unsetopt prompt_sp; autoload -Uz compinit; compinit -u -D; . ./engine.zsh"
+    # The widget shows the line that a tab has made; typing it is left to `zle`, not to the echo.
+    begin += '; show() { zle expand-or-complete; print -r -- "<$BUFFER>" > told; zle accept-line }'
+    begin += "; zle -N show; bindkey '^X' show; print ready > ready"
+    main, other = pty.openpty()
+    with subprocess.Popen(
+        ["zsh", "-f", "-i"], cwd=tmp_path, stdin=other, stdout=other, stderr=other
+    ) as shell:
+        os.close(other)
+        try:
+            os.write(main, f"{begin}\n".encode())
+            wait_for(tmp_path / "ready", main)
+            os.write(main, f"{line}\x18".encode())
+            assert wait_for(tmp_path / "told", main) == f"<{expected}>\n"
+        finally:
+            shell.kill()
+            os.close(main)
+
+
+def wait_for(path, terminal):
+    """What is in the file, once it is there; the terminal is read so that the shell goes on."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        if select.select([terminal], [], [], 0.05)[0]:
+            os.read(terminal, 1 << 16)
+        if path.is_file() and (text := path.read_text()):
+            return text
+    raise AssertionError(f"{path.name} did not appear")
 
 
 def test_an_unknown_shell_is_refused(capsys):

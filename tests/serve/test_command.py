@@ -142,14 +142,14 @@ def test_under_load_it_ends_as_well(start, pictures):
     statuses = []
 
     def ask():
-        with closing(process.connect()) as connection:
-            # until it has ended: a connection that was idle just then is cut, a new one refused
-            with suppress(ConnectionError, http.client.HTTPException):
-                while True:
-                    connection.request("POST", "/detect", pictures[0])
-                    answer = connection.getresponse()
-                    answer.read()
-                    statuses.append(answer.status)
+        # until it has ended: a connection that was idle just then is cut, a new one refused
+        broken = (ConnectionError, http.client.HTTPException)
+        with suppress(*broken), closing(process.connect()) as connection:
+            while True:
+                connection.request("POST", "/detect", pictures[0])
+                answer = connection.getresponse()
+                answer.read()
+                statuses.append(answer.status)
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:

@@ -49,7 +49,9 @@ async function show(file, found) {
   at("boxes").setAttribute("viewBox", `0 0 ${found.width} ${found.height}`);
   at("boxes").setAttribute("preserveAspectRatio", "none");
   const shapes = (found.detections ?? []).map((each) => rectangle(each.box, each.class_id));
-  at("boxes").replaceChildren(...shapes.slice().reverse()); // the best one on top
+  const size = (found.width + found.height) / 60;
+  const names = (found.detections ?? []).map((each) => caption(each, size));
+  at("boxes").replaceChildren(...shapes.toReversed(), ...names.toReversed()); // the best on top
   at("rows").replaceChildren(...entries.map((each, place) => row(each, shapes[place])));
   at("result").hidden = false;
 }
@@ -71,6 +73,15 @@ function rectangle(box, classId) {
   shape.setAttribute("stroke", colour(classId));
   shape.setAttribute("color", colour(classId));
   return shape;
+}
+
+function caption({ box, label }, size) {
+  const text = document.createElementNS(SVG, "text");
+  text.setAttribute("x", Math.max(box.left, 0));
+  text.setAttribute("y", Math.max(box.top - size / 3, size));
+  text.setAttribute("font-size", size);
+  text.textContent = label;
+  return text;
 }
 
 function row(entry, shape) {

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +11,7 @@ from engine.evaluate.examples import Example, Found, Objects, by_class
 from engine.evaluate.score import Rules, score
 from engine.evaluate.truth import GroundTruth, coco_numbers
 from tests.evaluate.random_examples import named, random_examples
-
-SHARED = Path(__file__).parents[2].parent / "shared"
+from tests.evaluate.real_examples import real_examples
 
 
 def judged_by_pycocotools(folder, examples, names):
@@ -84,22 +82,8 @@ def test_the_ranking_at_one_overlap_has_the_precision_of_the_table():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared: a model and labelled pictures")
 def test_a_real_detector_on_real_pictures_gets_the_numbers_of_pycocotools(tmp_path):
-    import engine
-    from engine.evaluate import listing
-
-    model = SHARED / "models" / "yolo-fastest-1.1-coco" / "yolo-fastest-1.1-coco"
-    files = [model.with_suffix(model.suffix + end) for end in (".cfg", ".weights", ".names")]
-    with engine.load(*files, device="cpu", threshold=0.005) as detector:
-        names = detector.labels
-        truth = listing.read(str(SHARED / "images" / "coco_val32"), names)
-        results = list(detector.stream(entry.path for entry in truth.entries))
-    examples = [
-        Example(e.image_id, r.size, e.objects(r.size), Found.in_result(r), e.path)
-        for e, r in zip(truth.entries, results, strict=True)
-    ]
-    assert not truth.problems
+    examples, names = real_examples()
     assert sum(len(example.objects) for example in examples) > 100
     assert_equal_to_pycocotools(tmp_path, examples, names)
     assert score(examples, names).summary["AP50"] > 0.2

@@ -6,6 +6,7 @@ import pytest
 from engine.evaluate.examples import Example, Found, Objects
 from engine.evaluate.score import Rules, score
 from tests.evaluate.random_examples import named, random_examples
+from tests.evaluate.real_examples import real_examples
 
 
 def overlap_of_pixels(a, b):
@@ -68,7 +69,7 @@ def plain_area(curve):
 
 
 def plain_eleven_points(curve):
-    best = [max((p for r, p in curve if r >= tenth / 10), default=0.0) for tenth in range(11)]
+    best = [max((p for r, p in curve if r >= tenth * 0.1), default=0.0) for tenth in range(11)]
     return sum(best) / 11
 
 
@@ -90,6 +91,30 @@ def test_random_detections_get_the_numbers_of_a_plain_reading(method, average, l
         else:
             assert each.average_precision is None
     assert report.summary == {f"mAP@{least:.2f}": pytest.approx(np.mean(expected), abs=1e-9)}
+
+
+def test_a_recall_of_three_tenths_does_not_reach_the_third_point():
+    """Nor does it in VOC's own code, whose points are multiples of 0.1 in binary."""
+    boxes = np.array([[100 * place, 0, 50, 50] for place in range(10)], float)
+    kinds = np.zeros(10, int)
+    objects = Objects(boxes, kinds, np.zeros(10, bool), np.zeros(10, bool))
+    example = Example(
+        1, (1000, 50), objects, Found(boxes[:3], np.array([0.9, 0.8, 0.7]), kinds[:3])
+    )
+    report = score([example], named(1), Rules("voc11"))
+    assert report.classes[0].average_precision == pytest.approx(3 / 11)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "average"), [("voc", plain_area), ("voc11", plain_eleven_points)]
+)
+def test_a_real_detector_on_real_pictures_gets_the_numbers_of_a_plain_reading(method, average):
+    examples, names = real_examples()
+    for class_id, each in enumerate(score(examples, names, Rules(method)).classes):
+        positives, curve = plain_reading(examples, class_id, 0.5)
+        expected = average(curve) if positives else None
+        assert each.average_precision == (expected and pytest.approx(expected, abs=1e-9))
 
 
 def test_a_second_detection_of_an_object_is_wrong_and_one_of_a_difficult_object_is_nothing():

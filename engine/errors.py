@@ -59,6 +59,17 @@ class DownloadError(EngineError, OSError):
 
 
 @contextmanager
+def threads_told(where: str) -> Iterator[None]:
+    """Tell in one line of threads that cannot be started; Python has no error of its own for it."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "start new thread" not in str(error):
+            raise
+        raise DeviceError(f"{where}: no more threads can be started. Use fewer at once") from None
+
+
+@contextmanager
 def within_memory(where: str) -> Iterator[None]:
     """Tell in one line of memory that is not there; NumPy says how much it asked for."""
     try:

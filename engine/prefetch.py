@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from engine.errors import EngineError
+from engine.errors import EngineError, threads_told
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -30,6 +30,7 @@ def ahead(
         return end if item is end else make(item)
 
     with (
+        threads_told("stream"),
         ThreadPoolExecutor(1, thread_name_prefix="engine-read") as drawer,
         ThreadPoolExecutor(workers, thread_name_prefix="engine-make") as makers,
     ):

@@ -88,8 +88,9 @@ def _cut(arguments: argparse.Namespace, rest: list[str]) -> None:
     part = surgery.cut(graph, int(rest[0]))
     _refuse_inputs(arguments, output)
     arrays = weights.load(arguments.weights, graph)[: len(part.nodes)]
-    with NewFile(output, overwrite=arguments.overwrite, hint=_targets.HINT) as file:
-        weights.save(file.part, part, arrays, seen=_SEEN, overwrite=True)
+    new = NewFile(output, overwrite=arguments.overwrite, hint=_targets.HINT)
+    with new as file, file.part.open("wb") as out:
+        weights.write(out, part, arrays, seen=_SEEN)
     last = part.nodes[-1]
     print(f"{output}: {part.weights_bytes:,} bytes, up to layer {last.index} [{last.kind}]")
 
@@ -111,7 +112,8 @@ def _fuse(arguments: argparse.Namespace, rest: list[str]) -> None:
     seen = weights.read_header(arguments.weights).seen
     options = {"overwrite": arguments.overwrite, "hint": _targets.HINT}
     with NewFile(beside, **options) as written, NewFile(output, **options) as file:
-        weights.save(file.part, fused, folded, seen=seen, overwrite=True)
+        with file.part.open("wb") as out:
+            weights.write(out, fused, folded, seen=seen)
         written.part.write_text(text, encoding="utf-8")
     print(f"{output}: {fused.weights_bytes:,} bytes")
     print(f"{beside}: its network")

@@ -89,10 +89,7 @@ def save(
         descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(_VERSION.pack(*_WRITTEN_VERSION) + struct.pack("<q", seen))
-                for node, arrays in zip(graph.nodes, weights, strict=True):
-                    for parameter in node.stored:
-                        file.write(_stored_values(parameter, arrays).tobytes())
+                write(file, graph, weights, seen=seen)
             Path(temporary).replace(target)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
@@ -100,6 +97,14 @@ def save(
     except OSError as failure:
         reason = failure.strerror or failure
         raise WeightsError(f"{shown(target)}: cannot be written: {reason}") from None
+
+
+def write(file: BinaryIO, graph: Graph, weights: Sequence[Weights], *, seen: int = 0) -> None:
+    """What `save` writes, into a file that is open."""
+    file.write(_VERSION.pack(*_WRITTEN_VERSION) + struct.pack("<q", seen))
+    for node, arrays in zip(graph.nodes, weights, strict=True):
+        for parameter in node.stored:
+            file.write(_stored_values(parameter, arrays).tobytes())
 
 
 def initial(graph: Graph) -> tuple[dict[str, NDArray[np.float32]], ...]:

@@ -6,6 +6,8 @@ from collections.abc import Generator, Iterator
 from threading import Condition, Thread
 from typing import TypeVar
 
+from engine.errors import threads_told
+
 T = TypeVar("T")
 
 _PATIENCE_SECONDS = 2.0  # for the reading thread to end; a silent camera may hold it longer
@@ -15,7 +17,8 @@ def newest(items: Iterator[T]) -> Generator[T]:
     """Draw `items` on a thread without pause; give each time the one that came last."""
     reading = _Reading(items)
     thread = Thread(target=reading.run, name="engine-live", daemon=True)
-    thread.start()
+    with threads_told("live source"):
+        thread.start()
     try:
         while (item := reading.take()) is not reading:
             yield item  # type: ignore[misc]

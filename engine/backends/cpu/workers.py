@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from engine import forks
-from engine.errors import InputError
+from engine.errors import InputError, threads_told
 
 Array = NDArray[Any]
 Task = Callable[[int, int], None]  # (worker, piece)
@@ -116,7 +116,8 @@ class Workers:
             thread = threading.Thread(
                 target=_serve, args=(self._jobs, number), name=f"engine-{number}", daemon=True
             )
-            thread.start()
+            with threads_told("cpu"):
+                thread.start()
             self._threads.append(thread)
 
     # ------------------------------------------------------------ scratch memory

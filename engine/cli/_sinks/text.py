@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ class TextOut:
         replaces = overwrite or not grows or (self._path.exists() and not self._path.is_file())
         self._mode = "w" if replaces else "x"
         self._out: IO[Any] = sys.stdout
+        self._whole = 0  # bytes that have been written
 
     def open(self) -> None:
         if self.is_stdout:
@@ -38,6 +40,7 @@ class TextOut:
             self._out.write(text)
             if self._grows:
                 self._out.flush()
+                self._whole += len(text.encode(errors=_STRAY))
         except OSError as error:
             self._refuse(error)
 
@@ -63,6 +66,9 @@ class TextOut:
         if self.is_stdout:
             raise error  # a closed pipe is the command line's to judge
         self.discard()
+        if self._grows and self._path.is_file():
+            with suppress(OSError):
+                os.truncate(self._path, self._whole)  # the rows before are good
         raise unwritable(self._path, error) from None
 
 

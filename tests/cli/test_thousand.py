@@ -25,11 +25,13 @@ sys.exit(status)
 
 
 def png_of(width, height):
-    head = struct.pack(">2I5B", width, height, 8, 2, 0, 0, 0)
-    chunk = b"IHDR" + head
-    return (
-        b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk))
-    )
+    head = chunk(b"IHDR", struct.pack(">2I5B", width, height, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(bytes(99)))
+
+
+def chunk(kind, content):
+    check = zlib.crc32(kind + content)
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", check)
 
 
 def write_broken(folder, good):
@@ -106,6 +108,7 @@ def test_980_results_20_reasons_and_flat_memory(tiny_detector, tmp_path, good):
     assert count == "20 of 1000 pictures could not be read"
     assert len(reasons) == 20
     assert all(line.startswith(f"Error: {many}/broken-") for line in reasons)
+    assert f"Error: {many}/broken-bomb.jpg: size: expected at most " in reasons[0]
     lines = [json.loads(line) for line in (tmp_path / "many.jsonl").read_text().splitlines()]
     assert sum("detections" in line for line in lines) == 980
     assert sum("error" in line for line in lines) == 20

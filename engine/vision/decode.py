@@ -9,6 +9,7 @@ from PIL import Image
 
 from engine import forks
 from engine.errors import ImageError
+from engine.vision.chroma import is_of_half_height, load_rgb
 from engine.vision.formats import READABLE, describe, opener_of
 
 MAX_PIXELS = 89_478_485  # 256 MiB of RGB
@@ -19,7 +20,15 @@ def decode(content: bytes, name: str, *, max_pixels: int = MAX_PIXELS) -> tuple[
 
     The number is 1 (upright) to 8; a TIFF has been turned by Pillow already.
     """
-    return load(opened(content, name), name, max_pixels=max_pixels)
+    image = opened(content, name)
+    if not is_of_half_height(image):
+        return load(image, name, max_pixels=max_pixels)
+    check_size(*image.size, name, max_pixels=max_pixels)
+    with _QUIET:
+        try:
+            return load_rgb(image), _orientation(image)
+        except Exception as error:
+            raise broken(name, error) from error
 
 
 def opened(content: bytes, name: str) -> Image.Image:

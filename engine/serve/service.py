@@ -53,7 +53,8 @@ class Service:
         self._on_their_way = 0  # pictures that will come to the batcher
         self._answers: dict[Job, asyncio.Future[Outcome]] = {}
         self._loop = asyncio.get_running_loop()
-        self._pool = ThreadPoolExecutor(thread_count(), thread_name_prefix="engine-picture")
+        threads = max(2, thread_count())  # so that one slow picture does not hold up all others
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="engine-picture")
         self._batcher = Batcher(
             detector.run,
             self._deliver,
@@ -108,7 +109,8 @@ class Service:
         """On a thread of the pool, once there is room for the picture."""
         if visit.is_gone:
             raise ClientLeftError
-        width, height = opened(visit.content, "picture").size
+        image = opened(visit.content, "picture")
+        width, height = image.size
         if width * height > self.limits.pixels:
             most = f"{self.limits.pixels} pixels"
             raise RefusedError(413, f"picture: expected at most {most}, got {width} x {height}")
@@ -118,7 +120,7 @@ class Service:
             most = f"{self.pictures.size} bytes of memory"
             raise RefusedError(413, f"picture: expected to need at most {most}, got {room}")
         visit.wait_for_room(room)
-        return self.detector.prepare(visit.content, max_pixels=self.limits.pixels)
+        return self.detector.prepare(image, max_pixels=self.limits.pixels)
 
     def _deliver(self, done: Done) -> None:
         """On a thread of the batcher."""

@@ -48,7 +48,7 @@ def read(
             raise InputError(f"{key}: expected once, got twice")
         chosen[name] = _classes(text, labels) if name == "classes" else _number(name, text)
     forms = FORMS if has_boxes else {"application/json": FORMS["application/json"]}
-    return Wish(replace(usual, **chosen), form_of(accept, forms))
+    return Wish(replace(usual, **chosen) if chosen else usual, form_of(accept, forms))
 
 
 def form_of(accept: str | None, forms: dict[str, Form]) -> Form:

@@ -1,0 +1,580 @@
+"""Puts a load on `python -m engine serve`, over loopback, from processes of its own.
+
+    python tools/load_serve.py [PART ...] [--quick] [--json FILE] [--cfg … --weights … --names …]
+
+    sweep     1 to 64 clients that ask as soon as they are answered: pictures a second, p50, p99
+    overload  pictures come at twice the rate that the server can do, for 5 minutes: memory,
+              refusals, answers, and how soon it is as it was
+    batching  one picture after the other, many clients without batches, many clients with them
+
+Without a .cfg the model in the box is served. With --random its weights are random ones, and the
+threshold is one that leaves some boxes. Every answer that is not a refusal is compared with what
+the detector finds alone. The exit status is 1 when a number is not what it should be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import io
+import json
+import multiprocessing
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from http.client import HTTPConnection
+from itertools import count, product
+from multiprocessing.pool import Pool
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+CONCURRENCIES = (1, 2, 4, 8, 16, 32, 64)
+PICTURES = 16
+FOUND = 5  # boxes in a picture, with random weights, before suppression, on average
+MOST_UNDER_WAY = 1000  # requests of one client process, in an overload
+REFUSED_WITHIN = 0.050
+RECOVERED_WITHIN = 2.0
+SETTLED = 0.3  # of an overload: what comes before is warming up
+NOISE_MIB = 16  # that a process's memory may move by without growing
+
+
+# ------------------------------------------------------------ clients
+
+
+@dataclass
+class Seen:
+    """What one client process was answered: a row for each request."""
+
+    statuses: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    wrong: int = 0  # answers that another picture should have got
+    without_retry: int = 0  # refusals that don't say when to come back
+    failures: int = 0  # connections that broke
+    unsent: int = 0  # requests for which this process had no connection left
+    elapsed: float = 0.0  # seconds, from the first request to the last answer
+
+    @classmethod
+    def together(cls, parts: Sequence[Seen]) -> Seen:
+        whole = cls(elapsed=max(part.elapsed for part in parts))
+        for part in parts:
+            whole.statuses += part.statuses
+            whole.seconds += part.seconds
+            for name in ("wrong", "without_retry", "failures", "unsent"):
+                setattr(whole, name, getattr(whole, name) + getattr(part, name))
+        return whole
+
+    def of(self, status: int) -> np.ndarray:
+        """Seconds of each answer with this status."""
+        return np.array(self.seconds)[np.array(self.statuses, int) == status]
+
+    @property
+    def rate(self) -> float:
+        """Pictures answered in a second."""
+        return len(self.of(200)) / self.elapsed
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a client process is to do. With a rate it does not wait for answers."""
+
+    port: int
+    path: str
+    bodies: list[bytes]
+    expected: list[Any] | None
+    seconds: float
+    concurrency: int = 1
+    rate: float | None = None
+
+
+def run_clients(work: Work) -> Seen:
+    """In a process of its own."""
+    start = time.perf_counter()
+    seen = asyncio.run(_at_a_rate(work) if work.rate else _in_turn(work))
+    seen.elapsed = time.perf_counter() - start
+    return seen
+
+
+async def _in_turn(work: Work) -> Seen:
+    seen = Seen()
+    end = time.perf_counter() + work.seconds
+    numbers = count(os.getpid())
+
+    async def client() -> None:
+        connection = Connection(work.port)
+        while time.perf_counter() < end:
+            await _ask(connection, work, next(numbers), seen)
+        connection.close()
+
+    await asyncio.gather(*(client() for _ in range(work.concurrency)))
+    return seen
+
+
+async def _at_a_rate(work: Work) -> Seen:
+    assert work.rate
+    seen = Seen()
+    free: list[Connection] = []
+    under_way: set[asyncio.Task[None]] = set()
+
+    async def once(number: int) -> None:
+        connection = free.pop() if free else Connection(work.port)
+        await _ask(connection, work, number, seen)
+        free.append(connection)
+
+    start = time.perf_counter()
+    for number in range(int(work.seconds * work.rate)):
+        await asyncio.sleep(max(0.0, start + number / work.rate - time.perf_counter()))
+        if len(under_way) >= MOST_UNDER_WAY:
+            seen.unsent += 1
+            continue
+        task = asyncio.ensure_future(once(number))
+        under_way.add(task)
+        task.add_done_callback(under_way.discard)
+    await asyncio.gather(*under_way)
+    for connection in free:
+        connection.close()
+    return seen
+
+
+async def _ask(connection: Connection, work: Work, number: int, seen: Seen) -> None:
+    which = number % len(work.bodies)
+    start = time.perf_counter()
+    try:
+        status, headers, content = await connection.post(work.path, work.bodies[which])
+    except (OSError, EOFError):
+        connection.close()
+        seen.failures += 1
+        return
+    seen.seconds.append(time.perf_counter() - start)
+    seen.statuses.append(status)
+    seen.without_retry += status == 503 and b"\r\nretry-after: " not in headers
+    if status == 200 and work.expected is not None:
+        seen.wrong += not is_same(json.loads(content), work.expected[which])
+
+
+class Connection:
+    """As little HTTP as a load needs."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def post(self, path: str, body: bytes) -> tuple[int, bytes, bytes]:
+        if self._streams is None:
+            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
+        reader, writer = self._streams
+        head = f"POST {path} HTTP/1.1\r\nHost: here\r\nContent-Type: image/jpeg\r\n"
+        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        headers = (await reader.readuntil(b"\r\n\r\n")).lower()
+        length = re.search(rb"\r\ncontent-length: (\d+)", headers)
+        content = await reader.readexactly(int(length[1]) if length else 0)
+        if b"\r\nconnection: close" in headers:
+            self.close()
+        return int(headers.split(None, 2)[1]), headers, content
+
+    def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+
+def is_same(found: Any, expected: Any) -> bool:
+    """Whether two entries are about one picture; sums may be added up in another order."""
+    left, right = (entry.get("detections", entry.get("classes")) for entry in (found, expected))
+    if len(left) != len(right):
+        return False
+    for a, b in zip(left, right, strict=True):
+        if abs(a["score"] - b["score"]) > 2e-3:
+            return False
+        if "box" in a and any(abs(a["box"][e] - b["box"][e]) > 1 for e in a["box"]):
+            return False
+    return sorted(each["label"] for each in left) == sorted(each["label"] for each in right)
+
+
+# ------------------------------------------------------------ the server
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is served."""
+
+    name: str
+    options: tuple[str, ...]
+    path: str
+    bodies: list[bytes]
+    expected: list[Any]
+
+
+class Process:
+    """A server in a process of its own."""
+
+    def __init__(self, options: Sequence[str]) -> None:
+        command = [sys.executable, "-m", "engine", "serve", "--port", "0", *options]
+        self._child = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        assert self._child.stdout is not None
+        said = self._child.stdout.readline()
+        if not said:
+            raise SystemExit(f"it does not start: {' '.join(command)}")
+        self.port = int(said.split()[0].rpartition(":")[2])
+
+    def stop(self) -> int:
+        self._child.terminate()
+        return self._child.wait(60)
+
+    def memory_mib(self) -> float:
+        pages = int(Path(f"/proc/{self._child.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    def metric(self, name: str) -> float:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+        connection.close()
+        found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+
+@contextmanager
+def serving(subject: Subject, *options: str) -> Iterator[Process]:
+    process = Process([*subject.options, *options])
+    try:
+        yield process
+    finally:
+        status = process.stop()
+    if status:
+        raise SystemExit(f"the server ended with status {status}")
+
+
+# ------------------------------------------------------------ parts
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number, and whether it is what it should be."""
+
+    part: str
+    what: str
+    value: float
+    unit: str
+    should: str
+    is_good: bool
+
+
+class Load:
+    def __init__(self, subject: Subject, pool: Pool, chosen: argparse.Namespace) -> None:
+        self.rows: list[Row] = []
+        self._subject = subject
+        self._pool = pool
+        self._chosen = chosen
+
+    def sweep(self) -> None:
+        with self._serving() as process:
+            self._in_turn(process, CONCURRENCIES[2], self._chosen.seconds)  # warming up
+            for concurrency in CONCURRENCIES:
+                name = f"{concurrency} client{'s' if concurrency > 1 else ''}"
+                before = _runs(process)
+                seen = self._in_turn(process, concurrency, self._chosen.seconds)
+                self._add_rate("sweep", name, seen, _pictures_a_run(before, _runs(process)))
+
+    def overload(self) -> None:
+        seconds = self._chosen.overload
+        with self._serving("--queue", str(self._chosen.queue)) as process:
+            warm = min(5.0, seconds)
+            self._in_turn(process, self._chosen.queue, warm)
+            capacity = self._in_turn(process, self._chosen.queue, warm).rate
+            alone = float(np.median(self._in_turn(process, 1, warm / 2).of(200)))
+            self._add("overload", "pictures a second it can do", capacity, "1/s")
+
+            work = self._work(process, seconds=seconds, rate=2 * capacity)
+            readings, seen = self._with_memory(process, work)
+            recovered = self._seconds_to_recover(process, alone)
+        self._add("overload", "pictures a second that came", _sent(seen) / seconds, "1/s")
+        self._judge_answers(seen)
+        self._judge_refusals(seen)
+        self._judge_memory(readings)
+        self._add(
+            *("overload", "until it is as it was", recovered, "s"),
+            *(f"<= {RECOVERED_WITHIN:g}", recovered <= RECOVERED_WITHIN),
+        )
+
+    def batching(self) -> None:
+        chosen = self._chosen
+        many = CONCURRENCIES[-1]
+        rates = []
+        for batch, concurrency in ((1, 1), (1, many), (chosen.batch, many)):
+            with self._serving("--batch", str(batch)) as process:
+                self._in_turn(process, concurrency, chosen.seconds / 2)
+                before = _runs(process)
+                seen = self._in_turn(process, concurrency, chosen.seconds)
+                name = f"{concurrency} client{'s' if concurrency > 1 else ''}, batch {batch}"
+                runs = _pictures_a_run(before, _runs(process))
+                rates.append(self._add_rate("batching", name, seen, runs))
+        self._add("batching", "batches beside no batches", rates[2] / rates[1], "x")
+        ratio = rates[2] / rates[0]
+        should = f">= {chosen.ratio:g}" if chosen.ratio else ""
+        is_good = not chosen.ratio or ratio >= chosen.ratio
+        self._add("batching", "batches beside one at a time", ratio, "x", should, is_good)
+
+    # ------------------------------------------------------------ judging
+
+    def _judge_answers(self, seen: Seen) -> None:
+        accepted = seen.of(200)
+        self._add("overload", "pictures a second answered", seen.rate, "1/s")
+        self._add("overload", "p50 of the answered", 1e3 * _at(accepted, 50), "ms")
+        self._add("overload", "p99 of the answered", 1e3 * _at(accepted, 99), "ms")
+        self._add_zero("wrong answers", seen.wrong)
+        self._add_zero("broken connections", seen.failures)
+        self._add_zero("requests that could not be sent", seen.unsent)
+        others = len(seen.statuses) - len(accepted) - len(seen.of(503))
+        self._add_zero("other statuses than 200 and 503", others)
+
+    def _judge_refusals(self, seen: Seen) -> None:
+        refused = seen.of(503)
+        self._add("overload", "refused", len(refused), "", "> 0", len(refused) > 0)
+        self._add_zero("refusals without Retry-After", seen.without_retry)
+        for percent in (50, 99, 100):
+            name = "slowest refusal" if percent == 100 else f"p{percent} of the refused"
+            self._add("overload", name, 1e3 * _at(refused, percent), "ms")
+        in_time = float((refused <= REFUSED_WITHIN).mean()) * 100 if len(refused) else 0.0
+        least = self._chosen.in_time
+        self._add(
+            *("overload", f"refused within {REFUSED_WITHIN * 1e3:g} ms", in_time, "%"),
+            *(f">= {least:g}", in_time >= least),
+        )
+
+    def _judge_memory(self, readings: list[tuple[float, float]]) -> None:
+        times, used = np.array(readings[int(len(readings) * SETTLED) :]).T
+        half = len(used) // 2
+        growth = float(used[half:].max() - used[:half].max())
+        self._add("overload", "most memory", float(used.max()), "MiB")
+        self._add(
+            "overload", "slope of memory", float(np.polyfit(times, used, 1)[0]) * 60, "MiB/min"
+        )
+        self._add(
+            *("overload", "most memory, second half less first", growth, "MiB"),
+            *(f"<= {NOISE_MIB}", growth <= NOISE_MIB),
+        )
+
+    # ------------------------------------------------------------ asking
+
+    def _serving(self, *options: str) -> Any:
+        chosen = self._chosen
+        return serving(
+            self._subject,
+            *("--batch", str(chosen.batch), "--device", chosen.device),
+            *("--precision", chosen.precision, "--wait-ms", str(chosen.wait_ms)),
+            *("--queue", str(2 * CONCURRENCIES[-1])),
+            *options,
+        )
+
+    def _work(self, process: Process, **more: Any) -> Work:
+        subject = self._subject
+        return Work(process.port, subject.path, subject.bodies, subject.expected, **more)
+
+    def _in_turn(self, process: Process, concurrency: int, seconds: float) -> Seen:
+        clients = min(self._chosen.clients, concurrency)
+        shares = [concurrency // clients + (n < concurrency % clients) for n in range(clients)]
+        works = [self._work(process, seconds=seconds, concurrency=each) for each in shares]
+        return Seen.together(self._pool.map(run_clients, works, chunksize=1))
+
+    def _with_memory(self, process: Process, work: Work) -> tuple[list[tuple[float, float]], Seen]:
+        """The server's memory meanwhile, as (seconds, MiB)."""
+        clients = self._chosen.clients
+        assert work.rate
+        shares = [Work(**{**work.__dict__, "rate": work.rate / clients})] * clients
+        running = self._pool.map_async(run_clients, shares, chunksize=1)
+        start = time.perf_counter()
+        readings = []
+        while not running.ready():
+            readings.append((time.perf_counter() - start, process.memory_mib()))
+            running.wait(0.25)
+        return readings, Seen.together(running.get())
+
+    def _seconds_to_recover(self, process: Process, alone: float) -> float:
+        """Until a picture is answered about as soon as if it came alone."""
+        start = time.perf_counter()
+        while time.perf_counter() - start < 30:
+            before = time.perf_counter()
+            seen = run_clients(self._work(process, seconds=0.0001))
+            if seen.statuses == [200] and time.perf_counter() - before < 3 * alone + 0.05:
+                break
+        return time.perf_counter() - start
+
+    # ------------------------------------------------------------ rows
+
+    def _add_rate(self, part: str, name: str, seen: Seen, pictures_a_run: float) -> float:
+        answered = seen.of(200)
+        is_good = len(answered) == _sent(seen) and not seen.wrong
+        self._add(part, f"{name}: pictures a second", seen.rate, "1/s", "all right", is_good)
+        self._add(part, f"{name}: p50", 1e3 * _at(answered, 50), "ms")
+        self._add(part, f"{name}: p99", 1e3 * _at(answered, 99), "ms")
+        self._add(part, f"{name}: pictures in a run", pictures_a_run, "")
+        return seen.rate
+
+    def _add_zero(self, what: str, value: int) -> None:
+        self._add("overload", what, value, "", "0", value == 0)
+
+    def _add(
+        self,
+        part: str,
+        what: str,
+        value: float,
+        unit: str,
+        should: str = "",
+        is_good: bool = True,
+    ) -> None:
+        self.rows.append(Row(part, what, value, unit, should, bool(is_good)))
+        judged = "" if not should else f"{should:12s} {'ok' if is_good else 'NO'}"
+        print(f"{part:9s} {what:44s} {value:12.3f} {unit:8s} {judged}", flush=True)
+
+
+def _runs(process: Process) -> tuple[float, float]:
+    return (
+        process.metric("engine_batch_pictures_sum"),
+        process.metric("engine_batch_pictures_count"),
+    )
+
+
+def _pictures_a_run(before: tuple[float, float], after: tuple[float, float]) -> float:
+    return (after[0] - before[0]) / max(after[1] - before[1], 1)
+
+
+def _sent(seen: Seen) -> int:
+    return len(seen.statuses) + seen.failures + seen.unsent
+
+
+def _at(seconds: np.ndarray, percent: float) -> float:
+    return float(np.percentile(seconds, percent)) if len(seconds) else float("nan")
+
+
+# ------------------------------------------------------------ what is asked
+
+
+def pictures(size: tuple[int, int]) -> list[bytes]:
+    """Encoded, all different: two pictures of the documentation, turned, mirrored and cut."""
+    made = []
+    names = ("parcel.jpg", "scene.jpg")
+    for name, turn, mirrored, share in product(names, range(2), (False, True), (1.0, 0.7)):
+        image = Image.open(ROOT / "docs" / name).convert("RGB").rotate(90 * turn, expand=True)
+        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else image
+        image = image.crop((0, 0, int(image.width * share), int(image.height * share)))
+        buffer = io.BytesIO()
+        image.resize(size).save(buffer, "JPEG", quality=90)
+        made.append(buffer.getvalue())
+    assert len(made) == PICTURES
+    return made
+
+
+def subject_of(chosen: argparse.Namespace, folder: Path) -> Subject:
+    from engine.shipped import default_model
+
+    bodies = pictures(chosen.size)
+    files = chosen.cfg, chosen.weights, chosen.names
+    options: list[str] = []
+    threshold = 0.25
+    if chosen.cfg is None:
+        model = default_model()
+        assert model is not None
+        files = tuple(model)
+    elif chosen.random:
+        weights, threshold = random_model(chosen.cfg, folder, bodies)
+        files = chosen.cfg, weights, chosen.names
+        options += ["--threshold", str(threshold)]
+    for name, file in zip(("cfg", "weights", "names"), files, strict=True):
+        options += [f"--{name}", str(file)] if file else []
+    return expecting(Subject(Path(files[0]).stem, tuple(options), "", bodies, []), files, threshold)
+
+
+def expecting(subject: Subject, files: Sequence[Any], threshold: float) -> Subject:
+    """With what the detector finds alone, on the CPU."""
+    import engine
+
+    with engine.load(*files, device="cpu", threshold=threshold) as detector:
+        expected = [detector(body).to_dict() for body in subject.bodies]
+        path = "/classify" if detector.task == "classifier" else "/detect"
+    distinct = len({json.dumps(each.get("detections", each.get("classes"))) for each in expected})
+    print(f"{subject.name}: {distinct} different answers to {len(expected)} pictures", flush=True)
+    return Subject(subject.name, subject.options, path, subject.bodies, expected)
+
+
+def random_model(cfg: Path, folder: Path, bodies: list[bytes]) -> tuple[Path, float]:
+    """Random weights, and a threshold that leaves about FOUND boxes in a picture."""
+    import engine
+    from engine.darknet import cfg as darknet_cfg
+    from engine.darknet import graph, random_weights, weights
+    from engine.vision.image import read
+    from engine.vision.resize import stretch
+
+    path = folder / f"{cfg.stem}.weights"
+    network = graph.build(darknet_cfg.read(cfg))
+    weights.save(path, network, random_weights.arrays(network))
+    with engine.load(cfg, path, device="cpu") as detector:
+        rows = [stretch(read(body), detector.size)[0][None] for body in bodies[:4]]
+        found = [detector.candidates(row, threshold=0.0)[0][:, 5:] for row in rows]
+    scores = np.sort(np.concatenate([each.ravel() for each in found]))
+    return path, round(float(scores[-FOUND * len(rows)]), 4)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parts: dict[str, Callable[[Load], None]] = {
+        "sweep": Load.sweep,
+        "overload": Load.overload,
+        "batching": Load.batching,
+    }
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts))
+    parser.add_argument("--quick", action="store_true", help="seconds instead of minutes")
+    parser.add_argument("--json", type=Path)
+    for name in ("cfg", "weights", "names"):
+        parser.add_argument(f"--{name}", type=Path)
+    parser.add_argument("--random", action="store_true", help="random weights for the cfg")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--wait-ms", type=float, default=5.0)
+    parser.add_argument("--queue", type=int, default=32, help="of the overload")
+    parser.add_argument("--seconds", type=float, help="of each load of the sweep (10)")
+    parser.add_argument("--overload", type=float, help="seconds of the overload (300)")
+    parser.add_argument("--in-time", type=float, default=100.0, help="%% refused in time, at least")
+    parser.add_argument("--ratio", type=float, help="batches beside one at a time, at least")
+    parser.add_argument("--clients", type=int, default=1, help="processes")
+    parser.add_argument("--size", type=_size, default=(640, 480), metavar="WxH")
+    chosen = parser.parse_args()
+    chosen.seconds = chosen.seconds or (2.0 if chosen.quick else 10.0)
+    chosen.overload = chosen.overload or (10.0 if chosen.quick else 300.0)
+    for name in chosen.parts:
+        if name not in parts:
+            parser.error(f"{name}: expected one of {', '.join(parts)}")
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder, context.Pool(chosen.clients) as pool:
+        load = Load(subject_of(chosen, Path(folder)), pool, chosen)
+        for name in chosen.parts or ("sweep", "overload"):
+            with suppress(KeyboardInterrupt):
+                parts[name](load)
+    if chosen.json:
+        about = {"model": load._subject.name, "device": chosen.device, "batch": chosen.batch}
+        rows = [asdict(row) for row in load.rows]
+        chosen.json.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+    return int(not all(row.is_good for row in load.rows))
+
+
+def _size(text: str) -> tuple[int, int]:
+    width, _, height = text.partition("x")
+    return int(width), int(height)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""Processes that fork, spawn, share a folder, or have no home."""
+
+import multiprocessing
+import os
+import sys
+import threading
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import engine
+from engine.errors import EngineError
+from tests.faults.child import ENGINE, run
+from tests.faults.looking import NOISE, look
+from tests.faults.test_memory import LARGER
+from tests.small_models import RECURRENT, write_model
+
+SECONDS = 60
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+
+
+@pytest.fixture
+def model(tmp_path):
+    return write_model(tmp_path, LARGER, ["thing"])
+
+
+def forked(function):
+    """What a forked child answers; nothing if it hangs or fails."""
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12's: there are other threads
+        child = os.fork()
+    if not child:
+        try:
+            os.write(writing, function())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    alarm = threading.Timer(SECONDS, os.kill, (child, 9))
+    alarm.start()
+    with os.fdopen(reading, "rb") as pipe:
+        answer = pipe.read()
+    os.waitpid(child, 0)
+    alarm.cancel()
+    return answer
+
+
+@needs_fork
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_child_forked_amid_runs_finds_the_same(model, threads):
+    with engine.load(
+        model.cfg, model.weights, device="cpu", threads=threads, threshold=0.01
+    ) as detector:
+        expected = detector(NOISE).boxes.tobytes()
+        is_over = threading.Event()
+
+        def look_on():
+            while not is_over.is_set():
+                detector(NOISE)
+
+        others = [threading.Thread(target=look_on) for _ in range(3)]
+        for each in others:
+            each.start()
+        try:
+            for _ in range(10):
+                assert forked(lambda: detector(NOISE).boxes.tobytes()) == expected
+        finally:
+            is_over.set()
+            for each in others:
+                each.join()
+        assert detector(NOISE).boxes.tobytes() == expected
+
+
+@needs_fork
+def test_state_is_whole_in_a_child_and_its_own(tmp_path):
+    model = write_model(tmp_path, RECURRENT, [])
+    x = np.random.default_rng(0).random((1, 5, 1, 1), np.float32)
+    with engine.load(model.cfg, model.weights, device="cpu:1") as detector:
+        detector.forward(x)
+        child = forked(lambda: detector.forward(x)[0].tobytes())
+        assert detector.forward(x)[0].tobytes() == child
+
+
+@needs_fork
+def test_a_stream_does_not_go_on_in_a_child(model):
+    with engine.load(model.cfg, model.weights, device="cpu:1") as detector:
+        stream = detector.stream([NOISE] * 5)
+        next(stream)
+
+        def go_on():
+            try:
+                next(stream)
+            except EngineError as error:
+                return str(error).encode()
+            return b"went on"
+
+        assert forked(go_on) == b"stream: begun before a fork. Begin another one"
+        assert len(list(stream)) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+def test_pools_of_processes_find_the_same(model, method):
+    files = str(model.cfg), str(model.weights)
+    expected = look(files)
+    context = multiprocessing.get_context(method)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        with ProcessPoolExecutor(2, mp_context=context) as pool:
+            assert list(pool.map(look, [files] * 4)) == [expected] * 4
+
+
+HOMES = {
+    "none": {},
+    "no folder": {"HOME": "/dev/null/home"},
+    "read-only": {"HOME": "/proc"},
+    "cache that is a file": {"HOME": "/", "ENGINE_CACHE": "/dev/null"},
+}
+HIDDEN = ("HOME", "ENGINE_HOME", "ENGINE_CACHE", "XDG_CACHE_HOME", "USERPROFILE")
+
+
+def environment(home):
+    there = {name: value for name, value in os.environ.items() if name not in HIDDEN}
+    return {**there, "PYTHONPATH": os.pathsep.join(sys.path), **HOMES[home]}
+
+
+@pytest.mark.parametrize("home", HOMES)
+def test_detecting_needs_no_home(home, tiny_detector, tmp_path):
+    Image.fromarray(NOISE).save(tmp_path / "street.png")
+    command = ["detect", *tiny_detector.options, "--quiet", "street.png", "-o", "out"]
+    end = run(ENGINE, *command, cwd=tmp_path, env=environment(home))
+    assert (end.status, end.err) == (0, "")
+    assert (tmp_path / "out" / "street.png").exists()
+
+
+@pytest.mark.parametrize("home", [home for home in HOMES if HOMES[home]])
+def test_a_model_that_cannot_be_kept_is_one_line(home, tmp_path):
+    """Nothing is fetched before there is a place for it."""
+    command = ["models", "pull", "yolov4-tiny"]
+    end = run(ENGINE, *command, cwd=tmp_path, env=environment(home))
+    assert end.status == 1, end.err
+    (line,) = end.errors
+    assert "cannot be written" in line
+    assert "ENGINE_CACHE can name another folder" in line

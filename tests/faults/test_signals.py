@@ -1,0 +1,140 @@
+"""Signals: a run ends at once and in silence, and what it has written is whole."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import engine
+from engine.backends.cpu.workers import Workers
+from tests.faults.child import ENGINE, SECONDS, start
+from tests.faults.test_memory import LARGER
+from tests.small_models import write_model
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has other signals")
+
+
+@pytest.fixture
+def place(tmp_path, tiny_detector):
+    noise = np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "street.png")
+    return tmp_path
+
+
+@pytest.fixture
+def running(place, tiny_detector):
+    """A run that waits for more names on its standard input, after its first picture."""
+    outputs = ["--jsonl", "found.jsonl", "--json", "found.json", "-o", "out"]
+    command = ["detect", *tiny_detector.options, *outputs, "-"]
+    process = start(ENGINE, *command, cwd=place, stdin=subprocess.PIPE)
+    process.stdin.write("street.png\n" * 5)
+    process.stdin.flush()
+    rows = place / "found.jsonl"
+    end = time.monotonic() + SECONDS
+    while not (rows.exists() and rows.read_text().count("\n") >= 3):
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    yield process
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        pipe.close()
+
+
+def ended(process):
+    """Standard input stays open: it must not wait for more."""
+    status = process.wait(timeout=20)
+    return status, process.stderr.read()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_ends_and_leaves_whole_files(running, place, number):
+    running.send_signal(number)
+    status, err = ended(running)
+    assert status == (130 if number == signal.SIGINT else -signal.SIGTERM)
+    assert "Traceback" not in err
+    lines = (place / "found.jsonl").read_text().splitlines()
+    assert len(lines) >= 3
+    assert all(json.loads(line)["path"] == "street.png" for line in lines)
+    if number == signal.SIGINT:  # what has been found so far is asked for all the more
+        assert len(json.loads((place / "found.json").read_text())["images"]) == len(lines)
+    else:
+        assert not (place / "found.json").exists()
+    for picture in (place / "out").glob("street*.png"):
+        Image.open(picture).load()
+
+
+def test_nobody_reads_any_more(place, tiny_detector):
+    command = ["detect", *tiny_detector.options, "--jsonl", "-", *["street.png"] * 200]
+    process = start(ENGINE, *command, cwd=place)
+    assert json.loads(process.stdout.readline())["path"] == "street.png"
+    process.stdout.close()
+    assert process.wait(timeout=SECONDS) == 141
+    err = process.stderr.read()
+    process.stderr.close()
+    assert "Traceback" not in err
+    assert "Error" not in err
+
+
+def test_an_interrupt_waits_for_the_threads_that_are_at_work():
+    """They would write into the next run."""
+    workers = Workers(2)
+    if workers.count < 2:
+        pytest.skip("this BLAS leaves no room for threads")
+    is_begun, done = threading.Event(), []
+
+    def task(worker, piece):
+        if worker == 0:
+            is_begun.wait(SECONDS)
+        else:
+            is_begun.set()
+            time.sleep(0.5)
+            done.append(piece)
+
+    interrupt = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        workers.run(task, 2)
+    assert len(done) == 1
+    workers.run(lambda worker, piece: done.append(piece), 4)
+    assert len(done) == 5
+    workers.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_call_that_is_interrupted_leaves_the_detector_right(tmp_path, threads):
+    model = write_model(tmp_path, LARGER, ["thing"])
+    noise = np.random.default_rng(0).integers(0, 256, (200, 300, 3), dtype=np.uint8)
+    moments = random.Random(0)
+    interrupted = 0
+    with engine.load(
+        model.cfg, model.weights, device="cpu", threads=threads, threshold=0.01
+    ) as detector:
+        expected = detector(noise).boxes.copy()
+        start = time.perf_counter()
+        detector(noise)
+        usual = time.perf_counter() - start
+        for _ in range(60):
+            timer = threading.Timer(
+                moments.uniform(0, usual), os.kill, (os.getpid(), signal.SIGINT)
+            )
+            try:
+                timer.start()
+                for _ in range(3):
+                    detector(noise)
+                timer.join()
+                time.sleep(0.01)
+            except KeyboardInterrupt:
+                interrupted += 1
+            assert np.array_equal(detector(noise).boxes, expected)
+    assert interrupted > 30

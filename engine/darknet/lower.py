@@ -29,4 +29,4 @@ def lower(graph: Graph, weights: Sequence[Weights]) -> Plan:
         assert out.shape == node.shape, f"layer {node.index} [{node.kind}]: {out.shape}"
         layers.append(out)
     outputs = dict.fromkeys((graph.output.index, *(node.index for node in graph.detections)))
-    return plan.build(layers, [layers[index] for index in outputs])
+    return plan.build(layers, [layers[index] for index in outputs], graph.titles)

@@ -76,7 +76,8 @@ ACTIVATIONS: dict[str, Activation] = {
     for row in (
         Activation("linear", lambda x: x, "x"),
         Activation("leaky", lambda x: np.maximum(x, x * 0.1), "fmaxf(x, .1f * x)"),
-        Activation("relu", lambda x: np.maximum(x, 0), "fmaxf(x, 0.f)"),
+        # not fmaxf, which makes a zero of what is no number: an overflow would not be seen
+        Activation("relu", lambda x: np.maximum(x, 0), "x < 0.f ? 0.f : x"),
         Activation("relu6", lambda x: np.clip(x, 0, 6), "fminf(fmaxf(x, 0.f), 6.f)"),
         Activation("relie", lambda x: np.maximum(x, x * 0.01), "fmaxf(x, .01f * x)"),
         Activation("ramp", lambda x: np.maximum(x, 0) + 0.1 * x, "fmaxf(x, 0.f) + .1f * x"),

@@ -40,6 +40,7 @@ class Plan:
     steps: int = 1
     views: Mapping[Tensor, View] = field(default_factory=dict)
     arena: Arena | None = None
+    titles: tuple[str, ...] = ()  # what messages call each section
 
     @property
     def kept(self) -> frozenset[Tensor]:
@@ -57,6 +58,11 @@ class Plan:
         """
         numbers = (n for n, last in enumerate(self.layers) if last.index >= op.out.index)
         return next(numbers, len(self.layers) - 1)
+
+    def title_of(self, op: Op) -> str:
+        """What messages call the section that an op comes from."""
+        number = self.layer_of(op)
+        return self.titles[number] if self.titles else f"layer {number}"
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -96,7 +102,9 @@ class PlanBuilder:
     def head(self, head: Head) -> None:
         self._heads.append(head)
 
-    def build(self, layers: Sequence[Tensor], outputs: Sequence[Tensor]) -> Plan:
+    def build(
+        self, layers: Sequence[Tensor], outputs: Sequence[Tensor], titles: Sequence[str] = ()
+    ) -> Plan:
         return Plan(
             source=self.source,
             ops=tuple(self._ops),
@@ -105,4 +113,5 @@ class PlanBuilder:
             heads=tuple(self._heads),
             constants=self._constants,
             steps=self.steps,
+            titles=tuple(titles),
         )

@@ -1,6 +1,6 @@
 """The memory that decoders write into, and how its records become darknet's lists again.
 
-A header of one counter, then records in the order in which threads happened to finish.
+A header, then records in the order in which threads happened to finish.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from engine.plan.ops import GridHead, Head, RegionHead, YoloHead
 
 Array = NDArray[Any]
 
-HEADER_WORDS = 4  # the counter, and what keeps records on 16 bytes
+HEADER_WORDS = 4  # the counter, the flag of overflow.py, and what keeps records on 16 bytes
+FLAG = 1  # the word of a header
 WORD = 4
 COPIED_AT_ONCE = 128  # records for each picture, at first: a street full of people
 

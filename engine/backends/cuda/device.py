@@ -83,6 +83,11 @@ class CudaDevice:
         target = replace(target, measured=dict(self.measured))
         program = CudaProgram(self._context, plan, target, has_graphs=graph)
         self._programs.add(program)
+        try:
+            program.check_range()
+        except BaseException:
+            program.close()
+            raise
         return program
 
     def algorithms(

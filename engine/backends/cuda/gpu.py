@@ -126,6 +126,7 @@ class Gpu:
         self.workspace = workspace  # pointer; as many bytes as the op's workspace hook asked for
         self.candidates = candidates
         self.sequences = target.batch
+        self.flag = 0  # pointer to the word that says that results are strange; 0: nobody asks
         self._kernels = kernels
         self._places = places
         self._arrays = arrays
@@ -219,8 +220,14 @@ class Gpu:
     def bring_out(self, src: Tensor, out: int) -> None:
         """Enqueue the way from a tensor to the host's layout."""
         shape, pixels = src.shape, self.pixels(src)
-        sizes = (pixels, shape.channels, shape.area, self.pitch(src))
+        sizes = (pixels, shape.channels, shape.area, self.pitch(src), self.flag)
         self.storing(src).launch("leave", pixels * shape.channels, self[src], out, *sizes)
+
+    def find_largest(self, src: Tensor, out: int) -> None:
+        """Enqueue finding the magnitude of the value of a tensor that is furthest from zero."""
+        pixels, channels = self.pixels(src), src.shape.channels
+        sizes = (pixels, channels, self.pitch(src))
+        self.storing(src).launch("largest", pixels * channels, self[src], out, *sizes)
 
     def copy(self, out: int, src: int, size: int) -> None:
         """Enqueue a copy of `size` bytes from one device pointer to another."""

@@ -19,7 +19,7 @@ def yolo_output(gpu: Gpu, op: ops.YoloOutput) -> None:
         gpu.pixels(op.out) * op.out.shape.channels,
         *(gpu[op.src], gpu[op.out], gpu.pixels(op.out), op.out.shape.channels),
         *(gpu.pitch(op.src), gpu.pitch(op.out)),
-        *(op.box + 1 + op.classes, op.box, int(op.raw), float(op.scale_x_y)),
+        *(op.box + 1 + op.classes, op.box, int(op.raw), float(op.scale_x_y), gpu.flag),
     )
 
 
@@ -39,7 +39,7 @@ def region_output(gpu: Gpu, op: ops.RegionOutput) -> None:
         REGION_THREADS,
         *(gpu[op.src], gpu[op.out], gpu.array(op, "starts"), gpu.array(op, "lengths")),
         *(gpu.pixels(op.src), op.src.shape.area, op.anchors, op.coords, op.classes),
-        *(len(op.runs), int(op.background), gpu.pitch(op.src), gpu.pitch(op.out)),
+        *(len(op.runs), int(op.background), gpu.pitch(op.src), gpu.pitch(op.out), gpu.flag),
     )
 
 

@@ -7,6 +7,8 @@ for it. The host sees float32 (rows, channels, height, width).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
@@ -16,15 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.backends.base import Memory, OpTime, Placed, Stages
-from engine.backends.cuda import candidates, conv, pictures
-from engine.backends.cuda.candidates import HEADER_WORDS
+from engine.backends.cuda import candidates, conv, memory, overflow, pictures
+from engine.backends.cuda.candidates import FLAG, HEADER_WORDS
 from engine.backends.cuda.context import Context
 from engine.backends.cuda.gpu import Target
 from engine.backends.cuda.pictures import Arrangement
 from engine.backends.cuda.resident import Resident
 from engine.backends.cuda.slot import Job, Slot
 from engine.backends.cuda.tickets import Slots, Ticket
-from engine.errors import EngineError, InputError
+from engine.errors import DeviceError, EngineError, InputError
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d
 from engine.vision import resize
@@ -50,6 +52,9 @@ class CudaProgram:
             partial(Resident, context, plan, target, room=self._room, has_graphs=has_graphs)
         )
         self._slots = Slots(self._resident.slots)
+        self._can_overflow = overflow.is_possible(plan, target)
+        # A run is looked at by running it again, which a state would remember.
+        self._is_watched = self._can_overflow and not any(each.is_state for each in plan.tensors)
         self._copier = pictures.Copier()
         # Whoever collects this may be any thread, at any moment: it may not wait.
         self._forgotten = finalize(self, context.post, self._resident.free)
@@ -143,6 +148,17 @@ class CudaProgram:
             OpTime(op, taken, conv.choice(self._target, op) if isinstance(op, Conv2d) else "")
             for op, taken in zip(self.plan.ops, times, strict=True)
         ]
+
+    def check_range(self) -> None:
+        """Raise if a made-up picture makes activations that no half can hold."""
+        if self._can_overflow:
+            slot = self._taken()
+            try:
+                job = self._images(overflow.picture(self.plan))(slot)
+                self._context.run(partial(self._examine, slot, job))
+            finally:
+                self._slots.give(slot)
+            self.reset()
 
     def reset(self) -> None:
         self.check_usable()
@@ -260,6 +276,8 @@ class CudaProgram:
 
     def _outputs(self, slot: Slot, job: Job) -> tuple[Array, ...]:
         self._wait(slot)
+        if self._is_watched and slot.header[FLAG]:
+            self._context.run(partial(self._examine, slot, job))
         results = []
         end = 0
         for tensor in self.plan.outputs:
@@ -270,11 +288,31 @@ class CudaProgram:
     def _candidates(self, slot: Slot, job: Job) -> list[Array]:
         assert self._room is not None
         self._wait(slot)
+        if self._is_watched and slot.found[FLAG]:
+            self._context.run(partial(self._examine, slot, job))
         words, count = slot.found, int(slot.found[0])
         self._resident.expect(count, job.sequences)
         if HEADER_WORDS + count * self._room.columns > slot.found_words:
             words = self._context.run(partial(self._resident.all_found, slot, job, count))
         return self._room.sorted_rows(self._room.records(words, count), job.sequences)
+
+    def _examine(self, slot: Slot, job: Job) -> None:
+        """Raise if what this run is about leaves the range of halves."""
+        plan, target = self.plan, self._target
+        place = overflow.suspect(plan, target, self._resident.largest(slot, job))
+        if place is None:
+            return
+        # by an algorithm for which nothing has to be compiled
+        floats = replace(target.in_floats(), algorithm="im2col_gemm")
+        floats = replace(floats, misaligned=memory.misaligned(plan, floats))
+        value = None
+        with suppress(DeviceError):  # no memory for both
+            twin = Resident(self._context, plan, floats, room=self._room, has_graphs=False)
+            try:
+                value = float(twin.largest(slot, job)[place])
+            finally:
+                twin.free()
+        overflow.refuse(plan, plan.ops[place], value)
 
     def _wait(self, slot: Slot) -> None:
         self._context.check_process()

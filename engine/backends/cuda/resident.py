@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.backends.base import Memory
-from engine.backends.cuda import candidates, graph, memory
-from engine.backends.cuda.candidates import HEADER_WORDS, WORD, Room
+from engine.backends.cuda import candidates, graph, memory, overflow
+from engine.backends.cuda.candidates import FLAG, HEADER_WORDS, WORD, Room
 from engine.backends.cuda.context import Context
 from engine.backends.cuda.driver import gib
 from engine.backends.cuda.gpu import Candidates, Gpu, Place, Run, Target
@@ -59,6 +59,7 @@ class Resident:
         self._graphs: dict[Key, Graph] = {}
         self._warm: set[Key] = set()
         self._latest: Slot | None = None  # whose run was enqueued last
+        self._can_overflow = overflow.is_possible(plan, target)
         self._runs = [(memory.runner(op).run, op) for op in plan.ops]
         self._decoders = [(memory.runner(head).run, head) for head in plan.heads]
         kernels = context.kernels(target.precision)
@@ -76,7 +77,8 @@ class Resident:
         )
         # With a state, a run whose candidates were not all fetched cannot be run again.
         slots = 1 if layout.states else SLOTS
-        border = self._sizes.settings_bytes + (self._sizes.outputs + self._sizes.found) * WORD
+        border = self._sizes.outputs + HEADER_WORDS + self._sizes.found
+        border = self._sizes.settings_bytes + border * WORD
         self._fixed = Memory(weights.size, layout.size + border, workspace)
         self._check_room(self._fixed.total + slots * self._sizes.images * WORD)
         try:
@@ -84,7 +86,8 @@ class Resident:
             self._activations = self._allocate(layout.size)
             workspace_at = self._allocate(workspace)
             self._settings = self._allocate(self._sizes.settings_bytes)
-            self._outputs = self._allocate(self._sizes.outputs * WORD)
+            self._returned = self._allocate((HEADER_WORDS + self._sizes.outputs) * WORD)
+            self._outputs = self._returned + HEADER_WORDS * WORD
             self._found = self._allocate(self._sizes.found * WORD)
             for _ in range(slots):
                 self.slots.append(Slot(self._driver, self._calls, self._sizes))
@@ -183,6 +186,28 @@ class Resident:
         self.reset()
         return times
 
+    def largest(self, slot: Slot, job: Job) -> Array:
+        """Of each op's output in one run the magnitude that is furthest from zero; clears flags."""
+        stream, gpu = self._context.stream, self._gpu
+        assert gpu is not None, "freed"
+        values = np.zeros(len(self._runs), np.float32)
+        block = self._driver.mem_alloc(values.nbytes)
+        try:
+            self._send(slot, job)
+            gpu.sequences, gpu.flag = job.sequences, 0
+            gpu.zero(int(block), values.nbytes)
+            self._bring_in(gpu, job.has_pictures)
+            for place, (run, op) in enumerate(self._runs):
+                _enqueue_op(run, gpu, op)
+                gpu.find_largest(op.out, int(block) + place * WORD)
+            for header in filter(None, (self._found, self._returned)):
+                gpu.zero(header + FLAG * WORD, WORD)
+            stream.synchronize()
+            self._driver.memcpy_dtoh(values, int(block))
+        finally:
+            block.free()
+        return values
+
     def _launch_time(self, recorded: Graph) -> float:
         start, end = self._driver.Event(), self._driver.Event()
         start.record(self._context.stream)
@@ -196,8 +221,8 @@ class Resident:
             words = slot.found_words = min(self._words_expected(job), slot.found.size)
             self._calls.download(slot.found_at, self._found, words * WORD, self._stream)
         else:
-            size = self._output_values(job.sequences) * WORD
-            self._calls.download(slot.outputs_at, self._outputs, size, self._stream)
+            size = (HEADER_WORDS + self._output_values(job.sequences)) * WORD
+            self._calls.download(slot.returned_at, self._returned, size, self._stream)
         self._calls.record(slot.done, self._stream)
         self._latest = slot
 
@@ -306,14 +331,13 @@ class Resident:
         gpu, plan = self._gpu, self._plan
         assert gpu is not None, "freed"
         gpu.sequences = sequences
-        if has_pictures:
-            gpu.bring_in_pictures(plan.source, self._settings + TABLE)
-        else:
-            gpu.bring_in(plan.source, self._settings + POINTER)
+        if self._can_overflow:
+            gpu.flag = (self._found if decodes else self._returned) + FLAG * WORD
+        self._bring_in(gpu, has_pictures)
         for run, op in self._runs:
             _enqueue_op(run, gpu, op)
         if decodes:
-            gpu.zero(self._found, HEADER_WORDS * WORD)
+            gpu.zero(self._found, WORD)
             for run, head in self._decoders:
                 run(gpu.of(head), head)
             return
@@ -321,6 +345,12 @@ class Resident:
         for tensor in plan.outputs:
             gpu.bring_out(tensor, end)
             end += gpu.rows(tensor) * tensor.shape.size * WORD
+
+    def _bring_in(self, gpu: Gpu, has_pictures: bool) -> None:
+        if has_pictures:
+            gpu.bring_in_pictures(self._plan.source, self._settings + TABLE)
+        else:
+            gpu.bring_in(self._plan.source, self._settings + POINTER)
 
     # ------------------------------------------------------------ memory
 
@@ -366,9 +396,10 @@ class Resident:
         # Such a copy returns before it has arrived, and our stream waits for no other.
         self._driver.Context.synchronize()
         # More comes back than was found; the rest must not be what somebody left in this memory.
+        stream = self._context.stream
         if self._sizes.found:
-            stream = self._context.stream
             self._driver.memset_d32_async(self._found, 0, self._sizes.found, stream)
+        self._driver.memset_d32_async(self._returned, 0, HEADER_WORDS, stream)
         self.reset()
 
     def _output_values(self, sequences: int) -> int:

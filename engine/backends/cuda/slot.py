@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.backends.cuda import pictures
+from engine.backends.cuda.candidates import HEADER_WORDS
 
 Array = NDArray[Any]
 
@@ -65,7 +66,7 @@ class Slot:
         self.found_words = 0  # of what came back of the latest run's candidates
         try:
             self.settings = self._page_locked(sizes.settings_bytes, np.uint8)
-            self.outputs = self._page_locked(sizes.outputs, np.float32)
+            self.returned = self._page_locked(HEADER_WORDS + sizes.outputs, np.float32)
             self.found = np.empty(0, np.uint32)
             if sizes.found_copied:
                 self.make_room_for_finds(sizes.found_copied)
@@ -74,7 +75,9 @@ class Slot:
         except BaseException:
             self.free()
             raise
-        self.settings_at, self.outputs_at = pointer_to(self.settings), pointer_to(self.outputs)
+        self.settings_at, self.returned_at = pointer_to(self.settings), pointer_to(self.returned)
+        self.header, self.outputs = np.split(self.returned, [HEADER_WORDS])
+        self.header = self.header.view(np.uint32)
         self.numbers = self.settings[:POINTER].view(np.float32)
         self._pointer = self.settings[POINTER:TABLE].view(np.uint64)
         self._entries = self.settings[TABLE:].data

@@ -67,6 +67,13 @@ template <class T> inline T __ldg(const T* p) { return *p; }
 template <class T> inline T min(T a, T b) { return b < a ? b : a; }
 template <class T> inline T max(T a, T b) { return a < b ? b : a; }
 template <class T> inline T atomicAdd(T* p, T x) { return __atomic_fetch_add(p, x, __ATOMIC_SEQ_CST); }
+inline unsigned atomicMax(unsigned* p, unsigned x)
+{
+    std::atomic_ref<unsigned> place(*p);
+    unsigned before = place.load();
+    while (before < x && !place.compare_exchange_weak(before, x)) {}
+    return before;
+}
 struct float2 {
     float x, y;
 };

@@ -23,11 +23,12 @@ extern "C" __global__ void enter(const float* const* src_pointer, real* __restri
 }
 
 extern "C" __global__ void leave(const real* __restrict__ src, float* __restrict__ out, int pixels,
-                                 int channels, int area, int src_pitch)
+                                 int channels, int area, int src_pitch, unsigned* flag)
 {
     after_previous_kernel();
     GRID_STRIDE(flat, pixels * channels)
     {
         out[flat] = to_float(src[place(flat, channels, area, src_pitch)]);
+        note_strange(flag, out[flat]);
     }
 }

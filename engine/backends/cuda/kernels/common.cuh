@@ -27,6 +27,13 @@ __device__ __forceinline__ void after_previous_kernel()
 #endif
 }
 
+// Notes in `flag`, where there is one, that a value is none: halves end at 65504, and beyond them is
+// infinity. Who reads the flag finds out where it began.
+__device__ __forceinline__ void note_strange(unsigned* flag, float x)
+{
+    if (flag && x - x != 0.f) *flag = 1;
+}
+
 // Values in 16 bytes: what one thread of a `_packed` kernel moves at once.
 #define PACK (16 / (int)sizeof(real))
 

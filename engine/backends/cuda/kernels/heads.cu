@@ -14,7 +14,8 @@ __device__ __forceinline__ float squash(float x) { return 1.f / (1.f + expf(-x))
 
 extern "C" __global__ void yolo_output(const real* __restrict__ src, real* __restrict__ out,
                                        int pixels, int channels, int src_pitch, int out_pitch,
-                                       int entries, int box, int is_raw, float scale_x_y)
+                                       int entries, int box, int is_raw, float scale_x_y,
+                                       unsigned* flag)
 {
     after_previous_kernel();
     GRID_STRIDE(item, pixels * channels)
@@ -23,6 +24,7 @@ extern "C" __global__ void yolo_output(const real* __restrict__ src, real* __res
         const int channel = item - pixel * channels;
         const int entry = channel % entries;
         float x = to_float(src[pixel * src_pitch + channel]);
+        note_strange(flag, x);
         const bool is_extent = box == 4 ? entry == 2 || entry == 3 : entry == 4 || entry == 6;
         const bool is_centre = box == 4 ? entry < 2 : entry == 0 || entry == 2;
         if (!is_raw && !is_extent) x = squash(x);
@@ -36,7 +38,8 @@ extern "C" __global__ void region_output(const real* __restrict__ src, real* __r
                                          const int* __restrict__ starts,
                                          const int* __restrict__ lengths, int pixels, int area,
                                          int anchors, int coords, int classes, int runs,
-                                         int has_background, int src_pitch, int out_pitch)
+                                         int has_background, int src_pitch, int out_pitch,
+                                         unsigned* flag)
 {
     after_previous_kernel();
     const int entries = coords + 1 + classes;
@@ -48,6 +51,7 @@ extern "C" __global__ void region_output(const real* __restrict__ src, real* __r
         const int flat = row * area * channels + (item - row * area * anchors) * entries;
         for (int i = threadIdx.x; i < (runs ? coords + 1 : entries); i += blockDim.x) {
             const float x = to_float(v[i]);
+            note_strange(flag, x);
             put(out + place(flat + i, channels, area, out_pitch),
                 i == coords && !has_background ? squash(x) : x);
         }
@@ -57,6 +61,7 @@ extern "C" __global__ void region_output(const real* __restrict__ src, real* __r
             for (int i = 1; i < lengths[r]; ++i) top = fmaxf(top, to_float(v[first + i]));
             float sum = 0.f;
             for (int i = 0; i < lengths[r]; ++i) sum += expf(to_float(v[first + i]) - top);
+            note_strange(flag, sum);
             for (int i = 0; i < lengths[r]; ++i) {
                 put(out + place(flat + first + i, channels, area, out_pitch),
                     expf(to_float(v[first + i]) - top) / sum);

@@ -1,0 +1,105 @@
+"""A card on the host whose memory, launches and copies fail when they are told to."""
+
+from types import SimpleNamespace
+from weakref import WeakSet
+
+from engine.backends.cuda import driver
+from engine.backends.cuda.context import Context
+from tests.backends.cuda.host_device import HostContext, HostDevice
+
+
+class CardError(Exception):
+    """As pycuda.driver.Error."""
+
+
+class CardMemoryError(CardError):
+    """As pycuda.driver.MemoryError."""
+
+
+LOST = "cuStreamSynchronize failed: the GPU is lost"
+
+
+class Trouble:
+    """Counts what is asked of the card; the `at`-th time, or from then on, it fails."""
+
+    def __init__(self):
+        self.kind, self.at, self.lasts = "", 0, False
+        self.count = 0
+
+    def expect(self, kind, at, *, lasts=False):
+        self.kind, self.at, self.lasts, self.count = kind, at, lasts, 0
+
+    def meet(self, *kinds):
+        if self.kind not in kinds:
+            return
+        self.count += 1
+        if self.count == self.at or (self.lasts and self.count > self.at > 0):
+            if self.kind == "memory":
+                raise CardMemoryError("cuMemAlloc failed: out of memory")
+            raise CardError(LOST if self.lasts else "cuLaunchKernel failed: invalid argument")
+
+    @property
+    def has_come(self):
+        return self.count >= self.at
+
+
+class FaultyContext(HostContext):
+    """Errors of the card come out of it as they do out of a real one."""
+
+    _told = Context._told
+
+    def __init__(self, trouble):
+        super().__init__("cuda:0", memory=1 << 34, runs_kernels=True)
+        allocate, lock = self.driver.mem_alloc, self.driver.pagelocked_empty
+        enter, wait, upload = self.calls.enter, self.calls.wait, self.calls.upload
+
+        def mem_alloc(size):
+            trouble.meet("memory", "lost")
+            return allocate(size)
+
+        def pagelocked_empty(values, kind):
+            trouble.meet("memory", "lost")
+            return lock(values, kind)
+
+        self.driver.mem_alloc, self.driver.pagelocked_empty = mem_alloc, pagelocked_empty
+        for name, function in (("enter", enter), ("wait", wait), ("upload", upload)):
+            setattr(self.calls, name, self._troubled(function, trouble))
+        self._trouble = trouble
+
+    def _troubled(self, function, trouble):
+        """The calls of a real card raise DeviceErrors by themselves."""
+
+        def called(*arguments):
+            with driver.told(self.name):
+                trouble.meet("lost")
+            return function(*arguments)
+
+        return called
+
+    def kernels(self, precision):
+        made = super().kernels(precision)
+        launch = made.launch
+
+        def troubled(*arguments, **options):
+            self._trouble.meet("launch", "lost")
+            return launch(*arguments, **options)
+
+        made.launch = troubled
+        return made
+
+
+class FaultyDevice(HostDevice):
+    def __init__(self):
+        self.trouble = Trouble()
+        self.name = "cuda:0"
+        self.measured = {}
+        self._tuner = None
+        self._programs = WeakSet()
+        self.context = self._context = FaultyContext(self.trouble)
+
+
+def module():
+    """What driver.told() asks for the errors of PyCUDA."""
+    return SimpleNamespace(
+        Error=CardError, MemoryError=CardMemoryError, mem_get_info=lambda: (1 << 29, 8 << 30)
+    )

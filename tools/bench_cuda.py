@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from engine.backends import open_device
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
+from engine.errors import EngineError
 from engine.passes import optimise
 from engine.plan.build import Plan
 
@@ -121,4 +122,7 @@ def peer_rows(arguments: argparse.Namespace, spec: str, precisions: list[str]) -
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except EngineError as error:
+        sys.exit(f"Error: {error}")

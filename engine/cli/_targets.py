@@ -16,7 +16,7 @@ def check_file(option: str, path: str, inputs: Iterable[str], *, overwrite: bool
     """Refuse a file that would replace something, or that has no folder."""
     where = f"{option} {shown(path)}"
     target = Path(path)
-    if os.path.realpath(path) in map(os.path.realpath, inputs):
+    if _real(path) in map(_real, inputs):
         raise InputError(f"{where}: is one of the pictures")
     if target.is_dir():
         raise InputError(f"{where}: expected a file, got a folder")
@@ -46,19 +46,27 @@ class NewNames:
     def __init__(self, folder: Path, inputs: Iterable[str], *, overwrite: bool) -> None:
         self._folder = folder
         self._overwrite = overwrite
-        self._taken = {os.path.realpath(name) for name in inputs}
+        self._taken = {_real(name) for name in inputs}
 
     def place(self, name: str, *, source: str) -> Path:
         """`name` in the folder, with a number where it is taken; `source` is what it is about."""
-        self._taken.add(os.path.realpath(source))
+        self._taken.add(_real(source))
         wanted = self._folder / name
         path, number = wanted, 1
         while self._is_taken(path):
             number += 1
             path = wanted.with_name(f"{wanted.stem}-{number}{wanted.suffix}")
-        self._taken.add(os.path.realpath(path))
+        self._taken.add(_real(path))
         return path
 
     def _is_taken(self, path: Path) -> bool:
         is_there = os.path.lexists(path) and not self._overwrite
-        return is_there or os.path.realpath(path) in self._taken
+        return is_there or _real(path) in self._taken
+
+
+def _real(path: str | Path) -> str:
+    """A list may name what cannot be a path."""
+    try:
+        return os.path.realpath(path)
+    except ValueError:
+        return str(path)

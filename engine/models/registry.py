@@ -11,6 +11,7 @@ from pathlib import Path
 
 from engine import shipped
 from engine.errors import InputError, suggest
+from engine.vision.naming import shown
 
 ALGORITHMS = ("sha256", "sha1", "md5")  # the strongest first
 
@@ -62,7 +63,7 @@ def find(name: str) -> Model:
         return _model_in(box)
     if name not in models():
         raise InputError(
-            f"no model {name!r} in the zoo.{suggest(name, models())} "
+            f"no model {shown(name)!r} in the zoo.{suggest(name, models())} "
             "See: python -m engine models list"
         )
     return models()[name]

@@ -1,0 +1,78 @@
+"""Bad inputs as a user meets them: `detect` answers soon and in little memory.
+
+Each is refused in one line with its status, or it is not so bad and runs. A number names a kind;
+finer cases of the same numbers lie with the tests of what reads them.
+"""
+
+import time
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+import engine
+from engine import cli
+from engine.darknet import cfg, graph, weights
+from tests.bad_inputs.small import GOOD
+
+resource = pytest.importorskip("resource")
+
+CPU = ["--device", "cpu", "--threads", "1"]
+SECONDS = 2  # of processor time, so that a busy machine does not count
+MEMORY = 2**30  # of addresses, beyond what the process has already
+
+
+@pytest.fixture(autouse=True)
+def little_memory():
+    """Whatever asks for too much gets a MemoryError, and its test fails."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@pytest.fixture
+def picture(tmp_path):
+    path = tmp_path / "street.png"
+    Image.new("RGB", (40, 30), (200, 90, 30)).save(path)
+    return path
+
+
+@pytest.fixture
+def detect(tmp_path, picture, capsys):
+    """Run `detect`; return its status and the one line it complains in, which may be none.
+
+    More pictures than one may have more lines.
+    """
+
+    def run(*more, network=GOOD, model=None, shown=picture, errors=1):
+        path = network
+        if isinstance(network, str):
+            path = tmp_path / "net.cfg"
+            path.write_text(network)
+        if model is None:
+            model = blank_weights(tmp_path / "net.weights", path)
+        start = time.process_time()
+        status = cli.main(
+            ["detect", *CPU, "--cfg", str(path), "--weights", str(model), *more, "--", str(shown)]
+        )
+        assert time.process_time() - start < SECONDS
+        lines = capsys.readouterr().err.splitlines()
+        assert not any("Traceback" in line for line in lines)
+        told = [line for line in lines if line.startswith("Error: ")]
+        assert errors is None or len(told) == (errors if status else 0)
+        assert all(len(line) < 500 for line in lines)
+        return status, "".join(told)
+
+    return run
+
+
+def blank_weights(path, network):
+    """Zeros that fit the network, or nothing where there is no network."""
+    try:
+        built = graph.build(cfg.read(network))
+    except engine.EngineError:
+        return path
+    weights.save(path, built, weights.initial(built), overwrite=True)
+    return path

@@ -25,11 +25,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from http.client import HTTPConnection
-from itertools import count, product
+from itertools import count, islice, product
 from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any
@@ -463,54 +463,49 @@ def _at(seconds: np.ndarray, percent: float) -> float:
 # ------------------------------------------------------------ what is asked
 
 
-def pictures(size: tuple[int, int]) -> list[bytes]:
+def pictures(size: tuple[int, int]) -> Iterator[bytes]:
     """Encoded, all different: two pictures of the documentation, turned, mirrored and cut."""
-    made = []
-    names = ("parcel.jpg", "scene.jpg")
-    for name, turn, mirrored, share in product(names, range(2), (False, True), (1.0, 0.7)):
-        image = Image.open(ROOT / "docs" / name).convert("RGB").rotate(90 * turn, expand=True)
-        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else image
+    parts = product((1.0, 0.85, 0.7, 0.55), range(4), (False, True), ("parcel.jpg", "scene.jpg"))
+    for share, turns, is_mirrored, name in parts:
+        image = Image.open(ROOT / "docs" / name).convert("RGB").rotate(90 * turns, expand=True)
+        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if is_mirrored else image
         image = image.crop((0, 0, int(image.width * share), int(image.height * share)))
         buffer = io.BytesIO()
         image.resize(size).save(buffer, "JPEG", quality=90)
-        made.append(buffer.getvalue())
-    assert len(made) == PICTURES
-    return made
+        yield buffer.getvalue()
 
 
 def subject_of(chosen: argparse.Namespace, folder: Path) -> Subject:
+    """With pictures of which each has another answer, and that is what the detector finds alone."""
+    import engine
     from engine.shipped import default_model
 
-    bodies = pictures(chosen.size)
     files = chosen.cfg, chosen.weights, chosen.names
-    options: list[str] = []
     threshold = 0.25
     if chosen.cfg is None:
         model = default_model()
         assert model is not None
         files = tuple(model)
     elif chosen.random:
-        weights, threshold = random_model(chosen.cfg, folder, bodies)
+        weights, threshold = random_model(chosen.cfg, folder, islice(pictures(chosen.size), 4))
         files = chosen.cfg, weights, chosen.names
-        options += ["--threshold", str(threshold)]
+    options = ["--threshold", str(threshold)]
     for name, file in zip(("cfg", "weights", "names"), files, strict=True):
         options += [f"--{name}", str(file)] if file else []
-    return expecting(Subject(Path(files[0]).stem, tuple(options), "", bodies, []), files, threshold)
-
-
-def expecting(subject: Subject, files: Sequence[Any], threshold: float) -> Subject:
-    """With what the detector finds alone, on the CPU."""
-    import engine
-
+    chosen_bodies: dict[str, tuple[bytes, Any]] = {}
     with engine.load(*files, device="cpu", threshold=threshold) as detector:
-        expected = [detector(body).to_dict() for body in subject.bodies]
+        for body in pictures(chosen.size):
+            entry = detector(body).to_dict()
+            answer = entry.get("detections", entry.get("classes"))
+            if answer and len(chosen_bodies) < PICTURES:
+                chosen_bodies.setdefault(json.dumps(answer), (body, entry))
         path = "/classify" if detector.task == "classifier" else "/detect"
-    distinct = len({json.dumps(each.get("detections", each.get("classes"))) for each in expected})
-    print(f"{subject.name}: {distinct} different answers to {len(expected)} pictures", flush=True)
-    return Subject(subject.name, subject.options, path, subject.bodies, expected)
+    print(f"{files[0]}: {len(chosen_bodies)} pictures, each with another answer", flush=True)
+    bodies, expected = zip(*chosen_bodies.values(), strict=True)
+    return Subject(Path(files[0]).stem, tuple(options), path, list(bodies), list(expected))
 
 
-def random_model(cfg: Path, folder: Path, bodies: list[bytes]) -> tuple[Path, float]:
+def random_model(cfg: Path, folder: Path, bodies: Iterable[bytes]) -> tuple[Path, float]:
     """Random weights, and a threshold that leaves about FOUND boxes in a picture."""
     import engine
     from engine.darknet import cfg as darknet_cfg
@@ -522,7 +517,7 @@ def random_model(cfg: Path, folder: Path, bodies: list[bytes]) -> tuple[Path, fl
     network = graph.build(darknet_cfg.read(cfg))
     weights.save(path, network, random_weights.arrays(network))
     with engine.load(cfg, path, device="cpu") as detector:
-        rows = [stretch(read(body), detector.size)[0][None] for body in bodies[:4]]
+        rows = [stretch(read(body), detector.size)[0][None] for body in bodies]
         found = [detector.candidates(row, threshold=0.0)[0][:, 5:] for row in rows]
     scores = np.sort(np.concatenate([each.ravel() for each in found]))
     return path, round(float(scores[-FOUND * len(rows)]), 4)

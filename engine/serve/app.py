@@ -27,7 +27,7 @@ from engine.version import __version__
 
 _FILES = {"/": "page.html", "/page.css": "page.css", "/page.js": "page.js"}
 _KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
-_PATHS = {"/detect", "/classify", "/model", "/healthz", "/readyz", "/metrics", *_FILES}
+ADDRESSES = {"/detect", "/classify", "/model", "/healthz", "/readyz", "/metrics", *_FILES}
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
     " img-src 'self' blob: data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -181,6 +181,6 @@ class _Counted:
         try:
             await self._app(scope, receive, note_and_send)
         finally:
-            path = scope["path"] if scope["path"] in _PATHS else "other"
+            path = scope["path"] if scope["path"] in ADDRESSES else "other"
             counts: Any = scope["app"].state.service.metrics
             counts.add_request(path, status, time.perf_counter() - start)

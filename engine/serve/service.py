@@ -54,7 +54,9 @@ class Service:
         self._answers: dict[Job, asyncio.Future[Outcome]] = {}
         self._loop = asyncio.get_running_loop()
         threads = max(2, thread_count())  # so that one slow picture does not hold up all others
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="engine-picture")
+        self._readers = ThreadPoolExecutor(threads, thread_name_prefix="engine-read")
+        # Of their own: readers may all be waiting for the memory of pictures that are to be drawn.
+        self._writers = ThreadPoolExecutor(threads, thread_name_prefix="engine-write")
         self._batcher = Batcher(
             detector.run,
             self._deliver,
@@ -86,7 +88,8 @@ class Service:
         """What is in the picture that a visit brought; raises its ImageError."""
         self._on_their_way += 1
         try:
-            batch = await self.in_thread(partial(self._prepare, visit, draws=draws))
+            read = partial(self._prepare, visit, draws=draws)
+            batch = await self._loop.run_in_executor(self._readers, read)
         finally:
             self._on_their_way -= 1
         visit.drop_body()
@@ -99,14 +102,15 @@ class Service:
 
     async def in_thread(self, make: Callable[[], Made]) -> Made:
         """What `make` makes; the event loop goes on meanwhile."""
-        return await self._loop.run_in_executor(self._pool, make)
+        return await self._loop.run_in_executor(self._writers, make)
 
     def close(self) -> None:
-        self._pool.shutdown()
+        self._readers.shutdown()
+        self._writers.shutdown()
         self._batcher.close()
 
     def _prepare(self, visit: Visit, *, draws: bool) -> Batch:
-        """On a thread of the pool, once there is room for the picture."""
+        """On a thread of a reader, once there is room for the picture."""
         if visit.is_gone:
             raise ClientLeftError
         image = opened(visit.content, "picture")

@@ -112,12 +112,13 @@ def test_a_picture_that_does_not_fit_into_the_memory_is_refused(detector, pictur
         assert server.post("/detect", pictures[0]).status == 200
 
 
-def test_pictures_wait_for_memory_and_get_it_in_turn(detector):
-    picture = encoded(Image.new("L", (400, 400)))  # two of them do not fit
+@pytest.mark.parametrize("accept", ["application/json", "image/png"])
+def test_pictures_wait_for_memory_and_get_it_in_turn(detector, accept):
+    picture = encoded(Image.new("L", (350, 350)))  # two of them do not fit
     with serving(detector, memory_bytes=4 << 20) as server:
-        connections = [server.connect() for _ in range(6)]
+        connections = [server.connect() for _ in range(12)]
         for connection in connections:
-            connection.request("POST", "/detect", picture)
+            connection.request("POST", "/detect", picture, {"Accept": accept})
         for connection in connections:
             with closing(connection):
                 assert connection.getresponse().status == 200

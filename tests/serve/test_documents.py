@@ -1,0 +1,50 @@
+"""docs/serve.md: addresses, settings, options, statuses and metrics are those that there are."""
+
+import re
+from pathlib import Path
+
+from engine.cli import parser_of
+from engine.serve import app, wish
+from tests.serve.running import serving
+
+TEXT = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
+
+
+def words(pattern):
+    return set(re.findall(pattern, TEXT))
+
+
+def test_every_address_is_told():
+    assert words(r"`(?:GET|POST) (/\w*)`") == app.ADDRESSES - {"/page.css", "/page.js"}
+
+
+def test_every_setting_is_told():
+    known = {*wish.OF_BOXES, *wish.OF_CLASSES}
+    assert known <= words(r"`(\w+)`")
+    assert words(r"[?&](\w+)=") <= known
+
+
+def test_every_option_that_is_told_exists():
+    options = {name for action in parser_of("serve").actions for name in action.option_strings}
+    assert words(r"`(--[a-z-]+)") - {"--data-binary"} <= options
+    assert {"--queue", "--memory", "--max-body", "--max-pixels", "--wait-ms"} <= words(
+        r"`(--[\w-]+)"
+    )
+
+
+def test_every_metric_is_told(detector, pictures):
+    with serving(detector) as server:
+        server.post("/detect", pictures[0])
+        text = server.get("/metrics").content.decode()
+    assert set(re.findall(r"^# TYPE (\w+)", text, re.M)) == words(r"`(engine_\w+)`")
+
+
+def test_every_status_that_is_answered_is_told():
+    source = Path(app.__file__).parent
+    answered = set()
+    for path in source.glob("*.py"):
+        code = path.read_text(encoding="utf-8")
+        answered |= set(re.findall(r"RefusedError\(\s*\*?\(?(\d{3})", code))
+        answered |= set(re.findall(r"\w+Error, (\d{3})\)", code))
+    assert answered >= {"503", "413", "422"}
+    assert answered <= words(r"\b(\d{3})\b")

@@ -1,0 +1,50 @@
+"""The load of tools/load_serve.py, in its short form."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.child import ENVIRONMENT
+
+ROOT = Path(__file__).parents[2]
+TOOL = ROOT / "tools" / "load_serve.py"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
+def test_twice_what_the_server_can_do_is_refused_in_time_and_harms_nobody(tmp_path):
+    # on a busy machine a few refusals may be late: that all are in time is for the long form
+    options = ["--seconds", "0.5", "--overload", "4", "--queue", "8", "--in-time", "80"]
+    done = subprocess.run(
+        [sys.executable, TOOL, *options, "--json", tmp_path / "rows.json"],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads((tmp_path / "rows.json").read_text())["rows"]
+    values = {row["what"]: row["value"] for row in rows}
+    assert values["refused"] > 0
+    assert values["wrong answers"] == values["broken connections"] == 0
+    assert all(values[f"{n} clients: pictures a second"] > 0 for n in (2, 4, 8, 16, 32, 64))
+
+
+def test_an_answer_that_belongs_to_another_picture_is_noticed(monkeypatch):
+    monkeypatch.syspath_prepend(str(TOOL.parent))
+    from load_serve import is_same
+
+    box = {"left": 1.0, "top": 2.0, "right": 3.0, "bottom": 4.0}
+    entry = {"detections": [{"label": "cat", "score": 0.5, "box": box}]}
+    assert is_same(entry, json.loads(json.dumps(entry)))
+    for other in (
+        {"label": "dog", "score": 0.5, "box": box},
+        {"label": "cat", "score": 0.51, "box": box},
+        {"label": "cat", "score": 0.5, "box": {**box, "top": 4.0}},
+    ):
+        assert not is_same(entry, {"detections": [other]})
+    assert not is_same(entry, {"detections": []})
+    assert not is_same(entry, {"detections": entry["detections"] * 2})

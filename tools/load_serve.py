@@ -171,7 +171,7 @@ class Connection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def post(self, path: str, body: bytes) -> tuple[int, bytes, bytes]:
-        if self._streams is None:
+        if self._streams is None or self._streams[0].at_eof():
             self._streams = await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = self._streams
         head = f"POST {path} HTTP/1.1\r\nHost: here\r\nContent-Type: image/jpeg\r\n"

@@ -17,7 +17,7 @@ class Limits:
     pixels: int = 50_000_000  # of one picture
     memory_bytes: int = 1 << 30  # of bodies and decoded pictures, all together
     connections: int = 1000
-    head_seconds: float = 10.0  # until the head of a request is complete
+    idle_seconds: float = 60.0  # of a connection, until the head of the next request is complete
     body_seconds: float = 10.0
     answer_seconds: float = 30.0  # until the client has read it
     drain_seconds: float = 30.0

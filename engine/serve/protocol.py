@@ -21,12 +21,16 @@ _FULL = (
 
 
 class LimitedProtocol(_Base):
-    """There may be so many connections; heads must come, and answers be read, within a time."""
+    """There may be so many connections; requests must come, and answers be read, within a time.
+
+    Uvicorn ends a connection that is silent after an answer, but not one on which a head, or what
+    is left of the body of a refused request, trickles in.
+    """
 
     def __init__(self, limits: Limits, **options: Any) -> None:
         super().__init__(**options)
         self._limits = limits
-        self._head_timer: asyncio.TimerHandle | None = None  # runs while no request is answered
+        self._idle_timer: asyncio.TimerHandle | None = None  # runs while no request is answered
         self._answer_timer: asyncio.TimerHandle | None = None  # runs while an answer piles up
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -35,14 +39,14 @@ class LimitedProtocol(_Base):
             transport.write(_FULL)
             transport.close()
         else:
-            self._wait_for_head()
+            self._wait_for_request()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self._is_answering:
-            self._head_timer = _stopped(self._head_timer)
-        elif self._head_timer is None:
-            self._wait_for_head()
+            self._idle_timer = _stopped(self._idle_timer)
+        elif self._idle_timer is None:
+            self._wait_for_request()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -61,7 +65,7 @@ class LimitedProtocol(_Base):
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._head_timer = _stopped(self._head_timer)
+        self._idle_timer = _stopped(self._idle_timer)
         self._answer_timer = _stopped(self._answer_timer)
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
@@ -70,9 +74,9 @@ class LimitedProtocol(_Base):
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
-    def _wait_for_head(self) -> None:
-        seconds = self._limits.head_seconds
-        self._head_timer = self.loop.call_later(seconds, self.transport.close)
+    def _wait_for_request(self) -> None:
+        seconds = self._limits.idle_seconds
+        self._idle_timer = self.loop.call_later(seconds, self.transport.close)
 
 
 def _stopped(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:

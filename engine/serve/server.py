@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import socket
 import threading
@@ -84,6 +85,7 @@ class Server(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 backlog=_BACKLOG,
+                timeout_keep_alive=math.ceil(limits.idle_seconds),
                 timeout_graceful_shutdown=_SECONDS_TO_CLOSE,
             )
         )

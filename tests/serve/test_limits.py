@@ -141,7 +141,7 @@ def test_a_body_that_is_late_is_refused(detector, sent):
 
 @pytest.mark.parametrize("sent", [b"", b"POST /detect HTTP/1.1\r\nHost:"])
 def test_a_connection_without_a_request_is_closed(detector, sent):
-    with serving(detector, head_seconds=0.3) as server, plugged(server) as (plug, lines):
+    with serving(detector, idle_seconds=0.3) as server, plugged(server) as (plug, lines):
         start = time.perf_counter()
         plug.sendall(sent)
         assert lines.read() == b""
@@ -149,7 +149,7 @@ def test_a_connection_without_a_request_is_closed(detector, sent):
 
 
 def test_a_head_that_trickles_in_is_not_waited_for(detector):
-    with serving(detector, head_seconds=0.4) as server, server.plug() as plug:
+    with serving(detector, idle_seconds=0.4) as server, server.plug() as plug:
         start = time.perf_counter()
         plug.sendall(HEAD)
         with pytest.raises(ConnectionError):  # noqa: PT012 - any of them
@@ -160,10 +160,20 @@ def test_a_head_that_trickles_in_is_not_waited_for(detector):
 
 
 def test_the_time_for_a_head_begins_anew_with_each_request(detector, pictures):
-    with serving(detector, head_seconds=0.4) as server, closing(server.connect()) as connection:
+    with serving(detector, idle_seconds=0.4) as server, closing(server.connect()) as connection:
         for _ in range(5):
             assert ask(connection, "POST", "/detect", pictures[0]).status == 200
             time.sleep(0.15)
+
+
+def test_a_connection_that_is_silent_after_a_refusal_is_closed(detector):
+    with serving(detector, idle_seconds=1) as server, plugged(server) as (plug, lines):
+        plug.sendall(b"POST /nothing HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n")
+        assert answer_in(lines)[0] == 404
+        plug.sendall(bytes(100))  # comes after the answer
+        start = time.perf_counter()
+        assert lines.read() == b""
+        assert 0.5 < time.perf_counter() - start < 5
 
 
 def test_an_answer_that_is_not_read_is_given_up(detector):

@@ -12,6 +12,7 @@ import pytest
 from engine.backends.cuda import compiler, tensor
 from engine.backends.cuda.conv import hopper, implicit_gemm
 from engine.backends.cuda.conv.hopper import HopperTile
+from engine.backends.cuda.conv.hopper_turns import TurnsTile
 from engine.backends.cuda.conv.implicit_gemm import MmaTile
 from engine.backends.cuda.conv.thin import ThinTile
 from tests.backends.cuda.host import DEFINES
@@ -65,7 +66,15 @@ def hopper_tiles() -> list[HopperTile]:
             (max(sides), whole),
             (min(sides), whole // 4),
         ]:
-            found.append(HopperTile(rows, columns, depth, stages, consumers, blocks, mode))
+            sizes = (rows, columns, depth, stages, consumers, blocks, mode)
+            found.append(HopperTile(*sizes, 2 if mode == 0 else 4))
+    found.append(HopperTile(128, 128, 64, 4, 2, 1, 0, 4))
+    for out_bytes, (rows, columns, stages, teams, consumers, blocks) in (
+        (4, (128, 256, 4, 1, 2, 1)),
+        (2, (128, 32, 4, 3, 1, 2)),
+    ):
+        sizes = (rows, columns, 64, stages, consumers, blocks, 0, out_bytes)
+        found.append(TurnsTile(*sizes, teams=teams))
     return found
 
 

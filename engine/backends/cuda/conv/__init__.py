@@ -13,6 +13,7 @@ from engine.backends.cuda.conv import (
     direct,
     dot,
     hopper,
+    hopper_turns,
     im2col_gemm,
     implicit_gemm,
     pointwise,
@@ -49,6 +50,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "tiled": tiled,
     "direct": direct,
     **hopper.VARIANTS,
+    **hopper_turns.VARIANTS,
     **thin.VARIANTS,
     **implicit_gemm.VARIANTS,
 }
@@ -57,7 +59,11 @@ ALGORITHMS: dict[str, Algorithm] = {
 # What may read halves and write floats or the reverse, the first alone, and what keeps the bits of
 # weights where few products are summed. See floats.py.
 _EVERYWHERE = frozenset({"direct", *thin.VARIANTS, *implicit_gemm.VARIANTS})
-_WRITE_FLOATS = _EVERYWHERE | {"dot", "pointwise", "strided_batched", "im2col_gemm"}
+_WRITE_FLOATS = _EVERYWHERE | {
+    *("dot", "pointwise", "strided_batched", "im2col_gemm"),
+    *hopper.VARIANTS,
+    *hopper_turns.VARIANTS,
+}
 _EXACT = _EVERYWHERE | {"tiled", "depthwise"}
 
 

@@ -46,7 +46,7 @@ _FLOAT_TILES = (
     (64, 32, 4, 1, 3),
     (128, 32, 4, 2, 2),
 )
-SPLITS = (1, 2, 4, 8)
+SPLITS = (1, 2, 3, 4, 5, 6, 8)
 _COSTS = {0: (1460, 50, 8, 5000, 260), 1: (750, 45, 8, 6000, 700), 2: (315, 25, 3, 2500, 700)}
 _MOST_BLOCKS = 512  # more tiles than this fill the device without a split
 _LEAST_STEPS = 4  # slices that each block of a split sums at least
@@ -66,6 +66,7 @@ class HopperTile:
     consumers: int
     blocks: int  # resident on one multiprocessor
     mode: int
+    out_bytes: int
     kernel: str = "hopper_conv"
 
     @property
@@ -77,6 +78,7 @@ class HopperTile:
             "STAGES": self.stages,
             "CONSUMERS": self.consumers,
             "BLOCKS": self.blocks,
+            "OUT_BYTES": self.out_bytes,
         }
 
     @property
@@ -97,11 +99,14 @@ class HopperTile:
         return (self.rows + weights) * self.depth * self.value_bytes
 
     @property
+    def ring_bytes(self) -> int:
+        return self.stages * (self.stage_bytes + _BARRIERS)
+
+    @property
     def shared_bytes(self) -> int:
         """The ring, or the sums that take its place, and what aligns it."""
-        ring = self.stages * (self.stage_bytes + _BARRIERS)
         sums = self.rows * (self.columns + _SUM_PADDING) * 4
-        return max(ring, sums) + 1024
+        return max(self.ring_bytes, sums) + 1024
 
 
 class Problem(ctypes.Structure):
@@ -177,7 +182,8 @@ def source(gpu: Gpu, op: ops.Conv2d, tile: HopperTile) -> launch.Windows:
     )
 
 
-def weights(gpu: Gpu, op: ops.Conv2d, tile: HopperTile) -> launch.TensorMap:
+def weights(gpu: Gpu, op: ops.Conv2d, tile: HopperTile, *, shared_by: int = 1) -> launch.TensorMap:
+    """In boxes that are the part of each of `shared_by` blocks."""
     filters = op.out.shape.channels
     lines = 2 * across(op, tile) * tile.columns if tile.mode == 2 else filters
     return launch.matrix_map(
@@ -219,8 +225,8 @@ class Hopper:
 
     def tile(self, target: Target, op: ops.Conv2d) -> HopperTile:
         rows, columns, stages, consumers, blocks = self.sides
-        mode = MODES[target.precision]
-        return HopperTile(rows, columns, depth(target, op), stages, consumers, blocks, mode)
+        modes = MODES[target.precision], target.bytes_of(op.out)
+        return HopperTile(rows, columns, depth(target, op), stages, consumers, blocks, *modes)
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         tiles = _HALF_TILES if target.precision == "float16" else _FLOAT_TILES

@@ -1,16 +1,8 @@
 // What follows the products: bias, activation, residual, last activation, and wide stores.
 #pragma once
-#include "common.cuh"
+#include "result.cuh"
 
 #define CORNER_PADDING 8  // floats between rows: fragments stay off each other's banks
-
-// How results are stored; OUT_BYTES is chosen at compile time. What is read may be stored otherwise.
-#if OUT_BYTES == 2
-typedef __half result;
-#else
-typedef float result;
-#endif
-#define OUT_PACK (16 / OUT_BYTES)
 
 struct Output {
     const float* bias;  // of every line of weights, those that only fill a tile too

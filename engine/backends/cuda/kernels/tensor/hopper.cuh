@@ -105,6 +105,18 @@ template <int N> __device__ __forceinline__ void products_wait()
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
+// ---- registers, which 128 threads give up or take together
+
+template <int COUNT> __device__ __forceinline__ void fewer_registers()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+template <int COUNT> __device__ __forceinline__ void more_registers()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
 // ---- clusters, the kernel before and the kernel after
 
 __device__ __forceinline__ void cluster_barrier()

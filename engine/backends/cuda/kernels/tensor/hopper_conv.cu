@@ -13,6 +13,7 @@
 // Only the common activations: each is inlined over all of a thread's values.
 //
 // Chosen at compile time: BM BN BK STAGES CONSUMERS BLOCKS (resident on a multiprocessor) and
+//   OUT_BYTES of a result
 //   MODE 0  halves in, half products
 //   MODE 1  floats in, tf32 products; the copy engine and the host round to nearest
 //   MODE 2  floats in, each factor the sum of two tf32, three products; the sums of a slice are added
@@ -46,13 +47,13 @@ __device__ __forceinline__ void finish_cluster(unsigned sums, const Problem& p, 
         }
         activate_common(p.kind, x);
         if (p.residual) {
-            const real* from = p.residual + (size_t)m * p.residual_pitch + n;
+            const result* from = p.residual + (size_t)m * p.residual_pitch + n;
             if (count == 8 && p.is_aligned) {
 #pragma unroll
-                for (int c = 0; c < 8; c += PACK) {
-                    const Pack<PACK> pack = load<PACK>(from + c);
+                for (int c = 0; c < 8; c += OUT_PACK) {
+                    const Pack<OUT_PACK> pack = load<OUT_PACK>(from + c);
 #pragma unroll
-                    for (int k = 0; k < PACK; ++k) x[c + k] += pack.v[k];
+                    for (int k = 0; k < OUT_PACK; ++k) x[c + k] += pack.v[k];
                 }
             } else {
                 add_residual(x, from, count);
@@ -174,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         consumers_barrier(128 * CONSUMERS);  // the ring is read: its memory takes the sums
         unsigned char* ring = memory + (base - shared_address(memory));
         if (p.split == 1) {
-            real* corner = reinterpret_cast<real*>(ring) + threadIdx.x / 32 * 16 * ROW_PITCH;
+            result* corner = reinterpret_cast<result*>(ring) + threadIdx.x / 32 * 16 * ROW_PITCH;
 #pragma unroll
             for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
                 const int first_row = m0 + (group * BLOCKS_OF_ROWS + i) * 64 + warp * 16;

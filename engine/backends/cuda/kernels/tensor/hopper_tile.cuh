@@ -3,6 +3,7 @@
 #define ELEMENT_BYTES (MODE == 0 ? 2 : 4)
 #define ROW_BYTES (BK * ELEMENT_BYTES)  // 128, 64 or 32: one swizzled row of a slice
 #include "hopper.cuh"
+#include "result.cuh"
 #include "wgmma.cuh"
 
 #define STEP_BYTES 32  // one wgmma along k: 16 halves or 8 floats
@@ -13,7 +14,7 @@
 
 struct Problem {
     const float* bias;
-    const real* residual;
+    const result* residual;
     void* out;
     int pixels, filters;              // M, N
     int out_h, out_w;
@@ -72,26 +73,26 @@ __device__ __forceinline__ void multiply_slice(float (&sum)[BN / 2], unsigned a,
 }
 #endif
 
-__device__ __forceinline__ void put_pair(real* to, float low, float high)
+__device__ __forceinline__ void put_pair(result* to, float low, float high)
 {
-    Raw<2> pair;
+    Raw<2, result> pair;
     put(&pair.v[0], low);
     put(&pair.v[1], high);
-    *reinterpret_cast<Raw<2>*>(to) = pair;
+    *reinterpret_cast<Raw<2, result>*>(to) = pair;
 }
 
 // The last activation and the store; `count` of the eight values exist.
 __device__ __forceinline__ void finish(float (&x)[8], const Problem& p, int m, int n, int count)
 {
     activate_common(p.last, x);
-    real* to = static_cast<real*>(p.out) + (size_t)m * p.out_pitch + n;
+    result* to = static_cast<result*>(p.out) + (size_t)m * p.out_pitch + n;
     if (count == 8 && p.is_aligned) {
 #pragma unroll
-        for (int c = 0; c < 8; c += PACK) {
-            Pack<PACK> pack;
+        for (int c = 0; c < 8; c += OUT_PACK) {
+            Pack<OUT_PACK> pack;
 #pragma unroll
-            for (int i = 0; i < PACK; ++i) pack.v[i] = x[c + i];
-            store<PACK>(to + c, pack);
+            for (int i = 0; i < OUT_PACK; ++i) pack.v[i] = x[c + i];
+            store<OUT_PACK>(to + c, pack);
         }
     } else {
 #pragma unroll
@@ -101,7 +102,7 @@ __device__ __forceinline__ void finish(float (&x)[8], const Problem& p, int m, i
     }
 }
 
-__device__ __forceinline__ void add_residual(float (&x)[8], const real* from, int count)
+__device__ __forceinline__ void add_residual(float (&x)[8], const result* from, int count)
 {
 #pragma unroll
     for (int c = 0; c < 8; ++c) {
@@ -114,7 +115,7 @@ __device__ __forceinline__ void add_residual(float (&x)[8], const real* from, in
 // that residuals are read and results written 16 bytes at a time. Several residuals are asked for
 // before the first is needed.
 template <class Pixel>
-__device__ __forceinline__ void finish_rows(float (&sum)[BN / 2], real* corner, const Problem& p,
+__device__ __forceinline__ void finish_rows(float (&sum)[BN / 2], result* corner, const Problem& p,
                                             int n0, Pixel pixel)
 {
     const int lane = threadIdx.x % 32;
@@ -131,7 +132,7 @@ __device__ __forceinline__ void finish_rows(float (&sum)[BN / 2], real* corner, 
     activate_common(p.kind, sum);
 #pragma unroll
     for (int j = 0; j < BN / 8; ++j) {
-        real* to = corner + lane / 4 * ROW_PITCH + j * 8 + lane % 4 * 2;
+        result* to = corner + lane / 4 * ROW_PITCH + j * 8 + lane % 4 * 2;
         put_pair(to, sum[j * 4], sum[j * 4 + 1]);
         put_pair(to + 8 * ROW_PITCH, sum[j * 4 + 2], sum[j * 4 + 3]);
     }
@@ -141,17 +142,17 @@ __device__ __forceinline__ void finish_rows(float (&sum)[BN / 2], real* corner, 
     const int at_once = items < 4 ? items : 4;
 #pragma unroll 1
     for (int first = 0; first < items; first += at_once) {
-        Raw<PACK> residual[at_once][8 / PACK];
+        Raw<OUT_PACK, result> residual[at_once][8 / OUT_PACK];
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
             const int item = lane + (first + i) * 32;
             const int m = pixel(item / (BN / 8));
             const int n = n0 + item % (BN / 8) * 8;
             if (is_wide && m >= 0 && n + 8 <= p.filters) {
-                const real* from = p.residual + (size_t)m * p.residual_pitch + n;
+                const result* from = p.residual + (size_t)m * p.residual_pitch + n;
 #pragma unroll
-                for (int c = 0; c < 8 / PACK; ++c) {
-                    residual[i][c] = *reinterpret_cast<const Raw<PACK>*>(from + c * PACK);
+                for (int c = 0; c < 8 / OUT_PACK; ++c) {
+                    residual[i][c] = *reinterpret_cast<const Raw<OUT_PACK, result>*>(from + c * OUT_PACK);
                 }
             }
         }
@@ -166,14 +167,14 @@ __device__ __forceinline__ void finish_rows(float (&sum)[BN / 2], real* corner, 
             const int count = min(p.filters - n, 8);
             float x[8];
 #pragma unroll
-            for (int c = 0; c < 8; c += PACK) {
-                const Pack<PACK> pack = load<PACK>(corner + row * ROW_PITCH + column + c);
+            for (int c = 0; c < 8; c += OUT_PACK) {
+                const Pack<OUT_PACK> pack = load<OUT_PACK>(corner + row * ROW_PITCH + column + c);
 #pragma unroll
-                for (int k = 0; k < PACK; ++k) x[c + k] = pack.v[k];
+                for (int k = 0; k < OUT_PACK; ++k) x[c + k] = pack.v[k];
             }
             if (is_wide && count == 8) {
 #pragma unroll
-                for (int c = 0; c < 8; ++c) x[c] += to_float(residual[i][c / PACK].v[c % PACK]);
+                for (int c = 0; c < 8; ++c) x[c] += to_float(residual[i][c / OUT_PACK].v[c % OUT_PACK]);
             } else if (p.residual) {
                 add_residual(x, p.residual + (size_t)m * p.residual_pitch + n, count);
             }

@@ -1,0 +1,128 @@
+"""Hopper's implicit GEMM for many tiles: blocks stay, and their warpgroups take turns.
+
+For maps that fill the device several times over; smaller ones are hopper.py's, which can split
+the sum over k. Many shapes compute the same; each is an algorithm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from engine.backends.cuda import launch
+from engine.backends.cuda.conv import hopper
+from engine.backends.cuda.conv.hopper import HopperTile
+from engine.backends.cuda.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.tensor import MODES
+from engine.plan import ops
+
+# rows, columns, stages, teams, consumers in a team, resident blocks
+_HALF_SHAPES = (
+    (128, 256, 4, 1, 2, 1),
+    (256, 128, 4, 1, 2, 1),
+    (128, 128, 6, 2, 1, 1),
+    (128, 64, 8, 2, 1, 1),
+    (128, 64, 4, 2, 1, 2),
+    (128, 32, 4, 3, 1, 2),
+)
+_TF32_SHAPES = (
+    (128, 128, 6, 2, 1, 1),
+    (64, 128, 4, 2, 1, 1),
+)
+_SHAPES = {"float16": _HALF_SHAPES, "tf32": _TF32_SHAPES}
+_LEAST_TURNS = 1.5  # tiles for each block: with fewer, staying is no use
+_START = 6000  # cycles until a block is under way
+_COSTS = {0: (1450, 38, 6), 1: (750, 38, 6)}  # products, bytes, finished values in a cycle
+
+
+@dataclass(frozen=True)
+class TurnsTile(HopperTile):
+    """rows x columns are a team's, `consumers` its warpgroups."""
+
+    kernel: str = "hopper_turns"
+    teams: int = 2
+
+    @property
+    def defines(self) -> Mapping[str, int]:
+        return {**super().defines, "TEAMS": self.teams}
+
+    @property
+    def threads(self) -> int:
+        return 128 * (self.teams * self.consumers + 1)
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.ring_bytes + 8 * self.teams + 1024
+
+
+@dataclass(frozen=True)
+class HopperTurns:
+    """One shape."""
+
+    sides: tuple[int, int, int, int, int, int]
+
+    @property
+    def name(self) -> str:
+        rows, columns, stages, teams, _, blocks = self.sides
+        return f"turns_{rows}x{columns}x{stages}x{blocks}_teams{teams}"
+
+    def tile(self, target: Target, op: ops.Conv2d) -> TurnsTile:
+        rows, columns, stages, teams, consumers, blocks = self.sides
+        sizes = (rows, columns, hopper.depth(target, op), stages, consumers, blocks)
+        modes = MODES[target.precision], target.bytes_of(op.out)
+        return TurnsTile(*sizes, *modes, teams=teams)
+
+    def supports(self, target: Target, op: ops.Conv2d) -> bool:
+        shapes = _SHAPES.get(target.precision, ())
+        if self.sides not in shapes or not hopper.can_run(target, op):
+            return False
+        columns, filters = self.sides[1], op.out.shape.channels
+        if columns > 32 and columns >= 2 * filters:
+            return False
+        return self._tiles(target, op) >= _LEAST_TURNS * self._resident(target)
+
+    def workspace(self, target: Target, op: ops.Conv2d) -> int:
+        return 0
+
+    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
+        return hopper.prepare(target, op, constants, columns=self.sides[1])
+
+    def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
+        tile = self.tile(gpu.target, op)
+        tiles = -(-gpu.pixels(op.out) // tile.rows) * hopper.across(op, tile)
+        windows = launch.windows_map(
+            hopper.source(gpu, op, tile), pixels=tile.rows, channels=tile.depth
+        )
+        gpu.tile(tile, tile.shared_bytes).launch(
+            (min(tiles, self._resident(gpu.target)), 1, 1),
+            tile.threads,
+            [windows, hopper.weights(gpu, op, tile), hopper.problem(gpu, op, tile)],
+            stream=gpu.stream.handle,
+            early=True,
+        )
+
+    def estimate(self, target: Target, op: ops.Conv2d) -> float:
+        """Cycles, roughly, as hopper.py's."""
+        tile = self.tile(target, op)
+        rate, width, finish = _COSTS[tile.mode]
+        steps = op.kernel[0] * op.kernel[1] * -(-op.src.shape.channels // tile.depth)
+        area = tile.rows * tile.columns
+        products = steps * max(area * tile.depth / rate, tile.stage_bytes / width)
+        taking_turns = tile.teams * tile.blocks
+        turn = max(products, (products + area / finish) / taking_turns)
+        if taking_turns == 1:
+            turn = products + area / finish
+        turns = -(-self._tiles(target, op) // self._resident(target))
+        return float(_START + turns * turn * tile.blocks)
+
+    def _tiles(self, target: Target, op: ops.Conv2d) -> int:
+        rows, columns = self.sides[:2]
+        down = -(-target.rows(op.out) * op.out.shape.area // rows)
+        return down * -(-op.out.shape.channels // columns)
+
+    def _resident(self, target: Target) -> int:
+        """Blocks that the device holds at once."""
+        return target.multiprocessors * self.sides[5]
+
+
+VARIANTS = {each.name: each for each in map(HopperTurns, (*_HALF_SHAPES, *_TF32_SHAPES))}

@@ -1,0 +1,265 @@
+// hopper_turns: hopper_conv for maps that fill the device many times over. Its blocks stay: each
+// takes tile after tile, and its ring never runs dry between two of them.
+//
+// TEAMS of CONSUMERS warpgroups take turns: while one finishes its tile, another multiplies.
+//
+// Chosen at compile time: TEAMS, MODE 0 or 1, and the rest as in hopper_conv.
+#include "hopper_tile.cuh"
+
+#define A_BYTES (BM * ROW_BYTES)
+#define STAGE_BYTES (A_BYTES + B_BYTES)
+#define GROUPS (TEAMS * CONSUMERS)  // of 128 threads that multiply; one more fetches
+#define ALL_CONSUMERS (128 * GROUPS)
+// A thread starts with equal shares; the one that fetches gives up what it does not need.
+#define SHARE (512 / BLOCKS / (GROUPS + 1) / 8 * 8)
+#define PRODUCER_SHARE (BLOCKS == 1 ? 40 : 32)
+#define CONSUMER_SHARE ((SHARE * (GROUPS + 1) - PRODUCER_SHARE) / GROUPS / 8 * 8)
+
+// Four words of each lane of a quad: lane q gets the words q of all four, in the order of lanes.
+__device__ __forceinline__ void transpose_quad(unsigned (&word)[4])
+{
+    const bool is_odd = threadIdx.x & 1;
+    const bool is_high = threadIdx.x & 2;
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        const unsigned other = __shfl_xor_sync(~0u, is_odd ? word[i] : word[i + 1], 1);
+        if (is_odd) word[i] = other;
+        else word[i + 1] = other;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const unsigned other = __shfl_xor_sync(~0u, is_high ? word[i] : word[i + 2], 2);
+        if (is_high) word[i] = other;
+        else word[i + 2] = other;
+    }
+}
+
+// Eight neighbouring values of a row for each lane, out of the pairs that a quad's lanes hold:
+// `pair` has those of four groups of eight columns, lane q gets group q.
+__device__ __forceinline__ void gather_eight(const float (&pair)[4][2], float (&x)[8])
+{
+#if OUT_BYTES == 2
+    unsigned word[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const __half2 halves = __floats2half2_rn(pair[i][0], pair[i][1]);
+        word[i] = *reinterpret_cast<const unsigned*>(&halves);
+    }
+    transpose_quad(word);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const float2 two = __half22float2(*reinterpret_cast<const __half2*>(&word[i]));
+        x[2 * i] = two.x;
+        x[2 * i + 1] = two.y;
+    }
+#else
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+        unsigned word[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) word[i] = __float_as_uint(pair[i][k]);
+        transpose_quad(word);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) x[2 * i + k] = __uint_as_float(word[i]);
+    }
+#endif
+}
+
+// A warp's 16 rows of finished sums, straight from registers: the ring is busy with the next tile.
+__device__ __forceinline__ void finish_from_registers(float (&sum)[BN / 2], const Problem& p,
+                                                      int first_row, int n0)
+{
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int j = 0; j < BN / 8; ++j) {
+        const int n = n0 + j * 8 + lane % 4 * 2;
+        const float low = n < p.filters ? p.bias[n] : 0.f;
+        const float high = n + 1 < p.filters ? p.bias[n + 1] : 0.f;
+        sum[j * 4] += low;
+        sum[j * 4 + 1] += high;
+        sum[j * 4 + 2] += low;
+        sum[j * 4 + 3] += high;
+    }
+    activate_common(p.kind, sum);
+#pragma unroll
+    for (int low_row = 0; low_row < 2; ++low_row) {
+        const int m = first_row + lane / 4 + low_row * 8;
+        const bool is_wide = p.is_aligned && p.residual && m < p.pixels;
+        Raw<OUT_PACK, result> residual[BN / 32][8 / OUT_PACK];
+#pragma unroll
+        for (int j = 0; j < BN / 32; ++j) {
+            const int n = n0 + j * 32 + lane % 4 * 8;
+            if (is_wide && n + 8 <= p.filters) {
+                const result* from = p.residual + (size_t)m * p.residual_pitch + n;
+#pragma unroll
+                for (int c = 0; c < 8 / OUT_PACK; ++c) {
+                    residual[j][c] = *reinterpret_cast<const Raw<OUT_PACK, result>*>(from + c * OUT_PACK);
+                }
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < BN / 32; ++j) {
+            float pair[4][2], x[8];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                pair[i][0] = sum[(j * 4 + i) * 4 + low_row * 2];
+                pair[i][1] = sum[(j * 4 + i) * 4 + low_row * 2 + 1];
+            }
+            gather_eight(pair, x);
+            const int n = n0 + j * 32 + lane % 4 * 8;
+            if (m >= p.pixels || n >= p.filters) continue;
+            const int count = min(p.filters - n, 8);
+            if (is_wide && count == 8) {
+#pragma unroll
+                for (int c = 0; c < 8; ++c) x[c] += to_float(residual[j][c / OUT_PACK].v[c % OUT_PACK]);
+            } else if (p.residual) {
+                add_residual(x, p.residual + (size_t)m * p.residual_pitch + n, count);
+            }
+            finish(x, p, m, n, count);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
+    hopper_turns(const __grid_constant__ TensorMap input, const __grid_constant__ TensorMap weight,
+                 const __grid_constant__ Problem p)
+{
+    extern __shared__ __align__(1024) unsigned char memory[];
+    const unsigned base = (shared_address(memory) + 1023) & ~1023u;
+    const unsigned full = base + STAGES * STAGE_BYTES;
+    const unsigned empty = full + 8 * STAGES;
+    const unsigned turns = empty + 8 * STAGES;
+    const int tiles = (p.pixels + BM - 1) / BM * p.tiles_n;
+
+    if (threadIdx.x == ALL_CONSUMERS) {
+        prefetch_map(&input);
+        prefetch_map(&weight);
+    }
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < STAGES; ++s) {
+            barrier_init(full + 8 * s, 1);
+            barrier_init(empty + 8 * s, CONSUMERS);
+        }
+        for (int t = 0; t < TEAMS; ++t) barrier_init(turns + 8 * t, CONSUMERS);
+        barrier_fence();
+    }
+    __syncthreads();
+    dependents_may_start();
+
+    if (threadIdx.x >= ALL_CONSUMERS) {
+        fewer_registers<PRODUCER_SHARE>();
+        if (threadIdx.x == ALL_CONSUMERS) {
+            int n0 = 0, x0 = 0, y0 = 0, row = 0;
+            auto go_to = [&](int tile) {
+                n0 = tile % p.tiles_n * BN;
+                const int m0 = tile / p.tiles_n * BM;
+                x0 = m0 % p.out_w * p.stride_x - p.left;
+                y0 = m0 / p.out_w % p.out_h * p.stride_y - p.top;
+                row = m0 / p.out_w / p.out_h;
+            };
+            auto fetch_weights = [&](int k, int stage) {
+                const unsigned to = base + stage * STAGE_BYTES + A_BYTES;
+                const int tap = k / p.slices;
+                // A last slice reaches into the next tap's weights; its inputs there are zero.
+                const int column = tap * p.channels + (k - tap * p.slices) * BK;
+                barrier_expect(full + 8 * stage, STAGE_BYTES);
+                copy_tile(to, &weight, full + 8 * stage, column, n0);
+            };
+            auto fetch_input = [&](int k, int stage) {
+                const int tap = k / p.slices;
+                const int tap_y = tap / p.taps_x;
+                const int tap_x = tap - tap_y * p.taps_x;
+                copy_windows(base + stage * STAGE_BYTES, &input, full + 8 * stage,
+                             (k - tap * p.slices) * BK, x0, y0, row, tap_x * p.dilation_x,
+                             tap_y * p.dilation_y);
+            };
+            int tile = blockIdx.x;
+            go_to(tile);
+            // Of the first tile the weights, which are nobody's output, then wait for the input.
+            const int ahead = min(p.steps, STAGES);
+            for (int s = 0; s < ahead; ++s) fetch_weights(s, s);
+            wait_for_previous_kernel();
+            for (int s = 0; s < ahead; ++s) fetch_input(s, s);
+            int stage = ahead % STAGES;
+            int phase = ahead / STAGES;
+            int k = ahead;
+            while (true) {
+                if (k == p.steps) {
+                    tile += gridDim.x;
+                    if (tile >= tiles) break;
+                    go_to(tile);
+                    k = 0;
+                }
+                // Of the first lap every slot is free: the phase before the first counts as done.
+                barrier_wait(empty + 8 * stage, phase ^ 1);
+                fetch_weights(k, stage);
+                fetch_input(k, stage);
+                ++k;
+                if (++stage == STAGES) {
+                    stage = 0;
+                    phase ^= 1;
+                }
+            }
+        }
+        __syncwarp();
+    } else {
+        more_registers<CONSUMER_SHARE>();
+        const int group = threadIdx.x / 128;
+        const int team = group / CONSUMERS;
+        const int member = group % CONSUMERS;
+        const int warp = threadIdx.x / 32 % 4;
+        auto leave = [&](int stage) {
+            if (threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * stage);
+        };
+        int turn = 0;
+        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, ++turn) {
+            if (TEAMS > 1 && turn % TEAMS != team) continue;
+            float sum[BLOCKS_OF_ROWS][BN / 2];
+#pragma unroll
+            for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
+#pragma unroll
+                for (int j = 0; j < BN / 2; ++j) sum[i][j] = 0.f;
+            }
+            // A wait tells a phase from the next one only: whoever skipped the slices of another
+            // team must know that those have come before it waits for its own.
+            if (TEAMS > 1 && turn > 0) {
+                barrier_wait(turns + 8 * team, (turn / TEAMS - (team == 0)) & 1);
+            }
+            const unsigned before = (unsigned)turn * p.steps;  // slices of the tiles before this
+            int stage = before % STAGES;
+            int phase = before / STAGES & 1;
+            int previous = -1;
+            for (int k = 0; k < p.steps; ++k) {
+                barrier_wait(full + 8 * stage, phase);
+                if (TEAMS > 1 && k == p.steps - 1 && threadIdx.x % 128 == 0) {
+                    barrier_arrive(turns + 8 * ((team + 1) % TEAMS));
+                }
+                const unsigned a = base + stage * STAGE_BYTES;
+                products_begin();
+#pragma unroll
+                for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
+                    multiply_slice(sum[i], a + (member * BLOCKS_OF_ROWS + i) * 64 * ROW_BYTES,
+                                   a + A_BYTES);
+                }
+                products_commit();
+                products_wait<1>();  // the slice before this one has been read
+                if (previous >= 0) leave(previous);
+                previous = stage;
+                if (++stage == STAGES) {
+                    stage = 0;
+                    phase ^= 1;
+                }
+            }
+            products_wait<0>();
+            leave(previous);
+            wait_for_previous_kernel();  // the residual is another kernel's work
+            const int m0 = tile / p.tiles_n * BM;
+#pragma unroll
+            for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
+                const int first_row = m0 + (member * BLOCKS_OF_ROWS + i) * 64 + warp * 16;
+                finish_from_registers(sum[i], p, first_row, tile % p.tiles_n * BN);
+            }
+            __syncwarp();
+        }
+    }
+}

@@ -24,7 +24,8 @@ import numpy as np
 
 from engine.backends.cuda import cache, conv, graph, memory, tensor
 from engine.backends.cuda.context import Context
-from engine.backends.cuda.conv import hopper
+from engine.backends.cuda.conv.hopper import Hopper
+from engine.backends.cuda.conv.hopper_turns import HopperTurns
 from engine.backends.cuda.gpu import Gpu, Place, Target
 from engine.errors import InputError
 from engine.plan.build import Plan
@@ -34,7 +35,7 @@ SECONDS = 10.0  # then the rest of a network waits for the next time it is compi
 COMPILING = 0.6  # the share of them that may go into compiling what is to be measured
 COPIES = 10  # in one graph, each with weights of its own: in a network these come from far, too
 REPEATS = 5
-VARIANTS = 5  # of the family that its estimates rank well
+VARIANTS = 9  # of the families that their estimates rank well
 FEW_VARIANTS = 2  # of the others
 PLAIN = frozenset({"direct", "tiled", "winograd"})
 _ALIGNMENT = 256
@@ -61,6 +62,7 @@ class Tuner:
     def __init__(self, context: Context, choices: dict[str, str]) -> None:
         self.choices = choices
         self._context = context
+        self._passing: set[str] = set()  # chosen while some kernels were still being compiled
         self._cache = cache.Cache(cache.folder() / "tuned")
         self._key = _identity(context)
         self._load()
@@ -73,13 +75,17 @@ class Tuner:
             return
         name = self._context.name
         _log.info("%s: measuring %d convolutions, once for this card", name, len(unknown))
-        _compile_together(unknown, target, limit * COMPILING)
+        late = _compile_together(unknown, target, limit * COMPILING)
         for op in unknown:
             if monotonic() > deadline:
                 _log.info("%s: the rest is measured when the network is loaded again", name)
                 break
-            best = fastest(partial(self._time, target, op), shortlist(target, op))
-            self.choices[conv.signature(target, op)] = best
+            names = shortlist(target, op)
+            ready = [name for name in names[1:] if _tile(target, op, name) not in late]
+            signature = conv.signature(target, op)
+            self.choices[signature] = fastest(partial(self._time, target, op), [names[0], *ready])
+            if len(ready) < len(names) - 1:
+                self._passing.add(signature)
         self._store()
 
     def _is_open(self, target: Target, op: Conv2d) -> bool:
@@ -96,7 +102,8 @@ class Tuner:
     def _store(self) -> None:
         """Together with what other processes have stored in the meantime; theirs stays."""
         self._load()
-        self._cache.write(self._key, json.dumps(self.choices, sort_keys=True).encode())
+        lasting = {key: self.choices[key] for key in self.choices.keys() - self._passing}
+        self._cache.write(self._key, json.dumps(lasting, sort_keys=True).encode())
 
 
 # ---------------------------------------------------------------- what is tried
@@ -145,24 +152,29 @@ def _estimate(target: Target, op: Conv2d, name: str) -> float:
 
 
 def _quota(family: type) -> int:
-    return VARIANTS if family is hopper.Hopper else FEW_VARIANTS
+    return VARIANTS if family in (Hopper, HopperTurns) else FEW_VARIANTS
 
 
-def _compile_together(unknown: list[Conv2d], target: Target, limit: float) -> None:
+def _compile_together(unknown: list[Conv2d], target: Target, limit: float) -> set[tensor.Tile]:
     """Compile the kernels that are compiled one by one, on all cores, into the cache.
 
-    What is not ready in `limit` seconds is compiled when it is measured, or never.
+    Returns those that are not ready in `limit` seconds: what is under way then is for next time.
     """
-    tiles = dict.fromkeys(
-        conv.ALGORITHMS[name].tile(target, op)  # type: ignore[attr-defined]
-        for op in unknown
-        for name in shortlist(target, op)
-        if hasattr(conv.ALGORITHMS[name], "tile")
-    )
+    tiles = {_tile(target, op, name) for op in unknown for name in shortlist(target, op)} - {None}
     pool = ThreadPoolExecutor(os.cpu_count())
-    made = [pool.submit(tensor.image, tile, target.capability) for tile in tiles]
+    made = {pool.submit(tensor.image, tile, target.capability): tile for tile in tiles if tile}
     wait(made, timeout=limit)
     pool.shutdown(wait=False, cancel_futures=True)
+    return {tile for future, tile in made.items() if not future.done() or future.cancelled()}
+
+
+def _tile(target: Target, op: Conv2d, name: str) -> tensor.Tile | None:
+    """What has to be compiled for it alone."""
+    algorithm = conv.ALGORITHMS[name]
+    made: tensor.Tile | None = (
+        algorithm.tile(target.of(op), op) if hasattr(algorithm, "tile") else None
+    )
+    return made
 
 
 def fastest(time: Callable[[str, float], float], names: list[str]) -> str:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from math import inf
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -158,6 +159,38 @@ def test_kernels_of_variants_are_compiled_together_before_any_is_measured(
     assert asked
     assert asked <= set(compiled)
     assert len(compiled) == len(set(compiled))
+
+
+def test_what_is_not_compiled_in_time_is_measured_when_the_network_is_loaded_again(
+    device: HostDevice, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_slow, done = True, Event()
+
+    def image(tile: tune.tensor.Tile, capability: tuple[int, int]) -> bytes:
+        if is_slow and tile.kernel == "hopper_conv":
+            done.wait(10)
+        return b""
+
+    monkeypatch.setattr(tune.tensor, "image", image)
+    plan, choices = network(64), {}
+    tune.Tuner(device.context, choices).tune(plan, HOPPER, 1)
+    (first,) = plan.ops
+    tried = {name for _, name in clock.asked}
+    assert tried
+    assert {name for name in tried if name.startswith("hopper")} <= {
+        conv.rule_of_thumb(HOPPER, first)
+    }
+    assert list(choices) == [conv.signature(HOPPER, first)]
+
+    is_slow = False
+    done.set()
+    clock.asked.clear()
+    again: dict[str, str] = {}
+    tune.Tuner(device.context, again).tune(plan, HOPPER, 10)
+    assert len([name for _, name in clock.asked if name.startswith("hopper")]) > 1
+    clock.asked.clear()
+    tune.Tuner(device.context, {}).tune(plan, HOPPER, 10)
+    assert not clock.asked
 
 
 # ---------------------------------------------------------------- memory of choices

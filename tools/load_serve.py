@@ -21,6 +21,7 @@ import json
 import multiprocessing
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -553,6 +554,7 @@ def main() -> int:
     for name in chosen.parts:
         if name not in parts:
             parser.error(f"{name}: expected one of {', '.join(parts)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no server is left behind
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder, context.Pool(chosen.clients) as pool:
         load = Load(subject_of(chosen, Path(folder)), pool, chosen)

@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 
 from engine import forks
 from engine.backends import open_chosen
-from engine.backends.base import Device, Memory, PictureProgram, Placed, Program
+from engine.backends.base import (
+    Device,
+    Memory,
+    PictureProgram,
+    Placed,
+    Program,
+    SuppressingProgram,
+)
 from engine.darknet import cfg as darknet_cfg
 from engine.darknet import graph as darknet_graph
 from engine.darknet import weights as darknet_weights
@@ -170,6 +177,7 @@ class _Run:
     settings: tuple[Settings, ...]  # of each picture that was read
     rows: Callable[[], Rows]
     start: float
+    has_boxes: bool = False  # `rows` are what is left after suppression
 
 
 class Detector:
@@ -199,6 +207,8 @@ class Detector:
         self._passes = passes
         self._program = self._compile(read_plan())
         self._ahead = self._program if isinstance(self._program, PictureProgram) else None
+        is_able = isinstance(self._program, SuppressingProgram) and self.task == "detector"
+        self._suppressor = cast(SuppressingProgram, self._program) if is_able else None
         self._intake = replace(intake, scales=self._ahead is None)
         self._runs_ahead = 1 if self.has_state else 2  # by as many threads: it wants them in order
         self._layers: Program | None = None  # keeps every layer; compiled when first asked for
@@ -340,6 +350,9 @@ class Detector:
             settings, threshold = (self.settings,) * len(batch.placed), self.settings.threshold
         else:
             threshold = min(each.threshold for each in settings)
+        if batch.images is None and self._suppresses_there(settings):
+            rows = self._started_boxes(batch.placed, settings[0])
+            return _Run(batch, settings, rows, start, has_boxes=True)
         if batch.images is None:
             return _Run(batch, settings, self._started(batch.placed, threshold), start)
         return _Run(batch, settings, partial(self._decode, batch.images, threshold), start)
@@ -351,6 +364,25 @@ class Detector:
             return lambda: outputs.result()[0]
         hierarchy = self.settings.hierarchy
         return self._ahead.start_detect(pictures, threshold=threshold, hierarchy=hierarchy).result
+
+    def _suppresses_there(self, settings: tuple[Settings, ...]) -> bool:
+        """Whether the device can leave only what all these pictures ask for."""
+        if self._suppressor is None or settings.count(settings[0]) < len(settings):
+            return False
+        # Boxes of other classes are not to suppress those that count.
+        return not (self._suppression.across_classes and settings[0].classes is not None)
+
+    def _started_boxes(self, pictures: Sequence[Placed], chosen: Settings) -> Callable[[], Rows]:
+        assert self._suppressor is not None
+        ticket = self._suppressor.start_boxes(
+            *(pictures, self._suppression_of(chosen)),
+            threshold=chosen.threshold,
+            hierarchy=self.settings.hierarchy,
+        )
+        if chosen.classes is None and chosen.max_detections is None:
+            return ticket.result
+        some = partial(boxes.some, classes=chosen.classes, max_detections=chosen.max_detections)
+        return lambda: [some(each) for each in ticket.result()]
 
     def _decode(self, images: Array, threshold: float) -> Rows:
         """Candidates, or probabilities, of each row."""
@@ -366,7 +398,7 @@ class Detector:
         timing = {"network": (time.perf_counter() - run.start) * 1e3 / pictures}
         if self.task == "detector" and run.batch.placed:
             start = time.perf_counter()
-            rows = self._boxes(rows, run)
+            rows = rows if run.has_boxes else self._boxes(rows, run)
             timing["suppress"] = (time.perf_counter() - start) * 1e3 / pictures
         remaining = iter(zip(rows, run.settings, strict=True))
         for entry in run.batch.pictures:
@@ -396,14 +428,16 @@ class Detector:
     def _boxes_by(
         self, chosen: Settings, rows: Rows, placements: Sequence[Placement]
     ) -> list[Boxes]:
-        suppression = self._suppression
-        if chosen.nms != suppression.threshold:
-            suppression = replace(suppression, threshold=chosen.nms)
         return boxes.find_all(
-            *(list(rows), placements, suppression),
+            *(list(rows), placements, self._suppression_of(chosen)),
             classes=chosen.classes,
             max_detections=chosen.max_detections,
         )
+
+    def _suppression_of(self, chosen: Settings) -> Suppression:
+        if chosen.nms == self._suppression.threshold:
+            return self._suppression
+        return replace(self._suppression, threshold=chosen.nms)
 
     def _outcome(
         self, entry: Prepared, found: Any, timing: dict[str, float], *, top_k: int, keep: Keep

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from engine.plan.build import Plan
 from engine.plan.ops import Op
+from engine.vision.boxes import Boxes, Suppression
 from engine.vision.resize import Placement
 
 Array = NDArray[Any]
@@ -90,6 +91,22 @@ class PictureProgram(Program, Protocol):
     def start_detect(
         self, pictures: Sequence[Placed], *, threshold: float, hierarchy: float = 0.5
     ) -> Ticket[list[Array]]: ...
+
+
+@runtime_checkable
+class SuppressingProgram(PictureProgram, Protocol):
+    """A program that does what vision.boxes does, too, and with the same result."""
+
+    def start_boxes(
+        self,
+        pictures: Sequence[Placed],
+        suppression: Suppression,
+        *,
+        threshold: float,
+        hierarchy: float = 0.5,
+    ) -> Ticket[list[Boxes]]:
+        """As boxes.find_all() of start_detect(); the suppression has a threshold."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,15 @@ def find_all(
     return [boxes.take(slice(*pair)) for pair in zip(starts, ends, strict=True)]
 
 
+def some(
+    found: Boxes, classes: Sequence[int] | None = None, max_detections: int | None = None
+) -> Boxes:
+    """Those of some classes, and the best of them."""
+    if classes is not None:
+        found = found.take(np.isin(found.class_ids, classes))
+    return found if max_detections is None else found.take(slice(max_detections))
+
+
 def above(candidates: Array, threshold: float) -> Array:
     """What a higher threshold leaves of candidates whose score is at most their objectness."""
     rows = candidates[candidates[:, 4] > threshold]
@@ -138,7 +147,7 @@ def _placed(candidates: Array, pictures: Array, placements: Sequence[Placement])
     """The same for several pictures, `pictures` being the number of each row's."""
     if all(placement.kind == "stretch" for placement in placements):
         return candidates
-    margin, ratio = np.array([_margin_and_ratio(each) for each in placements])[pictures].transpose(
+    margin, ratio = np.array([margin_and_ratio(each) for each in placements])[pictures].transpose(
         1, 0, 2
     )
     placed = candidates.copy()
@@ -149,7 +158,7 @@ def _placed(candidates: Array, pictures: Array, placements: Sequence[Placement])
 
 
 @lru_cache(maxsize=256)
-def _margin_and_ratio(placement: Placement) -> tuple[list[float], list[float]]:
+def margin_and_ratio(placement: Placement) -> tuple[list[float], list[float]]:
     """Of width and height: the free part of the network's input on one side, the taken part."""
     if placement.kind == "stretch":
         return [0.0, 0.0], [1.0, 1.0]
@@ -304,7 +313,8 @@ def _overlap(a: Array, b: Array, suppression: Suppression) -> Array:
     width, height = np.maximum(a_high, b_high) - np.minimum(a_low, b_low)
     diagonal = width**2 + height**2
     distance = (a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2
-    penalty = np.power(distance / diagonal, exponent)
+    # as darknet: of doubles, which also makes it the same on every machine
+    penalty = np.power((distance / diagonal).astype(np.float64), exponent).astype(np.float32)
     return np.where(diagonal == 0, ratio, ratio - penalty)
 
 

@@ -16,9 +16,11 @@ from engine.backends.cuda.program import CudaProgram
 from engine.backends.cuda.tickets import Ticket
 from engine.errors import InputError
 from engine.plan.build import Plan
+from engine.vision.boxes import Boxes, Suppression
 
 Array = NDArray[Any]
 _Result = TypeVar("_Result")
+_Rows = TypeVar("_Rows")
 
 
 class MultiDevice:
@@ -112,6 +114,19 @@ class MultiProgram:
         tickets = [program.start_detect(rows, **options) for program, rows in parts]
         return Joined(tickets, _joined_rows)
 
+    def start_boxes(
+        self,
+        pictures: Sequence[Placed],
+        suppression: Suppression,
+        *,
+        threshold: float,
+        hierarchy: float = 0.5,
+    ) -> Joined[list[Boxes]]:
+        options = {"threshold": threshold, "hierarchy": hierarchy}
+        parts = self._parts(pictures)
+        tickets = [program.start_boxes(rows, suppression, **options) for program, rows in parts]
+        return Joined(tickets, _joined_rows)
+
     def reset(self) -> None:
         """Nothing to do: recurrent networks are refused."""
 
@@ -158,5 +173,5 @@ def _joined_outputs(parts: Sequence[tuple[Array, ...]]) -> tuple[Array, ...]:
     return tuple(np.concatenate(outputs) for outputs in zip(*parts, strict=True))
 
 
-def _joined_rows(parts: Sequence[list[Array]]) -> list[Array]:
+def _joined_rows(parts: Sequence[list[_Rows]]) -> list[_Rows]:
     return [rows for part in parts for rows in part]

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.backends.base import Placed
+from engine.vision.boxes import margin_and_ratio
 from engine.vision.resize import Placement
 
 Array = NDArray[Any]
@@ -27,6 +28,8 @@ ENTRY = np.dtype(
         ("scale", np.float32, 2),
         ("is_letterbox", np.int32),
         ("darkens", np.int32),
+        ("margin", np.float64, 2),
+        ("ratio", np.float64, 2),
     ]
 )
 MOST_BYTES = 256 << 20  # of one run's pictures: more are scaled on the CPU
@@ -68,8 +71,8 @@ def _entry(placement: Placement, exact: bool) -> bytes:
         for extent, scaled in zip(placement.picture, inner, strict=True)
     )
     is_letterbox = placement.kind == "letterbox"
-    entry = (0, placement.picture, inner, placement.offset, scale, is_letterbox, exact)
-    return np.array(entry, ENTRY).tobytes()
+    where = placement.picture, inner, placement.offset, scale, is_letterbox, exact
+    return np.array((0, *where, *margin_and_ratio(placement)), ENTRY).tobytes()
 
 
 class Copier:

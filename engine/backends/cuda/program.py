@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.backends.base import Memory, OpTime, Placed, Stages
-from engine.backends.cuda import candidates, conv, memory, overflow, pictures
+from engine.backends.cuda import candidates, conv, memory, overflow, pictures, survivors
 from engine.backends.cuda.candidates import FLAG, HEADER_WORDS
 from engine.backends.cuda.context import Context
 from engine.backends.cuda.gpu import Target
@@ -29,10 +29,13 @@ from engine.backends.cuda.tickets import Slots, Ticket
 from engine.errors import DeviceError, EngineError, InputError
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d
-from engine.vision import resize
+from engine.vision import boxes, resize
+from engine.vision.boxes import Boxes, Suppression
 
 Array = NDArray[Any]
 Answer = TypeVar("Answer")
+_RUNS_IN_A_CROWD = 64  # after one whose scores were too many for the device
+
 Put = Callable[[Slot], Job]  # puts what a run reads into a slot
 
 
@@ -47,6 +50,7 @@ class CudaProgram:
         self._context = context
         self._target = target
         self._is_closed = False
+        self._crowded = 0  # runs to come that do without suppression on the device
         self._room = candidates.room(plan, target.batch)
         self._resident = context.run(
             partial(Resident, context, plan, target, room=self._room, has_graphs=has_graphs)
@@ -81,6 +85,33 @@ class CudaProgram:
         """As start_forward."""
         put = self._decoded(self._pictures(pictures), threshold, hierarchy)
         return self._start(put, self._candidates)
+
+    def start_boxes(
+        self,
+        pictures: Sequence[Placed],
+        suppression: Suppression,
+        *,
+        threshold: float,
+        hierarchy: float = 0.5,
+    ) -> Ticket[list[Boxes]]:
+        """As boxes.find_all() of start_detect(), which is what happens to pictures in a crowd."""
+        put = self._decoded(self._pictures(pictures), threshold, hierarchy)
+        placements = [each.placement for each in pictures]
+
+        def put_with_suppression(slot: Slot) -> Job:
+            slot.how[0] = survivors.how(suppression)
+            job = put(slot)
+            is_crowded, self._crowded = self._crowded > 0, max(self._crowded - 1, 0)
+            return job._replace(suppresses=job.has_pictures and not is_crowded)
+
+        def fetch(slot: Slot, job: Job) -> list[Boxes]:
+            found = self._survivors(slot, job) if job.suppresses else None
+            if found is None:
+                rows = self._candidates(slot, job)
+                found = boxes.find_all(rows, placements, suppression)
+            return found
+
+        return self._start(put_with_suppression, fetch)
 
     def forward_on_card(self, images: int, outputs: int, *, rows: int) -> None:
         """As forward, from one pointer of this card to another; the outputs follow each other."""
@@ -288,6 +319,10 @@ class CudaProgram:
     def _candidates(self, slot: Slot, job: Job) -> list[Array]:
         assert self._room is not None
         self._wait(slot)
+        if job.suppresses:
+            count = self._context.run(partial(self._resident.count_found, slot, job))
+            words = self._context.run(partial(self._resident.all_found, slot, job, count))
+            return self._room.sorted_rows(self._room.records(words, count), job.sequences)
         if self._is_watched and slot.found[FLAG]:
             self._context.run(partial(self._examine, slot, job))
         words, count = slot.found, int(slot.found[0])
@@ -295,6 +330,20 @@ class CudaProgram:
         if HEADER_WORDS + count * self._room.columns > slot.found_words:
             words = self._context.run(partial(self._resident.all_found, slot, job, count))
         return self._room.sorted_rows(self._room.records(words, count), job.sequences)
+
+    def _survivors(self, slot: Slot, job: Job) -> list[Boxes] | None:
+        """None where more boxes compete than the device has room for."""
+        self._wait(slot)
+        words, keep = slot.kept, self._resident.keep
+        if self._is_watched and words[FLAG]:
+            self._context.run(partial(self._examine, slot, job))
+        most = int(keep.counts(words, job.rows).max())
+        if most == survivors.CROWDED:
+            self._crowded = _RUNS_IN_A_CROWD
+            return None
+        if most > survivors.NEAR:
+            words = self._context.run(partial(self._resident.all_kept, slot, job))
+        return keep.boxes(words, job.rows)
 
     def _examine(self, slot: Slot, job: Job) -> None:
         """Raise if what this run is about leaves the range of halves."""

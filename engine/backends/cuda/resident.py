@@ -22,17 +22,19 @@ from engine.backends.cuda.driver import gib
 from engine.backends.cuda.gpu import Candidates, Gpu, Place, Run, Target
 from engine.backends.cuda.graph import Graph
 from engine.backends.cuda.memory import Layout, Weights
-from engine.backends.cuda.slot import HIERARCHY, POINTER, TABLE, Job, Sizes, Slot
+from engine.backends.cuda.slot import HIERARCHY, POINTER, SUPPRESSION, TABLE, Job, Sizes, Slot
+from engine.backends.cuda.survivors import NEAR, THREADS, Keep
 from engine.errors import DeviceError
 from engine.plan.build import Plan
 from engine.plan.ops import Op
 
 Array = NDArray[Any]
-Key = tuple[bool, bool, int]  # whether it decodes, whether it reads pictures, sequences
+Key = tuple[bool, bool, bool, int]  # does it decode, suppress, read pictures; sequences
 
 SLOTS = 3  # one is filled and one is read while the third is on the device
 _MOST_GRAPHS = 8
 _COPIES = 10  # of an op in a graph that measures it
+_LISTERS = 64  # threads of a multiprocessor that list the scores of a picture
 _SPARE = 1.5  # times as many candidates as before come back without being asked for
 _LEAST_FOUND = 32  # of a picture
 _MOST_FOUND_BYTES = 64 << 20  # page-locked in a slot
@@ -52,6 +54,7 @@ class Resident:
         self._calls = context.calls
         self._plan = plan
         self._room = room
+        self.keep = Keep(0 if room is None else target.rows(plan.source))
         self._has_graphs = has_graphs
         self._gpu: Gpu | None = None
         self._allocations: list[Any] = []
@@ -74,11 +77,12 @@ class Resident:
             outputs=sum(target.rows(tensor) * tensor.shape.size for tensor in plan.outputs),
             found=0 if room is None else room.words,
             found_copied=0 if room is None else room.copied_words,
+            kept_copied=self.keep.near_words,
         )
         # With a state, a run whose candidates were not all fetched cannot be run again.
         slots = 1 if layout.states else SLOTS
-        border = self._sizes.outputs + HEADER_WORDS + self._sizes.found
-        border = self._sizes.settings_bytes + border * WORD
+        border = self._sizes.outputs + HEADER_WORDS + self._sizes.found + self.keep.words
+        border = self._sizes.settings_bytes + border * WORD + self.keep.list_bytes
         self._fixed = Memory(weights.size, layout.size + border, workspace)
         self._check_room(self._fixed.total + slots * self._sizes.images * WORD)
         try:
@@ -89,6 +93,8 @@ class Resident:
             self._returned = self._allocate((HEADER_WORDS + self._sizes.outputs) * WORD)
             self._outputs = self._returned + HEADER_WORDS * WORD
             self._found = self._allocate(self._sizes.found * WORD)
+            self._kept = self._allocate(self.keep.words * WORD)
+            self._lists = self._allocate(self.keep.list_bytes)
             for _ in range(slots):
                 self.slots.append(Slot(self._driver, self._calls, self._sizes))
             self._states = layout.states
@@ -171,7 +177,7 @@ class Resident:
         stream, gpu = self._context.stream, self._gpu
         assert gpu is not None, "freed"
         self._send(slot, job)
-        self._enqueue(job.decodes, job.has_pictures, job.sequences)
+        self._enqueue(*_key(job))
         stream.synchronize()
         times = []
         for run, op in self._runs:
@@ -217,7 +223,10 @@ class Resident:
         return float(end.time_since(start))
 
     def _fetch(self, slot: Slot, job: Job) -> None:
-        if job.decodes:
+        if job.suppresses:
+            words = self.keep.words_of(job.rows)
+            self._calls.download(slot.kept_at, self._kept, words * WORD, self._stream)
+        elif job.decodes:
             words = slot.found_words = min(self._words_expected(job), slot.found.size)
             self._calls.download(slot.found_at, self._found, words * WORD, self._stream)
         else:
@@ -227,7 +236,7 @@ class Resident:
         self._latest = slot
 
     def _words_expected(self, job: Job) -> int:
-        if not job.decodes:
+        if not job.decodes or job.suppresses:
             return 0
         assert self._room is not None
         return self._room.words_of(int(self._expected * job.sequences), job.sequences)
@@ -247,13 +256,31 @@ class Resident:
         self._driver.memcpy_dtoh(words, self._found)
         return words
 
+    def count_found(self, slot: Slot, job: Job) -> int:
+        """How many candidates there were, for a run that brought none back."""
+        if self._latest is not slot:
+            self.start(slot, job)
+        self._context.stream.synchronize()
+        words = np.empty(1, np.uint32)
+        self._driver.memcpy_dtoh(words, self._found)
+        return int(words[0])
+
+    def all_kept(self, slot: Slot, job: Job) -> Array:
+        """The words of all that suppression left."""
+        if self._latest is not slot:
+            self.start(slot, job)
+        self._context.stream.synchronize()
+        words = np.empty(self.keep.words, np.uint32)
+        self._driver.memcpy_dtoh(words, self._kept)
+        return words
+
     def forward_on_card(self, images: int, outputs: int, sequences: int) -> None:
         """Between pointers of this card that other streams may have to do with."""
         stream = self._context.stream
         self._driver.Context.synchronize()
         self._driver.memcpy_htod(self._settings + POINTER, np.array([images], np.uint64))
         self._driver.Context.synchronize()
-        self._replay((False, False, sequences))
+        self._replay((False, False, False, sequences))
         size = self._output_values(sequences) * WORD
         self._driver.memcpy_dtod_async(outputs, self._outputs, size, stream)
         stream.synchronize()
@@ -327,7 +354,7 @@ class Resident:
         self._graphs[key] = graph.record(stream, partial(self._enqueue, *key))
         return self._graphs[key]
 
-    def _enqueue(self, decodes: bool, has_pictures: bool, sequences: int) -> None:
+    def _enqueue(self, decodes: bool, suppresses: bool, has_pictures: bool, sequences: int) -> None:
         gpu, plan = self._gpu, self._plan
         assert gpu is not None, "freed"
         gpu.sequences = sequences
@@ -340,11 +367,33 @@ class Resident:
             gpu.zero(self._found, WORD)
             for run, head in self._decoders:
                 run(gpu.of(head), head)
+            if suppresses:
+                self._suppress(gpu)
             return
         end = self._outputs
         for tensor in plan.outputs:
             gpu.bring_out(tensor, end)
             end += gpu.rows(tensor) * tensor.shape.size * WORD
+
+    def _suppress(self, gpu: Gpu) -> None:
+        room, rows = self._room, gpu.rows(self._plan.source)
+        assert room is not None
+        lengths, keys, boxes, objectness = self.keep.lists(self._lists)
+        records = self._found + HEADER_WORDS * WORD
+        gpu.launch(
+            "list_scores",
+            rows * gpu.target.multiprocessors * _LISTERS,
+            *(self._found, records, self._settings + TABLE, lengths, keys, boxes, objectness),
+            *(room.columns, room.per_row),
+        )
+        gpu.launch_grid(
+            "suppress",
+            (rows, 1, 1),
+            THREADS,
+            *(lengths, keys, boxes, objectness, self._settings + SUPPRESSION),
+            *(self._found + FLAG * WORD, self._kept, rows, self.keep.rows, self.keep.counters),
+            *(NEAR, room.columns - 6),
+        )
 
     def _bring_in(self, gpu: Gpu, has_pictures: bool) -> None:
         if has_pictures:
@@ -399,6 +448,7 @@ class Resident:
         stream = self._context.stream
         if self._sizes.found:
             self._driver.memset_d32_async(self._found, 0, self._sizes.found, stream)
+            self._driver.memset_d32_async(self._lists, 0, self.keep.counters, stream)
         self._driver.memset_d32_async(self._returned, 0, HEADER_WORDS, stream)
         self.reset()
 
@@ -407,7 +457,7 @@ class Resident:
 
 
 def _key(job: Job) -> Key:
-    return job.decodes, job.has_pictures, job.sequences
+    return job.decodes, job.suppresses, job.has_pictures, job.sequences
 
 
 def _enqueue_op(run: Run, gpu: Gpu, op: Op) -> None:

@@ -13,24 +13,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.backends.cuda import pictures
+from engine.backends.cuda import pictures, survivors
 from engine.backends.cuda.candidates import HEADER_WORDS
 
 Array = NDArray[Any]
 
-HIERARCHY, POINTER, TABLE = 4, 8, 16  # bytes of the settings; the threshold comes first
+# Bytes of the settings; the threshold comes first.
+HIERARCHY, POINTER, SUPPRESSION, TABLE = 4, 8, 16, 48
 _GROWTH = 1.5
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Values of each part; the last two are none for a network without detection layers."""
+    """Values of each part; the last three are none for a network without detection layers."""
 
     images: int  # float32
     rows: int
     outputs: int  # float32
     found: int  # words of all candidates
     found_copied: int  # of those that come back at once
+    kept_copied: int  # words of what suppression leaves that come back at once
 
     @property
     def settings_bytes(self) -> int:
@@ -45,6 +47,7 @@ class Job(NamedTuple):
     size: int  # bytes of images or pictures
     has_pictures: bool = False
     decodes: bool = False
+    suppresses: bool = False
 
     @property
     def settings_bytes(self) -> int:
@@ -67,6 +70,7 @@ class Slot:
         try:
             self.settings = self._page_locked(sizes.settings_bytes, np.uint8)
             self.returned = self._page_locked(HEADER_WORDS + sizes.outputs, np.float32)
+            self.kept = self._page_locked(sizes.kept_copied, np.uint32)
             self.found = np.empty(0, np.uint32)
             if sizes.found_copied:
                 self.make_room_for_finds(sizes.found_copied)
@@ -78,8 +82,11 @@ class Slot:
         self.settings_at, self.returned_at = pointer_to(self.settings), pointer_to(self.returned)
         self.header, self.outputs = np.split(self.returned, [HEADER_WORDS])
         self.header = self.header.view(np.uint32)
+        self.kept_at = pointer_to(self.kept)
         self.numbers = self.settings[:POINTER].view(np.float32)
-        self._pointer = self.settings[POINTER:TABLE].view(np.uint64)
+        self._pointer = self.settings[POINTER:SUPPRESSION].view(np.uint64)
+        self.how = self.settings[SUPPRESSION : SUPPRESSION + survivors.HOW.itemsize]
+        self.how = self.how.view(survivors.HOW)
         self._entries = self.settings[TABLE:].data
         self._pointers = self.settings[TABLE:].view(pictures.ENTRY)["pixels"]
 

@@ -168,3 +168,51 @@ def test_auto_takes_one_card(
     monkeypatch.setattr("engine.backends.open_device", open_noted)
     load(tiny_detector, device="auto").close()
     assert asked == ["cuda:0"]
+
+
+# ---------------------------------------------------------------- suppression there or here
+
+
+@pytest.mark.parametrize(
+    ("options", "is_there"),
+    [
+        ({}, True),
+        ({"nms": 0.1}, True),
+        ({"classes": ["dog", 2]}, True),
+        ({"max_detections": 2}, True),
+        ({"classes": ["cow"], "max_detections": 1}, True),
+        ({"agnostic_nms": True}, True),
+        ({"agnostic_nms": True, "classes": ["cow"]}, False),
+    ],
+    ids=str,
+)
+def test_choices_agree_with_the_cpu(
+    card: Device,
+    tiny_detector: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    is_there: bool,
+) -> None:
+    given = pictures(4)
+    with load(tiny_detector, device="cpu", **options) as on_the_cpu:
+        expected = on_the_cpu(given)
+    monkeypatch.setattr("engine.backends.open_device", lambda name: card)
+    with load(tiny_detector, device="cuda:0", batch=3, **options) as on_the_card:
+        assert_same(on_the_card(given), expected)
+        assert set(on_the_card(given[0]).timing) == set(expected[0].timing)
+    assert sum(map(len, expected)) > 0
+    if isinstance(card, HostDevice):
+        assert ("suppress" in card.context.launched) == is_there
+
+
+def test_pictures_of_one_run_with_choices_of_their_own(detectors: Pair) -> None:
+    on_the_card, on_the_cpu = detectors
+    chosen = [
+        replace(on_the_cpu.settings, **each)
+        for each in ({"nms": 0.1}, {"threshold": 0.6}, {"max_detections": 1})
+    ]
+    answers = []
+    for detector in (on_the_card, on_the_cpu):
+        batch = Batch.joined([detector.prepare(each) for each in pictures(3)])
+        answers.append(detector.run(batch, chosen))
+    assert_same(*answers)

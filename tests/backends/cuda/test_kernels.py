@@ -18,8 +18,9 @@ from engine.backends.cuda.conv import candidates
 from engine.backends.cuda.gpu import Target
 from engine.plan import ops
 from engine.plan.build import Plan, PlanBuilder
-from engine.plan.ops import Tensor
+from engine.plan.ops import Tensor, YoloHead
 from engine.plan.shapes import Shape
+from engine.vision.boxes import Suppression
 from engine.vision.resize import Placement
 from tests.backends.cases import CASES, Case, all_cases
 from tests.backends.cuda.host import GXX
@@ -217,6 +218,9 @@ def test_every_kernel_is_launched_by_a_case_above() -> None:
     source = Tensor(-1, Shape(3, 4, 4))
     picture = Placed(np.zeros((5, 6, 3), np.uint8), Placement((6, 5), (4, 4)))
     device.compile(Plan(source, (), (source,), (source,))).start_forward([picture]).result()
+    head = YoloHead(source, classes=1, anchors=((1, 1),), network=(4, 4))
+    with_head = device.compile(Plan(source, (), (source,), (source,), heads=(head,)))
+    with_head.start_boxes([picture], Suppression(), threshold=0.5)
     launched = device.context.launched
     device.close()
     kernels = set(compiler.signatures(compiler.translation_unit()))

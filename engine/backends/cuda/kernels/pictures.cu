@@ -5,17 +5,7 @@
 //
 // Work item  one pixel of the network's input.   Memory  reads hit the cache, writes coalesce.
 #include "common.cuh"
-
-// A picture and where its scaled copy lies in its row; backends/cuda/pictures.py has the same fields.
-struct PlacedPicture {
-    const unsigned char* pixels;
-    int width, height;
-    int inner_width, inner_height;  // of the scaled picture
-    int left, top;                  // where that begins in the row, maybe before it
-    float scale_x, scale_y;         // pixels of the picture for one of the scaled picture
-    int is_letterbox;               // grey around the picture, not its repeated border
-    int darkens;                    // darknet's fault in the bottom row
-};
+#include "placed_picture.cuh"
 
 // Two neighbours along one axis, and how much of each.
 struct Mix {

@@ -1,0 +1,167 @@
+// suppress: what vision/boxes.py does with candidates, to the last bit; only survivors leave the card.
+//
+//   list_scores  every score above zero, of every class of every record, into the list of its picture
+//   suppress     sorts each list, the best score first, and drops boxes that a better one covers
+//
+// A list has room for MOST_SCORES; of a longer one nothing is made but a note, and who reads it takes
+// the candidates instead. Keys are a score's bits upside down, then its place in darknet's order:
+// they are all different, so that there is one right order of them.
+//
+// Work item  list_scores: a class of a record; suppress: a block a picture, and inside it a box.
+// Memory     lists are short and stay in the cache; suppress works in shared memory.
+#include "common.cuh"
+#include "placed_picture.cuh"
+
+#define MOST_SCORES 1024
+#define SUPPRESS_THREADS 128
+#define FURTHEST 1e30f  // beyond it pixels overflow
+#define KEPT_WORDS 8    // x, y, w, h, objectness, score, class, nothing
+
+// backends/cuda/survivors.py has the same fields.
+struct Suppression {
+    float threshold;
+    int has_penalty, across_classes, nothing;
+    double exponent;  // of the penalty
+};
+
+extern "C" __global__ void list_scores(const unsigned* __restrict__ counter,
+                                       const float* __restrict__ records,
+                                       const PlacedPicture* __restrict__ pictures,
+                                       unsigned* lengths, unsigned long long* __restrict__ keys,
+                                       float4* __restrict__ boxes, float* __restrict__ objectness,
+                                       int columns, int per_row)
+{
+    after_previous_kernel();
+    const int classes = columns - 6;
+    const int items = (int)*counter * classes;
+    GRID_STRIDE(item, items)
+    {
+        const int record = item / classes;
+        const int class_id = item - record * classes;
+        const float* v = records + (size_t)record * columns;
+        const float score = v[6 + class_id];
+        if (!(score > 0.f && score - score == 0.f)) continue;
+        const unsigned number = __float_as_uint(v[0]);
+        const int row = number / per_row;
+        const PlacedPicture& p = pictures[row];
+        const float4 box =
+            make_float4((float)((v[1] - p.margin_x) / p.ratio_x),
+                        (float)((v[2] - p.margin_y) / p.ratio_y), (float)(v[3] * (1. / p.ratio_x)),
+                        (float)(v[4] * (1. / p.ratio_y)));
+        if (!(fabsf(box.x) < FURTHEST && fabsf(box.y) < FURTHEST && fabsf(box.z) < FURTHEST &&
+              fabsf(box.w) < FURTHEST)) {
+            continue;
+        }
+        const unsigned slot = atomicAdd(lengths + row, 1u);
+        if (slot >= MOST_SCORES) continue;
+        const int at = row * MOST_SCORES + slot;
+        const unsigned place = (number - row * per_row) * classes + class_id;
+        keys[at] = (unsigned long long)~__float_as_uint(score) << 32 | place;
+        boxes[at] = box;
+        objectness[at] = v[5];
+    }
+}
+
+// The `_rn` intrinsics keep the compiler from fusing a product and a sum into one rounding.
+__device__ __forceinline__ float overlap(const float4& a, const float4& b, const Suppression& how)
+{
+    const float a_left = __fsub_rn(a.x, a.z / 2.f), a_right = __fadd_rn(a.x, a.z / 2.f);
+    const float b_left = __fsub_rn(b.x, b.z / 2.f), b_right = __fadd_rn(b.x, b.z / 2.f);
+    const float a_top = __fsub_rn(a.y, a.w / 2.f), a_bottom = __fadd_rn(a.y, a.w / 2.f);
+    const float b_top = __fsub_rn(b.y, b.w / 2.f), b_bottom = __fadd_rn(b.y, b.w / 2.f);
+    const float wide = __fsub_rn(fminf(a_right, b_right), fmaxf(a_left, b_left));
+    const float tall = __fsub_rn(fminf(a_bottom, b_bottom), fmaxf(a_top, b_top));
+    const float common = wide < 0.f || tall < 0.f ? 0.f : __fmul_rn(wide, tall);
+    const float both = __fadd_rn(__fmul_rn(a.z, a.w), __fmul_rn(b.z, b.w));
+    const float united = __fsub_rn(both, common);
+    const float ratio = common == 0.f || united == 0.f ? 0.f : __fdiv_rn(common, united);
+    if (!how.has_penalty) return ratio;
+    const float width = __fsub_rn(fmaxf(a_right, b_right), fminf(a_left, b_left));
+    const float height = __fsub_rn(fmaxf(a_bottom, b_bottom), fminf(a_top, b_top));
+    const float diagonal = __fadd_rn(__fmul_rn(width, width), __fmul_rn(height, height));
+    const float right = __fsub_rn(a.x, b.x), down = __fsub_rn(a.y, b.y);
+    const float distance = __fadd_rn(__fmul_rn(right, right), __fmul_rn(down, down));
+    const double penalty = pow((double)__fdiv_rn(distance, diagonal), how.exponent);
+    return diagonal == 0.f ? ratio : __fsub_rn(ratio, (float)penalty);
+}
+
+// `kept` is a header, whose second word is the flag, a counter for each of `room` rows, the first
+// `near` survivors of every row, and those that follow them; `numbers` is how many counters there
+// are with what fills them up to 16 bytes. A counter of all ones says that the list was too long.
+extern "C" __global__ void suppress(unsigned* lengths, const unsigned long long* __restrict__ keys,
+                                    const float4* __restrict__ boxes,
+                                    const float* __restrict__ objectness,
+                                    const Suppression* __restrict__ suppression,
+                                    const unsigned* __restrict__ flag, unsigned* __restrict__ kept,
+                                    int rows, int room, int numbers, int near, int classes)
+{
+    after_previous_kernel();
+    __shared__ unsigned long long key[MOST_SCORES];
+    __shared__ unsigned short from[MOST_SCORES];
+    __shared__ float4 box[MOST_SCORES];
+    __shared__ unsigned char is_alive[MOST_SCORES];
+    const int thread = threadIdx.x;
+    const Suppression how = *suppression;
+    if (blockIdx.x == 0 && thread == 0) kept[1] = *flag;
+    float4* first = reinterpret_cast<float4*>(kept + 4 + numbers);
+    for (int row = blockIdx.x; row < rows; row += gridDim.x) {
+        const int found = lengths[row];
+        __syncthreads();  // everyone has read it
+        if (thread == 0) lengths[row] = 0;
+        if (found > MOST_SCORES) {
+            if (thread == 0) kept[4 + row] = 0xFFFFFFFFu;
+            continue;
+        }
+        int size = 1;
+        while (size < found) size *= 2;
+        for (int i = thread; i < size; i += SUPPRESS_THREADS) {
+            key[i] = i < found ? keys[row * MOST_SCORES + i] : ~0ull;
+            from[i] = (unsigned short)i;
+            is_alive[i] = 1;
+        }
+        __syncthreads();
+        for (int run = 2; run <= size; run *= 2) {  // bitonic: sorted runs become twice as long
+            for (int apart = run / 2; apart > 0; apart /= 2) {
+                for (int i = thread; i < size; i += SUPPRESS_THREADS) {
+                    const int j = i ^ apart;
+                    if (j > i && (key[i] > key[j]) == ((i & run) == 0)) {
+                        const unsigned long long later = key[i];
+                        const unsigned short origin = from[i];
+                        key[i] = key[j];
+                        from[i] = from[j];
+                        key[j] = later;
+                        from[j] = origin;
+                    }
+                }
+                __syncthreads();
+            }
+        }
+        for (int i = thread; i < found; i += SUPPRESS_THREADS) {
+            box[i] = boxes[row * MOST_SCORES + from[i]];
+        }
+        __syncthreads();
+        int count = 0;
+        for (int i = 0; i < found; ++i) {
+            if (!is_alive[i]) continue;  // all agree: from here on nobody writes up to i
+            const unsigned class_id = (unsigned)key[i] % classes;
+            if (thread == 0) {
+                const int far = MOST_SCORES - near;
+                float4* to = first + 2 * (count < near ? row * near + count
+                                                       : room * near + row * far + count - near);
+                const float score = __uint_as_float(~(unsigned)(key[i] >> 32));
+                to[0] = box[i];
+                to[1] = make_float4(objectness[row * MOST_SCORES + from[i]], score,
+                                    __uint_as_float(class_id), 0.f);
+            }
+            ++count;
+            for (int j = i + 1 + thread; j < found; j += SUPPRESS_THREADS) {
+                if (!is_alive[j]) continue;
+                if (!how.across_classes && (unsigned)key[j] % classes != class_id) continue;
+                if (overlap(box[i], box[j], how) > how.threshold) is_alive[j] = 0;
+            }
+            __syncthreads();
+        }
+        if (thread == 0) kept[4 + row] = count;
+        __syncthreads();  // the next row's list takes the place of this one
+    }
+}

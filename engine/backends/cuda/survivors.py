@@ -1,0 +1,107 @@
+"""What suppression on the device leaves: the memory that it comes back in, and boxes made of it.
+
+A header, a counter for each row, the first NEAR survivors of every row, then those that follow
+them, which seldom exist and come only when they do. There is room for MOST_SCORES of a row; where
+more compete the counter is CROWDED, and the caller has to do with candidates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.backends.cuda.candidates import HEADER_WORDS, WORD
+from engine.vision.boxes import Boxes, Suppression
+
+Array = NDArray[Any]
+
+MOST_SCORES = 1024  # as in kernels/suppress.cu
+THREADS = 128  # SUPPRESS_THREADS
+NEAR = 96
+CROWDED = 0xFFFFFFFF
+_KEPT_WORDS = 8
+_LIST_BYTES = 8 + 16 + 4  # of a score: key, box, objectness
+
+# Suppression of kernels/suppress.cu
+HOW = np.dtype(
+    [
+        ("threshold", np.float32),
+        ("has_penalty", np.int32),
+        ("across_classes", np.int32),
+        ("nothing", np.int32),
+        ("exponent", np.float64),
+    ]
+)
+_GREEDY_EXPONENT = 0.6
+
+
+def how(suppression: Suppression) -> tuple[float, bool, bool, int, float]:
+    """The fields of HOW; the threshold is one of numbers here, not None."""
+    assert suppression.threshold is not None
+    has_penalty = suppression.kind in ("greedynms", "diounms")
+    exponent = suppression.beta if suppression.kind == "diounms" else _GREEDY_EXPONENT
+    return suppression.threshold, has_penalty, suppression.across_classes, 0, exponent
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Extents of that memory for so many rows; without any nothing is kept."""
+
+    rows: int
+
+    @property
+    def counters(self) -> int:
+        """One for each row, and what fills them up to 16 bytes."""
+        return -(-self.rows // 4) * 4
+
+    @property
+    def near_words(self) -> int:
+        """What comes back unasked."""
+        if self.rows == 0:
+            return 0
+        return HEADER_WORDS + self.counters + self.rows * NEAR * _KEPT_WORDS
+
+    @property
+    def words(self) -> int:
+        return self.near_words + self.rows * (MOST_SCORES - NEAR) * _KEPT_WORDS
+
+    def words_of(self, rows: int) -> int:
+        """What comes back unasked of so many rows."""
+        return HEADER_WORDS + self.counters + rows * NEAR * _KEPT_WORDS
+
+    @property
+    def list_bytes(self) -> int:
+        """For the lists that are sorted, behind their lengths."""
+        return self.counters * WORD + self.rows * MOST_SCORES * _LIST_BYTES
+
+    def lists(self, pointer: int) -> tuple[int, int, int, int]:
+        """Pointers to lengths, keys, boxes, objectness in a block of list_bytes."""
+        boxes = pointer + self.counters * WORD
+        keys = boxes + self.rows * MOST_SCORES * 16
+        return pointer, keys, boxes, keys + self.rows * MOST_SCORES * 8
+
+    def counts(self, words: Array, rows: int) -> Array:
+        counts: Array = words[HEADER_WORDS : HEADER_WORDS + rows]
+        return counts
+
+    def boxes(self, words: Array, rows: int) -> list[Boxes]:
+        """Of each row, from the words that came back; all of them where a row has many."""
+        counts = self.counts(words, rows).astype(np.int64)
+        first = HEADER_WORDS + self.counters
+        near = words[first : first + rows * NEAR * _KEPT_WORDS].reshape(rows, NEAR, -1)
+        if counts.max(initial=0) > NEAR:
+            far = words[self.near_words :].reshape(self.rows, -1, _KEPT_WORDS)
+            near = np.concatenate([near, far[:rows]], axis=1)
+        lines = near[np.arange(near.shape[1]) < counts[:, None]]
+        values = lines.view(np.float32)
+        found = Boxes(
+            np.ascontiguousarray(values[:, :4]),
+            np.ascontiguousarray(values[:, 5]),
+            lines[:, 6].astype(np.int64),
+            np.ascontiguousarray(values[:, 4]),
+        )
+        ends = counts.cumsum().tolist()
+        return [found.take(slice(*pair)) for pair in zip([0, *ends[:-1]], ends, strict=True)]

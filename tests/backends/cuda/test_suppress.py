@@ -1,0 +1,198 @@
+"""Suppression on the device gives what vision.boxes gives, to the last bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from engine.backends.base import Placed
+from engine.backends.cuda import graph, survivors
+from engine.backends.cuda.program import CudaProgram
+from engine.errors import EngineError
+from engine.plan.build import Plan
+from engine.plan.ops import Tensor, YoloHead
+from engine.plan.shapes import Shape
+from engine.vision import boxes
+from engine.vision.boxes import Boxes, Suppression
+from engine.vision.resize import Placement
+from tests.backends.cuda.host import GXX
+from tests.backends.cuda.host_device import HostDevice, record_on
+
+Array = NDArray[Any]
+
+pytestmark = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
+
+WIDTH, HEIGHT, CLASSES = 6, 5, 3
+NETWORK = (96, 80)
+ANCHORS = ((20.0, 24.0), (33.0, 27.0))
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostDevice]:
+    device = HostDevice()
+    monkeypatch.setattr(graph, "record", record_on(device.context.stream))
+    with closing(device):
+        yield device
+
+
+def plan_of(*, width: int = WIDTH, height: int = HEIGHT, **options: Any) -> Plan:
+    """A head that reads the picture itself: its bytes are boxes and scores."""
+    options = {"anchors": ANCHORS, "classes": CLASSES, **options}
+    channels = len(options["anchors"]) * (5 + options["classes"])
+    source = Tensor(1, Shape(channels, height, width))
+    head = YoloHead(source, network=NETWORK, **options)
+    return Plan(source, (), (source,), (source,), heads=(head,))
+
+
+def pictures(plan: Plan, count: int, *, kind: str = "stretch", seed: int = 0) -> list[Placed]:
+    """Of bytes: many scores are equal."""
+    channels, height, width = plan.source.shape.sides
+    random = np.random.default_rng(seed)
+    given = []
+    for number in range(count):
+        size = (width, height) if kind == "stretch" else (width + 3 * number, height + number)
+        pixels = random.integers(0, 256, (size[1], size[0], channels), dtype=np.uint8)
+        given.append(Placed(pixels, Placement(size, (width, height), kind)))  # type: ignore[arg-type]
+    return given
+
+
+def expected(
+    program: CudaProgram, given: Sequence[Placed], how: Suppression, threshold: float
+) -> list[Boxes]:
+    rows = program.start_detect(given, threshold=threshold).result()
+    return boxes.find_all(rows, [each.placement for each in given], how)
+
+
+def check(program: CudaProgram, given: Sequence[Placed], how: Suppression, threshold: float) -> int:
+    """How many boxes are left."""
+    found = program.start_boxes(given, how, threshold=threshold).result()
+    wanted = expected(program, given, how, threshold)
+    assert len(found) == len(wanted) == len(given)
+    for left, right in zip(found, wanted, strict=True):
+        for name in ("xywh", "scores", "class_ids", "objectness"):
+            got, want = getattr(left, name), getattr(right, name)
+            assert got.dtype == want.dtype
+            np.testing.assert_array_equal(got, want)
+    return sum(map(len, found))
+
+
+KINDS = [
+    Suppression(),
+    Suppression(0.2, across_classes=True),
+    Suppression(0.0),
+    Suppression(0.45, "cornersnms"),
+    Suppression(0.3, "greedynms"),
+    Suppression(0.3, "diounms", beta=0.6),
+    Suppression(0.1, "diounms", beta=1.7, across_classes=True),
+    Suppression(-0.2, "diounms", beta=0.3),
+]
+
+
+@pytest.mark.parametrize("kind", ["stretch", "letterbox"])
+@pytest.mark.parametrize("how", KINDS, ids=str)
+def test_survivors_are_those_of_the_cpu(host: HostDevice, how: Suppression, kind: str) -> None:
+    plan = plan_of()
+    program = host.compile(plan, batch=4)
+    counts = []
+    for threshold in (0.3, 0.1):
+        for seed, count in enumerate((4, 3, 1)):  # by op, recorded, replayed
+            given = pictures(plan, count, kind=kind, seed=seed)
+            counts.append(check(program, given, how, threshold))
+    candidates = sum(map(len, program.start_detect(given, threshold=0.1).result()))
+    assert 0 < counts[-1] < candidates * CLASSES
+    assert len(set(counts)) > 3
+
+
+def test_equal_boxes_of_equal_scores_leave_the_first(host: HostDevice) -> None:
+    plan = plan_of(anchors=(ANCHORS[0], ANCHORS[0]))
+    program = host.compile(plan)
+    channels, height, width = plan.source.shape.sides
+    pixels = np.full((height, width, channels), 200, np.uint8)
+    given = [Placed(pixels, Placement((width, height), (width, height)))]
+    for how in (Suppression(0.99), Suppression(0.99, across_classes=True)):
+        left = check(program, given, how, 0.1)
+        assert left == height * width * (1 if how.across_classes else CLASSES)
+
+
+def test_a_recording_reads_the_choice_anew(host: HostDevice) -> None:
+    plan = plan_of()
+    program = host.compile(plan)
+    given = pictures(plan, 1)
+    counts = {check(program, given, how, 0.2) for how in KINDS for _ in range(2)}
+    assert len(counts) > 4
+
+
+def test_heads_of_several_kinds_compete(host: HostDevice) -> None:
+    first = plan_of()
+    head = YoloHead(first.source, 2, ((30.0, 10.0), (40.0, 40.0)), NETWORK)
+    plan = Plan(first.source, (), first.layers, first.outputs, heads=(*first.heads, head))
+    check(host.compile(plan, batch=2), pictures(plan, 2), Suppression(0.3), 0.2)
+
+
+def test_survivors_that_seldom_are_so_many_come_back_too(host: HostDevice) -> None:
+    plan = plan_of(width=13, height=9)
+    program = host.compile(plan, batch=2)
+    given = pictures(plan, 2)
+    for how in (Suppression(1.0), Suppression(0.7)):
+        assert check(program, given, how, 0.1) > 2 * survivors.NEAR
+    assert program._crowded == 0
+
+
+def test_in_a_crowd_candidates_come_back(host: HostDevice) -> None:
+    plan = plan_of(width=26, height=20, classes=2)
+    program = host.compile(plan, batch=2)
+    given = pictures(plan, 2)
+    first, second = (program.start_boxes(given, KINDS[0], threshold=0.1) for _ in range(2))
+    for ticket in (first, second):
+        assert len(ticket.result()[0]) > 0
+    assert program._crowded > 0
+    check(program, given, KINDS[0], 0.1)
+    assert check(program, given[:1], KINDS[0], 0.9) > 0  # by candidates, for a while
+    program._crowded = 0
+    assert check(program, given[:1], KINDS[0], 0.9) > 0
+
+
+def test_boxes_that_are_no_numbers_do_not_compete(host: HostDevice) -> None:
+    plan = plan_of(anchors=(ANCHORS[0], (1e38, 1e38)))
+    program = host.compile(plan)
+    given = pictures(plan, 1)
+    assert check(program, given, Suppression(0.3), 0.2) > 0
+
+
+def test_nothing_is_left_of_nothing(host: HostDevice) -> None:
+    plan = plan_of()
+    program = host.compile(plan, batch=2)
+    assert check(program, pictures(plan, 2), Suppression(), 1.0) == 0
+
+
+def test_pictures_that_the_cpu_scales_are_suppressed_there(host: HostDevice) -> None:
+    plan = plan_of()
+    program = host.compile(plan)
+    (given,) = pictures(plan, 1)
+    as_floats = Placed(given.pixels.astype(np.float32) / np.float32(255), given.placement)
+    assert check(program, [as_floats], Suppression(), 0.2) > 0
+    assert "suppress" not in host.context.launched
+
+
+def test_a_run_beyond_float16_is_refused(host: HostDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of()
+    program = host.compile(plan, precision="float16")
+    given = pictures(plan, 1)
+    asked = []
+
+    def refuse(slot: Any, job: Any) -> None:
+        asked.append(job)
+        raise EngineError("beyond float16")
+
+    monkeypatch.setattr(program, "_is_watched", True)
+    monkeypatch.setattr(program, "_examine", refuse)
+    program.start_boxes(given, Suppression(), threshold=0.5).result()
+    host.context.driver.memcpy_htod(program._resident._found + 4, np.ones(1, np.uint32))
+    with pytest.raises(EngineError, match="beyond float16"):
+        program.start_boxes(given, Suppression(), threshold=0.5).result()
+    assert asked[0].suppresses

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from engine.cli import _model, _outputs, _sources
+from engine.cli import _model, _outputs, _ray, _sources
 from engine.cli._progress import Progress
 from engine.cli._run import run_all
 from engine.errors import InputError
@@ -36,18 +36,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--agnostic-nms", action="store_true", help="boxes suppress those of other classes, too"
     )
     _outputs.add_arguments(parser, of_boxes=True)
+    _ray.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    feed = _sources.feed(arguments, _model.take_inputs(arguments))
-    progress = Progress(is_wanted=not arguments.quiet)
-    sinks = _outputs.sinks(arguments, feed, progress)
     chosen = {name: getattr(arguments, name) for name in _CHOSEN}
     more = {
         "max_detections": arguments.max_det,
         "classes": _classes(arguments.classes),
         "exclude": _classes(arguments.exclude) or (),
     }
+    if _ray.is_wanted(arguments):
+        return _ray.run(arguments, **chosen, **more)
+    feed = _sources.feed(arguments, _model.take_inputs(arguments))
+    progress = Progress(is_wanted=not arguments.quiet)
+    sinks = _outputs.sinks(arguments, feed, progress)
     with _model.load(arguments, **chosen, **more) as detector:
         if detector.task != "detector":
             raise InputError(f"{arguments.cfg}: has no boxes to give. Try: classify")

@@ -1,0 +1,193 @@
+"""detect --ray: the same pictures on a cluster, the results in shards."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from engine.cli import FAILED, _model
+from engine.errors import InputError
+from engine.version import __version__
+
+if TYPE_CHECKING:
+    from engine.fleet.listing import Entry
+    from engine.fleet.packed import PackedModel
+    from engine.fleet.rows import Tally
+
+_ADDRESS = re.compile(r"auto|local|(ray://)?[^/\\]+:\d+")
+_MODEL_FILES = (".cfg", ".data", ".weights")
+_ONLY_WITH = ("out", "format", "actors", "shard")
+_ONLY_WITHOUT = ("output", "json", "jsonl", "csv", "save_txt", "crops", "fail_fast", "max_frames")
+_SECONDS = 10.0  # between two lines of progress
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    fleet = parser.add_argument_group("on a cluster: see docs/cluster.md")
+    fleet.add_argument(
+        "--ray",
+        nargs="?",
+        const="local",
+        metavar="ADDRESS",
+        help="auto, host:port or ray://host:port of a Ray; alone: one of its own, on this machine",
+    )
+    fleet.add_argument("--out", metavar="DIR", help="results go here; s3://… and the like, too")
+    fleet.add_argument("--format", metavar="F", help="of the results: parquet or jsonl (parquet)")
+    fleet.add_argument(
+        "--actors", type=_bounds, metavar="N|MIN:MAX", help="workers (what there is room for)"
+    )
+    fleet.add_argument("--shard", type=int, metavar="N", help="pictures in a file (32 to 1000)")
+
+
+def is_wanted(arguments: argparse.Namespace) -> bool:
+    if arguments.ray is not None:
+        return True
+    for name in _ONLY_WITH:
+        if getattr(arguments, name) is not None:
+            raise InputError(f"--{name}: only with --ray")
+    return False
+
+
+def run(arguments: argparse.Namespace, **options: Any) -> int:
+    """Finish what is left of the run in --out; `options` are those of engine.load()."""
+    fleet = _fleet()
+    _give_back(arguments)
+    for name in _ONLY_WITHOUT:
+        if getattr(arguments, name):
+            raise InputError(f"--{name.replace('_', '-')}: not with --ray")
+    if not arguments.out:
+        raise InputError("--ray: expected --out DIR, where the results go")
+    least, most = arguments.actors or (1, None)
+    share = fleet.Share(
+        *(arguments.device, arguments.threads or 1, least, most),
+        grows=most is not None and arguments.ray != fleet.LOCAL,
+    )
+    inputs = _model.take_inputs(arguments)
+    model = _packed(arguments, options)
+    about = {
+        "engine": __version__,
+        "sources": inputs,
+        "recursive": arguments.recursive,
+        "model": model.digest,
+        **model.options,
+    }
+    begun = fleet.Run.begin(
+        *(arguments.out, _entries(arguments, inputs), about),
+        form=arguments.format or "parquet",
+        size=arguments.shard,
+        overwrite=arguments.overwrite,
+    )
+    progress = _Progress(begun.pictures, is_wanted=not arguments.quiet)
+    earlier = begun.finished()
+    for tally in earlier.values():
+        progress.add(tally)
+    left = [each for each in range(begun.shards) if each not in earlier]
+    if left:
+        with fleet.connected(arguments.ray, model_bytes=model.size):
+            progress.start()
+            for done in begun.work(left, model, share, workers=arguments.workers):
+                progress.add(done.tally)
+    begun.check()
+    progress.end(f"{begun.shards} files in {arguments.out}")
+    return FAILED if progress.seen.broken else 0
+
+
+def _fleet() -> ModuleType:
+    try:
+        from engine.fleet import run
+    except ImportError as error:
+        raise InputError(
+            f"--ray: {error.name} is not installed. Run: pip install 'engine[ray]'"
+        ) from None
+    return run
+
+
+def _give_back(arguments: argparse.Namespace) -> None:
+    """What follows --ray is one of the inputs, unless it is an address."""
+    word = arguments.ray
+    if _ADDRESS.fullmatch(word):
+        return
+    arguments.ray = "local"
+    of_model = [each.lower().endswith(_MODEL_FILES) for each in (word, *arguments.inputs)]
+    arguments.inputs.insert(0 if of_model[0] else [*of_model[1:], False].index(False), word)
+
+
+def _packed(arguments: argparse.Namespace, chosen: dict[str, Any]) -> PackedModel:
+    """The model, loaded here once, so that what is wrong with it is told before a cluster works."""
+    import engine
+    from engine.fleet.packed import PackedModel
+
+    _model.fill_in(arguments)
+    files = arguments.cfg, arguments.weights
+    options: dict[str, Any] = {
+        "size": arguments.size,
+        "resize": arguments.resize,
+        "passes": not arguments.no_passes,
+        "orient": not arguments.no_exif,
+        **chosen,
+    }
+    with engine.load(
+        *files, arguments.names, data=arguments.data, device="cpu", **options
+    ) as detector:
+        if detector.task != "detector":
+            raise InputError(f"{arguments.cfg}: has no boxes to give. Try: classify")
+        labels = detector.labels
+    options |= {"precision": arguments.precision, "batch": arguments.batch}
+    return PackedModel.of(*files, labels, **options)
+
+
+def _entries(arguments: argparse.Namespace, names: list[str]) -> Iterator[Entry]:
+    from engine.cli._stdin import lines
+    from engine.fleet.listing import entries
+    from engine.sources.names import STDIN
+
+    given = lines() if STDIN in names else ()
+    return entries(names, recursive=arguments.recursive, lines=given)
+
+
+def _bounds(text: str) -> tuple[int, int]:
+    """4 or 1:8."""
+    numbers = text.split(":")
+    if len(numbers) > 2 or not all(each.isascii() and each.isdecimal() for each in numbers):
+        raise argparse.ArgumentTypeError(f"expected N or MIN:MAX, got {text!r}")
+    return int(numbers[0]), int(numbers[-1])
+
+
+class _Progress:
+    """A line now and then, for terminals and for the logs of long runs; one more at the end."""
+
+    def __init__(self, pictures: int, *, is_wanted: bool) -> None:
+        from engine.fleet.rows import Tally
+
+        self.seen: Tally = Tally()
+        self._pictures = pictures
+        self._is_wanted = is_wanted
+        self._before = 0  # seen by earlier runs
+        self._began = self._said = time.perf_counter()
+
+    def start(self) -> None:
+        self._before = self.seen.seen
+        self._began = self._said = time.perf_counter()
+
+    def add(self, tally: Tally) -> None:
+        self.seen = self.seen.plus(tally)
+        now = time.perf_counter()
+        if self._is_wanted and now - self._said > _SECONDS:
+            self._said = now
+            print(f"{self.seen.seen} of {self._pictures} pictures{self._rate()}", file=sys.stderr)
+
+    def end(self, where: str) -> None:
+        if self._is_wanted:
+            _, boxes, found, broken = self.seen
+            counts = f"{self.seen.seen} seen, {boxes} found in {found}, {broken} broken"
+            print(f"{counts}{self._rate()}: {where}")
+
+    def _rate(self) -> str:
+        new = self.seen.seen - self._before
+        if not new:  # all was there before
+            return ""
+        return f", {new / (time.perf_counter() - self._began):.1f} a second"

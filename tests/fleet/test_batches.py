@@ -1,0 +1,107 @@
+"""The pictures in batches of every form that Ray has for them."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="PyArrow is not installed: pip install '.[ray]'")
+
+import numpy as np
+import pyarrow as pa
+
+import engine
+from engine.errors import ImageError, InputError
+from engine.fleet import batches, opening
+from engine.fleet.batches import pictures
+from engine.fleet.detect import Detect
+from engine.vision.image import read
+from tests.fleet.expected import assert_rows_are, plain, write_pictures
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    return write_pictures(tmp_path_factory.mktemp("batches") / "pictures", 9, broken=(2, 4))
+
+
+@pytest.fixture(scope="module")
+def detect(model):
+    files = str(model.cfg), str(model.weights), str(model.names)
+    return Detect(*files, device="cpu", threshold=0.65, batch=4)
+
+
+@pytest.fixture(scope="module")
+def expected(model, paths):
+    found = plain(model, paths, threshold=0.65, batch=4)
+    assert {len(each) for each in found.values() if not isinstance(each, ImageError)} > {0, 3}
+    return found
+
+
+def content(path):
+    return Path(path).read_bytes()
+
+
+@pytest.mark.parametrize("column", ["path", "item", "bytes"])
+def test_paths_and_bytes(detect, paths, expected, column):
+    values = [content(path) if column == "bytes" else path for path in paths]
+    batch = {column: np.array(values, object), "path": np.array(paths, object)}
+    assert assert_rows_are(detect(batch).to_pylist(), expected) == 2
+
+
+def test_arrow_tables_and_structs_as_data_sets_have_them(detect, paths, expected):
+    pytest.importorskip("ray", reason="Ray is not installed: pip install '.[ray]'")
+    structs = pa.table({"image": [{"bytes": content(path), "path": path} for path in paths]})
+    assert assert_rows_are(detect(structs).to_pylist(), expected) == 2
+    frame = pa.table({"bytes": [content(path) for path in paths], "path": paths}).to_pandas()
+    assert assert_rows_are(detect(frame).to_pylist(), expected) == 2
+
+
+def test_arrays(detect, paths, expected):
+    good = [path for path in paths if not isinstance(expected[path], ImageError)]
+    pixels = [read(path).pixels for path in good]
+    for images in (np.stack(pixels), pixels):
+        found = detect({"image": images, "path": good}).to_pylist()
+        assert_rows_are(found, {path: expected[path] for path in good})
+
+
+def test_a_batch_without_names_has_rows_without_paths(detect, paths):
+    (row,) = detect({"bytes": np.array([content(paths[0])], object)}).to_pylist()
+    assert (row["path"], row["error"]) == (None, None)
+
+
+def test_what_is_missing_or_no_picture_is_a_row_with_its_reason(detect):
+    values = np.array([None, b"no picture", 7], object)
+    rows = detect({"bytes": values, "path": ["a", "b", "c"]}).to_pylist()
+    assert [row["error"].split(":")[0] for row in rows] == ["a", "b", "picture"]
+    assert rows[0]["error"] == "a: picture: is missing"
+
+
+def test_a_column_may_be_chosen(paths):
+    batch = {"bytes": [b"thumbnail"] * len(paths), "where": paths}
+    chosen = [name for name, _ in pictures(batch, "where")]
+    assert chosen == paths
+
+
+def test_a_batch_without_pictures_is_refused():
+    with pytest.raises(InputError, match="column: expected bytes or image or path or item, got x"):
+        pictures({"x": [1]})
+    with pytest.raises(InputError, match="column: expected photo, got path, x"):
+        pictures({"path": ["a"], "x": [1]}, "photo")
+
+
+def test_addresses_are_fetched_when_they_are_read():
+    assert opening.opened("http://camera/a.jpg").name == "http://camera/a.jpg"
+    stored = opening.opened("file:///nowhere/a.jpg")
+    with pytest.raises(ImageError, match=r"file:///nowhere/a\.jpg: picture: cannot be read"):
+        read(stored)
+
+
+def test_a_classifier_is_refused(tiny_classifier):
+    with pytest.raises(InputError, match="has no boxes to give"):
+        Detect(tiny_classifier.cfg, tiny_classifier.weights, device="cpu")
+
+
+def test_the_names_of_bytes_stand_in_their_errors():
+    name, wanted = batches.picture(b"nothing", "a.jpg")
+    with pytest.raises(engine.ImageError, match=r"a\.jpg: picture: expected JPEG"):
+        read(wanted)
+    assert name == "a.jpg"

@@ -1,0 +1,74 @@
+"""Results and errors as rows, to the last bit; their tally; lines of JSON."""
+
+import json
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="PyArrow is not installed: pip install '.[ray]'")
+
+import numpy as np
+import pyarrow as pa
+
+from engine.errors import ImageError
+from engine.fleet import rows
+from engine.vision.result import Result
+
+RANDOM = np.random.default_rng(0)
+
+
+def result(count):
+    return Result(
+        *((640, 480), RANDOM.random((count, 4), np.float32), RANDOM.random(count, np.float32)),
+        *(RANDOM.integers(0, 3, count), ("cat", "dog")),
+    )
+
+
+OUTCOMES = [result(2), ImageError("b.jpg: picture: is missing"), result(0), result(3)]
+NAMES = ["a.jpg", "b.jpg", None, "d.jpg"]
+
+
+def test_a_row_says_what_its_result_says():
+    found = rows.table(NAMES, OUTCOMES)
+    assert found.schema == rows.SCHEMA
+    for row, name, outcome in zip(found.to_pylist(), NAMES, OUTCOMES, strict=True):
+        assert row["path"] == name
+        if isinstance(outcome, Result):
+            assert row["error"] is None
+            assert row["boxes"] == outcome.boxes.tolist()
+            assert row["scores"] == outcome.scores.tolist()
+            assert row["class_ids"] == outcome.class_ids.tolist()
+            assert row["labels"] == outcome.labels
+        else:
+            assert row["error"] == str(outcome)
+            assert (row["boxes"], row["scores"], row["class_ids"], row["labels"]) == (None,) * 4
+
+
+@pytest.mark.parametrize("outcomes", [[], [OUTCOMES[1]], [OUTCOMES[2]]], ids=len)
+def test_tables_without_boxes(outcomes):
+    found = rows.table(["x"] * len(outcomes), outcomes)
+    assert (found.schema, len(found)) == (rows.SCHEMA, len(outcomes))
+
+
+def test_the_tally_counts_pictures_boxes_pictures_with_boxes_and_broken_ones():
+    assert rows.tally(rows.table(NAMES, OUTCOMES)) == (4, 5, 2, 1)
+    assert rows.tally(rows.table([], [])) == (0, 0, 0, 0)
+    assert rows.Tally(1, 2, 3, 4).plus(rows.Tally(10, 20, 30, 40)) == (11, 22, 33, 44)
+
+
+def test_lines_hold_the_same_numbers():
+    found = rows.table(NAMES, OUTCOMES)
+    assert [json.loads(line) for line in rows.lines(found).splitlines()] == found.to_pylist()
+
+
+def test_lines_are_json_whatever_the_numbers():
+    strange = result(2)
+    strange.scores[:] = np.nan, np.inf
+    (line,) = rows.lines(rows.table(["x"], [strange])).splitlines()
+    assert json.loads(line)["scores"] == [None, None]
+
+
+def test_stray_bytes_of_a_name_are_escaped():
+    name = b"caf\xe9.jpg".decode("utf-8", "surrogateescape")
+    found = rows.table([name], [ImageError(f"{name}: no")])
+    assert found["path"].to_pylist() == ["caf\\udce9.jpg"]
+    assert found.schema.field("boxes").type == pa.list_(pa.list_(pa.float32()))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from engine.backends.base import Placed
 from engine.backends.cuda import graph, survivors
+from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.program import CudaProgram
 from engine.errors import EngineError
 from engine.plan.build import Plan
@@ -22,10 +23,11 @@ from engine.vision.boxes import Boxes, Suppression
 from engine.vision.resize import Placement
 from tests.backends.cuda.host import GXX
 from tests.backends.cuda.host_device import HostDevice, record_on
+from tests.devices import open_or_skip
 
 Array = NDArray[Any]
 
-pytestmark = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
+needs_gxx = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
 
 WIDTH, HEIGHT, CLASSES = 6, 5, 3
 NETWORK = (96, 80)
@@ -38,6 +40,18 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostDevice]:
     monkeypatch.setattr(graph, "record", record_on(device.context.stream))
     with closing(device):
         yield device
+
+
+@pytest.fixture(
+    params=[pytest.param("host", marks=needs_gxx), pytest.param("cuda", marks=pytest.mark.cuda)]
+)
+def card(request: pytest.FixtureRequest) -> Iterator[CudaDevice]:
+    """The kernels on the CPU, or a real device where there is one."""
+    if request.param == "host":
+        yield request.getfixturevalue("host")
+    else:
+        with closing(open_or_skip(lambda: CudaDevice(0))) as device:
+            yield device
 
 
 def plan_of(*, width: int = WIDTH, height: int = HEIGHT, **options: Any) -> Plan:
@@ -95,9 +109,9 @@ KINDS = [
 
 @pytest.mark.parametrize("kind", ["stretch", "letterbox"])
 @pytest.mark.parametrize("how", KINDS, ids=str)
-def test_survivors_are_those_of_the_cpu(host: HostDevice, how: Suppression, kind: str) -> None:
+def test_survivors_are_those_of_the_cpu(card: CudaDevice, how: Suppression, kind: str) -> None:
     plan = plan_of()
-    program = host.compile(plan, batch=4)
+    program = card.compile(plan, batch=4)
     counts = []
     for threshold in (0.3, 0.1):
         for seed, count in enumerate((4, 3, 1)):  # by op, recorded, replayed
@@ -108,9 +122,9 @@ def test_survivors_are_those_of_the_cpu(host: HostDevice, how: Suppression, kind
     assert len(set(counts)) > 3
 
 
-def test_equal_boxes_of_equal_scores_leave_the_first(host: HostDevice) -> None:
+def test_equal_boxes_of_equal_scores_leave_the_first(card: CudaDevice) -> None:
     plan = plan_of(anchors=(ANCHORS[0], ANCHORS[0]))
-    program = host.compile(plan)
+    program = card.compile(plan)
     channels, height, width = plan.source.shape.sides
     pixels = np.full((height, width, channels), 200, np.uint8)
     given = [Placed(pixels, Placement((width, height), (width, height)))]
@@ -119,33 +133,33 @@ def test_equal_boxes_of_equal_scores_leave_the_first(host: HostDevice) -> None:
         assert left == height * width * (1 if how.across_classes else CLASSES)
 
 
-def test_a_recording_reads_the_choice_anew(host: HostDevice) -> None:
+def test_a_recording_reads_the_choice_anew(card: CudaDevice) -> None:
     plan = plan_of()
-    program = host.compile(plan)
+    program = card.compile(plan)
     given = pictures(plan, 1)
     counts = {check(program, given, how, 0.2) for how in KINDS for _ in range(2)}
     assert len(counts) > 4
 
 
-def test_heads_of_several_kinds_compete(host: HostDevice) -> None:
+def test_heads_of_several_kinds_compete(card: CudaDevice) -> None:
     first = plan_of()
     head = YoloHead(first.source, 2, ((30.0, 10.0), (40.0, 40.0)), NETWORK)
     plan = Plan(first.source, (), first.layers, first.outputs, heads=(*first.heads, head))
-    check(host.compile(plan, batch=2), pictures(plan, 2), Suppression(0.3), 0.2)
+    check(card.compile(plan, batch=2), pictures(plan, 2), Suppression(0.3), 0.2)
 
 
-def test_survivors_that_seldom_are_so_many_come_back_too(host: HostDevice) -> None:
+def test_survivors_that_seldom_are_so_many_come_back_too(card: CudaDevice) -> None:
     plan = plan_of(width=13, height=9)
-    program = host.compile(plan, batch=2)
+    program = card.compile(plan, batch=2)
     given = pictures(plan, 2)
     for how in (Suppression(1.0), Suppression(0.7)):
         assert check(program, given, how, 0.1) > 2 * survivors.NEAR
     assert program._crowded == 0
 
 
-def test_in_a_crowd_candidates_come_back(host: HostDevice) -> None:
+def test_in_a_crowd_candidates_come_back(card: CudaDevice) -> None:
     plan = plan_of(width=26, height=20, classes=2)
-    program = host.compile(plan, batch=2)
+    program = card.compile(plan, batch=2)
     given = pictures(plan, 2)
     first, second = (program.start_boxes(given, KINDS[0], threshold=0.1) for _ in range(2))
     for ticket in (first, second):
@@ -157,19 +171,20 @@ def test_in_a_crowd_candidates_come_back(host: HostDevice) -> None:
     assert check(program, given[:1], KINDS[0], 0.9) > 0
 
 
-def test_boxes_that_are_no_numbers_do_not_compete(host: HostDevice) -> None:
+def test_boxes_that_are_no_numbers_do_not_compete(card: CudaDevice) -> None:
     plan = plan_of(anchors=(ANCHORS[0], (1e38, 1e38)))
-    program = host.compile(plan)
+    program = card.compile(plan)
     given = pictures(plan, 1)
     assert check(program, given, Suppression(0.3), 0.2) > 0
 
 
-def test_nothing_is_left_of_nothing(host: HostDevice) -> None:
+def test_nothing_is_left_of_nothing(card: CudaDevice) -> None:
     plan = plan_of()
-    program = host.compile(plan, batch=2)
+    program = card.compile(plan, batch=2)
     assert check(program, pictures(plan, 2), Suppression(), 1.0) == 0
 
 
+@needs_gxx
 def test_pictures_that_the_cpu_scales_are_suppressed_there(host: HostDevice) -> None:
     plan = plan_of()
     program = host.compile(plan)
@@ -179,6 +194,7 @@ def test_pictures_that_the_cpu_scales_are_suppressed_there(host: HostDevice) -> 
     assert "suppress" not in host.context.launched
 
 
+@needs_gxx
 def test_a_run_beyond_float16_is_refused(host: HostDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_of()
     program = host.compile(plan, precision="float16")

@@ -268,6 +268,7 @@ class Detector:
             raise outcome
         return outcome
 
+    @within_memory("detector")
     def prepare(self, source: Source, *, bgr: bool = False, max_pixels: int = MAX_PIXELS) -> Batch:
         """Read and scale one picture for run(), on any thread; raises its ImageError."""
         self._refuse_without_pictures()
@@ -277,6 +278,7 @@ class Detector:
             raise picture
         return batch
 
+    @within_memory("detector")
     def run(self, batch: Batch, settings: Sequence[Settings] | None = None) -> list[Outcome]:
         """What is in each picture of what prepare() made, joined; `settings` has those of each."""
         wanted = (self.settings,) * len(batch.placed) if settings is None else tuple(settings)

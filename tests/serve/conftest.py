@@ -2,13 +2,8 @@
 
 import pytest
 
-pytest.importorskip("starlette", reason="Starlette is not installed: pip install '.[serve]'")
-pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[serve]'")
-pytest.importorskip("python_multipart", reason="python-multipart: pip install '.[serve]'")
-
 from engine.darknet import cfg, graph, random_weights, weights
 from tests.pictures import write_picture
-from tests.serve.running import load, serving, until
 from tests.small_models import DETECTOR, Model
 
 
@@ -26,12 +21,16 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def detector(model):
+    from tests.serve.running import load
+
     with load(model, batch=4, threshold=0.3) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
 def server(detector):
+    from tests.serve.running import serving, until
+
     with serving(detector) as running:
         yield running
         until(running.holds_nothing)

@@ -9,8 +9,15 @@ import time
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
+import pytest
+
 import engine
 from engine.serve.limits import Limits
+
+pytest.importorskip("starlette", reason="Starlette is not installed: pip install '.[serve]'")
+pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[serve]'")
+pytest.importorskip("python_multipart", reason="python-multipart: pip install '.[serve]'")
+
 from engine.serve.server import Server, bind
 
 

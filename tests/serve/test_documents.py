@@ -4,8 +4,10 @@ import re
 from pathlib import Path
 
 from engine.cli import parser_of
-from engine.serve import app, wish
+from engine.serve import wish
 from tests.serve.running import serving
+
+from engine.serve import app  # isort: skip - running looks whether it can be imported
 
 TEXT = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
 

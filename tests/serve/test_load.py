@@ -9,6 +9,8 @@ import pytest
 
 from tests.cli.child import ENVIRONMENT
 
+pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[serve]'")
+
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "load_serve.py"
 

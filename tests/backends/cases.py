@@ -267,6 +267,8 @@ for name, shapes, weight_shape, activation in [
     ("fewer_channels", [(5, 3, 2), (3, 3, 2)], None, "linear"),
     ("more_channels", [(3, 3, 2), (5, 3, 2)], None, "relu"),
     ("other_sides", [(4, 4, 4), (6, 2, 3)], None, "linear"),
+    ("quarters", [(16, 2, 3), (16, 4, 6)], None, "leaky"),
+    ("quarters_of_few", [(64, 2, 3), (8, 4, 6)], None, "linear"),
     ("larger_sides", [(3, 2, 2), (2, 5, 3), (3, 2, 2)], None, "linear"),
     ("weight_each", [(4, 3, 2)] * 3, (3, 1), "linear"),
     ("weight_channels", [(4, 3, 2)] * 3, (3, 4), "mish"),

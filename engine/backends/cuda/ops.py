@@ -81,6 +81,15 @@ def add(gpu: Gpu, op: ops.Add) -> None:
                 *(gpu.pitch(a), gpu.pitch(b), gpu.pitch(op.out), kind),
             )
             return
+        is_quartered = a.shape == shape and b.shape.area == 4 * shape.area
+        if is_quartered and gpu.packs(a, b, op.out):
+            gpu.launch(
+                "add_quarters_packed",
+                gpu.pixels(op.out) * shape.channels * gpu.target.value_bytes // 16,
+                *(gpu[a], gpu[b], gpu[op.out], gpu.pixels(op.out), shape.channels, shape.area),
+                *(b.shape.channels, gpu.pitch(a), gpu.pitch(b), gpu.pitch(op.out), kind),
+            )
+            return
     weights = gpu.array(op, "weights")
     columns = 1 if op.weights is None else op.weights.shape[1]
     for index, source in enumerate(op.sources):

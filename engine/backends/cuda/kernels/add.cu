@@ -1,9 +1,13 @@
 // add_two: out = f(a + b) for two maps of one height and width; b may have fewer channels.
 // add_flat: one more term of a sum whose sources are read flat, in (channel, row, column) order:
 //           a shorter source adds to the first values only, a longer one is cut.
+// add_quarters_packed: as add_flat, both terms at once, where b has four times the area: the values
+//           of a channel of b lie in four neighbouring channels of the sum. As residual networks
+//           have it where maps are halved.
 //
-// Work item  add_two: one pack of channels; add_flat: one output value.
-// Memory     add_two coalesces; add_flat gathers when the maps differ in height or width.
+// Work item  add_two, add_quarters: one pack of channels; add_flat: one output value.
+// Memory     add_two coalesces, add_quarters nearly so: neighbouring threads read neighbouring
+//            channels of the same four pixels; add_flat gathers value by value.
 #include "common.cuh"
 
 template <int V>
@@ -44,6 +48,36 @@ extern "C" __global__ void add_two_packed(const real* __restrict__ a, const real
 {
     after_previous_kernel();
     add_two_body<PACK>(a, b, out, pixels, channels, b_channels, a_pitch, b_pitch, out_pitch, kind);
+}
+
+extern "C" __global__ void add_quarters_packed(const real* __restrict__ a,
+                                               const real* __restrict__ b,
+                                               real* __restrict__ out, int pixels, int channels,
+                                               int area, int b_channels, int a_pitch, int b_pitch,
+                                               int out_pitch, int kind)
+{
+    after_previous_kernel();
+    const int packs = channels / PACK;
+    const int share = PACK / 4;  // channels of b that a pack takes
+    GRID_STRIDE(item, pixels * packs)
+    {
+        const int pixel = item / packs;
+        const int channel = (item - pixel * packs) * PACK;
+        Pack<PACK> x = load<PACK>(a + pixel * a_pitch + channel);
+        if (channel / 4 < b_channels) {
+            const int row = pixel / area;
+            // pixel - row * area of the first quarter of the row's 4 * area pixels
+            const real* from = b + (size_t)(pixel + row * 3 * area) * b_pitch + channel / 4;
+#pragma unroll
+            for (int quarter = 0; quarter < 4; ++quarter) {
+                const Pack<share> y = load<share>(from + (size_t)quarter * area * b_pitch);
+#pragma unroll
+                for (int i = 0; i < share; ++i) x.v[i * 4 + quarter] += y.v[i];
+            }
+        }
+        activate_all(kind, x.v);
+        store<PACK>(out + pixel * out_pitch + channel, x);
+    }
 }
 
 // `weights` (null: 1) holds one factor, or one a channel when weight_step is 1.

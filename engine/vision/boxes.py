@@ -11,7 +11,7 @@ A box goes when its overlap with a better one of the same class is above the thr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, get_args
@@ -30,6 +30,7 @@ MOST_SCORES = 10_000  # of one picture: the work of suppression grows with the s
 _GREEDY_EXPONENT = 0.6
 _BLOCK = 128
 _PAIRS = 1 << 20  # compared at once: what memory they take stays small
+_MANY = 1 << 10  # pairs of which it pays to look first which touch
 _FURTHEST = 1e30  # beyond it float32 pixels overflow: exp of a broken network's width
 
 
@@ -69,6 +70,14 @@ class Boxes:
         )
 
 
+_NOTHING = Boxes(
+    np.empty((0, 4), np.float32),
+    np.empty(0, np.float32),
+    np.empty(0, np.int64),
+    np.empty(0, np.float32),
+)
+
+
 def find(
     candidates: Array,
     placement: Placement,
@@ -101,8 +110,12 @@ def find_all(
     """What find() returns, for every picture of a batch: the whole in few calls of NumPy."""
     if max_detections is not None and max_detections < 0:
         raise InputError(f"max_detections: expected 0 or more, got {max_detections}")
-    pictures = np.repeat(np.arange(len(candidates)), [len(each) for each in candidates])
-    rows = np.concatenate([np.asarray(each, np.float32) for each in candidates])
+    counts = [len(each) for each in candidates]
+    if not any(counts):
+        return [_NOTHING] * len(counts)
+    pictures = np.arange(len(counts)).repeat(counts)
+    parts = [np.asarray(each, np.float32) for each in candidates if len(each)]
+    rows = np.concatenate(parts) if len(parts) > 1 else parts[0]
     rows = _placed(rows, pictures, placements)
     if classes is not None:
         rows = _without_others(rows, classes)
@@ -112,9 +125,12 @@ def find_all(
         groups = pictures * (rows.shape[1] + 1)  # a number for each picture and class
         if not chosen.across_classes:
             groups = groups + boxes.class_ids
-        kept = np.flatnonzero(_kept(boxes.xywh, groups, chosen))
-        boxes, pictures = boxes.take(kept), pictures[kept]
-    ends = np.searchsorted(pictures, np.arange(len(candidates)), side="right").tolist()
+        kept = _kept(boxes.xywh, groups, chosen)
+        if not kept.all():
+            boxes, pictures = boxes.take(kept), pictures[kept]
+    if len(counts) == 1:
+        return [boxes if max_detections is None else boxes.take(slice(max_detections))]
+    ends = pictures.searchsorted(np.arange(len(counts)), side="right").tolist()
     starts = [0, *ends[:-1]]
     if max_detections is not None:
         ends = [min(pair) for pair in zip(ends, (s + max_detections for s in starts), strict=True)]
@@ -194,19 +210,18 @@ def _scored(candidates: Array, pictures: Array) -> tuple[Boxes, Array]:
     with np.errstate(invalid="ignore"):
         above = candidates[:, 5:] > 0
         rows, class_ids = np.divmod(np.flatnonzero(above), above.shape[1])
-        scores = candidates[rows, 5 + class_ids]
-        # Few are left now: what is checked here need not be checked of all.
-        good = (scores < np.inf) & (np.abs(candidates[rows, :4]) < _FURTHEST).all(axis=1)
-    if not good.all():
-        rows, class_ids, scores = rows[good], class_ids[good], scores[good]
-    order = np.lexsort((-scores, pictures[rows]))
+        scores, xywh = candidates[rows, 5 + class_ids], candidates[:, :4].take(rows, 0)
+        if not (np.abs(xywh).max(initial=0) < _FURTHEST and scores.max(initial=0) < np.inf):
+            good = (np.abs(xywh) < _FURTHEST).all(axis=1) & (scores < np.inf)
+            rows, class_ids, scores, xywh = rows[good], class_ids[good], scores[good], xywh[good]
+    pictures = pictures[rows]
+    order = np.lexsort((-scores, pictures))
     if len(order) > MOST_SCORES:
-        sorted_pictures = pictures[rows[order]]
+        sorted_pictures = pictures[order]
         rank = np.arange(len(order)) - np.searchsorted(sorted_pictures, sorted_pictures)
         order = order[rank < MOST_SCORES]
-    rows = rows[order]
-    boxes = Boxes(candidates[rows, :4], scores[order], class_ids[order], candidates[rows, 4])
-    return boxes, pictures[rows]
+    boxes = Boxes(xywh.take(order, 0), scores[order], class_ids[order], candidates[rows[order], 4])
+    return boxes, pictures[order]
 
 
 def suppress(boxes: Boxes, suppression: Suppression) -> Boxes:
@@ -227,77 +242,72 @@ def _kept(xywh: Array, groups: Array, suppression: Suppression) -> Array:
     kept = np.ones(len(groups), bool)
     order = groups.argsort(kind="stable")
     grouped = groups[order]
-    borders = np.flatnonzero(grouped[1:] != grouped[:-1]) + 1
-    starts = np.concatenate(([0], borders))
-    sizes = np.concatenate((borders, [len(order)])) - starts
-    is_small = (sizes > 1) & (sizes <= _BLOCK)  # one alone has nobody to compete with
-    is_large = sizes > _BLOCK
+    # Of each box how many follow it in its group.
+    worse = grouped.searchsorted(grouped, side="right") - np.arange(1, len(order) + 1)
+    if not worse.any():
+        return kept
+    boxes = np.ascontiguousarray(xywh.take(order, 0).T)
     with np.errstate(all="ignore"):
-        if is_small.any():
-            small = order[is_small.repeat(sizes)]
-            for boxes, groups_there in _shares(sizes[is_small]):
-                rows = small[boxes]
-                pairs = _covering_pairs(xywh[rows], groups_there, suppression)
-                kept[rows] = _uncovered(*pairs)
-        for start, size in zip(starts[is_large], sizes[is_large], strict=True):
-            group = order[start : start + size]
-            kept[group] = False
-            kept[_survivors(xywh, group, suppression)] = True
+        for share, find_survivors in _shares(worse):
+            kept[order[share]] = find_survivors(boxes[:, share], worse[share], suppression)
     return kept
 
 
-def _shares(sizes: Array) -> Iterator[tuple[slice, Array]]:
-    """The boxes and the sizes of as many groups at a time as have not too many pairs together."""
-    share = (sizes * (sizes - 1) // 2).cumsum() // _PAIRS
-    if share[-1] == 0:
-        yield slice(None), sizes
+def _shares(worse: Array) -> Iterator[tuple[slice, Callable[[Array, Array, Suppression], Array]]]:
+    """A large group alone, or as many small ones at a time as have not too many pairs together."""
+    if worse.sum() <= _PAIRS and worse.max() < _BLOCK:
+        yield slice(None), _survivors
         return
+    ends = np.flatnonzero(worse == 0) + 1
+    is_large = np.diff(ends, prepend=0) > _BLOCK
+    share = worse.cumsum()[ends - 1] // _PAIRS + 2 * is_large.cumsum() - is_large
+    is_last = np.diff(share, append=-1) != 0
     first = 0
-    for part in np.split(sizes, np.flatnonzero(np.diff(share)) + 1):
-        yield slice(first, first + int(part.sum())), part
-        first += int(part.sum())
+    for last, alone in zip(ends[is_last].tolist(), is_large[is_last].tolist(), strict=True):
+        yield slice(first, last), _survivors_of_many if alone else _survivors
+        first = last
 
 
-def _covering_pairs(
-    xywh: Array, sizes: Array, suppression: Suppression
-) -> tuple[int, Array, Array]:
-    """The number of boxes, and every pair (better, worse) in one of the groups that overlaps.
-
-    The groups lie one behind the other. Of two pairs, that with the better box comes first.
-    """
-    count = len(xywh)
-    numbers = np.arange(count)
-    rest = sizes.cumsum().repeat(sizes) - numbers - 1  # worse ones in its group
-    better = numbers.repeat(rest)
-    first = (rest.cumsum() - rest - numbers - 1).repeat(rest)
-    worse = np.arange(len(better)) - first
-    # Written so that the NaN of a degenerate pair suppresses nothing.
-    boxes = xywh.T
-    covers = _overlap(boxes[:, better], boxes[:, worse], suppression) > suppression.threshold
-    return count, better[covers], worse[covers]
-
-
-def _uncovered(count: int, better: Array, worse: Array) -> Array:
-    """Which of so many boxes no better one covers that is left itself."""
-    alive = [True] * count
-    for above, below in zip(better.tolist(), worse.tolist(), strict=True):
+def _survivors(boxes: Array, worse: Array, suppression: Suppression) -> Array:
+    """Which boxes no better one covers that survives itself."""
+    alive = [True] * len(worse)
+    better, others = _covering_pairs(boxes, worse, suppression)
+    for above, below in zip(better.tolist(), others.tolist(), strict=True):
         if alive[above]:
             alive[below] = False
     return np.array(alive, bool)
 
 
-def _survivors(xywh: Array, left: Array, suppression: Suppression) -> Array:
-    """Go through the rows `left`, all of one group, from the best on, a block of them at a time."""
-    survivors = []
+def _covering_pairs(boxes: Array, worse: Array, suppression: Suppression) -> tuple[Array, Array]:
+    """Every pair (better, worse) of which the first covers the other, the best first."""
+    assert suppression.threshold is not None
+    numbers = np.arange(len(worse))
+    better = numbers.repeat(worse)
+    others = np.arange(1, len(better) + 1) + (numbers + worse - worse.cumsum()).repeat(worse)
+    if suppression.threshold >= 0 and len(better) > _MANY:  # only what touches is covered
+        for low, high in zip(*_edges(boxes), strict=True):
+            nearest = np.minimum(high.take(better), high.take(others))
+            touch = np.flatnonzero(nearest > np.maximum(low.take(better), low.take(others)))
+            better, others = better.take(touch), others.take(touch)
+    overlap = _overlap(boxes.take(better, 1), boxes.take(others, 1), suppression)
+    # Written so that the NaN of a degenerate pair suppresses nothing.
+    covers = np.flatnonzero(overlap > suppression.threshold)
+    return better.take(covers), others.take(covers)
+
+
+def _survivors_of_many(boxes: Array, worse: Array, suppression: Suppression) -> Array:
+    """The same of one group: from the best box on, a block of them at a time."""
+    survives = np.zeros(len(worse), bool)
+    left = np.arange(len(worse))
     while len(left):
         block, left = left[:_BLOCK], left[_BLOCK:]
-        pairs = _covering_pairs(xywh[block], np.array([len(block)]), suppression)
-        block = block[_uncovered(*pairs)]
-        survivors.append(block)
+        worse_there = np.arange(len(block))[::-1]
+        block = block[_survivors(boxes[:, block], worse_there, suppression)]
+        survives[block] = True
         if len(left):
-            table = _overlap(xywh[block].T[:, :, None], xywh[left].T[:, None, :], suppression)
+            table = _overlap(boxes[:, block][:, :, None], boxes[:, left][:, None], suppression)
             left = left[~(table > suppression.threshold).any(axis=0)]
-    return np.concatenate(survivors)
+    return survives
 
 
 def _overlap(a: Array, b: Array, suppression: Suppression) -> Array:

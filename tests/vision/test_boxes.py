@@ -281,10 +281,28 @@ def test_pictures_of_a_batch_are_suppressed_each_on_its_own():
                 np.testing.assert_array_equal(getattr(got, name), getattr(expected, name))
 
 
-def test_many_pairs_are_compared_a_share_at_a_time(monkeypatch):
-    rows = np.random.default_rng(8).random((60, 9)).astype(np.float32)
-    expected = find(rows, Placement((64, 64), (64, 64)))
-    monkeypatch.setattr("engine.vision.boxes._PAIRS", 100)
-    got = find(rows, Placement((64, 64), (64, 64)))
-    np.testing.assert_array_equal(got.xywh, expected.xywh)
-    assert 0 < len(got) < 240
+@pytest.mark.parametrize(("pairs", "many"), [(1 << 20, 1 << 10), (100, 0), (1 << 20, 1 << 30)])
+def test_however_pairs_are_shared_out_the_same_boxes_stay(monkeypatch, pairs, many):
+    rows = random_candidates(260, 4, seed=8, zero=0.9)
+    rows[:, 6] = rows[:, 4]  # of one class more than are compared at once
+    rows[5:40, 5] = 0.5
+    expected = suppressed_by_loops(rows, 0.3, "default")
+    monkeypatch.setattr("engine.vision.boxes._PAIRS", pairs)
+    monkeypatch.setattr("engine.vision.boxes._MANY", many)
+    assert as_set(find(rows, WHOLE, Suppression(0.3))) == expected
+    alone, twice, none = find_all([rows, np.tile(rows, (2, 1)), rows[:0]], [WHOLE] * 3)
+    assert as_set(alone) == as_set(twice) == suppressed_by_loops(rows, 0.45, "default")
+    assert len(none) == 0
+
+
+def test_below_a_threshold_of_zero_boxes_that_do_not_touch_suppress_each_other(monkeypatch):
+    monkeypatch.setattr("engine.vision.boxes._MANY", 0)
+    rows = candidates([0.2, 0.5, 0.1, 0.1, 1, 0.9], [0.8, 0.5, 0.1, 0.1, 1, 0.8])
+    assert len(find(rows, WHOLE, Suppression(0.0))) == 2
+    assert len(find(rows, WHOLE, Suppression(-0.1))) == 1
+
+
+def test_pictures_without_candidates_have_no_boxes():
+    found = find_all([np.zeros((0, 7), np.float32)] * 3, [WHOLE] * 3, max_detections=2)
+    assert [each.xywh.shape for each in found] == [(0, 4)] * 3
+    assert find_all([], []) == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from engine.passes.chain_pools import chain_pools
 from engine.passes.drop_unread import drop_unread
 from engine.passes.elide_copies import elide_copies
 from engine.passes.fold_batchnorm import fold_batchnorm
@@ -27,6 +28,7 @@ PASSES: dict[str, Pass] = {
         fuse_activation,
         fuse_pool,
         fuse_residual,
+        chain_pools,
         elide_copies,
         place_tensors,
     )

@@ -33,6 +33,7 @@ class CudaDevice:
         "fold_batchnorm",
         "fuse_activation",
         "fuse_residual",
+        "chain_pools",
         "elide_copies",
         "place_tensors",
         "drop_unread",

@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +88,8 @@ def run(arguments: argparse.Namespace, **options: Any) -> int:
         progress.add(tally)
     left = [each for each in range(begun.shards) if each not in earlier]
     if left:
-        with fleet.connected(arguments.ray, model_bytes=model.size):
+        # Ray says on stdout that a worker was lost; there is to be nothing but the counts
+        with redirect_stdout(sys.stderr), fleet.connected(arguments.ray, model_bytes=model.size):
             progress.start()
             for done in begun.work(left, model, share, workers=arguments.workers):
                 progress.add(done.tally)

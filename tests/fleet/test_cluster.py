@@ -1,0 +1,134 @@
+"""detect --ray on a Ray of its own: two thousand pictures, workers killed, runs interrupted."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ray.data", reason="Ray is not installed: pip install '.[ray]'")
+if not Path("/proc/self/statm").exists():
+    pytest.skip("needs /proc, to find Ray's workers", allow_module_level=True)
+
+import pyarrow.parquet
+
+from engine.errors import ImageError
+from tests.cli.child import ENVIRONMENT
+from tests.fleet.expected import assert_rows_are, plain, write_pictures
+from tests.fleet.processes import below, resident_mib, workers_of
+
+PICTURES, BROKEN = 2000, range(7, 2000, 50)
+SIZE = (240, 180)  # as pixels all of them would be 247 MiB
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cluster") / "pictures"
+    return write_pictures(folder, PICTURES, size=SIZE, broken=BROKEN)
+
+
+@pytest.fixture(scope="module")
+def expected(model, paths):
+    found = plain(model, paths, threshold=0.65, batch=4)
+    assert sum(isinstance(each, ImageError) for each in found.values()) == len(BROKEN) == 40
+    return found
+
+
+@pytest.fixture
+def command(model, paths, tmp_path):
+    return [
+        *(sys.executable, "-m", "engine", "detect", *model.options, "--names", str(model.names)),
+        *(str(Path(paths[0]).parent), "--threshold", "0.65", "--batch", "4"),
+        *("--ray", "--out", str(tmp_path / "out"), "--actors", "1:2"),
+    ]
+
+
+@contextlib.contextmanager
+def running(command):
+    """A run under way, which has left no process behind when the block ends."""
+    environment = {**ENVIRONMENT, "RAY_AUTH_MODE": "disabled"}
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, env=environment, **options)
+    started = {}
+    try:
+        yield process, started
+        process.wait(240)
+        until(lambda: not any(Path(f"/proc/{each}").exists() for each in started))
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def until(is_so, seconds=120):
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "did not happen"
+        time.sleep(0.05)
+
+
+def shards_in(folder):
+    return sorted(folder.glob("shard-*"))
+
+
+def rows_in(folder):
+    return [
+        row for each in shards_in(folder) for row in pyarrow.parquet.read_table(each).to_pylist()
+    ]
+
+
+def test_two_thousand_pictures_forty_of_them_broken(command, expected, tmp_path):
+    """Each as the plain API says; memory stays as it is when the first are done."""
+    out = tmp_path / "out"
+    resident = []  # of all workers, with the number of shards that were there
+    most_workers = 0
+    with running(command) as (process, started):
+        while process.poll() is None:
+            started |= below(process.pid)
+            workers = workers_of(process.pid)
+            most_workers = max(most_workers, len(workers))
+            resident.append((len(shards_in(out)), max(map(resident_mib, workers), default=0.0)))
+            time.sleep(0.05)
+        told, complaints = process.communicate()
+    assert process.returncode == 1, complaints
+    found = [each for each in expected.values() if not isinstance(each, ImageError)]
+    boxes, with_boxes = sum(map(len, found)), sum(map(bool, map(len, found)))
+    assert told.startswith(f"2000 seen, {boxes} found in {with_boxes}, 40 broken, ")
+    assert told.endswith(f" a second: 63 files in {out}\n")
+    assert assert_rows_are(rows_in(out), expected) == 40
+    assert [row["path"] for row in rows_in(out)] == list(expected)
+    assert most_workers == 2  # it began with one
+    early = max(size for shards, size in resident if shards <= 16)
+    late = max(size for shards, size in resident)
+    assert 0 < late < early + 32
+
+
+def test_killed_workers_and_interrupted_runs_lose_and_double_nothing(command, expected, tmp_path):
+    out = tmp_path / "out"
+    with running(command) as (process, started):
+        until(lambda: len(shards_in(out)) >= 4)
+        started |= below(process.pid)
+        os.kill(workers_of(process.pid)[0], signal.SIGKILL)
+        there = len(shards_in(out))
+        until(lambda: len(shards_in(out)) >= there + 8)  # it goes on
+        process.send_signal(signal.SIGINT)
+    assert process.returncode == 130
+    written = {each: each.stat().st_mtime_ns for each in shards_in(out)}
+    assert 12 <= len(written) < 63
+    with running(command) as (process, started):
+        until(lambda: len(shards_in(out)) >= len(written) + 4)
+        started |= below(process.pid)
+        os.kill(workers_of(process.pid)[-1], signal.SIGKILL)
+        told, complaints = process.communicate(timeout=240)
+    assert process.returncode == 1, complaints
+    assert told.startswith("2000 seen, "), told
+    assert written.items() <= {each: each.stat().st_mtime_ns for each in shards_in(out)}.items()
+    assert assert_rows_are(rows_in(out), expected) == 40
+    assert sorted(each.name for each in out.iterdir()) == sorted(
+        ["pictures.parquet", "run.json", *(f"shard-{number:06}.parquet" for number in range(63))]
+    )

@@ -1,0 +1,213 @@
+"""detect --ray: what it says without Ray, what it refuses, how a run is begun and gone on with."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine import cli
+from engine.cli import _ray
+from tests.fleet.expected import write_pictures
+
+
+@pytest.fixture
+def words(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_pictures(tmp_path / "pictures", 3)
+    return ["detect", str(model.cfg), str(model.weights), "pictures", "--out", "out"]
+
+
+@pytest.fixture
+def has_ray():
+    pytest.importorskip("ray.data", reason="Ray is not installed: pip install '.[ray]'")
+
+
+def error_of(capsys, *words):
+    assert cli.main(words) in (2, 3, 4)
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    return told.err.removeprefix("Error: ").rstrip()
+
+
+@pytest.mark.parametrize("missing", ["ray", "pyarrow"])
+def test_without_ray_it_says_how_to_get_it(words, capsys, monkeypatch, missing):
+    for name in [each for each in sys.modules if each.startswith("engine.fleet.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    if missing == "ray":
+        pytest.importorskip("pyarrow", reason="PyArrow is not installed: pip install '.[ray]'")
+    told = error_of(capsys, *words, "--ray")
+    assert told == f"--ray: {missing} is not installed. Run: pip install 'engine[ray]'"
+
+
+@pytest.mark.parametrize(
+    ("given", "address", "inputs"),
+    [
+        ("a --ray", "local", "a"),
+        ("--ray auto a", "auto", "a"),
+        ("--ray ray://head:10001 a b", "ray://head:10001", "a b"),
+        ("--ray 10.0.0.1:6379 a", "10.0.0.1:6379", "a"),
+        ("--ray a b", "local", "a b"),
+        ("--ray s3://bucket/pictures b", "local", "s3://bucket/pictures b"),
+        ("--ray net.cfg net.weights a", "local", "net.cfg net.weights a"),
+        ("net.cfg net.weights --ray a b", "local", "net.cfg net.weights a b"),
+    ],
+)
+def test_what_follows_ray_is_a_picture_unless_it_is_an_address(given, address, inputs):
+    parser = cli.parser_of("detect")
+    arguments = parser.parse([*given.split(), "--out", "out"])
+    _ray._give_back(arguments)
+    assert (arguments.ray, arguments.inputs) == (address, inputs.split())
+
+
+def test_options_of_the_cluster_need_it(words, capsys):
+    assert error_of(capsys, *words) == "--out: only with --ray"
+    assert error_of(capsys, *words[:-2], "--actors", "1:2") == "--actors: only with --ray"
+    assert "expected N or MIN:MAX, got 'x'" in error_of(capsys, *words, "--actors", "x")
+
+
+def test_other_outputs_are_refused(words, capsys, has_ray):
+    assert error_of(capsys, *words, "--ray", "--json", "x.json") == "--json: not with --ray"
+    assert error_of(capsys, *words, "--ray", "--save-txt", "x") == "--save-txt: not with --ray"
+    told = error_of(capsys, *words[:-2], "--ray")
+    assert told == "--ray: expected --out DIR, where the results go"
+
+
+def test_what_cannot_be_is_told_before_a_cluster_works(words, capsys, has_ray, tiny_classifier):
+    assert "Ray assigns the GPUs" in error_of(capsys, *words, "--ray", "--device", "cuda:1")
+    assert "actors: expected 1 or more" in error_of(capsys, *words, "--ray", "--actors", "2:1")
+    assert "actors: expected 1 or more" in error_of(capsys, *words, "--ray", "--actors", "0")
+    assert "threads: expected 1 or more" in error_of(capsys, *words, "--ray", "--threads", "-1")
+    assert "format: expected parquet or" in error_of(capsys, *words, "--ray", "--format", "csv")
+    assert "shard: expected 1 or more" in error_of(capsys, *words, "--ray", "--shard", "0")
+    assert "threshold: expected a number" in error_of(capsys, *words, "--ray", "--thresh", "-1")
+    assert "none.weights" in error_of(
+        *(capsys, "detect", words[1], "none.weights", "pictures", "--ray", "--out", "out")
+    )
+    told = error_of(capsys, "detect", *tiny_classifier.options, "pictures", "--ray", "--out", "o")
+    assert "has no boxes to give. Try: classify" in told
+    assert not Path("out").exists()
+
+
+@pytest.fixture
+def begin(has_ray, tmp_path):
+    """Run.begin() in a folder; nothing works on it."""
+    from engine.fleet.listing import Entry
+    from engine.fleet.run import Run
+
+    def begun(count=5, about=None, **options):
+        entries = (Entry(f"{number}.jpg") for number in range(count))
+        return Run.begin(str(tmp_path / "out"), entries, about or {"threshold": 0.5}, **options)
+
+    return begun
+
+
+def test_a_run_is_gone_on_with_by_its_own_list(begin):
+    first = begin(5, size=2)
+    again = begin(9, size=1)
+    assert (again.shards, again.pictures) == (first.shards, first.pictures) == (3, 5)
+    assert again.finished() == {}
+
+
+def test_another_run_in_its_folder_is_refused(begin, tmp_path, capsys):
+    from engine.errors import EngineError, InputError
+
+    begin()
+    with pytest.raises(InputError, match=r"was begun with threshold 0\.5, not 0\.25\. Name"):
+        begin(about={"threshold": 0.25})
+    with pytest.raises(InputError, match='was begun with format "parquet", not "jsonl"'):
+        begin(form="jsonl")
+    with pytest.raises(EngineError, match="5 of 5 shards are not here") as missing:
+        begin(5, size=1, overwrite=True).check()
+    assert missing.value.exit_code == 1
+    (tmp_path / "out" / "run.json").write_text("{}")
+    with pytest.raises(InputError, match=r"run\.json: is damaged"):
+        begin()
+
+
+def test_a_folder_of_something_else_is_refused(begin, tmp_path):
+    from engine.errors import InputError
+
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "holidays.jpg").write_bytes(b"mine")
+    with pytest.raises(InputError, match="has files of something else"):
+        begin()
+    begin(overwrite=True)
+    assert (tmp_path / "out" / "holidays.jpg").read_bytes() == b"mine"
+
+
+def test_overwriting_forgets_the_shards_of_the_run_before(begin):
+    from engine.fleet import rows
+
+    first = begin()
+    first.files.write(0, rows.table([], []))
+    assert list(begin().finished()) == [0]
+    assert begin(overwrite=True).finished() == {}
+
+
+def test_a_run_of_nothing_is_refused(begin):
+    from engine.errors import InputError
+
+    with pytest.raises(InputError, match="the lists are empty"):
+        begin(0)
+
+
+def test_the_model_travels_with_the_files_it_names(has_ray, tmp_path, model):
+    from engine.errors import ConfigError
+    from engine.fleet.packed import PackedModel
+    from tests.small_models import write_model
+
+    region = """
+[net]
+width=32
+height=32
+channels=3
+
+[convolutional]
+filters={filters}
+activation=linear
+
+[region]
+classes=3
+num=1
+anchors=1,1
+softmax=1
+tree={tree}
+"""
+    (tmp_path / "trees").mkdir()
+    (tmp_path / "trees" / "3.tree").write_text("animal -1\ncat 0\ndog 0\n")
+    text = region.format(filters=8, tree="trees/3.tree")
+    written = write_model(tmp_path, text, ["animal", "cat", "dog"])
+    packed = PackedModel.of(written.cfg, written.weights, ("animal", "cat", "dog"))
+    (tmp_path / "trees" / "3.tree").unlink()
+    with packed.load(device="cpu") as detector:
+        assert detector.labels == ("animal", "cat", "dog")
+    other = PackedModel.of(model.cfg, model.weights, ("cat", "dog", "cow"))
+    renamed = PackedModel.of(model.cfg, model.weights, ("cat", "dog", "horse"))
+    assert len({packed.digest, other.digest, renamed.digest}) == 3
+    (tmp_path / "3.tree").write_text("animal -1\ncat 0\ndog 0\n")
+    absolute = region.format(filters=8, tree=tmp_path / "3.tree")
+    (tmp_path / "other").mkdir()
+    written = write_model(tmp_path / "other", absolute, ["animal", "cat", "dog"])
+    with pytest.raises(ConfigError, match="tree: expected a name below the"):
+        PackedModel.of(written.cfg, written.weights, ())
+
+
+def test_run_json_tells_what_the_run_is(words, has_ray, monkeypatch, tmp_path):
+    """Up to the point where Ray is to start."""
+    from engine.fleet import run
+
+    def no_ray(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "connected", no_ray)
+    assert cli.main([*words, "--ray", "--thresh", "0.7", "--classes", "0", "--size", "64"]) == 130
+    about = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert {name: about[name] for name in ("sources", "threshold", "classes", "size")} == {
+        "sources": ["pictures"],
+        "threshold": 0.7,
+        "classes": [0],
+        "size": 64,
+    }
+    assert (about["pictures"], about["shards"]) == (3, 1)

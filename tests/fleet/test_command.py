@@ -32,11 +32,11 @@ def error_of(capsys, *words):
 
 @pytest.mark.parametrize("missing", ["ray", "pyarrow"])
 def test_without_ray_it_says_how_to_get_it(words, capsys, monkeypatch, missing):
+    if missing == "pyarrow":
+        pytest.importorskip("ray", reason="Ray is not installed: pip install '.[ray]'")
     for name in [each for each in sys.modules if each.startswith("engine.fleet.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
-    if missing == "ray":
-        pytest.importorskip("pyarrow", reason="PyArrow is not installed: pip install '.[ray]'")
     told = error_of(capsys, *words, "--ray")
     assert told == f"--ray: {missing} is not installed. Run: pip install 'engine[ray]'"
 

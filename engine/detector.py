@@ -42,7 +42,6 @@ from engine.prefetch import ahead
 from engine.vision import boxes
 from engine.vision.boxes import Boxes, Kind, Suppression
 from engine.vision.classes import numbers_of
-from engine.vision.decode import MAX_PIXELS
 from engine.vision.image import Source
 from engine.vision.naming import shown
 from engine.vision.resize import Fit, Placement
@@ -269,7 +268,7 @@ class Detector:
         return outcome
 
     @within_memory("detector")
-    def prepare(self, source: Source, *, bgr: bool = False, max_pixels: int = MAX_PIXELS) -> Batch:
+    def prepare(self, source: Source, *, bgr: bool = False, max_pixels: int | None = None) -> Batch:
         """Read and scale one picture for run(), on any thread; raises its ImageError."""
         self._refuse_without_pictures()
         batch = self._intake.prepare([source], bgr=bgr, max_pixels=max_pixels)

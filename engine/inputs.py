@@ -14,7 +14,6 @@ from engine.backends.base import Placed
 from engine.errors import ImageError
 from engine.plan.shapes import Shape
 from engine.vision import image, resize
-from engine.vision.decode import MAX_PIXELS
 from engine.vision.image import Picture, Source
 from engine.vision.resize import Fit, Placement
 
@@ -69,7 +68,7 @@ class Intake:
     scales: bool = True  # here; otherwise the device does
 
     def prepare(
-        self, sources: Sequence[Wanted], *, bgr: bool = False, max_pixels: int = MAX_PIXELS
+        self, sources: Sequence[Wanted], *, bgr: bool = False, max_pixels: int | None = None
     ) -> Batch:
         """Read and scale pictures; those that cannot be read become their ImageError."""
         channels, height, width = self.shape.sides

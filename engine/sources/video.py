@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from engine.errors import ImageError, InputError
 from engine.sources.kinds import is_address, is_camera
-from engine.vision.decode import MAX_PIXELS, check_size
+from engine.vision import limits
+from engine.vision.decode import check_size
 from engine.vision.naming import shown
 
 if TYPE_CHECKING:
@@ -117,6 +118,6 @@ def _pictures_of(container: InputContainer, name: str) -> VideoStream:
     stream = next(iter(container.streams.video), None)
     if stream is None:
         raise ImageError(f"{shown(name)}: video: has sound only, no pictures")
-    check_size(stream.width, stream.height, shown(name), max_pixels=MAX_PIXELS)
+    check_size(stream.width, stream.height, shown(name), max_pixels=limits.PIXELS)
     stream.thread_type = "AUTO"
     return stream

@@ -12,10 +12,8 @@ from engine.errors import ImageError
 from engine.vision.chroma import is_of_half_height, load_rgb
 from engine.vision.formats import READABLE, describe, opener_of
 
-MAX_PIXELS = 89_478_485  # 256 MiB of RGB
 
-
-def decode(content: bytes, name: str, *, max_pixels: int = MAX_PIXELS) -> tuple[Image.Image, int]:
+def decode(content: bytes, name: str, *, max_pixels: int) -> tuple[Image.Image, int]:
     """Return the first frame, loaded, and the EXIF orientation that it still needs undone or done.
 
     The number is 1 (upright) to 8; a TIFF has been turned by Pillow already.
@@ -45,7 +43,7 @@ def opened(content: bytes, name: str) -> Image.Image:
             raise broken(name, error) from error
 
 
-def load(image: Image.Image, name: str, *, max_pixels: int = MAX_PIXELS) -> tuple[Image.Image, int]:
+def load(image: Image.Image, name: str, *, max_pixels: int) -> tuple[Image.Image, int]:
     """Decode an opened image after a look at its size; return it with its EXIF orientation."""
     width, height = image.size
     check_size(width, height, name, max_pixels=max_pixels)

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from engine.errors import ImageError
-from engine.vision.decode import MAX_PIXELS, broken, check_size, decode, load
+from engine.vision import limits
+from engine.vision.decode import broken, check_size, decode, load
 from engine.vision.naming import shown
 from engine.vision.orientation import as_stored, upright
 from engine.vision.pixels import from_array, from_image, with_channels
 
 Array = NDArray[Any]
 
-MAX_BYTES = 1 << 30
 _BLOCK = 1 << 20
 
 
@@ -74,7 +74,7 @@ def read(
     channels: int = 3,
     orient: bool = True,
     bgr: bool = False,
-    max_pixels: int = MAX_PIXELS,
+    max_pixels: int | None = None,
 ) -> Picture:
     """Read a picture with 1 (grey), 3 (RGB) or 4 (RGBA) channels.
 
@@ -89,7 +89,8 @@ def read(
     if bgr and not _is_array(source):
         raise ImageError(f"{name}: bgr: only an array can be in BGR order")
     try:
-        pixels = _pixels(source, path, name, orient=orient, bgr=bgr, max_pixels=max_pixels)
+        most = limits.PIXELS if max_pixels is None else max_pixels
+        pixels = _pixels(source, path, name, orient=orient, bgr=bgr, max_pixels=most)
         return Picture(with_channels(pixels, channels, name), path)
     except MemoryError as error:
         raise ImageError(f"{name}: picture: does not fit into memory") from error
@@ -194,5 +195,5 @@ def _content_of_stream(source: Any, name: str) -> bytes:
 
 
 def _check_bytes(count: int, name: str) -> None:
-    if count > MAX_BYTES:
-        raise ImageError(f"{name}: picture: expected at most {MAX_BYTES} bytes, got {count}")
+    if count > limits.BYTES:
+        raise ImageError(f"{name}: picture: expected at most {limits.BYTES} bytes, got {count}")

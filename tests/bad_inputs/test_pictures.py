@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 import engine
+from engine.vision import limits
 from tests.bad_inputs.small import short
 
 SMALL = Image.effect_noise((24, 16), 80).convert("RGB")
@@ -181,3 +182,16 @@ def test_63_a_folder_that_cannot_be_made_is_refused(detect, folder):
     status, line = detect("-o", folder)
     assert status in (1, 2)
     assert folder.split("/")[1] in line
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "message"),
+    [("PIXELS", 24 * 16 - 1, "at most 383 pixels, got 24 x 16"), ("BYTES", 99, "at most 99 bytes")],
+)
+def test_55_a_lowered_ceiling_is_respected(detect, tmp_path, monkeypatch, name, most, message):
+    path = tmp_path / "a.png"
+    path.write_bytes(saved())
+    assert detect(shown=path) == (0, "")
+    monkeypatch.setattr(limits, name, most)
+    status, line = detect(shown=path)
+    assert (status, message in line) == (1, True), line

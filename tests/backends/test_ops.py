@@ -42,4 +42,8 @@ def test_agrees_with_its_loops(device: Device, case: Case, layout: Layout) -> No
     if isinstance(case.op, EXACT):
         np.testing.assert_array_equal(result, expected)
     else:
-        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+        least = 1e-5
+        if isinstance(case.op, ops.Conv2d):
+            # where terms cancel a sum has their digits, and processors add in different orders
+            least = max(least, 1e-6 * float(abs(expected).max()))
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=least)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Condition, Lock, Thread
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from engine.detector import Outcome, Settings
 from engine.errors import DeviceError
@@ -23,6 +23,7 @@ class Job:
     batch: Batch
     settings: Settings
     is_wanted: Callable[[], bool]  # whether its client is still there
+    answer: Any = None  # whatever `deliver` wants to find here
     since: float = field(default_factory=time.monotonic)
 
 
@@ -39,8 +40,8 @@ class Done:
 class Batcher:
     """Threads that run what waits. The first that waits does so for `wait_seconds` at most.
 
-    Nobody waits when no other picture is on its way. With `in_powers` the numbers of pictures in a
-    run are 1, 2, 4, … and `most`: a GPU keeps recordings for few numbers.
+    It waits for those that are expected, and not at all if none is. With `in_powers` the numbers of
+    pictures in a run are 1, 2, 4, … and `most`: a GPU keeps recordings for few numbers.
     """
 
     def __init__(
@@ -51,16 +52,15 @@ class Batcher:
         most: int,
         threads: int,
         wait_seconds: float,
-        others_are_coming: Callable[[], bool],
         in_powers: bool,
     ) -> None:
         self._run = run
         self._deliver = deliver
         self._most = most
         self._wait_seconds = wait_seconds
-        self._others_are_coming = others_are_coming
         self._in_powers = in_powers
         self._waiting: deque[Job] = deque()
+        self._on_their_way = 0
         self._changed = Condition()
         self._gathering = Lock()  # one run at a time takes what waits: batches stay large
         self._is_closed = False
@@ -76,9 +76,21 @@ class Batcher:
         """How many pictures wait."""
         return len(self._waiting)
 
+    def expect(self) -> None:
+        """A picture is on its way: put() or forget() follows."""
+        with self._changed:
+            self._on_their_way += 1
+
     def put(self, job: Job) -> None:
         with self._changed:
+            self._on_their_way -= 1
             self._waiting.append(job)
+            self._changed.notify_all()
+
+    def forget(self) -> None:
+        """One of those on their way does not come."""
+        with self._changed:
+            self._on_their_way -= 1
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -105,7 +117,7 @@ class Batcher:
             if not self._waiting:
                 return []
             latest = self._waiting[0].since + self._wait_seconds
-            while len(self._waiting) < self._most and self._others_are_coming():
+            while len(self._waiting) < self._most and self._on_their_way:
                 left = latest - time.monotonic()
                 if left <= 0 or self._is_closed:
                     break

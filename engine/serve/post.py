@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from engine.serve import body, wish
-from engine.serve.refusal import ClientLeftError, RefusedError
+from engine.serve.refusal import RefusedError
 from engine.serve.service import Found, Service, Visit
 from engine.serve.wish import Form, Wish
 from engine.vision import encode, written
@@ -37,7 +37,6 @@ class Post:
         service: Service = scope["app"].state.service
         request = Request(scope)
         visit = Visit(service)
-        work: asyncio.Future[Answer] | None = None
         try:
             wanted = self._wish(request, service)
             body.check_head(request.headers, service.limits)
@@ -45,14 +44,14 @@ class Post:
             service.refuse_if_full()
             visit.content = await body.read(receive, service.limits, visit.take_body)
             visit.take_place()
-            work = asyncio.ensure_future(_work(service, visit, request, wanted))
-            await _send(send, await _unless_gone(work, receive))
+            watch = asyncio.ensure_future(_until_gone(receive, visit))
+            try:
+                answer = await _answer(service, visit, request, wanted)
+            finally:
+                watch.cancel()
+            await _send(send, answer)
         finally:
-            if work is None or work.done():
-                visit.leave()
-            else:
-                visit.is_gone = True
-                work.add_done_callback(partial(_leave, visit))
+            visit.leave()
 
     def _wish(self, request: Request, service: Service) -> Wish:
         detector = service.detector
@@ -71,7 +70,7 @@ class Post:
         )
 
 
-async def _work(service: Service, visit: Visit, request: Request, wanted: Wish) -> Answer:
+async def _answer(service: Service, visit: Visit, request: Request, wanted: Wish) -> Answer:
     name = None
     if body.is_form(request.headers):
         read = partial(body.file_in, visit.content, request.headers)
@@ -95,21 +94,10 @@ def _drawn(found: Found, form: Form) -> Answer:
     return Answer(f"image/{form}", encode.encode(image, f"picture.{form}"))
 
 
-async def _unless_gone(work: asyncio.Future[Answer], receive: Receive) -> Answer:
-    """The answer, if the client stays until it is there."""
-    leaving = asyncio.ensure_future(_until_gone(receive))
-    try:
-        await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        leaving.cancel()
-    if not work.done():
-        raise ClientLeftError
-    return work.result()
-
-
-async def _until_gone(receive: Receive) -> None:
+async def _until_gone(receive: Receive, visit: Visit) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+    visit.is_gone = True
 
 
 async def _send(send: Send, answer: Answer) -> None:
@@ -124,8 +112,3 @@ async def _send(send: Send, answer: Answer) -> None:
         has_more = end < len(answer.content)
         piece = answer.content[start:end]
         await send({"type": "http.response.body", "body": piece, "more_body": has_more})
-
-
-def _leave(visit: Visit, work: asyncio.Future[Answer]) -> None:
-    work.exception()  # nobody is there to be told
-    visit.leave()

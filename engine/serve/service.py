@@ -7,8 +7,7 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -25,12 +24,16 @@ from engine.vision.decode import opened
 from engine.vision.image import Picture
 
 Made = TypeVar("Made")
+Answer: TypeAlias = "asyncio.Future[Found]"
 
 # A picture that is read takes Pillow's bytes, its decoder's and ours; one that is drawn upon is
 # copied twice more. The network's own size is that of three float32.
 _BYTES_A_PIXEL = 12
 _BYTES_A_DRAWN_PIXEL = 20
 _BYTES_A_PIXEL_INSIDE = 12
+
+_LEAST_THREADS = 2  # that read: one slow picture is not to hold up all others
+_MOST_THREADS = 8  # more only stand in each other's way
 
 _LONGEST_WAIT = 60  # seconds that a refused client is told to stay away at most
 _SHARE_OF_LAST = 0.2  # that the newest run has in the mean of all
@@ -50,10 +53,8 @@ class Service:
         self.is_draining = False
         self.failure = ""  # what the device said instead of giving answers
         self._seconds_a_picture = 0.0
-        self._on_their_way = 0  # pictures that will come to the batcher
-        self._answers: dict[Job, asyncio.Future[Outcome]] = {}
         self._loop = asyncio.get_running_loop()
-        threads = max(2, thread_count())  # so that one slow picture does not hold up all others
+        threads = min(max(_LEAST_THREADS, thread_count()), _MOST_THREADS)
         self._readers = ThreadPoolExecutor(threads, thread_name_prefix="engine-read")
         # Of their own: readers may all be waiting for the memory of pictures that are to be drawn.
         self._writers = ThreadPoolExecutor(threads, thread_name_prefix="engine-write")
@@ -63,7 +64,6 @@ class Service:
             most=detector.settings.batch,
             threads=detector.runs_at_once,
             wait_seconds=wait_seconds,
-            others_are_coming=lambda: self._on_their_way > 0,
             in_powers=_has_recordings(detector),
         )
 
@@ -86,19 +86,10 @@ class Service:
 
     async def find(self, visit: Visit, settings: Settings, *, draws: bool) -> Found:
         """What is in the picture that a visit brought; raises its ImageError."""
-        self._on_their_way += 1
-        try:
-            read = partial(self._prepare, visit, draws=draws)
-            batch = await self._loop.run_in_executor(self._readers, read)
-        finally:
-            self._on_their_way -= 1
-        visit.drop_body()
-        job = Job(batch, settings, lambda: not visit.is_gone)
-        answer = self._answers[job] = self._loop.create_future()
-        self._batcher.put(job)
-        (prepared,) = batch.pictures
-        assert isinstance(prepared, Prepared)
-        return Found(await answer, prepared.picture)
+        answer: Answer = self._loop.create_future()
+        self._batcher.expect()
+        self._readers.submit(self._read, visit, settings, answer, draws=draws)
+        return await answer
 
     async def in_thread(self, make: Callable[[], Made]) -> Made:
         """What `make` makes; the event loop goes on meanwhile."""
@@ -109,8 +100,19 @@ class Service:
         self._writers.shutdown()
         self._batcher.close()
 
+    def _read(self, visit: Visit, settings: Settings, answer: Answer, *, draws: bool) -> None:
+        """On a thread of a reader."""
+        try:
+            batch = self._prepare(visit, draws=draws)
+        except Exception as error:
+            self._batcher.forget()
+            self._loop.call_soon_threadsafe(_settle, answer, error)
+        else:
+            visit.drop_body()
+            self._batcher.put(Job(batch, settings, lambda: not visit.is_gone, answer))
+
     def _prepare(self, visit: Visit, *, draws: bool) -> Batch:
-        """On a thread of a reader, once there is room for the picture."""
+        """The picture, made ready as soon as there is room for it."""
         if visit.is_gone:
             raise ClientLeftError
         image = opened(visit.content, "picture")
@@ -132,21 +134,32 @@ class Service:
 
     def _take(self, done: Done) -> None:
         for job, outcome in zip(done.jobs, done.outcomes, strict=True):
-            answer = self._answers.pop(job)
             if outcome is None:
-                answer.set_exception(ClientLeftError())
+                _settle(job.answer, ClientLeftError())
             elif isinstance(outcome, Exception):
-                answer.set_exception(outcome)
+                _settle(job.answer, outcome)
                 if isinstance(outcome, DeviceError):
                     self.failure = str(outcome)
             else:
-                queue = (done.began - job.since) * 1e3
-                answer.set_result(replace(outcome, timing={**outcome.timing, "queue": queue}))
+                timing = {**outcome.timing, "queue": (done.began - job.since) * 1e3}
+                (prepared,) = job.batch.pictures
+                assert isinstance(prepared, Prepared)
+                found = Found(replace(outcome, timing=timing), prepared.picture)
+                _settle(job.answer, found)
                 self.failure = ""
         if count := sum(each is not None for each in done.outcomes):
             self.metrics.add_run(count, done.seconds)
             newest = done.seconds / count
             self._seconds_a_picture += (newest - self._seconds_a_picture) * _SHARE_OF_LAST
+
+
+def _settle(answer: Answer, found: Found | Exception) -> None:
+    if answer.done():  # cancelled, by an end that waits for nobody
+        return
+    if isinstance(found, Exception):
+        answer.set_exception(found)
+    else:
+        answer.set_result(found)
 
 
 class Visit:

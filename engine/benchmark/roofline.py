@@ -54,6 +54,8 @@ def operations(op: Op) -> int:
     """Multiplications and additions of sums of products, for one row; the rest does not count."""
     if isinstance(op, ops.Conv2d):
         return 2 * op.grid.size * prod(op.weight.shape[1:])
+    if isinstance(op, ops.Chain):
+        return sum(map(operations, op.links))
     if isinstance(op, ops.Deconv2d):
         return 2 * op.src.shape.size * prod(op.weight.shape[1:])
     if isinstance(op, ops.LocalConv2d | ops.MatMul):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from engine.passes.chain_convolutions import chain_convolutions
 from engine.passes.chain_pools import chain_pools
 from engine.passes.drop_unread import drop_unread
 from engine.passes.elide_copies import elide_copies
@@ -28,6 +29,7 @@ PASSES: dict[str, Pass] = {
         fuse_activation,
         fuse_pool,
         fuse_residual,
+        chain_convolutions,
         chain_pools,
         elide_copies,
         place_tensors,

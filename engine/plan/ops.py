@@ -124,6 +124,29 @@ class Conv2d(Op):
 
 
 @dataclass(frozen=True)
+class Chain(Op):
+    """Convolutions one behind the other: nothing else reads what lies between them.
+
+    Only the last has a residual; `out` is that of the last.
+    """
+
+    links: tuple[Conv2d, ...]
+
+    @property
+    def src(self) -> Tensor:
+        return self.links[0].src
+
+    @property
+    def residual(self) -> Tensor | None:
+        return self.links[-1].residual
+
+    def _references(self) -> Iterator[object]:
+        between = {link.out for link in self.links[:-1]}
+        for link in self.links:
+            yield from (item for item in link._references() if item not in between)
+
+
+@dataclass(frozen=True)
 class Deconv2d(Op):
     """out[n, y*stride+i-padding, x*stride+j-padding] += weight[c,n,i,j] * src[c,y,x]; + bias."""
 

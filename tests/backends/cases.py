@@ -183,6 +183,69 @@ convolution(
 )
 convolution("last_activation_alone", (3, 5, 5), 4, activation="relu", last_activation="tanh")
 
+
+def chain(
+    name: str,
+    src: tuple[int, int, int],
+    *,
+    before: int = 0,
+    after: int = 0,
+    size: tuple[int, int] = (3, 3),
+    stride: tuple[int, int] = (1, 1),
+    dilation: tuple[int, int] = (1, 1),
+    padding: tuple[int, int, int, int] = (1, 1, 1, 1),
+    activation: str = "leaky",
+    residual: bool = False,
+) -> None:
+    """1 x 1 with `before` filters, depthwise, 1 x 1 with `after` filters; 0 is none."""
+    links: list[ops.Conv2d] = []
+    constants: dict[str, Array] = {}
+
+    def link(source: Tensor, out: Tensor, *shape: int, **options: Any) -> None:
+        number = len(links)
+        weight, constants[f"weight{number}"] = random_constant(f"weight{number}", *shape)
+        bias, constants[f"bias{number}"] = random_constant(f"bias{number}", shape[0])
+        links.append(ops.Conv2d(out, source, weight, bias, **options))
+
+    last = tensor(*src)
+    if before:
+        wide = tensor(before, *src[1:])
+        link(last, wide, before, src[0], 1, 1, activation=activation)
+        last = wide
+    covered = [step * (extent - 1) + 1 for step, extent in zip(dilation, size, strict=True)]
+    channels, height, width = last.shape.sides
+    deep = tensor(
+        channels,
+        window_count(height, covered[0], stride[0], padding[0] + padding[2]),
+        window_count(width, covered[1], stride[1], padding[1] + padding[3]),
+    )
+    options: dict[str, Any] = {"stride": stride, "dilation": dilation, "padding": padding}
+    ends = {"residual": tensor(after or channels, *deep.shape.sides[1:]) if residual else None}
+    options |= {"groups": channels, "activation": activation} | ({} if after else ends)
+    link(last, deep, channels, 1, *size, **options)
+    if after:
+        link(deep, tensor(after, *deep.shape.sides[1:]), after, channels, 1, 1, **ends)
+    add_case(name, ops.Chain(links[-1].out, tuple(links)), **constants)
+
+
+chain("bottleneck", (4, 7, 6), before=12, after=4, residual=True)
+chain("expansion", (3, 5, 8), before=9)
+chain("expansion_residual", (3, 5, 8), before=9, residual=True, activation="mish")
+chain("projection", (10, 6, 5), after=7, activation="relu6")
+chain("projection_to_more", (5, 6, 5), after=40, activation="swish")
+chain("stride_2", (4, 8, 10), before=11, after=5, stride=(2, 2))
+chain("stride_2_odd", (4, 9, 7), before=11, after=5, stride=(2, 2))
+chain("stride_3_and_2", (4, 9, 11), before=7, after=5, stride=(3, 2), padding=(1, 0, 0, 2))
+chain("stride_1_and_3", (4, 6, 10), before=7, after=5, stride=(1, 3))
+chain("5x5", (4, 8, 7), before=6, after=3, size=(5, 5), padding=(2, 2, 2, 2))
+chain("dilated", (4, 9, 10), before=6, after=3, dilation=(2, 3), padding=(2, 3, 2, 3))
+chain("dilated_stride_2", (4, 9, 12), before=6, dilation=(1, 3), stride=(1, 2), padding=(1,) * 4)
+chain("without_padding", (4, 7, 8), before=6, after=3, padding=(0, 0, 0, 0))
+chain("padding_wider_than_the_map", (3, 2, 2), before=5, after=4, padding=(4, 5, 4, 5))
+chain("one_cell", (6, 1, 1), before=8, after=6, residual=True)
+chain("columns_no_window_reads", (3, 5, 8), before=5, after=3, size=(3, 1), stride=(1, 3))
+chain("a_border_that_is_not_zero", (4, 5, 5), before=6, after=4, activation="logistic")
+
 for name, src, (filters, size, stride, padding), has_bias in [
     ("doubles", (3, 4, 5), (2, 4, 2, 1), True),
     ("stride_1", (2, 5, 3), (3, 3, 1, 1), True),

@@ -131,6 +131,13 @@ def conv2d(op: ops.Conv2d, read: Read) -> Array:
     return activated(op.last_activation, result)
 
 
+def chain(op: ops.Chain, read: Read) -> Array:
+    made: dict[Any, Array] = {}
+    for link in op.links:
+        made[link.out] = conv2d(link, lambda item: made[item] if item in made else read(item))
+    return made[op.out]
+
+
 def deconv2d(op: ops.Deconv2d, read: Read) -> Array:
     src, weight = read(op.src), read(op.weight)
     out = empty(op, len(src))
@@ -436,6 +443,7 @@ def region_output(op: ops.RegionOutput, read: Read) -> Array:
 
 LOOPS: Mapping[type[ops.Op], Callable[..., Array]] = {
     ops.Conv2d: conv2d,
+    ops.Chain: chain,
     ops.Deconv2d: deconv2d,
     ops.LocalConv2d: local_conv2d,
     ops.MatMul: matmul,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import pkgutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from engine.backends.cpu import conv
 from engine.backends.cpu.conv.pooled import Pooled
 from engine.backends.cpu.workers import Workers
 from engine.plan.activations import ACTIVATIONS
-from engine.plan.ops import Constant, Conv2d, Tensor
+from engine.plan.ops import Chain, Constant, Conv2d, Tensor
 from engine.plan.shapes import Shape, Window, window_count
 
 ALGORITHMS = {
@@ -325,6 +325,71 @@ def test_an_overlapping_pool_follows_the_grid(workers):
     op = CASES["padded pool"]
     problem = Problem(op)
     assert isinstance(choose(op, problem.weight, problem.bias, workers), Pooled)
+
+
+def chain_of(*shapes: Conv2d) -> tuple[Chain, dict[str, np.ndarray]]:
+    """The convolutions one behind the other, each with weights of its own."""
+    links: list[Conv2d] = []
+    constants: dict[str, np.ndarray] = {}
+    for number, op in enumerate(shapes):
+        problem = Problem(op, rows=1)
+        weight, bias = (
+            replace(each, name=f"{each.name} {number}") for each in (op.weight, op.bias)
+        )
+        constants |= {weight.name: problem.weight, bias.name: problem.bias}
+        src = links[-1].out if links else op.src
+        assert src.shape == op.src.shape
+        out = replace(op.out, index=10 + number)
+        links.append(replace(op, src=src, out=out, weight=weight, bias=bias))
+    return Chain(links[-1].out, tuple(links)), constants
+
+
+CHAINS = {
+    "in blocks": chain_of(
+        convolution((8, 64, 60), 48, 1, activation="leaky"),
+        convolution((48, 64, 60), 48, groups=48, activation="leaky"),
+        convolution((48, 64, 60), 8, 1, residual=True, last_activation="relu"),
+    ),
+    "in blocks, stride 2": chain_of(
+        convolution((4, 121, 131), 24, 1, activation="relu6"),
+        convolution((24, 121, 131), 24, 5, groups=24, stride=2, activation="leaky"),
+        convolution((24, 61, 66), 300, 1),
+    ),
+    "worth two threads": chain_of(
+        convolution((96, 30, 31), 96, groups=96, activation="leaky", pad=(0, 0, 2, 2)),
+        convolution((96, 30, 31), 255, 1, activation="logistic"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("chain", "constants"), CHAINS.values(), ids=CHAINS)
+@pytest.mark.parametrize("beside", [0, 3])
+def test_a_chain_gives_what_its_links_give_with_any_number_of_threads(chain, constants, beside):
+    random = np.random.default_rng(1)
+    maps = {
+        tensor: random.normal(
+            size=(2, *tensor.shape.sides[1:], tensor.shape.channels + 2 * beside)
+        ).astype(np.float32)
+        for link in chain.links
+        for tensor in (*link.reads, link.out)
+    }
+    inner = slice(beside, -beside or None)
+    answers = []
+    for count in (1, 2, 3):
+        workers = Workers(count)
+        with workers.alone():
+            for op in (*chain.links, chain) if count == 1 else (chain,):
+                residual = None if op.residual is None else maps[op.residual][..., inner]
+                kernel = conv.choose(op, constants, workers)
+                kernel(maps[op.src][..., inner], maps[op.out][..., inner], residual)
+                answers.append(maps[op.out].copy())
+        workers.close()
+    *_, separate, one, two, three = answers
+    assert_near(one, separate, within=1e-5)
+    assert np.array_equal(one, two)
+    assert np.array_equal(one, three)
+    if beside:
+        assert np.array_equal(one[..., :beside], separate[..., :beside]), "it writes beside its map"
 
 
 def test_every_algorithm_has_cases():

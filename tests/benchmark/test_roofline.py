@@ -27,6 +27,12 @@ def convolution(channels, filters, size, *, kernel=3, stride=1, groups=1):
     )
 
 
+def test_a_chain_computes_what_its_links_compute():
+    links = convolution(8, 8, 16, groups=8), convolution(8, 4, 16, kernel=1)
+    work = 2 * 256 * 8 * 9 + 2 * 256 * 4 * 8
+    assert bound(ops.Chain(links[-1].out, links), 3, CARD).operations == 3 * work
+
+
 @pytest.mark.parametrize(
     ("op", "batch", "limit", "operations", "values"),
     [

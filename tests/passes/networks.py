@@ -39,8 +39,11 @@ class Network:
         stride: int = 1,
         weight: Constant | None = None,
         has_bias: bool = False,
+        is_depthwise: bool = False,
     ) -> Tensor:
-        weight = weight or self.array(filters, src.shape.channels, size, size)
+        groups = src.shape.channels if is_depthwise else 1
+        filters = groups if is_depthwise else filters
+        weight = weight or self.array(filters, src.shape.channels // groups, size, size)
         filters, _, size, _ = weight.shape
         pad = size // 2
         sides = (window_count(extent, size, stride, 2 * pad) for extent in src.shape.sides[1:])
@@ -52,6 +55,7 @@ class Network:
                 self.array(filters) if has_bias else None,
                 stride=(stride, stride),
                 padding=(pad, pad, pad, pad),
+                groups=groups,
             )
         )
 

@@ -39,6 +39,7 @@ class CpuDevice:
         "fuse_activation",
         "fuse_residual",
         "fuse_pool",
+        "chain_convolutions",
         "elide_copies",
         "place_tensors",
     )

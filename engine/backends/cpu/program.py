@@ -26,6 +26,8 @@ from engine.plan.build import Plan
 
 Array = NDArray[Any]
 
+CONVOLUTIONS = (ops.Conv2d, ops.Chain)
+
 
 @dataclass(frozen=True)
 class _Run:
@@ -50,12 +52,12 @@ class CpuProgram:
         self._convolutions = {
             op: conv.choose(op, constants, self._workers)
             for op in plan.ops
-            if isinstance(op, ops.Conv2d)
+            if isinstance(op, CONVOLUTIONS)
         }
         self._constants = {
             each.name: constants[each.name]
             for op in plan.ops
-            if not isinstance(op, ops.Conv2d)
+            if not isinstance(op, CONVOLUTIONS)
             for each in op.constants
         }
         self._storage = Storage(plan, dtype, batch=batch)
@@ -85,7 +87,7 @@ class CpuProgram:
         with self._lock, within_memory("cpu"):
             times = [perf_counter()]
             run = self._bound(images)
-            run.source[...] = images
+            _copy(images, run.source)
             times.append(perf_counter())
             self._call(run)
             times.append(perf_counter())
@@ -98,7 +100,7 @@ class CpuProgram:
     def profile(self, images: Array, *, repeats: int = 10) -> list[OpTime]:
         with self._lock:
             run = self._bound(images)
-            run.source[...] = images
+            _copy(images, run.source)
             times: list[list[float]] = [[] for _ in run.steps]
             for _ in range(repeats + 1):
                 with self._workers.alone(), np.errstate(all="ignore"):
@@ -128,7 +130,7 @@ class CpuProgram:
 
     def _run(self, images: Array) -> _Run:
         run = self._bound(images)
-        run.source[...] = images
+        _copy(images, run.source)
         self._call(run)
         return run
 
@@ -166,7 +168,7 @@ class CpuProgram:
 
     def _algorithm(self, op: ops.Op) -> str:
         """The file of conv/ that it comes from."""
-        if not isinstance(op, ops.Conv2d):
+        if not isinstance(op, CONVOLUTIONS):
             return ""
         return type(self._convolutions[op]).__module__.rpartition(".")[2]
 
@@ -180,7 +182,7 @@ class CpuProgram:
         )
 
     def _step(self, op: ops.Op, at: Buffers) -> Step:
-        if isinstance(op, ops.Conv2d):
+        if isinstance(op, CONVOLUTIONS):
             residual = None if op.residual is None else at.last(op.residual)
             return self._convolutions[op].bind(at.last(op.src), at.last(op.out), residual)
         return DEFINITIONS[type(op)](op, at)
@@ -212,3 +214,9 @@ class CpuProgram:
         if rows % steps:
             raise InputError(f"images: expected a multiple of {steps} time steps, got {rows} rows")
         return rows // steps
+
+
+def _copy(images: Array, source: Array) -> None:
+    """Channel by channel: stored as it is, a pixel's few channels would be the innermost loop."""
+    for channel in range(source.shape[1]):
+        np.copyto(source[:, channel], images[:, channel])

@@ -42,7 +42,11 @@ def is_pooled(case: Case) -> bool:
     return isinstance(case.op, ops.Conv2d) and case.op.pool is not None
 
 
-EVERY_CASE = [case for case in all_cases() if not is_pooled(case)]
+EVERY_CASE = [
+    case
+    for case in all_cases()
+    if not is_pooled(case) and not isinstance(case.op, ops.Chain)  # nor for chains
+]
 BY_EACH_ALGORITHM = [
     (case, name)
     for case in CASES[ops.Conv2d]

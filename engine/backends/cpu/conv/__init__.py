@@ -34,8 +34,12 @@ FAST: tuple[ModuleType, ...] = (  # float32 only, the most particular first
 )
 
 
-def choose(op: ops.Conv2d, constants: Mapping[str, Array], workers: Workers) -> Convolution:
+def choose(
+    op: ops.Conv2d | ops.Chain, constants: Mapping[str, Array], workers: Workers
+) -> Convolution:
     """Return `op` made ready; call it, or what its `bind` returns, inside `workers.alone()`."""
+    if isinstance(op, ops.Chain):
+        return depthwise.prepare_chain(op, constants, workers)
     if op.pool is not None and not pools_quads(op):
         return Pooled(op, choose(without_pool(op), constants, workers), workers)
     weight = constants[op.weight.name]

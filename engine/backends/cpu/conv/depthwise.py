@@ -1,26 +1,34 @@
-"""One filter for each channel: a weighted sum of shifted rows, several pixels in one run.
+"""One filter for each channel, alone or between 1 x 1 convolutions, a block of rows at a time.
 
 out[y, x, c] = sum over i, j of weight[c,i,j] * padded[y*stride + i, x*stride + j, c]. Weights are
 repeated along x, so that a run is many pixels long however few channels there are, and one einsum
-multiplies and adds all taps in one pass. With a horizontal stride s the columns are first sorted by
-their remainder of s, so that runs are without gaps again.
+multiplies and adds the taps in one pass.
+
+What a 1 x 1 convolution before it makes goes straight to the padded rows, and one behind it reads
+the sums while they are in the cache. Rows that two blocks see are made twice, so blocks are few.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from engine.backends.cpu.conv.base import PIECE_BYTES, Array, Convolution, largest_divisor, spans
-from engine.backends.cpu.conv.blocks import RowBlocked, Shapes
-from engine.backends.cpu.conv.window import Geometry
+from engine.backends.cpu.conv.base import Array, Convolution, largest_divisor, spans
+from engine.backends.cpu.conv.epilogue import Epilogue, epilogue, join_pixels, joins_pixels
+from engine.backends.cpu.conv.sorted_rows import SortedRows
+from engine.backends.cpu.conv.window import Geometry, PaddedRows
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
 
 _RUN = 2048  # values: one tap of the weights, and the row it is added to, stay in the first cache
-_PIECE_BYTES = PIECE_BYTES  # of output
+_LONG_RUN = 8192  # values that the bias is repeated for: between its loops NumPy takes its time
+_BLOCK_BYTES = 1400 * 1024  # of padded rows
+_WORTH_SHARING = 1_100_000  # products; for fewer a second thread is not worth the waking
+_MATRIX_SPEED = 6  # products of a matrix product in the time of one of an einsum
 
 
 def supports(op: ops.Conv2d) -> bool:
@@ -30,90 +38,233 @@ def supports(op: ops.Conv2d) -> bool:
 
 def prepare(op: ops.Conv2d, weight: Array, bias: Array | None, workers: Workers) -> Convolution:
     assert supports(op)
-    return Depthwise(op, weight, bias, workers)
+    return Depthwise([Link(op, weight[:, 0], bias)], workers)
 
 
-class Depthwise(RowBlocked):
-    def __init__(self, op: ops.Conv2d, weight: Array, bias: Array | None, workers: Workers) -> None:
-        self.op = op
-        self.bias = bias
+def prepare_chain(
+    chain: ops.Chain, constants: Mapping[str, Array], workers: Workers
+) -> Convolution:
+    links = []
+    for op in chain.links:
+        weight = constants[op.weight.name]
+        weight = weight[:, 0] if supports(op) else np.ascontiguousarray(weight[:, :, 0, 0].T)
+        links.append(Link(op, weight, None if op.bias is None else constants[op.bias.name]))
+    return Depthwise(links, workers)
+
+
+@dataclass(frozen=True, eq=False)
+class Link:
+    """A convolution of a chain."""
+
+    op: ops.Conv2d
+    weight: Array  # (c, n), or (c, i, j) of one filter for each channel
+    bias: Array | None
+    _finishes: dict[int, Epilogue] = field(default_factory=dict)
+
+    def finish(self, pixels: int) -> Epilogue:
+        """What follows the sums, in runs of so many pixels."""
+        if pixels not in self._finishes:
+            bias = None if self.bias is None else np.tile(self.bias, pixels)
+            self._finishes[pixels] = epilogue(self.op, bias)
+        return self._finishes[pixels]
+
+    def finish_of(self, sums: Array, spare: Array) -> Callable[[], None]:
+        """Return the function that finishes (y, run of all x) in place, several rows at a time."""
+        rows, row = sums.shape
+        together = largest_divisor(rows, _LONG_RUN // row)
+        finish = self.finish(together * row // self.op.out.shape.channels)
+        sums = sums.reshape(-1, together * row)
+        spare = _first(spare, sums.shape)
+        return lambda: finish(sums, spare, sums, None)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A block of rows of one sample: where it comes from and where it goes."""
+
+    kind: tuple[int, int, int]
+    sources: list[Array]  # for each plane of sorted columns
+    out: Array
+    residual: Array | None
+
+
+@dataclass(frozen=True)
+class Block:
+    """What one worker does, in its scratch, for blocks of one shape and position."""
+
+    borders: list[Array]
+    gathers: list[Callable[[Array], None]]
+    multiply: Callable[[], None]
+    finish: Callable[[Array, Array | None], None]
+
+    def run(self, piece: Piece) -> None:
+        for border in self.borders:
+            border.fill(0)
+        for gather, source in zip(self.gathers, piece.sources, strict=True):
+            gather(source)
+        self.multiply()
+        self.finish(piece.out, piece.residual)
+
+
+class Depthwise(Convolution):
+    def __init__(self, links: Sequence[Link], workers: Workers) -> None:
+        middle = next(k for k, link in enumerate(links) if supports(link.op))
+        self.links = links
+        self.depth = links[middle]
+        self.before = links[0] if middle else None
+        self.after = links[-1] if middle + 1 < len(links) else None
         self.workers = workers
-        self.dtype = weight.dtype
-        shape = op.out.shape
-        self.geometry = Geometry.of(op, out_width=shape.width)
-        self.pixels = largest_divisor(shape.width, _RUN // shape.channels)  # of one run
-        tiled = np.tile(weight[:, 0].transpose(1, 2, 0), (1, 1, self.pixels))
-        # one sum over all taps, or with a stride one for each column of the kernel
-        columns = op.kernel[1] if op.stride[1] > 1 else 1
-        self.taps = tuple(np.ascontiguousarray(part) for part in np.split(tiled, columns, axis=1))
-        self.weights = self.taps if bias is None else (*self.taps, bias)
-        self.spans = spans(shape.height, _PIECE_BYTES // (shape.width * shape.channels * 4))
-        self.reserve()
+        self.dtype = self.depth.weight.dtype
+        self.shape = self.depth.op.out.shape
+        self.geometry = Geometry.of(self.depth.op, out_width=self.shape.width)
+        self.sorted = SortedRows(self.geometry)
+        self.pixels = largest_divisor(self.shape.width, _RUN // self.shape.channels)  # of one run
+        self.taps = list(self.sorted.taps(self.depth.weight, self.pixels))
+        self.weights = (
+            *(taps.weight for taps in self.taps),
+            *(link.weight for link in links if link is not self.depth),
+            *(link.bias for link in links if link.bias is not None),
+        )
+        self.spans = spans(self.shape.height, -(-self.shape.height // self._block_count()))
+        self.sizes = self._sizes(max(last - first for first, last in self.spans))
+        workers.reserve(*(size * self.dtype.itemsize for size in self.sizes))
 
-    def grid_rows(self, rows: int) -> int:
-        return rows
+    def _block_count(self) -> int:
+        """As few as the cache allows, and an even number where two threads are worth it."""
+        padded = math.prod(self.sorted.shape(self.shape.height))
+        count = -(-padded * self.dtype.itemsize // _BLOCK_BYTES)
+        work = 0
+        for link in self.links:
+            products = link.op.out.shape.size * math.prod(link.op.weight.shape[1:])
+            work += products if link is self.depth else products // _MATRIX_SPEED
+        return count + count % 2 if count > 1 or work >= _WORTH_SHARING else 1
 
-    def scratch_shapes(self, rows: int) -> Shapes:
-        """Sums, the sum of one column of taps, and the input with its columns sorted."""
-        shape, stride = self.op.out.shape, self.op.stride[1]
-        sums = (rows, shape.width, shape.channels)
-        if stride == 1:
-            return (sums,)
-        columns = -(-self.geometry.padded_width // stride)
-        return sums, sums, (stride, self.geometry.padded_rows(rows), columns, shape.channels)
+    def _sizes(self, rows: int) -> tuple[int, int, int]:
+        """Values of the padded rows, later the last sums; of other sums; of spare memory."""
+        shape = self.shape
+        padded, sums = math.prod(self.sorted.shape(rows)), rows * shape.width * shape.channels
+        first = last = 0
+        if self.before is not None:
+            widest = max(plane.inner for plane in self.sorted.planes)
+            first = self.geometry.padded_rows(rows) * widest * shape.channels
+        if self.after is not None:
+            last = rows * shape.width * self.after.op.out.shape.channels
+        return max(padded, last), max(sums, first), max(sums, first, last)
 
-    def plan_sums(
-        self, cells: Array, rows: int, *scratch: Array
-    ) -> tuple[Callable[[], None], Array]:
-        sums = scratch[0]
-        total = self._in_runs(sums)
-        if self.op.stride[1] == 1:
-            (weight,) = self.taps
-            taps = self._taps(cells, rows, 0, self.op.kernel[1])
-            return lambda: _weighted_sum(taps, weight, total), sums
-
-        stride, dilation = self.op.stride[1], self.op.dilation[1]
-        part, sorted_columns = self._in_runs(scratch[1]), scratch[2]
-        sorting = []
-        for remainder, to in enumerate(sorted_columns):
-            columns = cells[:, remainder::stride]
-            sorting.append((to[:, : columns.shape[1]], columns))
-        places = [divmod(j * dilation, stride) for j in range(self.op.kernel[1])]
-        first, *others = [
-            (self._taps(sorted_columns[remainder], rows, column, 1), weight)
-            for (column, remainder), weight in zip(places, self.taps, strict=True)
+    def bind(self, src: Array, out: Array, residual: Array | None = None) -> Callable[[], None]:
+        joined = joins_pixels(out, residual)
+        if joined:
+            out, residual = join_pixels(out), None if residual is None else join_pixels(residual)
+        pieces = [
+            self._piece(sample, span, out[row], None if residual is None else residual[row])
+            for row, sample in enumerate(src)
+            for span in self.spans
         ]
+        blocks: dict[tuple[int, ...], Block] = {}
 
-        def multiply() -> None:
-            for to, columns in sorting:
-                np.copyto(to, columns)
-            _weighted_sum(*first, total)
-            for taps, weight in others:
-                _weighted_sum(taps, weight, part)
-                np.add(total, part, out=total)
+        def run_piece(worker: int, number: int) -> None:
+            piece = pieces[number]
+            kind = (worker, *piece.kind)
+            if kind not in blocks:
+                blocks[kind] = self._block(worker, piece.kind, joined)
+            blocks[kind].run(piece)
 
-        return multiply, sums
+        return lambda: self.workers.run(run_piece, len(pieces))
 
-    def _in_runs(self, sums: Array) -> Array:
-        return sums.reshape(len(sums), -1, self.pixels * sums.shape[-1])
+    def _piece(
+        self, sample: Array, span: tuple[int, int], out: Array, residual: Array | None
+    ) -> Piece:
+        rows, part = PaddedRows(self.geometry, sample, span), slice(*span)
+        sources = [rows.source[:, plane.source] for plane in self.sorted.planes]
+        if self.before is not None:
+            sources = [_as_matrix(source) for source in sources]
+        return Piece(rows.kind, sources, out[part], None if residual is None else residual[part])
 
-    def _taps(self, cells: Array, rows: int, column: int, count: int) -> Array:
-        """View (y, x, c) as (i, j, y, run of x, value): `count` columns of taps from `column`."""
-        channels, width = self.op.out.shape.channels, self.op.out.shape.width
-        y, x, item = cells.strides
-        return as_strided(
-            cells[:, column:],
-            (self.op.kernel[0], count, rows, width // self.pixels, self.pixels * channels),
-            (
-                y * self.op.dilation[0],
-                x * self.op.dilation[1],
-                y * self.op.stride[0],
-                x * self.pixels,
-                item,
-            ),
-            writeable=False,
+    def _block(self, worker: int, kind: tuple[int, int, int], joined: bool) -> Block:
+        rows, above, below = kind
+        memory = self.workers.carve(worker, self.dtype, *((size,) for size in self.sizes))
+        borders, gathers, planes = [], [], []
+        for plane, scratch in zip(
+            self.sorted.planes, _first(memory[0], self.sorted.shape(rows)), strict=True
+        ):
+            padded = plane.rows(scratch)
+            inside = slice(above, len(padded) - below)
+            outside = plane.borders(scratch), padded[: inside.start], padded[inside.stop :]
+            borders += [border for border in outside if border.size]
+            gathers.append(self._gather(plane.inside(padded[inside]), memory[1], memory[2]))
+            planes.append(padded)
+        sums = _first(memory[1], (rows, self.shape.width * self.shape.channels))
+        multiply = self._multiply(planes, sums, memory[2])
+        finish = self._finish(sums, memory[0], memory[2], joined)
+        return Block(borders, gathers, multiply, finish)
+
+    def _gather(self, inner: Array, product: Array, spare: Array) -> Callable[[Array], None]:
+        """Return the function that writes the columns of one plane."""
+        if not inner.size:
+            return lambda _: None
+        if self.before is None:
+            return lambda source: np.copyto(inner, source)
+        rows, width, channels = inner.shape
+        sums, to = _first(product, (rows, width * channels)), join_pixels(inner)
+        products = {2: sums.reshape(-1, channels), 3: sums.reshape(inner.shape)}
+        weight, finish = self.before.weight, self.before.finish_of(sums, spare)
+
+        def expand(source: Array) -> None:
+            np.matmul(source, weight, out=products[source.ndim])
+            finish()
+            np.copyto(to, sums)  # a stage that writes to rows with gaps takes longer than this
+
+        return expand
+
+    def _multiply(self, planes: list[Array], sums: Array, spare: Array) -> Callable[[], None]:
+        """Return the function that sums over the taps, for each plane in one pass."""
+        runs = len(sums), self.shape.width // self.pixels, self.pixels * self.shape.channels
+        total, part = sums.reshape(runs), _first(spare, runs)
+        (seen, weight), *others = (
+            (taps.of(planes[taps.plane], self.geometry, len(sums)), taps.weight)
+            for taps in self.taps
         )
 
+        def multiply() -> None:
+            np.einsum("ijyxv,ijv->yxv", seen, weight, out=total)
+            for more, its_weight in others:
+                np.einsum("ijyxv,ijv->yxv", more, its_weight, out=part)
+                np.add(total, part, out=total)
 
-def _weighted_sum(taps: Array, weight: Array, out: Array) -> None:
-    np.einsum("ijyxv,ijv->yxv", taps, weight, out=out)
+        return multiply
+
+    def _finish(
+        self, sums: Array, last: Array, spare: Array, joined: bool
+    ) -> Callable[[Array, Array | None], None]:
+        """Return the function that makes of the sums what goes to `out`."""
+        rows, width = len(sums), self.shape.width
+        link = self.depth if self.after is None else self.after
+        channels = link.op.out.shape.channels
+        shape = (rows, width * channels) if joined else (rows, width, channels)
+        finish, its_spare = link.finish(width if joined else 1), _first(spare, shape)
+        if self.after is None:
+            its_sums = sums.reshape(shape)
+            return lambda out, residual: finish(its_sums, its_spare, out, residual)
+        pixels, product = sums.reshape(rows * width, -1), _first(last, (rows * width, channels))
+        its_sums = product.reshape(shape)
+        weight, finish_depth = self.after.weight, self.depth.finish_of(sums, spare)
+
+        def project(out: Array, residual: Array | None) -> None:
+            finish_depth()
+            np.matmul(pixels, weight, out=product)
+            finish(its_sums, its_spare, out, residual)
+
+        return project
+
+
+def _as_matrix(source: Array) -> Array:
+    """View (y, x, c) as (pixels, c) where pixels lie evenly, else leave it as it is."""
+    height, width, channels = source.shape
+    step_y, step_x, item = source.strides
+    if step_y != width * step_x and height > 1:
+        return source
+    return as_strided(source, (height * width, channels), (step_x, item), writeable=False)
+
+
+def _first(memory: Array, shape: tuple[int, ...]) -> Array:
+    return memory[: math.prod(shape)].reshape(shape)

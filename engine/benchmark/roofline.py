@@ -60,6 +60,8 @@ def operations(op: Op) -> int:
         return 2 * op.src.shape.size * prod(op.weight.shape[1:])
     if isinstance(op, ops.LocalConv2d | ops.MatMul):
         return 2 * prod(op.weight.shape)
+    if isinstance(op, ops.Gate):
+        return 2 * (prod(op.squeeze.shape) + prod(op.expand.shape))
     return 0
 
 

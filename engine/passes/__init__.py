@@ -14,6 +14,7 @@ from engine.passes.drop_unread import drop_unread
 from engine.passes.elide_copies import elide_copies
 from engine.passes.fold_batchnorm import fold_batchnorm
 from engine.passes.fuse_activation import fuse_activation
+from engine.passes.fuse_gate import fuse_gate
 from engine.passes.fuse_pool import fuse_pool
 from engine.passes.fuse_residual import fuse_residual
 from engine.passes.place_tensors import place_tensors
@@ -27,6 +28,7 @@ PASSES: dict[str, Pass] = {
         drop_unread,
         fold_batchnorm,
         fuse_activation,
+        fuse_gate,
         fuse_pool,
         fuse_residual,
         chain_convolutions,

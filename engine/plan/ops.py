@@ -179,6 +179,22 @@ class MatMul(Op):
     activation: str = "linear"
 
 
+@dataclass(frozen=True)
+class Gate(Op):
+    """out[n] = activation(sum over s of expand[n,s] * hidden[s] + expand_bias[n]), where
+
+    hidden[s] = squeeze_activation(sum over c of squeeze[s,c] * mean of src[c] + squeeze_bias[s]).
+    """
+
+    src: Tensor
+    squeeze: Constant  # (hidden, channels, 1, 1)
+    squeeze_bias: Constant | None
+    squeeze_activation: str
+    expand: Constant  # (outputs, hidden, 1, 1)
+    expand_bias: Constant | None
+    activation: str
+
+
 # ---------------------------------------------------------------- value by value
 
 

@@ -298,6 +298,32 @@ for name, shape, outputs, activation in [
     op = ops.MatMul(out, src_tensor, weight, activation=activation)
     add_case(f"{name}_without_bias", op, weight=weights)
 
+for name, shape, hidden, outputs, kinds in [
+    ("few", (5, 3, 4), 2, 5, ("swish", "logistic")),
+    ("packs", (16, 9, 8), 4, 24, ("relu", "logistic")),
+    ("many_channels", (200, 2, 3), 33, 170, ("leaky", "linear")),
+    ("one_cell", (9,), 3, 9, ("linear", "mish")),
+]:
+    squeeze, squeezes = random_constant("squeeze", hidden, shape[0], 1, 1)
+    squeeze_bias, squeeze_biases = random_constant("squeeze_bias", hidden)
+    expand, expands = random_constant("expand", outputs, hidden, 1, 1)
+    expand_bias, expand_biases = random_constant("expand_bias", outputs)
+    out, src_tensor = tensor(outputs), tensor(*shape)
+    add_case(
+        name,
+        ops.Gate(out, src_tensor, squeeze, squeeze_bias, kinds[0], expand, expand_bias, kinds[1]),
+        squeeze=squeezes / shape[0],  # a mean of values near 1
+        squeeze_bias=squeeze_biases,
+        expand=expands,
+        expand_bias=expand_biases,
+    )
+    add_case(
+        f"{name}_without_biases",
+        ops.Gate(out, src_tensor, squeeze, None, kinds[0], expand, None, kinds[1]),
+        squeeze=squeezes / shape[0],  # a mean of values near 1
+        expand=expands,
+    )
+
 # ---------------------------------------------------------------- value by value
 
 _mean, _means = random_constant("mean", 5)

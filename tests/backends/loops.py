@@ -175,6 +175,25 @@ def matmul(op: ops.MatMul, read: Read) -> Array:
     return activated(op.activation, out)
 
 
+def gate(op: ops.Gate, read: Read) -> Array:
+    src = read(op.src)
+    out = empty(op, len(src))
+    for row in range(len(src)):
+        values = [sum(plane.flat) / plane.size for plane in src[row]]
+        for weight, bias, activation in [
+            (op.squeeze, op.squeeze_bias, op.squeeze_activation),
+            (op.expand, op.expand_bias, op.activation),
+        ]:
+            sums = np.zeros(weight.shape[0])
+            for n, factors in enumerate(read(weight)):
+                sums[n] = 0.0 if bias is None else read(bias)[n]
+                for value, factor in zip(values, factors.flat, strict=True):
+                    sums[n] += value * factor
+            values = list(activated(activation, sums))
+        out[row].flat[:] = values
+    return out
+
+
 # ---------------------------------------------------------------- value by value
 
 
@@ -447,6 +466,7 @@ LOOPS: Mapping[type[ops.Op], Callable[..., Array]] = {
     ops.Deconv2d: deconv2d,
     ops.LocalConv2d: local_conv2d,
     ops.MatMul: matmul,
+    ops.Gate: gate,
     ops.Normalise: normalise,
     ops.Activate: activate,
     ops.Add: add,

@@ -14,6 +14,7 @@ DEFINITIONS: Mapping[type[ops.Op], Callable[[Any, Buffers], Step]] = {
     ops.Deconv2d: products.deconv2d,
     ops.LocalConv2d: products.local_conv2d,
     ops.MatMul: products.matmul,
+    ops.Gate: products.gate,
     ops.Normalise: values.normalise,
     ops.Activate: values.activate,
     ops.Add: values.add,

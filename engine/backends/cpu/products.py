@@ -26,6 +26,22 @@ def matmul(op: ops.MatMul, at: Buffers) -> Step:
     return run
 
 
+def gate(op: ops.Gate, at: Buffers) -> Step:
+    src, out = at.last(op.src), at.last(op.out)
+    squeeze, expand = (at.constant(each)[:, :, 0, 0].T for each in (op.squeeze, op.expand))
+    biases = [each and at.constant(each) for each in (op.squeeze_bias, op.expand_bias)]
+    functions = [ACTIVATIONS[name].numpy for name in (op.squeeze_activation, op.activation)]
+
+    def run() -> None:
+        values = src.mean(axis=(1, 2))
+        for weight, bias, function in zip((squeeze, expand), biases, functions, strict=True):
+            values = values @ weight
+            values = function(values if bias is None else values + bias)
+        out[:, 0, 0] = values
+
+    return run
+
+
 def deconv2d(op: ops.Deconv2d, at: Buffers) -> Step:
     """Each tap of the kernel adds to the output cells that lie under it."""
     src, out = at.last(op.src), at.last(op.out)

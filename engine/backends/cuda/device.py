@@ -32,6 +32,7 @@ class CudaDevice:
     passes = (
         "fold_batchnorm",
         "fuse_activation",
+        "fuse_gate",
         "fuse_residual",
         "chain_pools",
         "elide_copies",

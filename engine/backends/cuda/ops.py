@@ -14,6 +14,7 @@ __all__ = ["conv", "heads"]  # importing them registers what they run
 
 AVERAGE_PART = 32  # pixels that one thread of average_parts sums at least
 AVERAGE_THREADS = 256  # AVERAGE_LANES of kernels/average_pool.cu for each of 32 channels
+LEAST_GATE_THREADS, MOST_GATE_THREADS = 128, 1024
 SOFTMAX_THREADS = 128
 CHANNEL_KINDS = {"positive": 0, "softmax": 1, "softmax_max": 2}
 
@@ -250,11 +251,27 @@ def max_pool_depth(gpu: Gpu, op: ops.MaxPoolDepth) -> None:
     )
 
 
+def _parts(src: Shape) -> int:
+    """In how many parts a mean over the whole map is summed."""
+    return -(-src.area // AVERAGE_PART)
+
+
 def _average_parts(op: ops.AveragePool) -> int:
-    """In how many parts a mean over the whole map is summed; 1 where the window is smaller."""
+    """Likewise; 1 where the window is smaller."""
     src = op.src.shape
     is_whole = op.window.size == (src.height, src.width) and op.window.padding == (0, 0, 0, 0)
-    return -(-src.area // AVERAGE_PART) if is_whole and op.out.shape.area == 1 else 1
+    return _parts(src) if is_whole and op.out.shape.area == 1 else 1
+
+
+def _sum_parts(gpu: Gpu, src: ops.Tensor, parts: int) -> None:
+    """Sums of the parts of each row, as floats in the workspace."""
+    rows, channels = gpu.rows(src), src.shape.channels
+    packs = gpu.packs(src)
+    gpu.launch(
+        "average_parts_packed" if packs else "average_parts",
+        rows * parts * channels // (16 // gpu.target.value_bytes if packs else 1),
+        *(gpu[src], gpu.workspace, rows, channels, src.shape.area, gpu.pitch(src), parts),
+    )
 
 
 def _average_workspace(target: Target, op: ops.AveragePool) -> int:
@@ -265,18 +282,13 @@ def _average_workspace(target: Target, op: ops.AveragePool) -> int:
 def average_pool(gpu: Gpu, op: ops.AveragePool) -> None:
     rows, channels, parts = gpu.rows(op.out), op.out.shape.channels, _average_parts(op)
     if parts > 1:
-        area = op.src.shape.area
-        packs = gpu.packs(op.src)
-        gpu.launch(
-            "average_parts_packed" if packs else "average_parts",
-            rows * parts * channels // (16 // gpu.target.value_bytes if packs else 1),
-            *(gpu[op.src], gpu.workspace, rows, channels, area, gpu.pitch(op.src), parts),
-        )
+        _sum_parts(gpu, op.src, parts)
+        sizes = (rows, channels, op.src.shape.area, parts, gpu.pitch(op.out))
         gpu.launch_grid(
             "average_join",
             (rows * -(-channels // 32), 1, 1),
             AVERAGE_THREADS,
-            *(gpu.workspace, gpu[op.out], rows, channels, area, parts, gpu.pitch(op.out)),
+            *(gpu.workspace, gpu[op.out], *sizes),
         )
         return
     gpu.launch(
@@ -286,6 +298,37 @@ def average_pool(gpu: Gpu, op: ops.AveragePool) -> None:
         *_geometry(op.src.shape, op.out.shape),
         *(gpu.pitch(op.src), gpu.pitch(op.out)),
         *_window(op.window),
+    )
+
+
+def _gate_weights(target: Target, op: ops.Gate, constants: Arrays) -> Arrays:
+    """`expand` with its outputs innermost: neighbours for a warp."""
+    kind = np.float16 if target.precision == "float16" else np.float32
+    squeeze, expand = constants["squeeze"][:, :, 0, 0], constants["expand"][:, :, 0, 0].T
+    made = {"squeeze": squeeze, "expand": expand}
+    return {**constants, **{name: np.ascontiguousarray(a, kind) for name, a in made.items()}}
+
+
+def _gate_workspace(target: Target, op: ops.Gate) -> int:
+    return 4 * target.rows(op.src) * _parts(op.src.shape) * op.src.shape.channels
+
+
+@runs(ops.Gate, prepare=_gate_weights, workspace=_gate_workspace)
+def gate(gpu: Gpu, op: ops.Gate) -> None:
+    src, parts = op.src.shape, _parts(op.src.shape)
+    hidden, filters = op.squeeze.shape[0], op.out.shape.channels
+    _sum_parts(gpu, op.src, parts)
+    channels = -(-src.channels // 32) * 32
+    threads = min(max(channels, -(-filters // 32) * 32, LEAST_GATE_THREADS), MOST_GATE_THREADS)
+    arrays = ("squeeze", "squeeze_bias", "expand", "expand_bias")
+    gpu.launch_grid(
+        "gate",
+        (gpu.rows(op.out), 1, 1),
+        threads,
+        *(gpu.workspace, *(gpu.array(op, name) for name in arrays), gpu[op.out]),
+        *(gpu.rows(op.out), src.channels, src.area, parts, hidden, filters, gpu.pitch(op.out)),
+        *(KINDS[op.squeeze_activation], KINDS[op.activation]),
+        shared=4 * (channels + hidden + max(threads, channels)),
     )
 
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct Dim {
 static thread_local Dim threadIdx, blockIdx;
 static Dim blockDim, gridDim;
 static std::barrier<>* block_barrier = nullptr;
+static std::vector<std::unique_ptr<std::barrier<>>> warp_barriers;
+static std::vector<float> shown_to_warp;
 static std::vector<double> dynamic_shared;
 
 #define __global__
@@ -28,6 +31,15 @@ static std::vector<double> dynamic_shared;
 #define __launch_bounds__(...)
 
 inline void __syncthreads() { block_barrier->arrive_and_wait(); }
+inline float __shfl_xor_sync(unsigned, float x, int lanes)
+{
+    std::barrier<>& warp = *warp_barriers[threadIdx.x / 32];
+    shown_to_warp[threadIdx.x] = x;
+    warp.arrive_and_wait();
+    const float other = shown_to_warp[threadIdx.x ^ lanes];
+    warp.arrive_and_wait();  // all have read it
+    return other;
+}
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline float __fmul_rn(float a, float b)
 {
@@ -101,6 +113,11 @@ void run_on_host(int blocks, int threads, int shared_bytes, bool has_barriers, K
         }
         std::barrier<> barrier(threads);
         block_barrier = &barrier;
+        shown_to_warp.resize(threads);
+        warp_barriers.clear();
+        for (int left = threads; left > 0; left -= 32) {
+            warp_barriers.push_back(std::make_unique<std::barrier<>>(std::min(left, 32)));
+        }
         std::vector<std::thread> workers;
         for (int thread = 0; thread < threads; ++thread) {
             workers.emplace_back([=] {

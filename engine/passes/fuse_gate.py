@@ -1,0 +1,51 @@
+"""AveragePool of a whole map, Conv2d, Conv2d -> Gate: the dense part of squeeze and excite."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeGuard
+
+from engine.passes.usage import Middles
+from engine.plan.build import Plan
+from engine.plan.ops import AveragePool, Conv2d, Gate, Op, Tensor
+
+
+def fuse_gate(plan: Plan) -> Plan:
+    middles = Middles(plan)
+    ops: dict[int, Op] = dict(enumerate(plan.ops))
+    written: dict[Tensor, int] = {}
+    for place, op in enumerate(plan.ops):
+        written[op.out] = place
+        if not _is_dense(op) or op.src not in middles:
+            continue
+        squeeze = plan.ops[written[op.src]]
+        if not _is_dense(squeeze) or squeeze.src not in middles:
+            continue
+        pool = plan.ops[written[squeeze.src]]
+        if isinstance(pool, AveragePool) and _is_whole(pool):
+            del ops[written[op.src]], ops[place]
+            # There the map is as it was; a state might be another one by now.
+            ops[written[squeeze.src]] = _gate(pool, squeeze, op)
+    return replace(plan, ops=tuple(ops[place] for place in sorted(ops)))
+
+
+def _is_dense(op: Op) -> TypeGuard[Conv2d]:
+    """Whether it is a sum over all channels of one pixel, and its activation."""
+    match op:
+        case Conv2d(groups=1, signed=False, pool=None, residual=None, last_activation="linear"):
+            return op.is_pointwise and op.src.shape.area == 1
+    return False
+
+
+def _is_whole(pool: AveragePool) -> bool:
+    is_all = pool.window.size == pool.src.shape.sides[1:] and not any(pool.window.padding)
+    return is_all and pool.out.shape.area == 1
+
+
+def _gate(pool: AveragePool, squeeze: Conv2d, expand: Conv2d) -> Gate:
+    return Gate(
+        expand.out,
+        pool.src,
+        *(squeeze.weight, squeeze.bias, squeeze.activation),
+        *(expand.weight, expand.bias, expand.activation),
+    )

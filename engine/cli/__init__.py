@@ -26,6 +26,7 @@ from engine.version import __version__
 FAILED = 1
 USAGE = 2
 INTERRUPTED = 130
+_LONGEST = 300  # characters of what is wrong with an option
 CLOSED_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
 
 
@@ -59,6 +60,8 @@ class Parser(argparse.ArgumentParser):
     """Raises InputError instead of leaving, and answers misspelt options."""
 
     def error(self, message: str) -> NoReturn:
+        if len(message) > _LONGEST:
+            message = f"{message[:_LONGEST]}…"
         raise InputError(f"{message}. See: {self.prog} --help")
 
     @property

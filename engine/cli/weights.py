@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 from engine.cli import _model, _network, _targets
 from engine.cli._table import align
 from engine.errors import InputError, suggest
+from engine.numerals import whole_number
+from engine.vision.naming import shown
 
 if TYPE_CHECKING:
     from engine.cli._table import Cell
@@ -80,12 +82,14 @@ def _cut(arguments: argparse.Namespace, rest: list[str]) -> None:
     from engine.darknet import surgery, weights
     from engine.vision.new_file import NewFile
 
-    if len(rest) != 1 or not (rest[0].isascii() and rest[0].isdecimal()):
-        raise InputError(f"cut: expected a number of layers, got {' '.join(rest) or 'none'}")
+    count = whole_number(rest[0]) if len(rest) == 1 else None
+    if count is None:
+        got = shown(" ".join(rest)) or "none"
+        raise InputError(f"cut: expected a number of layers, got {got}")
     output = _output(arguments)
     _model.fill_in(arguments)
     graph = _network.graph_of(arguments)
-    part = surgery.cut(graph, int(rest[0]))
+    part = surgery.cut(graph, count)
     _refuse_inputs(arguments, output)
     arrays = weights.load(arguments.weights, graph)[: len(part.nodes)]
     new = NewFile(output, overwrite=arguments.overwrite, hint=_targets.HINT)

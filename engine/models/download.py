@@ -24,6 +24,7 @@ from engine.errors import DownloadError
 from engine.models import connection
 from engine.models.connection import InterruptedTransferError, RefusedError
 from engine.models.digest import digest
+from engine.numerals import whole_number
 
 Progress = Callable[[int, int], None]  # bytes so far, bytes in all
 
@@ -243,10 +244,10 @@ def _total(answer: http.client.HTTPResponse, start: int, expected: Expected) -> 
         raise RefusedError("sends a web page instead of the file")
     if answer.headers.get("Content-Encoding", "identity") != "identity":
         raise RefusedError("sends the file in an encoding that was not asked for")
-    text = answer.headers.get("Content-Length", "")
-    if not text.isdecimal():
+    length = whole_number(answer.headers.get("Content-Length", ""))
+    if length is None:
         return None
-    total = start + int(text)
+    total = start + length
     if total not in expected.sizes:
         raise RefusedError(f"expected a file of {max(expected.sizes)} bytes, got one of {total}")
     return total

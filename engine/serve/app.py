@@ -24,6 +24,7 @@ from engine.serve.post import Post
 from engine.serve.refusal import ClientLeftError, RefusedError
 from engine.serve.service import Service
 from engine.version import __version__
+from engine.vision.naming import shown
 
 _FILES = {"/": "page.html", "/page.css": "page.css", "/page.js": "page.js"}
 _KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
@@ -135,7 +136,9 @@ def _gauges(service: Service) -> dict[str, tuple[str, float]]:
 async def _answer_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        reason = f"{request.url.path[:80]}: expected POST /detect or /classify, or GET /"
+        reason = (
+            f"{shown(request.scope['path'][:80])}: expected POST /detect or /classify, or GET /"
+        )
     else:
         reason = f"{request.method[:20]}: expected {(error.headers or {}).get('Allow')}"
     return JSONResponse({"error": reason}, error.status_code, error.headers)

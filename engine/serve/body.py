@@ -28,8 +28,8 @@ def check_head(headers: Headers, limits: Limits) -> None:
     if coding != "identity":
         raise RefusedError(415, f"Content-Encoding: expected none, got {coding[:80]!r}")
     length = headers.get("content-length", "0")
-    if length.isdecimal() and int(length) > limits.body_bytes:
-        raise _too_long(limits, length)
+    if length.isdecimal() and (len(length) > 18 or int(length) > limits.body_bytes):
+        raise _too_long(limits, length[:40])
 
 
 async def read(receive: Receive, limits: Limits, take: Callable[[int], bool]) -> bytes:

@@ -9,7 +9,8 @@ from typing import Any, Literal, TypeAlias
 from engine.detector import Settings
 from engine.errors import InputError, suggest
 from engine.serve.refusal import RefusedError
-from engine.vision.classes import numbers_of
+from engine.vision.classes import known_as, numbers_of
+from engine.vision.naming import shown
 
 Form: TypeAlias = Literal["json", "jpeg", "png"]
 
@@ -43,7 +44,7 @@ def read(
         name = key.replace("-", "_")
         if name not in known:
             expected = ", ".join(known)
-            raise InputError(f"{key}: expected {expected}.{suggest(name, known)}")
+            raise InputError(f"{shown(key)}: expected {expected}.{suggest(name, known)}")
         if name in chosen:
             raise InputError(f"{key}: expected once, got twice")
         chosen[name] = _classes(text, labels) if name == "classes" else _number(name, text)
@@ -58,7 +59,9 @@ def form_of(accept: str | None, forms: dict[str, Form]) -> Form:
         ((_quality(kind, ranges), form) for kind, form in forms.items()), key=lambda each: each[0]
     )
     if quality <= 0:
-        raise RefusedError(406, f"Accept: expected {' or '.join(forms)}, got {accept!r}")
+        raise RefusedError(
+            406, f"Accept: expected {' or '.join(forms)}, got {shown(str(accept))!r}"
+        )
     return best
 
 
@@ -94,9 +97,7 @@ def _classes(text: str, labels: Sequence[str]) -> tuple[int, ...]:
     entries = [entry.strip() for entry in text.split(",") if entry.strip()]
     if not entries:
         raise InputError("classes: expected at least one, got none")
-    numbers = numbers_of(
-        [int(each) if each.isascii() and each.isdecimal() else each for each in entries], labels
-    )
+    numbers = numbers_of([known_as(each) for each in entries], labels)
     for number in numbers:
         if number >= len(labels):
             raise InputError(f"classes: expected a number below {len(labels)}, got {number}")

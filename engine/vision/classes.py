@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from engine.errors import InputError, suggest
+from engine.numerals import whole_number
+from engine.vision.naming import shown
 
 
 def numbers_of(classes: Collection[str | int] | str, names: Sequence[str]) -> list[int]:
@@ -18,9 +20,15 @@ def numbers_of(classes: Collection[str | int] | str, names: Sequence[str]) -> li
     return numbers
 
 
+def known_as(text: str) -> str | int:
+    """What a user wrote: a number, or else a name."""
+    number = whole_number(text)
+    return text if number is None else number
+
+
 def _named(name: str, names: Sequence[str]) -> list[int]:
     found = [number for number, each in enumerate(names) if each == name]
     if not found:
         hint = suggest(name, names)
-        raise InputError(f"classes: no class is called {name!r}.{hint}")
+        raise InputError(f"classes: no class is called {shown(name)!r}.{hint}")
     return found

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import engine
+from engine import cli
 from engine.backends.cuda import library
 from tests.faults.child import ENGINE, ROOT, run
 
@@ -58,3 +60,21 @@ def test_76_a_model_is_called_by_its_name_not_by_a_path(tmp_path, name):
     assert len(end.errors) == 1
     assert len(end.err) < 1000
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "number", ["9" * 5000, "-1", "٣", "1_000", "0x10", " 3", "3.5", ""], ids=ascii
+)
+@pytest.mark.parametrize("option", ["--classes", "--device=cpu:", "--size", "--threads", "--batch"])
+def test_numbers_that_are_none_are_refused_in_a_line(tiny_detector, capsys, option, number):
+    given = [option + number] if option.endswith(":") else [option, number]
+    status = cli.main(["detect", *tiny_detector.options, *given, "none.png"])
+    lines = capsys.readouterr().err.splitlines()
+    assert status in (0, 1, 2)
+    assert all(len(line) < 500 for line in lines)
+
+
+def test_a_variable_that_is_no_number_is_refused_in_a_line(monkeypatch):
+    monkeypatch.setenv("ENGINE_NUM_THREADS", "9" * 5000)
+    with pytest.raises(engine.InputError, match=r"ENGINE_NUM_THREADS: expected a number"):
+        engine.load(device="cpu")

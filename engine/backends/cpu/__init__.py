@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from engine.backends.cpu.device import CpuDevice
 from engine.errors import InputError
+from engine.numerals import whole_number
+from engine.vision.naming import shown
 
 
 def open(argument: str) -> CpuDevice:
     """Open the CPU with `argument` threads; without it, as many as this process may use."""
     if not argument:
         return CpuDevice()
-    if not (argument.isascii() and argument.isdigit() and int(argument) > 0):
-        raise InputError(f"device: expected cpu or cpu:THREADS, got 'cpu:{argument}'")
-    return CpuDevice(int(argument))
+    threads = whole_number(argument)
+    if not threads:
+        raise InputError(f"device: expected cpu or cpu:THREADS, got 'cpu:{shown(argument)}'")
+    return CpuDevice(threads)

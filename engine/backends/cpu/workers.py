@@ -22,6 +22,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from engine import forks
 from engine.errors import InputError, threads_told
+from engine.numerals import whole_number
+from engine.vision.naming import shown
 
 Array = NDArray[Any]
 Task = Callable[[int, int], None]  # (worker, piece)
@@ -37,9 +39,10 @@ def thread_count() -> int:
         if hasattr(os, "sched_getaffinity"):
             return len(os.sched_getaffinity(0))
         return os.cpu_count() or 1
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise InputError(f"{THREADS_VARIABLE}: expected a number of threads, got {text!r}")
-    return int(text)
+    count = whole_number(text)
+    if not count:
+        raise InputError(f"{THREADS_VARIABLE}: expected a number of threads, got {shown(text)!r}")
+    return count
 
 
 class Workers:

@@ -84,7 +84,8 @@ def mutate(data: bytes, random: Random) -> bytes:
         elif kind == 4:
             changed[place:place] = changed[place : place + random.choice((4, 12, 50))]
         else:
-            changed[place : place + 1] = bytes([changed[place % len(changed)] ^ (1 << place % 8)])
+            before = changed[place % len(changed)] if changed else 0
+            changed[place : place + 1] = bytes([before ^ (1 << place % 8)])
     return _with_sums(bytes(changed)) if random.random() < 0.9 else bytes(changed)
 
 

@@ -1,0 +1,143 @@
+"""A request from a stranger, through the whole server but for its socket.
+
+An input is `METHOD address`, header lines, an empty line, and the body. No answer may be a 500, and
+nothing may be held when it is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from functools import cache
+from random import Random
+from typing import Any
+
+import engine
+from engine.serve import app
+from engine.serve.limits import Limits
+from engine.serve.service import Service
+from tools.fuzz.harnesses import pictures
+
+_LIMITS = Limits(pixels=1 << 22, body_bytes=1 << 20)
+_SIDE = 64
+
+_FORM = b"multipart/form-data; boundary=edge"
+_PART = (
+    b'--edge\r\nContent-Disposition: form-data; name="image"; filename="a.png"\r\n\r\n%s'
+    b"\r\n--edge--\r\n"
+)
+_TARGETS = (
+    *(b"/detect", b"/detect?threshold=0.01&nms=0.5", b"/detect?classes=qr,1&max-detections=3"),
+    *(b"/classify?top_k=2", b"/model", b"/healthz", b"/readyz", b"/metrics", b"/", b"/page.js"),
+    *(b"/detect?threshold=nan", b"/detect?classes=" + b"9" * 5000, b"/../etc/passwd", b"/%00"),
+)
+_HEADERS = (
+    *(b"accept: image/png", b"accept: image/jpeg;q=0.5, */*;q=nan", b"accept: text/html"),
+    *(b"content-type: image/jpeg", b"content-type: " + _FORM, b"content-type: text/plain"),
+    *(b"content-encoding: gzip", b"content-length: 99999999999999999999999", b"content-length: x"),
+    *(b"sec-fetch-site: cross-site", b"expect: 100-continue", b"content-type: \xff; boundary=\xff"),
+    *(b"content-type: multipart/form-data", b"content-type: multipart/form-data; boundary="),
+)
+
+
+def seeds() -> Iterator[bytes]:
+    small = list(pictures.seeds())[:20]
+    for picture in small:
+        yield b"POST /detect\ncontent-type: image/png\n\n" + picture
+        yield b"POST /detect\ncontent-type: " + _FORM + b"\n\n" + _PART % picture
+    for target in _TARGETS:
+        yield b"POST " + target + b"\n\n" + small[0]
+        yield b"GET " + target + b"\n\n"
+    for header in _HEADERS:
+        yield b"POST /detect\n" + header + b"\n\n" + small[0]
+
+
+def mutate(data: bytes, random: Random) -> bytes:
+    head, _, body = data.partition(b"\n\n")
+    lines = head.split(b"\n")
+    kind = random.random()
+    if kind < 0.3:
+        method = random.choice((b"POST", b"POST", b"GET", b"HEAD", b"PUT", b"X" * 300))
+        lines[0] = method + b" " + pictures.mutate(random.choice(_TARGETS), random)
+    elif kind < 0.5:
+        lines.append(random.choice(_HEADERS))
+    elif kind < 0.6 and len(lines) > 1:
+        place = random.randrange(1, len(lines))
+        lines[place] = pictures.mutate(lines[place], random)
+    else:
+        body = pictures.mutate(body, random)
+    return b"\n".join(lines) + b"\n\n" + body
+
+
+def run(data: bytes) -> None:
+    head, _, body = data.partition(b"\n\n")
+    first, *lines = head.split(b"\n")
+    method, _, target = first.partition(b" ")
+    path, _, query = target.partition(b"?")
+    headers = [(name.strip().lower(), value.strip()) for name, _, value in _parted(lines)]
+    loop, served = _server()
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method.decode("latin-1").upper() or "GET",
+        "scheme": "http",
+        "path": path.decode("utf-8", "replace") or "/",
+        "raw_path": path,
+        "root_path": "",
+        "query_string": query,
+        "headers": headers,
+        "server": ("127.0.0.1", 80),
+        "client": ("127.0.0.1", 9),
+    }
+    sent = loop.run_until_complete(_answered(served, scope, body))
+    (status,) = (each["status"] for each in sent if each["type"] == "http.response.start")
+    content = b"".join(each.get("body", b"") for each in sent)
+    assert 200 <= status < 600, status
+    assert status != 500, content
+    if status >= 400 and content.startswith(b"{"):
+        assert json.loads(content)["error"].isprintable(), content
+    service = served.state.service
+    held = service.visits, service.places, service.bodies.held, service.pictures.held
+    assert held == (0, 0, 0, 0), held
+
+
+def _parted(lines: list[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
+    return (line.partition(b":") for line in lines if b":" in line)
+
+
+async def _answered(served: Any, scope: dict[str, Any], body: bytes) -> list[dict[str, Any]]:
+    sent: list[dict[str, Any]] = []
+    pieces = [body[:1000], body[1000:]]
+    is_answered = asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        if pieces:
+            piece = pieces.pop(0)
+            return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
+        await is_answered.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    async with asyncio.timeout(20):
+        await served(scope, receive, send)
+    is_answered.set()
+    return sent
+
+
+@cache
+def _server() -> tuple[asyncio.AbstractEventLoop, Any]:
+    """One for the process: its threads start with the first request."""
+    loop = asyncio.new_event_loop()
+    detector = engine.load(device="cpu", threads=1, size=_SIDE, threshold=0.001)
+
+    async def make() -> Any:
+        served = app.make(lambda: Service(detector, _LIMITS, wait_seconds=0))
+        served.state.service = Service(detector, _LIMITS, wait_seconds=0)
+        return served
+
+    served = loop.run_until_complete(make())
+    return loop, served

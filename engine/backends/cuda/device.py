@@ -35,6 +35,7 @@ class CudaDevice:
         "fuse_gate",
         "fuse_residual",
         "chain_pools",
+        "merge_siblings",
         "elide_copies",
         "place_tensors",
         "drop_unread",

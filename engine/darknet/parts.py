@@ -168,7 +168,7 @@ class Convolution:
                 src,
                 weight,
                 bias,
-                stride=self.stride,
+                stride=_within(self.stride, self.padded(src.shape)),
                 padding=(padding,) * 4,
                 dilation=(self.dilation,) * 2,
                 groups=self.groups,
@@ -186,6 +186,11 @@ def bind_bias(
     if normalised:
         return bind_normalise(plan, weights, prefix=prefix), None
     return (lambda src: src), plan.constant(f"{prefix}bias", weights[f"{prefix}bias"])
+
+
+def _within(stride: tuple[int, int], shape: Shape, *, border: int = 0) -> tuple[int, int]:
+    """A stride beyond the map takes one window alone, as one just as long does."""
+    return min(stride[0], shape.height + border), min(stride[1], shape.width + border)
 
 
 @dataclass(frozen=True)
@@ -217,7 +222,7 @@ class Blur:
                 plan.tensor(self.infer(src.shape), steps=src.steps),
                 src,
                 weight,
-                stride=self.stride,
+                stride=_within(self.stride, src.shape, border=2 * padding),
                 padding=(padding,) * 4,
                 groups=channels,
             )

@@ -3,8 +3,8 @@
     python tools/soak_cuda.py [PART ...] [--json rows.json] [--quick]
 
     images    10,000 pictures of many sizes: fitted slopes of device and host memory
-    loads     200 loads and closes: the same
-    threads   32 threads on one detector, 200 tagged pictures each
+    loads     1,000 loads and closes: the same
+    threads   32 threads on one detector, 500 tagged pictures each
     calls     what a batch-1 call costs the host beyond the device's copies and kernels
     pipeline  pictures to boxes, at batch 64 and one by one, beside forward runs alone
     cards     two cards beside one
@@ -16,24 +16,18 @@ status is 1 when a number is not what it should be.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import random
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -46,92 +40,31 @@ from engine.darknet.lower import lower
 from engine.passes import optimise
 from engine.vision.image import Picture
 from engine.vision.resize import Placement, stretch
-
-Array = NDArray[Any]
+from tools.wearing import Array, Wear, main, memory_of_process, pictures, timed
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL, MIDDLE = ROOT / "cfg" / "yolov3-tiny.cfg", ROOT / "cfg" / "yolov4-tiny.cfg"
 LARGE = ROOT / "cfg" / "yolov4.cfg"
 FOUND = 20  # boxes in a picture, before suppression, on average
-SAMPLES = 50
-SETTLED = 0.3  # of the samples: what comes before is still warming up
 
 
-@dataclass(frozen=True)
-class Row:
-    """One number, and whether it is what it should be."""
-
-    part: str
-    what: str
-    value: float
-    unit: str
-    should: str
-    is_good: bool
-
-
-class Soak:
-    def __init__(self, folder: Path, *, quick: bool) -> None:
-        self.folder = folder
-        self.quick = quick
-        self.rows: list[Row] = []
+class Soak(Wear):
+    def __init__(self, folder: Path, *, quick: bool = False) -> None:
+        super().__init__(folder, quick=quick)
         self._thresholds: dict[object, float] = {}
+        self._observer: CudaDevice | None = None
+
+    def load_small(self, **options: Any) -> engine.Detector:
+        return self.load(SMALL, **options)
+
+    def memory_in_use(self) -> dict[str, int]:
+        """Of the card, as its driver tells, and of this process."""
+        # it keeps the context: making one anew takes longer than a load
+        self._observer = self._observer or CudaDevice(0)
+        device = self._observer.card.memory - self._observer.free_memory()
+        return {"device": device, "host": memory_of_process()}
 
     # ------------------------------------------------------------ parts
-
-    def images(self) -> None:
-        total = 2_000 if self.quick else 10_000
-        given = pictures(24)
-        observer = CudaDevice(0)
-        with self.load(SMALL, batch=8) as detector:
-            readings = []
-            start = time.perf_counter()
-            for number, _ in enumerate(detector.stream(islice(cycle(given), total))):
-                if number % (total // SAMPLES) == 0:
-                    readings.append((number, *memory_in_use(observer)))
-            seconds = time.perf_counter() - start
-            planned = detector.memory.total
-        observer.close()
-        self.add_slopes("images", readings, "picture")
-        self.add("images", "pictures a second", total / seconds, "1/s")
-        self.add("images", "planned", planned / 2**20, "MiB")
-
-    def loads(self) -> None:
-        total = 40 if self.quick else 200
-        (picture,) = pictures(1)
-        observer = CudaDevice(0)  # keeps the context: making one anew takes longer than a load
-        readings = []
-        times = []
-        for number in range(total):
-            start = time.perf_counter()
-            with self.load(SMALL) as detector:
-                detector(picture)
-            times.append(time.perf_counter() - start)
-            readings.append((number, *memory_in_use(observer)))
-        observer.close()
-        self.add_slopes("loads", readings, "load")
-        self.add("loads", "load, first result, close", median(times) * 1e3, "ms")
-
-    def threads(self) -> None:
-        threads, calls = 32, 40 if self.quick else 200
-        given = pictures(48)
-        with self.load(SMALL) as detector:
-            expected = [detector(picture) for picture in given]
-            distinct = len({each.boxes.tobytes() for each in expected})
-            wrong: list[int] = []
-
-            def ask(seed: int) -> None:
-                order = random.Random(seed)
-                for _ in range(calls):
-                    tag = order.randrange(len(given))
-                    if not are_same(detector(given[tag]), expected[tag]):
-                        wrong.append(tag)
-
-            start = time.perf_counter()
-            run_at_once([(ask, seed) for seed in range(threads)])
-            seconds = time.perf_counter() - start
-        self.add("threads", "answers of others", len(wrong), "", "0", not wrong)
-        self.add("threads", "distinct answers", distinct, "", ">= 40", distinct >= 40)
-        self.add("threads", "pictures a second", threads * calls / seconds, "1/s")
 
     def calls(self) -> None:
         repeats = 100 if self.quick else 400
@@ -281,31 +214,6 @@ class Soak:
             weights.save(path, network, random_weights.arrays(network))
         return net, path
 
-    def add(
-        self,
-        part: str,
-        what: str,
-        value: float,
-        unit: str,
-        should: str = "",
-        is_good: bool = True,
-    ) -> None:
-        row = Row(part, what, value, unit, should, is_good)
-        self.rows.append(row)
-        judged = "" if not should else f"{should:22s} {'ok' if is_good else 'NO'}"
-        print(f"{part:9s} {what:52s} {value:12.3f} {unit:9s} {judged}", flush=True)
-
-    def add_slopes(self, part: str, readings: list[tuple[int, int, int]], unit: str) -> None:
-        """Fitted, in bytes; what the first readings show is warming up."""
-        numbers, device, host = np.array(readings[int(len(readings) * SETTLED) :], float).T
-        slopes = [float(np.polyfit(numbers, bytes_in_use, 1)[0]) for bytes_in_use in (device, host)]
-        # Of a host, less than two pages for each load and a few bytes for each picture are noise.
-        most = 8192 if unit == "load" else 256
-        self.add(part, "slope of device memory", slopes[0], f"B/{unit}", "0", abs(slopes[0]) < 1)
-        self.add(
-            part, "slope of host memory", slopes[1], f"B/{unit}", f"< {most}", slopes[1] < most
-        )
-
 
 FIRST_RESULT = """
 import sys, time
@@ -324,73 +232,8 @@ def size_of(net: Path) -> tuple[int, int]:
     return shape.width, shape.height
 
 
-def pictures(count: int, size: tuple[int, int] | None = None) -> list[Array]:
-    """Tagged by their content; of many sizes unless one is given."""
-    rng = np.random.default_rng(0)
-    made = []
-    for number in range(count):
-        width, height = size or (320 + 37 * number % 480, 240 + 53 * number % 400)
-        coarse = rng.integers(0, 256, (height // 16 + 1, width // 16 + 1, 3), dtype=np.uint8)
-        made.append(np.ascontiguousarray(coarse.repeat(16, 0).repeat(16, 1)[:height, :width]))
-    return made
-
-
-def are_same(found: Any, expected: Any) -> bool:
-    return len(found) == len(expected) and np.array_equal(found.boxes, expected.boxes)
-
-
-def memory_in_use(observer: CudaDevice) -> tuple[int, int]:
-    """Bytes of the card, by its driver, and of this process."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return observer.card.memory - observer.free_memory(), pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def timed(call: Callable[[], object], repeats: int) -> float:
-    """Median milliseconds."""
-    for _ in range(20):
-        call()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return median(times) * 1e3
-
-
-def run_at_once(asked: list[tuple[Callable[[int], None], int]]) -> None:
-    workers = [threading.Thread(target=function, args=(seed,)) for function, seed in asked]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-
-
 PARTS = ("images", "loads", "threads", "calls", "pipeline", "cards", "start")
 
 
-def chosen(names: list[str]) -> Iterator[str]:
-    for name in names or PARTS:
-        if name not in PARTS:
-            raise SystemExit(f"{name}: expected one of {', '.join(PARTS)}")
-        yield name
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--quick", action="store_true", help="fewer of everything")
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        soak = Soak(Path(folder), quick=arguments.quick)
-        for name in chosen(arguments.parts):
-            begin = time.perf_counter()
-            getattr(soak, name)()
-            soak.add(name, "took", time.perf_counter() - begin, "s")
-    if arguments.json:
-        arguments.json.write_text(json.dumps([asdict(row) for row in soak.rows], indent=1))
-    return int(not all(row.is_good for row in soak.rows))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Soak, PARTS, __doc__))

@@ -1,0 +1,92 @@
+"""Short forms of tools/soak_cpu.py, and that it would notice."""
+
+from itertools import count
+
+import numpy as np
+import pytest
+
+import engine
+from tests.small_models import write_model
+from tools import soak_cpu, wearing
+
+TIGHT = """
+[net]
+width=32
+height=32
+channels=3
+
+[convolutional]
+filters=6
+size=3
+stride=4
+pad=1
+activation=leaky
+
+[convolutional]
+filters=6
+activation=linear
+
+[yolo]
+mask=0
+anchors=8,8
+classes=1
+"""
+
+
+@pytest.fixture
+def wear(tmp_path, monkeypatch):
+    monkeypatch.setattr(wearing, "WARM", 300)
+    model = write_model(tmp_path, TIGHT, ["thing"])
+
+    class Small(soak_cpu.SoakCpu):
+        def load_small(self, **options):
+            return engine.load(
+                model.cfg, model.weights, device="cpu", threads=2, threshold=0.0, **options
+            )
+
+    return Small(tmp_path)
+
+
+def row(wear, what):
+    (found,) = (each for each in wear.rows if each.what == what)
+    return found
+
+
+def test_each_of_many_threads_gets_its_own_answers(wear, monkeypatch):
+    monkeypatch.setattr(wearing, "CALLS", 25)
+    wear.threads()
+    assert row(wear, "answers").value == 32 * 25
+    assert all(each.is_good for each in wear.rows)
+
+
+def test_answers_that_are_mixed_up_are_noticed(wear, monkeypatch):
+    monkeypatch.setattr(wearing, "CALLS", 3)
+    answers = count()
+    monkeypatch.setattr(wearing, "are_same", lambda found, expected: next(answers) != 50)
+    wear.threads()
+    assert row(wear, "answers of others").value == 1
+    assert not row(wear, "answers of others").is_good
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("part", "number", "unit", "most"),
+    [("images", 1500, "picture", 300), ("loads", 150, "load", 3e3)],
+)
+def test_memory_stays_flat(wear, monkeypatch, part, number, unit, most):
+    """Within what malloc does by itself in so short a time."""
+    monkeypatch.setattr(wearing, {"images": "PICTURES", "loads": "LOADS"}[part], number)
+    getattr(wear, part)()
+    assert row(wear, "host memory, slope").value < most
+    assert row(wear, part.replace("images", "pictures")).value == number
+
+
+@pytest.mark.parametrize(("bytes_kept", "is_good"), [(0, True), (8, True), (10, False)])
+def test_ten_bytes_a_picture_are_noticed(wear, bytes_kept, is_good):
+    noise = np.random.default_rng(0).integers(-50, 50, 50)
+    readings = [
+        (200 * place, {"host": 10**8 + 200 * place * bytes_kept + int(noise[place])})
+        for place in range(50)
+    ]
+    wear.add_slopes("images", readings, "picture")
+    assert row(wear, "host memory, in an hour").is_good == is_good

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from engine.fleet.packed import PackedModel
     from engine.fleet.rows import Tally
 
-_ADDRESS = re.compile(r"auto|local|(ray://)?[^/\\]+:\d+")
+_ADDRESS = re.compile(r"auto|local|[^/\\]+:\d+")
+_CLIENT = "ray://"
 _MODEL_FILES = (".cfg", ".data", ".weights")
 _ONLY_WITH = ("out", "format", "actors", "shard")
 _ONLY_WITHOUT = ("output", "json", "jsonl", "csv", "save_txt", "crops", "fail_fast", "max_frames")
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="local",
         metavar="ADDRESS",
-        help="auto, host:port or ray://host:port of a Ray; alone: one of its own, on this machine",
+        help="auto or host:port of a Ray; alone: one of its own, on this machine",
     )
     fleet.add_argument("--out", metavar="DIR", help="results go here; s3://… and the like, too")
     fleet.add_argument("--format", metavar="F", help="of the results: parquet or jsonl (parquet)")
@@ -113,6 +114,9 @@ def _give_back(arguments: argparse.Namespace) -> None:
     word = arguments.ray
     if _ADDRESS.fullmatch(word):
         return
+    if word.startswith(_CLIENT):
+        hint = "Run this on a machine of the cluster, for instance by: ray job submit"
+        raise InputError(f"--ray: expected auto or host:port, got {word!r}. {hint}")
     arguments.ray = "local"
     of_model = [each.lower().endswith(_MODEL_FILES) for each in (word, *arguments.inputs)]
     arguments.inputs.insert(0 if of_model[0] else [*of_model[1:], False].index(False), word)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from engine.version import __version__
 
 LOCAL = "local"
 
+_SECONDS = 10.0  # until a machine answers
 _OBJECTS = 128 << 20  # bytes for what workers pass on, which are numbers; the model comes on top
 
 
@@ -66,6 +68,7 @@ def connected(
     paths = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
     surroundings = {"PYTHONPATH": paths, "RAY_USAGE_STATS_ENABLED": "0"}
     try:
+        _knock(address)
         with _environment(surroundings if address == LOCAL else {}):
             ray.init(
                 address,
@@ -73,9 +76,10 @@ def connected(
                 log_to_driver=False,
                 logging_level=logging.ERROR,
             )
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise InputError(f"ray: {address}: cannot be reached: {reason}") from None
+        hint = "" if address == LOCAL else " Where Ray asks for a token, set RAY_AUTH_MODE=token"
+        raise InputError(f"ray: {address}: cannot be reached: {reason}.{hint}") from None
     try:
         yield
     finally:
@@ -126,6 +130,13 @@ def _fitting(share: Share) -> tuple[str, int]:
         kind = DeviceError if device == "cuda" else InputError
         raise kind(f"ray: no machine has {wanted} for a worker")
     return device, share.most or max(most, share.least)
+
+
+def _knock(address: str) -> None:
+    """Refuse at once where nobody listens; Ray tries for minutes."""
+    host, colon, port = address.rpartition(":")
+    if colon:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS).close()
 
 
 def _told(error: Exception) -> str:

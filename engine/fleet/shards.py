@@ -67,8 +67,9 @@ class Shards:
         with self.folder.open(self.name(shard)) as file:
             if self.format == "parquet":
                 return pyarrow.parquet.read_table(file)
+            whole = pyarrow.json.ReadOptions(block_size=file.size() + 1)  # rows may be long
             columns = pyarrow.json.ParseOptions(explicit_schema=rows.SCHEMA)
-            return pyarrow.json.read_json(file, parse_options=columns)
+            return pyarrow.json.read_json(file, whole, columns)
 
     def tally(self, shard: int) -> Tally:
         return rows.tally(self.read(shard))

@@ -1,13 +1,16 @@
 """detect --ray: what it says without Ray, what it refuses, how a run is begun and gone on with."""
 
 import json
+import socket
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from engine import cli
+from engine import ImageError, cli
 from engine.cli import _ray
+from engine.vision.result import Result
 from tests.fleet.expected import write_pictures
 
 
@@ -46,7 +49,7 @@ def test_without_ray_it_says_how_to_get_it(words, capsys, monkeypatch, missing):
     [
         ("a --ray", "local", "a"),
         ("--ray auto a", "auto", "a"),
-        ("--ray ray://head:10001 a b", "ray://head:10001", "a b"),
+        ("--ray head.cluster:6379 a b", "head.cluster:6379", "a b"),
         ("--ray 10.0.0.1:6379 a", "10.0.0.1:6379", "a"),
         ("--ray a b", "local", "a b"),
         ("--ray s3://bucket/pictures b", "local", "s3://bucket/pictures b"),
@@ -72,6 +75,8 @@ def test_other_outputs_are_refused(words, capsys, has_ray):
     assert error_of(capsys, *words, "--ray", "--save-txt", "x") == "--save-txt: not with --ray"
     told = error_of(capsys, *words[:-2], "--ray")
     assert told == "--ray: expected --out DIR, where the results go"
+    told = error_of(capsys, *words, "--ray", "ray://head:10001")
+    assert told.startswith("--ray: expected auto or host:port, got 'ray://head:10001'. Run this on")
 
 
 def test_what_cannot_be_is_told_before_a_cluster_works(words, capsys, has_ray, tiny_classifier):
@@ -137,6 +142,23 @@ def test_a_folder_of_something_else_is_refused(begin, tmp_path):
     assert (tmp_path / "out" / "holidays.jpg").read_bytes() == b"mine"
 
 
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_a_shard_is_read_as_it_was_written(begin, form):
+    from engine.fleet import rows
+
+    found = rows.table(["a", "b", "c"], [many_boxes(1), ImageError("b: no"), many_boxes(60_000)])
+    files = begin(form=form).files
+    files.write(0, found)
+    assert files.read(0).equals(found)
+    assert begin(form=form).finished() == {0: (3, 60_001, 2, 1)}
+
+
+def many_boxes(count):
+    random = np.random.default_rng(0)
+    boxes, scores = random.random((count, 4), np.float32), random.random(count, np.float32)
+    return Result((640, 480), boxes, scores, np.zeros(count, np.int64), ("cat",))
+
+
 def test_overwriting_forgets_the_shards_of_the_run_before(begin):
     from engine.fleet import rows
 
@@ -192,6 +214,15 @@ tree={tree}
     written = write_model(tmp_path / "other", absolute, ["animal", "cat", "dog"])
     with pytest.raises(ConfigError, match="tree: expected a name below the"):
         PackedModel.of(written.cfg, written.weights, ())
+
+
+def test_a_ray_that_is_not_there_is_told_at_once(words, capsys, has_ray):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    told = error_of(capsys, *words, "--ray", address)
+    assert told.startswith(f"ray: {address}: cannot be reached: ")
+    assert "refused" in told
 
 
 def test_run_json_tells_what_the_run_is(words, has_ray, monkeypatch, tmp_path):

@@ -1,0 +1,40 @@
+"""docs/cluster.md: its commands are understood, its programs use what there is."""
+
+import ast
+import re
+import shlex
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from engine import cli
+from engine.cli import _ray
+
+PAGE = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^python -m engine detect (.*)$", PAGE, re.M)
+PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_are_understood(command):
+    arguments = cli.parser_of("detect").parse(shlex.split(command))
+    assert _ray.is_wanted(arguments)
+    _ray._give_back(arguments)
+    assert len(arguments.inputs) == 1
+    assert arguments.out
+
+
+def test_there_are_commands_and_programs():
+    assert (len(COMMANDS), len(PROGRAMS)) == (3, 3)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=["pipeline", "server", "client"])
+def test_what_programs_import_from_the_engine_is_there(program):
+    for node in ast.walk(ast.parse(program)):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("engine"):
+            if node.module == "engine.fleet.detect":
+                pytest.importorskip("pyarrow", reason="PyArrow is not installed: '.[ray]'")
+            module = import_module(node.module)
+            for each in node.names:
+                assert hasattr(module, each.name) or import_module(f"{node.module}.{each.name}")

@@ -61,7 +61,7 @@ class Room:
         """For each row of a run its candidates, float32, in darknet's order."""
         numbers = records[:, 0]
         order = numbers.argsort()
-        values = records[order, 1:].view(np.float32)
+        values = records.take(order, 0)[:, 1:].view(np.float32)
         if rows == 1:
             return [values]
         starts = np.arange(1, rows, dtype=np.int64) * self.per_row

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -35,8 +36,10 @@ ENTRY = np.dtype(
 MOST_BYTES = 256 << 20  # of one run's pictures: more are scaled on the CPU
 
 _ALIGNMENT = 16
-_COPIERS = min(8, os.cpu_count() or 1)
+_POINTER_BYTES = ENTRY["pixels"].itemsize
+_COPIERS = min(4, os.cpu_count() or 1)  # more than these wait for memory, and for each other
 _WORTH_A_THREAD = 4 << 20  # bytes: waking one takes as long as copying some hundred thousand
+_WORTH_TWO_WAYS = 1 << 20  # bytes: less is there sooner than the device is told of it twice
 
 
 class Arrangement(NamedTuple):
@@ -58,9 +61,13 @@ def arrange(pictures: Sequence[Placed]) -> Arrangement | None:
     return Arrangement(starts, top) if top <= MOST_BYTES else None
 
 
-def entries(pictures: Sequence[Placed]) -> bytes:
-    """An entry of the table for each of the pictures: all of it but the pointers."""
-    return b"".join([_entry(each.placement, each.exact) for each in pictures])
+def entries(pictures: Sequence[Placed], starts: Sequence[int], block: int) -> bytes:
+    """An entry of the table for each of the pictures, which begin so far into the block."""
+    parts = []
+    for each, start in zip(pictures, starts, strict=True):
+        parts.append((block + start).to_bytes(_POINTER_BYTES, sys.byteorder))
+        parts.append(_entry(each.placement, each.exact))
+    return b"".join(parts)
 
 
 @lru_cache(maxsize=256)
@@ -72,40 +79,72 @@ def _entry(placement: Placement, exact: bool) -> bytes:
     )
     is_letterbox = placement.kind == "letterbox"
     where = placement.picture, inner, placement.offset, scale, is_letterbox, exact
-    return np.array((0, *where, *margin_and_ratio(placement)), ENTRY).tobytes()
+    return np.array((0, *where, *margin_and_ratio(placement)), ENTRY).tobytes()[_POINTER_BYTES:]
 
 
 class Copier:
-    """Copies pictures into page-locked memory; many bytes are copied by several threads."""
+    """Copies arrays into page-locked memory; many bytes are copied by several threads."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_COPIERS, thread_name_prefix="cuda-copy")  # when used
 
-    def copy(self, pictures: Sequence[Placed], arrangement: Arrangement, out: Array) -> None:
-        if arrangement.size < 2 * _WORTH_A_THREAD:
-            _copy(pictures, arrangement.starts, out)
+    def copy(
+        self,
+        sources: Sequence[Array],
+        starts: Sequence[int],
+        out: Array,
+        send: Callable[[int], object],
+    ) -> None:
+        """Each from its start on; `send` may be told how many bytes of `out` are ready early."""
+        size = (starts[-1] + sources[-1].size) * out.itemsize
+        if size >= 2 * _WORTH_A_THREAD:
+            self._copy_together(sources, starts, out, size // _WORTH_A_THREAD)
             return
-        shares = list(_shares(pictures, arrangement))
-        others = [self._threads.submit(_copy, *share, out) for share in shares[1:]]
-        _copy(*shares[0], out)
-        for each in others:
-            each.result()
+        if size >= _WORTH_TWO_WAYS:
+            sources, starts = _cut(sources, starts, 3)
+            first = len(sources) * 2 // 3  # a device takes less time for the rest than we do
+            _copy(sources[:first], starts[:first], out)
+            if starts[first]:
+                send(starts[first] * out.itemsize)
+            sources, starts = sources[first:], starts[first:]
+        _copy(sources, starts, out)
+
+    def _copy_together(
+        self, sources: Sequence[Array], starts: Sequence[int], out: Array, most: int
+    ) -> None:
+        threads = min(_COPIERS, most)
+        sources, starts = _cut(sources, starts, threads)
+        borders = [len(sources) * thread // threads for thread in range(threads + 1)]
+        first, *others = [slice(*pair) for pair in pairwise(borders)]
+        copies: list[Future[None]] = []
+        try:
+            for each in others:
+                copies.append(self._threads.submit(_copy, sources[each], starts[each], out))
+            _copy(sources[first], starts[first], out)
+        finally:  # whoever has this memory next must have it alone
+            for copy in copies:
+                copy.result()
 
     def close(self) -> None:
         self._threads.shutdown()
 
 
-def _shares(
-    pictures: Sequence[Placed], arrangement: Arrangement
-) -> Iterator[tuple[Sequence[Placed], Sequence[int]]]:
-    """Neighbours for each of several threads."""
-    threads = min(_COPIERS, arrangement.size // _WORTH_A_THREAD, len(pictures))
-    borders = [len(pictures) * thread // threads for thread in range(threads + 1)]
-    for first, last in pairwise(borders):
-        yield pictures[first:last], arrangement.starts[first:last]
+def _cut(
+    sources: Sequence[Array], starts: Sequence[int], least: int
+) -> tuple[Sequence[Array], Sequence[int]]:
+    """The same in at least so many parts: arrays, or else rows of them."""
+    if len(sources) >= least:
+        return sources, starts
+    parts, begins = [], []
+    for whole, start in zip(sources, starts, strict=True):
+        for number in range(least):
+            first, last = (len(whole) * each // least for each in (number, number + 1))
+            parts.append(whole[first:last])
+            begins.append(start + whole[:first].size)
+    return parts, begins
 
 
-def _copy(pictures: Sequence[Placed], starts: Sequence[int], out: Array) -> None:
-    for start, each in zip(starts, pictures, strict=True):
-        pixels = each.pixels
-        np.copyto(out[start : start + pixels.size].reshape(pixels.shape), pixels)
+def _copy(sources: Sequence[Array], starts: Sequence[int], out: Array) -> None:
+    for start, each in zip(starts, sources, strict=True):
+        place = out[start : start + each.size].reshape(each.shape)
+        np.copyto(place, each, casting="same_kind")

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from engine.backends.base import Memory, OpTime, Placed, Stages
 from engine.backends.cuda import candidates, conv, memory, overflow, pictures, survivors
-from engine.backends.cuda.candidates import FLAG, HEADER_WORDS
+from engine.backends.cuda.candidates import FLAG, HEADER_WORDS, WORD
 from engine.backends.cuda.context import Context
 from engine.backends.cuda.gpu import Target
 from engine.backends.cuda.pictures import Arrangement
 from engine.backends.cuda.resident import Resident
-from engine.backends.cuda.slot import Job, Slot
+from engine.backends.cuda.slot import Decoding, Job, Slot
 from engine.backends.cuda.tickets import Slots, Ticket
 from engine.errors import DeviceError, EngineError, InputError
 from engine.plan.build import Plan
@@ -50,6 +50,8 @@ class CudaProgram:
         self._context = context
         self._target = target
         self._is_closed = False
+        self._sides = plan.source.shape.sides
+        self._steps = plan.steps
         self._crowded = 0  # runs to come that do without suppression on the device
         self._room = candidates.room(plan, target.batch)
         self._resident = context.run(
@@ -71,9 +73,8 @@ class CudaProgram:
         return self._run(self._images(images), self._outputs)
 
     def detect(self, images: Array, *, threshold: float, hierarchy: float = 0.5) -> list[Array]:
-        return self._run(
-            self._decoded(self._images(images), threshold, hierarchy), self._candidates
-        )
+        decoding = self._decoding(threshold, hierarchy)
+        return self._run(self._images(images, decoding), self._candidates)
 
     def start_forward(self, pictures: Sequence[Placed]) -> Ticket[tuple[Array, ...]]:
         """Begin a run; pictures that are no bytes, or too many, are scaled on the CPU."""
@@ -83,8 +84,8 @@ class CudaProgram:
         self, pictures: Sequence[Placed], *, threshold: float, hierarchy: float = 0.5
     ) -> Ticket[list[Array]]:
         """As start_forward."""
-        put = self._decoded(self._pictures(pictures), threshold, hierarchy)
-        return self._start(put, self._candidates)
+        decoding = self._decoding(threshold, hierarchy)
+        return self._start(self._pictures(pictures, decoding), self._candidates)
 
     def start_boxes(
         self,
@@ -95,23 +96,19 @@ class CudaProgram:
         hierarchy: float = 0.5,
     ) -> Ticket[list[Boxes]]:
         """As boxes.find_all() of start_detect(), which is what happens to pictures in a crowd."""
-        put = self._decoded(self._pictures(pictures), threshold, hierarchy)
-        placements = [each.placement for each in pictures]
-
-        def put_with_suppression(slot: Slot) -> Job:
-            slot.how[0] = survivors.how(suppression)
-            job = put(slot)
-            is_crowded, self._crowded = self._crowded > 0, max(self._crowded - 1, 0)
-            return job._replace(suppresses=job.has_pictures and not is_crowded)
+        is_crowded, self._crowded = self._crowded > 0, max(self._crowded - 1, 0)
+        how = b"" if is_crowded else survivors.how(suppression)
+        put = self._pictures(pictures, self._decoding(threshold, hierarchy, how))
 
         def fetch(slot: Slot, job: Job) -> list[Boxes]:
             found = self._survivors(slot, job) if job.suppresses else None
             if found is None:
                 rows = self._candidates(slot, job)
+                placements = [each.placement for each in pictures]
                 found = boxes.find_all(rows, placements, suppression)
             return found
 
-        return self._start(put_with_suppression, fetch)
+        return self._start(put, fetch)
 
     def forward_on_card(self, images: int, outputs: int, *, rows: int) -> None:
         """As forward, from one pointer of this card to another; the outputs follow each other."""
@@ -123,9 +120,7 @@ class CudaProgram:
         self, images: Array | Sequence[Placed], *, repeats: int = 20, decodes: bool = False
     ) -> list[float]:
         """Milliseconds that each of so many runs took on the device, without copies."""
-        put = self._images(images) if isinstance(images, np.ndarray) else self._pictures(images)
-        if decodes:
-            put = self._decoded(put, 0.25, 0.5)
+        put = self._any(images, self._decoding(0.25, 0.5) if decodes else None)
         slot = self._taken()
         try:
             return self._context.run(partial(self._resident.measure, slot, put(slot), repeats))
@@ -136,10 +131,10 @@ class CudaProgram:
         self, images: Array | Sequence[Placed], *, threshold: float, repeats: int = 20
     ) -> list[float]:
         """Milliseconds of copies and run of each of so many runs; the device never waits for us."""
-        put = self._images(images) if isinstance(images, np.ndarray) else self._pictures(images)
+        put = self._any(images, self._decoding(threshold, 0.5))
         slot = self._taken()
         try:
-            job = self._decoded(put, threshold, 0.5)(slot)
+            job = put(slot)
             time = partial(self._resident.timed_behind_others, slot, job)
             return [sum(self._context.run(time)) for _ in range(repeats)]
         finally:
@@ -149,9 +144,7 @@ class CudaProgram:
         self, images: Array | Sequence[Placed], *, threshold: float | None = None
     ) -> tuple[Stages, Sequence[Any]]:
         """Filling page-locked memory is part of the way in, sorting candidates of the way out."""
-        put = self._images(images) if isinstance(images, np.ndarray) else self._pictures(images)
-        if threshold is not None:
-            put = self._decoded(put, threshold, 0.5)
+        put = self._any(images, None if threshold is None else self._decoding(threshold, 0.5))
         slot = self._taken()
         try:
             start = perf_counter()
@@ -209,18 +202,22 @@ class CudaProgram:
 
     # ------------------------------------------------------------ the way in
 
-    def _images(self, images: Array) -> Put:
-        sides = self.plan.source.shape.sides
+    def _any(self, images: Array | Sequence[Placed], decoding: Decoding | None) -> Put:
+        if isinstance(images, np.ndarray):
+            return self._images(images, decoding)
+        return self._pictures(images, decoding)
+
+    def _images(self, images: Array, decoding: Decoding | None = None) -> Put:
         if images.dtype.kind != "f":
             raise InputError(f"images: expected float32, got {images.dtype}")
-        if images.ndim != 4 or images.shape[1:] != sides:
-            expected = ", ".join(map(str, ("rows", *sides)))
+        if images.ndim != 4 or images.shape[1:] != self._sides:
+            expected = ", ".join(map(str, ("rows", *self._sides)))
             raise InputError(f"images: expected ({expected}), got {images.shape}")
         sequences = self._count_sequences(len(images))
-        return lambda slot: Job(sequences, len(images), slot.put_images(images))
+        return partial(self._put_images, images, sequences, decoding)
 
-    def _pictures(self, placed: Sequence[Placed]) -> Put:
-        channels, height, width = self.plan.source.shape.sides
+    def _pictures(self, placed: Sequence[Placed], decoding: Decoding | None = None) -> Put:
+        channels, height, width = self._sides
         network = width, height
         for each in placed:
             if each.placement.network != network or each.pixels.shape[2] != channels:
@@ -232,36 +229,70 @@ class CudaProgram:
         sequences = self._count_sequences(len(placed))
         arrangement = pictures.arrange(placed)
         if arrangement is None:
-            return partial(self._put_scaled, placed, sequences)
-        return partial(self._put_pictures, placed, sequences, arrangement)
+            return partial(self._put_scaled, placed, sequences, decoding)
+        return partial(self._put_pictures, placed, sequences, arrangement, decoding)
+
+    def _put_images(
+        self, images: Array, sequences: int, decoding: Decoding | None, slot: Slot
+    ) -> Job:
+        starts = range(0, images.size, images[0].size)
+        self._copier.copy(list(images), starts, slot.images(), partial(self._send_ahead, slot))
+        return self._job(slot, decoding, sequences, len(images), images.size * WORD)
+
+    def _put_scaled(
+        self, placed: Sequence[Placed], sequences: int, decoding: Decoding | None, slot: Slot
+    ) -> Job:
+        images = slot.images()[: len(placed) * self.plan.source.shape.size]
+        rows = images.reshape(-1, *self._sides)
+        for each, row in zip(placed, rows, strict=True):
+            resize.fill(each.pixels, each.placement, row, exact=each.exact)
+        return self._job(slot, decoding, sequences, len(placed), images.nbytes)
 
     def _put_pictures(
-        self, placed: Sequence[Placed], sequences: int, arrangement: Arrangement, slot: Slot
+        self,
+        placed: Sequence[Placed],
+        sequences: int,
+        arrangement: Arrangement,
+        decoding: Decoding | None,
+        slot: Slot,
     ) -> Job:
         if arrangement.size > slot.room:
             self._context.run(partial(slot.make_room, arrangement.size))
-        self._copier.copy(placed, arrangement, slot.staged)
-        slot.put_table(pictures.entries(placed), arrangement.starts)
-        return Job(sequences, len(placed), arrangement.size, has_pictures=True)
+        slot.put_table(placed, arrangement.starts)
+        pixels = [each.pixels for each in placed]
+        send = partial(self._send_ahead, slot)
+        self._copier.copy(pixels, arrangement.starts, slot.staged, send)
+        rows = len(placed)
+        return self._job(slot, decoding, sequences, rows, arrangement.size, has_pictures=True)
 
-    def _put_scaled(self, placed: Sequence[Placed], sequences: int, slot: Slot) -> Job:
-        images = slot.images(len(placed), *self.plan.source.shape.sides)
-        for each, row in zip(placed, images, strict=True):
-            resize.fill(each.pixels, each.placement, row, exact=each.exact)
-        return Job(sequences, len(placed), images.nbytes)
+    def _send_ahead(self, slot: Slot, size: int) -> None:
+        if self._resident.is_idle:
+            with self._context.turn:
+                self._resident.send_ahead(slot, size)
 
-    def _decoded(self, put: Put, threshold: float, hierarchy: float) -> Put:
+    def _job(
+        self,
+        slot: Slot,
+        decoding: Decoding | None,
+        sequences: int,
+        rows: int,
+        size: int,
+        *,
+        has_pictures: bool = False,
+    ) -> Job:
+        if decoding is None:
+            return Job(sequences, rows, size, has_pictures)
+        slot.put_decoding(decoding)
+        suppresses = has_pictures and bool(decoding.how)
+        return Job(sequences, rows, size, has_pictures, decodes=True, suppresses=suppresses)
+
+    def _decoding(self, threshold: float, hierarchy: float, how: bytes = b"") -> Decoding:
         if self._room is None:
             raise InputError("detect: expected a network with a detection layer, got none")
-
-        def put_with_thresholds(slot: Slot) -> Job:
-            slot.numbers[:] = threshold, hierarchy
-            return put(slot)._replace(decodes=True)
-
-        return put_with_thresholds
+        return Decoding.of(threshold, hierarchy, how)
 
     def _count_sequences(self, rows: int) -> int:
-        steps = self.plan.steps
+        steps = self._steps
         most = self.batch * steps
         if not 0 < rows <= most:
             raise InputError(f"images: expected 1 to {most} rows, got {rows}")
@@ -296,11 +327,10 @@ class CudaProgram:
     def _taken(self) -> Slot:
         self._context.check_process()  # a child would wait here for ever
         slot = self._slots.take()
-        try:
-            self.check_usable()
-        except BaseException:
+        if self._is_closed:
             self._slots.give(slot)
-            raise
+            self.check_usable()
+        slot.sent = 0  # of a call that failed on its way
         return slot
 
     # ------------------------------------------------------------ the way out
@@ -337,7 +367,7 @@ class CudaProgram:
         words, keep = slot.kept, self._resident.keep
         if self._is_watched and words[FLAG]:
             self._context.run(partial(self._examine, slot, job))
-        most = int(keep.counts(words, job.rows).max())
+        most = max(keep.counts(words, job.rows))
         if most == survivors.CROWDED:
             self._crowded = _RUNS_IN_A_CROWD
             return None
@@ -366,6 +396,7 @@ class CudaProgram:
     def _wait(self, slot: Slot) -> None:
         self._context.check_process()
         self._context.wait(slot.done)
+        slot.is_under_way = False
 
     def check_usable(self) -> None:
         """Raise if the program is closed, or was made before this process was forked."""

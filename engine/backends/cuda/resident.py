@@ -22,14 +22,13 @@ from engine.backends.cuda.driver import gib
 from engine.backends.cuda.gpu import Candidates, Gpu, Place, Run, Target
 from engine.backends.cuda.graph import Graph
 from engine.backends.cuda.memory import Layout, Weights
-from engine.backends.cuda.slot import HIERARCHY, POINTER, SUPPRESSION, TABLE, Job, Sizes, Slot
+from engine.backends.cuda.slot import HIERARCHY, POINTER, SUPPRESSION, TABLE, Job, Key, Sizes, Slot
 from engine.backends.cuda.survivors import NEAR, THREADS, Keep
 from engine.errors import DeviceError
 from engine.plan.build import Plan
 from engine.plan.ops import Op
 
 Array = NDArray[Any]
-Key = tuple[bool, bool, bool, int]  # does it decode, suppress, read pictures; sequences
 
 SLOTS = 3  # one is filled and one is read while the third is on the device
 _MOST_GRAPHS = 8
@@ -43,7 +42,7 @@ _MOST_FOUND_BYTES = 64 << 20  # page-locked in a slot
 class Resident:
     """Memory, kernels and graphs of one program.
 
-    For the device's thread, but for `replay` and `expect`.
+    For the device's thread, but for `send_ahead`, `replay` and `expect`.
     """
 
     def __init__(
@@ -62,6 +61,7 @@ class Resident:
         self._graphs: dict[Key, Graph] = {}
         self._warm: set[Key] = set()
         self._latest: Slot | None = None  # whose run was enqueued last
+        self._settings_sent = b""  # what the card has
         self._can_overflow = overflow.is_possible(plan, target)
         self._runs = [(memory.runner(op).run, op) for op in plan.ops]
         self._decoders = [(memory.runner(head).run, head) for head in plan.heads]
@@ -125,12 +125,23 @@ class Resident:
         """Enqueue a run; once `slot.done` has happened the slot holds what it can of the answer."""
         self._make_room_for_finds(slot, job)
         self._send(slot, job)
-        self._replay(_key(job))
+        self._replay(job.key)
         self._fetch(slot, job)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the latest run is known to have ended, without asking the driver."""
+        return self._latest is None or not self._latest.is_under_way
+
+    def send_ahead(self, slot: Slot, size: int) -> None:
+        """On any thread in its turn: let so much of what a slot holds travel before the rest."""
+        if self.is_idle:
+            self._calls.upload(slot.block, slot.staged_at, size, self._stream)
+            slot.sent = size
 
     def replay(self, slot: Slot, job: Job) -> bool:
         """As start, on any thread in its turn; False where this has to be left to the device's."""
-        recorded = self._graphs.get(_key(job))
+        recorded = self._graphs.get(job.key)
         if recorded is None or self._words_expected(job) > slot.found.size:
             return False
         self._send(slot, job)
@@ -153,7 +164,7 @@ class Resident:
         """As timed, of a run that is enqueued whole before its turn comes."""
         stream = self._context.stream
         self.start(slot, job)
-        self._replay(_key(job))
+        self._replay(job.key)
         self._latest = None  # the way in is timed in its place, not beside the runs before
         times = self._timed(slot, job)
         stream.synchronize()
@@ -165,7 +176,7 @@ class Resident:
         events[0].record(stream)
         self._send(slot, job)
         events[1].record(stream)
-        self._replay(_key(job))
+        self._replay(job.key)
         events[2].record(stream)
         self._fetch(slot, job)
         events[3].record(stream)
@@ -177,7 +188,7 @@ class Resident:
         stream, gpu = self._context.stream, self._gpu
         assert gpu is not None, "freed"
         self._send(slot, job)
-        self._enqueue(*_key(job))
+        self._enqueue(*job.key)
         stream.synchronize()
         times = []
         for run, op in self._runs:
@@ -233,7 +244,7 @@ class Resident:
             size = (HEADER_WORDS + self._output_values(job.sequences)) * WORD
             self._calls.download(slot.returned_at, self._returned, size, self._stream)
         self._calls.record(slot.done, self._stream)
-        self._latest = slot
+        self._latest, slot.is_under_way = slot, True
 
     def _words_expected(self, job: Job) -> int:
         if not job.decodes or job.suppresses:
@@ -278,6 +289,7 @@ class Resident:
         """Between pointers of this card that other streams may have to do with."""
         stream = self._context.stream
         self._driver.Context.synchronize()
+        self._settings_sent = b""
         self._driver.memcpy_htod(self._settings + POINTER, np.array([images], np.uint64))
         self._driver.Context.synchronize()
         self._replay((False, False, False, sequences))
@@ -288,7 +300,7 @@ class Resident:
     def measure(self, slot: Slot, job: Job, repeats: int) -> list[float]:
         """Milliseconds of each of so many runs, without copies."""
         stream = self._context.stream
-        key = _key(job)
+        key = job.key
         self._send(slot, job)
         for _ in range(3):  # eager, recorded, and once more
             self._replay(key)
@@ -324,13 +336,21 @@ class Resident:
 
     def _send(self, slot: Slot, job: Job) -> None:
         calls, stream = self._calls, self._stream
-        if self._latest is None or calls.has_happened(self._latest.done):
-            calls.upload(slot.block, slot.staged_at, job.size, stream)
+        sent, slot.sent = slot.sent, 0
+        rest = slot.block + sent, slot.staged_at + sent, job.size - sent
+        if sent or self.is_idle or self._has_ended():
+            calls.upload(*rest, stream)
         else:
-            calls.upload(slot.block, slot.staged_at, job.size, self._copies)
+            calls.upload(*rest, self._copies)
             calls.record(slot.arrived, self._copies)
             calls.wait_for(stream, slot.arrived)
-        calls.upload(self._settings, slot.settings_at, job.settings_bytes, stream)
+        settings = bytes(slot.settings_of(job))
+        if settings != self._settings_sent:
+            calls.upload(self._settings, slot.settings_at, len(settings), stream)
+            self._settings_sent = settings
+
+    def _has_ended(self) -> bool:
+        return self._latest is not None and self._calls.has_happened(self._latest.done)
 
     def _replay(self, key: Key) -> None:
         """Enqueue a run: the first time op by op, then as a graph recorded the second time.
@@ -454,10 +474,6 @@ class Resident:
 
     def _output_values(self, sequences: int) -> int:
         return sum(sequences * each.steps * each.shape.size for each in self._plan.outputs)
-
-
-def _key(job: Job) -> Key:
-    return job.decodes, job.suppresses, job.has_pictures, job.sequences
 
 
 def _enqueue_op(run: Run, gpu: Gpu, op: Op) -> None:

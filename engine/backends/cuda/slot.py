@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from struct import Struct
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.backends.cuda import pictures, survivors
-from engine.backends.cuda.candidates import HEADER_WORDS
+from engine.backends.base import Placed
+from engine.backends.cuda import pictures
+from engine.backends.cuda.candidates import HEADER_WORDS, WORD
 
 Array = NDArray[Any]
+Key = tuple[bool, bool, bool, int]  # does it decode, suppress, read pictures; sequences
 
 # Bytes of the settings; the threshold comes first.
 HIERARCHY, POINTER, SUPPRESSION, TABLE = 4, 8, 16, 48
+_THRESHOLDS, _POINTER = Struct("=ff"), Struct("=Q")
 _GROWTH = 1.5
 
 
@@ -39,6 +43,17 @@ class Sizes:
         return TABLE + self.rows * pictures.ENTRY.itemsize
 
 
+class Decoding(NamedTuple):
+    """The settings of a run that decodes, as it reads them."""
+
+    thresholds: bytes
+    how: bytes  # none where it does not suppress
+
+    @classmethod
+    def of(cls, threshold: float, hierarchy: float, how: bytes = b"") -> Decoding:
+        return cls(_THRESHOLDS.pack(threshold, hierarchy), how)
+
+
 class Job(NamedTuple):
     """What to do with what a slot holds."""
 
@@ -48,6 +63,11 @@ class Job(NamedTuple):
     has_pictures: bool = False
     decodes: bool = False
     suppresses: bool = False
+
+    @property
+    def key(self) -> Key:
+        """The same for all runs of which one recording serves."""
+        return self.decodes, self.suppresses, self.has_pictures, self.sequences
 
     @property
     def settings_bytes(self) -> int:
@@ -67,6 +87,8 @@ class Slot:
         self._finds: tuple[Any, ...] = ()
         self.room = 0  # bytes of images or pictures
         self.found_words = 0  # of what came back of the latest run's candidates
+        self.sent = 0  # bytes of images or pictures that went ahead of the rest
+        self.is_under_way = False  # nobody has waited for its run
         try:
             self.settings = self._page_locked(sizes.settings_bytes, np.uint8)
             self.returned = self._page_locked(HEADER_WORDS + sizes.outputs, np.float32)
@@ -74,7 +96,7 @@ class Slot:
             self.found = np.empty(0, np.uint32)
             if sizes.found_copied:
                 self.make_room_for_finds(sizes.found_copied)
-            self.make_room(sizes.images * 4)
+            self.make_room(sizes.images * WORD)
             self.arrived, self.done = self._event(), self._event()
         except BaseException:
             self.free()
@@ -83,16 +105,12 @@ class Slot:
         self.header, self.outputs = np.split(self.returned, [HEADER_WORDS])
         self.header = self.header.view(np.uint32)
         self.kept_at = pointer_to(self.kept)
-        self.numbers = self.settings[:POINTER].view(np.float32)
-        self._pointer = self.settings[POINTER:SUPPRESSION].view(np.uint64)
-        self.how = self.settings[SUPPRESSION : SUPPRESSION + survivors.HOW.itemsize]
-        self.how = self.how.view(survivors.HOW)
-        self._entries = self.settings[TABLE:].data
-        self._pointers = self.settings[TABLE:].view(pictures.ENTRY)["pixels"]
+        self._settings = self.settings.data
 
     def make_room(self, size: int) -> None:
         """Enlarge the way in so that later calls seldom have to."""
         size = max(size, min(int(self.room * _GROWTH), pictures.MOST_BYTES))
+        size = -(-size // WORD) * WORD  # whole floats, whatever it grew from
         self._free_staging()
         block = self._driver.mem_alloc(size)
         self._staging = (block,)
@@ -109,21 +127,26 @@ class Slot:
         self._finds = (self.found.base,)
         self.found_at = pointer_to(self.found)
 
-    def put_images(self, images: Array) -> int:
-        """Stage images of any strides; return their bytes."""
-        np.copyto(self.images(*images.shape), images, casting="same_kind")
-        return images.size * 4
+    def put_decoding(self, decoding: Decoding) -> None:
+        """What a run that decodes reads."""
+        thresholds, how = decoding
+        self._settings[: len(thresholds)] = thresholds
+        self._settings[SUPPRESSION : SUPPRESSION + len(how)] = how
 
-    def images(self, *shape: int) -> Array:
-        """The images that are staged, or that the caller is to fill in."""
-        self._pointer[0] = self.block
-        values: Array = self.staged.view(np.float32)[: int(np.prod(shape))]
-        return values.reshape(shape)
+    def images(self) -> Array:
+        """Where a run reads its images from, for the caller to fill in."""
+        self._settings[POINTER:SUPPRESSION] = _POINTER.pack(self.block)
+        values: Array = self.staged.view(np.float32)
+        return values
 
-    def put_table(self, entries: bytes, starts: Sequence[int]) -> None:
-        """The entries of pictures that are staged, each from its start on."""
-        self._entries[: len(entries)] = entries
-        self._pointers[: len(starts)] = [self.block + start for start in starts]
+    def put_table(self, placed: Sequence[Placed], starts: Sequence[int]) -> None:
+        """Where a run reads pictures from, and how they lie."""
+        table = pictures.entries(placed, starts, self.block)
+        self._settings[TABLE : TABLE + len(table)] = table
+
+    def settings_of(self, job: Job) -> memoryview:
+        """As much of the settings as a run reads."""
+        return self._settings[: job.settings_bytes]
 
     def free(self) -> None:
         self._free_staging()

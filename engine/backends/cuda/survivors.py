@@ -8,6 +8,8 @@ more compete the counter is CROWDED, and the caller has to do with candidates.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -38,12 +40,14 @@ HOW = np.dtype(
 _GREEDY_EXPONENT = 0.6
 
 
-def how(suppression: Suppression) -> tuple[float, bool, bool, int, float]:
-    """The fields of HOW; the threshold is one of numbers here, not None."""
+@lru_cache(maxsize=64)
+def how(suppression: Suppression) -> bytes:
+    """The bytes of HOW; the threshold is one of numbers here, not None."""
     assert suppression.threshold is not None
     has_penalty = suppression.kind in ("greedynms", "diounms")
     exponent = suppression.beta if suppression.kind == "diounms" else _GREEDY_EXPONENT
-    return suppression.threshold, has_penalty, suppression.across_classes, 0, exponent
+    fields = suppression.threshold, has_penalty, suppression.across_classes, 0, exponent
+    return np.array(fields, HOW).tobytes()
 
 
 @dataclass(frozen=True)
@@ -83,25 +87,27 @@ class Keep:
         keys = boxes + self.rows * MOST_SCORES * 16
         return pointer, keys, boxes, keys + self.rows * MOST_SCORES * 8
 
-    def counts(self, words: Array, rows: int) -> Array:
-        counts: Array = words[HEADER_WORDS : HEADER_WORDS + rows]
+    def counts(self, words: Array, rows: int) -> list[int]:
+        """Of each row how many are left, or CROWDED."""
+        counts: list[int] = words[HEADER_WORDS : HEADER_WORDS + rows].tolist()
         return counts
 
     def boxes(self, words: Array, rows: int) -> list[Boxes]:
         """Of each row, from the words that came back; all of them where a row has many."""
-        counts = self.counts(words, rows).astype(np.int64)
+        counts = self.counts(words, rows)
         first = HEADER_WORDS + self.counters
         near = words[first : first + rows * NEAR * _KEPT_WORDS].reshape(rows, NEAR, -1)
-        if counts.max(initial=0) > NEAR:
+        if max(counts) > NEAR:
             far = words[self.near_words :].reshape(self.rows, -1, _KEPT_WORDS)
             near = np.concatenate([near, far[:rows]], axis=1)
-        lines = near[np.arange(near.shape[1]) < counts[:, None]]
-        values = lines.view(np.float32)
-        found = Boxes(
-            np.ascontiguousarray(values[:, :4]),
-            np.ascontiguousarray(values[:, 5]),
-            lines[:, 6].astype(np.int64),
-            np.ascontiguousarray(values[:, 4]),
-        )
-        ends = counts.cumsum().tolist()
+        if rows == 1:
+            return [_boxes_of(near[0, : counts[0]].copy())]
+        found = _boxes_of(near[np.arange(near.shape[1]) < np.array(counts)[:, None]])
+        ends = list(accumulate(counts))
         return [found.take(slice(*pair)) for pair in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def _boxes_of(lines: Array) -> Boxes:
+    """Where they lie; the words of a class are those of an int64."""
+    values = lines.view(np.float32)
+    return Boxes(values[:, :4], values[:, 5], lines.view(np.int64)[:, 3], values[:, 4])

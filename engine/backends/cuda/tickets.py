@@ -70,26 +70,25 @@ class Slots:
                         self._changed.wait()
                 finally:
                     self._waiting -= 1
-                if self._free:
-                    continue
-                oldest = next(iter(self._held))
-            oldest.settle()
+                held = list(self._held)  # at once: others add and take away meanwhile
+            if held and not self._free:
+                held[0].settle()
 
     def give(self, slot: Slot) -> None:
         self._free.append(slot)
-        if self._waiting:
-            with self._changed:
-                self._changed.notify()
+        self._tell()
 
     def hold(self, slot: Slot, fetch: Callable[[], Answer]) -> Ticket[Answer]:
         """A ticket that holds the slot until the answer is fetched."""
         ticket = Ticket(fetch, self._release)
-        with self._changed:
-            self._held[ticket] = slot
-            self._changed.notify()
+        self._held[ticket] = slot
+        self._tell()
         return ticket
 
     def _release(self, ticket: Ticket[Any]) -> None:
-        with self._changed:
-            slot = self._held.pop(ticket)
-        self.give(slot)
+        self.give(self._held.pop(ticket))
+
+    def _tell(self) -> None:
+        if self._waiting:
+            with self._changed:
+                self._changed.notify()

@@ -189,25 +189,66 @@ def test_memory_grows_with_the_pictures_and_then_stays(device: CudaDevice) -> No
     program.close()
 
 
+def never(size: int) -> None:
+    raise AssertionError(f"{size} bytes were sent ahead")
+
+
 @pytest.mark.parametrize("copiers", [1, 2, 4, 20])
+@pytest.mark.parametrize("count", [1, 3, 9])
 def test_many_bytes_are_copied_by_several_threads_in_the_right_places(
-    copiers: int, monkeypatch: pytest.MonkeyPatch
+    copiers: int, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pictures, "_COPIERS", copiers)
-    monkeypatch.setattr(pictures, "_WORTH_A_THREAD", 1 << 17)
-    batch = [placed(random_pixels((300 + 7 * n, 211), seed=n), (8, 8)) for n in range(9)]
+    monkeypatch.setattr(pictures, "_WORTH_A_THREAD", 1 << 15)
+    batch = [placed(random_pixels((300 + 7 * n, 211), seed=n), (8, 8)) for n in range(count)]
     arrangement = pictures.arrange(batch)
     assert arrangement is not None
     assert arrangement.size > 2 * pictures._WORTH_A_THREAD
     out = np.zeros(arrangement.size, np.uint8)
     copier = pictures.Copier()
-    copier.copy(batch, arrangement, out)
+    copier.copy([each.pixels for each in batch], arrangement.starts, out, never)
     copier.close()
     for start, each in zip(arrangement.starts, batch, strict=True):
         assert start % 16 == 0
         np.testing.assert_array_equal(
             out[start : start + each.pixels.size], each.pixels.reshape(-1)
         )
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [[(60, 50, 3)], [(41, 30, 3)] * 2, [(3, 40, 40), (9, 9, 1), (30, 30, 3)], [(2, 50, 50)]],
+)
+def test_what_goes_ahead_is_ready_by_then_and_is_not_all(
+    shapes: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pictures, "_WORTH_TWO_WAYS", 4_000)
+    random = np.random.default_rng(0)
+    sources = [random.random(shape, np.float32) for shape in shapes]
+    starts = [0, *np.cumsum([each.size for each in sources[:-1]]).tolist()]
+    expected = np.concatenate([each.reshape(-1) for each in sources])
+    out = np.zeros_like(expected)
+    sent = []
+
+    def send(size: int) -> None:
+        sent.append(size)
+        np.testing.assert_array_equal(out[: size // 4], expected[: size // 4])
+
+    pictures.Copier().copy(sources, starts, out, send)
+    np.testing.assert_array_equal(out, expected)
+    assert len(sent) == 1
+    assert 0 < sent[0] < out.nbytes
+
+
+@pytest.mark.parametrize("size", [(33, 10), (900, 1)])
+def test_what_is_little_or_one_row_goes_at_once(
+    size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pictures, "_WORTH_TWO_WAYS", 1_000)
+    pixels = random_pixels(size)
+    out = np.zeros(pixels.size, np.uint8)
+    pictures.Copier().copy([pixels], [0], out, never)
+    np.testing.assert_array_equal(out, pixels.reshape(-1))
 
 
 @pytest.mark.parametrize(

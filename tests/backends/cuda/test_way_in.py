@@ -1,0 +1,210 @@
+"""What travels to a device before the rest, and what need not travel again."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from engine.backends.base import Placed
+from engine.backends.cuda import graph, pictures
+from engine.darknet import cfg, weights
+from engine.darknet import graph as network_graph
+from engine.darknet.lower import lower
+from engine.plan.build import PlanBuilder
+from engine.plan.shapes import Shape
+from engine.vision.resize import Placement, fill
+from tests.backends.cuda.host import GXX
+from tests.backends.cuda.host_device import HostCalls, HostDevice, record_on
+
+pytestmark = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
+
+
+class NotedCalls(HostCalls):
+    """Notes what was uploaded, and where to."""
+
+    def __init__(self, streams):
+        super().__init__(streams)
+        self.uploads = []
+
+    def upload(self, target, source, size, stream):
+        self.uploads.append((target, size, stream))
+        super().upload(target, source, size, stream)
+
+
+@pytest.fixture
+def device(monkeypatch):
+    monkeypatch.setattr(pictures, "_WORTH_TWO_WAYS", 500)
+    opened = HostDevice()
+    context = opened.context
+    context.calls = NotedCalls(context.driver.streams)
+    context.turn._calls = context.calls
+    monkeypatch.setattr(graph, "record", record_on(context.stream))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def uploads(device):
+    return device.context.calls.uploads
+
+
+SIDES = (16, 12)
+
+
+def program_of(device, batch=2):
+    """Whose output is its input."""
+    builder = PlanBuilder(Shape(3, SIDES[1], SIDES[0]))
+    return device.compile(builder.build((), (builder.source,)), batch=batch)
+
+
+def batch_of(rows, seed, size=(30, 20)):
+    random = np.random.default_rng(seed)
+    shape = (rows, size[1], size[0], 3)
+    return [
+        Placed(each, Placement(size, SIDES)) for each in random.integers(0, 256, shape, np.uint8)
+    ]
+
+
+def on_the_cpu(placed):
+    row = np.empty((3, *reversed(SIDES)), np.float32)
+    fill(placed.pixels, placed.placement, row)
+    return row
+
+
+def assert_is(outputs, batch):
+    np.testing.assert_array_equal(outputs[0], [on_the_cpu(each) for each in batch])
+
+
+def to_blocks(program, uploads):
+    """Those of pictures and images, by the slot that they went to."""
+    found = [
+        [
+            (target - slot.block, size, stream)
+            for target, size, stream in uploads
+            if 0 <= target - slot.block < slot.room
+        ]
+        for slot in program._resident.slots
+    ]
+    return [each for each in found if each]
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_part_goes_ahead_while_the_device_does_nothing(device, uploads, rows):
+    program = program_of(device)
+    for seed in range(4):
+        batch = batch_of(rows, seed)
+        uploads.clear()
+        assert_is(program.start_forward(batch).result(), batch)
+        ((first, second),) = to_blocks(program, uploads)
+        assert first[0] == 0
+        assert second[0] == first[1] > 0
+        assert first[1] + second[1] in range(rows * 30 * 20 * 3, rows * (30 * 20 * 3 + 16))
+        assert first[2] == second[2]
+
+
+def test_images_go_ahead_too(device, uploads):
+    program = program_of(device)
+    images = np.random.default_rng(0).random((2, 3, *reversed(SIDES)), np.float32)
+    for _ in range(4):
+        uploads.clear()
+        np.testing.assert_array_equal(program.forward(images)[0], images)
+        ((first, second),) = to_blocks(program, uploads)
+        assert (first[1], first[1] + second[1]) == (second[0], images.nbytes)
+
+
+def test_nothing_goes_ahead_of_a_run_that_is_still_under_way(device, uploads):
+    program = program_of(device)
+    given = [batch_of(2, seed) for seed in range(3)]
+    for _ in range(3):
+        uploads.clear()
+        tickets = [program.start_forward(batch) for batch in given]
+        assert sorted(len(found) for found in to_blocks(program, uploads)) == [1, 1, 2]
+        for ticket, batch in zip(tickets, given, strict=True):
+            assert_is(ticket.result(), batch)
+
+
+def test_what_went_ahead_of_a_call_that_failed_is_not_taken_for_the_next_ones(device, monkeypatch):
+    program = program_of(device)
+    first, second = batch_of(2, 0), batch_of(2, 1)
+    assert_is(program.start_forward(first).result(), first)
+    copy, calls = pictures._copy, []
+
+    def fails_the_second_time(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise MemoryError
+        copy(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pictures, "_copy", fails_the_second_time)
+        with pytest.raises(MemoryError):
+            program.start_forward(first)
+    device.context.driver.Context.synchronize()  # a part of the first has arrived
+    monkeypatch.setattr(pictures, "_WORTH_TWO_WAYS", 1 << 20)  # these go at once
+    for batch in (second, first, second):
+        assert_is(program.start_forward(batch).result(), batch)
+
+
+def test_threads_get_their_own_pictures_whoever_goes_ahead(device):
+    program = program_of(device)
+    given = [batch_of(2, seed) for seed in range(6)]
+    wrong = []
+
+    def ask(number):
+        for turn in range(20):
+            batch = given[(number + turn) % len(given)]
+            try:
+                assert_is(program.start_forward(batch).result(), batch)
+            except AssertionError as error:
+                wrong.append(error)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not wrong
+
+
+# ---------------------------------------------------------------- settings
+
+
+@pytest.fixture
+def detector(tiny_detector):
+    network = network_graph.build(cfg.read(tiny_detector.cfg))
+    return lower(network, weights.load(tiny_detector.weights, network))
+
+
+def test_settings_travel_when_they_change_only(device, uploads, detector):
+    program = device.compile(detector)
+    shape = detector.source.shape
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8)
+    picture = [Placed(pixels, Placement((50, 40), (shape.width, shape.height)))]
+    counts = []
+    for threshold in (0.0, 0.0, 0.0, 1.0, 1.0, 0.0):
+        uploads.clear()
+        (found,) = program.start_detect(picture, threshold=threshold).result()
+        settings = [size for target, size, _ in uploads if target == program._resident._settings]
+        counts.append((len(settings), len(found) > 0))
+    assert counts == [(1, True), (0, True), (0, True), (1, False), (0, False), (1, True)]
+
+
+def test_settings_that_another_call_has_overwritten_travel_again(device):
+    program = program_of(device)
+    images, others = np.random.default_rng(0).random((2, 1, 3, *reversed(SIDES)), np.float32)
+    expected = images.copy()
+    output = np.zeros_like(images)
+    for _ in range(3):
+        np.testing.assert_array_equal(program.forward(images)[0], expected)
+        program.forward_on_card(others.ctypes.data, output.ctypes.data, rows=1)
+        np.testing.assert_array_equal(output, others)
+
+
+def test_room_that_grew_with_pictures_is_room_for_images(device):
+    builder = PlanBuilder(Shape(1, 1, 5))
+    program = device.compile(builder.build((), (builder.source,)), batch=1)
+    images = np.arange(5, dtype=np.float32).reshape(1, 1, 1, 5)
+    for width in (21, 31, 33, 50, 76, 115):  # each a little more than there is room for
+        pixels = np.zeros((1, width, 1), np.uint8)
+        program.start_forward([Placed(pixels, Placement((width, 1), (5, 1)))]).result()
+        np.testing.assert_array_equal(program.forward(images)[0], images)

@@ -85,6 +85,7 @@ async def _answer(service: Service, visit: Visit, request: Request, wanted: Wish
 
 def _written(found: Found, name: str | None) -> Answer:
     entry = {**found.outcome.to_dict(), "path": name}
+    entry["timing_ms"]["queue"] = found.milliseconds
     return Answer("application/json", written.document(entry).encode())
 
 

@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -141,11 +141,10 @@ class Service:
                 if isinstance(outcome, DeviceError):
                     self.failure = str(outcome)
             else:
-                timing = {**outcome.timing, "queue": (done.began - job.since) * 1e3}
                 (prepared,) = job.batch.pictures
                 assert isinstance(prepared, Prepared)
-                found = Found(replace(outcome, timing=timing), prepared.picture)
-                _settle(job.answer, found)
+                waited = (done.began - job.since) * 1e3
+                _settle(job.answer, Found(outcome, prepared.picture, waited))
                 self.failure = ""
         if count := sum(each is not None for each in done.outcomes):
             self.metrics.add_run(count, done.seconds)
@@ -206,10 +205,11 @@ class Visit:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What is in a picture, and the picture as it was read."""
+    """What is in a picture, the picture as it was read, and how long it waited for a run."""
 
     outcome: Outcome
     picture: Picture
+    milliseconds: float
 
 
 def warm_up(detector: Detector) -> None:

@@ -118,7 +118,7 @@ class Result:
     def _edges(self, size: tuple[int, int]) -> Array:
         centre, half = self.xywhn[:, :2].astype(np.float64), self.xywhn[:, 2:] / 2.0
         edges = np.concatenate([centre - half, centre + half], axis=1)
-        return np.asarray(edges * np.tile(size, 2), np.float32)
+        return np.asarray(edges * (*size, *size), np.float32)
 
     # ------------------------------------------------------------ as a sequence
 

@@ -59,10 +59,13 @@ def reason(error: Exception) -> str:
 
 
 class Folder:
-    """Files in a folder that is made when the first one is written."""
+    """Files in a folder that is made when the first one is written.
+
+    `name` is absolute: workers start in folders of their own.
+    """
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name = name if is_remote(name) else os.path.abspath(name)  # noqa: PTH100
         with self._told("opened"):
             self._files, self._path = locate(name)
 

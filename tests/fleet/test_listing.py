@@ -168,6 +168,15 @@ def test_files_appear_whole(tmp_path):
     assert folder.names() == set()
 
 
+def test_a_folder_stays_where_it_is_for_workers_that_start_elsewhere(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    folder = Folder("out")
+    folder.write("x", b"one")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert Folder(folder.name).read("x") == b"one"
+
+
 def test_what_hinders_a_folder_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"file/in: cannot be written: [^\n]+$"):

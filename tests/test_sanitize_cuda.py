@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.every_case_cuda import FAULTS, faulty
+
 ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "tools" / "sanitize_cuda.sh"
 
@@ -66,7 +68,22 @@ def test_anything_else_is_not_clean(tmp_path, said):
 
 
 def test_every_tool_has_a_fault_to_find():
-    cases = ROOT.joinpath("tools", "every_case_cuda.py").read_text()
-    faults = re.findall(r'^    "(\w+)": ".*;"', cases, re.MULTILINE)
     (tools,) = re.findall(r"tools=\(([a-z ]+)\)$", SCRIPT.read_text(), re.MULTILINE)
-    assert faults == tools.split()
+    assert list(FAULTS) == tools.split()
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc to compile the faults with")
+@pytest.mark.parametrize(
+    ("tool", "instruction"),
+    [
+        ("memcheck", r"st\.global"),
+        ("racecheck", r"st\.volatile\.shared"),
+        ("initcheck", r"ld\.global"),
+        ("synccheck", r"bar\.warp\.sync"),
+    ],
+)
+def test_a_compiler_leaves_the_fault_in(tool, instruction, tmp_path):
+    tmp_path.joinpath("fault.cu").write_text(faulty(tool))
+    command = ["nvcc", "-arch=sm_90", "-ptx", "-o", "fault.ptx", "fault.cu"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    assert re.search(instruction, tmp_path.joinpath("fault.ptx").read_text())

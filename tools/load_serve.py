@@ -307,7 +307,7 @@ class Load:
             alone = float(np.median(self._in_turn(process, 1, warm / 2).of(200)))
             self._add("overload", "pictures a second it can do", capacity, "1/s")
 
-            work = self._work(process, seconds=seconds, rate=2 * capacity)
+            work = self._work(process, seconds=seconds, rate=self._chosen.times * capacity)
             readings, seen = self._with_memory(process, work)
             recovered = self._seconds_to_recover(process, alone)
         self._add("overload", "pictures a second that came", _sent(seen) / seconds, "1/s")
@@ -556,6 +556,7 @@ def main() -> int:
     parser.add_argument("--queue", type=int, default=32, help="of the overload")
     parser.add_argument("--seconds", type=float, help="of each load of the sweep (10)")
     parser.add_argument("--overload", type=float, help="seconds of the overload (300)")
+    parser.add_argument("--times", type=float, default=2.0, help="what it can do, in an overload")
     parser.add_argument("--in-time", type=float, default=100.0, help="%% refused in time, at least")
     parser.add_argument("--ratio", type=float, help="batches beside one at a time, at least")
     parser.add_argument("--clients", type=int, default=1, help="processes")

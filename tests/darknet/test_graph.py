@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -326,3 +329,29 @@ def test_doubling_routes_hit_the_ceiling_before_memory():
 def test_every_section_is_a_file_of_its_own_name():
     for spelling, cls in LAYERS.items():
         assert cls.__module__ == f"engine.darknet.layers.{cls.kind.lower()}", spelling
+
+
+def test_a_network_imports_the_files_of_its_own_sections(tmp_path):
+    cfg_file = tmp_path / "net.cfg"
+    cfg_file.write_text("[net]\nwidth=8\nheight=8\nchannels=3\n[maxpool]\n")
+    script = f"""
+import sys
+from engine.darknet import cfg, graph
+graph.build(cfg.read({str(cfg_file)!r}))
+print(*(name.rpartition(".")[2] for name in sys.modules if ".layers." in name))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    imported = done.stdout.split()
+    assert "maxpool" in imported
+    assert not {"convolutional", "yolo", "lstm"} & set(imported)
+
+
+@pytest.mark.parametrize("name", ["base", "net", "__init__", "../maxpool", "maxpool.py", ""])
+def test_no_other_file_is_a_section(name):
+    assert name not in LAYERS

@@ -7,7 +7,6 @@ its import is tamed here; functions that it lacks are bound beside it.
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
 import importlib.util
 import re
 import sys
@@ -254,7 +253,9 @@ def _tamed(path: str) -> Iterator[None]:
 
 
 def _require(name: str) -> list[SimpleNamespace]:
-    return [SimpleNamespace(version=importlib.metadata.version(name))]
+    from importlib import metadata  # takes long, and few need it
+
+    return [SimpleNamespace(version=metadata.version(name))]
 
 
 def _stand_in(undo: ExitStack, name: str, **contents: Any) -> None:

@@ -7,6 +7,7 @@ Linux names only. Nothing here creates a context.
 from __future__ import annotations
 
 import ctypes
+import fnmatch
 import os
 import re
 import shutil
@@ -134,8 +135,9 @@ def _from_process(wanted: Wanted) -> str | None:
     maps = Path("/proc/self/maps")
     if wanted.is_program or not maps.is_file():
         return None
-    mapped = {Path(line.split(maxsplit=5)[-1]) for line in maps.read_text().splitlines()}
-    return _newest(path for path in mapped if path.match(wanted.pattern))
+    mapped = {line[line.find("/") :] for line in maps.read_text().splitlines()}
+    fits = re.compile(fnmatch.translate(wanted.pattern)).match
+    return _newest(Path(path) for path in mapped if fits(path.rpartition("/")[2]))
 
 
 def _from_wheels(wanted: Wanted) -> str | None:

@@ -140,7 +140,7 @@ async def _answer_http(request: Request, error: Exception) -> Response:
             f"{shown(request.scope['path'][:80])}: expected POST /detect or /classify, or GET /"
         )
     else:
-        reason = f"{request.method[:20]}: expected {(error.headers or {}).get('Allow')}"
+        reason = f"{shown(request.method[:20])}: expected {(error.headers or {}).get('Allow')}"
     return JSONResponse({"error": reason}, error.status_code, error.headers)
 
 

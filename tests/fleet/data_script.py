@@ -1,7 +1,6 @@
 """Detect inside Ray Data, as a user's own program has it: FOLDER CFG WEIGHTS NAMES OUT."""
 
 import sys
-from pathlib import Path
 
 import ray
 import ray.data
@@ -13,9 +12,8 @@ given = {"cfg": cfg, "weights": weights, "names": names, "threshold": 0.65, "bat
 
 ray.init(num_cpus=2, object_store_memory=100 << 20, include_dashboard=False)
 contents = ray.data.read_binary_files(folder, include_paths=True)
-paths = ray.data.from_items([{"path": str(each)} for each in Path(folder).glob("*/*")])
 images = ray.data.read_images(f"{folder}/good", include_paths=True)
-for name, pictures in (("contents", contents), ("paths", paths), ("images", images)):
+for name, pictures in (("contents", contents), ("images", images)):
     rows = pictures.map_batches(
         Detect,
         fn_constructor_kwargs=given,

@@ -546,8 +546,8 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts))
     parser.add_argument("--quick", action="store_true", help="seconds instead of minutes")
     parser.add_argument("--json", type=Path)
-    for name in ("cfg", "weights", "names"):
-        parser.add_argument(f"--{name}", type=Path)
+    for name in ("--cfg", "--weights", "--names"):
+        parser.add_argument(name, type=Path)
     parser.add_argument("--random", action="store_true", help="random weights for the cfg")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="float32")

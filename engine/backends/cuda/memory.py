@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -22,7 +20,6 @@ Array = NDArray[Any]
 
 ALIGNMENT = 256  # bytes: what the driver's own allocations have
 MOST_VALUES = 2**31 - 1  # kernels count in int
-_PREPARERS = min(8, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True)
@@ -111,10 +108,9 @@ def lay_out_weights(plan: Plan, target: Target) -> Weights:
             made = runner(item).prepare(target.of(item), item, constants)
         return {name: np.ascontiguousarray(values) for name, values in made.items()}
 
-    items = _items(plan)
-    with ThreadPoolExecutor(_PREPARERS) as threads:  # NumPy copies without Python's lock
-        prepared = list(threads.map(prepare, items))
-    for item, made in zip(items, prepared, strict=True):
+    for item in _items(plan):
+        # Not on several threads: glibc keeps what each of them has freed, up to all that it had.
+        made = prepare(item)
         is_shared = any(readers[constant.name] > 1 for constant in _constants(item).values())
         for name, values in made.items():
             identity = _identity(values) if is_shared else b""

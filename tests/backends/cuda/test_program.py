@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine.backends import open_device
-from engine.backends.cuda import graph
+from engine.backends.cuda import graph, memory
 from engine.backends.cuda.multi import MultiDevice, MultiProgram
 from engine.darknet import cfg, weights
 from engine.darknet import graph as network_graph
@@ -155,6 +155,22 @@ def test_loading_again_and_again_leaves_nothing_behind(device, detector):
             program.detect(images(detector, 1), threshold=0.5)
         program.close()
     assert not device.context.driver.live
+
+
+def test_weights_are_prepared_by_one_thread_whose_memory_serves_again(
+    device, monkeypatch, detector
+):
+    threads = set()
+    runner = memory.runner
+
+    def noted(item):
+        threads.add(threading.get_ident())
+        return runner(item)
+
+    monkeypatch.setattr(memory, "runner", noted)
+    program = device.compile(detector)
+    assert threads == {device.context.run(threading.get_ident)}
+    program.close()
 
 
 def test_a_run_allocates_nothing(device, detector):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -377,6 +378,16 @@ def test_weights(folder):
     run(folder, f"{text} {OVERWRITE}")
 
 
+CLUSTER = "many --ray --out shards --format jsonl --actors 1:2 --shard 2"
+
+
+@pytest.mark.skipif(find_spec("ray") is not None, reason="tests/fleet runs it with Ray itself")
+def test_a_cluster_needs_ray(folder):
+    told = run(folder, f"detect {NETS['detect']} {CLUSTER}", status=2).err
+    assert told.strip().endswith("is not installed. Run: pip install 'engine[ray]'")
+    assert not (folder / "shards").exists()
+
+
 INFO = "--cfg my.cfg --size 32"
 INFO_OF_A_MODEL = "--model yolov4-tiny"
 
@@ -396,7 +407,17 @@ def test_doctor(folder):
 
 
 TESTED = {
-    "detect": [*RUNNING, *SOURCES, *DETECT, NAMED["detect"], VIDEO, FILES, FOLDERS, OVERWRITE],
+    "detect": [
+        *RUNNING,
+        *SOURCES,
+        *DETECT,
+        CLUSTER,
+        NAMED["detect"],
+        VIDEO,
+        FILES,
+        FOLDERS,
+        OVERWRITE,
+    ],
     "classify": [*RUNNING, *SOURCES, NAMED["classify"], VIDEO, FILES, OVERWRITE, BEST, ACCURACY],
     "evaluate": [*RUNNING, *EVALUATE, NAMED["evaluate"], REPORT, OVERWRITE, SCORED],
     "benchmark": [*BENCHMARK, FILES_OF_NET, PLOT, ALGORITHMS, OVERWRITE, "--json"],

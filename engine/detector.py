@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -32,7 +33,7 @@ from engine.darknet import weights as darknet_weights
 from engine.darknet.graph import Graph
 from engine.darknet.lower import lower
 from engine.darknet.names import default_names, find_names, read_names
-from engine.errors import ImageError, InputError, suggest, within_memory
+from engine.errors import ImageError, InputError, suggest, threads_told, within_memory
 from engine.inputs import Batch, Intake, Prepared, Wanted
 from engine.models.store import Located, locate, locate_default
 from engine.passes import optimise
@@ -143,19 +144,38 @@ def load(
     def read_plan() -> Plan:
         return lower(network, darknet_weights.load(weights, network))
 
-    machine = open_chosen(device, threads)
-    try:
+    with _opened_meanwhile(device, threads) as opened:
+        plan = read_plan()
+        machine = opened()
         return Detector(
-            *(network, read_plan, machine, settings),
+            *(network, plan, read_plan, machine, settings),
             labels=labels,
             intake=intake,
             agnostic_nms=agnostic_nms,
             precision=precision,
             passes=machine.passes if passes else (),
         )
-    except BaseException:
-        machine.close()
-        raise
+
+
+@contextmanager
+def _opened_meanwhile(device: str, threads: int | None) -> Iterator[Callable[[], Device]]:
+    """Open a device while the caller does something else; close it if that fails."""
+    if device.startswith("cpu"):  # is there at once
+        machine = open_chosen(device, threads)
+        try:
+            yield lambda: machine
+        except BaseException:
+            machine.close()
+            raise
+        return
+    with threads_told("load"), ThreadPoolExecutor(1, thread_name_prefix="engine-open") as opener:
+        opening = opener.submit(open_chosen, device, threads)
+        try:
+            yield opening.result
+        except BaseException:
+            if opening.exception() is None:
+                opening.result().close()
+            raise
 
 
 def _located(name: str | Path | None, weights: str | Path | None) -> Located:
@@ -185,6 +205,7 @@ class Detector:
     def __init__(
         self,
         graph: Graph,
+        plan: Plan,
         read_plan: Callable[[], Plan],
         device: Device,
         settings: Settings,
@@ -204,7 +225,7 @@ class Detector:
         self._suppression = Suppression(settings.nms, cast(Kind, kind), beta, agnostic_nms)
         self._precision = precision
         self._passes = passes
-        self._program = self._compile(read_plan())
+        self._program = self._compile(plan)
         self._ahead = self._program if isinstance(self._program, PictureProgram) else None
         is_able = isinstance(self._program, SuppressingProgram) and self.task == "detector"
         self._suppressor = cast(SuppressingProgram, self._program) if is_able else None

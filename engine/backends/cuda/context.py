@@ -141,7 +141,7 @@ class Context:
                 f"{self.name}: {self.card.model}: expected compute capability "
                 f"{_dotted(compiler.OLDEST)} or later, got {_dotted(self.card.capability)}"
             )
-        with driver.told(self.name):
+        with driver.told(self.name), driver.awake(index):
             self._enter(device)
 
     def _enter(self, device: Any) -> None:

@@ -20,7 +20,8 @@ _LAST_WORDS = ("illegal", "unspecified launch failure", "misaligned", "assert", 
 @lru_cache(maxsize=1)
 def load() -> Any:
     """`pycuda.driver`, initialised; it has made no context."""
-    library.load(library.DRIVER)  # PyCUDA then finds it by name wherever it lies
+    cuda = library.load(library.DRIVER)  # PyCUDA then finds it by name wherever it lies
+    cuda.cuInit(0)  # takes long, and PyCUDA, which tells of errors, would keep Python's lock
     try:
         driver = importlib.import_module("pycuda.driver")
     except ModuleNotFoundError as error:
@@ -51,6 +52,21 @@ def check_version(cublas_version: str) -> None:
             f"cuda: the driver is for CUDA {major}.{minor}, cuBLAS {cublas_version} needs a newer "
             "one. Update the driver, or run: pip install 'engine[cuda12]'"
         )
+
+
+@contextmanager
+def awake(index: int) -> Iterator[None]:
+    """Inside, a device has its primary context; making it takes long, but keeps no lock."""
+    cuda, device, context = _libcuda(), ctypes.c_int(), ctypes.c_void_p()
+    is_awake = (
+        cuda.cuDeviceGet(ctypes.byref(device), index) == 0
+        and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
+    )
+    try:
+        yield  # where it failed, PyCUDA will fail too and tell of it
+    finally:
+        if is_awake:
+            cuda.cuDevicePrimaryCtxRelease_v2(device)
 
 
 @contextmanager

@@ -40,7 +40,9 @@ class FakeDriver(SimpleNamespace):
 def machine(monkeypatch):
     """Returns a function that installs a pycuda.driver, None for no PyCUDA at all."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(driver.library, "load", lambda wanted: None)
+    monkeypatch.setattr(
+        driver.library, "load", lambda wanted: SimpleNamespace(cuInit=lambda flags: 0)
+    )
     driver.load.cache_clear()
 
     def install(module):
@@ -134,3 +136,19 @@ def test_names_list_cards(argument, expected):
 def test_names_that_list_nothing_are_refused_before_anything_is_loaded(argument):
     with pytest.raises(InputError, match=f"device: expected .* got 'cuda:{argument}'"):
         cuda.open(argument)
+
+
+@pytest.mark.parametrize("failing", [None, "cuDeviceGet", "cuDevicePrimaryCtxRetain"])
+def test_a_context_that_was_made_early_is_given_back(monkeypatch, failing):
+    noted = []
+
+    class Library:
+        def __getattr__(self, name):
+            return lambda *arguments: noted.append(name) or int(name == failing)
+
+    monkeypatch.setattr(driver, "_libcuda", Library)
+    with driver.awake(0):
+        noted.append("used")
+    kept = [] if failing else ["cuDevicePrimaryCtxRelease_v2"]
+    assert noted[noted.index("used") + 1 :] == kept
+    assert ("cuDevicePrimaryCtxRetain" in noted) == (failing != "cuDeviceGet")

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,6 @@ from engine.darknet.lower import lower
 from engine.darknet.names import default_names, find_names, read_names
 from engine.errors import ImageError, InputError, suggest, threads_told, within_memory
 from engine.inputs import Batch, Intake, Prepared, Wanted
-from engine.models.store import Located, locate, locate_default
 from engine.passes import optimise
 from engine.plan import ops
 from engine.plan.build import Plan
@@ -47,6 +46,9 @@ from engine.vision.image import Source
 from engine.vision.naming import shown
 from engine.vision.resize import Fit, Placement
 from engine.vision.result import Classification, Result
+
+if TYPE_CHECKING:
+    from engine.models.store import Located
 
 Array = NDArray[Any]
 Size: TypeAlias = int | tuple[int, int]  # of both sides, or width and height
@@ -179,6 +181,8 @@ def _opened_meanwhile(device: str, threads: int | None) -> Iterator[Callable[[],
 
 
 def _located(name: str | Path | None, weights: str | Path | None) -> Located:
+    from engine.models.store import locate, locate_default  # only for those without files
+
     if name is None:
         if weights is not None:
             raise InputError(f"{shown(weights)}: expected its .cfg, too, got none")

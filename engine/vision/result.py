@@ -15,7 +15,6 @@ from engine.errors import ImageError, InputError, suggest
 from engine.vision import written
 from engine.vision.boxes import Boxes
 from engine.vision.classes import numbers_of
-from engine.vision.draw import annotate
 from engine.vision.encode import encode
 from engine.vision.image import Picture, Source, read
 from engine.vision.new_file import write_new
@@ -230,6 +229,8 @@ class Result:
         line_width: int | None = None,
     ) -> Image.Image:
         """Return the picture with boxes and labels, one label for all classes of a box."""
+        from engine.vision.draw import annotate  # fonts take long, and few need them
+
         found_in: dict[Box, list[Detection]] = {}
         for found in self:
             found_in.setdefault(found.box, []).append(found)

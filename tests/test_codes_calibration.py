@@ -13,16 +13,38 @@ from engine.vision import image, resize
 ROOT = Path(__file__).parents[1]
 
 
+EVEN, TWO_IN_FIVE = 1 / 3, 1 / 2  # what odds of 0.5 and 0.4 are multiplied by to become 0.25's
+
+
 def test_boxes_stay_and_the_chosen_score_becomes_a_quarter(tmp_path):
+    before, after = _calibrated(tmp_path, "--threshold", "0.5")
+    np.testing.assert_array_equal(before[:, :4], after[:, :4])
+    _assert_odds(after, _odds(before) * EVEN)
+
+
+def test_the_longest_anchors_may_have_a_score_of_their_own(tmp_path):
+    before, after = _calibrated(tmp_path, "--threshold", "0.5", "--large", "0.4")
+    factors = np.full(len(before), EVEN)
+    factors[: 3 * 13 * 13] = np.tile([EVEN, TWO_IN_FIVE, TWO_IN_FIVE], 13 * 13)
+    _assert_odds(after, _odds(before) * factors)
+
+
+def _calibrated(tmp_path, *options):
+    """Candidates of the first picture, every one of them, before and after."""
     model = shipped.default_model()
     picture = image.read(ROOT / "docs/parcel.jpg")
     moved = tmp_path / "moved.weights"
-    command = ["tools/codes/calibrate.py", model.weights, "--threshold", "0.5", "--output", moved]
+    command = ["tools/codes/calibrate.py", model.weights, *options, "--output", moved]
     subprocess.run([sys.executable, *command], check=True, cwd=ROOT)
-    before, after = (_candidates(model, path, picture) for path in (model.weights, moved))
-    np.testing.assert_array_equal(before[:, :4], after[:, :4])
-    odds = before[:, 4] / (1 - before[:, 4]) / 3  # from even odds to one in three
-    np.testing.assert_allclose(after[:, 4], odds / (1 + odds), rtol=1e-3, atol=1e-6)
+    return (_candidates(model, path, picture) for path in (model.weights, moved))
+
+
+def _odds(rows):
+    return rows[:, 4] / (1 - rows[:, 4])
+
+
+def _assert_odds(rows, odds):
+    np.testing.assert_allclose(rows[:, 4], odds / (1 + odds), rtol=1e-3, atol=1e-6)
 
 
 def _candidates(model, weights, picture):

@@ -11,7 +11,7 @@ from typing import Any
 import cv2
 from scenes import Studio
 
-SEED, NUMBER, SIDE = 7, 30, 720
+SEED, NUMBER, SIDE = 7, 1065, 720
 
 
 class Table(Studio):

@@ -35,7 +35,7 @@ _WARMUP = 400  # steps
 _EMA = 0.9993
 _CALM = 0.85  # of the time; then scenes are used as they were made
 _LEAST_SCORE = 0.02
-_MOST_BOXES = 60  # a picture, before suppression
+_MOST_BOXES = 300  # a picture, before suppression
 _THRESHOLDS = (0.25, 0.4, 0.5, 0.6, 0.7, 0.8)
 
 

@@ -1,0 +1,50 @@
+"""The model in the box in Debian's darknet: the same numbers at every head.
+
+That darknet of 2018 does not know `scale_x_y`: it leaves the boxes' middles within their cells.
+What it computes is compared, with that one step done here. It adds its small number beside the root
+of the variance, not within, which shows in the third decimal.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import engine
+from engine import shipped
+from engine.vision import image, resize
+from tests.property import darknet_runner
+from tests.property.darknet import find_darknet
+
+PICTURE = Path(__file__).parents[1] / "docs/parcel.jpg"
+
+
+def test_darknet_computes_the_same_at_every_head(tmp_path):
+    library = find_darknet()
+    if library is None:
+        pytest.skip("needs Debian's package darknet")
+    model = shipped.default_model()
+    with engine.load(model.cfg, model.weights, names=model.names, device="cpu") as detector:
+        scaled, _ = resize.stretch(image.read(PICTURE), detector.size)
+        last, *others = detector.forward(scaled[None])
+    ours = [*others, last]
+    text = model.cfg.read_text(encoding="utf-8")
+    ends = [found.end() for found in re.finditer(r"^\[yolo\]\n(\S.*\n)*", text, re.M)]
+    assert len(ends) == len(ours) == 3
+    for number, (end, output) in enumerate(zip(ends, ours, strict=True)):
+        path = tmp_path / f"{number}.cfg"
+        path.write_text(text[:end], encoding="utf-8")
+        shutil.copy(model.weights, path.with_suffix(".first.weights"))
+        np.save(path.with_suffix(".inputs.npy"), scaled[None])
+        path.with_suffix(".size").write_text(str(output.size))
+    runner = [sys.executable, darknet_runner.__file__, library, str(tmp_path)]
+    subprocess.run(runner, check=True, capture_output=True)
+    for number, output in enumerate(ours):
+        theirs = np.load(tmp_path / f"{number}.outputs.npy")
+        theirs = theirs.reshape(3, 10, *output.shape[-2:])
+        theirs[:, :2] = theirs[:, :2] * 2 - 0.5
+        np.testing.assert_allclose(output.reshape(theirs.shape), theirs, atol=4e-3)

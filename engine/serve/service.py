@@ -55,7 +55,7 @@ class Service:
         self._seconds_a_picture = 0.0
         self._loop = asyncio.get_running_loop()
         threads = min(max(_LEAST_THREADS, thread_count()), _MOST_THREADS)
-        self._readers = ThreadPoolExecutor(threads, thread_name_prefix="engine-read")
+        self._readers = ThreadPoolExecutor(threads, thread_name_prefix="serve-read")
         # Of their own: readers may all be waiting for the memory of pictures that are to be drawn.
         self._writers = ThreadPoolExecutor(threads, thread_name_prefix="engine-write")
         self._batcher = Batcher(

@@ -6,9 +6,10 @@
 
 Pictures are made first. Each round runs every number of actors once, one after the other, on one
 Ray; a run's rate is that of what is finished after each actor has finished its first shard, so that
-starting and loading do not count. Of several rounds the median is told. `others` is how much of
-this machine's processors was used by programs that are not part of the run: of a busy machine the
-figures say little.
+starting and loading do not count. Of several rounds the median is told. `ours` is how many
+processors the run used: a worker's threads that read pictures take some of what no worker has.
+With --pin each worker stays on processors of its own, as many as its --threads. `others` is how
+much of the machine other programs used: of a busy machine the figures say little.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -49,10 +52,10 @@ def main() -> None:
                 for count in options.actors:
                     out = str(Path(folder, f"out-{number}-{count}"))
                     run = Run.begin(out, entries([str(pictures)]), {}, size=options.shard)
-                    rate, others = measured(run, model, options, count)
+                    rate, ours, others = measured(run, model, options, count)
                     rates[count].append(rate)
                     print(f"round {number + 1}: {count} actors {rate:9.2f} images/s", end="  ")
-                    print(f"others {others:4.0%}", flush=True)
+                    print(f"ours {ours:5.2f}  others {others:4.0%}", flush=True)
     print(f"\n{'actors':>6} {'images/s':>9} {'by one':>7}")
     one = median(rates[min(rates)]) / min(rates)
     for count, values in rates.items():
@@ -61,21 +64,34 @@ def main() -> None:
 
 def measured(
     run: Run, model: PackedModel, options: argparse.Namespace, count: int
-) -> tuple[float, float]:
-    """Images a second, and the share of the machine that others used meanwhile."""
+) -> tuple[float, float, float]:
+    """Images a second, processors used for them, the share of the machine that others used."""
     share = Share(options.device, options.threads, count, count)
     finished = 0
     start = before = (0.0, 0.0, 0.0)
     shards = run.work(range(run.shards), model, share, workers=options.workers)
     for number, done in enumerate(shards, start=1):
         if number == count:
+            if options.pin:
+                pin(options.threads)
             start = before = _times()
         elif number > count:
             finished += done.seen
             before = _times()
     wall, busy, ours = (now - then for now, then in zip(before, start, strict=True))
     processors = os.cpu_count() or 1
-    return finished / wall, max(0.0, busy - ours) / (wall * processors)
+    return finished / wall, ours / wall, max(0.0, busy - ours) / (wall * processors)
+
+
+def pin(width: int) -> None:
+    """Give each worker processors of its own; threads that it starts later stay on them, too."""
+    free = sorted(os.sched_getaffinity(0))
+    for each in _below(os.getpid()):
+        if "ShardWorker" not in Path(f"/proc/{each.pid}/cmdline").read_text():
+            continue
+        mine, free = free[:width], free[width:]
+        for task in Path(f"/proc/{each.pid}/task").iterdir():
+            os.sched_setaffinity(int(task.name), mine)
 
 
 def packed(options: argparse.Namespace, folder: Path) -> PackedModel:
@@ -105,29 +121,32 @@ def _times() -> tuple[float, float, float]:
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     idle = int(fields[3]) + int(fields[4])
     total = sum(map(int, fields[:8]))
-    ours = sum(_processor_ticks(_below(os.getpid())))
+    ours = sum(each.ticks for each in _below(os.getpid()))
     return time.perf_counter(), (total - idle) / _TICKS, ours / _TICKS
 
 
-def _below(pid: int) -> Iterator[list[str]]:
-    """The fields of /proc/PID/stat behind the name, of a process and all that it has started."""
-    known: dict[str, list[str]] = {}
+class _Process(NamedTuple):
+    pid: int
+    parent: int
+    ticks: int  # of a processor, with those of children that have ended
+
+    @classmethod
+    def read(cls, path: Path) -> _Process:
+        fields = path.read_text().rpartition(")")[2].split()
+        return cls(int(path.parent.name), int(fields[1]), sum(map(int, fields[11:15])))
+
+
+def _below(pid: int) -> Iterator[_Process]:
+    """A process and all that it has started."""
+    known = []
     for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            known[path.parent.name] = path.read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended meanwhile
-            continue
-    waiting = [str(pid)]
+        with suppress(OSError):  # it has ended meanwhile
+            known.append(_Process.read(path))
+    waiting = [pid]
     while waiting:
         parent = waiting.pop()
-        if parent in known:
-            yield known[parent]
-        waiting += [each for each, fields in known.items() if fields[1] == parent]
-
-
-def _processor_ticks(processes: Iterator[list[str]]) -> Iterator[int]:
-    """With those of children that have ended."""
-    return (sum(map(int, fields[11:15])) for fields in processes)
+        yield from (each for each in known if each.pid == parent)
+        waiting += [each.pid for each in known if each.parent == parent]
 
 
 def _options() -> argparse.Namespace:
@@ -138,6 +157,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--picture-size", type=_numbers, default=[640, 480], metavar="W,H")
     parser.add_argument("--shard", type=int, default=8, metavar="N")
     parser.add_argument("--device", default="cpu", help="cpu or cuda (cpu)")
+    parser.add_argument("--pin", action="store_true", help="workers to processors of their own")
     parser.add_argument("--threads", type=int, default=1, help="processors of an actor (1)")
     parser.add_argument("--workers", type=int, default=1, help="threads that read pictures (1)")
     parser.add_argument("--batch", type=int, default=1)

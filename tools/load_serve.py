@@ -28,7 +28,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from itertools import count, islice, product
 from multiprocessing.pool import Pool
@@ -38,9 +38,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from tools.figures import Figures
+
+ROOT = Path(__file__).resolve().parent.parent
 CONCURRENCIES = (1, 2, 4, 8, 16, 32, 64)
 PICTURES = 16
 FOUND = 5  # boxes in a picture, with random weights, before suppression, on average
@@ -270,21 +272,9 @@ def serving(subject: Subject, *options: str) -> Iterator[Process]:
 # ------------------------------------------------------------ parts
 
 
-@dataclass(frozen=True)
-class Row:
-    """One number, and whether it is what it should be."""
-
-    part: str
-    what: str
-    value: float
-    unit: str
-    should: str
-    is_good: bool
-
-
-class Load:
+class Load(Figures):
     def __init__(self, subject: Subject, pool: Pool, chosen: argparse.Namespace) -> None:
-        self.rows: list[Row] = []
+        super().__init__()
         self._subject = subject
         self._pool = pool
         self._chosen = chosen
@@ -305,16 +295,16 @@ class Load:
             self._in_turn(process, self._chosen.queue, warm)
             capacity = self._in_turn(process, self._chosen.queue, warm).rate
             alone = float(np.median(self._in_turn(process, 1, warm / 2).of(200)))
-            self._add("overload", "pictures a second it can do", capacity, "1/s")
+            self.add("overload", "pictures a second it can do", capacity, "1/s")
 
             work = self._work(process, seconds=seconds, rate=self._chosen.times * capacity)
             readings, seen = self._with_memory(process, work)
             recovered = self._seconds_to_recover(process, alone)
-        self._add("overload", "pictures a second that came", _sent(seen) / seconds, "1/s")
+        self.add("overload", "pictures a second that came", _sent(seen) / seconds, "1/s")
         self._judge_answers(seen)
         self._judge_refusals(seen)
         self._judge_memory(readings)
-        self._add(
+        self.add(
             *("overload", "until it is as it was", recovered, "s"),
             *(f"<= {RECOVERED_WITHIN:g}", recovered <= RECOVERED_WITHIN),
         )
@@ -331,19 +321,19 @@ class Load:
                 name = f"{concurrency} client{'s' if concurrency > 1 else ''}, batch {batch}"
                 runs = _pictures_a_run(before, _runs(process))
                 rates.append(self._add_rate("batching", name, seen, runs))
-        self._add("batching", "batches beside no batches", rates[2] / rates[1], "x")
+        self.add("batching", "batches beside no batches", rates[2] / rates[1], "x")
         ratio = rates[2] / rates[0]
         should = f">= {chosen.ratio:g}" if chosen.ratio else ""
         is_good = not chosen.ratio or ratio >= chosen.ratio
-        self._add("batching", "batches beside one at a time", ratio, "x", should, is_good)
+        self.add("batching", "batches beside one at a time", ratio, "x", should, is_good)
 
     # ------------------------------------------------------------ judging
 
     def _judge_answers(self, seen: Seen) -> None:
         accepted = seen.of(200)
-        self._add("overload", "pictures a second answered", seen.rate, "1/s")
-        self._add("overload", "p50 of the answered", 1e3 * _at(accepted, 50), "ms")
-        self._add("overload", "p99 of the answered", 1e3 * _at(accepted, 99), "ms")
+        self.add("overload", "pictures a second answered", seen.rate, "1/s")
+        self.add("overload", "p50 of the answered", 1e3 * _at(accepted, 50), "ms")
+        self.add("overload", "p99 of the answered", 1e3 * _at(accepted, 99), "ms")
         self._add_zero("wrong answers", seen.wrong)
         self._add_zero("broken connections", seen.failures)
         self._add_zero("requests that could not be sent", seen.unsent)
@@ -352,14 +342,14 @@ class Load:
 
     def _judge_refusals(self, seen: Seen) -> None:
         refused = seen.of(503)
-        self._add("overload", "refused", len(refused), "", "> 0", len(refused) > 0)
+        self.add("overload", "refused", len(refused), "", "> 0", len(refused) > 0)
         self._add_zero("refusals without Retry-After", seen.without_retry)
         for percent in (50, 99, 100):
             name = "slowest refusal" if percent == 100 else f"p{percent} of the refused"
-            self._add("overload", name, 1e3 * _at(refused, percent), "ms")
+            self.add("overload", name, 1e3 * _at(refused, percent), "ms")
         in_time = float((refused <= REFUSED_WITHIN).mean()) * 100 if len(refused) else 0.0
         least = self._chosen.in_time
-        self._add(
+        self.add(
             *("overload", f"refused within {REFUSED_WITHIN * 1e3:g} ms", in_time, "%"),
             *(f">= {least:g}", in_time >= least),
         )
@@ -368,11 +358,11 @@ class Load:
         times, used = np.array(readings[int(len(readings) * SETTLED) :]).T
         half = len(used) // 2
         growth = float(used[half:].max() - used[:half].max())
-        self._add("overload", "most memory", float(used.max()), "MiB")
-        self._add(
+        self.add("overload", "most memory", float(used.max()), "MiB")
+        self.add(
             "overload", "slope of memory", float(np.polyfit(times, used, 1)[0]) * 60, "MiB/min"
         )
-        self._add(
+        self.add(
             *("overload", "most memory, second half less first", growth, "MiB"),
             *(f"<= {NOISE_MIB}", growth <= NOISE_MIB),
         )
@@ -430,27 +420,14 @@ class Load:
     def _add_rate(self, part: str, name: str, seen: Seen, pictures_a_run: float) -> float:
         answered = seen.of(200)
         is_good = len(answered) == _sent(seen) and not seen.wrong
-        self._add(part, f"{name}: pictures a second", seen.rate, "1/s", "all right", is_good)
-        self._add(part, f"{name}: p50", 1e3 * _at(answered, 50), "ms")
-        self._add(part, f"{name}: p99", 1e3 * _at(answered, 99), "ms")
-        self._add(part, f"{name}: pictures in a run", pictures_a_run, "")
+        self.add(part, f"{name}: pictures a second", seen.rate, "1/s", "all right", is_good)
+        self.add(part, f"{name}: p50", 1e3 * _at(answered, 50), "ms")
+        self.add(part, f"{name}: p99", 1e3 * _at(answered, 99), "ms")
+        self.add(part, f"{name}: pictures in a run", pictures_a_run, "")
         return seen.rate
 
     def _add_zero(self, what: str, value: int) -> None:
-        self._add("overload", what, value, "", "0", value == 0)
-
-    def _add(
-        self,
-        part: str,
-        what: str,
-        value: float,
-        unit: str,
-        should: str = "",
-        is_good: bool = True,
-    ) -> None:
-        self.rows.append(Row(part, what, value, unit, should, bool(is_good)))
-        judged = "" if not should else f"{should:12s} {'ok' if is_good else 'NO'}"
-        print(f"{part:9s} {what:44s} {value:12.3f} {unit:8s} {judged}", flush=True)
+        self.add("overload", what, value, "", "0", value == 0)
 
 
 def _runs(process: Process) -> tuple[float, float]:
@@ -576,9 +553,8 @@ def main() -> int:
                 parts[name](load)
     if chosen.json:
         about = {"model": load._subject.name, "device": chosen.device, "batch": chosen.batch}
-        rows = [asdict(row) for row in load.rows]
-        chosen.json.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
-    return int(not all(row.is_good for row in load.rows))
+        chosen.json.write_text(json.dumps({**about, "rows": load.as_dicts()}, indent=1) + "\n")
+    return int(not load.are_good)
 
 
 def _size(text: str) -> tuple[int, int]:

@@ -17,7 +17,6 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
@@ -27,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import engine
+from tools.figures import Figures
 
 Array = NDArray[Any]
 
@@ -39,25 +39,13 @@ SETTLED = 0.3  # of the samples: what comes before is still warming up
 TAGGED = 48  # pictures
 
 
-@dataclass(frozen=True)
-class Row:
-    """One number, and whether it is what it should be."""
-
-    part: str
-    what: str
-    value: float
-    unit: str
-    should: str
-    is_good: bool
-
-
-class Wear(ABC):
+class Wear(Figures, ABC):
     """The parts that every device has; subclasses add their own."""
 
     def __init__(self, folder: Path, *, quick: bool = False) -> None:
+        super().__init__()
         self.folder = folder
         self.quick = quick
-        self.rows: list[Row] = []
 
     @abstractmethod
     def load_small(self, **options: Any) -> engine.Detector:
@@ -134,20 +122,6 @@ class Wear(ABC):
 
     def count(self, whole: int) -> int:
         return whole // 5 if self.quick else whole
-
-    def add(
-        self,
-        part: str,
-        what: str,
-        value: float,
-        unit: str,
-        should: str = "",
-        is_good: bool = True,
-    ) -> None:
-        row = Row(part, what, value, unit, should, is_good)
-        self.rows.append(row)
-        judged = "" if not should else f"{should:22s} {'ok' if is_good else 'NO'}"
-        print(f"{part:9s} {what:52s} {value:12.3f} {unit:9s} {judged}", flush=True)
 
     def add_slopes(
         self, part: str, readings: Sequence[tuple[int, dict[str, int]]], unit: str
@@ -240,8 +214,8 @@ def main(kind: type[Wear], parts: Sequence[str], about: str) -> int:
             getattr(wear, name)()
             wear.add(name, "took", time.perf_counter() - begin, "s")
     if arguments.json:
-        arguments.json.write_text(json.dumps([asdict(row) for row in wear.rows], indent=1))
-    return int(not all(row.is_good for row in wear.rows))
+        arguments.json.write_text(json.dumps(wear.as_dicts(), indent=1))
+    return int(not wear.are_good)
 
 
 def _chosen(names: Sequence[str], known: Sequence[str]) -> Iterator[str]:

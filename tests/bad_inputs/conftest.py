@@ -68,6 +68,29 @@ def detect(tmp_path, picture, capsys):
     return run
 
 
+@pytest.fixture
+def refuses(detect):
+    """Run `detect`, which is to end with this status and this message."""
+
+    def run(message, *more, status=3, **given):
+        found, line = detect(*more, **given)
+        assert (found, message in line) == (status, True), line
+
+    return run
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Write a file of this name and content."""
+
+    def write(name, content):
+        path = tmp_path / name
+        path.write_bytes(content)
+        return path
+
+    return write
+
+
 def blank_weights(path, network):
     """Zeros that fit the network, or nothing where there is no network."""
     try:

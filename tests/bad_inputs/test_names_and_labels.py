@@ -27,11 +27,9 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("kind", NAMES)
-def test_67_names_fit_or_are_refused(detect, tmp_path, kind):
-    content, message = NAMES[kind]
-    path = tmp_path / "net.names"
-    path.write_bytes(content)
+@pytest.mark.parametrize(("content", "message"), NAMES.values(), ids=NAMES)
+def test_67_names_fit_or_are_refused(detect, file, content, message):
+    path = file("net.names", content)
     status, line = detect("--names", str(path), "--thresh", "0", network=THREE)
     assert status == (3 if message else 0), line
     assert (message or "") in line

@@ -86,19 +86,13 @@ GOOD_PICTURES = [
 
 
 @pytest.mark.parametrize(("kind", "data", "message"), BAD_PICTURES, ids=short)
-def test_a_bad_picture_is_refused(detect, tmp_path, kind, data, message):
-    path = tmp_path / "bad.jpg"
-    path.write_bytes(data)
-    status, line = detect(shown=path)
-    assert status == 1
-    assert message in line
+def test_a_bad_picture_is_refused(refuses, file, kind, data, message):
+    refuses(message, shown=file("bad.jpg", data), status=1)
 
 
 @pytest.mark.parametrize(("kind", "data"), GOOD_PICTURES, ids=short)
-def test_an_odd_picture_is_looked_at(detect, tmp_path, kind, data):
-    path = tmp_path / "odd.jpg"
-    path.write_bytes(data)
-    assert detect(shown=path) == (0, "")
+def test_an_odd_picture_is_looked_at(detect, file, kind, data):
+    assert detect(shown=file("odd.jpg", data)) == (0, "")
 
 
 ARRAYS = [
@@ -163,10 +157,8 @@ def test_62_an_odd_name_is_a_name(detect, picture, monkeypatch, name):
     ],
     ids=short,
 )
-def test_62_a_path_that_leads_nowhere_is_refused(detect, name, message):
-    status, line = detect(shown=name)
-    assert status in (1, 2)
-    assert message in line
+def test_62_a_path_that_leads_nowhere_is_refused(refuses, name, message):
+    refuses(message, shown=name, status=1)
 
 
 def test_63_outputs_never_meet_inputs_or_one_another(detect, picture):
@@ -178,20 +170,16 @@ def test_63_outputs_never_meet_inputs_or_one_another(detect, picture):
 
 
 @pytest.mark.parametrize("folder", ["/proc/none/out", "/dev/null/out"])
-def test_63_a_folder_that_cannot_be_made_is_refused(detect, folder):
-    status, line = detect("-o", folder)
-    assert status in (1, 2)
-    assert folder.split("/")[1] in line
+def test_63_a_folder_that_cannot_be_made_is_refused(refuses, folder):
+    refuses(folder, "-o", folder, status=2)
 
 
 @pytest.mark.parametrize(
     ("name", "most", "message"),
     [("PIXELS", 24 * 16 - 1, "at most 383 pixels, got 24 x 16"), ("BYTES", 99, "at most 99 bytes")],
 )
-def test_55_a_lowered_ceiling_is_respected(detect, tmp_path, monkeypatch, name, most, message):
-    path = tmp_path / "a.png"
-    path.write_bytes(saved())
+def test_55_a_lowered_ceiling_is_respected(detect, refuses, file, monkeypatch, name, most, message):
+    path = file("a.png", saved())
     assert detect(shown=path) == (0, "")
     monkeypatch.setattr(limits, name, most)
-    status, line = detect(shown=path)
-    assert (status, message in line) == (1, True), line
+    refuses(message, shown=path, status=1)

@@ -62,25 +62,16 @@ GOOD_WEIGHTS = [
 
 
 @pytest.mark.parametrize(("kind", "data", "message"), BAD_WEIGHTS, ids=short)
-def test_bad_weights_are_refused(detect, tmp_path, kind, data, message):
-    path = tmp_path / "bad.weights"
-    path.write_bytes(data)
-    status, line = detect(network=NORMALISED, model=path)
-    assert status == 3
-    assert message in line
+def test_bad_weights_are_refused(refuses, file, kind, data, message):
+    refuses(message, network=NORMALISED, model=file("bad.weights", data))
 
 
 @pytest.mark.parametrize(("kind", "data"), GOOD_WEIGHTS, ids=short)
-def test_odd_weights_run(detect, tmp_path, kind, data):
-    path = tmp_path / "odd.weights"
-    path.write_bytes(data)
-    assert detect(network=NORMALISED, model=path) == (0, "")
+def test_odd_weights_run(detect, file, kind, data):
+    assert detect(network=NORMALISED, model=file("odd.weights", data)) == (0, "")
 
 
-def test_51_a_terabyte_of_nothing_is_refused_unread(detect, tmp_path):
-    path = tmp_path / "huge.weights"
-    path.write_bytes(HEADER)
+def test_51_a_terabyte_of_nothing_is_refused_unread(refuses, file):
+    path = file("huge.weights", HEADER)
     os.truncate(path, 2**40)
-    status, line = detect(model=path)
-    assert status == 3
-    assert "bytes more than net.cfg needs" in line
+    refuses("bytes more than net.cfg needs", model=path)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from engine.backends import open_device
-from engine.backends.cuda import graph as recording
 from engine.darknet import cfg, graph, weights
 from engine.darknet.lower import lower
 from engine.errors import InputError
@@ -17,8 +16,8 @@ from engine.evaluate.truth import Entry, GroundTruth
 from engine.passes import optimise
 from engine.vision.resize import Placement
 from tests import small_models
-from tests.backends.cuda.host import GXX
-from tests.backends.cuda.host_device import HostDevice, record_on
+from tests.backends.cuda.host import needs_gxx
+from tests.backends.cuda.host_device import HostDevice, on_tape
 from tools import check_precision
 
 SHARED = Path(__file__).parents[2] / "shared"
@@ -172,12 +171,10 @@ def test_a_refusal_passes_for_random_weights_only(cpu, subject, suite, passes):
     assert "refused: net.cfg: layer 0" in str(row)
 
 
-@pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
-def test_halves_are_near_floats(monkeypatch, subject):
-    device = HostDevice()
-    monkeypatch.setattr(recording, "record", record_on(device.context.stream))
-    (row,) = check_precision.check(device, subject, ["float16"])
-    device.close()
+@needs_gxx
+def test_halves_are_near_floats(subject):
+    with on_tape(HostDevice()) as device:
+        (row,) = check_precision.check(device, subject, ["float16"])
     assert 0 < row.error < check_precision.MOST_ERROR
     assert row.boxes > 0
 

@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 from engine import ops
 from engine.backends.cuda import arrays
 from engine.errors import DeviceError, InputError
-from tests.backends.cuda.host import GXX
+from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice
 
 Array = NDArray[Any]
-
-needs_gxx = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
 
 
 @pytest.fixture

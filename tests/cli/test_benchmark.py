@@ -7,9 +7,8 @@ from PIL import Image
 
 from engine import backends, cli
 from engine.backends.base import Peaks
-from engine.backends.cuda import graph
-from tests.backends.cuda.host import GXX
-from tests.backends.cuda.host_device import HostDevice, record_on
+from tests.backends.cuda.host import needs_gxx
+from tests.backends.cuda.host_device import HostDevice, on_tape
 from tests.cli.child import engine
 from tests.pictures import write_picture
 
@@ -77,15 +76,14 @@ def test_precision_is_named(tiny_detector, capsys):
     assert ", float64, cpu:1: " in capsys.readouterr().out
 
 
-@pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
+@needs_gxx
 def test_every_algorithm_of_a_card_and_the_chosen_one(tiny_detector, capsys, monkeypatch):
-    device = HostDevice(name="cuda:0")
-    monkeypatch.setattr(device, "peaks", lambda precision: Peaks(1e12, 1e11, 4, 4))
-    monkeypatch.setattr(graph, "record", record_on(device.context.stream))
-    monkeypatch.setattr(backends, "open_chosen", lambda name, threads: device)
     files = [str(tiny_detector.cfg), str(tiny_detector.weights)]
     quick = ["--seconds", "0", "--warm-up", "0"]
-    assert cli.main(["benchmark", *files, "--algorithms", "--layers", *quick]) == 0
+    with on_tape(HostDevice(name="cuda:0")) as device:
+        monkeypatch.setattr(device, "peaks", lambda precision: Peaks(1e12, 1e11, 4, 4))
+        monkeypatch.setattr(backends, "open_chosen", lambda name, threads: device)
+        assert cli.main(["benchmark", *files, "--algorithms", "--layers", *quick]) == 0
     out = capsys.readouterr().out
     assert "cuda:0: host, driver for CUDA 13.0" in out
     assert "of the roofline. What loses most:\n" in out

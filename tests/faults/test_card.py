@@ -7,29 +7,27 @@ import numpy as np
 import pytest
 
 from engine.backends import open_device
-from engine.backends.cuda import driver, graph
+from engine.backends.cuda import driver
 from engine.darknet import cfg, weights
 from engine.darknet import graph as network_graph
 from engine.darknet.lower import lower
 from engine.errors import DeviceError
 from engine.passes import optimise
-from tests.backends.cuda.host import GXX
-from tests.backends.cuda.host_device import record_on
+from tests.backends.cuda.host import needs_gxx
+from tests.backends.cuda.host_device import on_tape
 from tests.faults.card import FaultyDevice, module
 
-pytestmark = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
+pytestmark = needs_gxx
 
 SECONDS = 60
 
 
 @pytest.fixture
 def device(monkeypatch):
-    opened = FaultyDevice()
     monkeypatch.setattr(driver, "load", module)
-    monkeypatch.setattr(graph, "record", record_on(opened.context.stream))
-    yield opened
-    opened.trouble.expect("", 0)
-    opened.close()
+    with on_tape(FaultyDevice()) as opened:
+        yield opened
+        opened.trouble.expect("", 0)
 
 
 @pytest.fixture

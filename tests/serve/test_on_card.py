@@ -7,34 +7,21 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import engine
-from engine.backends.cuda import graph
-from engine.backends.cuda.device import CudaDevice
-from tests.backends.cuda.host import GXX
-from tests.backends.cuda.host_device import HostDevice, record_on
-from tests.devices import open_or_skip
+from tests.backends.cuda.cards import CARDS, open_card
 from tests.serve.running import load, serving, until
 from tests.serve.test_batching import scores
 
-needs_gxx = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
 
-
-@pytest.fixture(
-    params=[pytest.param("host", marks=needs_gxx), pytest.param("cuda", marks=pytest.mark.cuda)]
-)
+@pytest.fixture(params=CARDS)
 def on_the_card(request, model, monkeypatch):
-    """The kernels on the CPU, or a real device where there is one."""
-    if request.param == "cuda":
-        card = open_or_skip(lambda: CudaDevice(0))
-    else:
-        card = HostDevice()
-        monkeypatch.setattr(graph, "record", record_on(card.context.stream))
-    with monkeypatch.context() as patch:
-        patch.setattr("engine.backends.open_device", lambda name: card)
-        opened = engine.load(
-            model.cfg, model.weights, model.names, device="cuda:0", batch=6, threshold=0.3
-        )
-    with opened:
-        yield opened
+    with open_card(request.param) as card:
+        with monkeypatch.context() as patch:
+            patch.setattr("engine.backends.open_device", lambda name: card)
+            opened = engine.load(
+                model.cfg, model.weights, model.names, device="cuda:0", batch=6, threshold=0.3
+            )
+        with opened:
+            yield opened
 
 
 @pytest.mark.slow

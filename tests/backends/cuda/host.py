@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from engine.backends.cuda import compiler
 from engine.backends.cuda.blas import Product
@@ -21,6 +22,7 @@ from engine.backends.cuda.blas import Product
 FOLDER = Path(__file__).parent
 HEADERS = ("host.h", "cuda_fp16.h")
 GXX = shutil.which("g++")
+needs_gxx = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
 DEFINES = {"float32": (), "tf32": (), "float16": ("-DSTORE_HALF",)}
 _C_TYPES = {
     "P": ctypes.c_void_p,

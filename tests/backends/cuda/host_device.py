@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import count
 from threading import Lock, RLock
 from time import perf_counter
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 import numpy as np
+import pytest
 
+from engine.backends.cuda import graph
 from engine.backends.cuda.context import Card, Context, Turn
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.program import CudaProgram
@@ -305,6 +308,17 @@ class TapeGraph:
 
     def close(self) -> None:
         self._tape = []
+
+
+Host = TypeVar("Host", bound=HostDevice)
+
+
+@contextmanager
+def on_tape(device: Host) -> Iterator[Host]:
+    """The device, whose runs are recorded as a card's are, until it is closed."""
+    with pytest.MonkeyPatch.context() as patch, closing(device):
+        patch.setattr(graph, "record", record_on(device.context.stream))
+        yield device
 
 
 def record_on(stream: HostStream) -> Callable[[int, Callable[[], None]], TapeGraph]:

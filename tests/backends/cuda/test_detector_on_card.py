@@ -13,29 +13,11 @@ from numpy.typing import NDArray
 
 import engine
 from engine.backends.base import Device
-from engine.backends.cuda import graph
-from engine.backends.cuda.device import CudaDevice
 from engine.errors import ImageError
 from engine.inputs import Batch
-from tests.backends.cuda.host import GXX
-from tests.backends.cuda.host_device import HostDevice, record_on
-from tests.devices import open_or_skip
+from tests.backends.cuda.host_device import HostDevice
 
 Array = NDArray[Any]
-
-needs_gxx = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
-
-
-@pytest.fixture(
-    params=[pytest.param("host", marks=needs_gxx), pytest.param("cuda", marks=pytest.mark.cuda)]
-)
-def card(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Device:
-    """What "cuda:0" opens: the kernels on the CPU, or a real device where there is one."""
-    if request.param == "cuda":
-        return open_or_skip(lambda: CudaDevice(0))
-    opened = HostDevice()
-    monkeypatch.setattr(graph, "record", record_on(opened.context.stream))
-    return opened
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.backends import open_device
-from engine.backends.cuda import graph as recording
 from engine.backends.cuda.floats import floats, is_narrow
 from engine.backends.cuda.gpu import Target
 from engine.darknet import cfg, graph, random_weights
@@ -22,12 +20,10 @@ from engine.plan import ops
 from engine.plan.build import Plan
 from engine.plan.ops import Tensor
 from engine.shipped import folder
-from tests.backends.cuda.host import GXX
-from tests.backends.cuda.host_device import HostDevice, record_on
+from tests.backends.cuda.host import needs_gxx
+from tests.backends.cuda.host_device import HostDevice
 
 Array = NDArray[Any]
-
-needs_gxx = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
 
 NET = "[net]\nwidth=32\nheight=24\nchannels=3\n"
 
@@ -158,14 +154,6 @@ def test_narrow_sums_are_floats_among_tf32(plan_of: Any) -> None:
 
 
 # ---------------------------------------------------------------- programs
-
-
-@pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostDevice]:
-    device = HostDevice()
-    monkeypatch.setattr(recording, "record", record_on(device.context.stream))
-    with closing(device):
-        yield device
 
 
 def run(device: Any, plan: Plan, images: Array, precision: str = "float32") -> list[Array]:

@@ -23,7 +23,7 @@ from engine.plan.shapes import Shape
 from engine.vision.boxes import Suppression
 from engine.vision.resize import Placement
 from tests.backends.cases import CASES, Case, all_cases
-from tests.backends.cuda.host import GXX
+from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostContext, HostDevice
 from tests.backends.head_cases import HEADS, decode_by_loops, values_for
 from tests.backends.layouts import ALONE, INSIDE, INSIDE_ALIGNED, Layout, laid_out, run_case
@@ -33,8 +33,6 @@ Defined = Callable[[Case], Array]
 
 SEQUENCES = 2
 CARD = Target(SEQUENCES, "float32", HostContext.card.capability, HostContext.card.multiprocessors)
-
-needs_gxx = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
 
 
 def is_pooled(case: Case) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.backends import open_device
-from engine.backends.cuda import graph as recording
 from engine.backends.cuda import overflow, program
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
@@ -20,24 +18,16 @@ from engine.errors import DeviceError, EngineError
 from engine.passes import optimise
 from engine.plan import ops
 from engine.plan.build import Plan
-from tests.backends.cuda.host import GXX
-from tests.backends.cuda.host_device import HostDevice, record_on
+from tests.backends.cuda.host import needs_gxx
+from tests.backends.cuda.host_device import HostDevice
 from tests.backends.cuda.test_floats import NET, SIGNS, YOLO, conv
 
 Array = NDArray[Any]
 
-pytestmark = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
+pytestmark = needs_gxx
 
 TEXT = NET + conv(16, 3, stride=2) + conv(24, 3) + conv(16) + YOLO
 RECURRENT = "[net]\ninputs=5\n[rnn]\noutput=4\nhidden=3\nactivation=tanh\n"
-
-
-@pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostDevice]:
-    device = HostDevice()
-    monkeypatch.setattr(recording, "record", record_on(device.context.stream))
-    with closing(device):
-        yield device
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.backends.base import Device, Placed
-from engine.backends.cuda import graph, pictures
+from engine.backends.cuda import pictures
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.multi import MultiDevice
 from engine.backends.cuda.resident import SLOTS
@@ -23,13 +23,11 @@ from engine.passes import optimise
 from engine.plan.build import Plan, PlanBuilder
 from engine.plan.shapes import Shape
 from engine.vision.resize import Placement, fill
-from tests.backends.cuda.host import GXX
-from tests.backends.cuda.host_device import HostDevice, record_on
-from tests.devices import open_or_skip
+from tests.backends.cuda.cards import CARDS, open_card
+from tests.backends.cuda.host import needs_gxx
+from tests.backends.cuda.host_device import HostDevice
 
 Array = NDArray[Any]
-
-needs_gxx = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
 
 SIZES = [
     ((23, 17), (32, 24)),
@@ -51,18 +49,10 @@ SIZES = [
 KINDS = ("stretch", "letterbox", "crop")
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param("host", marks=needs_gxx), pytest.param("cuda", marks=pytest.mark.cuda)],
-)
+@pytest.fixture(scope="module", params=CARDS)
 def device(request: pytest.FixtureRequest) -> Iterator[CudaDevice]:
-    """The kernels on the CPU, and on a real device where there is one."""
-    opened = HostDevice() if request.param == "host" else open_or_skip(lambda: CudaDevice(0))
-    with pytest.MonkeyPatch.context() as patch:
-        if isinstance(opened, HostDevice):
-            patch.setattr(graph, "record", record_on(opened.context.stream))
+    with open_card(request.param) as opened:
         yield opened
-    opened.close()
 
 
 def random_pixels(size: tuple[int, int], channels: int = 3, seed: int = 0) -> Array:

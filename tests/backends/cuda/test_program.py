@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine.backends import open_device
-from engine.backends.cuda import graph, memory
+from engine.backends.cuda import memory
 from engine.backends.cuda.multi import MultiDevice, MultiProgram
 from engine.darknet import cfg, weights
 from engine.darknet import graph as network_graph
@@ -18,19 +18,16 @@ from engine.passes import optimise
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
 from engine.plan.shapes import Shape
-from tests.backends.cuda.host import GXX
-from tests.backends.cuda.host_device import HostDevice, record_on
+from tests.backends.cuda.host import needs_gxx
+from tests.backends.cuda.host_device import HostDevice
 from tests.backends.head_cases import plan_of_two_and_one_class
 
-pytestmark = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
+pytestmark = needs_gxx
 
 
 @pytest.fixture
-def device(monkeypatch):
-    opened = HostDevice()
-    monkeypatch.setattr(graph, "record", record_on(opened.context.stream))
-    yield opened
-    opened.close()
+def device(host):
+    return host
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.backends.base import Placed
-from engine.backends.cuda import graph, survivors
+from engine.backends.cuda import survivors
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.program import CudaProgram
 from engine.errors import EngineError
@@ -21,37 +20,14 @@ from engine.plan.shapes import Shape
 from engine.vision import boxes
 from engine.vision.boxes import Boxes, Suppression
 from engine.vision.resize import Placement
-from tests.backends.cuda.host import GXX
-from tests.backends.cuda.host_device import HostDevice, record_on
-from tests.devices import open_or_skip
+from tests.backends.cuda.host import needs_gxx
+from tests.backends.cuda.host_device import HostDevice
 
 Array = NDArray[Any]
-
-needs_gxx = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
 
 WIDTH, HEIGHT, CLASSES = 6, 5, 3
 NETWORK = (96, 80)
 ANCHORS = ((20.0, 24.0), (33.0, 27.0))
-
-
-@pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostDevice]:
-    device = HostDevice()
-    monkeypatch.setattr(graph, "record", record_on(device.context.stream))
-    with closing(device):
-        yield device
-
-
-@pytest.fixture(
-    params=[pytest.param("host", marks=needs_gxx), pytest.param("cuda", marks=pytest.mark.cuda)]
-)
-def card(request: pytest.FixtureRequest) -> Iterator[CudaDevice]:
-    """The kernels on the CPU, or a real device where there is one."""
-    if request.param == "host":
-        yield request.getfixturevalue("host")
-    else:
-        with closing(open_or_skip(lambda: CudaDevice(0))) as device:
-            yield device
 
 
 def plan_of(*, width: int = WIDTH, height: int = HEIGHT, **options: Any) -> Plan:

@@ -18,14 +18,14 @@ from engine.backends.cuda.gpu import Target
 from engine.plan.activations import ACTIVATIONS
 from engine.plan.ops import Constant, Conv2d, Tensor
 from engine.plan.shapes import Shape, window_count
-from tests.backends.cuda.host import GXX
+from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.tensor_host import run
 
 Array = NDArray[Any]
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with"),
+    needs_gxx,
 ]
 
 TURING, AMPERE = (7, 5), (8, 0)

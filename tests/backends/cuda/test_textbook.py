@@ -9,11 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.backends.cuda.gpu import KINDS
-from tests.backends.cuda.host import GXX, HostKernels, build
+from tests.backends.cuda.host import HostKernels, build, needs_gxx
 
 Array = NDArray[Any]
 
-pytestmark = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
+pytestmark = needs_gxx
 
 LINEAR = KINDS["linear"]
 

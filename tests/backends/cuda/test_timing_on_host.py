@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 from engine.backends.base import Placed
-from engine.backends.cuda import conv, graph, peak
+from engine.backends.cuda import conv, peak
 from engine.backends.cuda.context import Card
 from engine.plan import ops
 from engine.vision.resize import Placement
-from tests.backends.cuda.host import GXX
-from tests.backends.cuda.host_device import HostDevice, record_on
+from tests.backends.cuda.host import needs_gxx
 from tests.backends.test_timing import (  # noqa: F401  the same must hold here
     images,
     plan_of,
@@ -20,15 +19,12 @@ from tests.backends.test_timing import (  # noqa: F401  the same must hold here
     test_stages_answer_as_an_ordinary_run_does,
 )
 
-pytestmark = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
+pytestmark = needs_gxx
 
 
 @pytest.fixture
-def device(monkeypatch):
-    opened = HostDevice()
-    monkeypatch.setattr(graph, "record", record_on(opened.context.stream))
-    yield opened
-    opened.close()
+def device(host):
+    return host
 
 
 def test_pictures_are_scaled_in_the_forward_stage(device, tiny_detector):

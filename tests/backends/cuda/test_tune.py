@@ -11,15 +11,15 @@ from threading import Event
 import numpy as np
 import pytest
 
-from engine.backends.cuda import conv, graph, tune
+from engine.backends.cuda import conv, tune
 from engine.backends.cuda.context import Card
 from engine.backends.cuda.gpu import Target
 from engine.errors import InputError
 from engine.plan import ops
 from engine.plan.build import Plan, PlanBuilder
 from engine.plan.shapes import Shape
-from tests.backends.cuda.host import GXX
-from tests.backends.cuda.host_device import HostDevice, record_on
+from tests.backends.cuda.host import needs_gxx
+from tests.backends.cuda.host_device import HostDevice
 
 TARGET = Target(2, "float32", (7, 5), 4)
 HOPPER = Target(2, "float32", (9, 0), 132)
@@ -297,19 +297,14 @@ def test_a_forced_algorithm_is_not_measured(device: HostDevice, clock: Clock) ->
 # ---------------------------------------------------------------- measuring
 
 
-@pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
-def test_every_candidate_is_timed_on_scratch_memory_that_is_freed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    device = HostDevice()
-    context = device.context
-    monkeypatch.setattr(graph, "record", record_on(context.stream))
+@needs_gxx
+def test_every_candidate_is_timed_on_scratch_memory_that_is_freed(host: HostDevice) -> None:
+    context = host.context
     op = network(8).ops[0]
     assert isinstance(op, ops.Conv2d)
     for name in conv.candidates(TARGET, op):
         assert 0 < tune.measure(context, TARGET, op, name, inf) < 1000
     assert not context.driver.live
-    device.close()
 
 
 def test_where_memory_is_short_nothing_is_timed() -> None:

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from engine.backends.base import Placed
-from engine.backends.cuda import graph, pictures
+from engine.backends.cuda import pictures
 from engine.darknet import cfg, weights
 from engine.darknet import graph as network_graph
 from engine.darknet.lower import lower
 from engine.plan.build import PlanBuilder
 from engine.plan.shapes import Shape
 from engine.vision.resize import Placement, fill
-from tests.backends.cuda.host import GXX
-from tests.backends.cuda.host_device import HostCalls, HostDevice, record_on
+from tests.backends.cuda.host import needs_gxx
+from tests.backends.cuda.host_device import HostCalls
 
-pytestmark = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
+pytestmark = needs_gxx
 
 
 class NotedCalls(HostCalls):
@@ -32,15 +32,12 @@ class NotedCalls(HostCalls):
 
 
 @pytest.fixture
-def device(monkeypatch):
+def device(host, monkeypatch):
     monkeypatch.setattr(pictures, "_WORTH_TWO_WAYS", 500)
-    opened = HostDevice()
-    context = opened.context
+    context = host.context
     context.calls = NotedCalls(context.driver.streams)
     context.turn._calls = context.calls
-    monkeypatch.setattr(graph, "record", record_on(context.stream))
-    yield opened
-    opened.close()
+    return host
 
 
 @pytest.fixture

@@ -1,0 +1,21 @@
+"""Cards to test on: the kernels on the CPU, and a real one where there is one."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, closing
+
+import pytest
+
+from engine.backends.cuda.device import CudaDevice
+from tests.backends.cuda.host import needs_gxx
+from tests.backends.cuda.host_device import HostDevice, on_tape
+from tests.devices import open_or_skip
+
+CARDS = [pytest.param("host", marks=needs_gxx), pytest.param("cuda", marks=pytest.mark.cuda)]
+
+
+def open_card(name: str) -> AbstractContextManager[CudaDevice]:
+    """Of CARDS; closed at the end."""
+    if name == "host":
+        return on_tape(HostDevice())
+    return closing(open_or_skip(lambda: CudaDevice(0)))

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from engine.backends.cuda.device import CudaDevice
+from tests.backends.cuda.cards import CARDS, open_card
+from tests.backends.cuda.host_device import HostDevice, on_tape
+
+
+@pytest.fixture
+def host() -> Iterator[HostDevice]:
+    with on_tape(HostDevice()) as device:
+        yield device
+
+
+@pytest.fixture(params=CARDS)
+def card(request: pytest.FixtureRequest) -> Iterator[CudaDevice]:
+    with open_card(request.param) as device:
+        yield device

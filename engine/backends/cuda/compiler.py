@@ -5,12 +5,10 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import re
-import shutil
-import subprocess
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,7 +55,7 @@ class Toolkit:
 
     nvcc: str | None
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """Changes when the compiler does; learnt without running it."""
         if self.nvcc is None:
@@ -70,6 +68,8 @@ class Toolkit:
         """Those that it knows, as 75, 80 …"""
         if self.nvcc is None:
             return nvrtc.architectures()
+        import subprocess  # takes long, and a warm start compiles nothing
+
         listed = subprocess.run(
             [self.nvcc, "--list-gpu-arch"], capture_output=True, text=True, check=True
         )
@@ -78,7 +78,14 @@ class Toolkit:
 
 def toolkit() -> Toolkit:
     """nvcc where it and the host compiler that it calls are present, otherwise NVRTC."""
-    found = library.search(library.NVCC).path
+    return _toolkit(library.surroundings())
+
+
+@lru_cache(maxsize=8)
+def _toolkit(_: library.Surroundings) -> Toolkit:
+    import shutil
+
+    found = library.find(library.NVCC)
     return Toolkit(found if found and (shutil.which("g++") or shutil.which("cl")) else None)
 
 

@@ -10,13 +10,15 @@ import ctypes
 import fnmatch
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from engine.errors import DeviceError
+
+Surroundings: TypeAlias = tuple[str | None, ...]
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,14 @@ NVCC = Wanted(
 )
 
 
+# A search that found something is not made again while all of these stay as they are.
+_VARIABLES = (
+    *(each.variable for each in (DRIVER, CUBLAS, NVRTC, NVCC)),
+    *("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX", "PATH"),
+)
+_known: dict[tuple[Wanted, Surroundings], str] = {}
+
+
 @dataclass(frozen=True)
 class Step:
     """One place that was looked at."""
@@ -93,12 +103,28 @@ def search(wanted: Wanted) -> Search:
     return Search(wanted, tuple(steps))
 
 
+def surroundings() -> Surroundings:
+    """What decides where files are found, besides the disk."""
+    return *map(os.environ.get, _VARIABLES), *sys.path
+
+
+def find(wanted: Wanted) -> str | None:
+    """As search(), which takes long, but made once: what was found stays what is used."""
+    key = wanted, surroundings()
+    if key not in _known:
+        path = search(wanted).path
+        if path is None:
+            return None
+        _known[key] = path
+    return _known[key]
+
+
 def require(wanted: Wanted) -> str:
     """The path of the file, or a DeviceError that says how to get it."""
-    result = search(wanted)
-    if result.path is None:
+    path = find(wanted)
+    if path is None:
         raise DeviceError(f"cuda: {wanted.name}: {wanted.pattern} not found. {wanted.cure}")
-    return result.path
+    return path
 
 
 def load(wanted: Wanted) -> ctypes.CDLL:
@@ -112,7 +138,7 @@ def load(wanted: Wanted) -> ctypes.CDLL:
 
 def include_folders() -> list[str]:
     """Folders that may hold cuda_fp16.h, for NVRTC, which knows none by itself."""
-    nvcc = search(NVCC).path
+    nvcc = find(NVCC)
     roots = [*_wheel_folders(), *_toolkits()]
     if nvcc is not None:
         roots.append(Path(nvcc).resolve().parent.parent)
@@ -155,7 +181,9 @@ def _from_conda(wanted: Wanted) -> str | None:
 
 def _from_linker(wanted: Wanted) -> str | None:
     if wanted.is_program:
-        return shutil.which(wanted.name)
+        from shutil import which  # takes long, and a wheel or a toolkit is found before
+
+        return which(wanted.name)
     for name in wanted.linker_names:
         try:
             ctypes.CDLL(name)

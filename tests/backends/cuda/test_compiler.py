@@ -144,12 +144,16 @@ def test_another_card_precision_text_or_toolkit_is_compiled_anew(counted, monkey
 
 
 def test_nvcc_without_a_host_compiler_leaves_the_work_to_nvrtc(monkeypatch):
-    found = compiler.library.Search(compiler.library.NVCC, (compiler.library.Step("x", "/nvcc"),))
-    monkeypatch.setattr(compiler.library, "search", lambda wanted: found)
+    monkeypatch.setattr(compiler.library, "find", lambda wanted: "/nvcc")
     monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/g++" if name == "g++" else None)
+    monkeypatch.setenv("PATH", "/with")
     assert compiler.toolkit() == Toolkit("/nvcc")
     monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setenv("PATH", "/without")
     assert compiler.toolkit() == Toolkit(None)
+    monkeypatch.setenv("PATH", "/with")  # is not looked through again
+    assert compiler.toolkit() == Toolkit("/nvcc")
+    compiler._toolkit.cache_clear()
 
 
 def test_the_identity_of_nvcc_changes_with_its_file(tmp_path):

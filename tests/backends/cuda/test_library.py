@@ -108,3 +108,20 @@ def test_a_file_that_is_no_library_is_told_by_its_path(machine):
     file = machine("own.so", "ENGINE_LIBCUBLAS", "own.so")
     with pytest.raises(DeviceError, match=f"cuda: cuBLAS: cannot load {file}"):
         library.load(library.CUBLAS)
+
+
+def test_what_was_found_is_not_looked_for_again_while_its_surroundings_stay(machine, monkeypatch):
+    searches = []
+    search = library.search
+    monkeypatch.setattr(library, "search", lambda wanted: searches.append(wanted) or search(wanted))
+    for _ in range(2):
+        with pytest.raises(DeviceError, match="not found"):
+            library.require(library.CUBLAS)
+    assert len(searches) == 2  # it may have been installed in the meantime
+    file = machine("site/nvidia/cu13/lib/libcublas.so.13")
+    for _ in range(2):
+        assert library.require(library.CUBLAS) == file
+    assert len(searches) == 3
+    own = machine("own.so", "ENGINE_LIBCUBLAS", "own.so")
+    assert library.require(library.CUBLAS) == own
+    assert len(searches) == 4

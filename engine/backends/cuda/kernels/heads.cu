@@ -133,6 +133,22 @@ extern "C" __global__ void yolo_candidates(const real* __restrict__ src,
     }
 }
 
+__device__ __forceinline__ void region_box(float* __restrict__ record,
+                                           const real* __restrict__ src, int flat, int channels,
+                                           int area, int pitch, int cell, int width, int height,
+                                           const float* __restrict__ anchor)
+{
+    const float x = to_float(src[place(flat, channels, area, pitch)]);
+    const float y = to_float(src[place(flat + 1, channels, area, pitch)]);
+    const float across = to_float(src[place(flat + 2, channels, area, pitch)]);
+    const float down = to_float(src[place(flat + 3, channels, area, pitch)]);
+    record[1] = (cell % width + squash(x)) / width;
+    record[2] = (cell / width + squash(y)) / height;
+    record[3] = expf(across) * anchor[0] / width;
+    record[4] = expf(down) * anchor[1] / height;
+    record[5] = 1.f;
+}
+
 // Plain [region]: every class is a score of its own.
 extern "C" __global__ void region_candidates(const real* __restrict__ src,
                                              const float* __restrict__ anchors, unsigned* counter,
@@ -164,15 +180,8 @@ extern "C" __global__ void region_candidates(const real* __restrict__ src,
         if (!counts) continue;
         float* record =
             new_record(counter, records, columns, classes, row * per_row + first + inside);
-        const float x = to_float(src[place(flat, channels, area, pitch)]);
-        const float y = to_float(src[place(flat + 1, channels, area, pitch)]);
-        const float across = to_float(src[place(flat + 2, channels, area, pitch)]);
-        const float down = to_float(src[place(flat + 3, channels, area, pitch)]);
-        record[1] = (cell % width + squash(x)) / width;
-        record[2] = (cell / width + squash(y)) / height;
-        record[3] = expf(across) * anchors[2 * anchor] / width;
-        record[4] = expf(down) * anchors[2 * anchor + 1] / height;
-        record[5] = 1.f;
+        region_box(record, src, flat, channels, area, pitch, cell, width, height,
+                   anchors + 2 * anchor);
         for (int c = 0; c < classes; ++c) {
             const float score =
                 objectness * to_float(src[place(flat + coords + 1 + c, channels, area, pitch)]);
@@ -218,15 +227,8 @@ extern "C" __global__ void tree_candidates(const real* __restrict__ src,
         if (last < 0) continue;
         float* record =
             new_record(counter, records, columns, classes, row * per_row + first + inside);
-        const float x = to_float(src[place(flat, channels, area, pitch)]);
-        const float y = to_float(src[place(flat + 1, channels, area, pitch)]);
-        const float across = to_float(src[place(flat + 2, channels, area, pitch)]);
-        const float down = to_float(src[place(flat + 3, channels, area, pitch)]);
-        record[1] = (cell % width + squash(x)) / width;
-        record[2] = (cell / width + squash(y)) / height;
-        record[3] = expf(across) * anchors[2 * anchor] / width;
-        record[4] = expf(down) * anchors[2 * anchor + 1] / height;
-        record[5] = 1.f;
+        region_box(record, src, flat, channels, area, pitch, cell, width, height,
+                   anchors + 2 * anchor);
         for (int c = 0; c < classes; ++c) record[6 + c] = c == last ? p[c] : 0.f;
     }
 }

@@ -5,6 +5,22 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+# of a picture, and of the network that it is resized for
+ODD_SIZES = [
+    ((23, 17), (32, 24)),
+    ((32, 24), (23, 17)),
+    ((64, 48), (64, 48)),
+    ((200, 3), (7, 90)),
+    ((3, 200), (90, 7)),
+    ((1, 9), (8, 8)),
+    ((9, 1), (8, 8)),
+    ((1, 1), (5, 5)),
+    ((20, 30), (1, 1)),
+    ((20, 30), (1, 8)),
+    ((20, 30), (8, 1)),
+    ((2, 2), (2, 2)),
+]
+
 
 def write_picture(path, size=(50, 40), seed=0):
     path = Path(path)

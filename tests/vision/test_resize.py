@@ -9,6 +9,7 @@ import pytest
 
 from engine.vision.image import Picture, read
 from engine.vision.resize import Placement, centre_crop, letterbox, stretch
+from tests.pictures import ODD_SIZES
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden" / "real"
 needs_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason="needs ../shared/golden/real")
@@ -54,25 +55,9 @@ def planes(source):
     return values / np.float32(255) if source.pixels.dtype == np.uint8 else values
 
 
-SIZES = [
-    ((23, 17), (32, 24)),
-    ((32, 24), (23, 17)),
-    ((64, 48), (64, 48)),
-    ((200, 3), (7, 90)),
-    ((3, 200), (90, 7)),
-    ((1, 9), (8, 8)),
-    ((9, 1), (8, 8)),
-    ((1, 1), (5, 5)),
-    ((20, 30), (1, 1)),
-    ((20, 30), (1, 8)),
-    ((20, 30), (8, 1)),
-    ((2, 2), (2, 2)),
-]
-
-
 @pytest.mark.parametrize("kind", [np.uint8, np.float32])
 @pytest.mark.parametrize("channels", [1, 3, 4])
-@pytest.mark.parametrize(("source", "network"), SIZES)
+@pytest.mark.parametrize(("source", "network"), ODD_SIZES)
 def test_stretch_is_the_definition_to_the_last_bit(source, network, channels, kind):
     image = picture(*source, channels, kind)
     got, _ = stretch(image, network)

@@ -26,22 +26,12 @@ from engine.vision.resize import Placement, fill
 from tests.backends.cuda.cards import CARDS, open_card
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice
+from tests.pictures import ODD_SIZES
 
 Array = NDArray[Any]
 
 SIZES = [
-    ((23, 17), (32, 24)),
-    ((32, 24), (23, 17)),
-    ((64, 48), (64, 48)),
-    ((200, 3), (7, 90)),
-    ((3, 200), (90, 7)),
-    ((1, 9), (8, 8)),
-    ((9, 1), (8, 8)),
-    ((1, 1), (5, 5)),
-    ((20, 30), (1, 1)),
-    ((20, 30), (1, 8)),
-    ((20, 30), (8, 1)),
-    ((2, 2), (2, 2)),
+    *ODD_SIZES,
     ((40, 800), (10, 320)),  # darknet's bottom row is black
     ((2048, 30), (64, 19)),
     ((100, 33), (32, 32)),  # an odd margin in a letterbox

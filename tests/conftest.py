@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -21,3 +22,10 @@ def device(request: pytest.FixtureRequest) -> Iterator[Device]:
     opened = open_or_skip(lambda: open_device(request.param))
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="session")
+def cpu() -> Iterator[Device]:
+    """The written definition, on one thread."""
+    with closing(open_device("cpu:1")) as opened:
+        yield opened

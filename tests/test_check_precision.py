@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.backends import open_device
 from engine.darknet import cfg, graph, weights
 from engine.darknet.lower import lower
 from engine.errors import InputError
@@ -22,13 +21,6 @@ from tools import check_precision
 
 SHARED = Path(__file__).parents[2] / "shared"
 THRESHOLD = 0.3
-
-
-@pytest.fixture(scope="module")
-def cpu():
-    opened = open_device("cpu:1")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from engine.backends import open_device
 from engine.benchmark import algorithms, chart, layers, peers, roofline, stages
 from engine.benchmark.peers import onnxruntime_peer, opencv_peer, pytorch_peer
 from engine.benchmark.peers.base import Missing
@@ -22,13 +21,6 @@ from engine.plan.shapes import Shape
 
 QUICK = Effort(warm_up=0, seconds=0)
 PEER_FILES = {"onnxruntime": onnxruntime_peer, "cv2": opencv_peer, "torch": pytorch_peer}
-
-
-@pytest.fixture(scope="module")
-def cpu():
-    opened = open_device("cpu:1")
-    yield opened
-    opened.close()
 
 
 def subject_of(model, device, **more):

@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 
-from engine.backends import open_device
 from engine.darknet import cfg, graph, surgery, weights
 from engine.darknet.lower import lower
 from engine.errors import InputError
@@ -22,13 +21,6 @@ output=8
 hidden=4
 activation=tanh
 """
-
-
-@pytest.fixture(scope="module")
-def cpu():
-    opened = open_device("cpu:1")
-    yield opened
-    opened.close()
 
 
 def outputs_of(cpu, network, arrays, given):

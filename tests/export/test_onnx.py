@@ -6,7 +6,6 @@ from random import Random
 import numpy as np
 import pytest
 
-from engine.backends import open_device
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.errors import ConfigError, InputError
@@ -48,13 +47,6 @@ num=1
 def runtime():
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     return pytest.importorskip("onnx", reason="onnx is not installed: pip install '.[onnx]'")
-
-
-@pytest.fixture(scope="module")
-def cpu():
-    opened = open_device("cpu:1")
-    yield opened
-    opened.close()
 
 
 def network_of(text):

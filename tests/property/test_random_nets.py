@@ -4,7 +4,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.backends import open_device
 from tests.property import darknet
 from tests.property.compare import compare
 from tests.property.nets import random_net
@@ -12,13 +11,6 @@ from tests.property.reference import LAYERS
 
 COUNT = 60
 WITH_DARKNET = 40
-
-
-@pytest.fixture(scope="module")
-def cpu():
-    device = open_device("cpu:1")
-    yield device
-    device.close()
 
 
 @pytest.mark.parametrize("seed", range(COUNT))

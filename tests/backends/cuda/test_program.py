@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine.backends import open_device
 from engine.backends.cuda import memory
 from engine.backends.cuda.multi import MultiDevice, MultiProgram
 from engine.darknet import cfg, weights
@@ -28,13 +27,6 @@ pytestmark = needs_gxx
 @pytest.fixture
 def device(host):
     return host
-
-
-@pytest.fixture(scope="module")
-def cpu():
-    opened = open_device("cpu:1")
-    yield opened
-    opened.close()
 
 
 def plan_of(model):

@@ -16,10 +16,11 @@ def fuse_gate(plan: Plan) -> Plan:
     written: dict[Tensor, int] = {}
     for place, op in enumerate(plan.ops):
         written[op.out] = place
-        if not _is_dense(op) or op.src not in middles:
+        # What nothing before has written is the network's input, or a state of the step before.
+        if not _is_dense(op) or op.src not in middles or op.src not in written:
             continue
         squeeze = plan.ops[written[op.src]]
-        if not _is_dense(squeeze) or squeeze.src not in middles:
+        if not _is_dense(squeeze) or squeeze.src not in middles or squeeze.src not in written:
             continue
         pool = plan.ops[written[squeeze.src]]
         if isinstance(pool, AveragePool) and _is_whole(pool):

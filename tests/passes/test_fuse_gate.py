@@ -129,3 +129,14 @@ def test_only_dense_convolutions_count():
     check_plan(plan)
     assert [type(op) for op in plan.ops] == [Gate, Multiply] * 3
     assert not any(isinstance(op, Conv2d) for op in plan.ops)
+
+
+def test_the_input_of_a_network_and_a_state_are_no_squeeze():
+    """Nothing before writes them: what is multiplied with them stays two products."""
+    net = Network(side=1)
+    of_input = net.conv(net.conv(net.source, 3, 1), 4, 1)
+    state = net.state(Shape(5))
+    of_state = net.conv(net.conv(state, 3, 1), 5, 1)
+    plan = fuse_activation(net.plan(of_input, of_state))
+    assert fuse_gate(plan).ops == plan.ops
+    assert [type(op) for op in plan.ops] == [Conv2d] * 4

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 
 
 class EngineError(Exception):
@@ -83,5 +82,7 @@ def within_memory(where: str) -> Iterator[None]:
 
 def suggest(word: str, known: Iterable[str]) -> str:
     """Return " Did you mean 'x'?" for the known word nearest to `word`, or nothing."""
+    from difflib import get_close_matches  # for a program that has no time to lose with an error
+
     near = get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" Did you mean {near[0]!r}?" if near else ""

@@ -11,10 +11,13 @@ wrap around at 256, which differences undo.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, features
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 _HALF_HEIGHT = [(1, 1, 2), (2, 1, 1), (3, 1, 1)]  # component, samples across and down in a block
 _RED, _BLUE = (
@@ -31,6 +34,8 @@ _TO_RGB = (
 
 def is_of_half_height(image: Image.Image) -> bool:
     """Whether an opened picture, not yet loaded, is such a JPEG."""
+    from PIL import features
+
     return (
         image.format == "JPEG"
         and image.mode == "RGB"
@@ -42,6 +47,8 @@ def is_of_half_height(image: Image.Image) -> bool:
 
 def load_rgb(image: Image.Image) -> Image.Image:
     """Load such a picture, with darknet's rounding."""
+    from PIL import Image
+
     image.draft("YCbCr", image.size)
     values = np.array(image)
     round_as_darknet(values)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from io import BytesIO
-
-from PIL import Image
+from typing import TYPE_CHECKING
 
 from engine import forks
 from engine.errors import ImageError
 from engine.vision.chroma import is_of_half_height, load_rgb
-from engine.vision.formats import READABLE, describe, opener_of
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 
 def decode(content: bytes, name: str, *, max_pixels: int) -> tuple[Image.Image, int]:
@@ -31,6 +32,8 @@ def decode(content: bytes, name: str, *, max_pixels: int) -> tuple[Image.Image, 
 
 def opened(content: bytes, name: str) -> Image.Image:
     """A picture of which only the head was read: its size is known, whatever that is."""
+    from engine.vision.formats import READABLE, describe, opener_of  # all of Pillow
+
     opener = opener_of(content)
     if opener is None:
         got, hint = describe(content)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from engine.errors import ImageError
 from engine.vision import limits
@@ -18,6 +18,9 @@ from engine.vision.decode import broken, check_size, decode, load
 from engine.vision.naming import shown
 from engine.vision.orientation import as_stored, upright
 from engine.vision.pixels import from_array, from_image, with_channels
+
+if TYPE_CHECKING:
+    from PIL import Image  # takes as long as NumPy, and arrays do without
 
 Array = NDArray[Any]
 
@@ -65,6 +68,8 @@ class Picture:
         pixels = self.with_channels(3).pixels
         if pixels.dtype != np.uint8:
             pixels = np.rint(pixels * 255).astype(np.uint8)
+        from PIL import Image
+
         return Image.fromarray(pixels)
 
 
@@ -99,7 +104,7 @@ def read(
 def _pixels(
     source: object, path: str | None, name: str, *, orient: bool, bgr: bool, max_pixels: int
 ) -> Array:
-    if isinstance(source, Image.Image):
+    if _is_image(source):
         image, orientation = load(source, name, max_pixels=max_pixels)
     elif _is_array(source):
         array = _as_array(source, name)
@@ -119,8 +124,13 @@ def _pixels(
     return upright(pixels, orientation) if orient else pixels
 
 
+def _is_image(source: object) -> TypeGuard[Image.Image]:
+    """Whether it is one of Pillow's, which there are none of before somebody has imported it."""
+    return isinstance(source, getattr(sys.modules.get("PIL.Image"), "Image", ()))
+
+
 def _is_array(source: object) -> bool:
-    return hasattr(source, "__array__") and not isinstance(source, Image.Image)
+    return hasattr(source, "__array__") and not _is_image(source)
 
 
 def _as_array(source: object, name: str) -> Array:
@@ -131,7 +141,7 @@ def _as_array(source: object, name: str) -> Array:
 
 
 def _path_of(source: object) -> str | None:
-    if isinstance(source, Image.Image):
+    if _is_image(source):
         named = getattr(source, "filename", None)
     elif isinstance(source, (str, os.PathLike)):
         named = os.fspath(source)

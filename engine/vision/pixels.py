@@ -7,13 +7,15 @@ blended.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageCms
 
 from engine.errors import ImageError
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 Array = NDArray[Any]
 
@@ -114,6 +116,8 @@ def _from_wide_integers(values: Array, name: str) -> Array:
 
 
 def _from_lab(image: Image.Image) -> Image.Image:
+    from PIL import ImageCms
+
     lab, srgb = ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB")
     transform = ImageCms.buildTransform(lab, srgb, "LAB", "RGB")
     return ImageCms.applyTransform(image, transform) or image

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from engine.errors import ImageError, InputError, suggest
 from engine.vision import written
 from engine.vision.boxes import Boxes
 from engine.vision.classes import numbers_of
-from engine.vision.encode import encode
 from engine.vision.image import Picture, Source, read
 from engine.vision.new_file import write_new
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 Array = NDArray[Any]
 
@@ -250,6 +251,8 @@ class Result:
         self, path: str | Path, picture: Source | None = None, *, overwrite: bool = False
     ) -> Path:
         """Write plot() to `path`, whose ending names the format; refuse to replace a file."""
+        from engine.vision.encode import encode
+
         path = Path(path)
         write_new(path, encode(self.plot(picture), path), overwrite=overwrite)
         return path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
@@ -28,6 +27,8 @@ def number(value: float) -> float | None:
 
 def document(value: object) -> str:
     """Return strict JSON in UTF-8; stray bytes of a file name are escaped."""
+    import json
+
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import struct
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +81,8 @@ def save(
     overwrite: bool = False,
 ) -> None:
     """Write the arrays of every layer; an existing file is kept unless `overwrite`."""
+    import tempfile  # takes long, and few write weights
+
     target = Path(path)
     if not overwrite and target.exists():
         raise WeightsError(f"{shown(target)}: exists already")

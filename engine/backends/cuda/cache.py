@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import tempfile
 from pathlib import Path
 
 from engine.cache import folder as folder
@@ -44,6 +43,8 @@ class Cache:
 
     def _write_file(self, key: str, stored: bytes) -> None:
         """Write under another name, then rename: readers see all of it or nothing."""
+        import tempfile  # takes long, and a warm start writes nothing
+
         self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=f"{key}.", dir=self._path)
         try:

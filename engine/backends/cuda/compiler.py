@@ -9,11 +9,10 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.backends.cuda import cache, library, nvrtc
+from engine.backends.cuda import cache, library, nvrtc, texts
 from engine.backends.cuda.launch import Function, Module
 from engine.errors import DeviceError
 from engine.plan.activations import ACTIVATIONS
@@ -95,16 +94,12 @@ def _toolkit(_: library.Surroundings) -> Toolkit:
 @lru_cache(maxsize=1)
 def translation_unit() -> str:
     """Every kernel behind the activations that it may call; compilers name the real files."""
-    texts = {
-        entry.name: entry.read_text(encoding="utf-8")
-        for entry in files("engine.backends.cuda").joinpath("kernels").iterdir()
-        if entry.name.endswith((".cu", ".cuh"))
-    }
-    order = sorted(texts, key=lambda name: (name != _HEADER, not name.endswith(".cuh"), name))
+    known = {name: text for name, text in texts.kernels().items() if "/" not in name}
+    order = sorted(known, key=lambda name: (name != _HEADER, not name.endswith(".cuh"), name))
     return "\n".join(
         [
             activate_function(),
-            *(f'#line 1 "{_FOLDER}/{n}"\n{_LOCAL_INCLUDE.sub("", texts[n])}' for n in order),
+            *(f'#line 1 "{_FOLDER}/{n}"\n{_LOCAL_INCLUDE.sub("", known[n])}' for n in order),
         ]
     )
 

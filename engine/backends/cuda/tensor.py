@@ -6,13 +6,12 @@ import hashlib
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib.resources import files
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.backends.cuda import compiler
+from engine.backends.cuda import compiler, texts
 from engine.backends.cuda.floats import is_narrow
 from engine.backends.cuda.gpu import Target
 from engine.plan import ops
@@ -52,7 +51,7 @@ class Tile(Protocol):
 
 def source(tile: Tile) -> str:
     """The kernel's text for one tile, everything that it includes written out."""
-    folder = files("engine.backends.cuda").joinpath("kernels")
+    known = texts.kernels()
     included = set()
 
     def contents(match: re.Match[str]) -> str:
@@ -62,13 +61,13 @@ def source(tile: Tile) -> str:
         included.add(name)
         text = tile.headers.get(name)
         if text is None:
-            inside = folder.joinpath("tensor", name)
-            text = (inside if inside.is_file() else folder.joinpath(name)).read_text("utf-8")
+            inside = f"tensor/{name}"
+            text = known[inside if inside in known else name]
         return _INCLUDE.sub(contents, text).replace("#pragma once", "")
 
     heads = [f"#define {name} {value}" for name, value in tile.defines.items()]
     heads += [f"#define MODE {tile.mode}", f"#define HALVES {int(reads_halves(tile.mode))}"]
-    text = folder.joinpath("tensor", f"{tile.kernel}.cu").read_text("utf-8")
+    text = known[f"tensor/{tile.kernel}.cu"]
     return "\n".join([*heads, compiler.activate_function(), _INCLUDE.sub(contents, text)])
 
 

@@ -26,7 +26,8 @@ from engine.errors import (
 from engine.version import __version__
 
 if TYPE_CHECKING:
-    from engine.detector import Detector, load
+    from engine.detector import Detector
+    from engine.loading import load
     from engine.vision.result import Classification, Detection, Result
 
 __all__ = [
@@ -50,7 +51,7 @@ _LAZY = {
     "Detection": "engine.vision.result",
     "Detector": "engine.detector",
     "Result": "engine.vision.result",
-    "load": "engine.detector",
+    "load": "engine.loading",
 }
 
 

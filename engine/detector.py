@@ -1,24 +1,20 @@
-"""load(): from a .cfg and a .weights file to a Detector; the only file that knows every folder."""
+"""Detector: from pictures and arrays to what a network finds in them."""
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine import forks
-from engine.backends import open_chosen
 from engine.backends.base import (
     Device,
     Memory,
@@ -27,169 +23,27 @@ from engine.backends.base import (
     Program,
     SuppressingProgram,
 )
-from engine.darknet import cfg as darknet_cfg
-from engine.darknet import graph as darknet_graph
-from engine.darknet import weights as darknet_weights
 from engine.darknet.graph import Graph
-from engine.darknet.lower import lower
-from engine.darknet.names import default_names, find_names, read_names
-from engine.errors import ImageError, InputError, suggest, threads_told, within_memory
+from engine.errors import ImageError, InputError, suggest, within_memory
 from engine.inputs import Batch, Intake, Prepared, Wanted
 from engine.passes import optimise
 from engine.plan import ops
 from engine.plan.build import Plan
 from engine.prefetch import ahead
+from engine.settings import Settings
 from engine.vision import boxes
 from engine.vision.boxes import Boxes, Kind, Suppression
-from engine.vision.classes import numbers_of
 from engine.vision.image import Source
-from engine.vision.naming import shown
 from engine.vision.resize import Fit, Placement
 from engine.vision.result import Classification, Result
 
-if TYPE_CHECKING:
-    from engine.models.store import Located
-
 Array = NDArray[Any]
-Size: TypeAlias = int | tuple[int, int]  # of both sides, or width and height
 Outcome: TypeAlias = Result | Classification
 Rows: TypeAlias = Sequence[Any] | Array  # candidates or probabilities of each picture
 Keep: TypeAlias = Literal["always", "if needed", "never"]  # a result's picture
 
 RESIZES = ("cfg", "stretch", "letterbox", "exact")
 ON_ERROR = ("raise", "yield", "skip")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What may be chosen about results, checked."""
-
-    threshold: float = 0.25
-    nms: float = 0.45
-    hierarchy: float = 0.5
-    top_k: int = 5
-    batch: int = 1
-    max_detections: int | None = None
-    classes: tuple[int, ...] | None = None  # the only ones that count
-
-    def __post_init__(self) -> None:
-        for name in ("threshold", "nms", "hierarchy"):
-            value = getattr(self, name)
-            if not (isinstance(value, (int, float)) and 0 <= value < math.inf):
-                raise InputError(f"{name}: expected a number of 0 or more, got {value!r}")
-        for name in ("top_k", "batch"):
-            value = getattr(self, name)
-            if not (isinstance(value, int) and value >= 1):
-                raise InputError(f"{name}: expected an integer of 1 or more, got {value!r}")
-        most = self.max_detections
-        if not (most is None or (isinstance(most, int) and most >= 1)):
-            raise InputError(f"max_detections: expected an integer of 1 or more, got {most!r}")
-
-
-@within_memory("load")
-def load(
-    cfg: str | Path | None = None,
-    weights: str | Path | None = None,
-    names: str | Path | Sequence[str] | None = None,
-    *,
-    data: str | Path | None = None,
-    device: str = "auto",
-    threads: int | None = None,
-    precision: str = "float32",
-    batch: int = 1,
-    size: Size | None = None,
-    resize: str = "cfg",
-    orient: bool = True,
-    threshold: float = 0.25,
-    nms: float = 0.45,
-    hierarchy: float = 0.5,
-    classes: Collection[str | int] | None = None,
-    exclude: Collection[str | int] = (),
-    max_detections: int | None = None,
-    agnostic_nms: bool = False,
-    top_k: int = 5,
-    passes: bool = True,
-) -> Detector:
-    """A detector, or a classifier: the network tells.
-
-    cfg        a .cfg file; without `weights` the name of a network of the zoo, like "yolov4-tiny",
-               whose weights are downloaded when they are used first; without both the model in
-               the box, which finds machine-readable codes
-    names      a .names file or the names themselves; `data` is a .data file that says where it is
-    device     "auto" (a usable GPU, else the CPU), "cpu", "cuda", "cuda:1"; `threads` for the CPU
-    batch      how many pictures run at once at most; a longer list runs in several goes
-    size       of the network's input instead of the .cfg's
-    resize     "cfg" (what the .cfg asks for), "stretch", "letterbox", "exact" (as "cfg", with the
-               fault of darknet's own resize)
-    orient     apply the EXIF orientation; boxes refer to the upright picture
-    threshold  boxes of a lower score are dropped; `hierarchy` is the same inside a class tree
-    nms        boxes of one class that overlap more are suppressed
-    classes    the only ones that are looked for, by name or number; `exclude`: all but these
-    max_detections  how many of a picture's boxes are kept at most, the best ones
-    agnostic_nms    boxes suppress those of other classes, too
-    top_k      how many classes a classifier names
-    passes     False runs the network op by op as its .cfg says
-    """
-    Settings(threshold, nms, hierarchy, top_k, batch, max_detections)  # before the files are read
-    if cfg is None or weights is None:
-        found = _located(cfg, weights)
-        cfg, weights = found.cfg, found.weights
-        names = found.names if names is None and data is None else names
-    network = darknet_graph.build(darknet_cfg.read(cfg), size=_sides(size))
-    labels = _labels(names, data, network)
-    settings = Settings(
-        *(threshold, nms, hierarchy, top_k, batch, max_detections),
-        classes=_chosen_classes(classes, exclude, labels),
-    )
-    intake = intake_of(network, resize, orient=orient)
-
-    def read_plan() -> Plan:
-        return lower(network, darknet_weights.load(weights, network))
-
-    with _opened_meanwhile(device, threads) as opened:
-        plan = read_plan()
-        machine = opened()
-        return Detector(
-            *(network, plan, read_plan, machine, settings),
-            labels=labels,
-            intake=intake,
-            agnostic_nms=agnostic_nms,
-            precision=precision,
-            passes=machine.passes if passes else (),
-        )
-
-
-@contextmanager
-def _opened_meanwhile(device: str, threads: int | None) -> Iterator[Callable[[], Device]]:
-    """Open a device while the caller does something else; close it if that fails."""
-    if device.startswith("cpu"):  # is there at once
-        machine = open_chosen(device, threads)
-        try:
-            yield lambda: machine
-        except BaseException:
-            machine.close()
-            raise
-        return
-    with threads_told("load"), ThreadPoolExecutor(1, thread_name_prefix="engine-open") as opener:
-        opening = opener.submit(open_chosen, device, threads)
-        try:
-            yield opening.result
-        except BaseException:
-            if opening.exception() is None:
-                opening.result().close()
-            raise
-
-
-def _located(name: str | Path | None, weights: str | Path | None) -> Located:
-    from engine.models.store import locate, locate_default  # only for those without files
-
-    if name is None:
-        if weights is not None:
-            raise InputError(f"{shown(weights)}: expected its .cfg, too, got none")
-        return locate_default()
-    if Path(name).suffix == ".cfg":
-        raise InputError(f"{shown(name)}: expected its weights, too, got none")
-    return locate(str(name))
 
 
 @dataclass(frozen=True, eq=False)
@@ -571,43 +425,6 @@ def _chunks(sources: Iterable[Wanted], size: int) -> Iterator[list[Wanted]]:
     remaining = iter(sources)
     while chunk := list(islice(remaining, size)):
         yield chunk
-
-
-def _sides(size: Size | None) -> tuple[int, int] | None:
-    if size is None:
-        return None
-    sides = (size, size) if isinstance(size, int) else tuple(size)
-    if len(sides) != 2 or not all(isinstance(each, int) and each > 0 for each in sides):
-        raise InputError(f"size: expected a whole number, or width and height, got {size!r}")
-    return sides
-
-
-def _labels(
-    names: str | Path | Sequence[str] | None, data: str | Path | None, network: Graph
-) -> tuple[str, ...]:
-    classes = network.classes
-    if names is None and data is not None:
-        names = find_names(data)
-    if names is None:
-        return default_names(classes)
-    if isinstance(names, (str, Path)):
-        return read_names(names, classes, may_be_longer=network.task == "classifier")
-    if len(names) != classes:
-        raise InputError(f"names: expected {classes}, one for each class, got {len(names)}")
-    return tuple(names)
-
-
-def _chosen_classes(
-    classes: Collection[str | int] | None, exclude: Collection[str | int], labels: Sequence[str]
-) -> tuple[int, ...] | None:
-    if classes is None and not exclude:
-        return None
-    every = range(len(labels))
-    wanted = set(every if classes is None else numbers_of(classes, labels))
-    unwanted = set(numbers_of(exclude, labels))
-    for number in sorted((wanted | unwanted) - set(every)):
-        raise InputError(f"classes: expected a number below {len(labels)}, got {number}")
-    return tuple(sorted(wanted - unwanted))
 
 
 def intake_of(network: Graph, resize: str = "cfg", *, orient: bool = True) -> Intake:

@@ -1,12 +1,16 @@
-"""load() opens a device while it reads the files."""
+"""load() opens a device while it reads the files, and wakes it before Python imports the rest."""
 
+import subprocess
+import sys
 import threading
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 import engine
-from engine import detector as detector_file
-from engine.backends import open_chosen
+from engine import backends
+from engine.backends import cuda, open_chosen
 from engine.errors import DeviceError, WeightsError
 
 
@@ -23,7 +27,7 @@ def opened(monkeypatch):
         noted["threads"].append(threading.get_ident())
         return device
 
-    monkeypatch.setattr(detector_file, "open_chosen", open_noted)
+    monkeypatch.setattr(backends, "open_chosen", open_noted)
     return noted
 
 
@@ -58,6 +62,52 @@ def test_a_device_that_cannot_be_opened_is_told(tiny_detector, monkeypatch):
     def refuse(name, threads):
         raise DeviceError("cuda:7: no such device")
 
-    monkeypatch.setattr(detector_file, "open_chosen", refuse)
+    monkeypatch.setattr(backends, "open_chosen", refuse)
     with pytest.raises(DeviceError, match="cuda:7: no such device"):
         engine.load(tiny_detector.cfg, tiny_detector.weights, device="cuda:7")
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [("auto", ["0"]), ("cuda", [""]), ("cuda:1,0", ["1,0"]), ("cpu", []), ("cpu:2", []), ("x", [])],
+)
+def test_what_will_be_opened_is_woken(monkeypatch, device, expected):
+    woken = []
+
+    @contextmanager
+    def waking(argument):
+        woken.append(argument)
+        yield
+
+    monkeypatch.setattr(cuda, "waking", waking)
+    with backends.woken(device):
+        assert woken == expected
+
+
+AWAKE_BEFORE = """
+import sys, threading
+start = threading.Thread.start
+def noted(self):
+    if self.name == "cuda-wake":
+        print(sorted({"numpy", "PIL", "engine.detector"} & set(sys.modules)))
+    start(self)
+threading.Thread.start = noted
+import engine
+try:
+    engine.load("missing.cfg", "missing.weights", device=sys.argv[1])
+except engine.ConfigError:
+    print([each.name for each in threading.enumerate()])
+"""
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda", "cpu"])
+def test_a_card_begins_to_wake_before_anything_large_is_imported(device):
+    done = subprocess.run(
+        [sys.executable, "-c", AWAKE_BEFORE, device],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == ([] if device == "cpu" else ["[]"]) + ["['MainThread']"]

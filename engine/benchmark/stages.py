@@ -11,7 +11,8 @@ import numpy as np
 
 from engine.backends.base import PictureProgram, TimedProgram
 from engine.benchmark.subject import Subject
-from engine.detector import Settings, intake_of
+from engine.detector import intake_of
+from engine.settings import Settings
 from engine.vision import boxes
 from engine.vision.boxes import Kind, Suppression
 

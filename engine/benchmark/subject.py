@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from engine.backends.base import Device, TimedProgram
 from engine.darknet.graph import Graph
-from engine.detector import Settings
 from engine.errors import InputError
 from engine.passes import optimise
 from engine.plan.build import Plan
+from engine.settings import Settings
 
 Array = NDArray[Any]
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from engine import detector as engine_detector
+from engine import loading
 from engine.compat.darknet_values import (
     BOX,
     DETECTION,
@@ -314,7 +314,7 @@ def draw_boxes(
 def _loaded(
     config_file: Text, weights: Text, batch_size: int, *, data_file: Text | None = None
 ) -> Network:
-    loaded = engine_detector.load(
+    loaded = loading.load(
         *(os.fsdecode(config_file), os.fsdecode(weights)),
         data=None if data_file is None else os.fsdecode(data_file),
         device=_device,

@@ -12,7 +12,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from engine.backends.cpu.workers import thread_count
-from engine.detector import Detector, Outcome, Settings
+from engine.detector import Detector, Outcome
 from engine.errors import DeviceError
 from engine.inputs import Batch, Prepared
 from engine.serve.batcher import Batcher, Done, Job
@@ -20,6 +20,7 @@ from engine.serve.budget import Budget
 from engine.serve.limits import Limits
 from engine.serve.metrics import Metrics
 from engine.serve.refusal import ClientLeftError, RefusedError
+from engine.settings import Settings
 from engine.vision.decode import opened
 from engine.vision.image import Picture
 

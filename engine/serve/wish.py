@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from engine.detector import Settings
 from engine.errors import InputError, suggest
 from engine.serve.refusal import RefusedError
+from engine.settings import Settings
 from engine.vision.classes import known_as, numbers_of
 from engine.vision.naming import shown
 

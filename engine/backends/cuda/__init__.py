@@ -6,9 +6,11 @@ Importing this touches neither PyCUDA nor the driver.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from engine.errors import InputError
+from engine.errors import InputError, threads_told
 
 if TYPE_CHECKING:
     from engine.backends.base import Device
@@ -24,6 +26,28 @@ def open(argument: str) -> Device:
     if indices is None:
         indices = tuple(range(driver.count()))
     return CudaDevice(indices[0]) if len(indices) == 1 else MultiDevice(indices)
+
+
+@contextmanager
+def waking(argument: str) -> Iterator[None]:
+    """Inside, these cards wake up on a thread, for a caller who opens them a little later."""
+    from threading import Event, Thread
+
+    indices, is_over = parse(argument), Event()
+
+    def wake() -> None:
+        from engine.backends.cuda import driver
+
+        driver.keep_awake(indices, is_over)
+
+    thread = Thread(target=wake, name="cuda-wake", daemon=True)
+    with threads_told("cuda"):
+        thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def parse(argument: str) -> tuple[int, ...] | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
+from threading import Event
 from typing import Any
 
 from engine.backends.cuda import library
@@ -67,6 +68,18 @@ def awake(index: int) -> Iterator[None]:
     finally:
         if is_awake:
             cuda.cuDevicePrimaryCtxRelease_v2(device)
+
+
+def keep_awake(indices: Iterable[int] | None, is_over: Event) -> None:
+    """Wake devices, or all; when it is over let those sleep again that nobody has opened."""
+    with ExitStack() as stack, suppress(DeviceError):  # whoever opens them is told
+        cuda, count = _libcuda(), ctypes.c_int()
+        cuda.cuInit(0)
+        if indices is None:
+            cuda.cuDeviceGetCount(ctypes.byref(count))
+        for index in range(count.value) if indices is None else indices:
+            stack.enter_context(awake(index))
+        is_over.wait()
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Every reason why there is no GPU, told in one line; and names of devices."""
 
 import sys
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -152,3 +153,36 @@ def test_a_context_that_was_made_early_is_given_back(monkeypatch, failing):
     kept = [] if failing else ["cuDevicePrimaryCtxRelease_v2"]
     assert noted[noted.index("used") + 1 :] == kept
     assert ("cuDevicePrimaryCtxRetain" in noted) == (failing != "cuDeviceGet")
+
+
+@pytest.mark.parametrize(("argument", "count"), [("0", 1), ("0,1", 2), ("", 3)])
+def test_devices_that_are_about_to_be_opened_wake_up_meanwhile(monkeypatch, argument, count):
+    noted, is_awake = [], threading.Event()
+
+    class Library:
+        def __getattr__(self, name):
+            return lambda *arguments: self.call(name, *arguments)
+
+        def call(self, name, *arguments):
+            noted.append((name, threading.current_thread().name))
+            if name == "cuDeviceGetCount":
+                arguments[0]._obj.value = 3
+            if noted.count(("cuDevicePrimaryCtxRetain", "cuda-wake")) == count:
+                is_awake.set()
+            return 0
+
+    monkeypatch.setattr(driver, "_libcuda", Library)
+    with cuda.waking(argument):
+        assert is_awake.wait(5)
+        assert "cuDevicePrimaryCtxRelease_v2" not in dict(noted)
+    assert [name for name, _ in noted].count("cuDevicePrimaryCtxRelease_v2") == count
+    assert {thread for _, thread in noted} == {"cuda-wake"}
+
+
+def test_a_device_that_does_not_wake_up_keeps_nobody_from_being_told(monkeypatch):
+    def refuse():
+        raise DeviceError("no driver")
+
+    monkeypatch.setattr(driver, "_libcuda", refuse)
+    with pytest.raises(InputError, match="of the caller"), cuda.waking("0"):
+        raise InputError("of the caller")

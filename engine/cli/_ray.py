@@ -11,6 +11,7 @@ from contextlib import redirect_stdout
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from engine import extras
 from engine.cli import FAILED, _model
 from engine.errors import InputError
 from engine.version import __version__
@@ -104,7 +105,7 @@ def _fleet() -> ModuleType:
         from engine.fleet import run
     except ImportError as error:
         raise InputError(
-            f"--ray: {error.name} is not installed. Run: pip install 'engine[ray]'"
+            f"--ray: {error.name} is not installed. Run: {extras.command('ray')}"
         ) from None
     return run
 

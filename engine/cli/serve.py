@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from engine import extras
 from engine.cli import INTERRUPTED, _model, _network
 from engine.errors import InputError
 
@@ -100,7 +101,7 @@ def _server() -> ModuleType:
     except ImportError as error:
         package = (error.name or "").partition(".")[0]
         raise InputError(
-            f"serve: {package} is not installed. Run: pip install 'engine[serve]'"
+            f"serve: {package} is not installed. Run: {extras.command('serve')}"
         ) from None
     return server
 

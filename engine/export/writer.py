@@ -8,6 +8,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from engine import extras
 from engine.errors import ConfigError, InputError
 from engine.plan.build import Plan
 from engine.plan.ops import Constant, Head, Op, Tensor
@@ -156,6 +157,6 @@ def load_onnx() -> Any:
         import onnx.numpy_helper
     except ModuleNotFoundError as error:
         raise InputError(
-            f"onnx: {error.name} is not installed. Run: pip install 'engine[onnx]'"
+            f"onnx: {error.name} is not installed. Run: {extras.command('onnx')}"
         ) from None
     return onnx

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from engine import extras
 from engine.errors import ImageError, InputError
 from engine.vision.result import Result
 
@@ -47,7 +48,7 @@ def server(detector: Detector, *, name: str = "engine", wait_ms: float = 5.0, **
         from pytriton.triton import Triton, TritonConfig
     except ImportError as error:
         raise InputError(
-            f"triton: {error.name} is not installed. Run: pip install 'engine[triton]'"
+            f"triton: {error.name} is not installed. Run: {extras.command('triton')}"
         ) from None
     _find_libpython()
     here = {"http_address": "127.0.0.1", "grpc_address": "127.0.0.1"}

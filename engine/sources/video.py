@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from engine import extras
 from engine.errors import ImageError, InputError
 from engine.sources.kinds import is_address, is_camera
 from engine.vision import limits
@@ -52,7 +53,7 @@ def require(name: str) -> None:
         import av  # noqa: F401
     except ImportError:
         raise InputError(
-            f"{shown(name)}: video: PyAV is not installed. Run: pip install 'engine[video]'"
+            f"{shown(name)}: video: PyAV is not installed. Run: {extras.command('video')}"
         ) from None
 
 

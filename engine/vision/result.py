@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from engine import extras
 from engine.errors import ImageError, InputError, suggest
 from engine.vision import written
 from engine.vision.boxes import Boxes
@@ -210,7 +211,7 @@ class Result:
             from supervision import Detections
         except ImportError:
             raise InputError(
-                "supervision: is not installed. Run: pip install 'engine[supervision]'"
+                f"supervision: is not installed. Run: {extras.command('supervision')}"
             ) from None
         return Detections(
             xyxy=self.boxes,

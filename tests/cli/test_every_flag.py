@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from engine import cli
+from engine import cli, extras
 from tests.cli.child import engine
 from tests.pictures import write_picture, write_video
 
@@ -384,7 +384,7 @@ CLUSTER = "many --ray --out shards --format jsonl --actors 1:2 --shard 2"
 @pytest.mark.skipif(find_spec("ray") is not None, reason="tests/fleet runs it with Ray itself")
 def test_a_cluster_needs_ray(folder):
     told = run(folder, f"detect {NETS['detect']} {CLUSTER}", status=2).err
-    assert told.strip().endswith("is not installed. Run: pip install 'engine[ray]'")
+    assert told.strip().endswith(f"is not installed. Run: {extras.command('ray')}")
     assert not (folder / "shards").exists()
 
 

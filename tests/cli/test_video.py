@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from engine import extras
 from tests.cli.child import ROOT, engine, names_in
 from tests.pictures import write_picture, write_video
 
@@ -97,4 +98,4 @@ def test_without_pyav_one_line_says_what_to_install(detect, tree):
     done = detect("clip.mp4", PYTHONPATH=f"{tree}{os.pathsep}{ROOT}")
     assert (done.status, done.out) == (2, "")
     (line,) = done.err.splitlines()
-    assert line.endswith("video: PyAV is not installed. Run: pip install 'engine[video]'")
+    assert line.endswith(f"video: PyAV is not installed. Run: {extras.command('video')}")

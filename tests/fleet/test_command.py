@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine import ImageError, cli
+from engine import ImageError, cli, extras
 from engine.cli import _ray
 from engine.vision.result import Result
 from tests.fleet.expected import write_pictures
@@ -41,7 +41,7 @@ def test_without_ray_it_says_how_to_get_it(words, capsys, monkeypatch, missing):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
     told = error_of(capsys, *words, "--ray")
-    assert told == f"--ray: {missing} is not installed. Run: pip install 'engine[ray]'"
+    assert told == f"--ray: {missing} is not installed. Run: {extras.command('ray')}"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from contextlib import closing, suppress
 
 import pytest
 
+from engine import extras
 from tests.cli.child import ENVIRONMENT, engine
 from tests.serve.running import until
 from tests.serve.test_limits import HEAD, answer_in
@@ -214,9 +215,8 @@ def test_an_extra_that_is_not_installed(model, missing):
         timeout=60,
     )
     assert done.returncode == 2
-    assert done.stderr == (
-        f"Error: serve: {missing} is not installed. Run: pip install 'engine[serve]'\n"
-    )
+    how = extras.command("serve")
+    assert done.stderr == f"Error: serve: {missing} is not installed. Run: {how}\n"
 
 
 def test_help_needs_no_extra():

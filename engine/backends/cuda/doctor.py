@@ -6,6 +6,7 @@ import shutil
 from dataclasses import dataclass
 from importlib import metadata
 
+from engine import extras
 from engine.backends.cuda import blas, cache, driver, library
 from engine.backends.cuda.library import Search, Wanted
 from engine.errors import EngineError
@@ -54,7 +55,7 @@ def _package(name: str, *, is_needed: bool) -> Finding:
         return Finding(name, metadata.version(name))
     except metadata.PackageNotFoundError:
         if is_needed:
-            return Finding(name, None, f"{name}. Run: pip install 'engine[cuda13]'")
+            return Finding(name, None, f"{name}. Run: {extras.command('cuda13')}")
         return Finding(name, "none; cuBLAS is called directly")
 
 

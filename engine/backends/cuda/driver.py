@@ -11,10 +11,10 @@ from functools import lru_cache
 from threading import Event
 from typing import Any
 
+from engine import extras
 from engine.backends.cuda import library
 from engine.errors import DeviceError
 
-_INSTALL = "Run: pip install 'engine[cuda13]'"
 _LAST_WORDS = ("illegal", "unspecified launch failure", "misaligned", "assert", "ECC", "lost")
 
 
@@ -26,14 +26,18 @@ def load() -> Any:
     try:
         driver = importlib.import_module("pycuda.driver")
     except ModuleNotFoundError as error:
-        raise DeviceError(f"cuda: {error.name} is not installed. {_INSTALL}") from None
+        raise DeviceError(f"cuda: {error.name} is not installed. {_install()}") from None
     except ImportError as error:
-        raise DeviceError(f"cuda: pycuda cannot be imported: {error}. {_INSTALL}") from error
+        raise DeviceError(f"cuda: pycuda cannot be imported: {error}. {_install()}") from error
     try:
         driver.init()
     except driver.Error as error:
         raise DeviceError(f"cuda: {_reason(error)}{_visible_devices()}") from None
     return driver
+
+
+def _install() -> str:
+    return f"Run: {extras.command('cuda13')}"
 
 
 def count() -> int:
@@ -51,7 +55,7 @@ def check_version(cublas_version: str) -> None:
     if int(cublas_version.split(".")[0]) > major:
         raise DeviceError(
             f"cuda: the driver is for CUDA {major}.{minor}, cuBLAS {cublas_version} needs a newer "
-            "one. Update the driver, or run: pip install 'engine[cuda12]'"
+            f"one. Update the driver, or run: {extras.command('cuda12')}"
         )
 
 

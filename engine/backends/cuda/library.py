@@ -45,7 +45,7 @@ CUBLAS = Wanted(
     variable="ENGINE_LIBCUBLAS",
     pattern="libcublas.so.*",
     linker_names=("libcublas.so.13", "libcublas.so.12", "libcublas.so"),
-    cure="Run: pip install 'engine[cuda13]'",
+    cure="Run: pip install nvidia-cublas",
 )
 NVRTC = Wanted(
     name="NVRTC",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine import cli
+from engine.darknet.layers import LAYERS
 from tests.cli.child import engine
 
 ROOT = Path(__file__).parents[1]
@@ -76,6 +77,11 @@ def test_the_python_example_runs(clone, monkeypatch):
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     exec(compile(code, "README.md", "exec"), {})
     assert (clone / "boxes.png").is_file()
+
+
+def test_every_section_is_in_the_table():
+    told = README[README.index("| sections |") :].split("\n\n")[0]
+    assert set(re.findall(r"\w+", told)) >= {each.spellings[0] for each in LAYERS.values()}
 
 
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)\)", README))))

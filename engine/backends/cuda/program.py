@@ -54,9 +54,10 @@ class CudaProgram:
         self._steps = plan.steps
         self._crowded = 0  # runs to come that do without suppression on the device
         self._room = candidates.room(plan, target.batch)
-        self._resident = context.run(
-            partial(Resident, context, plan, target, room=self._room, has_graphs=has_graphs)
-        )
+        context.post(partial(_load_kernels, context, plan, target))  # meanwhile
+        weights = memory.lay_out_weights(plan, target)
+        resident = partial(Resident, context, plan, target, weights)
+        self._resident = context.run(partial(resident, room=self._room, has_graphs=has_graphs))
         self._slots = Slots(self._resident.slots)
         self._can_overflow = overflow.is_possible(plan, target)
         # A run is looked at by running it again, which a state would remember.
@@ -386,7 +387,10 @@ class CudaProgram:
         floats = replace(floats, misaligned=memory.misaligned(plan, floats))
         value = None
         with suppress(DeviceError):  # no memory for both
-            twin = Resident(self._context, plan, floats, room=self._room, has_graphs=False)
+            weights = memory.lay_out_weights(plan, floats)
+            twin = Resident(
+                *(self._context, plan, floats, weights), room=self._room, has_graphs=False
+            )
             try:
                 value = float(twin.largest(slot, job)[place])
             finally:
@@ -403,3 +407,19 @@ class CudaProgram:
         self._context.check_process()
         if self._is_closed:
             raise EngineError("program: closed; compile the plan again")
+
+
+def _load_kernels(context: Context, plan: Plan, target: Target) -> None:
+    """On the device's thread: what the first run would load one after the other.
+
+    Nobody hears of errors here: whoever needs what could not be loaded will.
+    """
+    kernels = context.kernels(target.precision)
+    for op in plan.ops:
+        if isinstance(op, Conv2d):
+            each = target.of(op)
+            algorithm: Any = conv.ALGORITHMS[conv.choice(each, op)]
+            if hasattr(algorithm, "tile"):
+                tile = algorithm.tile(each, op)
+                owner = kernels if each is target else kernels.in_floats()
+                owner.tile(tile, tile.shared_bytes)

@@ -46,7 +46,14 @@ class Resident:
     """
 
     def __init__(
-        self, context: Context, plan: Plan, target: Target, *, room: Room | None, has_graphs: bool
+        self,
+        context: Context,
+        plan: Plan,
+        target: Target,
+        weights: Weights,
+        *,
+        room: Room | None,
+        has_graphs: bool,
     ) -> None:
         self._context = context
         self._driver = context.driver
@@ -67,7 +74,6 @@ class Resident:
         self._decoders = [(memory.runner(head).run, head) for head in plan.heads]
         kernels = context.kernels(target.precision)
         layout = memory.lay_out(plan, target)
-        weights = memory.lay_out_weights(plan, target)
         workspace = memory.workspace_bytes(plan, target)
         self._stream, self._copies = context.stream.handle, context.copies.handle
         self._expected = float(candidates.COPIED_AT_ONCE)  # of a picture: they come back at once

@@ -45,6 +45,10 @@ class Tile(Protocol):
         """What the text is compiled with, besides MODE."""
 
     @property
+    def shared_bytes(self) -> int:
+        """What a block has of shared memory, asked for at its launch."""
+
+    @property
     def headers(self) -> Mapping[str, str]:
         """Texts that it includes and that are in no file, by name."""
 

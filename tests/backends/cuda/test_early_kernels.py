@@ -1,0 +1,87 @@
+"""What the first run needs is loaded while weights are prepared."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from engine.backends.cuda import memory
+from engine.backends.cuda.device import CudaDevice
+from engine.backends.cuda.floats import floats
+from engine.backends.cuda.gpu import Gpu, Place, Target
+from engine.backends.cuda.program import _load_kernels
+from engine.darknet import cfg, graph, random_weights
+from engine.darknet.lower import lower
+from engine.errors import DeviceError
+from engine.passes import optimise
+from engine.plan.build import Plan
+from tests.backends.cuda.host_device import HostDevice
+
+SMALL = Path(__file__).parents[3] / "cfg" / "yolov3-tiny.cfg"
+
+
+class NotedKernels:
+    """Notes the tiles that it is asked for; its kernels do nothing."""
+
+    def __init__(self, precision: str, noted: list[tuple[str, object, int]]) -> None:
+        self.in_floats: Callable[[], NotedKernels] = lambda: self
+        if precision == "float16":
+            self.in_floats = lambda: NotedKernels("float32", noted)
+        self._precision = precision
+        self._noted = noted
+
+    def tile(self, tile: object, shared: int) -> Any:
+        self._noted.append((self._precision, tile, shared))
+        return SimpleNamespace(launch=lambda *arguments, **options: None)
+
+    def launch(self, *arguments: object, **options: object) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    network = graph.build(cfg.read(SMALL))
+    return optimise(lower(network, random_weights.arrays(network)), CudaDevice.passes)
+
+
+@pytest.mark.parametrize("precision", ["float32", "tf32", "float16"])
+def test_every_tile_of_the_first_run_is_loaded_before(plan: Plan, precision: str) -> None:
+    target = Target(1, precision, (8, 6), 80, floats=floats(plan, precision))
+    target = replace(target, misaligned=memory.misaligned(plan, target))
+    early: list[tuple[str, object, int]] = []
+    context: Any = SimpleNamespace(kernels=lambda wanted: NotedKernels(wanted, early))
+    _load_kernels(context, plan, target)
+    asked: list[tuple[str, object, int]] = []
+    slices = memory.lay_out(plan, target).slices
+    gpu = Gpu(
+        target,
+        kernels=context.kernels(precision),
+        blas=SimpleNamespace(multiply=lambda *arguments: None),
+        stream=SimpleNamespace(handle=1),
+        places={tensor: Place(each.offset, each.pitch) for tensor, each in slices.items()},
+        arrays={},
+        workspace=0,
+        candidates=None,
+    )
+    early_tiles = set(early)
+    gpu._kernels = NotedKernels(precision, asked)
+    for op in plan.ops:
+        memory.runner(op).run(gpu.of(op), op)
+    assert len(early_tiles) > 1
+    assert early_tiles == set(asked)
+
+
+def test_kernels_that_cannot_be_loaded_early_are_told_of_when_they_are_needed(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = HostDevice(runs_kernels=False)
+
+    def refuse(precision: str) -> Any:
+        raise DeviceError("host: no kernels")
+
+    monkeypatch.setattr(device.context, "kernels", refuse)
+    with pytest.raises(DeviceError, match="host: no kernels"):
+        device.compile(plan)
+    device.close()

@@ -32,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("inputs", nargs="*", metavar="NET", help="CFG, or a name; and WEIGHTS")
     _network.add_arguments(parser)
     running = parser.add_argument_group("running")
-    running.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (auto)")
+    running.add_argument(
+        "--device", default="auto", help="auto, cpu, cuda (all cards), cuda:0 or cuda:0,1 (auto)"
+    )
     running.add_argument("--precision", default="float32", help="float32, tf32 or float16")
     running.add_argument("--threads", type=int, metavar="N", help="threads of the CPU backend")
     running.add_argument("--batch", type=_batches, default=(1,), metavar="N,N", help="a sweep (1)")

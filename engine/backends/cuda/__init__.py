@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 def open(argument: str) -> Device:
     """Open the cards listed behind "cuda:"; a DeviceError says why they cannot be."""
     indices = parse(argument)
-    from engine.backends.cuda import driver
+    from engine.backends.cuda import driver, library, texts
+
+    library.require(library.DRIVER)  # a machine without is told before it imports the rest
     from engine.backends.cuda.device import CudaDevice
     from engine.backends.cuda.multi import MultiDevice
 
+    texts.kernels()  # a card that is about to wake up leaves time for this
     if indices is None:
         indices = tuple(range(driver.count()))
     return CudaDevice(indices[0]) if len(indices) == 1 else MultiDevice(indices)

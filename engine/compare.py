@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,13 @@ class Way:
             known = "|".join(TOLERANCES)
             raise InputError(f"{text!r}: expected DEVICE[/{known}][/{_NO_PASSES}]")
         return cls(device, rest[0] if rest else "float32", has_passes)
+
+    def here(self) -> Way:
+        """With what "auto" is on this machine."""
+        if self.device != "auto":
+            return self
+        with closing(open_chosen(self.device)) as device:
+            return replace(self, device=device.name)
 
     def __str__(self) -> str:
         passes = "" if self.has_passes else f"/{_NO_PASSES}"

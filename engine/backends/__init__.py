@@ -26,7 +26,7 @@ def open_device(name: str) -> Device:
     """Open `kind` or `kind:argument`, as "cpu", "cpu:2" (threads) or "cuda:0" (its number)."""
     kind, _, argument = name.partition(":")
     if kind not in kinds():
-        hint = suggest(kind, kinds())
+        hint = suggest("cuda" if kind == "gpu" else kind, kinds())
         raise DeviceError(f"device: expected one of {', '.join(kinds())}, got {name!r}.{hint}")
     return cast("Device", import_module(f"{__name__}.{kind}").open(argument))
 

@@ -65,7 +65,7 @@ def take_inputs(arguments: argparse.Namespace) -> list[str]:
             break
         setattr(arguments, kind, inputs.pop(0))
     if not inputs:
-        raise InputError("no picture named: expected at least one IMAGE")
+        raise InputError("no picture named: expected at least one SOURCE")
     return inputs
 
 

@@ -46,9 +46,9 @@ def graph_of(arguments: argparse.Namespace) -> Graph:
     """The network alone."""
     from engine.darknet import cfg, graph
 
+    if not (arguments.cfg or arguments.model):
+        _model.fill_in(arguments)
     path = arguments.cfg or arguments.model
-    if not path:
-        raise InputError("no network named: expected CFG, or --model NAME")
     size = arguments.size
     sides = (size, size) if isinstance(size, int) else size
     return graph.build(cfg.read(_model.network(str(path))), size=sides)

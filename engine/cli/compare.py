@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     rest = _network.take_files(arguments, arguments.inputs)
     if len(rest) != 1:
         raise InputError(f"expected one IMAGE, got {len(rest)}")
-    ways = [compare.Way.of(each) for each in (arguments.first, arguments.second)]
+    ways = [compare.Way.of(each).here() for each in (arguments.first, arguments.second)]
     tolerance = arguments.tolerance
     if tolerance is None:
         tolerance = max(compare.TOLERANCES[way.precision] for way in ways)

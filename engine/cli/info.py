@@ -14,10 +14,13 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("cfg", nargs="?", metavar="CFG", help="the network: a file or a name")
+    parser.add_argument(
+        "cfg", nargs="?", metavar="CFG", help="a file or a name (the one in the box)"
+    )
     parser.add_argument("--cfg", dest="cfg_option", metavar="FILE", help="the same")
     parser.add_argument("--model", metavar="NAME", help="a network of the zoo: see models list")
     parser.add_argument("--size", type=_model.size, metavar="N|WxH", help="instead of the cfg's")
+    parser.set_defaults(weights=None, names=None, data=None)  # what fill_in() may look at
 
 
 def run(arguments: argparse.Namespace) -> int:

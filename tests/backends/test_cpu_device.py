@@ -21,6 +21,7 @@ def test_devices_are_the_folders() -> None:
     ("name", "kind", "message"),
     [
         ("cup", DeviceError, "device: expected one of cpu, cuda, got 'cup'. Did you mean 'cpu'?"),
+        ("gpu", DeviceError, "device: expected one of cpu, cuda, got 'gpu'. Did you mean 'cuda'?"),
         ("", DeviceError, "device: expected one of cpu, cuda, got ''."),
         ("base", DeviceError, "device: expected one of cpu, cuda, got 'base'."),
         ("cpu:many", InputError, "device: expected cpu or cpu:THREADS, got 'cpu:many'"),

@@ -30,6 +30,14 @@ def test_ways_that_differ_are_told_by_the_first_layer(tiny_detector, picture):
     assert "more than 1e-12; at channel, row, column " in done.out
 
 
+def test_auto_is_told_by_what_it_is(tiny_detector, picture, capsys):
+    files = [str(tiny_detector.cfg), str(tiny_detector.weights)]
+    assert cli.main(["compare", str(picture), *files]) == 0
+    first, _, second, *_ = capsys.readouterr().out.split()
+    assert first == "cpu/float32/no-passes"
+    assert second in ("cpu/float32", "cuda:0/float32")
+
+
 def test_all_lists_every_layer(tiny_detector, picture, capsys):
     words = [str(picture), str(tiny_detector.cfg), str(tiny_detector.weights), "--all"]
     assert cli.main(["compare", *words, "--second", "cpu"]) == 0

@@ -30,9 +30,11 @@ def test_memory_does_not_need_the_weights(capsys):
     assert 30 < planned[0] < 120
 
 
-def test_info_without_a_network_is_misuse(capsys):
-    assert cli.main(["info"]) == 2
-    assert "no network named" in capsys.readouterr().err
+def test_info_without_a_network_is_about_the_one_in_the_box(capsys):
+    assert cli.main(["info"]) == 0
+    told = capsys.readouterr()
+    assert "detector of 5 classes" in told.out
+    assert told.err.startswith("model: codes, the one in the box")
 
 
 @pytest.mark.parametrize("section", ["maxpool", "[maxpool]", "max"])

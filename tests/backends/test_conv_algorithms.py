@@ -132,6 +132,9 @@ CASES = {
     "first layer": convolution((3, 40, 48), 16, activation="leaky"),
     "first layer stride 2": convolution((3, 41, 48), 8, stride=2, activation="leaky"),
     "first layer, pooled": convolution((3, 40, 48), 16, activation="leaky", pool=HALVES),
+    "first layer, signed and dilated across": convolution(
+        (3, 20, 52), 5, dilation=(1, 2), pad=(1, 2, 1, 2), signed=True
+    ),
     "first layer, grey": convolution((1, 20, 24), 8, activation="leaky"),
     "2x2 pool": convolution((6, 12, 10), 8, activation="leaky", pool=HALVES),
     "2x2 pool, odd grid": convolution((6, 9, 11), 8, activation="leaky", pool=HALVES),
@@ -159,6 +162,8 @@ CASES = {
     "deep, odd map": convolution((96, 27, 25), 64, activation="leaky"),
     "deep, pooled": convolution((96, 26, 24), 64, activation="leaky", pool=HALVES),
     "deep with a residual": convolution((64, 20, 20), 64, activation="leaky", residual=True),
+    "deep, small map": convolution((128, 9, 10), 256, activation="leaky", residual=True),
+    "deep, small map, pooled": convolution((128, 10, 9), 256, activation="leaky", pool=HALVES),
 } | {f"activation {name}": convolution((4, 6, 6), 6, activation=name) for name in ACTIVATIONS}
 
 
@@ -402,10 +407,12 @@ def test_every_algorithm_has_cases():
     [
         (convolution((1024, 13, 13), 256, 1), "pointwise"),
         (convolution((96, 40, 40), 96, groups=96), "depthwise"),
-        (convolution((3, 416, 416), 16, pool=HALVES, activation="leaky"), "im2col"),
+        (convolution((128, 52, 52), 256, stride=2), "im2col"),
+        (convolution((3, 416, 416), 16, pool=HALVES, activation="leaky"), "unfolded_rows"),
         (convolution((64, 52, 52), 128, pool=HALVES, activation="leaky"), "winograd"),
         (convolution((384, 26, 26), 256), "winograd_heavy"),
-        (convolution((512, 13, 13), 1024), "heavy"),
+        (convolution((512, 13, 13), 1024), "winograd_heavy"),
+        (convolution((1024, 13, 13), 1024), "heavy"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -16,6 +16,7 @@ from engine.backends.cpu.conv import (
     heavy,
     im2col,
     pointwise,
+    unfolded_rows,
     winograd,
     winograd_heavy,
 )
@@ -28,9 +29,11 @@ from engine.plan import ops
 FAST: tuple[ModuleType, ...] = (  # float32 only, the most particular first
     depthwise,
     pointwise,
+    unfolded_rows,
     winograd,
     winograd_heavy,
     heavy,
+    unfolded_rows,
 )
 
 

@@ -1,4 +1,4 @@
-"""Winograd's F(4 x 4, 3 x 3) under heavy weights: every weight is read once for the whole map.
+"""Winograd's algorithm under heavy weights: every weight is read once for the whole map.
 
 Three stages, each shared out among the workers: tile rows are transformed, positions multiplied,
 tile rows transformed back and finished.
@@ -14,34 +14,35 @@ import numpy as np
 from engine.backends.cpu.conv.base import Array, Convolution, spans
 from engine.backends.cpu.conv.epilogue import epilogue
 from engine.backends.cpu.conv.pooling import pools_quads
+from engine.backends.cpu.conv.tiles import FOUR, TWO, Tiling, assembly, tiles_of, transformed
 from engine.backends.cpu.conv.window import Geometry, PaddedRows
-from engine.backends.cpu.conv.winograd import (
-    SEEN,
-    TILE,
-    assembly,
-    is_worthwhile,
-    tile_count,
-    tiles_of,
-    transformed,
-)
+from engine.backends.cpu.conv.winograd import is_worthwhile
 from engine.backends.cpu.workers import Task, Workers
 from engine.plan import ops
 
 _TILES = "tiles"
 _PRODUCTS = "products"
-_MOST_WEIGHTS = 256 * 1024  # filters * channels; four times their memory is held
+_FEWEST_WEIGHTS = 32 * 1024  # filters * channels
+_MOST_WEIGHTS = 9 * 1024 * 1024  # transformed: up to four times as many as there were
 _MOST_TILES = 256
 _ROW_PIECES = 4
-_POSITIONS = 6  # multiplied by one piece
 
 
 def supports(op: ops.Conv2d) -> bool:
-    tiles = tile_count(op.grid.height) * tile_count(op.grid.width)
-    return (
-        is_worthwhile(op)
-        and tiles <= _MOST_TILES
-        and math.prod(op.weight.shape[:2]) <= _MOST_WEIGHTS
-    )
+    return _tiling(op) is not None
+
+
+def _tiling(op: ops.Conv2d) -> Tiling | None:
+    """The largest tiles that suit it."""
+    weights, grid = math.prod(op.weight.shape[:2]), op.grid
+    if weights < _FEWEST_WEIGHTS or not is_worthwhile(op):
+        return None
+    for tiling in (FOUR, TWO):
+        tiles = tiling.count(grid.height) * tiling.count(grid.width)
+        light = weights * tiling.seen**2 <= _MOST_WEIGHTS
+        if tiling.fits(grid) and tiles <= _MOST_TILES and light:
+            return tiling
+    return None
 
 
 def prepare(op: ops.Conv2d, weight: Array, bias: Array | None, workers: Workers) -> Convolution:
@@ -55,19 +56,22 @@ class WinogradHeavy(Convolution):
         self.bias = bias
         self.workers = workers
         self.dtype = weight.dtype
-        self.weight, self.from_cells, self.to_sums = transformed(weight)
+        tiling = _tiling(op)
+        assert tiling is not None
+        self.tiling = tiling
+        self.weight, self.from_cells, self.to_sums = transformed(weight, tiling)
         self.weights = (self.weight,) if bias is None else (self.weight, bias)
         self.corners = 2 if pools_quads(op) else 1
-        self.rows = TILE // self.corners  # of the output, in one tile
+        self.rows = self.tiling.side // self.corners  # of the output, in one tile
         filters, channels = weight.shape[:2]
         shape = op.out.shape
-        self.across = tile_count(shape.width * self.corners)
-        self.down = tile_count(shape.height * self.corners)
-        self.geometry = Geometry.of(op, out_width=self.across * TILE)
+        self.across = tiling.count(shape.width * self.corners)
+        self.down = tiling.count(shape.height * self.corners)
+        self.geometry = Geometry.of(op, out_width=self.across * self.tiling.side)
         self.row_spans = spans(self.down, -(-self.down // _ROW_PIECES))
-        self.positions = [slice(*span) for span in spans(SEEN**2, _POSITIONS)]
-        self.left_shape = SEEN**2, self.down * self.across, channels
-        self.product_shape = SEEN**2, self.down * self.across, filters
+        self.positions = [slice(*span) for span in spans(tiling.seen**2, tiling.seen)]
+        self.left_shape = self.tiling.seen**2, self.down * self.across, channels
+        self.product_shape = self.tiling.seen**2, self.down * self.across, filters
         for name, each in ((_TILES, self.left_shape), (_PRODUCTS, self.product_shape)):
             workers.reserve_shared(name, math.prod(each) * self.dtype.itemsize)
         most = max(last - first for first, last in self.row_spans)
@@ -77,14 +81,14 @@ class WinogradHeavy(Convolution):
     def _gather_shapes(self, down: int) -> tuple[tuple[int, ...], ...]:
         """Padded cells and their tiles."""
         channels = self.left_shape[2]
-        padded = self.geometry.padded_shape(down * TILE)
-        return padded, (SEEN, SEEN, down, self.across, channels)
+        padded = self.geometry.padded_shape(down * self.tiling.side)
+        return padded, (self.tiling.seen, self.tiling.seen, down, self.across, channels)
 
     def _finish_shapes(self, down: int) -> tuple[tuple[int, ...], ...]:
         """Finished tiles, the same as a map, and spare memory like it."""
         filters = self.product_shape[2]
         sums = (down * self.rows, self.across * self.rows, filters)
-        return (TILE**2, down * self.across * filters), sums, sums
+        return (self.tiling.side**2, down * self.across * filters), sums, sums
 
     def bind(self, src: Array, out: Array, residual: Array | None = None) -> Callable[[], None]:
         (left,) = self.workers.carve_shared(_TILES, self.dtype, self.left_shape)
@@ -112,10 +116,10 @@ class WinogradHeavy(Convolution):
 
     def _gather(self, sample: Array, left: Array) -> Task:
         blocks = [
-            PaddedRows(self.geometry, sample, (first * TILE, last * TILE))
+            PaddedRows(self.geometry, sample, (first * self.tiling.side, last * self.tiling.side))
             for first, last in self.row_spans
         ]
-        flat = left.reshape(SEEN**2, -1)
+        flat = left.reshape(self.tiling.seen**2, -1)
         values = self.across * left.shape[2]  # of a row of tiles
 
         def gather(worker: int, number: int) -> None:
@@ -125,15 +129,15 @@ class WinogradHeavy(Convolution):
             for border in block.borders(padded):
                 border.fill(0)
             np.copyto(block.inner(padded), block.source)
-            np.copyto(tiles, tiles_of(block.view(padded), last - first, self.across))
+            np.copyto(tiles, tiles_of(block.view(padded), last - first, self.across, self.tiling))
             into = flat[:, first * values : last * values]
-            np.matmul(self.from_cells, tiles.reshape(SEEN**2, -1), out=into)
+            np.matmul(self.from_cells, tiles.reshape(self.tiling.seen**2, -1), out=into)
 
         return gather
 
     def _finish(self, product: Array, out: Array, residual: Array | None) -> Task:
         apply = epilogue(self.op, self.bias)
-        flat = product.reshape(SEEN**2, -1)
+        flat = product.reshape(self.tiling.seen**2, -1)
         values = self.across * product.shape[2]
         width = self.op.out.shape.width
 
@@ -142,7 +146,7 @@ class WinogradHeavy(Convolution):
             shapes = self._finish_shapes(last - first)
             made, sums, spare = self.workers.carve(worker, self.dtype, *shapes)
             np.matmul(self.to_sums, flat[:, first * values : last * values], out=made)
-            assembly(made, sums, self.corners)()
+            assembly(made, sums, self.corners, self.tiling)()
             rows = slice(first * self.rows, last * self.rows)
             to = out[rows]
             more = None if residual is None else residual[rows]

@@ -1,0 +1,104 @@
+"""Tiles of a map, and the transforms in which a 3 x 3 convolution of a tile is a few products.
+
+F(4 x 4, 3 x 3) makes a tile of 4 x 4 sums from 36 products in place of 144, F(2 x 2, 3 x 3) one of
+2 x 2 from 16 in place of 36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from engine.backends.cpu.conv.base import Array
+from engine.plan.shapes import Shape
+
+_MOST_COVERED = 1.3  # cells under tiles, to those of the grid
+_CHANNELS_TOGETHER = 8  # transformed at once, in double precision: they stay in the cache
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """F(side x side, 3 x 3) by Toom and Cook at `points` and infinity."""
+
+    side: int  # cells of the grid that one tile makes, each way
+    points: tuple[float, ...]
+
+    @property
+    def seen(self) -> int:
+        """Cells that one tile reads, each way."""
+        return self.side + 2
+
+    def count(self, cells: int) -> int:
+        """Tiles over so many cells in a line."""
+        return -(-cells // self.side)
+
+    def fits(self, grid: Shape) -> bool:
+        """Whether few cells are made in vain."""
+        covered = self.count(grid.height) * self.count(grid.width) * self.side**2
+        return covered <= _MOST_COVERED * grid.area
+
+
+FOUR = Tiling(4, (0.0, 0.75, -0.75, 1.5, -1.5))  # smaller rounding errors than 0, 1, -1, 2, -2
+TWO = Tiling(2, (0.0, 1.0, -1.0))
+
+
+def transformed(weight: Array, tiling: Tiling) -> tuple[Array, Array, Array]:
+    """G weight G' as (position, c, n), and the Kronecker squares of B' and A'."""
+    from_weight, from_cells, to_sums = (np.kron(each, each) for each in _transforms(tiling))
+    filters, channels = weight.shape[:2]
+    taps = weight.reshape(filters, channels, 9).transpose(2, 1, 0)
+    result = np.empty((tiling.seen**2, channels, filters), weight.dtype)
+    for first in range(0, channels, _CHANNELS_TOGETHER):
+        part = slice(first, first + _CHANNELS_TOGETHER)
+        result[:, part] = np.tensordot(from_weight, taps[:, part], axes=1)
+    return result, from_cells.astype(weight.dtype), to_sums.astype(weight.dtype)
+
+
+def tiles_of(cells: Array, down: int, across: int, tiling: Tiling) -> Array:
+    """View padded cells (y, x, c) as overlapping tiles (i, j, down, across, c)."""
+    y, x, item = cells.strides
+    shape = tiling.seen, tiling.seen, down, across, cells.shape[-1]
+    steps = y, x, tiling.side * y, tiling.side * x, item
+    return as_strided(cells, shape, steps, writeable=False)
+
+
+def assembly(made: Array, sums: Array, corners: int, tiling: Tiling) -> Callable[[], None]:
+    """Return the function that lays out tiles (position, values) as a map (y, x, filter).
+
+    With two corners the map is that of the 2 x 2 / 2 pool.
+    """
+    each = tiling.side // corners
+    height, width, filters = sums.shape
+    by_tile = sums.reshape(height // each, each, width // each, each, filters)
+    by_tile = by_tile.transpose(1, 3, 0, 2, 4)
+    if corners == 1:
+        return partial(np.copyto, by_tile, made.reshape(by_tile.shape))
+    halves = made.reshape(each, 2, each, 2, -1)  # (y, corner y, x, corner x, values)
+    tall, pooled = halves[:, 0], halves[:, 0, :, 0]
+    result = pooled.reshape(by_tile.shape)
+
+    def pool() -> None:
+        np.maximum(tall, halves[:, 1], out=tall)
+        np.maximum(pooled, halves[:, 0, :, 1], out=pooled)
+        np.copyto(by_tile, result)
+
+    return pool
+
+
+def _transforms(tiling: Tiling) -> tuple[Array, Array, Array]:
+    """G (seen, 3), B' (seen, seen) and A' (side, seen)."""
+    points = np.array(tiling.points)
+    count, seen, side = len(points), tiling.seen, tiling.side
+    weight, cells, sums = np.zeros((seen, 3)), np.zeros((seen, seen)), np.zeros((side, seen))
+    for k, point in enumerate(points):
+        others = np.delete(points, k)
+        weight[k] = point ** np.arange(3) / np.prod(point - others)
+        cells[k, :count] = np.poly(others)[::-1]
+        sums[:, k] = point ** np.arange(side)
+    weight[-1, -1] = sums[-1, -1] = 1
+    cells[-1] = np.poly(points)[::-1]
+    return weight, cells, sums

@@ -92,6 +92,10 @@ class Detector:
         self._layers: Program | None = None  # keeps every layer; compiled when first asked for
         self._lock = forks.lock()
 
+    def __repr__(self) -> str:
+        width, height = self.size
+        return f"<Detector: {self.task} {self._graph.file}, {width} x {height}, on {self.device}>"
+
     @property
     def task(self) -> str:
         """detector, classifier or other."""

@@ -37,6 +37,10 @@ def files(tmp_path):
     return paths
 
 
+def test_printed_it_says_what_runs_where(detector, tiny_detector):
+    assert repr(detector) == f"<Detector: detector {tiny_detector.cfg.name}, 64 x 48, on cpu>"
+
+
 # ---------------------------------------------------------------- pictures
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from engine.vision import written
 from engine.vision.boxes import Boxes
 from engine.vision.classes import numbers_of
 from engine.vision.image import Picture, Source, read
+from engine.vision.naming import shown
 from engine.vision.new_file import write_new
 
 if TYPE_CHECKING:
@@ -120,6 +122,12 @@ class Result:
         centre, half = self.xywhn[:, :2].astype(np.float64), self.xywhn[:, 2:] / 2.0
         edges = np.concatenate([centre - half, centre + half], axis=1)
         return np.asarray(edges * (*size, *size), np.float32)
+
+    def __str__(self) -> str:
+        """One line, such as: street.jpg, 640 x 480: 2 dog, 1 cat."""
+        counts = Counter(self.labels).most_common()
+        found = ", ".join(f"{count} {shown(label)}" for label, count in counts)
+        return f"{_about(self.path, self.size)}: {found or 'nothing found'}"
 
     # ------------------------------------------------------------ as a sequence
 
@@ -315,6 +323,11 @@ class Classification:
         """A class without a name is called by its number."""
         return self.names[class_id] if class_id < len(self.names) else str(class_id)
 
+    def __str__(self) -> str:
+        """One line, such as: street.jpg, 640 x 480: dog 0.812, cat 0.101."""
+        best = ", ".join(f"{shown(each.label)} {each.score:.3f}" for each in self)
+        return f"{_about(self.path, self.size)}: {best}"
+
     def __len__(self) -> int:
         return min(self.top_k, len(self.probabilities))
 
@@ -349,6 +362,10 @@ class Classification:
 
 def _caption(found: Detection, *, label: bool, score: bool) -> str:
     return " ".join([found.label] * label + [f"{found.score:.0%}"] * score)
+
+
+def _about(path: str | None, size: tuple[int, int]) -> str:
+    return f"{'picture' if path is None else shown(path)}, {_by(size)}"
 
 
 def _by(size: tuple[int, int]) -> str:

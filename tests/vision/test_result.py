@@ -55,6 +55,18 @@ def test_views_are_the_same_boxes_in_other_terms():
         assert view.shape == (3, 4)
 
 
+def test_printed_a_result_is_one_line():
+    found = result(class_ids=np.array([1, 0, 1]), path="a\nb.jpg")
+    assert str(found) == "a\\nb.jpg, 100 x 50: 2 cat, 1 dog"
+    assert str(EMPTY) == "picture, 100 x 50: nothing found"
+    assert str(result(names=("\x1b[31m",))).endswith(": 1 1, 1 \\x1b[31m, 1 7")
+
+
+def test_printed_a_classification_is_one_line():
+    found = Classification((9, 5), np.array([0.25, 0.5, 0.125], np.float32), NAMES, top_k=2)
+    assert str(found) == "picture, 9 x 5: cat 0.500, dog 0.250"
+
+
 def test_a_result_is_a_sequence_of_detections():
     found = result()
     assert len(found) == 3

@@ -1,4 +1,4 @@
-"""docs/: commands run as printed, quoted messages are in the source, links lead somewhere."""
+"""docs/: commands and programs run as printed, quoted messages are in the source, links lead on."""
 
 import ast
 import re
@@ -8,10 +8,13 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from engine import cli
 from engine.cli import _darknet_options
+from engine.darknet import limits as of_networks
+from engine.vision import limits as of_pictures
 from tests.pictures import write_picture, write_video
 
 ROOT = Path(__file__).parents[1]
@@ -79,6 +82,26 @@ def test_tools_have_the_options_that_pages_give_them(tool, options, page):
             assert f'"{word}"' in source
         elif word.startswith(("cfg/", "weights/")):
             assert (ROOT / word.partition("@")[0]).is_file()
+
+
+PROGRAMS = [
+    (page, code)
+    for page in ("migrating.md", "security.md")
+    for code in re.findall(r"```python\n(.*?)```", PAGES[page], re.DOTALL)
+]
+
+
+@pytest.mark.parametrize(("page", "code"), PROGRAMS, ids=[page for page, _ in PROGRAMS])
+def test_programs_run_as_printed(fresh, monkeypatch, page, code):
+    for module in (of_networks, of_pictures):
+        for name in (each for each in vars(module) if each.isupper()):
+            monkeypatch.setattr(module, name, getattr(module, name))  # put back at the end
+    frame = np.zeros((40, 50, 3), np.uint8)
+    exec(compile(code, page, "exec"), {"frame": frame})
+
+
+def test_there_are_programs_to_run():
+    assert len(PROGRAMS) == 3
 
 
 def split_at(word, words):

@@ -1,7 +1,11 @@
 """docs/serve.md: addresses, settings, options, statuses and metrics are those that there are."""
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
+
+import pytest
 
 from engine.cli import parser_of
 from engine.serve import wish
@@ -10,6 +14,9 @@ from tests.serve.running import serving
 from engine.serve import app  # isort: skip - running looks whether it can be imported
 
 TEXT = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
+
+
+CURLS = re.findall(r"^    (curl .*)$", TEXT, re.MULTILINE)
 
 
 def words(pattern):
@@ -50,3 +57,19 @@ def test_every_status_that_is_answered_is_told():
         answered |= set(re.findall(r"\w+Error, (\d{3})\)", code))
     assert answered >= {"503", "413", "422"}
     assert answered <= words(r"\b(\d{3})\b")
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+@pytest.mark.parametrize("command", CURLS)
+def test_what_curl_is_told_is_answered(server, pictures, tmp_path, command):
+    (tmp_path / "dog.jpg").write_bytes(pictures[0])
+    command = command.replace("curl ", "curl --fail --noproxy '*' ").replace(
+        "localhost:8000", f"{server.host}:{server.port}"
+    )
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    answer = tmp_path / "found.jpg"
+    if answer.exists():
+        assert answer.read_bytes().startswith(b"\xff\xd8")
+    else:
+        assert b'"detections"' in done.stdout

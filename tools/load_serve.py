@@ -15,261 +15,32 @@ the detector finds alone. The exit status is 1 when a number is not what it shou
 from __future__ import annotations
 
 import argparse
-import asyncio
-import io
 import json
 import multiprocessing
-import os
-import re
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from http.client import HTTPConnection
-from itertools import count, islice, product
+from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tools.figures import Figures
+from tools.load.clients import Seen, Work, run_clients
+from tools.load.server import Process, serving
+from tools.load.subject import Subject, subject_of
 
-ROOT = Path(__file__).resolve().parent.parent
 CONCURRENCIES = (1, 2, 4, 8, 16, 32, 64)
-PICTURES = 16
-FOUND = 5  # boxes in a picture, with random weights, before suppression, on average
-MOST_UNDER_WAY = 1000  # requests of one client process, in an overload
 REFUSED_WITHIN = 0.050
 RECOVERED_WITHIN = 2.0
 SETTLED = 0.3  # of an overload: what comes before is warming up
 NOISE_MIB = 16  # that a process's memory may move by without growing
-
-
-# ------------------------------------------------------------ clients
-
-
-@dataclass
-class Seen:
-    """What one client process was answered: a row for each request."""
-
-    statuses: list[int] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    wrong: int = 0  # answers that another picture should have got
-    without_retry: int = 0  # refusals that don't say when to come back
-    failures: int = 0  # connections that broke
-    unsent: int = 0  # requests for which this process had no connection left
-    elapsed: float = 0.0  # seconds, from the first request to the last answer
-
-    @classmethod
-    def together(cls, parts: Sequence[Seen]) -> Seen:
-        whole = cls(elapsed=max(part.elapsed for part in parts))
-        for part in parts:
-            whole.statuses += part.statuses
-            whole.seconds += part.seconds
-            for name in ("wrong", "without_retry", "failures", "unsent"):
-                setattr(whole, name, getattr(whole, name) + getattr(part, name))
-        return whole
-
-    def of(self, status: int) -> np.ndarray:
-        """Seconds of each answer with this status."""
-        return np.array(self.seconds)[np.array(self.statuses, int) == status]
-
-    @property
-    def rate(self) -> float:
-        """Pictures answered in a second."""
-        return len(self.of(200)) / self.elapsed
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a client process is to do. With a rate it does not wait for answers."""
-
-    port: int
-    path: str
-    bodies: list[bytes]
-    expected: list[Any] | None
-    seconds: float
-    concurrency: int = 1
-    rate: float | None = None
-    share: float = 1.0  # of an answer that must be as expected
-
-
-def run_clients(work: Work) -> Seen:
-    """In a process of its own."""
-    start = time.perf_counter()
-    seen = asyncio.run(_at_a_rate(work) if work.rate else _in_turn(work))
-    seen.elapsed = time.perf_counter() - start
-    return seen
-
-
-async def _in_turn(work: Work) -> Seen:
-    seen = Seen()
-    end = time.perf_counter() + work.seconds
-    numbers = count(os.getpid())
-
-    async def client() -> None:
-        connection = Connection(work.port)
-        while time.perf_counter() < end:
-            await _ask(connection, work, next(numbers), seen)
-        connection.close()
-
-    await asyncio.gather(*(client() for _ in range(work.concurrency)))
-    return seen
-
-
-async def _at_a_rate(work: Work) -> Seen:
-    assert work.rate
-    seen = Seen()
-    free: list[Connection] = []
-    under_way: set[asyncio.Task[None]] = set()
-
-    async def once(number: int) -> None:
-        connection = free.pop() if free else Connection(work.port)
-        await _ask(connection, work, number, seen)
-        free.append(connection)
-
-    start = time.perf_counter()
-    for number in range(int(work.seconds * work.rate)):
-        await asyncio.sleep(max(0.0, start + number / work.rate - time.perf_counter()))
-        if len(under_way) >= MOST_UNDER_WAY:
-            seen.unsent += 1
-            continue
-        task = asyncio.ensure_future(once(number))
-        under_way.add(task)
-        task.add_done_callback(under_way.discard)
-    await asyncio.gather(*under_way)
-    for connection in free:
-        connection.close()
-    return seen
-
-
-async def _ask(connection: Connection, work: Work, number: int, seen: Seen) -> None:
-    which = number % len(work.bodies)
-    start = time.perf_counter()
-    try:
-        status, headers, content = await connection.post(work.path, work.bodies[which])
-    except (OSError, EOFError):
-        connection.close()
-        seen.failures += 1
-        return
-    seen.seconds.append(time.perf_counter() - start)
-    seen.statuses.append(status)
-    seen.without_retry += status == 503 and b"\r\nretry-after: " not in headers
-    if status == 200 and work.expected is not None:
-        seen.wrong += not is_same(json.loads(content), work.expected[which], work.share)
-
-
-class Connection:
-    """As little HTTP as a load needs."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-
-    async def post(self, path: str, body: bytes) -> tuple[int, bytes, bytes]:
-        if self._streams is None or self._streams[0].at_eof():
-            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
-        reader, writer = self._streams
-        head = f"POST {path} HTTP/1.1\r\nHost: here\r\nContent-Type: image/jpeg\r\n"
-        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        headers = (await reader.readuntil(b"\r\n\r\n")).lower()
-        length = re.search(rb"\r\ncontent-length: (\d+)", headers)
-        content = await reader.readexactly(int(length[1]) if length else 0)
-        if b"\r\nconnection: close" in headers:
-            self.close()
-        return int(headers.split(None, 2)[1]), headers, content
-
-    def close(self) -> None:
-        if self._streams is not None:
-            self._streams[1].close()
-            self._streams = None
-
-
-def is_same(found: Any, expected: Any, share: float = 1.0) -> bool:
-    """Whether at least this share of what two entries tell is the same, to a pixel and 0.002."""
-    left, right = (entry.get("detections", entry.get("classes")) for entry in (found, expected))
-    remaining = list(right)
-    for each in left:
-        twin = next((other for other in remaining if _are_twins(each, other)), None)
-        if twin is not None:
-            remaining.remove(twin)
-    matched = len(right) - len(remaining)
-    return matched >= share * max(len(left), len(right))
-
-
-def _are_twins(one: Any, other: Any) -> bool:
-    return (
-        one["label"] == other["label"]
-        and abs(one["score"] - other["score"]) <= 2e-3
-        and all(abs(one["box"][e] - other["box"][e]) <= 1 for e in one.get("box", ()))
-    )
-
-
-# ------------------------------------------------------------ the server
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What is served."""
-
-    name: str
-    options: tuple[str, ...]
-    path: str
-    bodies: list[bytes]
-    expected: list[Any]
-
-
-class Process:
-    """A server in a process of its own."""
-
-    def __init__(self, options: Sequence[str]) -> None:
-        command = [sys.executable, "-m", "engine", "serve", "--port", "0", *options]
-        self._child = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        assert self._child.stdout is not None
-        said = self._child.stdout.readline()
-        if not said:
-            raise SystemExit(f"it does not start: {' '.join(command)}")
-        self.port = int(said.split()[0].rpartition(":")[2])
-
-    def stop(self) -> int:
-        self._child.terminate()
-        return self._child.wait(60)
-
-    def memory_mib(self) -> float:
-        pages = int(Path(f"/proc/{self._child.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-    def metric(self, name: str) -> float:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
-        connection.request("GET", "/metrics")
-        text = connection.getresponse().read().decode()
-        connection.close()
-        found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
-        return float(found[1]) if found else 0.0
-
-
-@contextmanager
-def serving(subject: Subject, *options: str) -> Iterator[Process]:
-    process = Process([*subject.options, *options])
-    try:
-        yield process
-    finally:
-        status = process.stop()
-    if status:
-        raise SystemExit(f"the server ended with status {status}")
-
-
-# ------------------------------------------------------------ parts
 
 
 class Load(Figures):
@@ -372,7 +143,7 @@ class Load(Figures):
     def _serving(self, *options: str) -> Any:
         chosen = self._chosen
         return serving(
-            self._subject,
+            *self._subject.options,
             *("--batch", str(chosen.batch), "--device", chosen.device),
             *("--precision", chosen.precision, "--wait-ms", str(chosen.wait_ms)),
             *("--queue", str(2 * CONCURRENCIES[-1])),
@@ -447,70 +218,6 @@ def _sent(seen: Seen) -> int:
 
 def _at(seconds: np.ndarray, percent: float) -> float:
     return float(np.percentile(seconds, percent)) if len(seconds) else float("nan")
-
-
-# ------------------------------------------------------------ what is asked
-
-
-def pictures(size: tuple[int, int]) -> Iterator[bytes]:
-    """Encoded, all different: two pictures of the documentation, turned, mirrored and cut."""
-    parts = product((1.0, 0.85, 0.7, 0.55), range(4), (False, True), ("parcel.jpg", "scene.jpg"))
-    for share, turns, is_mirrored, name in parts:
-        image = Image.open(ROOT / "docs" / name).convert("RGB").rotate(90 * turns, expand=True)
-        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if is_mirrored else image
-        image = image.crop((0, 0, int(image.width * share), int(image.height * share)))
-        buffer = io.BytesIO()
-        image.resize(size).save(buffer, "JPEG", quality=90)
-        yield buffer.getvalue()
-
-
-def subject_of(chosen: argparse.Namespace, folder: Path) -> Subject:
-    """With pictures of which each has an answer of its own: what the detector finds alone."""
-    import engine
-    from engine.shipped import default_model
-
-    files = chosen.cfg, chosen.weights, chosen.names
-    threshold = 0.25
-    if chosen.cfg is None:
-        model = default_model()
-        assert model is not None
-        files = tuple(model)
-    elif chosen.random:
-        weights, threshold = random_model(chosen.cfg, folder, islice(pictures(chosen.size), 4))
-        files = chosen.cfg, weights, chosen.names
-    options = ["--threshold", str(threshold)]
-    for name, file in zip(("cfg", "weights", "names"), files, strict=True):
-        options += [f"--{name}", str(file)] if file else []
-    chosen_bodies: dict[str, tuple[bytes, Any]] = {}
-    options_of_run = {"device": chosen.device, "precision": chosen.precision}
-    with engine.load(*files, threshold=threshold, **options_of_run) as detector:
-        for body in pictures(chosen.size):
-            entry = detector(body).to_dict()
-            answer = entry.get("detections", entry.get("classes"))
-            if answer and len(chosen_bodies) < PICTURES:
-                chosen_bodies.setdefault(json.dumps(answer), (body, entry))
-        path = "/classify" if detector.task == "classifier" else "/detect"
-    print(f"{files[0]}: {len(chosen_bodies)} pictures, each with another answer", flush=True)
-    bodies, expected = zip(*chosen_bodies.values(), strict=True)
-    return Subject(Path(files[0]).stem, tuple(options), path, list(bodies), list(expected))
-
-
-def random_model(cfg: Path, folder: Path, bodies: Iterable[bytes]) -> tuple[Path, float]:
-    """Random weights, and a threshold that leaves about FOUND boxes in a picture."""
-    import engine
-    from engine.darknet import cfg as darknet_cfg
-    from engine.darknet import graph, random_weights, weights
-    from engine.vision.image import read
-    from engine.vision.resize import stretch
-
-    path = folder / f"{cfg.stem}.weights"
-    network = graph.build(darknet_cfg.read(cfg))
-    weights.save(path, network, random_weights.arrays(network))
-    with engine.load(cfg, path, device="cpu") as detector:
-        rows = [stretch(read(body), detector.size)[0][None] for body in bodies]
-        found = [detector.candidates(row, threshold=0.0)[0][:, 5:] for row in rows]
-    scores = np.sort(np.concatenate([each.ravel() for each in found]))
-    return path, round(float(scores[-FOUND * len(rows)]), 4)
 
 
 def main() -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.child import ENVIRONMENT
+from tools.load.clients import is_same
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[serve]'")
 
@@ -37,10 +38,7 @@ def test_more_than_the_server_can_do_is_refused_and_harms_nobody(tmp_path):
     assert all(values[f"{n} clients: pictures a second"] > 0 for n in (2, 4, 8, 16, 32, 64))
 
 
-def test_an_answer_that_belongs_to_another_picture_is_noticed(monkeypatch):
-    monkeypatch.syspath_prepend(str(TOOL.parent))
-    from load_serve import is_same
-
+def test_an_answer_that_belongs_to_another_picture_is_noticed():
     box = {"left": 1.0, "top": 2.0, "right": 3.0, "bottom": 4.0}
     entry = {"detections": [{"label": "cat", "score": 0.5, "box": box}]}
     assert is_same(entry, json.loads(json.dumps(entry)))

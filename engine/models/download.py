@@ -66,11 +66,12 @@ def fetch(
     The caller holds the lock. `allow_http` is for servers on this machine.
     """
     part = _Part(target, expected)
+    transfer = _Transfer(part, progress, patience or Patience(), allow_http)
     failures: list[str] = []
     for address in addresses:
         try:
             _check_space(target, max(expected.sizes) - part.size)
-            _bring(address, part, progress, patience or Patience(), allow_http=allow_http)
+            transfer.bring(address)
             part.finish(target)
         except (RefusedError, InterruptedTransferError) as error:
             _log.info("%s: %s", address, error)
@@ -147,82 +148,75 @@ class _Part:
         return note if isinstance(note, dict) else {}
 
 
-def _bring(
-    address: str,
-    part: _Part,
-    progress: Progress | None,
-    patience: Patience,
-    *,
-    allow_http: bool,
-) -> None:
-    """The whole file, checked."""
-    was_begun = part.size > 0
-    _fetch_from(address, part, progress, patience, allow_http=allow_http)
-    try:
-        part.check()
-    except RefusedError:
-        if not was_begun:
-            raise
-        # the bytes of an earlier run may be what is wrong
-        _fetch_from(address, part, progress, patience, allow_http=allow_http)
-        part.check()
+@dataclass(frozen=True)
+class _Transfer:
+    """From an address into the part, as often as it takes."""
 
+    part: _Part
+    progress: Progress | None
+    patience: Patience
+    allow_http: bool
 
-def _fetch_from(
-    address: str,
-    part: _Part,
-    progress: Progress | None,
-    patience: Patience,
-    *,
-    allow_http: bool,
-) -> None:
-    failed = most = 0
-    while not part.is_complete(address):
-        most = max(most, part.size)
-        headers = part.resume(address)
+    def bring(self, address: str) -> None:
+        """The whole file, checked."""
+        was_begun = self.part.size > 0
+        self._fetch(address)
         try:
-            _transfer(address, headers, part, progress, patience, allow_http=allow_http)
-        except InterruptedTransferError as error:
-            failed = 1 if part.size > most else failed + 1
-            if failed >= patience.attempts:
+            self.part.check()
+        except RefusedError:
+            if not was_begun:
                 raise
-            _log.info("%s: %s; attempt %d", address, error, failed + 1)
-            time.sleep(patience.pause_seconds * 2 ** (failed - 1))
+            # the bytes of an earlier run may be what is wrong
+            self._fetch(address)
+            self.part.check()
 
+    def _fetch(self, address: str) -> None:
+        part, patience = self.part, self.patience
+        failed = most = 0
+        while not part.is_complete(address):
+            most = max(most, part.size)
+            try:
+                self._ask(address)
+            except InterruptedTransferError as error:
+                failed = 1 if part.size > most else failed + 1
+                if failed >= patience.attempts:
+                    raise
+                _log.info("%s: %s; attempt %d", address, error, failed + 1)
+                time.sleep(patience.pause_seconds * 2 ** (failed - 1))
 
-def _transfer(
-    address: str,
-    headers: dict[str, str],
-    part: _Part,
-    progress: Progress | None,
-    patience: Patience,
-    *,
-    allow_http: bool,
-) -> None:
-    """One request: append what comes, until the file has one of its sizes."""
-    with connection.get(
-        address, headers, timeout=patience.stall_seconds, allow_http=allow_http
-    ) as answer:
-        start = _start(answer, part, asked=bool(headers))
-        total = _total(answer, start, part.expected)
-        part.write_note(address, total, answer.headers)
-        most = max(part.expected.sizes)
-        with part.path.open("rb+" if start else "wb") as file:
+    def _ask(self, address: str) -> None:
+        """One request: append what comes, until the file has one of its sizes."""
+        part = self.part
+        headers = part.resume(address)
+        with connection.get(
+            address, headers, timeout=self.patience.stall_seconds, allow_http=self.allow_http
+        ) as answer:
+            start = _start(answer, part, asked=bool(headers))
+            total = _total(answer, start, part.expected)
+            part.write_note(address, total, answer.headers)
+            size = self._append(answer, start, total)
+        if total is None and size in part.expected.sizes:
+            part.write_note(address, size, answer.headers)
+        elif size != total:
+            most = max(part.expected.sizes)
+            raise InterruptedTransferError(f"ended after {size} of {total or most} bytes")
+
+    def _append(self, answer: http.client.HTTPResponse, start: int, total: int | None) -> int:
+        """The size that the part has then."""
+        most = max(self.part.expected.sizes)
+        pace = _Pace(self.patience)
+        size = start
+        with self.part.path.open("rb+" if start else "wb") as file:
             file.seek(start)
-            pace = _Pace(patience)
-            size = start
             while block := _read(answer):
                 size += len(block)
                 if size > most:
                     raise RefusedError(f"sends more than {most} bytes")
                 file.write(block)
                 pace.check(len(block))
-                if progress:
-                    progress(size, total or most)
-    if total is None and size in part.expected.sizes:
-        part.write_note(address, size, answer.headers)
-    elif size != total:
-        raise InterruptedTransferError(f"ended after {size} of {total or most} bytes")
+                if self.progress:
+                    self.progress(size, total or most)
+        return size
 
 
 def _start(answer: http.client.HTTPResponse, part: _Part, *, asked: bool) -> int:

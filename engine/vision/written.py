@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -65,12 +65,6 @@ def darknet_entry(result: Result, frame_id: int = 1) -> str:
     )
     name = "" if result.path is None else f' "filename":{document(result.path)}, \n'
     return f'{{\n "frame_id":{frame_id}, \n{name} "objects": [ \n{objects}\n ] \n}}'
-
-
-def darknet_document(results: Iterable[Result]) -> str:
-    """All of the file that darknet's -out option writes."""
-    entries = (darknet_entry(result, number) for number, result in enumerate(results, start=1))
-    return "[\n" + ", \n".join(entries) + "\n]"
 
 
 def coco_entries(

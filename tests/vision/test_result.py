@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from engine.cli._sinks.documents import DarknetDocument
 from engine.errors import ImageError, InputError
+from engine.sources.item import Item
 from engine.vision.boxes import Boxes
 from engine.vision.image import Picture, read
 from engine.vision.result import Box, Classification, Detection, Result
@@ -19,7 +21,6 @@ from engine.vision.written import (
     CSV_COLUMNS,
     coco_entries,
     csv_rows,
-    darknet_document,
 )
 
 NAMES = ("dog", "cat", 'a "quoted" one')
@@ -150,8 +151,13 @@ def test_our_json_has_a_version_and_numbers():
     assert list(first["box"]) == ["left", "top", "right", "bottom"]
 
 
-def test_darknets_json_is_the_same_byte_for_byte():
-    assert darknet_document([result(path="a.jpg")[:2], EMPTY]) == (
+def test_darknets_json_is_the_same_byte_for_byte(tmp_path):
+    document = DarknetDocument(str(tmp_path / "found.json"), overwrite=False)
+    document.begin({})
+    for found in (result(path="a.jpg")[:2], EMPTY):
+        document.take(Item("a.jpg", "a.jpg"), found, 0.0)
+    document.finish()
+    assert (tmp_path / "found.json").read_text() == (
         "[\n"
         '{\n "frame_id":1, \n "filename":"a.jpg", \n "objects": [ \n'
         '  {"class_id":1, "name":"cat", "relative_coordinates":{"center_x":0.500000,'

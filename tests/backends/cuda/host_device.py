@@ -232,10 +232,8 @@ class _TapedKernels(HostKernels):
 class _TapedBlas(HostBlas):
     def __init__(self, stream: HostStream) -> None:
         self._stream = stream
-        self.is_tf32 = False
 
-    def allow_tf32(self, is_allowed: bool) -> None:
-        self.is_tf32 = is_allowed
+    def allow_tf32(self, is_allowed: bool) -> None: ...
 
     def multiply(self, *arguments: Any) -> None:
         self._stream.do(partial(super().multiply, *arguments))

@@ -81,6 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "min_score": arguments.min_score,
                 "nms": detector.suppression.threshold,
                 "nms_kind": detector.suppression.kind,
+                "hierarchy": detector.settings.hierarchy,
                 "size": detector.size,
                 "resize": arguments.resize,
             }

@@ -265,7 +265,7 @@ def test_the_accuracy_of_a_classifier(folder):
 EVALUATE = {
     "--min-score 0.5": lambda report: report["min_score"] == 0.5,
     "--nms 0.6": lambda report: report["nms"] == 0.6,
-    "--hierarchy 0.6": lambda report: report["pictures"] == 1,
+    "--hierarchy 0.6": lambda report: report["hierarchy"] == 0.6,
     "--method voc11": lambda report: report["method"] == "voc11",
     "--match-iou 0.3 --method voc": lambda report: report["match_iou"] == 0.3,
     "--threshold 0.4": lambda report: report["threshold"] == 0.4,

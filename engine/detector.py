@@ -82,7 +82,7 @@ class Detector:
         kind, beta = graph.nms
         self._suppression = Suppression(settings.nms, cast(Kind, kind), beta, agnostic_nms)
         self._precision = precision
-        self._passes = passes
+        self._passes = passes  # which `plan` went through
         self._program = self._compile(plan)
         self._ahead = self._program if isinstance(self._program, PictureProgram) else None
         is_able = isinstance(self._program, SuppressingProgram) and self.task == "detector"
@@ -379,7 +379,8 @@ class Detector:
         """
         with self._lock:
             if self._layers is None:
-                self._layers = self._compile(self._read_plan().keeping_layers())
+                whole = self._read_plan().keeping_layers()
+                self._layers = self._compile(optimise(whole, self._passes))
         values = dict(
             zip(self._layers.plan.outputs, self._layers.forward(self._rows(x)), strict=True)
         )
@@ -420,8 +421,6 @@ class Detector:
         self.close()
 
     def _compile(self, plan: Plan) -> Program:
-        if self._passes:
-            plan = optimise(plan, self._passes)
         return self._device.compile(plan, batch=self.settings.batch, precision=self._precision)
 
 

@@ -75,12 +75,13 @@ def load(
             found = _located(cfg, weights)
             cfg, weights = found.cfg, found.weights
             names = found.names if names is None and data is None else names
-        with opened_meanwhile(device, threads) as opened:
+        with opened_meanwhile(device, threads) as opening:
             from engine.darknet import cfg as darknet_cfg
             from engine.darknet import graph as darknet_graph
             from engine.darknet import weights as darknet_weights
             from engine.darknet.lower import lower
             from engine.detector import Detector, intake_of
+            from engine.passes import optimise
 
             network = darknet_graph.build(darknet_cfg.read(cfg), size=_sides(size))
             labels = _labels(names, data, network)
@@ -94,14 +95,19 @@ def load(
                 return lower(network, darknet_weights.load(weights, network))
 
             plan = read_plan()
-            machine = opened()
+            expected = opening.passes() if passes else ()
+            ready = optimise(plan, expected)
+            machine = opening.result()
+            wanted = machine.passes if passes else ()
+            if wanted != expected:
+                ready = optimise(plan, wanted)
             return Detector(
-                *(network, plan, read_plan, machine, settings),
+                *(network, ready, read_plan, machine, settings),
                 labels=labels,
                 intake=intake,
                 agnostic_nms=agnostic_nms,
                 precision=precision,
-                passes=machine.passes if passes else (),
+                passes=wanted,
             )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import engine
 from engine import backends
+from engine import passes as engine_passes
 from engine.backends import cuda, open_chosen
 from engine.errors import DeviceError, WeightsError
 
@@ -65,6 +66,35 @@ def test_a_device_that_cannot_be_opened_is_told(tiny_detector, monkeypatch):
     monkeypatch.setattr(backends, "open_chosen", refuse)
     with pytest.raises(DeviceError, match="cuda:7: no such device"):
         engine.load(tiny_detector.cfg, tiny_detector.weights, device="cuda:7")
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_a_plan_goes_through_its_passes_while_a_device_opens(
+    tiny_detector, opened, monkeypatch, passes
+):
+    asked, has_begun = [], threading.Event()
+    optimise = engine_passes.optimise
+
+    def noted(plan, names):
+        asked.append(tuple(names))
+        has_begun.set()
+        return optimise(plan, names)
+
+    def open_late(name, threads):
+        assert has_begun.wait(10)
+        return open_chosen("cpu:1")
+
+    monkeypatch.setattr(engine_passes, "optimise", noted)
+    monkeypatch.setattr(backends, "open_chosen", open_late)
+    with engine.load(
+        tiny_detector.cfg, tiny_detector.weights, device="auto", passes=passes
+    ) as detector:
+        on_the_processor = detector._device.passes
+        assert asked == ([cuda.PASSES, on_the_processor] if passes else [()])
+        with engine.load(
+            tiny_detector.cfg, tiny_detector.weights, device="cpu:1", passes=passes
+        ) as other:
+            assert detector._program.plan.ops == other._program.plan.ops
 
 
 @pytest.mark.parametrize(

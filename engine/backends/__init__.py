@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from engine.errors import DeviceError, InputError, suggest, threads_told
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from engine.backends.base import Device
 
 _log = logging.getLogger("engine")
@@ -59,13 +61,20 @@ def woken(name: str) -> AbstractContextManager[None]:
     return cuda.waking(argument)
 
 
+class Opening(NamedTuple):
+    """A device on its way."""
+
+    result: Callable[[], Device]  # waits for it
+    passes: Callable[[], Sequence[str]]  # what it probably runs; waits for nothing
+
+
 @contextmanager
-def opened_meanwhile(device: str, threads: int | None) -> Iterator[Callable[[], Device]]:
+def opened_meanwhile(device: str, threads: int | None) -> Iterator[Opening]:
     """Open a device while the caller does something else; close it if that fails."""
     if device.startswith("cpu"):  # is there at once
         machine = open_chosen(device, threads)
         try:
-            yield lambda: machine
+            yield Opening(lambda: machine, lambda: machine.passes)
         except BaseException:
             machine.close()
             raise
@@ -78,8 +87,16 @@ def opened_meanwhile(device: str, threads: int | None) -> Iterator[Callable[[], 
     with threads_told("load"), ThreadPoolExecutor(1, thread_name_prefix="engine-open") as opener:
         opening = opener.submit(open_chosen, device, threads)
         try:
-            yield opening.result
+            yield Opening(opening.result, lambda: _probable_passes(opening))
         except BaseException:
             if opening.exception() is None:
                 opening.result().close()
             raise
+
+
+def _probable_passes(opening: Future[Device]) -> Sequence[str]:
+    if opening.done() and opening.exception() is None:
+        return opening.result().passes
+    from engine.backends.cuda import PASSES  # what else takes long to open
+
+    return PASSES

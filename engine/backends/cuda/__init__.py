@@ -15,6 +15,19 @@ from engine.errors import InputError, threads_told
 if TYPE_CHECKING:
     from engine.backends.base import Device
 
+# Of a plan: a card can run what comes out of them.
+PASSES = (
+    "fold_batchnorm",
+    "fuse_activation",
+    "fuse_gate",
+    "fuse_residual",
+    "chain_pools",
+    "merge_siblings",
+    "elide_copies",
+    "place_tensors",
+    "drop_unread",
+)
+
 
 def open(argument: str) -> Device:
     """Open the cards listed behind "cuda:"; a DeviceError says why they cannot be."""

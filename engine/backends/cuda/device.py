@@ -13,7 +13,7 @@ from weakref import WeakSet, finalize
 from numpy.typing import NDArray
 
 from engine.backends.base import Peaks
-from engine.backends.cuda import conv, memory, ops, peak  # noqa: F401  its import registers how each op is run
+from engine.backends.cuda import PASSES, conv, memory, ops, peak  # noqa: F401  its import registers how each op is run
 from engine.backends.cuda.context import Card, Context
 from engine.backends.cuda.floats import floats
 from engine.backends.cuda.gpu import VALUE_BYTES, Target
@@ -29,17 +29,7 @@ _log = logging.getLogger(__name__)
 class CudaDevice:
     """Owns a context on a thread; a program that it compiled lives no longer than it."""
 
-    passes = (
-        "fold_batchnorm",
-        "fuse_activation",
-        "fuse_gate",
-        "fuse_residual",
-        "chain_pools",
-        "merge_siblings",
-        "elide_copies",
-        "place_tensors",
-        "drop_unread",
-    )
+    passes = PASSES
 
     def __init__(self, index: int = 0) -> None:
         self.name = f"cuda:{index}"

@@ -72,7 +72,10 @@ class MultiDevice:
 
 
 class MultiProgram:
-    """One program a card. Small batches go to one card each, the next to the next."""
+    """One program a card. Small batches go to one card each, the next to the next.
+
+    `options` are those of a CudaProgram's functions of the same names.
+    """
 
     def __init__(self, programs: Sequence[CudaProgram], *, batch: int) -> None:
         self.plan = programs[0].plan
@@ -94,11 +97,8 @@ class MultiProgram:
     def forward(self, images: Array) -> tuple[Array, ...]:
         return _joined_outputs(self._spread(images, lambda program, rows: program.forward(rows)))
 
-    def detect(self, images: Array, *, threshold: float, hierarchy: float = 0.5) -> list[Array]:
-        parts = self._spread(
-            images,
-            lambda program, rows: program.detect(rows, threshold=threshold, hierarchy=hierarchy),
-        )
+    def detect(self, images: Array, **options: float) -> list[Array]:
+        parts = self._spread(images, lambda program, rows: program.detect(rows, **options))
         return _joined_rows(parts)
 
     def start_forward(self, pictures: Sequence[Placed]) -> Joined[tuple[Array, ...]]:
@@ -106,23 +106,13 @@ class MultiProgram:
         tickets = [program.start_forward(rows) for program, rows in parts]
         return Joined(tickets, _joined_outputs)
 
-    def start_detect(
-        self, pictures: Sequence[Placed], *, threshold: float, hierarchy: float = 0.5
-    ) -> Joined[list[Array]]:
-        options = {"threshold": threshold, "hierarchy": hierarchy}
-        parts = self._parts(pictures)
-        tickets = [program.start_detect(rows, **options) for program, rows in parts]
+    def start_detect(self, pictures: Sequence[Placed], **options: float) -> Joined[list[Array]]:
+        tickets = [program.start_detect(rows, **options) for program, rows in self._parts(pictures)]
         return Joined(tickets, _joined_rows)
 
     def start_boxes(
-        self,
-        pictures: Sequence[Placed],
-        suppression: Suppression,
-        *,
-        threshold: float,
-        hierarchy: float = 0.5,
+        self, pictures: Sequence[Placed], suppression: Suppression, **options: float
     ) -> Joined[list[Boxes]]:
-        options = {"threshold": threshold, "hierarchy": hierarchy}
         parts = self._parts(pictures)
         tickets = [program.start_boxes(rows, suppression, **options) for program, rows in parts]
         return Joined(tickets, _joined_rows)

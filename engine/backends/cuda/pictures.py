@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from engine import forks
 from engine.backends.base import Placed
 from engine.vision.boxes import margin_and_ratio
 from engine.vision.resize import Placement
@@ -38,6 +39,7 @@ MOST_BYTES = 256 << 20  # of one run's pictures: more are scaled on the CPU
 _ALIGNMENT = 16
 _POINTER_BYTES = ENTRY["pixels"].itemsize
 _COPIERS = min(4, os.cpu_count() or 1)  # more than these wait for memory, and for each other
+_turn = forks.lock()  # of who has them, of all callers and cards: together they would be more
 _WORTH_A_THREAD = 4 << 20  # bytes: waking one takes as long as copying some hundred thousand
 _WORTH_TWO_WAYS = 1 << 20  # bytes: less is there sooner than the device is told of it twice
 
@@ -98,7 +100,8 @@ class Copier:
         """Each from its start on; `send` may be told how many bytes of `out` are ready early."""
         size = (starts[-1] + sources[-1].size) * out.itemsize
         if size >= 2 * _WORTH_A_THREAD:
-            self._copy_together(sources, starts, out, size // _WORTH_A_THREAD)
+            with _turn:
+                self._copy_together(sources, starts, out, size // _WORTH_A_THREAD)
             return
         if size >= _WORTH_TWO_WAYS:
             sources, starts = _cut(sources, starts, 3)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -193,6 +195,36 @@ def test_many_bytes_are_copied_by_several_threads_in_the_right_places(
         np.testing.assert_array_equal(
             out[start : start + each.pixels.size], each.pixels.reshape(-1)
         )
+
+
+def test_callers_take_turns_so_that_no_more_threads_copy_than_is_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pictures, "_COPIERS", 2)
+    monkeypatch.setattr(pictures, "_WORTH_A_THREAD", 1 << 10)
+    copy, lock = pictures._copy, threading.Lock()
+    inside, most = 0, []
+
+    def noted(*arguments: Any) -> None:
+        nonlocal inside
+        with lock:
+            inside += 1
+            most.append(inside)
+        time.sleep(0.002)
+        copy(*arguments)
+        with lock:
+            inside -= 1
+
+    monkeypatch.setattr(pictures, "_copy", noted)
+    pixels = random_pixels((64, 64))
+    copiers = [pictures.Copier() for _ in range(4)]  # of a card each
+    with ThreadPoolExecutor(len(copiers)) as callers:
+        for each in copiers * 5:
+            callers.submit(each.copy, [pixels], [0], np.zeros(pixels.size, np.uint8), never)
+    for each in copiers:
+        each.close()
+    assert len(most) == 2 * 20
+    assert max(most) == 2
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Times forward passes on a CUDA device beside a peer, in one run, and prints ratios.
 
     python tools/bench_cuda.py NET.cfg[@SIZE] ... --batches 1,8,64 --precisions float32,float16
-        --peer PEER.py --peer-variants fp32,fp16 --json rows.json
+        --peer PEER.py --peer-arguments "…" --json rows.json
 
 Weights are random: speed does not depend on them. Milliseconds are medians of CUDA events around
 graph replays, without copies to or from the host. PEER.py takes the same nets and batches, `--only
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,42 @@ def random_plan(path: Path, size: int | None) -> Plan:
     return lower(network, random_weights.arrays(network))
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
+    arguments = parse(words)
+    batches = [int(batch) for batch in arguments.batches.split(",")]
+    precisions = arguments.precisions.split(",")
+    options = {"algorithm": arguments.algorithm} if arguments.algorithm else {}
+    device = open_device(arguments.device)
+    rows: list[dict[str, Any]] = []
+    for spec in arguments.nets:
+        name, _, size = spec.partition("@")
+        plan = optimise(random_plan(Path(name), int(size) if size else None), device.passes)
+        about = {"net": Path(name).stem, "size": plan.source.shape.width}
+        peers = peer_rows(arguments, spec, precisions) if arguments.peer else []
+        for precision, batch in product(precisions, batches):
+            repeats = arguments.repeats if batch <= 8 else max(20, arguments.repeats // 4)
+            start = time.perf_counter()
+            program = device.compile(plan, batch=batch, precision=precision, **options)
+            ms, ready = measured(program, batch, repeats, start)
+            program.close()
+            rows.append(
+                {
+                    **about,
+                    "batch": batch,
+                    "precision": precision,
+                    "ms": ms,
+                    **best_of(peers, batch, precision),
+                    "ready_s": ready,
+                }
+            )
+            print(told(rows[-1]), flush=True)
+            if arguments.json:  # as it goes, so that a run that is cut short leaves its rows
+                arguments.json.write_text(json.dumps(rows, indent=1))
+    device.close()
+    return 0
+
+
+def parse(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("nets", nargs="+")
     parser.add_argument("--batches", default="1,8,64")
@@ -51,57 +87,36 @@ def main() -> int:
     parser.add_argument("--peer", type=Path)
     parser.add_argument("--peer-arguments", default="")
     parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    batches = [int(batch) for batch in arguments.batches.split(",")]
-    precisions = arguments.precisions.split(",")
-    device = open_device(arguments.device)
-    rows: list[dict[str, Any]] = []
-    for spec in arguments.nets:
-        name, _, size = spec.partition("@")
-        plan = optimise(random_plan(Path(name), int(size) if size else None), device.passes)
-        peers = peer_rows(arguments, spec, precisions) if arguments.peer else []
-        for precision in precisions:
-            for batch in batches:
-                options = {"algorithm": arguments.algorithm} if arguments.algorithm else {}
-                start = time.perf_counter()
-                program = device.compile(plan, batch=batch, precision=precision, **options)
-                images = np.zeros((batch, *plan.source.shape.sides), np.float32)
-                images[:] = np.random.default_rng(1).random(images.shape[1:], np.float32)
-                program.forward(images)
-                ready = time.perf_counter() - start
-                repeats = arguments.repeats if batch <= 8 else max(20, arguments.repeats // 4)
-                times = program.measure(images, repeats=repeats)
-                ms = statistics.median(times)
-                best = min(
-                    (
-                        (row["ms"], row["variant"])
-                        for row in peers
-                        if row["batch"] == batch and row["variant"] in PEER_OF[precision]
-                    ),
-                    default=(None, ""),
-                )
-                row = {
-                    "net": Path(name).stem,
-                    "size": plan.source.shape.width,
-                    "batch": batch,
-                    "precision": precision,
-                    "ms": ms,
-                    "peer": best[1],
-                    "peer_ms": best[0],
-                    "ready_s": ready,
-                }
-                rows.append(row)
-                ratio = f"{best[1]} {best[0]:8.3f} ms  ratio {ms / best[0]:.2f}" if best[0] else ""
-                print(
-                    f"{row['net']:22s} {row['size']:4d} b={batch:<3d} {precision:8s} "
-                    f"{ms:8.3f} ms  {batch * 1e3 / ms:9.0f}/s  {ratio}  (ready {ready:.1f} s)",
-                    flush=True,
-                )
-                program.close()
-                if arguments.json:  # as it goes, so that a run that is cut short leaves its rows
-                    arguments.json.write_text(json.dumps(rows, indent=1))
-    device.close()
-    return 0
+    return parser.parse_args(words)
+
+
+def measured(program: Any, batch: int, repeats: int, start: float) -> tuple[float, float]:
+    """Milliseconds of a run, and seconds from `start` until the first one was over."""
+    images = np.zeros((batch, *program.plan.source.shape.sides), np.float32)
+    images[:] = np.random.default_rng(1).random(images.shape[1:], np.float32)
+    program.forward(images)
+    ready = time.perf_counter() - start
+    return statistics.median(program.measure(images, repeats=repeats)), ready
+
+
+def best_of(peers: list[Any], batch: int, precision: str) -> dict[str, Any]:
+    """The fastest of the peer's ways to compute the same."""
+    fitting = [
+        (row["ms"], row["variant"])
+        for row in peers
+        if row["batch"] == batch and row["variant"] in PEER_OF[precision]
+    ]
+    ms, variant = min(fitting, default=(None, ""))
+    return {"peer": variant, "peer_ms": ms}
+
+
+def told(row: dict[str, Any]) -> str:
+    ms, peer_ms = row["ms"], row["peer_ms"]
+    ratio = f"{row['peer']} {peer_ms:8.3f} ms  ratio {ms / peer_ms:.2f}" if peer_ms else ""
+    return (
+        f"{row['net']:22s} {row['size']:4d} b={row['batch']:<3d} {row['precision']:8s} {ms:8.3f} ms"
+        f"  {row['batch'] * 1e3 / ms:9.0f}/s  {ratio}  (ready {row['ready_s']:.1f} s)"
+    )
 
 
 def peer_rows(arguments: argparse.Namespace, spec: str, precisions: list[str]) -> list[Any]:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from engine import forks
+from engine.backends.cpu.apart import Apart
 from engine.errors import InputError, threads_told
 from engine.numerals import whole_number
 from engine.vision.naming import shown
@@ -60,6 +61,7 @@ class Workers:
         self._threads: list[threading.Thread] = []
         self._process = os.getpid()
         self._needed = 0
+        self._apart = Apart()
         self._scratch: list[Array] = []
         self._shared_needed: dict[str, int] = {}
         self._shared: dict[str, Array] = {}
@@ -73,6 +75,7 @@ class Workers:
                 task(0, piece)
             return
         self._start_threads()
+        self._apart.keep(self._threads)
         job = _Job(task, pieces)
         for _ in range(min(self.count, pieces) - 1):
             self._jobs.put(job)

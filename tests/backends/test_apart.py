@@ -1,0 +1,102 @@
+"""The threads of a pool stay off the processor of their caller."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from engine.backends.cpu import apart
+from engine.backends.cpu.apart import Apart
+from engine.backends.cpu.workers import Workers, _blas_threads
+
+pytestmark = pytest.mark.skipif(
+    apart._current_processor() is None, reason="the system does not place threads"
+)
+
+
+@pytest.fixture
+def usable() -> Iterator[set[int]]:
+    before = os.sched_getaffinity(0)
+    if len(before) < 2:
+        pytest.skip("one processor")
+    yield before
+    os.sched_setaffinity(0, before)
+
+
+@pytest.fixture
+def thread() -> Iterator[threading.Thread]:
+    end = threading.Event()
+    started = threading.Thread(target=end.wait)
+    started.start()
+    yield started
+    end.set()
+    started.join()
+
+
+def on(monkeypatch: pytest.MonkeyPatch, processor: int) -> None:
+    monkeypatch.setattr(apart, "_current_processor", lambda: lambda: processor)
+
+
+def place(thread: threading.Thread) -> set[int]:
+    assert thread.native_id is not None
+    return os.sched_getaffinity(thread.native_id)
+
+
+def test_the_system_tells_where_the_caller_is(usable):
+    os.sched_setaffinity(0, {max(usable)})
+    current = apart._current_processor()
+    assert current is not None
+    assert current() == max(usable)
+
+
+def test_threads_leave_the_processor_of_the_caller(monkeypatch, usable, thread):
+    keeper = Apart()
+    for processor in sorted(usable)[:2]:
+        on(monkeypatch, processor)
+        keeper.keep([thread])
+        assert place(thread) == usable - {processor}
+    assert os.sched_getaffinity(0) == usable, "the caller itself may run anywhere"
+
+
+def test_threads_are_placed_once_while_the_caller_stays(monkeypatch, usable, thread):
+    keeper = Apart()
+    on(monkeypatch, min(usable))
+    keeper.keep([thread])
+    os.sched_setaffinity(thread.native_id, usable)
+    keeper.keep([thread])
+    assert place(thread) == usable
+
+
+def test_what_the_caller_may_not_use_is_left_alone(monkeypatch, usable, thread):
+    os.sched_setaffinity(0, {min(usable)})
+    on(monkeypatch, min(usable))
+    Apart().keep([thread])
+    assert place(thread) == usable
+
+
+def test_more_threads_than_processors_stay_as_they_are(monkeypatch, usable, thread):
+    on(monkeypatch, min(usable))
+    Apart().keep([thread] * len(usable))
+    assert place(thread) == usable
+
+
+def test_a_thread_that_has_ended_is_passed_over(monkeypatch, usable):
+    ended = threading.Thread(target=lambda: None)
+    ended.start()
+    ended.join()
+    on(monkeypatch, min(usable))
+    Apart().keep([ended])
+
+
+@pytest.mark.skipif(_blas_threads() is None, reason="the pool works with OpenBLAS only")
+def test_a_pool_keeps_its_threads_apart_in_every_op(monkeypatch, usable):
+    workers = Workers(2)
+    for processor in sorted(usable)[:2]:
+        on(monkeypatch, processor)
+        workers.run(lambda _, __: None, 2)
+        (thread,) = workers._threads
+        assert place(thread) == usable - {processor}
+    workers.close()

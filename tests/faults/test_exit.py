@@ -77,7 +77,7 @@ time.sleep(0.3)
 detector.close()
 for each in others:
     each.join()
-assert said == ["program: closed. Compile the plan again"] * 4, said
+assert said == ["program: closed. Load the network again"] * 4, said
 """,
         0,
     ),

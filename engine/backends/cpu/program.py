@@ -198,7 +198,7 @@ class CpuProgram:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise EngineError("program: closed. Compile the plan again")
+            raise EngineError("program: closed. Load the network again")
 
     def _count_sequences(self, images: Array) -> int:
         steps, sides = self.plan.steps, self.plan.source.shape.sides

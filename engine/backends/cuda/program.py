@@ -236,6 +236,7 @@ class CudaProgram:
     def _put_images(
         self, images: Array, sequences: int, decoding: Decoding | None, slot: Slot
     ) -> Job:
+        self._make_room(slot, images.size * WORD)
         starts = range(0, images.size, images[0].size)
         self._copier.copy(list(images), starts, slot.images(), partial(self._send_ahead, slot))
         return self._job(slot, decoding, sequences, len(images), images.size * WORD)
@@ -243,7 +244,9 @@ class CudaProgram:
     def _put_scaled(
         self, placed: Sequence[Placed], sequences: int, decoding: Decoding | None, slot: Slot
     ) -> Job:
-        images = slot.images()[: len(placed) * self.plan.source.shape.size]
+        values = len(placed) * self.plan.source.shape.size
+        self._make_room(slot, values * WORD)
+        images = slot.images()[:values]
         rows = images.reshape(-1, *self._sides)
         for each, row in zip(placed, rows, strict=True):
             resize.fill(each.pixels, each.placement, row, exact=each.exact)
@@ -257,14 +260,17 @@ class CudaProgram:
         decoding: Decoding | None,
         slot: Slot,
     ) -> Job:
-        if arrangement.size > slot.room:
-            self._context.run(partial(slot.make_room, arrangement.size))
+        self._make_room(slot, arrangement.size)
         slot.put_table(placed, arrangement.starts)
         pixels = [each.pixels for each in placed]
         send = partial(self._send_ahead, slot)
         self._copier.copy(pixels, arrangement.starts, slot.staged, send)
         rows = len(placed)
         return self._job(slot, decoding, sequences, rows, arrangement.size, has_pictures=True)
+
+    def _make_room(self, slot: Slot, size: int) -> None:
+        if size > slot.room:
+            self._context.run(partial(slot.make_room, size))
 
     def _send_ahead(self, slot: Slot, size: int) -> None:
         if self._resident.is_idle:

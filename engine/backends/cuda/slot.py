@@ -108,7 +108,7 @@ class Slot:
         self._settings = self.settings.data
 
     def make_room(self, size: int) -> None:
-        """Enlarge the way in so that later calls seldom have to."""
+        """Enlarge the way in so that later calls seldom have to; where it fails there is none."""
         size = max(size, min(int(self.room * _GROWTH), pictures.MOST_BYTES))
         size = -(-size // WORD) * WORD  # whole floats, whatever it grew from
         self._free_staging()
@@ -122,9 +122,9 @@ class Slot:
     def make_room_for_finds(self, words: int) -> None:
         """Enlarge the way out of candidates likewise."""
         words = max(words, int(self.found.size * _GROWTH))
+        made = self._driver.pagelocked_empty(words, np.uint32)  # where it fails the old stays
         self._free_finds()
-        self.found = self._driver.pagelocked_empty(words, np.uint32)
-        self._finds = (self.found.base,)
+        self.found, self._finds = made, (made.base,)
         self.found_at = pointer_to(self.found)
 
     def put_decoding(self, decoding: Decoding) -> None:

@@ -450,3 +450,29 @@ def test_pictures_are_spread_over_cards_and_their_order_kept(rows: int, detector
     for left, right in zip(outputs.result(), program.forward(images_of(batch)), strict=True):
         np.testing.assert_array_equal(left, right)
     several.close()
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.uint8])
+@pytest.mark.parametrize("fails", ["mem_alloc", "pagelocked_empty"])
+def test_what_was_freed_for_more_that_did_not_come_is_not_used(
+    fails: str, kind: type[np.generic], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = HostDevice(runs_kernels=False)
+    program = device.compile(passing((16, 16)), graph=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(device.context.driver, fails, refuse)
+        with pytest.raises(MemoryError):
+            program.start_forward([placed(random_pixels((64, 64)), (16, 16))])
+    slot = program._slots.take()
+    assert slot.room == 0
+    program._slots.give(slot)
+    if kind is np.float32:
+        program.forward(np.zeros((1, 3, 16, 16), kind))
+    program.start_forward([placed(np.zeros((16, 16, 3), kind), (16, 16))]).result()
+    held = {int(block) for block in device.context.driver.live}
+    assert {slot.block, slot.staged_at} <= held
+    device.close()
+
+
+def refuse(*arguments: object) -> None:
+    raise MemoryError

@@ -14,7 +14,7 @@ Messages have one shape: where: what: expected, got. Hint.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ContextDecorator, contextmanager
 
 
 class EngineError(Exception):
@@ -68,16 +68,20 @@ def threads_told(where: str) -> Iterator[None]:
         raise DeviceError(f"{where}: no more threads can be started. Use fewer at once") from None
 
 
-@contextmanager
-def within_memory(where: str) -> Iterator[None]:
+class within_memory(ContextDecorator):  # noqa: N801  it reads as a function, and every call pays for it
     """Tell in one line of memory that is not there; NumPy says how much it asked for."""
-    try:
-        yield
-    except MemoryError as error:
-        asked = f": {error}" if str(error) else ""
-        raise DeviceError(
-            f"{where}: out of memory{asked}. Try a smaller batch or input size"
-        ) from None
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, MemoryError):
+            asked = f": {error}" if str(error) else ""
+            raise DeviceError(
+                f"{self._where}: out of memory{asked}. Try a smaller batch or input size"
+            ) from None
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

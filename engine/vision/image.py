@@ -104,13 +104,13 @@ def read(
 def _pixels(
     source: object, path: str | None, name: str, *, orient: bool, bgr: bool, max_pixels: int
 ) -> Array:
-    if _is_image(source):
-        image, orientation = load(source, name, max_pixels=max_pixels)
-    elif _is_array(source):
+    if _is_array(source):
         array = _as_array(source, name)
         if array.ndim in (2, 3):
             check_size(array.shape[1], array.shape[0], name, max_pixels=max_pixels)
         return from_array(array, name, bgr=bgr)
+    if _is_image(source):
+        image, orientation = load(source, name, max_pixels=max_pixels)
     else:
         image, orientation = decode(_content(source, name), name, max_pixels=max_pixels)
     try:
@@ -130,6 +130,8 @@ def _is_image(source: object) -> TypeGuard[Image.Image]:
 
 
 def _is_array(source: object) -> bool:
+    if isinstance(source, np.ndarray):
+        return True
     return hasattr(source, "__array__") and not _is_image(source)
 
 
@@ -141,6 +143,8 @@ def _as_array(source: object, name: str) -> Array:
 
 
 def _path_of(source: object) -> str | None:
+    if isinstance(source, np.ndarray):
+        return None
     if _is_image(source):
         named = getattr(source, "filename", None)
     elif isinstance(source, (str, os.PathLike)):

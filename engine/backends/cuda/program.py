@@ -374,13 +374,14 @@ class CudaProgram:
         words, keep = slot.kept, self._resident.keep
         if self._is_watched and words[FLAG]:
             self._context.run(partial(self._examine, slot, job))
-        most = max(keep.counts(words, job.rows))
+        counts = keep.counts(words, job.rows)
+        most = max(counts)
         if most == survivors.CROWDED:
             self._crowded = _RUNS_IN_A_CROWD
             return None
         if most > survivors.NEAR:
             words = self._context.run(partial(self._resident.all_kept, slot, job))
-        return keep.boxes(words, job.rows)
+        return keep.boxes(words, counts)
 
     def _examine(self, slot: Slot, job: Job) -> None:
         """Raise if what this run is about leaves the range of halves."""

@@ -7,6 +7,7 @@ more compete the counter is CROWDED, and the caller has to do with candidates.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -92,9 +93,9 @@ class Keep:
         counts: list[int] = words[HEADER_WORDS : HEADER_WORDS + rows].tolist()
         return counts
 
-    def boxes(self, words: Array, rows: int) -> list[Boxes]:
+    def boxes(self, words: Array, counts: Sequence[int]) -> list[Boxes]:
         """Of each row, from the words that came back; all of them where a row has many."""
-        counts = self.counts(words, rows)
+        rows = len(counts)
         first = HEADER_WORDS + self.counters
         near = words[first : first + rows * NEAR * _KEPT_WORDS].reshape(rows, NEAR, -1)
         if max(counts) > NEAR:

@@ -88,7 +88,8 @@ class Detector:
         is_able = isinstance(self._program, SuppressingProgram) and self.task == "detector"
         self._suppressor = cast(SuppressingProgram, self._program) if is_able else None
         self._intake = replace(intake, scales=self._ahead is None)
-        self._runs_ahead = 1 if self.has_state else 2  # by as many threads: it wants them in order
+        # By as many threads: a state wants them in order.
+        self._runs_ahead = 1 if self._ahead is None or self.has_state else self._ahead.runs_ahead
         self._layers: Program | None = None  # keeps every layer; compiled when first asked for
         self._lock = forks.lock()
 
@@ -113,7 +114,7 @@ class Detector:
     @property
     def runs_at_once(self) -> int:
         """How many threads it takes to keep the device busy."""
-        return 1 if self._ahead is None else self._runs_ahead
+        return self._runs_ahead
 
     @property
     def size(self) -> tuple[int, int]:
@@ -191,10 +192,10 @@ class Detector:
         """Results one by one, in order, for pictures that come one by one.
 
         `sources` is drawn on a thread and its pictures are prepared on `workers` others, each at
-        most one batch ahead; a GPU begins up to two more. A picture that cannot be read raises its
-        ImageError; with on_error="yield" the error stands in the place of the result, with "skip"
-        nothing does. An ImageError among the sources counts as such a picture. Results hold their
-        picture only with `keep_pictures`.
+        most one batch ahead; a GPU begins up to two more, several GPUs one more for each of them.
+        A picture that cannot be read raises its ImageError; with on_error="yield" the error stands
+        in the place of the result, with "skip" nothing does. An ImageError among the sources counts
+        as such a picture. Results hold their picture only with `keep_pictures`.
         """
         if isinstance(sources, (str, bytes)):
             raise InputError("sources: expected several pictures, got one name. Put it in a list")

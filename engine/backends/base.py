@@ -86,6 +86,11 @@ class PictureProgram(Program, Protocol):
     ticket may be forgotten.
     """
 
+    @property
+    def runs_ahead(self) -> int:
+        """How many runs to have begun while one is waited for, so that the device never waits."""
+        ...
+
     def start_forward(self, pictures: Sequence[Placed]) -> Ticket[tuple[Array, ...]]: ...
 
     def start_detect(

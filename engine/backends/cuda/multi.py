@@ -94,6 +94,12 @@ class MultiProgram:
             workspace=sum(memory.workspace for memory in each),
         )
 
+    @property
+    def runs_ahead(self) -> int:
+        """One for each card that a run leaves alone, and one more."""
+        cards = len(self._programs)
+        return -(-cards // min(self.batch, cards)) + 1
+
     def forward(self, images: Array) -> tuple[Array, ...]:
         return _joined_outputs(self._spread(images, lambda program, rows: program.forward(rows)))
 

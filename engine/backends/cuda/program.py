@@ -23,7 +23,7 @@ from engine.backends.cuda.candidates import FLAG, HEADER_WORDS, WORD
 from engine.backends.cuda.context import Context
 from engine.backends.cuda.gpu import Target
 from engine.backends.cuda.pictures import Arrangement
-from engine.backends.cuda.resident import Resident
+from engine.backends.cuda.resident import SLOTS, Resident
 from engine.backends.cuda.slot import Decoding, Job, Slot
 from engine.backends.cuda.tickets import Slots, Ticket
 from engine.errors import DeviceError, EngineError, InputError
@@ -41,6 +41,8 @@ Put = Callable[[Slot], Job]  # puts what a run reads into a slot
 
 class CudaProgram:
     """Safe for many threads; each gets the answer to its own images."""
+
+    runs_ahead = SLOTS - 1
 
     def __init__(
         self, context: Context, plan: Plan, target: Target, *, has_graphs: bool = True

@@ -306,6 +306,14 @@ def test_single_rows_take_turns_on_the_cards(several, detector):
     assert all(device.context.launched for device in several.devices)
 
 
+@pytest.mark.parametrize(("batch", "expected"), [(1, 4), (2, 3), (3, 2), (8, 2)])
+def test_as_many_runs_are_begun_as_it_takes_to_keep_all_cards_busy(
+    several, detector, batch, expected
+):
+    assert several.compile(detector, batch=batch, graph=False).runs_ahead == expected
+    assert several.devices[0].compile(detector, batch=batch).runs_ahead == 2
+
+
 def test_recurrent_networks_stay_on_one_card(several, recurrent):
     with pytest.raises(InputError, match=r"remembers on one device\. Use --device host:0"):
         several.compile(recurrent)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from engine.backends.cpu import conv
+from engine.backends.cpu.conv.base import spans
 from engine.backends.cpu.conv.pooled import Pooled
 from engine.backends.cpu.workers import Workers
 from engine.plan.activations import ACTIVATIONS
@@ -92,6 +93,9 @@ CASES = {
     "1x1 stride 2": convolution((8, 7, 6), 6, 1, stride=2),
     "1x1 padded": convolution((3, 4, 4), 2, 1, pad=1),
     "1x1 of one cell": convolution((512, 1, 1), 10, 1),
+    "1x1, many filters on a small map": convolution(
+        (320, 11, 13), 256, 1, activation="leaky", residual=True
+    ),
     "1x1 with a residual": convolution((8, 6, 6), 8, 1, residual=True, last_activation="leaky"),
     "3x3": convolution((5, 9, 8), 7, activation="leaky"),
     "3x3 of one cell": convolution((16, 1, 1), 8),
@@ -324,6 +328,22 @@ def test_source_may_be_stored_channels_first(workers):
     src, residual = (a.transpose(0, 2, 3, 1) for a in (problem.src, problem.residual))
     actual = problem.run_on(choose, workers, src, residual, dtype=np.float32, beside=0)
     assert_near(actual, problem.expected(), within=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("total", "longest", "lengths"),
+    [
+        (5, 9, [5]),
+        (5, 0, [1, 1, 1, 1, 1]),
+        (13, 4, [3, 3, 3, 4]),
+        (26, 4, [3, 3, 3, 4, 3, 3, 3, 4]),
+        (3, 1, [1, 1, 1]),
+    ],
+)
+def test_two_threads_have_the_same_to_do(total, longest, lengths):
+    cut = spans(total, longest)
+    assert [last - first for first, last in cut] == lengths
+    assert [first for first, _ in cut] == [0, *(last for _, last in cut[:-1])]
 
 
 def test_an_overlapping_pool_follows_the_grid(workers):

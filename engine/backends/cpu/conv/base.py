@@ -30,11 +30,14 @@ class Convolution(ABC):
 
 
 def spans(total: int, longest: int) -> list[tuple[int, int]]:
-    """Cut 0 .. total into the fewest spans of at most `longest`, as even as can be."""
-    longest = max(1, min(longest, total))
-    count = -(-total // longest)
-    step = -(-total // count)
-    return [(first, min(first + step, total)) for first in range(0, total, step)]
+    """Cut 0 .. total into the fewest spans of at most `longest`, as even as can be.
+
+    Their number is even if there are several, so that two threads have the same to do.
+    """
+    count = -(-total // max(1, longest))
+    if count > 1:
+        count = min(count + count % 2, total)
+    return [(k * total // count, (k + 1) * total // count) for k in range(count)]
 
 
 def largest_divisor(number: int, most: int) -> int:

@@ -1,4 +1,7 @@
-"""1 x 1 convolution: a map is its own matrix of columns, sums[p, n] = src[p, :] @ weight[:, n]."""
+"""1 x 1 convolution: a map is its own matrix of columns, sums[p, n] = src[p, :] @ weight[:, n].
+
+A map too small to be cut is shared out by filters.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from engine.plan import ops
 
 _PIECE_VALUES = 64 * 1024  # of sums: they pass through the cache once for each stage
 _FEWEST_PIXELS = 160  # a product of fewer rows spends its time on packing the weights
+_FEWEST_FILTERS = 128  # in a part of them; the map is packed again for each
+_WORTH_SHARING = 8 * 1024 * 1024  # products; for fewer a second thread is not worth the waking
 _RUN = 1024  # values: the bias is repeated to this length, NumPy's loops are slow on short rows
 
 
@@ -30,51 +35,66 @@ class Pointwise(Convolution):
         self.op = op
         self.bias = bias
         self.workers = workers
-        self.weight = np.ascontiguousarray(weight[:, :, 0, 0].T)
-        self.weights = (self.weight,) if bias is None else (self.weight, bias)
-        filters, area = op.out.shape.channels, op.out.shape.area
+        filters, depth = weight.shape[:2]
+        area = op.out.shape.area
         self.run = largest_divisor(area, _RUN // filters) if filters < LONG_ROW else 1
         pixels = max(_FEWEST_PIXELS, _PIECE_VALUES // filters)
         self.spans = [
             (first * self.run, last * self.run)
             for first, last in spans(area // self.run, pixels // self.run)
         ]
-        size = max(last - first for first, last in self.spans) * filters * weight.itemsize
+        most = filters
+        shared = filters > _FEWEST_FILTERS and area * filters * depth >= _WORTH_SHARING
+        if len(self.spans) == 1 and shared:
+            self.run, most = 1, max(_FEWEST_FILTERS, filters // 4)
+        self.filters = [slice(*span) for span in spans(filters, most)]
+        columns = weight[:, :, 0, 0].T
+        self.parts = tuple(np.ascontiguousarray(columns[:, part]) for part in self.filters)
+        self.weights = self.parts if bias is None else (*self.parts, bias)
+        size = max(last - first for first, last in self.spans) * most * weight.itemsize
         workers.reserve(size, size)
 
     def bind(self, src: Array, out: Array, residual: Array | None = None) -> Callable[[], None]:
         joined = all(array is None or array.flags.c_contiguous for array in (out, residual))
         run = self.run if joined else 1
-        bias = self.bias if self.bias is None else np.tile(self.bias, run)
-        finish = epilogue(self.op, bias)
+        finishes = [
+            epilogue(self.op, None if self.bias is None else np.tile(self.bias[part], run))
+            for part in self.filters
+        ]
+
+        def rows_of(sample: Array, span: tuple[int, int], part: slice) -> Array:
+            pixels = _pixels(sample)[slice(*span)]
+            return pixels.reshape(-1, run * pixels.shape[1]) if run > 1 else pixels[:, part]
+
         pieces = [
             (
-                _pixels(src[row])[first:last],
-                _pixels(out[row])[first:last].reshape(-1, run * out.shape[-1]),
-                None
-                if residual is None
-                else _pixels(residual[row])[first:last].reshape(-1, run * out.shape[-1]),
+                number,
+                _pixels(src[row])[slice(*span)],
+                rows_of(out[row], span, part),
+                None if residual is None else rows_of(residual[row], span, part),
             )
             for row in range(len(src))
-            for first, last in self.spans
+            for span in self.spans
+            for number, part in enumerate(self.filters)
         ]
-        scratch: dict[tuple[int, int], tuple[Array, Array, Array]] = {}
+        scratch: dict[tuple[int, int, int], tuple[Array, Array, Array]] = {}
 
         def run_piece(worker: int, number: int) -> None:
-            columns, to, more = pieces[number]
-            kind = (worker, len(columns))
+            part, columns, to, more = pieces[number]
+            kind = (worker, part, len(columns))
             if kind not in scratch:
-                scratch[kind] = self._scratch(worker, len(columns), run)
+                scratch[kind] = self._scratch(worker, part, len(columns), run)
             product, sums, spare = scratch[kind]
-            np.matmul(columns, self.weight, out=product)
-            finish(sums, spare, to, more)
+            np.matmul(columns, self.parts[part], out=product)
+            finishes[part](sums, spare, to, more)
 
         return lambda: self.workers.run(run_piece, len(pieces))
 
-    def _scratch(self, worker: int, pixels: int, run: int) -> tuple[Array, Array, Array]:
+    def _scratch(self, worker: int, part: int, pixels: int, run: int) -> tuple[Array, Array, Array]:
         """The product, the same as runs of pixels, and spare memory like it."""
-        shape = pixels, self.op.out.shape.channels
-        product, spare = self.workers.carve(worker, self.weight.dtype, shape, shape)
+        shape = pixels, self.parts[part].shape[1]
+        dtype = self.parts[part].dtype
+        product, spare = self.workers.carve(worker, dtype, shape, shape)
         runs = pixels // run, run * shape[1]
         return product, product.reshape(runs), spare.reshape(runs)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import pairwise
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -205,7 +204,7 @@ class Resident:
             finally:
                 stream.synchronize()
                 recorded.close()
-            times.append(median(taken))
+            times.append(float(np.median(taken)))
         self.reset()
         return times
 

@@ -14,12 +14,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Status 0 when a GPU can be used, that of a missing device otherwise."""
+    from engine.backends.cpu import blas
     from engine.backends.cuda import doctor
     from engine.errors import DeviceError
     from engine.version import __version__
 
     print(f"engine      {__version__}, Python {platform.python_version()}, {platform.platform()}")
-    print(f"numpy       {metadata.version('numpy')}")
+    print(f"numpy       {metadata.version('numpy')}, {blas.describe()}")
     findings = doctor.examine()
     for finding in findings:
         print(f"{finding.subject:11} {finding.found or 'missing'}")

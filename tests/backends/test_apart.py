@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.backends.cpu import apart
+from engine.backends.cpu import apart, blas
 from engine.backends.cpu.apart import Apart
-from engine.backends.cpu.workers import Workers, _blas_threads
+from engine.backends.cpu.workers import Workers
 
 pytestmark = pytest.mark.skipif(
     apart._current_processor() is None, reason="the system does not place threads"
@@ -91,7 +91,7 @@ def test_a_thread_that_has_ended_is_passed_over(monkeypatch, usable):
     Apart().keep([ended])
 
 
-@pytest.mark.skipif(_blas_threads() is None, reason="the pool works with OpenBLAS only")
+@pytest.mark.skipif(blas.loaded() is None, reason="the pool works with OpenBLAS only")
 def test_a_pool_keeps_its_threads_apart_in_every_op(monkeypatch, usable):
     workers = Workers(2)
     for processor in sorted(usable)[:2]:

@@ -12,13 +12,11 @@ import warnings
 import numpy as np
 import pytest
 
-from engine.backends.cpu import workers as workers_module
+from engine.backends.cpu import blas
 from engine.backends.cpu.workers import THREADS_VARIABLE, Workers, thread_count
 from engine.errors import InputError
 
-needs_pool = pytest.mark.skipif(
-    workers_module._blas_threads() is None, reason="the pool works with OpenBLAS only"
-)
+needs_pool = pytest.mark.skipif(blas.loaded() is None, reason="the pool works with OpenBLAS only")
 
 
 @pytest.fixture
@@ -200,26 +198,43 @@ def test_a_wrong_number_of_threads_is_an_error(monkeypatch, text):
 
 @needs_pool
 def test_the_blas_is_held_at_one_thread_and_given_back():
-    blas = workers_module._blas_threads()
-    before = blas._get()
-    blas._put(2)
-    set_to = blas._get()  # 1 where the library allows no more
+    library = blas.loaded()
+    before = library._get()
+    library._put(2)
+    set_to = library._get()  # 1 where the library allows no more
     try:
         with Workers(2).alone():
-            assert blas._get() == 1
+            assert library._get() == 1
             with Workers(1).alone():
-                assert blas._get() == 1
-            assert blas._get() == 1
-        assert blas._get() == set_to
+                assert library._get() == 1
+            assert library._get() == 1
+        assert library._get() == set_to
         with pytest.raises(KeyError), Workers(1).alone():
             raise KeyError
-        assert blas._get() == set_to
+        assert library._get() == set_to
     finally:
-        blas._put(before)
+        library._put(before)
+
+
+@needs_pool
+@pytest.mark.parametrize("asked", ["Nehalem", None])
+def test_the_kernels_are_told_and_who_asked_for_them(asked):
+    """Where the library has several; it reads the variable when it is loaded."""
+    others = {name: value for name, value in os.environ.items() if name != blas.KERNELS_VARIABLE}
+    told = subprocess.run(
+        [sys.executable, "-c", "from engine.backends.cpu import blas; print(blas.describe())"],
+        env=others if asked is None else others | {blas.KERNELS_VARIABLE: asked},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.rstrip()
+    assert told.startswith("OpenBLAS with kernels for ")
+    assert told.endswith(f", as OPENBLAS_CORETYPE={asked} asks for") == bool(asked)
 
 
 def test_another_blas_runs_without_the_pool(monkeypatch):
-    monkeypatch.setattr(workers_module, "_found", [None])
+    monkeypatch.setattr(blas, "_found", [None])
+    assert blas.describe() == "no OpenBLAS, so the CPU backend has one thread"
     workers = Workers(4)
     assert workers.count == 1
     with workers.alone():

@@ -3,6 +3,7 @@
 import pytest
 
 from engine import cli
+from engine.backends.cpu import blas
 from engine.backends.cuda import doctor
 from engine.backends.cuda.doctor import Finding
 
@@ -43,7 +44,9 @@ def test_places_that_were_looked_at_are_for_those_who_ask(machine, capsys):
 
 def test_this_very_machine_can_be_examined_whatever_it_has(capsys):
     assert cli.main(["doctor"]) in (0, 4)
-    assert "cuBLAS" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "cuBLAS" in out
+    assert f", {blas.describe()}\n" in out
 
 
 @pytest.mark.parametrize(

@@ -7,20 +7,18 @@ shapes alone, each piece runs on one thread, and the answer is the same for any 
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from engine import forks
+from engine.backends.cpu import blas
 from engine.backends.cpu.apart import Apart
 from engine.errors import InputError, threads_told
 from engine.numerals import whole_number
@@ -56,7 +54,7 @@ class Workers:
     def __init__(self, count: int | None = None) -> None:
         wanted = thread_count() if count is None else count
         assert wanted > 0
-        self.count = wanted if _blas_threads() is not None else 1
+        self.count = wanted if blas.loaded() is not None else 1
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._process = os.getpid()
@@ -92,15 +90,15 @@ class Workers:
 
         The setting belongs to the process: other users of NumPy share it until the block ends.
         """
-        blas = _blas_threads()
-        if blas is None:
+        library = blas.loaded()
+        if library is None:
             yield
             return
-        blas.hold()
+        library.hold()
         try:
             yield
         finally:
-            blas.release()
+            library.release()
 
     def close(self) -> None:
         if self._process == os.getpid():
@@ -234,69 +232,3 @@ def _carve(memory: Array, dtype: np.dtype[Any], shapes: tuple[tuple[int, ...], .
         arrays.append(memory[start : start + size].view(dtype).reshape(shape))
         start += _aligned(size)
     return arrays
-
-
-# ---------------------------------------------------------------- BLAS
-
-
-class _BlasThreads:
-    """The number of threads of a loaded OpenBLAS, held at one while anybody asks for it."""
-
-    def __init__(self, get: Callable[[], int], put: Callable[[int], None]) -> None:
-        self._get = get
-        self._put = put
-        self._lock = forks.lock(inner=True)
-        self._holders = 0
-        self._before = 1
-
-    def hold(self) -> None:
-        with self._lock:
-            if self._holders == 0:
-                self._before = self._get()
-                if self._before != 1:
-                    self._put(1)
-            self._holders += 1
-
-    def release(self) -> None:
-        with self._lock:
-            self._holders -= 1
-            if self._holders == 0 and self._before != 1:
-                self._put(self._before)
-
-
-_found: list[_BlasThreads | None] = []  # filled at the first use: importing loads no library
-
-
-def _blas_threads() -> _BlasThreads | None:
-    if not _found:
-        _found.append(_find_blas_threads())
-    return _found[0]
-
-
-def _find_blas_threads() -> _BlasThreads | None:
-    """Find OpenBLAS's own switch. MKL and Accelerate keep their threads: there is no pool then."""
-    for path in _loaded_openblas():
-        try:
-            library = ctypes.CDLL(str(path))
-        except OSError:
-            continue
-        for prefix, suffix in itertools.product(("scipy_", ""), ("64_", "")):
-            get = getattr(library, f"{prefix}openblas_get_num_threads{suffix}", None)
-            put = getattr(library, f"{prefix}openblas_set_num_threads{suffix}", None)
-            if get is not None and put is not None:
-                get.restype, get.argtypes = ctypes.c_int, []
-                put.restype, put.argtypes = None, [ctypes.c_int]
-                return _BlasThreads(get, put)
-    return None
-
-
-def _loaded_openblas() -> Iterator[Path]:
-    """The OpenBLAS that NumPy loaded: of its wheel, else (Linux) any that this process has open."""
-    package = Path(np.__file__).parent
-    for folder in (package.parent / "numpy.libs", package / ".dylibs", package / ".libs"):
-        yield from sorted(folder.glob("*openblas*"))
-    maps = Path("/proc/self/maps")
-    if maps.exists():
-        lines = (line.split(maxsplit=5) for line in maps.read_text().splitlines())
-        paths = {Path(fields[5]) for fields in lines if len(fields) == 6}
-        yield from sorted(path for path in paths if "openblas" in path.name)

@@ -1,0 +1,100 @@
+"""The OpenBLAS beneath NumPy: how many threads it uses, and for which processor its kernels are."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine import forks
+
+KERNELS_VARIABLE = "OPENBLAS_CORETYPE"
+
+
+class OpenBlas:
+    """A loaded library; its number of threads is held at one while anybody asks for it."""
+
+    def __init__(self, library: ctypes.CDLL, name: str) -> None:
+        """`name` has a place for what comes between prefix and suffix of its functions."""
+        self._get = _function(library, name.format("get_num_threads"), ctypes.c_int)
+        self._put = _function(library, name.format("set_num_threads"), None, ctypes.c_int)
+        self._kernels = partial(_function, library, name.format("get_corename"), ctypes.c_char_p)
+        self._lock = forks.lock(inner=True)
+        self._holders = 0
+        self._before = 1
+
+    def hold(self) -> None:
+        with self._lock:
+            if self._holders == 0:
+                self._before = self._get()
+                if self._before != 1:
+                    self._put(1)
+            self._holders += 1
+
+    def release(self) -> None:
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0 and self._before != 1:
+                self._put(self._before)
+
+    def describe(self) -> str:
+        """The kernels that multiply, and who chose them if not the library."""
+        asked = os.environ.get(KERNELS_VARIABLE)
+        chosen = f", as {KERNELS_VARIABLE}={asked} asks for" if asked else ""
+        try:
+            kernels = self._kernels()().decode()
+        except AttributeError:  # a library that does not tell
+            kernels = "unknown processors"
+        return f"OpenBLAS with kernels for {kernels}{chosen}"
+
+
+_found: list[OpenBlas | None] = []  # filled at the first use: importing loads no library
+
+
+def loaded() -> OpenBlas | None:
+    """None for MKL and Accelerate, which keep their threads: there is no pool then."""
+    if not _found:
+        _found.append(next(_all_loaded(), None))
+    return _found[0]
+
+
+def describe() -> str:
+    library = loaded()
+    return library.describe() if library else "no OpenBLAS, so the CPU backend has one thread"
+
+
+def _all_loaded() -> Iterator[OpenBlas]:
+    for path in _paths():
+        try:
+            library = ctypes.CDLL(str(path))
+        except OSError:
+            continue
+        for prefix, suffix in itertools.product(("scipy_", ""), ("64_", "")):
+            try:
+                yield OpenBlas(library, f"{prefix}openblas_{{}}{suffix}")
+            except AttributeError:  # its functions have other names
+                continue
+
+
+def _function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> Any:
+    function = getattr(library, name)
+    function.restype, function.argtypes = result, arguments
+    return function
+
+
+def _paths() -> Iterator[Path]:
+    """The OpenBLAS that NumPy loaded: of its wheel, else (Linux) any that this process has open."""
+    package = Path(np.__file__).parent
+    for folder in (package.parent / "numpy.libs", package / ".dylibs", package / ".libs"):
+        yield from sorted(folder.glob("*openblas*"))
+    maps = Path("/proc/self/maps")
+    if maps.exists():
+        lines = (line.split(maxsplit=5) for line in maps.read_text().splitlines())
+        paths = {Path(fields[5]) for fields in lines if len(fields) == 6}
+        yield from sorted(path for path in paths if "openblas" in path.name)

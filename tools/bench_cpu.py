@@ -67,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.worker:
         return work(options.worker, network, options.threads[0])
     network = replace(network, sides=read_plan(network).source.shape.sides)
+    print(conditions())
     everything = {}
     for threads in options.threads:
         names = [name for name in ENGINES if name in options.engines]
@@ -188,7 +189,8 @@ def measure(network: Network, names: Sequence[str], threads: int, rounds: int) -
         if process.stdout.readline().strip() == "ready":
             running.append((Times(name), process))
         else:
-            process.wait()  # it has said why
+            with process:
+                pass  # it has said why
     for _ in range(rounds):
         for times, process in running:
             time.sleep(_PAUSE)
@@ -198,9 +200,9 @@ def measure(network: Network, names: Sequence[str], threads: int, rounds: int) -
     for times, process in running:
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.close()
-        times.peak_mb = float(process.stdout.readline())
-        process.wait()
+        with process:
+            process.stdin.close()
+            times.peak_mb = float(process.stdout.readline())
     return [times for times, _ in running]
 
 
@@ -279,6 +281,14 @@ def _output_until(wanted: re.Pattern[str], command: Sequence[str], folder: str) 
         process.wait()
         os.close(terminal)
     return output
+
+
+def conditions() -> str:
+    """The processor, and whose kernels NumPy multiplies with: a variable can ask for slow ones."""
+    from engine.backends.cpu import blas
+    from engine.backends.cpu.device import CpuDevice
+
+    return f"{CpuDevice().describe()}; NumPy's {blas.describe()}"
 
 
 def report(times: Sequence[Times], threads: int) -> None:

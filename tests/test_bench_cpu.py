@@ -1,0 +1,33 @@
+"""tools/bench_cpu.py: a line for each engine that is here; the times themselves mean nothing."""
+
+import json
+
+import pytest
+
+from engine.backends.cpu import blas
+from tools import bench_cpu
+
+
+@pytest.mark.slow
+def test_a_line_for_each_engine_and_number_of_threads(tiny_detector, tmp_path, capsys):
+    words = ["--cfg", str(tiny_detector.cfg), "--weights", str(tiny_detector.weights)]
+    words += ["--engines", "engine", "--rounds", "3", "--json", str(tmp_path / "times.json")]
+    assert bench_cpu.main(words) == 0
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first.endswith(blas.describe())
+    assert [line.split()[0] for line in lines] == [
+        *("1", "median", "engine"),
+        *("2", "median", "engine"),
+    ]
+    times = json.loads((tmp_path / "times.json").read_text())
+    for threads in "1", "2":
+        (engine,) = times[threads]
+        assert len(engine["wall"]) == len(engine["processor"]) == 3
+        assert min(engine["wall"]) > 0
+        assert engine["peak_mb"] > 1
+
+
+def test_ratios_are_of_what_was_taken_in_the_same_round():
+    ours, other = bench_cpu.Times("engine", [2.0, 9.0, 3.0]), bench_cpu.Times("it", [4.0, 9.0, 5.0])
+    assert bench_cpu._ratio(ours, other) == 3 / 5
+    assert bench_cpu._ratio(ours, bench_cpu.Times("darknet", [6.0])) == 3 / 6

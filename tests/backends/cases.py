@@ -303,6 +303,8 @@ for name, shape, hidden, outputs, kinds in [
     ("packs", (16, 9, 8), 4, 24, ("relu", "logistic")),
     ("many_channels", (200, 2, 3), 33, 170, ("leaky", "linear")),
     ("one_cell", (9,), 3, 9, ("linear", "mish")),
+    ("many_of_all", (1100, 2, 1), 70, 600, ("swish", "relu")),
+    ("large_map", (72, 40, 36), 4, 72, ("relu6", "logistic")),
 ]:
     squeeze, squeezes = random_constant("squeeze", hidden, shape[0], 1, 1)
     squeeze_bias, squeeze_biases = random_constant("squeeze_bias", hidden)

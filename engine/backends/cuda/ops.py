@@ -12,9 +12,11 @@ from engine.plan.shapes import Shape, Window
 
 __all__ = ["conv", "heads"]  # importing them registers what they run
 
-AVERAGE_PART = 32  # pixels that one thread of average_parts sums at least
-AVERAGE_THREADS = 256  # AVERAGE_LANES of kernels/average_pool.cu for each of 32 channels
-LEAST_GATE_THREADS, MOST_GATE_THREADS = 128, 1024
+AVERAGE_THREADS = 256  # of kernels/average_pool.cu
+AVERAGE_PIXELS = (32, 16, 8, 4)  # that one thread of average_parts sums: fewer in small maps
+AVERAGE_PACKS = 8  # neighbouring packs that one block of it takes at most: whole lines of the cache
+LEAST_AVERAGE_AREA = 33  # pixels; below this a thread for each channel is as fast
+GATE_THREADS, GATE_ROWS = 256, 8  # of kernels/gate.cu
 SOFTMAX_THREADS = 128
 CHANNEL_KINDS = {"positive": 0, "softmax": 1, "softmax_max": 2}
 
@@ -251,38 +253,64 @@ def max_pool_depth(gpu: Gpu, op: ops.MaxPoolDepth) -> None:
     )
 
 
-def _parts(src: Shape) -> int:
-    """In how many parts a mean over the whole map is summed."""
-    return -(-src.area // AVERAGE_PART)
+def _wide(target: Target, channels: int, values: int) -> int:
+    """Packs of so many values that a block of average_parts takes."""
+    packs = channels // values
+    most = AVERAGE_PACKS * (16 // target.value_bytes) // values
+    return -(-packs // -(-packs // min(most, 32)))
 
 
-def _average_parts(op: ops.AveragePool) -> int:
-    """Likewise; 1 where the window is smaller."""
+def _parts(target: Target, src: ops.Tensor) -> int:
+    """In how many parts the mean over a map is summed: enough to keep half of the device busy.
+
+    By the rows that the program is for, not those of a run: the same sums for any company.
+    """
+    values = 16 // target.value_bytes
+    channels = -(-src.shape.channels // values) * values
+    wide = _wide(target, channels, values)
+    chunks = -(-channels // values // wide)
+    parts = 1
+    for pixels in AVERAGE_PIXELS:
+        parts = -(-src.shape.area // (AVERAGE_THREADS // wide * pixels))
+        if 2 * target.rows(src) * chunks * parts >= target.multiprocessors:
+            break
+    return parts
+
+
+def _parts_bytes(target: Target, src: ops.Tensor) -> int:
+    return 16 * target.rows(src) * _parts(target, src) * -(-src.shape.channels // 4)
+
+
+def _sum_parts(gpu: Gpu, src: ops.Tensor) -> int:
+    """Sums of the parts of each row, as floats in the workspace; how many parts there are."""
+    rows, channels, parts = gpu.rows(src), src.shape.channels, _parts(gpu.target, src)
+    packs = gpu.packs(src)
+    values = 16 // gpu.target.value_bytes if packs else 1
+    wide = _wide(gpu.target, channels, values)
+    gpu.launch_grid(
+        "average_parts_packed" if packs else "average_parts",
+        (-(-channels // values // wide), min(parts, 65535), min(rows, 65535)),
+        AVERAGE_THREADS,
+        *(gpu[src], gpu.workspace, rows, channels, src.shape.area, gpu.pitch(src), parts, wide),
+    )
+    return parts
+
+
+def _is_summed_in_parts(op: ops.AveragePool) -> bool:
     src = op.src.shape
     is_whole = op.window.size == (src.height, src.width) and op.window.padding == (0, 0, 0, 0)
-    return _parts(src) if is_whole and op.out.shape.area == 1 else 1
-
-
-def _sum_parts(gpu: Gpu, src: ops.Tensor, parts: int) -> None:
-    """Sums of the parts of each row, as floats in the workspace."""
-    rows, channels = gpu.rows(src), src.shape.channels
-    packs = gpu.packs(src)
-    gpu.launch(
-        "average_parts_packed" if packs else "average_parts",
-        rows * parts * channels // (16 // gpu.target.value_bytes if packs else 1),
-        *(gpu[src], gpu.workspace, rows, channels, src.shape.area, gpu.pitch(src), parts),
-    )
+    return is_whole and op.out.shape.area == 1 and src.area >= LEAST_AVERAGE_AREA
 
 
 def _average_workspace(target: Target, op: ops.AveragePool) -> int:
-    return 4 * target.rows(op.out) * _average_parts(op) * op.out.shape.channels
+    return _parts_bytes(target, op.src) if _is_summed_in_parts(op) else 0
 
 
 @runs(ops.AveragePool, workspace=_average_workspace)
 def average_pool(gpu: Gpu, op: ops.AveragePool) -> None:
-    rows, channels, parts = gpu.rows(op.out), op.out.shape.channels, _average_parts(op)
-    if parts > 1:
-        _sum_parts(gpu, op.src, parts)
+    rows, channels = gpu.rows(op.out), op.out.shape.channels
+    if _is_summed_in_parts(op):
+        parts = _sum_parts(gpu, op.src)
         sizes = (rows, channels, op.src.shape.area, parts, gpu.pitch(op.out))
         gpu.launch_grid(
             "average_join",
@@ -302,33 +330,47 @@ def average_pool(gpu: Gpu, op: ops.AveragePool) -> None:
 
 
 def _gate_weights(target: Target, op: ops.Gate, constants: Arrays) -> Arrays:
-    """`expand` with its outputs innermost: neighbours for a warp."""
+    """Rows of weights padded with zeros to whole packs."""
     kind = np.float16 if target.precision == "float16" else np.float32
-    squeeze, expand = constants["squeeze"][:, :, 0, 0], constants["expand"][:, :, 0, 0].T
-    made = {"squeeze": squeeze, "expand": expand}
-    return {**constants, **{name: np.ascontiguousarray(a, kind) for name, a in made.items()}}
+    values = 16 // target.value_bytes
+    made = {}
+    for name in ("squeeze", "expand"):
+        matrix = constants[name][:, :, 0, 0]
+        padding = -matrix.shape[1] % values
+        made[name] = np.pad(matrix, ((0, 0), (0, padding))).astype(kind)
+    return {**constants, **made}
 
 
 def _gate_workspace(target: Target, op: ops.Gate) -> int:
-    return 4 * target.rows(op.src) * _parts(op.src.shape) * op.src.shape.channels
+    return _parts_bytes(target, op.src)
+
+
+def _gate_lanes(packs: int) -> int:
+    """Threads that share a row of weights."""
+    return min(1 << (packs - 1).bit_length(), 32)
 
 
 @runs(ops.Gate, prepare=_gate_weights, workspace=_gate_workspace)
 def gate(gpu: Gpu, op: ops.Gate) -> None:
-    src, parts = op.src.shape, _parts(op.src.shape)
+    src, rows = op.src.shape, gpu.rows(op.out)
     hidden, filters = op.squeeze.shape[0], op.out.shape.channels
-    _sum_parts(gpu, op.src, parts)
-    channels = -(-src.channels // 32) * 32
-    threads = min(max(channels, -(-filters // 32) * 32, LEAST_GATE_THREADS), MOST_GATE_THREADS)
+    parts = _sum_parts(gpu, op.src)
+    values = 16 // gpu.target.value_bytes
+    packs, hidden_packs = -(-src.channels // values), -(-hidden // values)
+    squeeze_lanes, expand_lanes = _gate_lanes(packs), _gate_lanes(hidden_packs)
+    at_once = GATE_ROWS * GATE_THREADS // expand_lanes
+    shares = max(1, min(gpu.target.multiprocessors // rows, -(-filters // at_once)))
+    share = -(-filters // shares)
+    memory = values * (packs + hidden_packs) + max(4 * GATE_THREADS, values * packs, hidden, share)
     arrays = ("squeeze", "squeeze_bias", "expand", "expand_bias")
     gpu.launch_grid(
         "gate",
-        (gpu.rows(op.out), 1, 1),
-        threads,
+        (rows * shares, 1, 1),
+        GATE_THREADS,
         *(gpu.workspace, *(gpu.array(op, name) for name in arrays), gpu[op.out]),
-        *(gpu.rows(op.out), src.channels, src.area, parts, hidden, filters, gpu.pitch(op.out)),
-        *(KINDS[op.squeeze_activation], KINDS[op.activation]),
-        shared=4 * (channels + hidden + max(threads, channels)),
+        *(rows, src.channels, src.area, parts, hidden, filters, gpu.pitch(op.out)),
+        *(shares, squeeze_lanes, expand_lanes, KINDS[op.squeeze_activation], KINDS[op.activation]),
+        shared=4 * memory,
     )
 
 

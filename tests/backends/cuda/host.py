@@ -31,18 +31,23 @@ _C_TYPES = {
     "f": ctypes.c_float,
 }
 MOST_BLOCKS = 4  # fewer than there are items, so that every grid-stride loop goes round
+_TEMPLATE = re.compile(
+    r"^__device__ __forceinline__ void (\w+)\([^{]*\{(.*?)^\}", re.DOTALL | re.MULTILINE
+)
 _DYNAMIC = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
 
 
 def source() -> str:
     """The translation unit of the kernels as C++, with a function to run each on the host."""
     unit = _DYNAMIC.sub(r"\1* \2 = (\1*)dynamic_shared.data();", compiler.translation_unit())
+    waiting = [name for name, body in _TEMPLATE.findall(unit) if "__syncthreads" in body]
     runners = []
     for name, arguments in compiler._KERNEL.findall(unit):
         names = ", ".join(re.findall(r"(\w+)\s*(?:,|$)", arguments))
-        body = unit[unit.index(f"void {name}(") :]
+        body = re.split(rf"\b{name}\(", unit, maxsplit=1)[1]
         body = body[: body.find('\nextern "C"') if '\nextern "C"' in body else None]
-        has_barriers = str("__syncthreads" in body).lower()
+        waits = "__syncthreads" in body or any(f" {each}<" in body for each in waiting)
+        has_barriers = str(waits).lower()
         runners.append(
             f'extern "C" void host_{name}(int blocks, int threads, int shared, {arguments}) {{\n'
             f"run_on_host(blocks, threads, shared, {has_barriers}, [=] {{ {name}({names}); }});\n}}"

@@ -1,8 +1,8 @@
 // average_pool: the mean of the window's cells that lie inside the map.
 // average_parts, average_join: the mean of a whole map in two steps, so that a large map of few
-// channels fills the device: each part sums a run of pixels, then the parts are added in order.
+// channels fills the device: a block sums a run of pixels, then the parts are added in order.
 //
-// Work item  one output value; average_parts: a pack of channels of one part of one row.
+// Work item  one output value; average_parts: a block takes neighbouring channels of one part.
 // Memory     coalesced along channels.
 #include "common.cuh"
 
@@ -33,44 +33,80 @@ extern "C" __global__ void average_pool(const real* __restrict__ src, real* __re
     }
 }
 
+#define AVERAGE_THREADS 256
+#define AVERAGE_AHEAD 8  // pixels that a thread asks for at once
+
+// A block takes `wide` packs of neighbouring channels of one part; its threads share the pixels.
+// A part's sums are whole fours long, so that `gate` reads them as such. Nothing is __restrict__:
+// what may lie anywhere is not read before the wait.
 template <int V>
-__device__ __forceinline__ void average_parts_body(const real* __restrict__ src,
-                                                   float* __restrict__ sums, int rows, int channels,
-                                                   int area, int src_pitch, int parts)
+__device__ __forceinline__ void average_parts_body(const real* src, float* sums, int rows,
+                                                   int channels, int area, int src_pitch, int parts,
+                                                   int wide)
 {
+    __shared__ float shares[AVERAGE_THREADS * V];
     const int run = (area + parts - 1) / parts;
     const int packs = channels / V;
-    GRID_STRIDE(item, rows * parts * packs)
-    {
-        const int channel = item % packs * V;
-        const int part = item / packs % parts;
-        const int row = item / packs / parts;
-        const real* image = src + row * area * src_pitch + channel;
+    const int columns = wide * V;
+    const int lanes = AVERAGE_THREADS / wide;
+    const int lane = threadIdx.x / wide;
+    const int groups = min(AVERAGE_THREADS / columns, lanes);
+    const int group = threadIdx.x / columns;
+    const int column = threadIdx.x % columns;
+    const int pack_of_block = threadIdx.x % wide;
+    for (int row = blockIdx.z; row < rows; row += gridDim.z)
+    for (int part = blockIdx.y; part < parts; part += gridDim.y)
+    for (int first_pack = blockIdx.x * wide; first_pack < packs; first_pack += gridDim.x * wide) {
+        const int pack = first_pack + pack_of_block;
+        const int end = pack < packs && lane < lanes ? min((part + 1) * run, area) : 0;
+        const real* image = src + row * area * src_pitch + pack * V;
+        after_previous_kernel();  // at once when it has ended
         Pack<V> sum = {};
-#pragma unroll 4
-        for (int i = part * run; i < min((part + 1) * run, area); ++i) {
-            const Pack<V> v = load<V>(image + i * src_pitch);
+        for (int first = part * run + lane; first < end; first += AVERAGE_AHEAD * lanes) {
+            Bits<V * sizeof(real)> seen[AVERAGE_AHEAD];
 #pragma unroll
-            for (int k = 0; k < V; ++k) sum.v[k] += v.v[k];
+            for (int i = 0; i < AVERAGE_AHEAD; ++i) {
+                seen[i] = ask<V>(image + min(first + i * lanes, end - 1) * src_pitch);
+            }
+#pragma unroll
+            for (int i = 0; i < AVERAGE_AHEAD; ++i) {
+                keep_if(first + i * lanes < end, seen[i]);
+#pragma unroll
+                for (int k = 0; k < V; ++k) sum.v[k] += value_of<V>(seen[i], k);
+            }
         }
-#pragma unroll
-        for (int k = 0; k < V; ++k) sums[(row * parts + part) * channels + channel + k] = sum.v[k];
+        if (lane < lanes) store<V>(shares + threadIdx.x * V, sum);
+        __syncthreads();
+        if (group < groups) {
+            float total = 0.f;
+#pragma unroll 4
+            for (int i = group; i < lanes; i += groups) total += shares[i * columns + column];
+            shares[group * columns + column] = total;  // which no other thread has read
+        }
+        __syncthreads();
+        const int channel = first_pack * V + column;
+        if (group == 0 && channel < channels) {
+            float total = 0.f;
+#pragma unroll 4
+            for (int i = 0; i < groups; ++i) total += shares[i * columns + column];
+            sums[(row * parts + part) * ((channels + 3) / 4 * 4) + channel] = total;
+        }
+        __syncthreads();  // the next turn takes the same memory
     }
 }
 
-extern "C" __global__ void average_parts(const real* __restrict__ src, float* __restrict__ sums,
-                                         int rows, int channels, int area, int src_pitch, int parts)
+extern "C" __global__ void average_parts(const real* src, float* sums, int rows, int channels,
+                                         int area, int src_pitch, int parts, int wide)
 {
-    after_previous_kernel();
-    average_parts_body<1>(src, sums, rows, channels, area, src_pitch, parts);
+    average_parts_body<1>(src, sums, rows, channels, area, src_pitch, parts, wide);
 }
 
-extern "C" __global__ void average_parts_packed(const real* __restrict__ src,
-                                                float* __restrict__ sums, int rows, int channels,
-                                                int area, int src_pitch, int parts)
+extern "C" __global__ void __launch_bounds__(AVERAGE_THREADS, 3)
+    average_parts_packed(const real* src, float* sums, int rows,
+                                                int channels, int area, int src_pitch, int parts,
+                                                int wide)
 {
-    after_previous_kernel();
-    average_parts_body<PACK>(src, sums, rows, channels, area, src_pitch, parts);
+    average_parts_body<PACK>(src, sums, rows, channels, area, src_pitch, parts, wide);
 }
 
 // A block adds up 32 channels of one row: AVERAGE_LANES threads share the parts of a channel.
@@ -89,7 +125,7 @@ extern "C" __global__ void average_join(const float* __restrict__ sums, real* __
         float sum = 0.f;
         if (channel < channels) {
             for (int part = lane; part < parts; part += AVERAGE_LANES) {
-                sum += sums[(row * parts + part) * channels + channel];
+                sum += sums[(row * parts + part) * ((channels + 3) / 4 * 4) + channel];
             }
         }
         shared[lane][threadIdx.x % 32] = sum;

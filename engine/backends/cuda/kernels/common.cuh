@@ -59,6 +59,33 @@ template <int V, typename T> __device__ __forceinline__ Pack<V> load(const T* p)
     return pack;
 }
 
+// V neighbouring values as they lie in memory. To have many on their way at once: ask for all of
+// them, without a branch between, before the first is looked at. An array of halves is looked at as
+// soon as it arrives.
+template <int BYTES> struct alignas(BYTES) Bits {
+    unsigned word[BYTES / 4];
+};
+template <> struct Bits<2> {
+    unsigned short word[1];
+};
+
+template <int V> __device__ __forceinline__ Bits<V * sizeof(real)> ask(const real* p)
+{
+    return *reinterpret_cast<const Bits<V * sizeof(real)>*>(p);
+}
+
+// Zeros in the place of values that are none.
+template <int BYTES> __device__ __forceinline__ void keep_if(bool is_value, Bits<BYTES>& bits)
+{
+    for (auto& word : bits.word) word = is_value ? word : 0;
+}
+
+template <int V>
+__device__ __forceinline__ float value_of(const Bits<V * sizeof(real)>& bits, int i)
+{
+    return to_float(reinterpret_cast<const Raw<V>&>(bits).v[i]);
+}
+
 template <int V, typename T> __device__ __forceinline__ void store(T* p, const Pack<V>& pack)
 {
     Raw<V, T> raw;

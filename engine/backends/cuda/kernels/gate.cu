@@ -3,76 +3,176 @@
 //
 //   mean[c]   = sum over parts of sums[part, c] / area
 //   hidden[s] = f(sum over c of squeeze[s, c] * mean[c] + bias)
-//   out[n]    = last(sum over s of expand[s, n] * hidden[s] + bias)
+//   out[n]    = last(sum over s of expand[n, s] * hidden[s] + bias)
 //
-// Work item  a block takes one row: these layers are so small that starting kernels takes longer.
-// Memory     weights are read once, coalesced: `squeeze` by a warp for each s, `expand` by a thread
-//            for each n; what is between the steps stays in shared memory.
+// Work item  `shares` blocks take a row: each makes all of `hidden`, and its share of `out`.
+// Memory     rows of weights are whole packs long, padded with zeros. Neighbouring threads share a
+//            row; what they need of both layers is on its way to registers while the kernel before
+//            still runs. What is between the steps stays in shared memory.
 #include "common.cuh"
 
-__device__ __forceinline__ float warp_sum(float x)
+#define GATE_THREADS 256
+#define GATE_ROWS 8   // of weights that a thread holds packs of
+#define GATE_STEPS 4  // packs of a row of `squeeze` that it holds: 1024 channels of halves
+#define GATE_PARTS 8  // sums that it asks for at once
+
+// Rows `first` to `end` of a matrix, each of `packs` packs that `lanes` threads, a power of two, share.
+struct Dense {
+    const real* weight;
+    int packs, lanes, first, end;
+};
+
+template <int N, int M> struct Held {
+    Bits<16> weight[N][M];
+};
+
+// Beyond the last row or pack it holds the last once more.
+template <int N, int M>
+__device__ __forceinline__ void hold(Held<N, M>& held, const Dense& layer, int first, int begin)
 {
+    const int groups = GATE_THREADS / layer.lanes;
+    first += threadIdx.x / layer.lanes;
+    begin += threadIdx.x % layer.lanes;
 #pragma unroll
-    for (int apart = 16; apart > 0; apart /= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, apart);
-    return x;
+    for (int i = 0; i < N; ++i) {
+        const int row = min(first + i * groups, layer.end - 1);
+#pragma unroll
+        for (int j = 0; j < M; ++j) {
+            const int pack = min(begin + j * layer.lanes, layer.packs - 1);
+            held.weight[i][j] = ask<PACK>(layer.weight + (row * layer.packs + pack) * PACK);
+        }
+    }
 }
 
-// Dynamic shared memory: channels + hidden floats, and as many as there are threads, or channels if
-// these are more. Channels are a multiple of 32 there.
-extern "C" __global__ void gate(const float* __restrict__ sums, const real* __restrict__ squeeze,
-                                const float* __restrict__ squeeze_bias,
-                                const real* __restrict__ expand,
-                                const float* __restrict__ expand_bias, real* __restrict__ out,
-                                int rows, int channels, int area, int parts, int hidden,
-                                int filters, int out_pitch, int kind, int last)
+// Where value `i` of a layer's input is kept: the fours of neighbouring packs side by side, so that
+// neighbouring threads read neighbouring banks.
+__device__ __forceinline__ int kept_at(int i, int packs)
 {
-    after_previous_kernel();
-    extern __shared__ float memory[];
-    const int chunks = (channels + 31) / 32;
-    float* mean = memory;
-    float* middle = mean + chunks * 32;
-    float* shares = middle + hidden;
-    const int lane = threadIdx.x % 32;
-    const int warp = threadIdx.x / 32;
-    const int warps = blockDim.x / 32;
-    const int split = max(1, warps / chunks);  // warps that share the parts of 32 channels
-    for (int row = blockIdx.x; row < rows; row += gridDim.x) {
-        for (int unit = warp; unit < chunks * split; unit += warps) {
-            const int channel = unit % chunks * 32 + lane;
-            float sum = 0.f;
-            if (channel < channels) {
-                const float* from = sums + (size_t)row * parts * channels + channel;
-#pragma unroll 4
-                for (int part = unit / chunks; part < parts; part += split) {
-                    sum += from[(size_t)part * channels];
+    return (i % PACK / 4 * packs + i / PACK) * 4 + i % 4;
+}
+
+// The product of the rows with `in`, into `out`. What is held are the layer's first rows.
+template <int N, int M>
+__device__ __forceinline__ void multiply_held(Held<N, M>& held, const Dense& layer, const float* in,
+                                              float* out)
+{
+    const int lane = threadIdx.x % layer.lanes;
+    const int groups = GATE_THREADS / layer.lanes;
+    for (int first = layer.first; first < layer.end; first += N * groups) {
+        float sum[N] = {};
+        for (int begin = 0; begin < layer.packs; begin += M * layer.lanes) {
+            if (first > layer.first || begin > 0) hold(held, layer, first, begin);
+#pragma unroll
+            for (int j = 0; j < M; ++j) {
+                const int pack = begin + j * layer.lanes + lane;
+                if (pack >= layer.packs) break;
+#pragma unroll
+                for (int four = 0; four < PACK / 4; ++four) {
+                    const Pack<4> x = load<4>(in + (four * layer.packs + pack) * 4);
+#pragma unroll
+                    for (int i = 0; i < N; ++i) {
+#pragma unroll
+                        for (int k = 0; k < 4; ++k) {
+                            sum[i] += value_of<PACK>(held.weight[i][j], four * 4 + k) * x.v[k];
+                        }
+                    }
                 }
             }
-            shares[unit * 32 + lane] = sum;
         }
-        __syncthreads();
-        for (int c = threadIdx.x; c < chunks * 32; c += blockDim.x) {
-            float sum = 0.f;
-            for (int i = 0; i < split; ++i) sum += shares[i * chunks * 32 + c];
-            mean[c] = sum / area;
+        for (int apart = layer.lanes / 2; apart > 0; apart /= 2) {
+#pragma unroll
+            for (int i = 0; i < N; ++i) sum[i] += __shfl_xor_sync(0xFFFFFFFFu, sum[i], apart);
         }
-        __syncthreads();
-        for (int s = warp; s < hidden; s += warps) {
-            float sum = 0.f;
-#pragma unroll 4
-            for (int c = lane; c < channels; c += 32) {
-                sum += mean[c] * to_float(squeeze[s * channels + c]);
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            const int row = first + i * groups + threadIdx.x / layer.lanes;
+            if (lane == 0 && row < layer.end) out[row - layer.first] = sum[i];
+        }
+    }
+}
+
+// The sums of all parts, in `groups` shares of the parts.
+__device__ __forceinline__ void share_out_parts(const float* sums, float* shares, int quads,
+                                                int parts, int groups)
+{
+    for (int unit = threadIdx.x; unit < quads * groups; unit += GATE_THREADS) {
+        const float* from = sums + unit % quads * 4;
+        Pack<4> sum = {};
+        for (int first = unit / quads; first < parts; first += GATE_PARTS * groups) {
+            Pack<4> seen[GATE_PARTS];
+#pragma unroll
+            for (int i = 0; i < GATE_PARTS; ++i) {
+                seen[i] = load<4>(from + min(first + i * groups, parts - 1) * quads * 4);
             }
-            sum = warp_sum(sum);
-            if (lane == 0) middle[s] = activate(kind, sum + (squeeze_bias ? squeeze_bias[s] : 0.f));
+#pragma unroll
+            for (int i = 0; i < GATE_PARTS; ++i) {
+#pragma unroll
+                for (int k = 0; k < 4; ++k) {
+                    sum.v[k] += first + i * groups < parts ? seen[i].v[k] : 0.f;
+                }
+            }
         }
+        store<4>(shares + unit * 4, sum);
+    }
+}
+
+// Dynamic shared memory: the packs of a row of either layer, and what the largest step leaves: four
+// floats for every thread or every four channels, `hidden`, or a share of `out`.
+// Nothing is __restrict__: what may lie anywhere is read where the text says so, before the wait.
+extern "C" __global__ void gate(const float* sums, const real* squeeze, const float* squeeze_bias,
+                                const real* expand, const float* expand_bias, real* out, int rows,
+                                int channels, int area, int parts, int hidden, int filters,
+                                int out_pitch, int shares, int squeeze_lanes, int expand_lanes,
+                                int kind, int last)
+{
+    extern __shared__ float memory[];
+    const int packs = (channels + PACK - 1) / PACK;
+    const int hidden_packs = (hidden + PACK - 1) / PACK;
+    const int share = (filters + shares - 1) / shares;
+    const int quads = (channels + 3) / 4;
+    const int groups = max(1, min(GATE_THREADS / quads, (parts + GATE_PARTS - 1) / GATE_PARTS));
+    const float part_of_mean = 1.f / area;
+    float* mean = memory;
+    float* middle = mean + packs * PACK;
+    float* step = middle + hidden_packs * PACK;
+    for (int item = blockIdx.x; item < rows * shares; item += gridDim.x) {
+        const int row = item / shares;
+        const int first = item % shares * share;
+        const int end = min(first + share, filters);
+        const Dense squeezes = {squeeze, packs, squeeze_lanes, 0, hidden};
+        const Dense expands = {expand, hidden_packs, expand_lanes, first, end};
+        const int thread = threadIdx.x;
+        Held<GATE_ROWS, GATE_STEPS> squeezing;
+        Held<GATE_ROWS, 1> expanding;
+        hold(squeezing, squeezes, 0, 0);
+        hold(expanding, expands, first, 0);
+        float squeeze_start = squeeze_bias && thread < hidden ? squeeze_bias[thread] : 0.f;
+        float expand_start =
+            expand_bias && first + thread < end ? expand_bias[first + thread] : 0.f;
+        after_previous_kernel();  // at once when it has ended
+        share_out_parts(sums + (size_t)row * parts * quads * 4, step, quads, parts, groups);
         __syncthreads();
-        for (int n = threadIdx.x; n < filters; n += blockDim.x) {
+        for (int c = thread; c < packs * PACK; c += GATE_THREADS) {
             float sum = 0.f;
 #pragma unroll 4
-            for (int s = 0; s < hidden; ++s) sum += middle[s] * to_float(expand[s * filters + n]);
-            put(out + row * out_pitch + n,
-                activate(last, sum + (expand_bias ? expand_bias[n] : 0.f)));
+            for (int i = 0; i < groups && c < channels; ++i) sum += step[i * quads * 4 + c];
+            mean[kept_at(c, packs)] = sum * part_of_mean;
         }
-        __syncthreads();  // the next row takes the same memory
+        __syncthreads();
+        multiply_held(squeezing, squeezes, mean, step);
+        __syncthreads();
+        for (int s = thread; s < hidden_packs * PACK; s += GATE_THREADS) {
+            if (s > thread) squeeze_start = squeeze_bias && s < hidden ? squeeze_bias[s] : 0.f;
+            middle[kept_at(s, hidden_packs)] =
+                s < hidden ? activate(kind, step[s] + squeeze_start) : 0.f;
+        }
+        __syncthreads();
+        multiply_held(expanding, expands, middle, step);
+        __syncthreads();
+        for (int n = first + thread; n < end; n += GATE_THREADS) {
+            if (n > first + thread) expand_start = expand_bias ? expand_bias[n] : 0.f;
+            put(out + row * out_pitch + n, activate(last, step[n - first] + expand_start));
+        }
+        __syncthreads();  // the next item takes the same memory
     }
 }

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.backends.cpu import conv
+from engine.backends.cpu import blas, conv
 from engine.backends.cpu.conv.base import spans
 from engine.backends.cpu.conv.pooled import Pooled
 from engine.backends.cpu.workers import Workers
@@ -320,6 +320,15 @@ def test_the_answer_is_the_same_with_any_number_of_threads(module, op):
         workers.close()
     assert np.array_equal(answers[0], answers[1])
     assert np.array_equal(answers[0], answers[2])
+
+
+@pytest.mark.parametrize(("unpacked", "parts"), [(0, 1), (100**3, 4), (25 * 128 * 40, 8)])
+def test_few_filters_together_where_the_blas_need_not_pack(monkeypatch, workers, unpacked, parts):
+    monkeypatch.setattr(blas, "unpacked_products", lambda: unpacked)
+    problem = Problem(CASES["deep, small map"])
+    heavy = ALGORITHMS["winograd_heavy"]
+    assert len(heavy.prepare(problem.op, problem.weight, problem.bias, workers).parts) == parts
+    assert_near(problem.run(heavy.prepare, workers), problem.expected(), within=1e-5)
 
 
 def test_source_may_be_stored_channels_first(workers):

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -232,9 +233,16 @@ def test_the_kernels_are_told_and_who_asked_for_them(asked):
     assert told.endswith(f", as OPENBLAS_CORETYPE={asked} asks for") == bool(asked)
 
 
+@pytest.mark.parametrize(("kernels", "products"), [("SkylakeX", 100**3), ("Haswell", 0)])
+def test_kernels_for_avx_512_multiply_small_matrices_where_they_lie(monkeypatch, kernels, products):
+    monkeypatch.setattr(blas, "_found", [SimpleNamespace(kernels=kernels)])
+    assert blas.unpacked_products() == products
+
+
 def test_another_blas_runs_without_the_pool(monkeypatch):
     monkeypatch.setattr(blas, "_found", [None])
     assert blas.describe() == "no OpenBLAS, so the CPU backend has one thread"
+    assert blas.unpacked_products() == 0
     workers = Workers(4)
     assert workers.count == 1
     with workers.alone():

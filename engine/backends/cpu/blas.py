@@ -6,7 +6,6 @@ import ctypes
 import itertools
 import os
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,8 @@ import numpy as np
 from engine import forks
 
 KERNELS_VARIABLE = "OPENBLAS_CORETYPE"
+_WITHOUT_PACKING = ("SkylakeX", "Cooperlake", "SapphireRapids")
+_UNPACKED_PRODUCTS = 100**3
 
 
 class OpenBlas:
@@ -24,7 +25,12 @@ class OpenBlas:
         """`name` has a place for what comes between prefix and suffix of its functions."""
         self._get = _function(library, name.format("get_num_threads"), ctypes.c_int)
         self._put = _function(library, name.format("set_num_threads"), None, ctypes.c_int)
-        self._kernels = partial(_function, library, name.format("get_corename"), ctypes.c_char_p)
+        try:
+            self.kernels = _function(
+                library, name.format("get_corename"), ctypes.c_char_p
+            )().decode()
+        except AttributeError:  # a library that does not tell
+            self.kernels = "unknown processors"
         self._lock = forks.lock(inner=True)
         self._holders = 0
         self._before = 1
@@ -47,11 +53,7 @@ class OpenBlas:
         """The kernels that multiply, and who chose them if not the library."""
         asked = os.environ.get(KERNELS_VARIABLE)
         chosen = f", as {KERNELS_VARIABLE}={asked} asks for" if asked else ""
-        try:
-            kernels = self._kernels()().decode()
-        except AttributeError:  # a library that does not tell
-            kernels = "unknown processors"
-        return f"OpenBLAS with kernels for {kernels}{chosen}"
+        return f"OpenBLAS with kernels for {self.kernels}{chosen}"
 
 
 _found: list[OpenBlas | None] = []  # filled at the first use: importing loads no library
@@ -67,6 +69,12 @@ def loaded() -> OpenBlas | None:
 def describe() -> str:
     library = loaded()
     return library.describe() if library else "no OpenBLAS, so the CPU backend has one thread"
+
+
+def unpacked_products() -> int:
+    """The most products of a matrix product whose factors are multiplied where they lie."""
+    library = loaded()
+    return _UNPACKED_PRODUCTS if library and library.kernels in _WITHOUT_PACKING else 0
 
 
 def _all_loaded() -> Iterator[OpenBlas]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -17,7 +18,7 @@ from engine.backends.cpu.conv.base import Array
 from engine.plan.shapes import Shape
 
 _MOST_COVERED = 1.3  # cells under tiles, to those of the grid
-_CHANNELS_TOGETHER = 8  # transformed at once, in double precision: they stay in the cache
+_VALUES_TOGETHER = 8 * 1024  # transformed in double precision, which stays in the cache
 
 
 @dataclass(frozen=True)
@@ -46,16 +47,24 @@ FOUR = Tiling(4, (0.0, 0.75, -0.75, 1.5, -1.5))  # smaller rounding errors than 
 TWO = Tiling(2, (0.0, 1.0, -1.0))
 
 
-def transformed(weight: Array, tiling: Tiling) -> tuple[Array, Array, Array]:
-    """G weight G' as (position, c, n), and the Kronecker squares of B' and A'."""
-    from_weight, from_cells, to_sums = (np.kron(each, each) for each in _transforms(tiling))
+def transforms(tiling: Tiling, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """The Kronecker squares of B' and A'."""
+    _, from_cells, to_sums = (np.kron(each, each) for each in _transforms(tiling))
+    return from_cells.astype(dtype), to_sums.astype(dtype)
+
+
+def transformed(weight: Array, tiling: Tiling) -> Array:
+    """G weight G' as (position, c, n)."""
+    from_weight = _transforms(tiling)[0]
+    both = np.kron(from_weight, from_weight)
     filters, channels = weight.shape[:2]
     taps = weight.reshape(filters, channels, 9).transpose(2, 1, 0)
     result = np.empty((tiling.seen**2, channels, filters), weight.dtype)
-    for first in range(0, channels, _CHANNELS_TOGETHER):
-        part = slice(first, first + _CHANNELS_TOGETHER)
-        result[:, part] = np.tensordot(from_weight, taps[:, part], axes=1)
-    return result, from_cells.astype(weight.dtype), to_sums.astype(weight.dtype)
+    together = -(-_VALUES_TOGETHER // filters)
+    for first in range(0, channels, together):
+        part = slice(first, first + together)
+        result[:, part] = np.tensordot(both, taps[:, part], axes=1)
+    return result
 
 
 def tiles_of(cells: Array, down: int, across: int, tiling: Tiling) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 from engine.backends.cpu.conv.base import Array, Convolution, spans
 from engine.backends.cpu.conv.blocks import RowBlocked, Shapes
 from engine.backends.cpu.conv.pooling import pools_quads
-from engine.backends.cpu.conv.tiles import FOUR, assembly, tiles_of, transformed
+from engine.backends.cpu.conv.tiles import FOUR, assembly, tiles_of, transformed, transforms
 from engine.backends.cpu.conv.window import Geometry
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
@@ -57,7 +57,8 @@ class Winograd(RowBlocked):
         self.bias = bias
         self.workers = workers
         self.dtype = weight.dtype
-        self.weight, self.from_cells, self.to_sums = transformed(weight, FOUR)
+        self.weight = transformed(weight, FOUR)
+        self.from_cells, self.to_sums = transforms(FOUR, self.dtype)
         self.weights = (self.weight,) if bias is None else (self.weight, bias)
         self.corners = 2 if pools_quads(op) else 1
         shape = op.out.shape

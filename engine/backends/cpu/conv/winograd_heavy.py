@@ -1,7 +1,7 @@
 """Winograd's algorithm under heavy weights: every weight is read once for the whole map.
 
-Three stages, each shared out among the workers: tile rows are transformed, positions multiplied,
-tile rows transformed back and finished.
+Three stages, each shared out among the workers: tile rows are transformed, positions or filters
+multiplied, tile rows transformed back and finished.
 """
 
 from __future__ import annotations
@@ -11,10 +11,19 @@ from collections.abc import Callable
 
 import numpy as np
 
+from engine.backends.cpu import blas
 from engine.backends.cpu.conv.base import Array, Convolution, spans
 from engine.backends.cpu.conv.epilogue import epilogue
 from engine.backends.cpu.conv.pooling import pools_quads
-from engine.backends.cpu.conv.tiles import FOUR, TWO, Tiling, assembly, tiles_of, transformed
+from engine.backends.cpu.conv.tiles import (
+    FOUR,
+    TWO,
+    Tiling,
+    assembly,
+    tiles_of,
+    transformed,
+    transforms,
+)
 from engine.backends.cpu.conv.window import Geometry, PaddedRows
 from engine.backends.cpu.conv.winograd import is_worthwhile
 from engine.backends.cpu.workers import Task, Workers
@@ -26,6 +35,7 @@ _FEWEST_WEIGHTS = 32 * 1024  # filters * channels
 _MOST_WEIGHTS = 9 * 1024 * 1024  # transformed: up to four times as many as there were
 _MOST_TILES = 256
 _ROW_PIECES = 4
+_NARROW = (64, 32)  # filters
 
 
 def supports(op: ops.Conv2d) -> bool:
@@ -59,8 +69,7 @@ class WinogradHeavy(Convolution):
         tiling = _tiling(op)
         assert tiling is not None
         self.tiling = tiling
-        self.weight, self.from_cells, self.to_sums = transformed(weight, tiling)
-        self.weights = (self.weight,) if bias is None else (self.weight, bias)
+        self.from_cells, self.to_sums = transforms(tiling, self.dtype)
         self.corners = 2 if pools_quads(op) else 1
         self.rows = self.tiling.side // self.corners  # of the output, in one tile
         filters, channels = weight.shape[:2]
@@ -69,14 +78,22 @@ class WinogradHeavy(Convolution):
         self.down = tiling.count(shape.height * self.corners)
         self.geometry = Geometry.of(op, out_width=self.across * self.tiling.side)
         self.row_spans = spans(self.down, -(-self.down // _ROW_PIECES))
-        self.positions = [slice(*span) for span in spans(tiling.seen**2, tiling.seen)]
         self.left_shape = self.tiling.seen**2, self.down * self.across, channels
         self.product_shape = self.tiling.seen**2, self.down * self.across, filters
+        self.filters = [slice(*span) for span in spans(filters, self._filters_together())]
+        self.parts = tuple(transformed(weight[part], tiling) for part in self.filters)
+        self.weights = self.parts if bias is None else (*self.parts, bias)
         for name, each in ((_TILES, self.left_shape), (_PRODUCTS, self.product_shape)):
             workers.reserve_shared(name, math.prod(each) * self.dtype.itemsize)
         most = max(last - first for first, last in self.row_spans)
         for shapes in (self._gather_shapes(most), self._finish_shapes(most)):
             workers.reserve(*(math.prod(each) * self.dtype.itemsize for each in shapes))
+
+    def _filters_together(self) -> int:
+        """So few that the BLAS multiplies without packing, if it can, or all."""
+        _, tiles, channels = self.left_shape
+        most = blas.unpacked_products() // (tiles * channels)
+        return next((few for few in _NARROW if few <= most), self.op.out.shape.channels)
 
     def _gather_shapes(self, down: int) -> tuple[tuple[int, ...], ...]:
         """Padded cells and their tiles."""
@@ -93,10 +110,16 @@ class WinogradHeavy(Convolution):
     def bind(self, src: Array, out: Array, residual: Array | None = None) -> Callable[[], None]:
         (left,) = self.workers.carve_shared(_TILES, self.dtype, self.left_shape)
         (product,) = self.workers.carve_shared(_PRODUCTS, self.dtype, self.product_shape)
+        together = self.tiling.seen ** (2 if len(self.parts) > 1 else 1)
+        pieces = [
+            (slice(*span), filters, weight)
+            for span in spans(self.tiling.seen**2, together)
+            for filters, weight in zip(self.filters, self.parts, strict=True)
+        ]
 
         def multiply(_: int, number: int) -> None:
-            part = self.positions[number]
-            np.matmul(left[part], self.weight[part], out=product[part])
+            at, filters, weight = pieces[number]
+            np.matmul(left[at], weight[at], out=product[at, :, filters])
 
         samples = [
             (
@@ -109,7 +132,7 @@ class WinogradHeavy(Convolution):
         def run() -> None:
             for gather, finish in samples:
                 self.workers.run(gather, len(self.row_spans))
-                self.workers.run(multiply, len(self.positions))
+                self.workers.run(multiply, len(pieces))
                 self.workers.run(finish, len(self.row_spans))
 
         return run

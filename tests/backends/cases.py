@@ -163,6 +163,18 @@ for _size, _stride in [(3, 1), (3, 2), (5, 1), (5, 2)]:
         activation="swish",
         residual=_stride == 1,
     )
+    convolution(
+        f"depthwise_of_many_{_size}_{_stride}",
+        (40, 24, 44),
+        40,
+        (_size, _size),
+        groups=40,
+        stride=(_stride, _stride),
+        padding=(_size // 2,) * 4,
+        activation="relu6",
+        residual=_stride == 1,
+        last_activation="leaky",
+    )
 convolution("depthwise_twice_the_filters", (5, 6, 6), 10, groups=5, **SAME)
 convolution("signed", (3, 6, 5), 4, signed=True, **SAME)
 convolution("signed_many_channels", (35, 5, 4), 3, signed=True, activation="leaky", **SAME)

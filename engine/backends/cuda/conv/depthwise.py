@@ -9,7 +9,11 @@ from engine.backends.cuda.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
 RUN = 4  # DEPTHWISE_RUN of kernels/depthwise.cu
-FIXED_RUNS = {(3, 1): 4, (3, 2): 2, (5, 1): 4, (5, 2): 2}  # by (kernel, stride): their own kernels
+LONG_RUNS = {(3, 1): 4, (3, 2): 2, (5, 1): 4, (5, 2): 2}  # by (kernel, stride): their own kernels
+SHORT_RUNS = {(3, 1): 2, (3, 2): 1, (5, 1): 2, (5, 2): 1}
+LONG_THREADS, SHORT_THREADS = 256, 64  # DEPTHWISE_THREADS, DEPTHWISE_SHORT_THREADS
+WIDEST = 8  # DEPTHWISE_WIDEST
+MOST_BLOCKS = 32  # of a multiprocessor; with more a block takes several turns
 
 
 def supports(target: Target, op: ops.Conv2d) -> bool:
@@ -38,17 +42,32 @@ def enqueue(gpu: Gpu, op: ops.Conv2d) -> None:
     values = 16 // gpu.target.value_bytes if packs else 1
     size, stride = op.kernel[0], op.stride[0]
     is_square = op.kernel == (size, size) and op.stride == (stride, stride)
-    if packs and is_square and op.dilation == (1, 1) and (size, stride) in FIXED_RUNS:
-        runs = gpu.rows(op.out) * out.height * -(-out.width // FIXED_RUNS[size, stride])
-        gpu.launch(
-            f"depthwise_{size}_{stride}",
-            runs * out.channels // values,
-            *(*arguments, *op.padding[:2], *geometry.kinds(op)),
-        )
+    if packs and is_square and op.dilation == (1, 1) and (size, stride) in LONG_RUNS:
+        _enqueue_fixed(gpu, op, arguments, out.channels // values)
         return
     runs = gpu.rows(op.out) * out.height * -(-out.width // RUN)
     gpu.launch(
         "depthwise_packed" if packs else "depthwise",
         runs * out.channels // values,
         *(*arguments, *geometry.window(op), *geometry.kinds(op)),
+    )
+
+
+def _enqueue_fixed(gpu: Gpu, op: ops.Conv2d, arguments: tuple[int, ...], packs: int) -> None:
+    """By the kernels for this size and stride: long runs where they occupy every processor."""
+    size, stride = op.kernel[0], op.stride[0]
+    name, lengths, threads = f"depthwise_{size}_{stride}", LONG_RUNS, LONG_THREADS
+    lines, processors = gpu.rows(op.out) * op.out.shape.height, gpu.target.multiprocessors
+    if lines * -(-op.out.shape.width // lengths[size, stride]) * packs < threads * processors:
+        name, lengths, threads = f"{name}_short", SHORT_RUNS, SHORT_THREADS
+    runs = lines * -(-op.out.shape.width // lengths[size, stride])
+    chunks = -(-packs // WIDEST)
+    wide = -(-packs // chunks)
+    turns = -(-runs // (threads // wide))
+    most = min(-(-processors * MOST_BLOCKS // chunks), 65535)
+    gpu.launch_grid(
+        name,
+        (chunks, min(turns, most), 1),
+        threads,
+        *(*arguments, *op.padding[:2], wide, *geometry.kinds(op)),
     )

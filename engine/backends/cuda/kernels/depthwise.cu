@@ -2,12 +2,29 @@
 //
 //   weight  (kernel_y, kernel_x, channels)
 //
-// Work item  a pack of neighbouring channels of DEPTHWISE_RUN neighbouring output pixels of a line:
+// Work item  a pack of neighbouring channels of a run of neighbouring output pixels of a line:
 //            weights and, at stride 1, input columns are loaded once for the run.
 // Memory     coalesced along channels; bias, activation and residual are applied on the way out.
 #include "common.cuh"
 
 #define DEPTHWISE_RUN 4
+#define DEPTHWISE_WIDEST 8  // packs that a block takes: whole lines of the cache
+#define DEPTHWISE_THREADS 256
+#define DEPTHWISE_SHORT_THREADS 64
+
+// Any activation over many values; what is not common goes through memory, as code for each value
+// would be longer than all the rest.
+template <int N> __device__ __forceinline__ void activate_many(int kind, float (&x)[N])
+{
+    if (activate_common(kind, x)) return;
+    float rare[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) rare[i] = x[i];
+#pragma unroll 1
+    for (int i = 0; i < N; ++i) rare[i] = activate(kind, rare[i]);
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] = rare[i];
+}
 
 template <int V>
 __device__ __forceinline__ void depthwise_body(
@@ -28,27 +45,23 @@ __device__ __forceinline__ void depthwise_body(
         const int row = line / out_h;
         const int first_x = run * DEPTHWISE_RUN;
         const real* image = src + row * height * width * src_pitch + channel;
+        Pack<V> start = {};
+        if (bias) start = load<V>(bias + channel);
         Pack<V> sum[DEPTHWISE_RUN];
 #pragma unroll
-        for (int r = 0; r < DEPTHWISE_RUN; ++r) {
-#pragma unroll
-            for (int k = 0; k < V; ++k) sum[r].v[k] = bias ? bias[channel + k] : 0.f;
-        }
+        for (int r = 0; r < DEPTHWISE_RUN; ++r) sum[r] = start;
         for (int i = 0; i < kernel_y; ++i) {
             const int from_y = y * stride_y - top + i * dilation_y;
             if (from_y < 0 || from_y >= height) continue;
             for (int j = 0; j < kernel_x; ++j) {
-                const float* w = weight + (i * kernel_x + j) * channels + channel;
-                float factor[V];
-#pragma unroll
-                for (int k = 0; k < V; ++k) factor[k] = w[k];
+                const Pack<V> factor = load<V>(weight + (i * kernel_x + j) * channels + channel);
 #pragma unroll
                 for (int r = 0; r < DEPTHWISE_RUN; ++r) {
                     const int from_x = (first_x + r) * stride_x - left + j * dilation_x;
                     if (from_x < 0 || from_x >= width) continue;
                     const Pack<V> v = load<V>(image + (from_y * width + from_x) * src_pitch);
 #pragma unroll
-                    for (int k = 0; k < V; ++k) sum[r].v[k] += v.v[k] * factor[k];
+                    for (int k = 0; k < V; ++k) sum[r].v[k] += v.v[k] * factor.v[k];
                 }
             }
         }
@@ -56,89 +69,147 @@ __device__ __forceinline__ void depthwise_body(
         for (int r = 0; r < DEPTHWISE_RUN; ++r) {
             if (first_x + r >= out_w) break;
             const int pixel = line * out_w + first_x + r;
-            activate_all(kind, sum[r].v);
+            activate_many(kind, sum[r].v);
             if (residual) {
                 const Pack<V> v = load<V>(residual + pixel * residual_pitch + channel);
 #pragma unroll
                 for (int k = 0; k < V; ++k) sum[r].v[k] += v.v[k];
             }
-            activate_all(last, sum[r].v);
+            activate_many(last, sum[r].v);
             store<V>(out + pixel * out_pitch + channel, sum[r]);
         }
     }
 }
 
-// The same for a square kernel of K cells at stride S, both known: the columns that a run of R
-// outputs reads in one line are all asked for before the first is used.
-template <int V, int K, int S, int R>
-__device__ __forceinline__ void depthwise_fixed(
-    const real* __restrict__ src, const float* __restrict__ weight, const float* __restrict__ bias,
-    const real* __restrict__ residual, real* __restrict__ out, int rows, int channels, int height,
-    int width, int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-    int left, int kind, int last)
+// The same for a square kernel of K cells at stride S, both known, and runs of R outputs. A block
+// takes `wide` packs of channels, whose weights and biases it keeps: they are on their way while
+// the kernel before still runs. What a run reads in LINES lines is all asked for before the first
+// is used. Nothing is __restrict__: what may lie anywhere is read where the text says so.
+template <int K, int S, int R, int LINES>
+__device__ __forceinline__ void depthwise_fixed(const real* src, const float* weight,
+                                                const float* bias, const real* residual, real* out,
+                                                int rows, int channels, int height, int width,
+                                                int out_h, int out_w, int src_pitch,
+                                                int residual_pitch, int out_pitch, int top,
+                                                int left, int wide, int kind, int last)
 {
+    const int fours = PACK / 4;
     const int columns = (R - 1) * S + K;
-    const int packs = channels / V;
+    const int ahead = 4;  // weights that a thread asks for at once
+    __shared__ Pack<4> kept[(K * K + 1) * fours * DEPTHWISE_WIDEST];  // neighbours side by side
+    const int packs = channels / PACK;
     const int runs = (out_w + R - 1) / R;
-    GRID_STRIDE(item, rows * out_h * runs * packs)
-    {
-        const int channel = item % packs * V;
-        const int run = item / packs % runs;
-        const int line = item / packs / runs;
-        const int row = line / out_h;
-        const int first_y = (line - row * out_h) * S - top;
-        const int first_x = run * R * S - left;
-        const real* image = src + row * height * width * src_pitch + channel;
-        Pack<V> sum[R];
+    const int items = rows * out_h * runs;
+    const int places = blockDim.x / wide;
+    const int place = threadIdx.x / wide;
+    const int pack_of_block = threadIdx.x % wide;
+    for (int first_pack = blockIdx.x * wide; first_pack < packs; first_pack += gridDim.x * wide) {
+        const int units = (K * K + 1) * fours * wide;
+        for (int first = threadIdx.x; first < units; first += ahead * blockDim.x) {
+            Pack<4> asked[ahead];
 #pragma unroll
-        for (int k = 0; k < V; ++k) {
-            const float start = bias ? bias[channel + k] : 0.f;
-#pragma unroll
-            for (int r = 0; r < R; ++r) sum[r].v[k] = start;
-        }
-#pragma unroll
-        for (int i = 0; i < K; ++i) {
-            const int y = first_y + i;
-            if (y < 0 || y >= height) continue;
-            Raw<V> seen[columns];
-#pragma unroll
-            for (int j = 0; j < columns; ++j) {
-                const int x = first_x + j;
-                const bool is_inside = 0 <= x && x < width;
-                const real* from = image + (y * width + x) * src_pitch;
-                if (is_inside) seen[j] = *reinterpret_cast<const Raw<V>*>(from);
-                if (!is_inside) {
-#pragma unroll
-                    for (int k = 0; k < V; ++k) put(&seen[j].v[k], 0.f);
-                }
+            for (int i = 0; i < ahead; ++i) {
+                const int unit = min(first + i * (int)blockDim.x, units - 1);
+                const int cell = unit / (fours * wide);
+                const int four = first_pack * fours + unit % (fours * wide);
+                const float* from = cell < K * K ? weight + cell * channels : bias ? bias : weight;
+                asked[i] = load<4>(from + min(four * 4, channels - 4));
             }
 #pragma unroll
-            for (int j = 0; j < K; ++j) {
-                float factor[V];
+            for (int i = 0; i < ahead; ++i) {
+                const int unit = first + i * blockDim.x;
+                const int cell = unit / (fours * wide);
+                const int four = unit % (fours * wide);
+                if (cell == K * K && !bias) asked[i] = {};
+                if (unit < units) {
+                    kept[(cell * fours + four % fours) * wide + four / fours] = asked[i];
+                }
+            }
+        }
+        __syncthreads();
+        const int pack = first_pack + pack_of_block;
+        const int end = pack < packs && place < places ? items : 0;
+        for (int item = blockIdx.y * places + place; item < end; item += gridDim.y * places) {
+            const int run = item % runs;
+            const int line = item / runs;
+            const int row = line / out_h;
+            const int first_y = (line - row * out_h) * S - top;
+            const int first_x = run * R * S - left;
+            const real* image = src + row * height * width * src_pitch + pack * PACK;
+            float sum[R * PACK];
 #pragma unroll
-                for (int k = 0; k < V; ++k) factor[k] = weight[(i * K + j) * channels + channel + k];
+            for (int i = 0; i < R * PACK; ++i) {
+                sum[i] = kept[(K * K * fours + i % PACK / 4) * wide + pack_of_block].v[i % 4];
+            }
+            after_previous_kernel();  // at once when it has ended
+#pragma unroll(LINES == 1 ? 1 : K)
+            for (int low = 0; low < K; low += LINES) {
+                Bits<16> seen[LINES][columns];
 #pragma unroll
-                for (int r = 0; r < R; ++r) {
+                for (int i = 0; i < LINES && low + i < K; ++i) {
+                    const int y = min(max(first_y + low + i, 0), height - 1);
 #pragma unroll
-                    for (int k = 0; k < V; ++k) {
-                        sum[r].v[k] += to_float(seen[r * S + j].v[k]) * factor[k];
+                    for (int j = 0; j < columns; ++j) {
+                        const int x = min(max(first_x + j, 0), width - 1);
+                        seen[i][j] = ask<PACK>(image + (y * width + x) * src_pitch);
+                    }
+                }
+#pragma unroll
+                for (int i = 0; i < LINES && low + i < K; ++i) {
+                    const int y = first_y + low + i;
+#pragma unroll
+                    for (int j = 0; j < columns; ++j) {
+                        const int x = first_x + j;
+                        keep_if(0 <= x && x < width && 0 <= y && y < height, seen[i][j]);
+                    }
+#pragma unroll
+                    for (int four = 0; four < fours; ++four) {
+                        Pack<4> factor[K];
+#pragma unroll
+                        for (int j = 0; j < K; ++j) {
+                            const int cell = (low + i) * K + j;
+                            factor[j] = kept[(cell * fours + four) * wide + pack_of_block];
+                        }
+#pragma unroll
+                        for (int r = 0; r < R; ++r) {
+#pragma unroll
+                            for (int j = 0; j < K; ++j) {
+#pragma unroll
+                                for (int k = 0; k < 4; ++k) {
+                                    sum[r * PACK + four * 4 + k] +=
+                                        value_of<PACK>(seen[i][r * S + j], four * 4 + k) *
+                                        factor[j].v[k];
+                                }
+                            }
+                        }
                     }
                 }
             }
-        }
+            const int pixel = line * out_w + run * R;
+            const int outputs = out_w - run * R;
+#pragma unroll 1
+            for (int step = 0; step < 2; ++step) {
+                activate_many(step == 0 ? kind : last, sum);
+                if (step == 1 || !residual) continue;
 #pragma unroll
-        for (int r = 0; r < R; ++r) {
-            if (run * R + r >= out_w) break;
-            const int pixel = line * out_w + run * R + r;
-            activate_all(kind, sum[r].v);
-            if (residual) {
-                const Pack<V> v = load<V>(residual + pixel * residual_pitch + channel);
+                for (int r = 0; r < R; ++r) {
+                    const real* from = residual + pack * PACK +
+                                       (pixel + min(r, outputs - 1)) * residual_pitch;
+                    const Pack<PACK> v = load<PACK>(from);
 #pragma unroll
-                for (int k = 0; k < V; ++k) sum[r].v[k] += v.v[k];
+                    for (int k = 0; k < PACK; ++k) sum[r * PACK + k] += v.v[k];
+                }
             }
-            activate_all(last, sum[r].v);
-            store<V>(out + pixel * out_pitch + channel, sum[r]);
+#pragma unroll
+            for (int r = 0; r < R; ++r) {
+                if (r >= outputs) break;
+                Pack<PACK> made;
+#pragma unroll
+                for (int k = 0; k < PACK; ++k) made.v[k] = sum[r * PACK + k];
+                store<PACK>(out + (pixel + r) * out_pitch + pack * PACK, made);
+            }
         }
+        __syncthreads();  // the next packs take the same memory
     }
 }
 
@@ -170,50 +241,92 @@ extern "C" __global__ void depthwise_packed(
                          stride_x, top, left, dilation_y, dilation_x, kind, last);
 }
 
-extern "C" __global__ void depthwise_3_1(
-    const real* __restrict__ src, const float* __restrict__ weight, const float* __restrict__ bias,
-    const real* __restrict__ residual, real* __restrict__ out, int rows, int channels, int height,
-    int width, int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-    int left, int kind, int last)
+// `short` ones are for few outputs: shorter runs in smaller blocks reach more of the device.
+
+extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
+    depthwise_3_1(const real* src, const float* weight, const float* bias,
+                  const real* residual, real* out, int rows, int channels, int height, int width,
+                  int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
+                  int left, int wide, int kind, int last)
 {
-    after_previous_kernel();
-    depthwise_fixed<PACK, 3, 1, 4>(src, weight, bias, residual, out, rows, channels, height,
-                                    width, out_h, out_w, src_pitch, residual_pitch, out_pitch, top,
-                                    left, kind, last);
+    depthwise_fixed<3, 1, 4, 3>(src, weight, bias, residual, out, rows, channels, height, width,
+                                out_h, out_w, src_pitch, residual_pitch, out_pitch, top, left,
+                                wide, kind, last);
 }
 
-extern "C" __global__ void depthwise_3_2(
-    const real* __restrict__ src, const float* __restrict__ weight, const float* __restrict__ bias,
-    const real* __restrict__ residual, real* __restrict__ out, int rows, int channels, int height,
-    int width, int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-    int left, int kind, int last)
+extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
+    depthwise_3_2(const real* src, const float* weight, const float* bias,
+                  const real* residual, real* out, int rows, int channels, int height, int width,
+                  int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
+                  int left, int wide, int kind, int last)
 {
-    after_previous_kernel();
-    depthwise_fixed<PACK, 3, 2, 2>(src, weight, bias, residual, out, rows, channels, height,
-                                    width, out_h, out_w, src_pitch, residual_pitch, out_pitch, top,
-                                    left, kind, last);
+    depthwise_fixed<3, 2, 2, 3>(src, weight, bias, residual, out, rows, channels, height, width,
+                                out_h, out_w, src_pitch, residual_pitch, out_pitch, top, left,
+                                wide, kind, last);
 }
 
-extern "C" __global__ void depthwise_5_1(
-    const real* __restrict__ src, const float* __restrict__ weight, const float* __restrict__ bias,
-    const real* __restrict__ residual, real* __restrict__ out, int rows, int channels, int height,
-    int width, int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-    int left, int kind, int last)
+extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
+    depthwise_5_1(const real* src, const float* weight, const float* bias,
+                  const real* residual, real* out, int rows, int channels, int height, int width,
+                  int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
+                  int left, int wide, int kind, int last)
 {
-    after_previous_kernel();
-    depthwise_fixed<PACK, 5, 1, 4>(src, weight, bias, residual, out, rows, channels, height,
-                                    width, out_h, out_w, src_pitch, residual_pitch, out_pitch, top,
-                                    left, kind, last);
+    depthwise_fixed<5, 1, 4, 1>(src, weight, bias, residual, out, rows, channels, height, width,
+                                out_h, out_w, src_pitch, residual_pitch, out_pitch, top, left,
+                                wide, kind, last);
 }
 
-extern "C" __global__ void depthwise_5_2(
-    const real* __restrict__ src, const float* __restrict__ weight, const float* __restrict__ bias,
-    const real* __restrict__ residual, real* __restrict__ out, int rows, int channels, int height,
-    int width, int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-    int left, int kind, int last)
+extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
+    depthwise_5_2(const real* src, const float* weight, const float* bias,
+                  const real* residual, real* out, int rows, int channels, int height, int width,
+                  int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
+                  int left, int wide, int kind, int last)
 {
-    after_previous_kernel();
-    depthwise_fixed<PACK, 5, 2, 2>(src, weight, bias, residual, out, rows, channels, height,
-                                    width, out_h, out_w, src_pitch, residual_pitch, out_pitch, top,
-                                    left, kind, last);
+    depthwise_fixed<5, 2, 2, 1>(src, weight, bias, residual, out, rows, channels, height, width,
+                                out_h, out_w, src_pitch, residual_pitch, out_pitch, top, left,
+                                wide, kind, last);
+}
+
+extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 4)
+    depthwise_3_1_short(const real* src, const float* weight, const float* bias,
+                  const real* residual, real* out, int rows, int channels, int height, int width,
+                  int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
+                  int left, int wide, int kind, int last)
+{
+    depthwise_fixed<3, 1, 2, 3>(src, weight, bias, residual, out, rows, channels, height, width,
+                                out_h, out_w, src_pitch, residual_pitch, out_pitch, top, left,
+                                wide, kind, last);
+}
+
+extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 4)
+    depthwise_3_2_short(const real* src, const float* weight, const float* bias,
+                  const real* residual, real* out, int rows, int channels, int height, int width,
+                  int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
+                  int left, int wide, int kind, int last)
+{
+    depthwise_fixed<3, 2, 1, 3>(src, weight, bias, residual, out, rows, channels, height, width,
+                                out_h, out_w, src_pitch, residual_pitch, out_pitch, top, left,
+                                wide, kind, last);
+}
+
+extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 4)
+    depthwise_5_1_short(const real* src, const float* weight, const float* bias,
+                  const real* residual, real* out, int rows, int channels, int height, int width,
+                  int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
+                  int left, int wide, int kind, int last)
+{
+    depthwise_fixed<5, 1, 2, 5>(src, weight, bias, residual, out, rows, channels, height, width,
+                                out_h, out_w, src_pitch, residual_pitch, out_pitch, top, left,
+                                wide, kind, last);
+}
+
+extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 4)
+    depthwise_5_2_short(const real* src, const float* weight, const float* bias,
+                  const real* residual, real* out, int rows, int channels, int height, int width,
+                  int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
+                  int left, int wide, int kind, int last)
+{
+    depthwise_fixed<5, 2, 1, 5>(src, weight, bias, residual, out, rows, channels, height, width,
+                                out_h, out_w, src_pitch, residual_pitch, out_pitch, top, left,
+                                wide, kind, last);
 }

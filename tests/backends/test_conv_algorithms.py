@@ -438,6 +438,7 @@ def test_every_algorithm_has_cases():
         (convolution((96, 40, 40), 96, groups=96), "depthwise"),
         (convolution((128, 52, 52), 256, stride=2), "im2col"),
         (convolution((3, 416, 416), 16, pool=HALVES, activation="leaky"), "unfolded_rows"),
+        (convolution((16, 208, 208), 32, pool=HALVES, activation="leaky"), "winograd"),
         (convolution((64, 52, 52), 128, pool=HALVES, activation="leaky"), "winograd"),
         (convolution((384, 26, 26), 256), "winograd_heavy"),
         (convolution((512, 13, 13), 1024), "winograd_heavy"),

@@ -29,7 +29,6 @@ from engine.plan import ops
 FAST: tuple[ModuleType, ...] = (  # float32 only, the most particular first
     depthwise,
     pointwise,
-    unfolded_rows,
     winograd,
     winograd_heavy,
     heavy,

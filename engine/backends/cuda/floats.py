@@ -11,7 +11,8 @@ which may read one kind and write the other, and a dense layer, which may write 
 
 Convolutions of few products keep the bits of their weights for the same reason. Some networks run
 in floats as a whole: where a layer reads but the signs of its input, rounding turns some of them;
-YOLOv1's boxes have the squares of what the network says as sides.
+YOLOv1's boxes have the squares of what the network says as sides; and the smallest networks, all of
+whose maps have few channels, would save next to nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from engine.plan.ops import Head, Op, Tensor
 
 _NARROW_MAP = 8  # channels at most
 _NARROW_SUM = 48  # products at most
+_SMALL = 48  # channels at most of every map of a small network
 _TAIL = (ops.Activate, ops.AveragePool, ops.RegionOutput, ops.Reshape, ops.Softmax, ops.YoloOutput)
 
 
@@ -43,7 +45,7 @@ def floats(plan: Plan, precision: str) -> frozenset[Tensor]:
     """Tensors that are floats though `precision` says otherwise."""
     if precision == "float32":
         return frozenset()
-    if _is_brittle(plan):
+    if _is_brittle(plan) or (precision == "float16" and _is_small(plan)):
         return frozenset(plan.tensors) | plan.kept | {view.root for view in plan.views.values()}
     if precision != "float16":
         return frozenset()
@@ -73,6 +75,12 @@ class _Group:
 def _is_brittle(plan: Plan) -> bool:
     has_signs = any(isinstance(op, ops.Conv2d) and op.signed for op in plan.ops)
     return has_signs or any(isinstance(head, ops.GridHead) for head in plan.heads)
+
+
+def _is_small(plan: Plan) -> bool:
+    """Whether a detector has few channels throughout."""
+    maps = [op.out for op in plan.ops if isinstance(op, ops.Conv2d)]
+    return bool(plan.heads) and all(tensor.shape.channels <= _SMALL for tensor in maps)
 
 
 def _groups(plan: Plan) -> list[_Group]:

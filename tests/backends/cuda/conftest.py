@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from engine.backends.cuda import floats
 from engine.backends.cuda.device import CudaDevice
 from tests.backends.cuda.cards import CARDS, open_card
 from tests.backends.cuda.host_device import HostDevice, on_tape
@@ -19,3 +20,9 @@ def host() -> Iterator[HostDevice]:
 def card(request: pytest.FixtureRequest) -> Iterator[CudaDevice]:
     with open_card(request.param) as device:
         yield device
+
+
+@pytest.fixture(autouse=True)
+def _networks_stand_for_larger_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the tests are small, and would run in floats as a whole."""
+    monkeypatch.setattr(floats, "_SMALL", 0)

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.backends import open_device
+from engine.backends.cuda import floats as floats_module
 from engine.backends.cuda.floats import floats, is_narrow
 from engine.backends.cuda.gpu import Target
 from engine.darknet import cfg, graph, random_weights
@@ -143,6 +144,16 @@ def test_brittle_networks_run_in_floats(plan_of: Any, text: str, precision: str)
     plan = plan_of(text)
     target = Target(1, precision, (9, 0), 132, floats=floats(plan, precision))
     assert {target.of(op).precision for op in plan.ops} == {"float32"}
+
+
+def test_small_detectors_run_in_floats(plan_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where two boxes are all but equal, suppression must not choose the other one."""
+    monkeypatch.setattr(floats_module, "_SMALL", 24)
+    plan = plan_of(DETECTOR)
+    assert floats(plan, "float16") >= frozenset(plan.tensors)
+    assert not floats(plan, "tf32")
+    monkeypatch.setattr(floats_module, "_SMALL", 23)
+    assert not floats(plan, "float16") >= frozenset(plan.tensors)
 
 
 def test_narrow_sums_are_floats_among_tf32(plan_of: Any) -> None:

@@ -13,7 +13,7 @@ LONG_RUNS = {(3, 1): 4, (3, 2): 2, (5, 1): 4, (5, 2): 2}  # by (kernel, stride):
 SHORT_RUNS = {(3, 1): 2, (3, 2): 1, (5, 1): 2, (5, 2): 1}
 LONG_THREADS, SHORT_THREADS = 256, 64  # DEPTHWISE_THREADS, DEPTHWISE_SHORT_THREADS
 WIDEST = 8  # DEPTHWISE_WIDEST
-MOST_BLOCKS = 32  # of a multiprocessor; with more a block takes several turns
+MOST_BLOCKS = 16  # of a multiprocessor; with more a block takes several turns
 
 
 def supports(target: Target, op: ops.Conv2d) -> bool:

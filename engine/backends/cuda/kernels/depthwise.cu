@@ -85,7 +85,7 @@ __device__ __forceinline__ void depthwise_body(
 // takes `wide` packs of channels, whose weights and biases it keeps: they are on their way while
 // the kernel before still runs. What a run reads in LINES lines is all asked for before the first
 // is used. Nothing is __restrict__: what may lie anywhere is read where the text says so.
-template <int K, int S, int R, int LINES>
+template <int K, int S, int R, int LINES, int THREADS>
 __device__ __forceinline__ void depthwise_fixed(const real* src, const float* weight,
                                                 const float* bias, const real* residual, real* out,
                                                 int rows, int channels, int height, int width,
@@ -95,36 +95,33 @@ __device__ __forceinline__ void depthwise_fixed(const real* src, const float* we
 {
     const int fours = PACK / 4;
     const int columns = (R - 1) * S + K;
-    const int ahead = 4;  // weights that a thread asks for at once
+    const int ahead = ((K * K + 1) * fours * DEPTHWISE_WIDEST + THREADS - 1) / THREADS;
     __shared__ Pack<4> kept[(K * K + 1) * fours * DEPTHWISE_WIDEST];  // neighbours side by side
     const int packs = channels / PACK;
     const int runs = (out_w + R - 1) / R;
     const int items = rows * out_h * runs;
-    const int places = blockDim.x / wide;
+    const int places = THREADS / wide;
     const int place = threadIdx.x / wide;
     const int pack_of_block = threadIdx.x % wide;
     for (int first_pack = blockIdx.x * wide; first_pack < packs; first_pack += gridDim.x * wide) {
         const int units = (K * K + 1) * fours * wide;
-        for (int first = threadIdx.x; first < units; first += ahead * blockDim.x) {
-            Pack<4> asked[ahead];
+        Pack<4> asked[ahead];
 #pragma unroll
-            for (int i = 0; i < ahead; ++i) {
-                const int unit = min(first + i * (int)blockDim.x, units - 1);
-                const int cell = unit / (fours * wide);
-                const int four = first_pack * fours + unit % (fours * wide);
-                const float* from = cell < K * K ? weight + cell * channels : bias ? bias : weight;
-                asked[i] = load<4>(from + min(four * 4, channels - 4));
-            }
+        for (int i = 0; i < ahead; ++i) {
+            const int unit = min((int)threadIdx.x + i * THREADS, units - 1);
+            const int cell = unit / (fours * wide);
+            const int four = first_pack * fours + unit % (fours * wide);
+            const float* from = cell < K * K ? weight + cell * channels : bias ? bias : weight;
+            asked[i] = load<4>(from + min(four * 4, channels - 4));
+        }
 #pragma unroll
-            for (int i = 0; i < ahead; ++i) {
-                const int unit = first + i * blockDim.x;
-                const int cell = unit / (fours * wide);
-                const int four = unit % (fours * wide);
-                if (cell == K * K && !bias) asked[i] = {};
-                if (unit < units) {
-                    kept[(cell * fours + four % fours) * wide + four / fours] = asked[i];
-                }
-            }
+        for (int i = 0; i < ahead; ++i) {
+            const int unit = min((int)threadIdx.x + i * THREADS, units - 1);
+            const int cell = unit / (fours * wide);
+            const int four = unit % (fours * wide);
+            if (cell == K * K && !bias) asked[i] = {};
+            // beyond the last unit all write the last
+            kept[(cell * fours + four % fours) * wide + four / fours] = asked[i];
         }
         __syncthreads();
         const int pack = first_pack + pack_of_block;
@@ -249,9 +246,9 @@ extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
                   int left, int wide, int kind, int last)
 {
-    depthwise_fixed<3, 1, 4, 3>(src, weight, bias, residual, out, rows, channels, height, width,
-                                out_h, out_w, src_pitch, residual_pitch, out_pitch, top, left,
-                                wide, kind, last);
+    depthwise_fixed<3, 1, 4, 3, DEPTHWISE_THREADS>(
+        src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
+        residual_pitch, out_pitch, top, left, wide, kind, last);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
@@ -260,9 +257,9 @@ extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
                   int left, int wide, int kind, int last)
 {
-    depthwise_fixed<3, 2, 2, 3>(src, weight, bias, residual, out, rows, channels, height, width,
-                                out_h, out_w, src_pitch, residual_pitch, out_pitch, top, left,
-                                wide, kind, last);
+    depthwise_fixed<3, 2, 2, 3, DEPTHWISE_THREADS>(
+        src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
+        residual_pitch, out_pitch, top, left, wide, kind, last);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
@@ -271,9 +268,9 @@ extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
                   int left, int wide, int kind, int last)
 {
-    depthwise_fixed<5, 1, 4, 1>(src, weight, bias, residual, out, rows, channels, height, width,
-                                out_h, out_w, src_pitch, residual_pitch, out_pitch, top, left,
-                                wide, kind, last);
+    depthwise_fixed<5, 1, 4, 1, DEPTHWISE_THREADS>(
+        src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
+        residual_pitch, out_pitch, top, left, wide, kind, last);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
@@ -282,9 +279,9 @@ extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
                   int left, int wide, int kind, int last)
 {
-    depthwise_fixed<5, 2, 2, 1>(src, weight, bias, residual, out, rows, channels, height, width,
-                                out_h, out_w, src_pitch, residual_pitch, out_pitch, top, left,
-                                wide, kind, last);
+    depthwise_fixed<5, 2, 2, 1, DEPTHWISE_THREADS>(
+        src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
+        residual_pitch, out_pitch, top, left, wide, kind, last);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 4)
@@ -293,9 +290,9 @@ extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 4)
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
                   int left, int wide, int kind, int last)
 {
-    depthwise_fixed<3, 1, 2, 3>(src, weight, bias, residual, out, rows, channels, height, width,
-                                out_h, out_w, src_pitch, residual_pitch, out_pitch, top, left,
-                                wide, kind, last);
+    depthwise_fixed<3, 1, 2, 3, DEPTHWISE_SHORT_THREADS>(
+        src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
+        residual_pitch, out_pitch, top, left, wide, kind, last);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 4)
@@ -304,9 +301,9 @@ extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 4)
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
                   int left, int wide, int kind, int last)
 {
-    depthwise_fixed<3, 2, 1, 3>(src, weight, bias, residual, out, rows, channels, height, width,
-                                out_h, out_w, src_pitch, residual_pitch, out_pitch, top, left,
-                                wide, kind, last);
+    depthwise_fixed<3, 2, 1, 3, DEPTHWISE_SHORT_THREADS>(
+        src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
+        residual_pitch, out_pitch, top, left, wide, kind, last);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 4)
@@ -315,9 +312,9 @@ extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 4)
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
                   int left, int wide, int kind, int last)
 {
-    depthwise_fixed<5, 1, 2, 5>(src, weight, bias, residual, out, rows, channels, height, width,
-                                out_h, out_w, src_pitch, residual_pitch, out_pitch, top, left,
-                                wide, kind, last);
+    depthwise_fixed<5, 1, 2, 5, DEPTHWISE_SHORT_THREADS>(
+        src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
+        residual_pitch, out_pitch, top, left, wide, kind, last);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 4)
@@ -326,7 +323,7 @@ extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 4)
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
                   int left, int wide, int kind, int last)
 {
-    depthwise_fixed<5, 2, 1, 5>(src, weight, bias, residual, out, rows, channels, height, width,
-                                out_h, out_w, src_pitch, residual_pitch, out_pitch, top, left,
-                                wide, kind, last);
+    depthwise_fixed<5, 2, 1, 5, DEPTHWISE_SHORT_THREADS>(
+        src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
+        residual_pitch, out_pitch, top, left, wide, kind, last);
 }

@@ -14,15 +14,13 @@ import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
-from importlib.resources import files
 from math import inf
-from statistics import median
 from time import monotonic
 from typing import Any
 
 import numpy as np
 
-from engine.backends.cuda import cache, conv, graph, memory, tensor
+from engine.backends.cuda import cache, conv, graph, memory, tensor, texts
 from engine.backends.cuda.context import Context
 from engine.backends.cuda.conv.hopper import Hopper
 from engine.backends.cuda.conv.hopper_turns import HopperTurns
@@ -116,8 +114,12 @@ def _distinct(plan: Plan, target: Target) -> list[Conv2d]:
         if isinstance(op, Conv2d):
             alike.setdefault(conv.signature(target, op), []).append(op)
     groups = sorted(alike.values(), key=lambda group: -len(group) * _products(target, group[0]))
-    # Of equal ones, that whose place in memory suits most algorithms speaks for all.
-    return [max(group, key=lambda op: len(conv.candidates(target, op))) for group in groups]
+    return [group[0] if len(group) == 1 else _most_able(group, target) for group in groups]
+
+
+def _most_able(group: list[Conv2d], target: Target) -> Conv2d:
+    """Of equal ones, that whose place in memory suits most algorithms speaks for all."""
+    return max(group, key=lambda op: len(conv.candidates(target, op)))
 
 
 def _products(target: Target, op: Conv2d) -> int:
@@ -234,7 +236,8 @@ def measure(context: Context, target: Target, op: Conv2d, name: str, give_up: fl
         recorded = graph.record(stream.handle, enqueue_all)
         try:
             recorded.launch()
-            return median(_timed(context, recorded.launch) for _ in range(REPEATS)) / COPIES
+            times = [_timed(context, recorded.launch) for _ in range(REPEATS)]
+            return float(np.median(times)) / COPIES
         finally:
             stream.synchronize()
             recorded.close()
@@ -277,12 +280,5 @@ def _align(size: int) -> int:
 def _identity(context: Context) -> str:
     """Changes with the card, the driver, and the kernels and algorithms there are."""
     version = context.run(context.driver.get_driver_version)
-    kernels = files("engine.backends.cuda").joinpath("kernels")
-    texts = [
-        entry.read_text(encoding="utf-8")
-        for folder in (kernels, kernels.joinpath("tensor"))
-        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
-        if entry.name.endswith((".cu", ".cuh"))
-    ]
-    facts = [context.card.model, str(version), *conv.ALGORITHMS, *texts]
+    facts = [context.card.model, str(version), *conv.ALGORITHMS, *texts.kernels().values()]
     return hashlib.sha256("\0".join(facts).encode()).hexdigest()

@@ -15,9 +15,11 @@ from engine.backends.cuda.conv.hopper import HopperTile
 from engine.backends.cuda.conv.hopper_turns import TurnsTile
 from engine.backends.cuda.conv.implicit_gemm import MmaTile
 from engine.backends.cuda.conv.thin import ThinTile
+from engine.backends.cuda.gpu import KINDS
 from tests.backends.cuda.host import DEFINES
 
 NVCC = shutil.which("nvcc")
+LEAKY = KINDS["leaky"], KINDS["linear"]
 ARCHITECTURES = ("75", "80", "86", "89", "90a")
 HASTE = ("-Xcicc=-O1", "-Xptxas=-O0", "--threads=0")  # nobody runs what comes of it
 
@@ -67,14 +69,14 @@ def hopper_tiles() -> list[HopperTile]:
             (min(sides), whole // 4),
         ]:
             sizes = (rows, columns, depth, stages, consumers, blocks, mode)
-            found.append(HopperTile(*sizes, 2 if mode == 0 else 4))
-    found.append(HopperTile(128, 128, 64, 4, 2, 1, 0, 4))
+            found.append(HopperTile(*sizes, 2 if mode == 0 else 4, LEAKY, depth == whole))
+    found.append(HopperTile(128, 128, 64, 4, 2, 1, 0, 4, (KINDS["mish"], KINDS["relu6"]), False))
     for out_bytes, (rows, columns, stages, teams, consumers, blocks) in (
         (4, (128, 256, 4, 1, 2, 1)),
         (2, (128, 32, 4, 3, 1, 2)),
     ):
         sizes = (rows, columns, 64, stages, consumers, blocks, 0, out_bytes)
-        found.append(TurnsTile(*sizes, teams=teams))
+        found.append(TurnsTile(*sizes, LEAKY, out_bytes == 2, teams=teams))
     return found
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from engine.backends.cuda import launch, wgmma
 from engine.backends.cuda.conv import geometry
 from engine.backends.cuda.gpu import Arrays, Gpu, Target
-from engine.backends.cuda.tensor import COMMON, HOPPER, MODES, factors
+from engine.backends.cuda.tensor import HOPPER, MODES, factors
 from engine.plan import ops
 
 # rows, columns, stages, consumers, blocks on a multiprocessor
@@ -67,6 +67,8 @@ class HopperTile:
     blocks: int  # resident on one multiprocessor
     mode: int
     out_bytes: int
+    kinds: tuple[int, int]  # of activation: before and after the residual
+    is_whole: bool  # filters come in eights and lie on 16 bytes
     kernel: str = "hopper_conv"
 
     @property
@@ -79,6 +81,9 @@ class HopperTile:
             "CONSUMERS": self.consumers,
             "BLOCKS": self.blocks,
             "OUT_BYTES": self.out_bytes,
+            "KIND": self.kinds[0],
+            "LAST": self.kinds[1],
+            "WHOLE": int(self.is_whole),
         }
 
     @property
@@ -104,9 +109,9 @@ class HopperTile:
 
     @property
     def shared_bytes(self) -> int:
-        """The ring, or the sums that take its place, and what aligns it."""
+        """The ring, or the sums that take its place, the biases, and what aligns it."""
         sums = self.rows * (self.columns + _SUM_PADDING) * 4
-        return max(self.ring_bytes, sums) + 1024
+        return max(self.ring_bytes, sums) + 4 * self.columns + 1024
 
 
 class Problem(ctypes.Structure):
@@ -119,8 +124,7 @@ class Problem(ctypes.Structure):
             for name in (
                 *("pixels", "filters", "out_h", "out_w", "channels", "taps_x", "slices", "steps"),
                 *("stride_y", "stride_x", "top", "left", "dilation_y", "dilation_x"),
-                *("out_pitch", "residual_pitch", "kind", "last", "split", "tiles_n"),
-                "is_aligned",
+                *("out_pitch", "residual_pitch", "split", "tiles_n", "is_aligned"),
             )
         ),
     )
@@ -129,8 +133,6 @@ class Problem(ctypes.Structure):
 def can_run(target: Target, op: ops.Conv2d) -> bool:
     """Whether the copy engine can walk the map: pixels that begin on 16 bytes, small windows."""
     if target.capability != HOPPER or op.groups > 1 or op.signed:
-        return False
-    if not {op.activation, op.last_activation} <= COMMON:
         return False
     if op.src in target.misaligned or op.src.shape.channels * target.value_bytes % 16:
         return False
@@ -151,12 +153,19 @@ def prepare(target: Target, op: ops.Conv2d, constants: Arrays, *, columns: int) 
     weight = constants["weight"].transpose(0, 2, 3, 1)
     lines = np.ascontiguousarray(weight, dtype=np.float32).reshape(len(weight), -1)
     mode = MODES[target.precision]
-    if mode == 2:
+    if mode == 2 and len(lines) % columns:
         lines = np.pad(lines, ((0, -len(lines) % columns), (0, 0)))
     bias = constants.get("bias")
     if bias is None:
         bias = np.zeros(op.weight.shape[0], np.float32)
     return {"weight": factors(lines, mode), "bias": bias}
+
+
+def way_out(target: Target, op: ops.Conv2d) -> tuple[int, int, tuple[int, int], bool]:
+    """How a tile multiplies, and what becomes of its sums."""
+    written = {op.out, op.residual}
+    is_whole = op.out.shape.channels % 8 == 0 and not written & target.misaligned
+    return MODES[target.precision], target.bytes_of(op.out), geometry.kinds(op), is_whole
 
 
 def across(op: ops.Conv2d, tile: HopperTile) -> int:
@@ -182,8 +191,7 @@ def source(gpu: Gpu, op: ops.Conv2d, tile: HopperTile) -> launch.Windows:
     )
 
 
-def weights(gpu: Gpu, op: ops.Conv2d, tile: HopperTile, *, shared_by: int = 1) -> launch.TensorMap:
-    """In boxes that are the part of each of `shared_by` blocks."""
+def weights(gpu: Gpu, op: ops.Conv2d, tile: HopperTile) -> launch.TensorMap:
     filters = op.out.shape.channels
     lines = 2 * across(op, tile) * tile.columns if tile.mode == 2 else filters
     return launch.matrix_map(
@@ -206,7 +214,7 @@ def problem(gpu: Gpu, op: ops.Conv2d, tile: HopperTile, *, split: int = 1) -> Pr
         *(out.height, out.width, channels, op.kernel[1]),
         *(slices, op.kernel[0] * op.kernel[1] * slices),
         *(*op.stride, top, left, *op.dilation),
-        *(gpu.pitch(op.out), residual_pitch, *geometry.kinds(op)),
+        *(gpu.pitch(op.out), residual_pitch),
         *(split, across(op, tile), int(all(map(gpu.is_aligned, written)))),
     )
 
@@ -225,8 +233,8 @@ class Hopper:
 
     def tile(self, target: Target, op: ops.Conv2d) -> HopperTile:
         rows, columns, stages, consumers, blocks = self.sides
-        modes = MODES[target.precision], target.bytes_of(op.out)
-        return HopperTile(rows, columns, depth(target, op), stages, consumers, blocks, *modes)
+        sizes = (rows, columns, depth(target, op), stages, consumers, blocks)
+        return HopperTile(*sizes, *way_out(target, op))
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         tiles = _HALF_TILES if target.precision == "float16" else _FLOAT_TILES

@@ -13,7 +13,6 @@ from engine.backends.cuda import launch
 from engine.backends.cuda.conv import hopper
 from engine.backends.cuda.conv.hopper import HopperTile
 from engine.backends.cuda.gpu import Arrays, Gpu, Target
-from engine.backends.cuda.tensor import MODES
 from engine.plan import ops
 
 # rows, columns, stages, teams, consumers in a team, resident blocks
@@ -52,7 +51,8 @@ class TurnsTile(HopperTile):
 
     @property
     def shared_bytes(self) -> int:
-        return self.ring_bytes + 8 * self.teams + 1024
+        """The ring, barriers of turns, biases of two tiles for each team, and what aligns it."""
+        return self.ring_bytes + 8 * self.teams + 2 * self.teams * self.columns * 4 + 1024
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,7 @@ class HopperTurns:
     def tile(self, target: Target, op: ops.Conv2d) -> TurnsTile:
         rows, columns, stages, teams, consumers, blocks = self.sides
         sizes = (rows, columns, hopper.depth(target, op), stages, consumers, blocks)
-        modes = MODES[target.precision], target.bytes_of(op.out)
-        return TurnsTile(*sizes, *modes, teams=teams)
+        return TurnsTile(*sizes, *hopper.way_out(target, op), teams=teams)
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         shapes = _SHAPES.get(target.precision, ())

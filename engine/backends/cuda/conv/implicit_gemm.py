@@ -205,8 +205,9 @@ class ImplicitGemm:
         dense = _bundled(constants["weight"], each)
         depth = self._steps(target, op) * self._depth(target, op)
         missing = ((0, 0), (0, lines - each.filters), (0, depth - dense.shape[2]))
+        padded = np.pad(dense, missing) if np.any(missing) else dense
         made = {
-            "weight": tensor.factors(np.pad(dense, missing), tensor.mode_of(target, op)),
+            "weight": tensor.factors(padded, tensor.mode_of(target, op)),
             "bias": finish.biases(op, constants, groups=each.count, lines=lines),
         }
         if self.split > 1:

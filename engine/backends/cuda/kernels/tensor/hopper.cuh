@@ -20,7 +20,7 @@ __device__ __forceinline__ void barrier_init(unsigned barrier, int arrivals)
 
 __device__ __forceinline__ void barrier_fence()
 {
-    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async;" ::: "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
 __device__ __forceinline__ void barrier_expect(unsigned barrier, int bytes)
@@ -44,9 +44,10 @@ __device__ __forceinline__ void barrier_wait(unsigned barrier, int phase)
         : "memory");
 }
 
-__device__ __forceinline__ void consumers_barrier(int threads)
+// Barrier 0 is the whole block's.
+__device__ __forceinline__ void consumers_barrier(int barrier, int threads)
 {
-    asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
+    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
 // ---- the bulk tensor copy engine
@@ -119,9 +120,16 @@ template <int COUNT> __device__ __forceinline__ void more_registers()
 
 // ---- clusters, the kernel before and the kernel after
 
+// What was written before it is seen behind it.
 __device__ __forceinline__ void cluster_barrier()
 {
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
+// Behind it everyone has come this far.
+__device__ __forceinline__ void cluster_meeting()
+{
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
 // The same place in the shared memory of block `rank` of the cluster.

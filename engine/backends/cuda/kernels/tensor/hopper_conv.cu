@@ -10,54 +10,62 @@
 // sum over k: each adds up a part, then they reduce through each other's shared memory, always in
 // the order of their ranks, so that a result never changes from run to run.
 // Weights do not depend on the layer before, so they are fetched before the wait for it.
-// Only the common activations: each is inlined over all of a thread's values.
+// On a small map a block finishes one tile and its code is cold: the activations, KIND and LAST, are
+// chosen at compile time, and what can be asked for early is.
 //
-// Chosen at compile time: BM BN BK STAGES CONSUMERS BLOCKS (resident on a multiprocessor) and
-//   OUT_BYTES of a result
+// Chosen at compile time: BM BN BK STAGES CONSUMERS BLOCKS (resident on a multiprocessor), KIND and
+//   LAST, OUT_BYTES of a result
+//   WHOLE   filters come in eights and lie on 16 bytes: what else would be needed is left out
 //   MODE 0  halves in, half products
 //   MODE 1  floats in, tf32 products; the copy engine and the host round to nearest
 //   MODE 2  floats in, each factor the sum of two tf32, three products; the sums of a slice are added
 //           up outside the matrix unit, which drops bits that a float would keep
 #include "hopper_tile.cuh"
 
-#define A_BYTES (BM * ROW_BYTES)
-#define STAGE_BYTES (A_BYTES + WEIGHT_COPIES * B_BYTES)
+#define RING_BYTES (STAGES * (STAGE_BYTES + 16))
 #define SUM_PITCH (BN + 8)  // of floats, for a cluster
+#define SUM_BYTES (BM * SUM_PITCH * 4)  // take the place of the ring, as other results do
+#define AT_ONCE 4  // blocks whose sums are under way together
 
-// The consumers of all blocks of a cluster add up the sums in each other's shared memory.
-__device__ __forceinline__ void finish_cluster(unsigned sums, const Problem& p, int m0, int n0,
-                                               int rank)
+// The consumers of all blocks of a cluster add up the sums in each other's shared memory: a warp
+// reads whole lines, and asks for what comes from far before the first of it is needed.
+__device__ __forceinline__ void finish_cluster(unsigned sums, const float* bias, const Problem& p,
+                                               int m0, int n0, int rank)
 {
     const int threads = 128 * CONSUMERS;
-    for (int item = rank * threads + threadIdx.x; item < BM * BN / 8; item += p.split * threads) {
-        const int m = m0 + item / (BN / 8);
-        const int n = n0 + item % (BN / 8) * 8;
+    const bool is_wide = (WHOLE || p.is_aligned) && p.residual;
+    for (int item = rank * threads + threadIdx.x; item < BM * BN / 4; item += p.split * threads) {
+        const int row = item / (BN / 4);
+        const int column = item % (BN / 4) * 4;
+        const int m = m0 + row;
+        const int n = n0 + column;
         if (m >= p.pixels || n >= p.filters) continue;
-        const int count = min(p.filters - n, 8);
-        const unsigned at = sums + ((m - m0) * SUM_PITCH + n - n0) * 4;
-        float x[8];
+        const int count = min(p.filters - n, 4);
+        const result* from = p.residual + (size_t)m * p.residual_pitch + n;
+        Raw<4, result> residual;
+        if (is_wide && (WHOLE || count == 4)) residual = ask_residual<4>(from);
+        const float4 start = *reinterpret_cast<const float4*>(bias + column);
+        float x[4] = {start.x, start.y, start.z, start.w};
+        const unsigned at = sums + (row * SUM_PITCH + column) * 4;
+        for (int first = 0; first < p.split; first += AT_ONCE) {
+            float4 part[AT_ONCE];
 #pragma unroll
-        for (int c = 0; c < 8; ++c) x[c] = c < count ? p.bias[n + c] : 0.f;
-        for (int r = 0; r < p.split; ++r) {
-            const unsigned from = neighbour(at, r);
-            const float4 low = read_neighbour(from);
-            const float4 high = read_neighbour(from + 16);
-            x[0] += low.x, x[1] += low.y, x[2] += low.z, x[3] += low.w;
-            x[4] += high.x, x[5] += high.y, x[6] += high.z, x[7] += high.w;
-        }
-        activate_common(p.kind, x);
-        if (p.residual) {
-            const result* from = p.residual + (size_t)m * p.residual_pitch + n;
-            if (count == 8 && p.is_aligned) {
-#pragma unroll
-                for (int c = 0; c < 8; c += OUT_PACK) {
-                    const Pack<OUT_PACK> pack = load<OUT_PACK>(from + c);
-#pragma unroll
-                    for (int k = 0; k < OUT_PACK; ++k) x[c + k] += pack.v[k];
-                }
-            } else {
-                add_residual(x, from, count);
+            for (int i = 0; i < AT_ONCE; ++i) {
+                if (first + i < p.split) part[i] = read_neighbour(neighbour(at, first + i));
             }
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i) {
+                if (first + i < p.split) {
+                    x[0] += part[i].x, x[1] += part[i].y, x[2] += part[i].z, x[3] += part[i].w;
+                }
+            }
+        }
+        activate_all(KIND, x);
+        if (is_wide && (WHOLE || count == 4)) {
+#pragma unroll
+            for (int c = 0; c < 4; ++c) x[c] += to_float(residual.v[c]);
+        } else if (!WHOLE && p.residual) {
+            add_residual(x, from, count);
         }
         finish(x, p, m, n, count);
     }
@@ -79,6 +87,8 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     const int n0 = tile % p.tiles_n * BN;
     const int first = rank * p.steps / p.split;
     const int end = (rank + 1) * p.steps / p.split;
+    float* bias = reinterpret_cast<float*>(memory + (base - shared_address(memory)) +
+                                           (RING_BYTES > SUM_BYTES ? RING_BYTES : SUM_BYTES));
 
     if (threadIdx.x == 128 * CONSUMERS) {
         prefetch_map(&input);
@@ -92,43 +102,23 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         barrier_fence();
     }
     __syncthreads();
-    dependents_may_start();
 
     if (is_producer) {
         if (threadIdx.x == 128 * CONSUMERS) {
-            const int x0 = m0 % p.out_w * p.stride_x - p.left;
-            const int y0 = m0 / p.out_w % p.out_h * p.stride_y - p.top;
-            const int row = m0 / p.out_w / p.out_h;
-            auto fetch_weights = [&](int k, int stage) {
-                const unsigned to = base + stage * STAGE_BYTES + A_BYTES;
-                const int tap = k / p.slices;
-                // A last slice reaches into the next tap's weights; its inputs there are zero.
-                const int column = tap * p.channels + (k - tap * p.slices) * BK;
-                barrier_expect(full + 8 * stage, STAGE_BYTES);
-                copy_tile(to, &weight, full + 8 * stage, column, n0);
-                if (MODE == 2) {
-                    const int low_parts = p.tiles_n * BN;
-                    copy_tile(to + B_BYTES, &weight, full + 8 * stage, column, low_parts + n0);
-                }
-            };
-            auto fetch_input = [&](int k, int stage) {
-                const int tap = k / p.slices;
-                const int tap_y = tap / p.taps_x;
-                const int tap_x = tap - tap_y * p.taps_x;
-                copy_windows(base + stage * STAGE_BYTES, &input, full + 8 * stage,
-                             (k - tap * p.slices) * BK, x0, y0, row, tap_x * p.dilation_x,
-                             tap_y * p.dilation_y);
-            };
+            const Origin origin = origin_of(p, tile);
             const int ahead = min(end - first, STAGES);
-            for (int s = 0; s < ahead; ++s) fetch_weights(first + s, s);
+            auto fetch = [&](auto part, const TensorMap& map, int k, int stage) {
+                part(base + stage * STAGE_BYTES, full + 8 * stage, &map, p, origin, k);
+            };
+            for (int s = 0; s < ahead; ++s) fetch(fetch_weights, weight, first + s, s);
             wait_for_previous_kernel();
-            for (int s = 0; s < ahead; ++s) fetch_input(first + s, s);
+            for (int s = 0; s < ahead; ++s) fetch(fetch_input, input, first + s, s);
             int stage = 0;
             int phase = 0;
             for (int k = first + ahead; k < end; ++k) {
                 barrier_wait(empty + 8 * stage, phase);
-                fetch_weights(k, stage);
-                fetch_input(k, stage);
+                fetch(fetch_weights, weight, k, stage);
+                fetch(fetch_input, input, k, stage);
                 if (++stage == STAGES) {
                     stage = 0;
                     phase ^= 1;
@@ -136,9 +126,12 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
             }
         }
         __syncwarp();
+        dependents_may_start();  // any earlier, they would be in the way
     } else {
         const int group = threadIdx.x / 128;
         const int warp = threadIdx.x / 32 % 4;
+        float own[OWN_BIASES];
+        ask_biases(own, p, n0, threadIdx.x);
         float sum[BLOCKS_OF_ROWS][BN / 2];
 #pragma unroll
         for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
@@ -171,15 +164,15 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
             }
         }
         products_wait<0>();
-        wait_for_previous_kernel();  // the residual is another kernel's work
-        consumers_barrier(128 * CONSUMERS);  // the ring is read: its memory takes the sums
+        put_biases(bias, own, threadIdx.x);
+        consumers_barrier(1, 128 * CONSUMERS);  // the ring is read: its memory takes the sums
         unsigned char* ring = memory + (base - shared_address(memory));
         if (p.split == 1) {
             result* corner = reinterpret_cast<result*>(ring) + threadIdx.x / 32 * 16 * ROW_PITCH;
 #pragma unroll
             for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
                 const int first_row = m0 + (group * BLOCKS_OF_ROWS + i) * 64 + warp * 16;
-                finish_rows(sum[i], corner, p, n0, [&](int row) {
+                finish_rows(sum[i], corner, bias, p, n0, [&](int row) {
                     const int m = first_row + row;
                     return m < p.pixels ? m : -1;
                 });
@@ -202,6 +195,6 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
 
     if (p.split == 1) return;
     cluster_barrier();
-    if (!is_producer) finish_cluster(base, p, m0, n0, rank);
-    cluster_barrier();  // nobody leaves while a neighbour reads its sums
+    if (!is_producer) finish_cluster(base, bias, p, m0, n0, rank);
+    cluster_meeting();  // nobody leaves while a neighbour reads its sums
 }

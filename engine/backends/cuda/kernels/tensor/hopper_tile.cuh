@@ -7,9 +7,11 @@
 #include "wgmma.cuh"
 
 #define STEP_BYTES 32  // one wgmma along k: 16 halves or 8 floats
+#define A_BYTES (BM * ROW_BYTES)
 #define B_BYTES (BN * ROW_BYTES)
-#define WEIGHT_COPIES (MODE == 2 ? 2 : 1)  // high parts, low parts
+#define STAGE_BYTES (A_BYTES + (MODE == 2 ? 2 : 1) * B_BYTES)  // weights: high parts, low parts
 #define BLOCKS_OF_ROWS (BM / 64 / CONSUMERS)  // of 64, for each warpgroup
+#define OWN_BIASES ((BN + 128 * CONSUMERS - 1) / (128 * CONSUMERS))  // of a thread
 #define ROW_PITCH (BN + 8)  // of stored values, for a warp: keeps fragments off each other's banks
 
 struct Problem {
@@ -22,8 +24,52 @@ struct Problem {
     int slices, steps;                // of BK channels: a tap's, all
     int stride_y, stride_x, top, left, dilation_y, dilation_x;
     int out_pitch, residual_pitch;
-    int kind, last, split, tiles_n, is_aligned;
+    int split, tiles_n, is_aligned;
 };
+
+template <int BYTES> struct WordsOf;
+template <> struct WordsOf<8> {
+    typedef uint2 type;
+};
+template <> struct WordsOf<16> {
+    typedef uint4 type;
+};
+
+// ---- the thread that fetches
+
+struct Origin {  // of a tile: where its windows begin, its first filter
+    int x, y, row, n;
+};
+
+__device__ __forceinline__ Origin origin_of(const Problem& p, int tile)
+{
+    const int m = tile / p.tiles_n * BM;
+    return {m % p.out_w * p.stride_x - p.left, m / p.out_w % p.out_h * p.stride_y - p.top,
+            m / p.out_w / p.out_h, tile % p.tiles_n * BN};
+}
+
+__device__ __forceinline__ void fetch_weights(unsigned stage, unsigned full, const TensorMap* map,
+                                              const Problem& p, const Origin& tile, int k)
+{
+    const int tap = k / p.slices;
+    // A last slice reaches into the next tap's weights; its inputs there are zero.
+    const int column = tap * p.channels + (k - tap * p.slices) * BK;
+    barrier_expect(full, STAGE_BYTES);
+    copy_tile(stage + A_BYTES, map, full, column, tile.n);
+    if (MODE == 2) copy_tile(stage + A_BYTES + B_BYTES, map, full, column, p.tiles_n * BN + tile.n);
+}
+
+__device__ __forceinline__ void fetch_input(unsigned stage, unsigned full, const TensorMap* map,
+                                            const Problem& p, const Origin& tile, int k)
+{
+    const int tap = k / p.slices;
+    const int tap_y = tap / p.taps_x;
+    const int tap_x = tap - tap_y * p.taps_x;
+    copy_windows(stage, map, full, (k - tap * p.slices) * BK, tile.x, tile.y, tile.row,
+                 tap_x * p.dilation_x, tap_y * p.dilation_y);
+}
+
+// ---- the warps that multiply
 
 #if MODE < 2
 // One slice: 64 rows of input at `a` times the BN rows of weights at `b`, added to sum.
@@ -81,32 +127,78 @@ __device__ __forceinline__ void put_pair(result* to, float low, float high)
     *reinterpret_cast<Raw<2, result>*>(to) = pair;
 }
 
-// The last activation and the store; `count` of the eight values exist.
-__device__ __forceinline__ void finish(float (&x)[8], const Problem& p, int m, int n, int count)
+// The last activation and the store; `count` of the N values exist.
+template <int N>
+__device__ __forceinline__ void finish(float (&x)[N], const Problem& p, int m, int n, int count)
 {
-    activate_common(p.last, x);
+    const int wide = N < OUT_PACK ? N : OUT_PACK;
+    activate_all(LAST, x);
     result* to = static_cast<result*>(p.out) + (size_t)m * p.out_pitch + n;
-    if (count == 8 && p.is_aligned) {
+    if (WHOLE || (count == N && p.is_aligned)) {
 #pragma unroll
-        for (int c = 0; c < 8; c += OUT_PACK) {
-            Pack<OUT_PACK> pack;
+        for (int c = 0; c < N; c += wide) {
+            Pack<wide> pack;
 #pragma unroll
-            for (int i = 0; i < OUT_PACK; ++i) pack.v[i] = x[c + i];
-            store<OUT_PACK>(to + c, pack);
+            for (int i = 0; i < wide; ++i) pack.v[i] = x[c + i];
+            store<wide>(to + c, pack);
         }
     } else {
 #pragma unroll
-        for (int c = 0; c < 8; ++c) {
+        for (int c = 0; c < N; ++c) {
             if (c < count) put(to + c, x[c]);
         }
     }
 }
 
-__device__ __forceinline__ void add_residual(float (&x)[8], const result* from, int count)
+// The biases of a tile: asked for before the products, by one thread each, and put into shared
+// memory after them, where every lane finds those of its columns.
+__device__ __forceinline__ void ask_biases(float (&own)[OWN_BIASES], const Problem& p, int n0,
+                                           int thread)
 {
 #pragma unroll
-    for (int c = 0; c < 8; ++c) {
-        if (c < count) x[c] += to_float(from[c]);
+    for (int i = 0; i < OWN_BIASES; ++i) {
+        const int c = thread + i * 128 * CONSUMERS;
+        own[i] = c < BN && n0 + c < p.filters ? p.bias[n0 + c] : 0.f;
+    }
+}
+
+__device__ __forceinline__ void put_biases(float* bias, const float (&own)[OWN_BIASES], int thread)
+{
+#pragma unroll
+    for (int i = 0; i < OWN_BIASES; ++i) {
+        const int c = thread + i * 128 * CONSUMERS;
+        if (c < BN) bias[c] = own[i];
+    }
+}
+
+// A warp's 16 rows lie in its lanes as wgmma leaves them.
+__device__ __forceinline__ void add_bias(float (&sum)[BN / 2], const float* bias)
+{
+#pragma unroll
+    for (int j = 0; j < BN / 8; ++j) {
+        const float2 pair = *reinterpret_cast<const float2*>(bias + j * 8 + threadIdx.x % 4 * 2);
+        sum[j * 4] += pair.x;
+        sum[j * 4 + 1] += pair.y;
+        sum[j * 4 + 2] += pair.x;
+        sum[j * 4 + 3] += pair.y;
+    }
+}
+
+// Residuals are read past the multiprocessor's own cache: only the thread that fetches waits for
+// the kernel before, and that cache may hold what was there earlier.
+template <int V> __device__ __forceinline__ Raw<V, result> ask_residual(const result* from)
+{
+    typedef typename WordsOf<sizeof(Raw<V, result>)>::type Words;
+    const Words words = __ldcg(reinterpret_cast<const Words*>(from));
+    return reinterpret_cast<const Raw<V, result>&>(words);
+}
+
+template <int N>
+__device__ __forceinline__ void add_residual(float (&x)[N], const result* from, int count)
+{
+#pragma unroll
+    for (int c = 0; c < N; ++c) {
+        if (c < count) x[c] += to_float(__ldcg(from + c));
     }
 }
 
@@ -115,21 +207,12 @@ __device__ __forceinline__ void add_residual(float (&x)[8], const result* from, 
 // that residuals are read and results written 16 bytes at a time. Several residuals are asked for
 // before the first is needed.
 template <class Pixel>
-__device__ __forceinline__ void finish_rows(float (&sum)[BN / 2], result* corner, const Problem& p,
-                                            int n0, Pixel pixel)
+__device__ __forceinline__ void finish_rows(float (&sum)[BN / 2], result* corner, const float* bias,
+                                            const Problem& p, int n0, Pixel pixel)
 {
     const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int j = 0; j < BN / 8; ++j) {
-        const int n = n0 + j * 8 + lane % 4 * 2;
-        const float low = n < p.filters ? p.bias[n] : 0.f;
-        const float high = n + 1 < p.filters ? p.bias[n + 1] : 0.f;
-        sum[j * 4] += low;
-        sum[j * 4 + 1] += high;
-        sum[j * 4 + 2] += low;
-        sum[j * 4 + 3] += high;
-    }
-    activate_common(p.kind, sum);
+    add_bias(sum, bias);
+    activate_all(KIND, sum);
 #pragma unroll
     for (int j = 0; j < BN / 8; ++j) {
         result* to = corner + lane / 4 * ROW_PITCH + j * 8 + lane % 4 * 2;
@@ -137,7 +220,7 @@ __device__ __forceinline__ void finish_rows(float (&sum)[BN / 2], result* corner
         put_pair(to + 8 * ROW_PITCH, sum[j * 4 + 2], sum[j * 4 + 3]);
     }
     __syncwarp();
-    const bool is_wide = p.is_aligned && p.residual;
+    const bool is_wide = (WHOLE || p.is_aligned) && p.residual;
     const int items = BN / 16;  // lines of eight filters for each lane
     const int at_once = items < 4 ? items : 4;
 #pragma unroll 1
@@ -152,7 +235,7 @@ __device__ __forceinline__ void finish_rows(float (&sum)[BN / 2], result* corner
                 const result* from = p.residual + (size_t)m * p.residual_pitch + n;
 #pragma unroll
                 for (int c = 0; c < 8 / OUT_PACK; ++c) {
-                    residual[i][c] = *reinterpret_cast<const Raw<OUT_PACK, result>*>(from + c * OUT_PACK);
+                    residual[i][c] = ask_residual<OUT_PACK>(from + c * OUT_PACK);
                 }
             }
         }
@@ -172,10 +255,10 @@ __device__ __forceinline__ void finish_rows(float (&sum)[BN / 2], result* corner
 #pragma unroll
                 for (int k = 0; k < OUT_PACK; ++k) x[c + k] = pack.v[k];
             }
-            if (is_wide && count == 8) {
+            if (is_wide && (WHOLE || count == 8)) {
 #pragma unroll
                 for (int c = 0; c < 8; ++c) x[c] += to_float(residual[i][c / OUT_PACK].v[c % OUT_PACK]);
-            } else if (p.residual) {
+            } else if (!WHOLE && p.residual) {
                 add_residual(x, p.residual + (size_t)m * p.residual_pitch + n, count);
             }
             finish(x, p, m, n, count);

@@ -6,8 +6,6 @@
 // Chosen at compile time: TEAMS, MODE 0 or 1, and the rest as in hopper_conv.
 #include "hopper_tile.cuh"
 
-#define A_BYTES (BM * ROW_BYTES)
-#define STAGE_BYTES (A_BYTES + B_BYTES)
 #define GROUPS (TEAMS * CONSUMERS)  // of 128 threads that multiply; one more fetches
 #define ALL_CONSUMERS (128 * GROUPS)
 // A thread starts with equal shares; the one that fetches gives up what it does not need.
@@ -66,25 +64,16 @@ __device__ __forceinline__ void gather_eight(const float (&pair)[4][2], float (&
 }
 
 // A warp's 16 rows of finished sums, straight from registers: the ring is busy with the next tile.
-__device__ __forceinline__ void finish_from_registers(float (&sum)[BN / 2], const Problem& p,
-                                                      int first_row, int n0)
+__device__ __forceinline__ void finish_from_registers(float (&sum)[BN / 2], const float* bias,
+                                                      const Problem& p, int first_row, int n0)
 {
     const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int j = 0; j < BN / 8; ++j) {
-        const int n = n0 + j * 8 + lane % 4 * 2;
-        const float low = n < p.filters ? p.bias[n] : 0.f;
-        const float high = n + 1 < p.filters ? p.bias[n + 1] : 0.f;
-        sum[j * 4] += low;
-        sum[j * 4 + 1] += high;
-        sum[j * 4 + 2] += low;
-        sum[j * 4 + 3] += high;
-    }
-    activate_common(p.kind, sum);
+    add_bias(sum, bias);
+    activate_all(KIND, sum);
 #pragma unroll
     for (int low_row = 0; low_row < 2; ++low_row) {
         const int m = first_row + lane / 4 + low_row * 8;
-        const bool is_wide = p.is_aligned && p.residual && m < p.pixels;
+        const bool is_wide = (WHOLE || p.is_aligned) && p.residual && m < p.pixels;
         Raw<OUT_PACK, result> residual[BN / 32][8 / OUT_PACK];
 #pragma unroll
         for (int j = 0; j < BN / 32; ++j) {
@@ -93,7 +82,7 @@ __device__ __forceinline__ void finish_from_registers(float (&sum)[BN / 2], cons
                 const result* from = p.residual + (size_t)m * p.residual_pitch + n;
 #pragma unroll
                 for (int c = 0; c < 8 / OUT_PACK; ++c) {
-                    residual[j][c] = *reinterpret_cast<const Raw<OUT_PACK, result>*>(from + c * OUT_PACK);
+                    residual[j][c] = ask_residual<OUT_PACK>(from + c * OUT_PACK);
                 }
             }
         }
@@ -109,10 +98,10 @@ __device__ __forceinline__ void finish_from_registers(float (&sum)[BN / 2], cons
             const int n = n0 + j * 32 + lane % 4 * 8;
             if (m >= p.pixels || n >= p.filters) continue;
             const int count = min(p.filters - n, 8);
-            if (is_wide && count == 8) {
+            if (is_wide && (WHOLE || count == 8)) {
 #pragma unroll
                 for (int c = 0; c < 8; ++c) x[c] += to_float(residual[j][c / OUT_PACK].v[c % OUT_PACK]);
-            } else if (p.residual) {
+            } else if (!WHOLE && p.residual) {
                 add_residual(x, p.residual + (size_t)m * p.residual_pitch + n, count);
             }
             finish(x, p, m, n, count);
@@ -129,6 +118,7 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
     const unsigned full = base + STAGES * STAGE_BYTES;
     const unsigned empty = full + 8 * STAGES;
     const unsigned turns = empty + 8 * STAGES;
+    float* biases = reinterpret_cast<float*>(memory + (turns + 8 * TEAMS - shared_address(memory)));
     const int tiles = (p.pixels + BM - 1) / BM * p.tiles_n;
 
     if (threadIdx.x == ALL_CONSUMERS) {
@@ -144,42 +134,20 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
         barrier_fence();
     }
     __syncthreads();
-    dependents_may_start();
 
     if (threadIdx.x >= ALL_CONSUMERS) {
         fewer_registers<PRODUCER_SHARE>();
         if (threadIdx.x == ALL_CONSUMERS) {
-            int n0 = 0, x0 = 0, y0 = 0, row = 0;
-            auto go_to = [&](int tile) {
-                n0 = tile % p.tiles_n * BN;
-                const int m0 = tile / p.tiles_n * BM;
-                x0 = m0 % p.out_w * p.stride_x - p.left;
-                y0 = m0 / p.out_w % p.out_h * p.stride_y - p.top;
-                row = m0 / p.out_w / p.out_h;
-            };
-            auto fetch_weights = [&](int k, int stage) {
-                const unsigned to = base + stage * STAGE_BYTES + A_BYTES;
-                const int tap = k / p.slices;
-                // A last slice reaches into the next tap's weights; its inputs there are zero.
-                const int column = tap * p.channels + (k - tap * p.slices) * BK;
-                barrier_expect(full + 8 * stage, STAGE_BYTES);
-                copy_tile(to, &weight, full + 8 * stage, column, n0);
-            };
-            auto fetch_input = [&](int k, int stage) {
-                const int tap = k / p.slices;
-                const int tap_y = tap / p.taps_x;
-                const int tap_x = tap - tap_y * p.taps_x;
-                copy_windows(base + stage * STAGE_BYTES, &input, full + 8 * stage,
-                             (k - tap * p.slices) * BK, x0, y0, row, tap_x * p.dilation_x,
-                             tap_y * p.dilation_y);
-            };
             int tile = blockIdx.x;
-            go_to(tile);
+            Origin origin = origin_of(p, tile);
+            auto fetch = [&](auto part, const TensorMap& map, int k, int stage) {
+                part(base + stage * STAGE_BYTES, full + 8 * stage, &map, p, origin, k);
+            };
             // Of the first tile the weights, which are nobody's output, then wait for the input.
             const int ahead = min(p.steps, STAGES);
-            for (int s = 0; s < ahead; ++s) fetch_weights(s, s);
+            for (int s = 0; s < ahead; ++s) fetch(fetch_weights, weight, s, s);
             wait_for_previous_kernel();
-            for (int s = 0; s < ahead; ++s) fetch_input(s, s);
+            for (int s = 0; s < ahead; ++s) fetch(fetch_input, input, s, s);
             int stage = ahead % STAGES;
             int phase = ahead / STAGES;
             int k = ahead;
@@ -187,13 +155,13 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
                 if (k == p.steps) {
                     tile += gridDim.x;
                     if (tile >= tiles) break;
-                    go_to(tile);
+                    origin = origin_of(p, tile);
                     k = 0;
                 }
                 // Of the first lap every slot is free: the phase before the first counts as done.
                 barrier_wait(empty + 8 * stage, phase ^ 1);
-                fetch_weights(k, stage);
-                fetch_input(k, stage);
+                fetch(fetch_weights, weight, k, stage);
+                fetch(fetch_input, input, k, stage);
                 ++k;
                 if (++stage == STAGES) {
                     stage = 0;
@@ -202,11 +170,13 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
             }
         }
         __syncwarp();
+        dependents_may_start();  // any earlier, they would be in the way
     } else {
         more_registers<CONSUMER_SHARE>();
         const int group = threadIdx.x / 128;
         const int team = group / CONSUMERS;
         const int member = group % CONSUMERS;
+        const int thread = member * 128 + threadIdx.x % 128;
         const int warp = threadIdx.x / 32 % 4;
         auto leave = [&](int stage) {
             if (threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * stage);
@@ -214,6 +184,8 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
         int turn = 0;
         for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, ++turn) {
             if (TEAMS > 1 && turn % TEAMS != team) continue;
+            float own[OWN_BIASES];
+            ask_biases(own, p, tile % p.tiles_n * BN, thread);
             float sum[BLOCKS_OF_ROWS][BN / 2];
 #pragma unroll
             for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
@@ -252,12 +224,15 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
             }
             products_wait<0>();
             leave(previous);
-            wait_for_previous_kernel();  // the residual is another kernel's work
+            // Two rows for each team: some of its threads may still need that of the tile before.
+            float* bias = biases + (team * 2 + turn / TEAMS % 2) * BN;
+            put_biases(bias, own, thread);
+            consumers_barrier(1 + team, 128 * CONSUMERS);
             const int m0 = tile / p.tiles_n * BM;
 #pragma unroll
             for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
                 const int first_row = m0 + (member * BLOCKS_OF_ROWS + i) * 64 + warp * 16;
-                finish_from_registers(sum[i], p, first_row, tile % p.tiles_n * BN);
+                finish_from_registers(sum[i], bias, p, first_row, tile % p.tiles_n * BN);
             }
             __syncwarp();
         }

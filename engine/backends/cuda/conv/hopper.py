@@ -47,7 +47,7 @@ _FLOAT_TILES = (
     (128, 32, 4, 2, 2),
 )
 SPLITS = (1, 2, 3, 4, 5, 6, 8)
-_COSTS = {0: (1460, 50, 8, 5000, 260), 1: (750, 45, 8, 6000, 700), 2: (315, 25, 3, 2500, 700)}
+_COSTS = {0: (1680, 57, 6, 3300, 300), 1: (750, 45, 8, 6000, 700), 2: (315, 25, 3, 2500, 700)}
 _MOST_BLOCKS = 512  # more tiles than this fill the device without a split
 _LEAST_STEPS = 4  # slices that each block of a split sums at least
 

@@ -130,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
             barrier_init(full + 8 * s, 1);
             barrier_init(empty + 8 * s, CONSUMERS);
         }
-        for (int t = 0; t < TEAMS; ++t) barrier_init(turns + 8 * t, CONSUMERS);
+        for (int t = 0; t < TEAMS; ++t) barrier_init(turns + 8 * t, 4 * CONSUMERS);
         barrier_fence();
     }
     __syncthreads();
@@ -203,7 +203,8 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
             int previous = -1;
             for (int k = 0; k < p.steps; ++k) {
                 barrier_wait(full + 8 * stage, phase);
-                if (TEAMS > 1 && k == p.steps - 1 && threadIdx.x % 128 == 0) {
+                // Every warp says so: one that still waited for its turn would miss the next one's.
+                if (TEAMS > 1 && k == p.steps - 1 && threadIdx.x % 32 == 0) {
                     barrier_arrive(turns + 8 * ((team + 1) % TEAMS));
                 }
                 const unsigned a = base + stage * STAGE_BYTES;

@@ -1,0 +1,102 @@
+"""Every tile of Hopper's convolutions against the matrix product, where there is such a card."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from engine.backends.cuda import conv, tensor
+from engine.backends.cuda.conv.hopper import Hopper
+from engine.backends.cuda.conv.hopper_turns import HopperTurns
+from engine.backends.cuda.device import CudaDevice
+from engine.plan import ops
+from engine.plan.build import Plan
+from engine.plan.ops import Constant, Tensor
+from engine.plan.shapes import Shape
+from tests.devices import open_or_skip
+
+Array = NDArray[Any]
+
+pytestmark = pytest.mark.cuda
+
+TOLERANCE = {"float16": 4e-3, "tf32": 4e-3, "float32": 2e-5}
+
+
+def plan_of(
+    channels: int, side: int, filters: int, size: int, *, has_residual: bool = False
+) -> Plan:
+    random = np.random.default_rng(0)
+    src, out = Tensor(-1, Shape(channels, side, side)), Tensor(0, Shape(filters, side, side))
+    weight = random.standard_normal((filters, channels, size, size), np.float32)
+    constants = {
+        "weight": weight / np.float32(np.sqrt(weight[0].size)),
+        "bias": random.standard_normal(filters, np.float32),
+    }
+    conv2d = ops.Conv2d(
+        out,
+        src,
+        Constant("weight", weight.shape),
+        Constant("bias", (filters,)),
+        padding=(size // 2,) * 4,
+        activation="leaky",
+        residual=src if has_residual else None,
+    )
+    return Plan(src, (conv2d,), (out,), (out,), constants=constants)
+
+
+# Most tiles of the first sum one slice, of the second two: there a warp may be a whole turn behind.
+PLANS = {
+    "one slice": (plan_of(64, 104, 64, 1), 8),
+    "two slices": (plan_of(128, 104, 64, 1), 8),
+    "residual": (plan_of(64, 40, 64, 3, has_residual=True), 16),
+    "few filters left": (plan_of(64, 52, 90, 3), 4),
+    "short slices": (plan_of(32, 64, 64, 3), 4),
+    "small map": (plan_of(256, 13, 256, 3), 1),
+}
+
+
+@pytest.fixture(scope="module")
+def card() -> Iterator[CudaDevice]:
+    device = open_or_skip(lambda: CudaDevice(0))
+    with closing(device):
+        if device.card.capability != tensor.HOPPER:
+            pytest.skip(f"{device.card.model} is no Hopper card")
+        yield device
+
+
+@pytest.mark.parametrize("precision", TOLERANCE)
+@pytest.mark.parametrize("name", PLANS)
+def test_every_tile_agrees_with_the_matrix_product(
+    card: CudaDevice, name: str, precision: str
+) -> None:
+    plan, batch = PLANS[name]
+    (op,) = plan.ops
+    assert isinstance(op, ops.Conv2d)
+    able = card.algorithms(plan, op, batch=batch, precision=precision)
+    tiled = [each for each in able if isinstance(conv.ALGORITHMS[each], Hopper | HopperTurns)]
+    assert tiled
+    target = card._target(plan, batch, precision).of(op)
+    tiles = {conv.ALGORITHMS[each].tile(target, op) for each in tiled}  # type: ignore[attr-defined]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda tile: tensor.image(tile, tensor.HOPPER), tiles))
+    images = np.random.default_rng(1).standard_normal((batch, *plan.source.shape.sides), np.float32)
+    expected = run(card, plan, images, precision, "im2col_gemm")
+    for each in tiled:
+        got = run(card, plan, images, precision, each)
+        difference = float(np.abs(got - expected).max() / np.abs(expected).max())
+        assert difference <= TOLERANCE[precision], f"{each}: {difference:.1e}"
+
+
+def run(card: CudaDevice, plan: Plan, images: Array, precision: str, algorithm: str) -> Array:
+    program = card.compile(
+        plan, batch=len(images), precision=precision, algorithm=algorithm, tune=False
+    )
+    with closing(program):
+        return program.forward(images)[0]

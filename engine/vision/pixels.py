@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.errors import ImageError
+from engine.vision import rgb
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -40,7 +41,7 @@ def from_image(image: Image.Image, name: str) -> Array:
         image = (image.convert("LA") if mode == "La" else image).convert("RGBA")
     elif mode not in _DIRECT:
         image = image.convert("RGB")
-    pixels = np.asarray(image)
+    pixels = rgb.pixels_of(image) if image.mode == "RGB" else np.asarray(image)
     return pixels if pixels.ndim == 3 else pixels[..., None]
 
 

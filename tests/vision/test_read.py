@@ -54,6 +54,20 @@ def test_lossless_formats_give_the_pixels_back(kind):
     assert picture.size == (20, 12)
 
 
+@pytest.mark.parametrize("size", [(1, 1), (1, 9), (9, 1), (33, 7), (2300, 2000)])
+def test_every_pixel_of_a_pillow_image_comes_over(size):
+    """The largest lies in several pieces of memory."""
+    pixels = np.random.default_rng(1).integers(0, 256, (*size[::-1], 3), dtype=np.uint8)
+    np.testing.assert_array_equal(read(Image.fromarray(pixels)).pixels, pixels)
+
+
+@pytest.mark.skipif(not hasattr(Image.Image, "__arrow_c_array__"), reason="Pillow before 11.2")
+def test_pixels_are_not_packed_by_pillow_which_would_stop_all_other_threads(monkeypatch):
+    image = Image.fromarray(COLOURS)
+    monkeypatch.delattr(Image.Image, "tobytes")
+    np.testing.assert_array_equal(read(image).pixels, COLOURS)
+
+
 def test_gif_gives_its_palette_colours():
     image = Image.fromarray(COLOURS).quantize(16)
     np.testing.assert_array_equal(

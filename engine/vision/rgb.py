@@ -1,0 +1,59 @@
+"""The pixels of Pillow's RGB images, copied while other threads run Python.
+
+np.asarray() has Pillow pack them into bytes, and nothing else can run until that is done. Pillow
+keeps a fourth byte with each pixel and shows all of them by Arrow's C interface, so NumPy can copy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+_CHANNELS = 3
+
+_pointer_in = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+class _Array(ctypes.Structure):
+    """The ArrowArray of Arrow's C data interface."""
+
+
+_Array._fields_ = [
+    *((name, ctypes.c_int64) for name in ("length", "nulls", "offset", "buffers_", "children_")),
+    ("buffers", ctypes.POINTER(ctypes.c_void_p)),
+    ("children", ctypes.POINTER(ctypes.POINTER(_Array))),
+    *((name, ctypes.c_void_p) for name in ("dictionary", "release", "private")),
+]
+
+
+def pixels_of(image: Image.Image) -> NDArray[np.uint8]:
+    """(height, width, 3) of a loaded image of mode RGB."""
+    shown = _shown(image)
+    if shown is None:
+        return np.asarray(image)
+    words, _capsule = shown
+    out = np.empty(len(words) * _CHANNELS + 1, np.uint8)
+    # Whole words, in order: of each the last byte is written over by the next, or left out.
+    np.copyto(np.ndarray(len(words), np.uint32, out.data, strides=(_CHANNELS,)), words)
+    return out[:-1].reshape(image.height, image.width, _CHANNELS)
+
+
+def _shown(image: Image.Image) -> tuple[NDArray[np.uint32], Any] | None:
+    """A word for each pixel, and what keeps them; None from an old Pillow, or of a huge image."""
+    try:
+        _, capsule = image.__arrow_c_array__()
+    except (AttributeError, ValueError):  # ValueError: the pixels are in several pieces
+        return None
+    array = _Array.from_address(_pointer_in(capsule, b"arrow_array"))
+    values = array.children[0].contents
+    assert values.length == array.length * 4 == image.width * image.height * 4
+    words = (ctypes.c_uint32 * array.length).from_address(values.buffers[1])
+    return np.frombuffer(words, np.uint32), capsule

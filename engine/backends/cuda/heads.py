@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.backends.cuda.gpu import Arrays, Gpu, Target, decodes, runs
+from engine.backends.cuda.gpu import THREADS, Arrays, Gpu, Target, decodes, runs
 from engine.plan import ops
 from engine.plan.ops import Head
 
 REGION_THREADS = 64
+_YOLO_BLOCKS = 16  # on a multiprocessor
 POINTS = {"center": 0, "left_top": 1, "right_bottom": 2}
 
 
 @runs(ops.YoloOutput)
 def yolo_output(gpu: Gpu, op: ops.YoloOutput) -> None:
-    gpu.launch(
+    channels = op.out.shape.channels
+    threads = min(-(-channels // 32) * 32, THREADS)
+    blocks = min(gpu.pixels(op.out), _YOLO_BLOCKS * gpu.target.multiprocessors)
+    gpu.launch_grid(
         "yolo_output",
-        gpu.pixels(op.out) * op.out.shape.channels,
-        *(gpu[op.src], gpu[op.out], gpu.pixels(op.out), op.out.shape.channels),
+        (blocks, 1, 1),
+        threads,
+        *(gpu[op.src], gpu[op.out], gpu.pixels(op.out), channels),
         *(gpu.pitch(op.src), gpu.pitch(op.out)),
         *(op.box + 1 + op.classes, op.box, int(op.raw), float(op.scale_x_y), gpu.flag),
     )

@@ -6,7 +6,7 @@
 //                  where darknet would list the row. A slot is a counter's next value; there is room
 //                  for every cell.
 //
-// Work item  yolo_output: a value; region_output: a block an anchor of a cell; candidates: an
+// Work item  yolo_output: a channel of a block's pixels; region_output: a block an anchor of a cell; candidates: an
 //            anchor of a cell, and mostly only its objectness is read.
 #include "common.cuh"
 
@@ -18,18 +18,20 @@ extern "C" __global__ void yolo_output(const real* __restrict__ src, real* __res
                                        unsigned* flag)
 {
     after_previous_kernel();
-    GRID_STRIDE(item, pixels * channels)
-    {
-        const int pixel = item / channels;
-        const int channel = item - pixel * channels;
+    for (int channel = threadIdx.x; channel < channels; channel += blockDim.x) {
         const int entry = channel % entries;
-        float x = to_float(src[pixel * src_pitch + channel]);
-        note_strange(flag, x);
         const bool is_extent = box == 4 ? entry == 2 || entry == 3 : entry == 4 || entry == 6;
         const bool is_centre = box == 4 ? entry < 2 : entry == 0 || entry == 2;
-        if (!is_raw && !is_extent) x = squash(x);
-        if (is_centre && scale_x_y != 1.f) x = x * scale_x_y - (scale_x_y - 1.f) / 2.f;
-        put(out + pixel * out_pitch + channel, x);
+        const bool is_squashed = !is_raw && !is_extent;
+        const float scale = is_centre ? scale_x_y : 1.f;
+#pragma unroll 4
+        for (int pixel = blockIdx.x; pixel < pixels; pixel += gridDim.x) {
+            float x = to_float(src[pixel * src_pitch + channel]);
+            note_strange(flag, x);
+            if (is_squashed) x = squash(x);
+            if (scale != 1.f) x = x * scale - (scale - 1.f) / 2.f;
+            put(out + pixel * out_pitch + channel, x);
+        }
     }
 }
 

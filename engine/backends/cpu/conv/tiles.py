@@ -48,8 +48,8 @@ TWO = Tiling(2, (0.0, 1.0, -1.0))
 
 
 def transforms(tiling: Tiling, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """The Kronecker squares of B' and A'."""
-    _, from_cells, to_sums = (np.kron(each, each) for each in _transforms(tiling))
+    """B' and A'."""
+    _, from_cells, to_sums = _transforms(tiling)
     return from_cells.astype(dtype), to_sums.astype(dtype)
 
 
@@ -65,6 +65,22 @@ def transformed(weight: Array, tiling: Tiling) -> Array:
         part = slice(first, first + together)
         result[:, part] = np.tensordot(both, taps[:, part], axes=1)
     return result
+
+
+def rows_first(matrix: Array, values: Array, middle: Array, out: Array) -> None:
+    """out[p, q] = sum over i and j of matrix[p, i] * matrix[q, j] * values[i, j].
+
+    All but the matrix are (., ., n); values and middle lie without gaps.
+    """
+    seen = len(values)
+    np.matmul(matrix, values.reshape(seen, -1), out=middle.reshape(len(matrix), -1))
+    np.matmul(matrix, middle, out=out)
+
+
+def columns_first(matrix: Array, values: Array, middle: Array, out: Array) -> None:
+    """The same; middle and out lie without gaps."""
+    np.matmul(matrix, values, out=middle)
+    np.matmul(matrix, middle.reshape(len(middle), -1), out=out.reshape(len(matrix), -1))
 
 
 def tiles_of(cells: Array, down: int, across: int, tiling: Tiling) -> Array:

@@ -1,8 +1,8 @@
 """Winograd's F(4 x 4, 3 x 3): 36 products in place of 144 for each 4 x 4 tile of the grid.
 
 sums = A' [(G weight G') * (B' cells B)] A for tiles of 6 x 6 cells that overlap by two; * is a
-matrix product over channels for each of the 36 positions. The transforms are products too: the
-Kronecker square of B' or A' times all tiles at once, in blocks that stay in the cache.
+matrix product over channels for each of the 36 positions. The transforms are products too: B' or A'
+times all tiles at once, along one axis and then the other, in blocks that stay in the cache.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ import numpy as np
 from engine.backends.cpu.conv.base import Array, Convolution, spans
 from engine.backends.cpu.conv.blocks import RowBlocked, Shapes
 from engine.backends.cpu.conv.pooling import pools_quads
-from engine.backends.cpu.conv.tiles import FOUR, assembly, tiles_of, transformed, transforms
+from engine.backends.cpu.conv.tiles import (
+    FOUR,
+    assembly,
+    columns_first,
+    rows_first,
+    tiles_of,
+    transformed,
+    transforms,
+)
 from engine.backends.cpu.conv.window import Geometry
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
@@ -84,24 +92,26 @@ class Winograd(RowBlocked):
     ) -> tuple[Callable[[], None], Array]:
         down, across = FOUR.count(rows * self.corners), self.across
         _, channels, filters = self.weight.shape
+        side, seen, count = FOUR.side, FOUR.seen, down * across
         odd, even = scratch
-        seen = tiles_of(cells, down, across, FOUR)
-        tiles = _first(odd, seen.shape)
-        flat_tiles = tiles.reshape(FOUR.seen**2, -1)
-        left = _first(even, (FOUR.seen**2, down * across, channels))
-        flat_left = left.reshape(FOUR.seen**2, -1)
-        product = _first(odd, (FOUR.seen**2, down * across, filters))
-        flat_product = product.reshape(FOUR.seen**2, -1)
-        made = _first(even, (FOUR.side**2, down * across * filters))
-        each = FOUR.side // self.corners
+        overlapping = tiles_of(cells, down, across, FOUR)
+        tiles = _first(odd, overlapping.shape)
+        half_way = _first(even, (seen, seen, count * channels))
+        left = _first(odd, (seen**2, count, channels))
+        product = _first(even, (seen**2, count, filters))
+        narrowed = _first(odd, (seen, side, count * filters))
+        made = _first(even, (side, side, count * filters))
+        each = side // self.corners
         sums = _first(odd, (down * each, across * each, filters))
         assemble = assembly(made, sums, self.corners, FOUR)
+        flat_tiles, flat_left = (array.reshape(half_way.shape) for array in (tiles, left))
+        flat_product = product.reshape(seen, seen, -1)
 
         def multiply() -> None:
-            np.copyto(tiles, seen)
-            np.matmul(self.from_cells, flat_tiles, out=flat_left)
+            np.copyto(tiles, overlapping)
+            rows_first(self.from_cells, flat_tiles, half_way, flat_left)
             np.matmul(left, self.weight, out=product)
-            np.matmul(self.to_sums, flat_product, out=made)
+            columns_first(self.to_sums, flat_product, narrowed, made)
             assemble()
 
         return multiply, sums

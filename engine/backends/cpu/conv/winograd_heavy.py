@@ -20,6 +20,8 @@ from engine.backends.cpu.conv.tiles import (
     TWO,
     Tiling,
     assembly,
+    columns_first,
+    rows_first,
     tiles_of,
     transformed,
     transforms,
@@ -96,16 +98,21 @@ class WinogradHeavy(Convolution):
         return next((few for few in _NARROW if few <= most), self.op.out.shape.channels)
 
     def _gather_shapes(self, down: int) -> tuple[tuple[int, ...], ...]:
-        """Padded cells and their tiles."""
-        channels = self.left_shape[2]
+        """Padded cells, their tiles, and these half transformed."""
+        channels, seen = self.left_shape[2], self.tiling.seen
         padded = self.geometry.padded_shape(down * self.tiling.side)
-        return padded, (self.tiling.seen, self.tiling.seen, down, self.across, channels)
+        return (
+            padded,
+            (seen, seen, down, self.across, channels),
+            (seen, seen, down * self.across * channels),
+        )
 
     def _finish_shapes(self, down: int) -> tuple[tuple[int, ...], ...]:
-        """Finished tiles, the same as a map, and spare memory like it."""
-        filters = self.product_shape[2]
+        """Tiles half finished, finished, the same as a map, and spare memory like it."""
+        filters, side = self.product_shape[2], self.tiling.side
+        values = down * self.across * filters
         sums = (down * self.rows, self.across * self.rows, filters)
-        return (self.tiling.side**2, down * self.across * filters), sums, sums
+        return (self.tiling.seen, side, values), (side, side, values), sums, sums
 
     def bind(self, src: Array, out: Array, residual: Array | None = None) -> Callable[[], None]:
         (left,) = self.workers.carve_shared(_TILES, self.dtype, self.left_shape)
@@ -142,33 +149,34 @@ class WinogradHeavy(Convolution):
             PaddedRows(self.geometry, sample, (first * self.tiling.side, last * self.tiling.side))
             for first, last in self.row_spans
         ]
-        flat = left.reshape(self.tiling.seen**2, -1)
+        flat = left.reshape(self.tiling.seen, self.tiling.seen, -1)
         values = self.across * left.shape[2]  # of a row of tiles
 
         def gather(worker: int, number: int) -> None:
             block, (first, last) = blocks[number], self.row_spans[number]
             shapes = self._gather_shapes(last - first)
-            padded, tiles = self.workers.carve(worker, self.dtype, *shapes)
+            padded, tiles, half_way = self.workers.carve(worker, self.dtype, *shapes)
             for border in block.borders(padded):
                 border.fill(0)
             np.copyto(block.inner(padded), block.source)
             np.copyto(tiles, tiles_of(block.view(padded), last - first, self.across, self.tiling))
-            into = flat[:, first * values : last * values]
-            np.matmul(self.from_cells, tiles.reshape(self.tiling.seen**2, -1), out=into)
+            into = flat[..., first * values : last * values]
+            rows_first(self.from_cells, tiles.reshape(half_way.shape), half_way, into)
 
         return gather
 
     def _finish(self, product: Array, out: Array, residual: Array | None) -> Task:
         apply = epilogue(self.op, self.bias)
-        flat = product.reshape(self.tiling.seen**2, -1)
+        flat = product.reshape(self.tiling.seen, self.tiling.seen, -1)
         values = self.across * product.shape[2]
         width = self.op.out.shape.width
 
         def finish(worker: int, number: int) -> None:
             first, last = self.row_spans[number]
             shapes = self._finish_shapes(last - first)
-            made, sums, spare = self.workers.carve(worker, self.dtype, *shapes)
-            np.matmul(self.to_sums, flat[:, first * values : last * values], out=made)
+            narrowed, made, sums, spare = self.workers.carve(worker, self.dtype, *shapes)
+            products = flat[..., first * values : last * values]
+            columns_first(self.to_sums, products, narrowed, made)
             assembly(made, sums, self.corners, self.tiling)()
             rows = slice(first * self.rows, last * self.rows)
             to = out[rows]

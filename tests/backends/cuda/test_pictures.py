@@ -197,6 +197,23 @@ def test_many_bytes_are_copied_by_several_threads_in_the_right_places(
         )
 
 
+@pytest.mark.parametrize("gap", [0, 5])
+@pytest.mark.parametrize("kind", [np.uint8, np.float32])
+@pytest.mark.parametrize("heights", [(4, 4, 4), (4, 5, 3), (4, 4, 5), (4,)])
+def test_arrays_are_copied_alike_or_not_close_together_or_not(
+    heights: tuple[int, ...], kind: type, gap: int
+) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(1, 256, (height, 7, 3)).astype(kind) for height in heights]
+    starts = [sum(each.size + gap for each in arrays[:number]) for number in range(len(arrays))]
+    out = np.zeros(starts[-1] + arrays[-1].size + 3, kind)
+    expected = out.copy()
+    for start, each in zip(starts, arrays, strict=True):
+        expected[start : start + each.size] = each.ravel()
+    pictures._copy(arrays, starts, out)
+    np.testing.assert_array_equal(out, expected)
+
+
 def test_callers_take_turns_so_that_no_more_threads_copy_than_is_good(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,7 @@ Array = NDArray[Any]
 Wanted: TypeAlias = "Source | ImageError"  # an error: where it came from could not be read
 
 
-@dataclass(frozen=True, eq=False)
-class Prepared:
+class Prepared(NamedTuple):
     """A picture that was read, and where it lies in its row."""
 
     picture: Picture
@@ -76,6 +75,7 @@ class Intake:
         images = np.empty((rows, channels, height, width), np.float32)
         placed: list[Placed] = []
         pictures: list[Prepared | ImageError] = []
+        placements: dict[tuple[int, int], Placement] = {}
         for source in sources:
             start = time.perf_counter()
             if isinstance(source, ImageError):
@@ -88,7 +88,10 @@ class Intake:
             except ImageError as error:
                 pictures.append(error)
                 continue
-            placement = Placement(picture.size, (width, height), self.resize)
+            size = picture.size
+            placement = placements.get(size)
+            if placement is None:
+                placement = placements[size] = Placement(size, (width, height), self.resize)
             if self.scales:
                 row = images[len(placed)]
                 resize.fill(picture.pixels, placement, row, exact=self.exact)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
@@ -57,6 +57,9 @@ class Detection:
     box: Box
 
 
+_COLUMNS = {"xywhn": "xywh", "scores": "scores", "class_ids": "class_ids"}  # of Boxes
+
+
 @dataclass(frozen=True, eq=False)
 class Result:
     """Boxes of one picture, the best score first.
@@ -87,11 +90,27 @@ class Result:
         oriented: bool = True,
         keep_picture: bool = False,
     ) -> Result:
-        """Return what `boxes` of `picture` say."""
-        return cls(
-            *(picture.size, boxes.xywh, boxes.scores, boxes.class_ids, names, picture.path),
-            *(timing or {}, oriented, picture if keep_picture else None),
+        """Return what `boxes` of `picture` say; their columns are made when they are asked for."""
+        made = cls.__new__(cls)
+        made.__dict__.update(  # at once: thousands are made in a second
+            size=picture.size,
+            names=names,
+            path=picture.path,
+            timing=timing or {},
+            oriented=oriented,
+            picture=picture if keep_picture else None,
+            _boxes=boxes,
         )
+        return made
+
+    if not TYPE_CHECKING:  # who checks types is to hear of a name that there is not
+
+        def __getattr__(self, name: str) -> Array:
+            """A column that nobody has asked for before."""
+            boxes = self.__dict__.get("_boxes")
+            if boxes is None or name not in _COLUMNS:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return self.__dict__.setdefault(name, getattr(boxes, _COLUMNS[name]))
 
     # ------------------------------------------------------------ boxes in other terms
 
@@ -176,7 +195,7 @@ class Result:
         return self[keep & ~np.isin(self.class_ids, numbers_of(exclude, self.names))]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "picture": None}
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"picture": None}
 
     # ------------------------------------------------------------ as text
 

@@ -135,6 +135,24 @@ def test_a_pickled_result_is_small_though_it_keeps_the_picture():
     assert Result.of(boxes, large, names=NAMES).picture is None
 
 
+def test_columns_that_were_not_asked_for_are_there_all_the_same():
+    boxes = Boxes(result().xywhn, result().scores, result().class_ids, result().scores)
+
+    def fresh():
+        return Result.of(boxes, PICTURE, names=NAMES)
+
+    assert list(pickle.loads(pickle.dumps(fresh()))) == list(result())
+    assert list(replace(fresh(), names=NAMES)) == list(result())
+    assert repr(fresh()) == repr(replace(fresh(), path=None))
+    assert fresh().to_json() == replace(fresh(), path=None).to_json()
+    once = fresh()
+    assert once.scores is once.scores
+    with pytest.raises(FrozenInstanceError):
+        once.scores = boxes.scores
+    with pytest.raises(AttributeError, match="'Result' object has no attribute 'score'"):
+        _ = once.score
+
+
 # ------------------------------------------------------------ text
 
 

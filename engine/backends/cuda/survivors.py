@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -101,14 +100,36 @@ class Keep:
         if max(counts) > NEAR:
             far = words[self.near_words :].reshape(self.rows, -1, _KEPT_WORDS)
             near = np.concatenate([near, far[:rows]], axis=1)
-        if rows == 1:
-            return [_boxes_of(near[0, : counts[0]].copy())]
-        found = _boxes_of(near[np.arange(near.shape[1]) < np.array(counts)[:, None]])
-        ends = list(accumulate(counts))
-        return [found.take(slice(*pair)) for pair in zip([0, *ends[:-1]], ends, strict=True)]
+        return [Survivors(near[row, :count].copy()) for row, count in enumerate(counts)]
 
 
-def _boxes_of(lines: Array) -> Boxes:
-    """Where they lie; the words of a class are those of an int64."""
-    values = lines.view(np.float32)
-    return Boxes(values[:, :4], values[:, 5], lines.view(np.int64)[:, 3], values[:, 4])
+class Survivors(Boxes):
+    """Boxes as they came back, of one picture alone; columns are for whoever asks."""
+
+    _lines: Array
+
+    def __init__(self, lines: Array) -> None:
+        object.__setattr__(self, "_lines", lines)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    @property
+    def xywh(self) -> Array:
+        return self._values[:, :4]
+
+    @property
+    def scores(self) -> Array:
+        return self._values[:, 5]
+
+    @property
+    def class_ids(self) -> Array:
+        return self._lines.view(np.int64)[:, 3]
+
+    @property
+    def objectness(self) -> Array:
+        return self._values[:, 4]
+
+    @property
+    def _values(self) -> Array:
+        return self._lines.view(np.float32)

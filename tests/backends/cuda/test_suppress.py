@@ -188,3 +188,20 @@ def test_a_run_beyond_float16_is_refused(host: HostDevice, monkeypatch: pytest.M
     with pytest.raises(EngineError, match="beyond float16"):
         program.start_boxes(given, Suppression(), threshold=0.5).result()
     assert asked[0].suppresses
+
+
+def test_what_was_left_of_a_picture_stays_as_it_was_and_holds_no_other_picture() -> None:
+    keep, counts = survivors.Keep(8), [3, 0, 1, 96, 2, 5, 7, 20]
+    words = np.random.default_rng(0).integers(0, 1 << 20, keep.near_words, np.uint32)
+    found = keep.boxes(words, counts)
+    first = found[0]
+    before = [first.xywh.copy(), first.scores.copy(), first.class_ids.copy()]
+    words[:] = 0
+    for column, as_it_was in zip((first.xywh, first.scores, first.class_ids), before, strict=True):
+        np.testing.assert_array_equal(column, as_it_was)
+    assert [len(each) for each in found] == counts
+    for each, count in zip(found, counts, strict=True):
+        owner = each.xywh
+        while owner.base is not None:
+            owner = owner.base
+        assert owner.nbytes == count * 8 * 4

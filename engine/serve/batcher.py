@@ -86,13 +86,13 @@ class Batcher:
         with self._changed:
             self._on_their_way -= 1
             self._waiting.append(job)
-            self._changed.notify_all()
+            self._wake_if_due()
 
     def forget(self) -> None:
         """One of those on their way does not come."""
         with self._changed:
             self._on_their_way -= 1
-            self._changed.notify_all()
+            self._wake_if_due()
 
     def close(self) -> None:
         """Run what still waits, then end the threads."""
@@ -101,6 +101,11 @@ class Batcher:
             self._changed.notify_all()
         for thread in self._threads:
             thread.join()
+
+    def _wake_if_due(self) -> None:
+        """Whoever gathers has better things to do than to look at every picture that comes."""
+        if len(self._waiting) in (1, self._most) or not self._on_their_way:
+            self._changed.notify()
 
     def _work(self) -> None:
         while jobs := self._gather():

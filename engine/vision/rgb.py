@@ -17,8 +17,13 @@ if TYPE_CHECKING:
 
 _CHANNELS = 3
 
+_READ = 0x100  # CPython's PyBUF_READ
+
 _pointer_in = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+_view_of = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)(
+    ("PyMemoryView_FromMemory", ctypes.pythonapi)
 )
 
 
@@ -55,5 +60,5 @@ def _shown(image: Image.Image) -> tuple[NDArray[np.uint32], Any] | None:
     array = _Array.from_address(_pointer_in(capsule, b"arrow_array"))
     values = array.children[0].contents
     assert values.length == array.length * 4 == image.width * image.height * 4
-    words = (ctypes.c_uint32 * array.length).from_address(values.buffers[1])
-    return np.frombuffer(words, np.uint32), capsule
+    memory = _view_of(values.buffers[1], values.length, _READ)
+    return np.frombuffer(memory, np.uint32), capsule

@@ -3,11 +3,13 @@
 import io
 import json
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from engine.version import __version__
 from tests.serve.running import ask, load, serving
+from tests.vision.test_chroma import of_half_height
 
 BOUNDARY = "a-boundary"
 FORM = {"Content_Type": f"multipart/form-data; boundary={BOUNDARY}"}
@@ -35,6 +37,14 @@ def test_a_picture_as_the_body_gets_what_python_gets(server, detector, pictures)
         assert without_times(reply.found) == without_times(detector(picture).to_dict())
         assert set(reply.found["timing_ms"]) == {"prepare", "network", "suppress", "queue"}
     assert len({len(detector(picture)) for picture in pictures}) > 1
+
+
+def test_colour_at_half_height_is_rounded_as_python_rounds_it(server, detector):
+    content = of_half_height(np.random.default_rng(3).integers(0, 256, (48, 64, 3), np.uint8))
+    expected = without_times(detector(content).to_dict())
+    assert expected["detections"]
+    assert expected != without_times(detector(Image.open(io.BytesIO(content))).to_dict())
+    assert without_times(server.post("/detect", content).found) == expected
 
 
 @pytest.mark.parametrize("kind", ["image/jpeg", "application/octet-stream", None, "IMAGE/X; a=b"])

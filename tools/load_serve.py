@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from engine.backends.cpu.workers import thread_count
 from tools.figures import Figures
 from tools.load.clients import Seen, Work, run_clients
 from tools.load.server import Process, serving
@@ -40,6 +42,7 @@ CONCURRENCIES = (1, 2, 4, 8, 16, 32, 64)
 REFUSED_WITHIN = 0.050
 RECOVERED_WITHIN = 2.0
 SETTLED = 0.3  # of an overload: what comes before is warming up
+PROCESSORS_A_CLIENT = 4  # the server needs most of them
 NOISE_MIB = 16  # that a process's memory may move by without growing
 
 
@@ -167,7 +170,7 @@ class Load(Figures):
         """The server's memory meanwhile, as (seconds, MiB)."""
         clients = self._chosen.clients
         assert work.rate
-        shares = [Work(**{**work.__dict__, "rate": work.rate / clients})] * clients
+        shares = [replace(work, rate=work.rate / clients)] * clients
         running = self._pool.map_async(run_clients, shares, chunksize=1)
         start = time.perf_counter()
         readings = []
@@ -195,6 +198,7 @@ class Load(Figures):
         self.add(part, f"{name}: p50", 1e3 * _at(answered, 50), "ms")
         self.add(part, f"{name}: p99", 1e3 * _at(answered, 99), "ms")
         self.add(part, f"{name}: pictures in a run", pictures_a_run, "")
+        self.add(part, f"{name}: busiest client process", 100 * seen.busy, "%")
         return seen.rate
 
     def _add_zero(self, what: str, value: int) -> None:
@@ -243,7 +247,10 @@ def main() -> int:
     parser.add_argument("--times", type=float, default=2.0, help="what it can do, in an overload")
     parser.add_argument("--in-time", type=float, default=100.0, help="%% refused in time, at least")
     parser.add_argument("--ratio", type=float, help="batches beside one at a time, at least")
-    parser.add_argument("--clients", type=int, default=1, help="processes")
+    clients = max(1, thread_count() // PROCESSORS_A_CLIENT)
+    parser.add_argument(
+        *("--clients",), type=int, default=clients, help=f"processes (here {clients})"
+    )
     parser.add_argument("--size", type=_size, default=(640, 480), metavar="WxH")
     chosen = parser.parse_args()
     chosen.seconds = chosen.seconds or (2.0 if chosen.quick else 10.0)

@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 from typing import Any
 
@@ -28,10 +29,12 @@ class Seen:
     failures: int = 0  # connections that broke
     unsent: int = 0  # requests for which this process had no connection left
     elapsed: float = 0.0  # seconds, from the first request to the last answer
+    busy: float = 0.0  # of a processor, this process or the busiest: near 1 it is what limits
 
     @classmethod
     def together(cls, parts: Sequence[Seen]) -> Seen:
         whole = cls(elapsed=max(part.elapsed for part in parts))
+        whole.busy = max(part.busy for part in parts)
         for part in parts:
             whole.statuses += part.statuses
             whole.seconds += part.seconds
@@ -62,12 +65,21 @@ class Work:
     rate: float | None = None
     share: float = 1.0  # of an answer that must be as expected
 
+    @cached_property
+    def requests(self) -> list[bytes]:
+        head = f"POST {self.path} HTTP/1.1\r\nHost: here\r\nContent-Type: image/jpeg\r\n"
+        return [
+            f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body for body in self.bodies
+        ]
+
 
 def run_clients(work: Work) -> Seen:
     """In a process of its own."""
-    start = time.perf_counter()
+    assert work.requests  # made before the first is timed
+    start, used = time.perf_counter(), time.process_time()
     seen = asyncio.run(_at_a_rate(work) if work.rate else _in_turn(work))
     seen.elapsed = time.perf_counter() - start
+    seen.busy = (time.process_time() - used) / seen.elapsed
     return seen
 
 
@@ -113,10 +125,10 @@ async def _at_a_rate(work: Work) -> Seen:
 
 
 async def _ask(connection: Connection, work: Work, number: int, seen: Seen) -> None:
-    which = number % len(work.bodies)
+    which = number % len(work.requests)
     start = time.perf_counter()
     try:
-        status, headers, content = await connection.post(work.path, work.bodies[which])
+        status, headers, content = await connection.send(work.requests[which])
     except (OSError, EOFError):
         connection.close()
         seen.failures += 1
@@ -135,12 +147,12 @@ class Connection:
         self._port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def post(self, path: str, body: bytes) -> tuple[int, bytes, bytes]:
+    async def send(self, request: bytes) -> tuple[int, bytes, bytes]:
+        """The status, the headers and the content of the answer."""
         if self._streams is None or self._streams[0].at_eof():
             self._streams = await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = self._streams
-        head = f"POST {path} HTTP/1.1\r\nHost: here\r\nContent-Type: image/jpeg\r\n"
-        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        writer.write(request)
         headers = (await reader.readuntil(b"\r\n\r\n")).lower()
         length = re.search(rb"\r\ncontent-length: (\d+)", headers)
         content = await reader.readexactly(int(length[1]) if length else 0)

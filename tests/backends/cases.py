@@ -362,6 +362,8 @@ for name in ACTIVATIONS:
     add_case(name, ops.Activate(tensor(3, 5, 7), tensor(3, 5, 7), name), wide)
 
 add_case("packs", ops.Activate(tensor(8, 3, 5), tensor(8, 3, 5), "swish"), wide)
+# on a card it leaves in tiles
+add_case("large_map", ops.Activate(tensor(41, 41, 41), tensor(41, 41, 41), "relu"))
 
 for name, shapes, weight_shape, activation in [
     ("two", [(4, 3, 5)] * 2, None, "linear"),

@@ -37,6 +37,8 @@ Arrays = Mapping[str, Array]  # the constants of one op, by the name of the op's
 
 VALUE_BYTES = {"float32": 4, "tf32": 4, "float16": 2}
 THREADS = 256
+_LEAVE_TILE = 32  # TILE in kernels/border.cu
+_LEAVE_IN_TILES = 1 << 17  # values
 KINDS = {name: kind for kind, name in enumerate(ACTIVATIONS)}  # the `kind` of the C `activate`
 
 
@@ -220,8 +222,14 @@ class Gpu:
     def bring_out(self, src: Tensor, out: int) -> None:
         """Enqueue the way from a tensor to the host's layout."""
         shape, pixels = src.shape, self.pixels(src)
-        sizes = (pixels, shape.channels, shape.area, self.pitch(src), self.flag)
-        self.storing(src).launch("leave", pixels * shape.channels, self[src], out, *sizes)
+        arguments = (self[src], out, pixels, shape.channels, shape.area, self.pitch(src), self.flag)
+        values = pixels * shape.channels
+        if shape.area < _LEAVE_TILE or values < _LEAVE_IN_TILES:
+            self.storing(src).launch("leave", values, *arguments)
+            return
+        tiles = -(-pixels // _LEAVE_TILE) * -(-shape.channels // _LEAVE_TILE)
+        blocks = (min(tiles, self._most_blocks), 1, 1)
+        self.storing(src).launch_grid("leave_tiles", blocks, THREADS, *arguments)
 
     def find_largest(self, src: Tensor, out: int) -> None:
         """Enqueue finding the magnitude of the value of a tensor that is furthest from zero."""

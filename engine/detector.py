@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from types import TracebackType
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +46,7 @@ RESIZES = ("cfg", "stretch", "letterbox", "exact")
 ON_ERROR = ("raise", "yield", "skip")
 
 
-@dataclass(frozen=True, eq=False)
-class _Run:
+class _Run(NamedTuple):
     """A batch, what waits for the rows of its answer, and when its run began."""
 
     batch: Batch

@@ -4,12 +4,13 @@
     python tools/fleet_speed.py --device cuda --actors 1,2 --threads 12 --workers 12 --batch 8 \\
         --cfg cfg/yolov4.cfg --random-weights --pictures 8000     # 1 and 2 GPUs
 
-Pictures are made first. Each round runs every number of actors once, one after the other, on one
-Ray; a run's rate is that of what is finished after each actor has finished its first shard, so that
-starting and loading do not count. Of several rounds the median is told. `ours` is how many
-processors the run used: a worker's threads that read pictures take some of what no worker has.
-With --pin each worker stays on processors of its own, as many as its --threads. `others` is how
-much of the machine other programs used: of a busy machine the figures say little.
+Pictures are written first: many names, but few pictures. Each round runs every number of actors
+once, one after the other, on one Ray; a run's rate is that of what is finished after each
+actor has finished its first shard, so that starting and loading do not count. Of several rounds the
+median is told. `ours` is how many processors the run used: a worker's threads that read pictures
+take some of what no worker has. With --pin each worker stays on processors of its own, as many as
+its --threads. `others` is how much of the machine other programs used: of a busy machine the
+figures say little.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from engine.fleet.listing import entries
 from engine.fleet.packed import PackedModel
 from engine.fleet.run import Run, Share, connected
 
+_DIFFERENT = 64  # pictures
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -44,10 +46,14 @@ def main() -> None:
     options = _options()
     with TemporaryDirectory(prefix="fleet-speed-") as folder:
         pictures = Path(folder, "pictures")
+        start = time.perf_counter()
         write_pictures(pictures, options.pictures, options.picture_size)
+        _say(f"{options.pictures} pictures are ready", start)
         model = packed(options, Path(folder))
         rates: dict[int, list[float]] = {count: [] for count in options.actors}
+        start = time.perf_counter()
         with connected(model_bytes=model.size):
+            _say("Ray is up", start)
             for number in range(options.rounds):
                 for count in options.actors:
                     out = str(Path(folder, f"out-{number}-{count}"))
@@ -108,12 +114,19 @@ def packed(options: argparse.Namespace, folder: Path) -> PackedModel:
 
 
 def write_pictures(folder: Path, count: int, size: tuple[int, int]) -> None:
-    """Coarse noise, which decodes about as slowly as photographs."""
+    """Coarse noise, which decodes about as slowly as photographs; many names, but few pictures."""
     folder.mkdir()
     random = np.random.default_rng(0)
-    for number in range(count):
+    paths = [folder / f"{number:06}.jpg" for number in range(count)]
+    for path in paths[:_DIFFERENT]:
         noise = random.integers(0, 256, (size[1] // 8, size[0] // 8, 3), dtype=np.uint8)
-        Image.fromarray(noise).resize(size).save(folder / f"{number:06}.jpg", quality=90)
+        Image.fromarray(noise).resize(size).save(path, quality=90)
+    for number, path in enumerate(paths[_DIFFERENT:]):
+        path.hardlink_to(paths[number % _DIFFERENT])
+
+
+def _say(what: str, start: float) -> None:
+    print(f"{what} after {time.perf_counter() - start:.1f} s", flush=True)
 
 
 def _times() -> tuple[float, float, float]:

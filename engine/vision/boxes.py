@@ -134,7 +134,8 @@ def find_all(
     starts = [0, *ends[:-1]]
     if max_detections is not None:
         ends = [min(pair) for pair in zip(ends, (s + max_detections for s in starts), strict=True)]
-    return [boxes.take(slice(*pair)) for pair in zip(starts, ends, strict=True)]
+    # Copies, not slices: who keeps the boxes of one picture is not to keep those of all.
+    return [boxes.take(np.arange(*pair)) for pair in zip(starts, ends, strict=True)]
 
 
 def some(

@@ -281,6 +281,17 @@ def test_pictures_of_a_batch_are_suppressed_each_on_its_own():
                 np.testing.assert_array_equal(getattr(got, name), getattr(expected, name))
 
 
+def test_the_boxes_of_one_picture_hold_no_memory_of_the_others():
+    rows = np.full((3, 7), 0.5, np.float32)
+    rows[:, 0] = 0.1, 0.4, 0.8
+    rows[:, 2:4] = 0.05
+    for found in find_all([rows] * 5, [WHOLE] * 5):
+        assert len(found) == 6
+        for column in (found.xywh, found.scores, found.class_ids, found.objectness):
+            assert column.base is None
+            assert len(column) == 6
+
+
 @pytest.mark.parametrize(("pairs", "many"), [(1 << 20, 1 << 10), (100, 0), (1 << 20, 1 << 30)])
 def test_however_pairs_are_shared_out_the_same_boxes_stay(monkeypatch, pairs, many):
     rows = random_candidates(260, 4, seed=8, zero=0.9)

@@ -106,6 +106,14 @@ template <int N> __device__ __forceinline__ void products_wait()
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
+// Four matrices of 8 x 8 halves; lane l says where row l % 8 of matrix l / 8 goes.
+__device__ __forceinline__ void store_matrices(unsigned to, const unsigned (&word)[4])
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(to),
+                 "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3])
+                 : "memory");
+}
+
 // ---- registers, which 128 threads give up or take together
 
 template <int COUNT> __device__ __forceinline__ void fewer_registers()

@@ -172,10 +172,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
 #pragma unroll
             for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
                 const int first_row = m0 + (group * BLOCKS_OF_ROWS + i) * 64 + warp * 16;
-                finish_rows(sum[i], corner, bias, p, n0, [&](int row) {
-                    const int m = first_row + row;
-                    return m < p.pixels ? m : -1;
-                });
+                finish_rows(sum[i], corner, bias, p, first_row, n0);
             }
             return;
         }

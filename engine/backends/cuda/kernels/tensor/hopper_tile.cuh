@@ -12,6 +12,8 @@
 #define STAGE_BYTES (A_BYTES + (MODE == 2 ? 2 : 1) * B_BYTES)  // weights: high parts, low parts
 #define BLOCKS_OF_ROWS (BM / 64 / CONSUMERS)  // of 64, for each warpgroup
 #define OWN_BIASES ((BN + 128 * CONSUMERS - 1) / (128 * CONSUMERS))  // of a thread
+#define LINES (8 / OUT_PACK)  // of 16 bytes, in which eight results are
+#define LANES_FIT (32 % (BN / 8) == 0)  // a warp's lanes take whole rows, eight filters each
 #define ROW_PITCH (BN + 8)  // of stored values, for a warp: keeps fragments off each other's banks
 
 struct Problem {
@@ -26,6 +28,8 @@ struct Problem {
     int out_pitch, residual_pitch;
     int split, tiles_n, is_aligned;
 };
+
+typedef Raw<OUT_PACK, result> Line;
 
 template <int BYTES> struct WordsOf;
 template <> struct WordsOf<8> {
@@ -119,37 +123,6 @@ __device__ __forceinline__ void multiply_slice(float (&sum)[BN / 2], unsigned a,
 }
 #endif
 
-__device__ __forceinline__ void put_pair(result* to, float low, float high)
-{
-    Raw<2, result> pair;
-    put(&pair.v[0], low);
-    put(&pair.v[1], high);
-    *reinterpret_cast<Raw<2, result>*>(to) = pair;
-}
-
-// The last activation and the store; `count` of the N values exist.
-template <int N>
-__device__ __forceinline__ void finish(float (&x)[N], const Problem& p, int m, int n, int count)
-{
-    const int wide = N < OUT_PACK ? N : OUT_PACK;
-    activate_all(LAST, x);
-    result* to = static_cast<result*>(p.out) + (size_t)m * p.out_pitch + n;
-    if (WHOLE || (count == N && p.is_aligned)) {
-#pragma unroll
-        for (int c = 0; c < N; c += wide) {
-            Pack<wide> pack;
-#pragma unroll
-            for (int i = 0; i < wide; ++i) pack.v[i] = x[c + i];
-            store<wide>(to + c, pack);
-        }
-    } else {
-#pragma unroll
-        for (int c = 0; c < N; ++c) {
-            if (c < count) put(to + c, x[c]);
-        }
-    }
-}
-
 // The biases of a tile: asked for before the products, by one thread each, and put into shared
 // memory after them, where every lane finds those of its columns.
 __device__ __forceinline__ void ask_biases(float (&own)[OWN_BIASES], const Problem& p, int n0,
@@ -184,6 +157,8 @@ __device__ __forceinline__ void add_bias(float (&sum)[BN / 2], const float* bias
     }
 }
 
+// ---- results on their way out
+
 // Residuals are read past the multiprocessor's own cache: only the thread that fetches waits for
 // the kernel before, and that cache may hold what was there earlier.
 template <int V> __device__ __forceinline__ Raw<V, result> ask_residual(const result* from)
@@ -202,67 +177,167 @@ __device__ __forceinline__ void add_residual(float (&x)[N], const result* from, 
     }
 }
 
-// `pixel(row)` is the output pixel of a row of the block, or negative where it has none.
-// A warp's 16 rows of a finished block of rows pass through its own corner of shared memory, so
-// that residuals are read and results written 16 bytes at a time. Several residuals are asked for
-// before the first is needed.
-template <class Pixel>
-__device__ __forceinline__ void finish_rows(float (&sum)[BN / 2], result* corner, const float* bias,
-                                            const Problem& p, int n0, Pixel pixel)
+// The residual and the last activation. Sums of two halves round alike in halves and in floats.
+__device__ __forceinline__ void finish_line(Line& x, const Line& residual, bool has_residual)
+{
+    if constexpr (LAST == KIND_linear) {
+        if (!has_residual) return;
+#if OUT_BYTES == 2
+        __half2* to = reinterpret_cast<__half2*>(x.v);
+        const __half2* more = reinterpret_cast<const __half2*>(residual.v);
+#pragma unroll
+        for (int c = 0; c < OUT_PACK / 2; ++c) to[c] = __hadd2(to[c], more[c]);
+#else
+#pragma unroll
+        for (int c = 0; c < OUT_PACK; ++c) x.v[c] += residual.v[c];
+#endif
+    } else {
+        float y[OUT_PACK];
+#pragma unroll
+        for (int c = 0; c < OUT_PACK; ++c) {
+            y[c] = to_float(x.v[c]) + (has_residual ? to_float(residual.v[c]) : 0.f);
+        }
+        activate_all(LAST, y);
+#pragma unroll
+        for (int c = 0; c < OUT_PACK; ++c) put(&x.v[c], y[c]);
+    }
+}
+
+// The last activation and the store; `count` of the N values exist.
+template <int N>
+__device__ __forceinline__ void finish(float (&x)[N], const Problem& p, int m, int n, int count)
+{
+    const int wide = N < OUT_PACK ? N : OUT_PACK;
+    activate_all(LAST, x);
+    result* to = static_cast<result*>(p.out) + (size_t)m * p.out_pitch + n;
+    if (WHOLE || (count == N && p.is_aligned)) {
+#pragma unroll
+        for (int c = 0; c < N; c += wide) {
+            Pack<wide> pack;
+#pragma unroll
+            for (int i = 0; i < wide; ++i) pack.v[i] = x[c + i];
+            store<wide>(to + c, pack);
+        }
+    } else {
+#pragma unroll
+        for (int c = 0; c < N; ++c) {
+            if (c < count) put(to + c, x[c]);
+        }
+    }
+}
+
+#if OUT_BYTES == 2
+// A warp's 16 rows: two words of each lane for every eight columns, as four matrices of 8 x 8 halves.
+__device__ __forceinline__ void put_rows(result* corner, const float (&sum)[BN / 2])
 {
     const int lane = threadIdx.x % 32;
-    add_bias(sum, bias);
-    activate_all(KIND, sum);
+    const unsigned to = shared_address(corner) + (lane % 16 * ROW_PITCH + lane / 16 * 8) * 2;
+#pragma unroll
+    for (int j = 0; j < BN / 8; j += 2) {
+        unsigned word[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const __half2 pair = __floats2half2_rn(sum[j * 4 + i * 2], sum[j * 4 + i * 2 + 1]);
+            word[i] = reinterpret_cast<const unsigned&>(pair);
+        }
+        store_matrices(to + j * 16, word);
+    }
+}
+#else
+__device__ __forceinline__ void put_rows(result* corner, const float (&sum)[BN / 2])
+{
+    const int lane = threadIdx.x % 32;
+    float* to = corner + lane / 4 * ROW_PITCH + lane % 4 * 2;
 #pragma unroll
     for (int j = 0; j < BN / 8; ++j) {
-        result* to = corner + lane / 4 * ROW_PITCH + j * 8 + lane % 4 * 2;
-        put_pair(to, sum[j * 4], sum[j * 4 + 1]);
-        put_pair(to + 8 * ROW_PITCH, sum[j * 4 + 2], sum[j * 4 + 3]);
+        *reinterpret_cast<float2*>(to + j * 8) = make_float2(sum[j * 4], sum[j * 4 + 1]);
+        *reinterpret_cast<float2*>(to + 8 * ROW_PITCH + j * 8) =
+            make_float2(sum[j * 4 + 2], sum[j * 4 + 3]);
     }
-    __syncwarp();
-    const bool is_wide = (WHOLE || p.is_aligned) && p.residual;
-    const int items = BN / 16;  // lines of eight filters for each lane
-    const int at_once = items < 4 ? items : 4;
+}
+#endif
+
+// From a warp's corner on: each lane keeps its filters, row after row.
+__device__ __forceinline__ void finish_lines(const result* corner, const Problem& p, int first_row,
+                                             int n0)
+{
+    const int lane = threadIdx.x % 32;
+    const int step = 32 / (BN / 8);  // rows that a warp takes at once
+    const int items = 16 / step;
+    const int at_once = items < 8 ? items : 8;
+    const int row = lane / (BN / 8);
+    const int n = n0 + lane % (BN / 8) * 8;
+    if (n >= p.filters) return;
+    const int rows = p.pixels - first_row;
+    const size_t m = first_row + row;
+    const result* from = corner + row * ROW_PITCH + n - n0;
+    const result* more = p.residual + m * p.residual_pitch + n;
+    result* to = static_cast<result*>(p.out) + m * p.out_pitch + n;
 #pragma unroll 1
     for (int first = 0; first < items; first += at_once) {
-        Raw<OUT_PACK, result> residual[at_once][8 / OUT_PACK];
+        Line residual[at_once][LINES];
+        if (p.residual) {
 #pragma unroll
-        for (int i = 0; i < at_once; ++i) {
-            const int item = lane + (first + i) * 32;
-            const int m = pixel(item / (BN / 8));
-            const int n = n0 + item % (BN / 8) * 8;
-            if (is_wide && m >= 0 && n + 8 <= p.filters) {
-                const result* from = p.residual + (size_t)m * p.residual_pitch + n;
+            for (int i = 0; i < at_once; ++i) {
+                const int down = (first + i) * step;
+                if (row + down >= rows) continue;
 #pragma unroll
-                for (int c = 0; c < 8 / OUT_PACK; ++c) {
-                    residual[i][c] = ask_residual<OUT_PACK>(from + c * OUT_PACK);
+                for (int c = 0; c < LINES; ++c) {
+                    residual[i][c] =
+                        ask_residual<OUT_PACK>(more + down * p.residual_pitch + c * OUT_PACK);
                 }
             }
         }
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
-            const int item = lane + (first + i) * 32;
-            const int row = item / (BN / 8);
-            const int column = item % (BN / 8) * 8;
-            const int m = pixel(row);
-            const int n = n0 + column;
-            if (m < 0 || n >= p.filters) continue;
-            const int count = min(p.filters - n, 8);
-            float x[8];
+            const int down = (first + i) * step;
+            if (row + down >= rows) continue;
 #pragma unroll
-            for (int c = 0; c < 8; c += OUT_PACK) {
-                const Pack<OUT_PACK> pack = load<OUT_PACK>(corner + row * ROW_PITCH + column + c);
-#pragma unroll
-                for (int k = 0; k < OUT_PACK; ++k) x[c + k] = pack.v[k];
+            for (int c = 0; c < LINES; ++c) {
+                Line x = *reinterpret_cast<const Line*>(from + down * ROW_PITCH + c * OUT_PACK);
+                finish_line(x, residual[i][c], p.residual);
+                *reinterpret_cast<Line*>(to + down * p.out_pitch + c * OUT_PACK) = x;
             }
-            if (is_wide && (WHOLE || count == 8)) {
-#pragma unroll
-                for (int c = 0; c < 8; ++c) x[c] += to_float(residual[i][c / OUT_PACK].v[c % OUT_PACK]);
-            } else if (!WHOLE && p.residual) {
-                add_residual(x, p.residual + (size_t)m * p.residual_pitch + n, count);
-            }
-            finish(x, p, m, n, count);
         }
+    }
+}
+
+// The same for any number of filters, anywhere.
+__device__ __forceinline__ void finish_values(const result* corner, const Problem& p, int first_row,
+                                              int n0)
+{
+    for (int item = threadIdx.x % 32; item < 2 * BN; item += 32) {
+        const int row = item / (BN / 8);
+        const int column = item % (BN / 8) * 8;
+        const int m = first_row + row;
+        const int n = n0 + column;
+        if (m >= p.pixels || n >= p.filters) continue;
+        const int count = min(p.filters - n, 8);
+        float x[8];
+#pragma unroll
+        for (int c = 0; c < 8; c += OUT_PACK) {
+            const Pack<OUT_PACK> pack = load<OUT_PACK>(corner + row * ROW_PITCH + column + c);
+#pragma unroll
+            for (int k = 0; k < OUT_PACK; ++k) x[c + k] = pack.v[k];
+        }
+        if (p.residual) add_residual(x, p.residual + (size_t)m * p.residual_pitch + n, count);
+        finish(x, p, m, n, count);
+    }
+}
+
+// A warp's 16 rows of a finished block of rows pass through its own corner of shared memory, so that
+// residuals are read and results written 16 bytes at a time.
+__device__ __forceinline__ void finish_rows(float (&sum)[BN / 2], result* corner, const float* bias,
+                                            const Problem& p, int first_row, int n0)
+{
+    add_bias(sum, bias);
+    activate_all(KIND, sum);
+    put_rows(corner, sum);
+    __syncwarp();
+    if constexpr (WHOLE && LANES_FIT) {
+        finish_lines(corner, p, first_row, n0);
+    } else {
+        finish_values(corner, p, first_row, n0);
     }
     __syncwarp();
 }

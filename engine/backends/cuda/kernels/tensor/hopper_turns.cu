@@ -32,33 +32,28 @@ __device__ __forceinline__ void transpose_quad(unsigned (&word)[4])
     }
 }
 
-// Eight neighbouring values of a row for each lane, out of the pairs that a quad's lanes hold:
+// Eight neighbouring results of a row for each lane, out of the pairs that a quad's lanes hold:
 // `pair` has those of four groups of eight columns, lane q gets group q.
-__device__ __forceinline__ void gather_eight(const float (&pair)[4][2], float (&x)[8])
+__device__ __forceinline__ void gather_lines(const float (&pair)[4][2], Line (&x)[LINES])
 {
-#if OUT_BYTES == 2
     unsigned word[4];
+#if OUT_BYTES == 2
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const __half2 halves = __floats2half2_rn(pair[i][0], pair[i][1]);
-        word[i] = *reinterpret_cast<const unsigned*>(&halves);
+        word[i] = reinterpret_cast<const unsigned&>(halves);
     }
     transpose_quad(word);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const float2 two = __half22float2(*reinterpret_cast<const __half2*>(&word[i]));
-        x[2 * i] = two.x;
-        x[2 * i + 1] = two.y;
-    }
+    for (int i = 0; i < 4; ++i) reinterpret_cast<unsigned*>(x[0].v)[i] = word[i];
 #else
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
-        unsigned word[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) word[i] = __float_as_uint(pair[i][k]);
         transpose_quad(word);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) x[2 * i + k] = __uint_as_float(word[i]);
+        for (int i = 0; i < 4; ++i) x[i / 2].v[i % 2 * 2 + k] = __uint_as_float(word[i]);
     }
 #endif
 }
@@ -73,38 +68,46 @@ __device__ __forceinline__ void finish_from_registers(float (&sum)[BN / 2], cons
 #pragma unroll
     for (int low_row = 0; low_row < 2; ++low_row) {
         const int m = first_row + lane / 4 + low_row * 8;
-        const bool is_wide = (WHOLE || p.is_aligned) && p.residual && m < p.pixels;
-        Raw<OUT_PACK, result> residual[BN / 32][8 / OUT_PACK];
+        const bool is_row = m < p.pixels;
+        const result* more = p.residual + (size_t)m * p.residual_pitch;
+        result* to = static_cast<result*>(p.out) + (size_t)m * p.out_pitch;
+        Line residual[BN / 32][LINES];
 #pragma unroll
         for (int j = 0; j < BN / 32; ++j) {
             const int n = n0 + j * 32 + lane % 4 * 8;
-            if (is_wide && n + 8 <= p.filters) {
-                const result* from = p.residual + (size_t)m * p.residual_pitch + n;
+            if (WHOLE && p.residual && is_row && n < p.filters) {
 #pragma unroll
-                for (int c = 0; c < 8 / OUT_PACK; ++c) {
-                    residual[j][c] = ask_residual<OUT_PACK>(from + c * OUT_PACK);
+                for (int c = 0; c < LINES; ++c) {
+                    residual[j][c] = ask_residual<OUT_PACK>(more + n + c * OUT_PACK);
                 }
             }
         }
 #pragma unroll
         for (int j = 0; j < BN / 32; ++j) {
-            float pair[4][2], x[8];
+            float pair[4][2];
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 pair[i][0] = sum[(j * 4 + i) * 4 + low_row * 2];
                 pair[i][1] = sum[(j * 4 + i) * 4 + low_row * 2 + 1];
             }
-            gather_eight(pair, x);
+            Line line[LINES];
+            gather_lines(pair, line);
             const int n = n0 + j * 32 + lane % 4 * 8;
-            if (m >= p.pixels || n >= p.filters) continue;
-            const int count = min(p.filters - n, 8);
-            if (is_wide && (WHOLE || count == 8)) {
+            if (!is_row || n >= p.filters) continue;
+            if constexpr (WHOLE) {
 #pragma unroll
-                for (int c = 0; c < 8; ++c) x[c] += to_float(residual[j][c / OUT_PACK].v[c % OUT_PACK]);
-            } else if (!WHOLE && p.residual) {
-                add_residual(x, p.residual + (size_t)m * p.residual_pitch + n, count);
+                for (int c = 0; c < LINES; ++c) {
+                    finish_line(line[c], residual[j][c], p.residual);
+                    *reinterpret_cast<Line*>(to + n + c * OUT_PACK) = line[c];
+                }
+            } else {
+                const int count = min(p.filters - n, 8);
+                float x[8];
+#pragma unroll
+                for (int c = 0; c < 8; ++c) x[c] = to_float(line[c / OUT_PACK].v[c % OUT_PACK]);
+                if (p.residual) add_residual(x, more + n, count);
+                finish(x, p, m, n, count);
             }
-            finish(x, p, m, n, count);
         }
     }
 }

@@ -50,7 +50,7 @@ def make(open_service: Callable[[], Service]) -> Starlette:
         finally:
             app.state.service.close()
 
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/detect", Post("detector"), methods=["POST"]),
             Route("/classify", Post("classifier"), methods=["POST"]),
@@ -69,6 +69,8 @@ def make(open_service: Callable[[], Service]) -> Starlette:
         },
         lifespan=lifespan,
     )
+    app.router.redirect_slashes = False  # it reads the query as text, which it need not be
+    return app
 
 
 async def _file(name: str, request: Request) -> Response:

@@ -30,7 +30,13 @@ TOLERANCE = {"float16": 4e-3, "tf32": 4e-3, "float32": 2e-5}
 
 
 def plan_of(
-    channels: int, side: int, filters: int, size: int, *, has_residual: bool = False
+    channels: int,
+    side: int,
+    filters: int,
+    size: int,
+    *,
+    has_residual: bool = False,
+    last: str = "linear",
 ) -> Plan:
     random = np.random.default_rng(0)
     src, out = Tensor(-1, Shape(channels, side, side)), Tensor(0, Shape(filters, side, side))
@@ -47,6 +53,7 @@ def plan_of(
         padding=(size // 2,) * 4,
         activation="leaky",
         residual=src if has_residual else None,
+        last_activation=last,
     )
     return Plan(src, (conv2d,), (out,), (out,), constants=constants)
 
@@ -56,6 +63,7 @@ PLANS = {
     "one slice": (plan_of(64, 104, 64, 1), 8),
     "two slices": (plan_of(128, 104, 64, 1), 8),
     "residual": (plan_of(64, 40, 64, 3, has_residual=True), 16),
+    "activation behind it": (plan_of(64, 40, 64, 3, has_residual=True, last="mish"), 16),
     "few filters left": (plan_of(64, 52, 90, 3), 4),
     "short slices": (plan_of(32, 64, 64, 3), 4),
     "small map": (plan_of(256, 13, 256, 3), 1),

@@ -27,6 +27,7 @@ _OTHER_FONTS = (
     "msyh.ttc",
     "Arial Unicode.ttf",
 )
+_MOST_LETTERS = 8  # in a square of a line's height, marks above and below letters included
 _MISSING = "\ufffe"  # not a character: drawn as a font draws what it lacks
 
 
@@ -94,7 +95,8 @@ def _label(
     colour: Colour,
 ) -> _Label:
     """Lay out a label at a corner of its box, where no earlier one is if that can be."""
-    text = "".join(each if each.isprintable() else " " for each in caption)
+    seen = caption[: max(1, _MOST_LETTERS * size[0] // text_size)]  # the rest lies outside
+    text = "".join(each if each.isprintable() else " " for each in seen)
     font, text = _font_for(text, text_size)
     x0, y0, x1, y1 = font.getbbox(text)
     _, line_top, _, line_bottom = font.getbbox("Hg")  # labels are equally high

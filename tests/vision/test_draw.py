@@ -1,5 +1,6 @@
 """Annotated pictures of every size, with labels in every script."""
 
+import time
 from itertools import pairwise
 
 import numpy as np
@@ -81,6 +82,14 @@ def test_a_label_lies_inside_the_picture_whole(box):
     here = changed(annotate(before, [box], [5], ["label"]), before).sum()
     bare_here = changed(annotate(before, [box], [5], [""]), before).sum()
     assert here - bare_here > 0.5 * (anywhere - bare)
+
+
+def test_a_label_longer_than_the_picture_costs_no_more_than_what_is_seen_of_it():
+    before = Image.new("RGB", (64, 64))
+    start = time.process_time()
+    after = annotate(before, [(1, 1, 60, 60)] * 50, [5] * 50, ["label, " * 2000] * 50)
+    assert time.process_time() - start < 1
+    assert changed(after, before).any()
 
 
 def test_labels_of_neighbours_do_not_cover_each_other():

@@ -86,13 +86,18 @@ def count(plan):
     return sum(isinstance(op, Conv2d) for op in plan.ops)
 
 
+def elided(net, joined):
+    """The plan without copies, and the tensor of all ten channels that the others lie in."""
+    plan = elide_copies(merge_siblings(fuse_activation(net.plan(net.conv(joined)))))
+    return plan, replace(joined, shape=Shape(2 + 3 + 5, 6, 6))
+
+
 def test_they_lie_side_by_side_at_the_end_of_a_wider_concatenation():
     net = Network()
     one, two = pair(net)
     third = net.conv(two, 2)
     joined = net.concat(third, one)
-    plan = elide_copies(merge_siblings(fuse_activation(net.plan(net.conv(joined)))))
-    root = replace(joined, shape=Shape(2 + 3 + 5, 6, 6))
+    plan, root = elided(net, joined)
     assert plan.views[third] == View(root, 0)
     assert plan.views[plan.ops[1].out] == View(root, 2)
     assert plan.views[two] == View(root, 2 + 3)
@@ -105,8 +110,7 @@ def test_they_lie_side_by_side_at_the_start_of_a_wider_concatenation():
     one, two = pair(net)
     third = net.conv(one, 2)
     joined = net.concat(two, third)
-    plan = elide_copies(merge_siblings(fuse_activation(net.plan(net.conv(joined)))))
-    root = replace(joined, shape=Shape(3 + 5 + 2, 6, 6))
+    plan, root = elided(net, joined)
     assert plan.views[plan.ops[1].out] == View(root, 0)
     assert plan.views[one] == View(root, 0)
     assert plan.views[joined] == View(root, 3)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from engine.errors import EngineError, threads_told
+from engine.errors import EngineError
+from engine.threads import Threads
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -29,11 +30,7 @@ def ahead(
         item = drawn.result()
         return end if item is end else make(item)
 
-    with (
-        threads_told("stream"),
-        ThreadPoolExecutor(1, thread_name_prefix="engine-read") as drawer,
-        ThreadPoolExecutor(workers, thread_name_prefix="engine-make") as makers,
-    ):
+    with Threads(1, "stream-read") as drawer, Threads(workers, "stream-make") as makers:
         waiting: deque[Future[Any]] = deque()
 
         def order_one() -> None:

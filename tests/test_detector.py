@@ -163,7 +163,7 @@ def test_no_reading_thread_outlives_a_stream_that_raised(detector, files):
     with pytest.raises(ImageError) as caught:
         detector(files)
     assert caught.value  # the traceback is alive, and with it every frame of the stream
-    assert not [each for each in threading.enumerate() if each.name.startswith("engine-read")]
+    assert not [each for each in threading.enumerate() if each.name.startswith("stream-")]
 
 
 def test_an_unknown_way_to_treat_errors_is_refused_at_once(detector):

@@ -42,7 +42,7 @@ def test_another_device_is_opened_on_a_thread_that_ends(tiny_detector, opened):
     before = threading.active_count()
     with engine.load(tiny_detector.cfg, tiny_detector.weights, device="auto"):
         assert opened["threads"] != [threading.get_ident()]
-        assert not [each.name for each in threading.enumerate() if "engine-open" in each.name]
+        assert not [each.name for each in threading.enumerate() if each.name.startswith("load")]
     assert opened["closed"] == opened["devices"]
     assert threading.active_count() <= before
 

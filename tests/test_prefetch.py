@@ -80,6 +80,6 @@ def test_no_thread_is_left_behind():
     stream = ahead(iter(range(3)), same, workers=2)
     next(stream)
     begun = set(threading.enumerate()) - before
-    assert {each.name.rpartition("_")[0] for each in begun} >= {"engine-read", "engine-make"}
+    assert {each.name.rpartition("_")[0] for each in begun} >= {"stream-read", "stream-make"}
     stream.close()
     assert not [each for each in begun if each.is_alive()]

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from engine.errors import DeviceError, InputError, suggest, threads_told
+from engine.errors import DeviceError, InputError, suggest
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -82,9 +82,9 @@ def opened_meanwhile(device: str, threads: int | None) -> Iterator[Opening]:
     # What both threads will import is imported here: parts of one package, imported by two threads
     # at once, may wait for each other.
     import_module("engine.backends.base")
-    from concurrent.futures import ThreadPoolExecutor
+    from engine.threads import Threads
 
-    with threads_told("load"), ThreadPoolExecutor(1, thread_name_prefix="engine-open") as opener:
+    with Threads(1, "load") as opener:
         opening = opener.submit(open_chosen, device, threads)
         try:
             yield Opening(opening.result, lambda: _probable_passes(opening))

@@ -54,6 +54,27 @@ sys.exit(7)
 """,
         7,
     ),
+    "a stream that goes on after the main thread": (
+        """
+def draw():
+    threading.main_thread().join()
+    assert len(list(detector.stream([noise] * 20, workers=2))) == 20
+    assert len(detector([noise] * 3)) == 3
+threading.Thread(target=draw).start()
+""",
+        0,
+    ),
+    "a source that gives nothing": (
+        """
+def silent():
+    yield noise
+    threading.Event().wait()
+stream = detector.stream(silent())
+next(stream)
+sys.exit(7)
+""",
+        7,
+    ),
     "no farewell": (
         """
 threading.Thread(target=look_on, daemon=True).start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait
 from itertools import count
 from typing import Any, Generic, TypeVar
 
@@ -16,6 +16,7 @@ from engine.backends.cuda.program import CudaProgram
 from engine.backends.cuda.tickets import Ticket
 from engine.errors import InputError
 from engine.plan.build import Plan
+from engine.threads import Threads
 from engine.vision.boxes import Boxes, Suppression
 
 Array = NDArray[Any]
@@ -82,7 +83,7 @@ class MultiProgram:
         self.batch = batch
         self._programs = programs
         self._turns = count()
-        self._threads = ThreadPoolExecutor(len(programs), thread_name_prefix="cuda")
+        self._threads = Threads(len(programs), "cuda")
 
     @property
     def memory(self) -> Memory:
@@ -127,7 +128,7 @@ class MultiProgram:
         """Nothing to do: recurrent networks are refused."""
 
     def close(self) -> None:
-        self._threads.shutdown()
+        self._threads.close()
         for program in self._programs:
             program.close()
 
@@ -137,7 +138,9 @@ class MultiProgram:
         parts = self._parts(images)
         if len(parts) == 1:
             return [call(*parts[0])]
-        return list(self._threads.map(lambda part: call(*part), parts))
+        answers = [self._threads.submit(call, *part) for part in parts]
+        wait(answers)  # all of them, whatever becomes of one
+        return [answer.result() for answer in answers]
 
     def _parts(self, rows: Sequence[Any] | Array) -> list[tuple[CudaProgram, Any]]:
         """Which card is to run which of the rows."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from engine import forks
 from engine.backends.base import Placed
+from engine.threads import Threads
 from engine.vision.boxes import margin_and_ratio
 from engine.vision.resize import Placement
 
@@ -89,7 +90,7 @@ class Copier:
     """Copies arrays into page-locked memory; many bytes are copied by several threads."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(_COPIERS, thread_name_prefix="cuda-copy")  # when used
+        self._threads = Threads(_COPIERS, "cuda-copy")
 
     def copy(
         self,
@@ -128,7 +129,7 @@ class Copier:
                 copy.result()
 
     def close(self) -> None:
-        self._threads.shutdown()
+        self._threads.close()
 
 
 def _in_two(sources: Sequence[Array], starts: Sequence[int]) -> tuple[_Part, _Part]:

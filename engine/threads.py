@@ -1,0 +1,133 @@
+"""Threads that work for others, for as long as anyone needs them.
+
+Those of concurrent.futures take no more work once the main thread has ended, though a program goes
+on while another thread of its own works, and they say so in a traceback that nobody can act on.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, ParamSpec, TypeAlias, TypeVar
+from weakref import WeakSet, finalize
+
+from engine import forks
+from engine.errors import EngineError, threads_told
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
+_Work: TypeAlias = tuple["Future[Any]", Callable[[], Any]]
+_Queue: TypeAlias = "SimpleQueue[_Work | None]"
+
+_PATIENCE_SECONDS = 5.0  # the interpreter does not wait longer for a source that gives nothing
+
+
+class Threads:
+    """Up to `count`, each started when there is work for it, which they take in its order.
+
+    `name` is that of the threads; before its first dash it says whose they are.
+    """
+
+    def __init__(self, count: int, name: str) -> None:
+        self._count = count
+        self._name = name
+        self._queue: _Queue = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._lock = forks.lock()
+        self._is_closed = False
+        finalize(self, _dismiss, self._queue, self._threads).atexit = False
+        with _lock:
+            _open.add(self)
+
+    def submit(
+        self, function: Callable[Given, Made], *args: Given.args, **kwargs: Given.kwargs
+    ) -> Future[Made]:
+        future: Future[Made] = Future()
+        with self._lock:
+            is_open = not self._is_closed and not _is_ending.is_set()
+            if is_open:
+                if len(self._threads) < self._count:
+                    self._start_one()
+                self._queue.put((future, lambda: function(*args, **kwargs)))
+        if is_open:
+            return future
+        if _is_ending.is_set() and threading.current_thread().daemon:
+            threading.Event().wait()  # until the interpreter is gone: nobody is left to be told
+        raise EngineError(f"{self._name}: is closed")
+
+    def close(self) -> None:
+        """Return when all that was submitted is done."""
+        self.dismiss()
+        if not sys.is_finalizing():  # when they stand still wherever they are
+            for thread in self._threads:
+                thread.join()
+
+    def dismiss(self) -> None:
+        """Take no more work; the threads end after what they have."""
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                _dismiss(self._queue, self._threads)
+
+    def wait(self, end: float) -> None:
+        """Until they have ended, or until `end` of time.monotonic()."""
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+
+    def __enter__(self) -> Threads:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _start_one(self) -> None:
+        # A daemon: the interpreter joins other threads before it tells anyone that it ends.
+        name = f"{self._name}_{len(self._threads)}"
+        thread = threading.Thread(target=_serve, args=(self._queue,), name=name, daemon=True)
+        with threads_told(self._name.partition("-")[0]):
+            thread.start()
+        self._threads.append(thread)
+
+
+_open: WeakSet[Threads] = WeakSet()
+_lock = forks.lock()
+_is_ending = threading.Event()
+
+
+def _serve(queue: _Queue) -> None:
+    while (work := queue.get()) is not None:
+        future, function = work
+        try:
+            future.set_result(function())
+        except BaseException as error:  # told to whoever asks for the result
+            future.set_exception(error)
+        del work, future, function  # an idle thread keeps nothing alive
+
+
+def _dismiss(queue: _Queue, threads: list[threading.Thread]) -> None:
+    for _ in threads:
+        queue.put(None)
+
+
+@atexit.register
+def _end() -> None:
+    """Let what was begun come to its end, so that no thread is stopped amid foreign code."""
+    _is_ending.set()
+    with _lock:
+        still_open = list(_open)
+    for each in still_open:
+        each.dismiss()
+    end = time.monotonic() + _PATIENCE_SECONDS
+    for each in still_open:
+        each.wait(end)

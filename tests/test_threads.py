@@ -1,0 +1,157 @@
+"""engine/threads.py: work in its order, by no more threads than allowed, to its end."""
+
+import gc
+import os
+import threading
+import time
+import weakref
+
+import pytest
+
+from engine.errors import DeviceError, EngineError
+from engine.threads import Threads
+from tests.faults.child import run
+
+
+def names_of(pool):
+    return {each.name for each in threading.enumerate() if each.name.startswith(pool)}
+
+
+def test_what_was_submitted_is_done_in_its_order_before_the_end():
+    done = []
+    with Threads(1, "one") as threads:
+        for number in range(20):
+            threads.submit(done.append, number)
+    assert done == list(range(20))
+    assert names_of("one") == set()
+
+
+def test_as_many_threads_as_were_asked_for_and_only_when_there_is_work():
+    together = threading.Barrier(3, timeout=5)
+    with Threads(3, "many") as threads:
+        assert names_of("many") == set()
+        for made in [threads.submit(together.wait) for _ in range(6)]:
+            made.result()
+        assert names_of("many") == {"many_0", "many_1", "many_2"}
+
+
+def test_a_failure_goes_to_whoever_asks_and_the_thread_goes_on():
+    with Threads(1, "fails") as threads:
+        broken, whole = threads.submit(int, "x"), threads.submit(int, "7")
+        with pytest.raises(ValueError, match="invalid literal"):
+            broken.result()
+        assert whole.result() == 7
+
+
+def test_one_that_is_closed_takes_nothing():
+    threads = Threads(1, "shut")
+    threads.close()
+    threads.close()
+    with pytest.raises(EngineError, match="shut: is closed"):
+        threads.submit(print)
+
+
+def test_threads_that_do_not_start_are_told_of_in_the_name_of_their_owner(monkeypatch):
+    def start(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    told = pytest.raises(DeviceError, match=r"^stream: no more threads can be started")
+    with Threads(2, "stream-read") as threads, told:
+        threads.submit(print)
+
+
+def test_those_that_nobody_has_any_more_end():
+    threads = Threads(1, "left")
+    threads.submit(time.monotonic).result()
+    (thread,) = [each for each in threading.enumerate() if each.name == "left_0"]
+    del threads
+    gc.collect()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_an_idle_thread_keeps_nothing_alive():
+    class Thing:
+        pass
+
+    released = threading.Event()
+    with Threads(1, "idle") as threads:
+        thing = Thing()
+        weakref.finalize(thing, released.set)
+        threads.submit(id, thing).result()
+        del thing
+        assert released.wait(5)
+
+
+BEGIN = """
+import atexit, os, sys, threading, time
+from engine.threads import Threads
+threads = Threads(2, "x")
+"""
+
+ENDS = {
+    "work that is under way is finished first": (
+        "threads.submit(lambda: (time.sleep(0.3), print('done', flush=True)))",
+        "done\n",
+    ),
+    "another thread may begin work when the main one is gone": (
+        """
+def late():
+    threading.main_thread().join()
+    print(Threads(2, "y").submit(int, "5").result(), threads.submit(int, "6").result())
+threading.Thread(target=late).start()
+""",
+        "5 6\n",
+    ),
+    "a daemon that goes on submitting is not heard of": (
+        """
+def endless():
+    while True:
+        threads.submit(int, "1").result()
+threading.Thread(target=endless, daemon=True).start()
+time.sleep(0.1)
+""",
+        "",
+    ),
+    "what the main thread submits too late is refused": (
+        """
+def late():
+    try:
+        threads.submit(print, "never")
+    except Exception as error:
+        print(error)
+atexit._clear()
+atexit.register(late)
+import engine.threads
+atexit.register(engine.threads._end)
+""",
+        "x: is closed\n",
+    ),
+    "a forked child ends too": (
+        """
+threads.submit(int, "1").result()
+child = os.fork()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+    print("both", flush=True)
+""",
+        "both\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_the_interpreter_ends(kind):
+    if "fork" in kind and not hasattr(os, "fork"):
+        pytest.skip("needs fork")
+    program, said = ENDS[kind]
+    end = run(BEGIN + program)
+    assert (end.status, end.out, end.err) == (0, said, "")
+
+
+def test_the_interpreter_does_not_wait_for_ever():
+    start = time.monotonic()
+    end = run(BEGIN + "threads.submit(threading.Event().wait); time.sleep(0.2)")
+    assert (end.status, end.out, end.err) == (0, "", "")
+    assert 4 < time.monotonic() - start < 60

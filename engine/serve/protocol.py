@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from engine.serve.limits import Limits
 
-if TYPE_CHECKING:
-    from uvicorn.protocols.http.h11_impl import H11Protocol as _Base
-else:
-    _Base = AutoHTTPProtocol
-
-_FULL = (
-    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"
-    b"Content-Length: 0\r\n\r\n"
-)
+_HEAD_BYTES = 1 << 16  # what a request may have that is not its body, at least
+_MOST_WAITING = 16  # requests sent before the answer to the one before
+_CLOSE = b"Connection: close\r\nContent-Length: 0\r\n\r\n"
+_FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n" + _CLOSE
+_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + _CLOSE
 
 
-class LimitedProtocol(_Base):
-    """There may be so many connections; requests must come, and answers be read, within a time.
+class LimitedProtocol(HttpToolsProtocol):
+    """There may be so many connections, and requests that wait on one; heads have a length, and
+    requests must come, and answers be read, within a time.
 
     Uvicorn ends a connection that is silent after an answer, but not one on which a head, or what
     is left of the body of a refused request, trickles in.
@@ -32,6 +29,7 @@ class LimitedProtocol(_Base):
         self._limits = limits
         self._idle_timer: asyncio.TimerHandle | None = None  # runs while no request is answered
         self._answer_timer: asyncio.TimerHandle | None = None  # runs while an answer piles up
+        self._unparsed = 0  # bytes that came since something was made of those before
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -42,11 +40,22 @@ class LimitedProtocol(_Base):
             self._wait_for_request()
 
     def data_received(self, data: bytes) -> None:
+        self._unparsed += len(data)
         super().data_received(data)
+        if self._unparsed > _HEAD_BYTES or len(self.pipeline) > _MOST_WAITING:
+            self._refuse_more()
         if self._is_answering:
             self._idle_timer = _stopped(self._idle_timer)
         elif self._idle_timer is None:
             self._wait_for_request()
+
+    def on_headers_complete(self) -> None:
+        self._unparsed = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._unparsed = 0
+        super().on_body(body)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -73,6 +82,11 @@ class LimitedProtocol(_Base):
     @property
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
+
+    def _refuse_more(self) -> None:
+        if not self._is_answering:
+            self.transport.write(_LONG)
+        self.transport.close()
 
     def _wait_for_request(self) -> None:
         seconds = self._limits.idle_seconds

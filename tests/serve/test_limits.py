@@ -4,7 +4,7 @@ import io
 import json
 import socket
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 import numpy as np
 import pytest
@@ -157,6 +157,54 @@ def test_a_head_that_trickles_in_is_not_waited_for(detector):
                 plug.sendall(b"X: y\r\n")
                 time.sleep(0.05)
         assert time.perf_counter() - start < 2
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        b"",
+        HEAD,
+        HEAD + b"X: ",
+        b"POST /detect?",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: ",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n1;",
+    ],
+)
+@pytest.mark.parametrize("more", [b"X: y\r\n", b"x"])
+def test_a_head_without_an_end_is_cut_off(detector, before, more):
+    with serving(detector) as server, plugged(server) as (plug, lines):
+        sent = 0
+        with suppress(ConnectionError):
+            plug.sendall(before)
+            while sent < 1 << 24:
+                sent += plug.send(more * (4096 // len(more)))
+            pytest.fail("all of it was taken")
+        with suppress(ConnectionError):
+            assert lines.readline()[9:12] in (b"", b"400", b"431")
+        until(server.holds_nothing)
+
+
+def test_a_long_head_is_told_so(detector):
+    with serving(detector) as server, plugged(server) as (plug, lines):
+        plug.sendall(HEAD + b"X: " + b"y" * (1 << 16))
+        assert answer_in(lines)[0] == 431
+        assert lines.read() == b""
+
+
+def test_requests_that_wait_for_no_answer_are_cut_off(detector, pictures):
+    request = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
+    with serving(detector) as server:
+        with plugged(server) as (plug, lines):
+            plug.sendall(request * 10)
+            assert [answer_in(lines)[0] for _ in range(10)] == [200] * 10
+        with plugged(server) as (plug, lines):
+            plug.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(pictures[0]) + pictures[0])
+            with pytest.raises(ConnectionError):  # noqa: PT012 - any of them
+                for _ in range(1000):
+                    plug.sendall(request * 100)
+                    time.sleep(0.01)
+        until(server.holds_nothing)
+        assert server.post("/detect", pictures[0]).status == 200
 
 
 def test_the_time_for_a_head_begins_anew_with_each_request(detector, pictures):

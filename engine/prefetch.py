@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
+from contextlib import closing
 from typing import Any, TypeVar
 
 from engine.errors import EngineError
@@ -30,7 +31,10 @@ def ahead(
         item = drawn.result()
         return end if item is end else make(item)
 
-    with Threads(1, "stream-read") as drawer, Threads(workers, "stream-make") as makers:
+    with (
+        closing(Threads(1, "stream-read")) as drawer,
+        closing(Threads(workers, "stream-make")) as makers,
+    ):
         waiting: deque[Future[Any]] = deque()
 
         def order_one() -> None:

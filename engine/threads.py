@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 from weakref import WeakSet, finalize
 
@@ -79,17 +78,6 @@ class Threads:
         """Until they have ended, or until `end` of time.monotonic()."""
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
-
-    def __enter__(self) -> Threads:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _start_one(self) -> None:
         # A daemon: the interpreter joins other threads before it tells anyone that it ends.

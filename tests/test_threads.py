@@ -5,6 +5,7 @@ import os
 import threading
 import time
 import weakref
+from contextlib import closing
 
 import pytest
 
@@ -19,7 +20,7 @@ def names_of(pool):
 
 def test_what_was_submitted_is_done_in_its_order_before_the_end():
     done = []
-    with Threads(1, "one") as threads:
+    with closing(Threads(1, "one")) as threads:
         for number in range(20):
             threads.submit(done.append, number)
     assert done == list(range(20))
@@ -28,7 +29,7 @@ def test_what_was_submitted_is_done_in_its_order_before_the_end():
 
 def test_as_many_threads_as_were_asked_for_and_only_when_there_is_work():
     together = threading.Barrier(3, timeout=5)
-    with Threads(3, "many") as threads:
+    with closing(Threads(3, "many")) as threads:
         assert names_of("many") == set()
         for made in [threads.submit(together.wait) for _ in range(6)]:
             made.result()
@@ -36,7 +37,7 @@ def test_as_many_threads_as_were_asked_for_and_only_when_there_is_work():
 
 
 def test_a_failure_goes_to_whoever_asks_and_the_thread_goes_on():
-    with Threads(1, "fails") as threads:
+    with closing(Threads(1, "fails")) as threads:
         broken, whole = threads.submit(int, "x"), threads.submit(int, "7")
         with pytest.raises(ValueError, match="invalid literal"):
             broken.result()
@@ -57,7 +58,7 @@ def test_threads_that_do_not_start_are_told_of_in_the_name_of_their_owner(monkey
 
     monkeypatch.setattr(threading.Thread, "start", start)
     told = pytest.raises(DeviceError, match=r"^stream: no more threads can be started")
-    with Threads(2, "stream-read") as threads, told:
+    with closing(Threads(2, "stream-read")) as threads, told:
         threads.submit(print)
 
 
@@ -76,7 +77,7 @@ def test_an_idle_thread_keeps_nothing_alive():
         pass
 
     released = threading.Event()
-    with Threads(1, "idle") as threads:
+    with closing(Threads(1, "idle")) as threads:
         thing = Thing()
         weakref.finalize(thing, released.set)
         threads.submit(id, thing).result()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import pkgutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -84,7 +84,7 @@ def opened_meanwhile(device: str, threads: int | None) -> Iterator[Opening]:
     import_module("engine.backends.base")
     from engine.threads import Threads
 
-    with Threads(1, "load") as opener:
+    with closing(Threads(1, "load")) as opener:
         opening = opener.submit(open_chosen, device, threads)
         try:
             yield Opening(opening.result, lambda: _probable_passes(opening))

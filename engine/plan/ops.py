@@ -8,9 +8,10 @@ In the equations c, y, x run over the output, i, j over a window, s over sources
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
+from engine.plan.activations import ACTIVATIONS
 from engine.plan.shapes import Shape, Window
 
 
@@ -112,6 +113,24 @@ class Conv2d(Op):
         width = self.src.shape.width + left + right - dilate_x * (kernel_x - 1) - 1
         return Shape(
             self.weight.shape[0], height // self.stride[0] + 1, width // self.stride[1] + 1
+        )
+
+    @property
+    def before_pool(self) -> Conv2d:
+        """The convolution and its activation alone; its output is the grid."""
+        grid = Tensor(self.out.index, self.grid, self.out.steps)
+        return replace(self, out=grid, pool=None, residual=None, last_activation="linear")
+
+    @property
+    def pools_quads(self) -> bool:
+        """Whether the pool is 2 x 2 / 2 from the first cell on and may precede the activation."""
+        if self.pool is None or not ACTIVATIONS[self.activation].rises:
+            return False
+        return (
+            self.pool.size == self.pool.stride == (2, 2)
+            and self.pool.padding[:2] == (0, 0)
+            and 2 * self.out.shape.height <= self.grid.height
+            and 2 * self.out.shape.width <= self.grid.width
         )
 
     @property

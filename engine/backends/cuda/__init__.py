@@ -20,6 +20,7 @@ PASSES = (
     "fold_batchnorm",
     "fuse_activation",
     "fuse_gate",
+    "fuse_pool",
     "fuse_residual",
     "chain_pools",
     "merge_siblings",

@@ -150,6 +150,14 @@ class Gpu:
         made.target, made._kernels = target, self._kernels.in_floats()
         return made
 
+    def aside(self, part: Op, op: Op, pointer: int) -> Gpu:
+        """What runs a part of an op, with the op's arrays, and leaves its result at a pointer."""
+        made = copy(self)
+        made._places = {**self._places, part.out: Place(pointer, part.out.shape.channels)}
+        of_op = ((name, at) for (item, name), at in self._arrays.items() if item is op)
+        made._arrays = {(part, name): at for name, at in of_op}
+        return made
+
     def __getitem__(self, tensor: Tensor) -> int:
         """The pointer to the first value of `tensor`."""
         return self._places[tensor].pointer

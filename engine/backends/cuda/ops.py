@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.backends.cuda import conv, heads
+from engine.backends.cuda import conv, heads, windows
 from engine.backends.cuda.blas import Product
 from engine.backends.cuda.gpu import KINDS, Arrays, Gpu, Target, runs
 from engine.plan import ops
-from engine.plan.shapes import Shape, Window
+from engine.plan.shapes import Shape
 
 __all__ = ["conv", "heads"]  # importing them registers what they run
 
@@ -19,27 +19,6 @@ LEAST_AVERAGE_AREA = 33  # pixels; below this a thread for each channel is as fa
 GATE_THREADS, GATE_ROWS = 256, 8  # of kernels/gate.cu
 SOFTMAX_THREADS = 128
 CHANNEL_KINDS = {"positive": 0, "softmax": 1, "softmax_max": 2}
-
-
-def _launch(
-    gpu: Gpu, kernel: str, tensors: tuple[ops.Tensor, ...], *arguments: int | float
-) -> None:
-    """Launch over values: the packed form where every tensor's memory allows it."""
-    out = tensors[-1]
-    values = gpu.pixels(out) * out.shape.channels
-    if gpu.packs(*tensors):
-        gpu.launch(f"{kernel}_packed", values * gpu.target.value_bytes // 16, *arguments)
-    else:
-        gpu.launch(kernel, values, *arguments)
-
-
-def _geometry(src: Shape, out: Shape) -> tuple[int, ...]:
-    return src.height, src.width, out.height, out.width
-
-
-def _window(window: Window) -> tuple[int, ...]:
-    top, left, _, _ = window.padding
-    return *window.size, *window.stride, top, left
 
 
 # ---------------------------------------------------------------- value by value
@@ -58,7 +37,7 @@ def normalise(gpu: Gpu, op: ops.Normalise) -> None:
 
 @runs(ops.Activate)
 def activate(gpu: Gpu, op: ops.Activate) -> None:
-    _launch(
+    windows.launch(
         gpu,
         "activate_values",
         (op.src, op.out),
@@ -75,7 +54,7 @@ def add(gpu: Gpu, op: ops.Add) -> None:
         a, b = op.sources
         sides = shape.sides[1:]
         if a.shape == shape and b.shape.sides[1:] == sides:
-            _launch(
+            windows.launch(
                 gpu,
                 "add_two",
                 (a, b, op.out),
@@ -110,7 +89,7 @@ def add(gpu: Gpu, op: ops.Add) -> None:
 def multiply(gpu: Gpu, op: ops.Multiply) -> None:
     shape, factor = op.out.shape, op.factor.shape
     pitch = gpu.pitch(op.factor)
-    _launch(
+    windows.launch(
         gpu,
         "multiply",
         (op.src, op.out) if factor.channels == 1 else (op.src, op.factor, op.out),
@@ -232,15 +211,7 @@ def softmax(gpu: Gpu, op: ops.Softmax) -> None:
 
 @runs(ops.MaxPool)
 def max_pool(gpu: Gpu, op: ops.MaxPool) -> None:
-    _launch(
-        gpu,
-        "max_pool",
-        (op.src, op.out),
-        *(gpu[op.src], gpu[op.out], gpu.rows(op.out), op.out.shape.channels),
-        *_geometry(op.src.shape, op.out.shape),
-        *(gpu.pitch(op.src), gpu.pitch(op.out)),
-        *_window(op.window),
-    )
+    windows.max_pool(gpu, op.src, op.out, op.window)
 
 
 @runs(ops.MaxPoolDepth)
@@ -323,9 +294,9 @@ def average_pool(gpu: Gpu, op: ops.AveragePool) -> None:
         "average_pool",
         gpu.pixels(op.out) * channels,
         *(gpu[op.src], gpu[op.out], rows, channels),
-        *_geometry(op.src.shape, op.out.shape),
+        *windows.maps(op.src.shape, op.out.shape),
         *(gpu.pitch(op.src), gpu.pitch(op.out)),
-        *_window(op.window),
+        *windows.window(op.window),
     )
 
 
@@ -408,7 +379,7 @@ def reshape(gpu: Gpu, op: ops.Reshape) -> None:
 @runs(ops.Upsample)
 def upsample(gpu: Gpu, op: ops.Upsample) -> None:
     out = op.out.shape
-    _launch(
+    windows.launch(
         gpu,
         "upsample",
         (op.src, op.out),
@@ -423,7 +394,7 @@ def block_sum(gpu: Gpu, op: ops.BlockSum) -> None:
         "block_sum",
         gpu.pixels(op.out) * op.out.shape.channels,
         *(gpu[op.src], gpu[op.out], gpu.rows(op.out), op.out.shape.channels),
-        *_geometry(op.src.shape, op.out.shape),
+        *windows.maps(op.src.shape, op.out.shape),
         *(gpu.pitch(op.src), gpu.pitch(op.out), op.stride, float(op.scale)),
     )
 
@@ -445,7 +416,7 @@ def crop(gpu: Gpu, op: ops.Crop) -> None:
         "crop",
         gpu.pixels(op.out) * op.out.shape.channels,
         *(gpu[op.src], gpu[op.out], gpu.rows(op.out), op.out.shape.channels),
-        *_geometry(op.src.shape, op.out.shape),
+        *windows.maps(op.src.shape, op.out.shape),
         *(gpu.pitch(op.src), gpu.pitch(op.out)),
         *(op.top, op.left, float(op.scale), float(op.shift)),
     )
@@ -554,7 +525,7 @@ def local_conv(gpu: Gpu, op: ops.LocalConv2d) -> None:
         gpu.pixels(op.out) * op.out.shape.channels,
         *(gpu[op.src], gpu.array(op, "weight"), gpu.array(op, "bias"), gpu[op.out]),
         *(gpu.rows(op.out), op.src.shape.channels, op.out.shape.channels),
-        *_geometry(op.src.shape, op.out.shape),
+        *windows.maps(op.src.shape, op.out.shape),
         *(gpu.pitch(op.src), gpu.pitch(op.out), op.size, op.stride, op.padding),
     )
 
@@ -572,6 +543,6 @@ def deconv(gpu: Gpu, op: ops.Deconv2d) -> None:
         gpu.pixels(op.out) * op.out.shape.channels,
         *(gpu[op.src], gpu.array(op, "weight"), gpu.array(op, "bias"), gpu[op.out]),
         *(gpu.rows(op.out), op.src.shape.channels, op.out.shape.channels),
-        *_geometry(op.src.shape, op.out.shape),
+        *windows.maps(op.src.shape, op.out.shape),
         *(gpu.pitch(op.src), gpu.pitch(op.out), op.weight.shape[2], op.stride, op.padding),
     )

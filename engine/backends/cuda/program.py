@@ -427,8 +427,7 @@ def _load_kernels(context: Context, plan: Plan, target: Target) -> None:
     for op in plan.ops:
         if isinstance(op, Conv2d):
             each = target.of(op)
-            algorithm: Any = conv.ALGORITHMS[conv.choice(each, op)]
-            if hasattr(algorithm, "tile"):
-                tile = algorithm.tile(each, op)
+            tile = conv.tile(each, op, conv.choice(each, op))
+            if tile is not None:
                 owner = kernels if each is target else kernels.in_floats()
                 owner.tile(tile, tile.shared_bytes)

@@ -22,6 +22,7 @@ import numpy as np
 
 from engine.backends.cuda import cache, conv, graph, memory, tensor, texts
 from engine.backends.cuda.context import Context
+from engine.backends.cuda.conv import apart
 from engine.backends.cuda.conv.hopper import Hopper
 from engine.backends.cuda.conv.hopper_turns import HopperTurns
 from engine.backends.cuda.gpu import Gpu, Place, Target
@@ -35,7 +36,9 @@ COPIES = 10  # in one graph, each with weights of its own: in a network these co
 REPEATS = 5
 VARIANTS = 9  # of the families that their estimates rank well
 FEW_VARIANTS = 2  # of the others
-PLAIN = frozenset({"direct", "tiled", "winograd"})
+_PLAIN = ("direct", "tiled", "winograd")
+PLAIN = frozenset({*_PLAIN, *(name + apart.SUFFIX for name in _PLAIN)})
+_LARGE = {(family, is_apart) for family in (Hopper, HopperTurns) for is_apart in (False, True)}
 _ALIGNMENT = 256
 _CLEARLY = 0.97  # the rule of thumb stays unless another takes less of its time than this
 _HOPELESS = 3.0  # times the best so far, launched alone
@@ -79,7 +82,7 @@ class Tuner:
                 _log.info("%s: the rest is measured when the network is loaded again", name)
                 break
             names = shortlist(target, op)
-            ready = [name for name in names[1:] if _tile(target, op, name) not in late]
+            ready = [name for name in names[1:] if conv.tile(target, op, name) not in late]
             signature = conv.signature(target, op)
             self.choices[signature] = fastest(partial(self._time, target, op), [names[0], *ready])
             if len(ready) < len(names) - 1:
@@ -133,16 +136,16 @@ def shortlist(target: Target, op: Conv2d) -> list[str]:
     Plain loops are hopeless beside a matrix unit and slow to measure: they are tried without one.
     """
     able = conv.candidates(target, op)
-    families: dict[type, list[str]] = {}
+    families: dict[object, list[str]] = {}
     for name in able:
-        if hasattr(conv.ALGORITHMS[name], "estimate"):
-            families.setdefault(type(conv.ALGORITHMS[name]), []).append(name)
+        if conv.family(name) is not None:
+            families.setdefault(conv.family(name), []).append(name)
     promising = [
         name
         for family, names in families.items()
         for name in sorted(names, key=partial(_estimate, target, op))[: _quota(family)]
     ]
-    single = [name for name in able if not hasattr(conv.ALGORITHMS[name], "estimate")]
+    single = [name for name in able if conv.family(name) is None]
     if promising:
         single = [name for name in single if name not in PLAIN]
     return list(dict.fromkeys([conv.rule_of_thumb(target, op), *promising, *single]))
@@ -153,8 +156,8 @@ def _estimate(target: Target, op: Conv2d, name: str) -> float:
     return cycles
 
 
-def _quota(family: type) -> int:
-    return VARIANTS if family in (Hopper, HopperTurns) else FEW_VARIANTS
+def _quota(family: object) -> int:
+    return VARIANTS if family in _LARGE else FEW_VARIANTS
 
 
 def _compile_together(unknown: list[Conv2d], target: Target, limit: float) -> set[tensor.Tile]:
@@ -162,21 +165,12 @@ def _compile_together(unknown: list[Conv2d], target: Target, limit: float) -> se
 
     Returns those that are not ready in `limit` seconds: what is under way then is for next time.
     """
-    tiles = {_tile(target, op, name) for op in unknown for name in shortlist(target, op)} - {None}
+    tiles = {conv.tile(target, op, name) for op in unknown for name in shortlist(target, op)}
     pool = ThreadPoolExecutor(os.cpu_count())
     made = {pool.submit(tensor.image, tile, target.capability): tile for tile in tiles if tile}
     wait(made, timeout=limit)
     pool.shutdown(wait=False, cancel_futures=True)
     return {tile for future, tile in made.items() if not future.done() or future.cancelled()}
-
-
-def _tile(target: Target, op: Conv2d, name: str) -> tensor.Tile | None:
-    """What has to be compiled for it alone."""
-    algorithm = conv.ALGORITHMS[name]
-    made: tensor.Tile | None = (
-        algorithm.tile(target.of(op), op) if hasattr(algorithm, "tile") else None
-    )
-    return made
 
 
 def fastest(time: Callable[[str, float], float], names: list[str]) -> str:

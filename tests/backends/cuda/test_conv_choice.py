@@ -170,7 +170,41 @@ def test_batch_and_precision_are_in_the_signature(change: dict[str, Any]) -> Non
     assert conv.signature(replace(TURING, **change), op) != conv.signature(TURING, op)
 
 
-def test_a_pool_inside_a_convolution_is_not_for_this_backend() -> None:
-    op = replace(LAYERS["wide"], pool=Window((2, 2), (2, 2)))
-    with pytest.raises(AssertionError, match="fuse_pool"):
-        conv.candidates(TURING, op)
+def pooled(layer: ops.Conv2d, **options: Any) -> ops.Conv2d:
+    shape = layer.out.shape
+    out = replace(layer.out, shape=Shape(shape.channels, shape.height // 2, shape.width // 2))
+    return replace(layer, out=out, pool=Window((2, 2), (2, 2)), **options)
+
+
+@every_card
+@every_layer
+def test_a_pool_is_run_by_something(card: Target, name: str) -> None:
+    op = pooled(LAYERS[name])
+    assert conv.choice(card, op) in conv.candidates(card, op)
+    assert name != "first" or conv.choice(replace(card, precision="float16"), op) == "thin_32"
+
+
+@every_card
+@pytest.mark.parametrize("options", [{"activation": "mish"}, {"stride": (2, 2)}], ids=str)
+def test_a_pool_that_does_not_fit_comes_after(card: Target, options: dict[str, Any]) -> None:
+    op = pooled(LAYERS["wide"], **options)
+    assert conv.candidates(card, op)
+    assert all(name.endswith("+pool") for name in conv.candidates(card, op))
+
+
+def test_the_algorithm_that_is_forced_comes_before_the_pool() -> None:
+    op, forced = pooled(LAYERS["wide"]), replace(HOPPER, algorithm="im2col_gemm")
+    assert conv.choice(forced, op) == "im2col_gemm+pool"
+
+
+def test_long_sums_are_computed_by_the_fastest_kernel_unless_there_are_few() -> None:
+    card = replace(HOPPER, precision="float16", batch=64)
+    assert conv.choice(card, pooled(LAYERS["wide"])).endswith("+pool")
+    assert conv.choice(replace(card, batch=1), pooled(LAYERS["wide"])).startswith("mma")
+    short = convolution(32, 64, 3, 104)
+    assert conv.choice(card, pooled(short)).startswith("mma")
+
+
+def test_measurements_of_a_convolution_are_not_those_of_one_with_a_pool() -> None:
+    wide = LAYERS["wide"]
+    assert conv.signature(HOPPER, wide) != conv.signature(HOPPER, pooled(wide))

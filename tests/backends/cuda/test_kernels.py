@@ -35,20 +35,18 @@ SEQUENCES = 2
 CARD = Target(SEQUENCES, "float32", HostContext.card.capability, HostContext.card.multiprocessors)
 
 
-def is_pooled(case: Case) -> bool:
-    """A convolution with a pool inside: what fuse_pool makes, a pass that CUDA does not ask for."""
-    return isinstance(case.op, ops.Conv2d) and case.op.pool is not None
+def is_theirs(case: Case) -> bool:
+    """Not what passes make that CUDA does not ask for."""
+    if isinstance(case.op, ops.Conv2d):
+        return case.op.pool is None or case.op.residual is None
+    return not isinstance(case.op, ops.Chain)
 
 
-EVERY_CASE = [
-    case
-    for case in all_cases()
-    if not is_pooled(case) and not isinstance(case.op, ops.Chain)  # nor for chains
-]
+EVERY_CASE = [case for case in all_cases() if is_theirs(case)]
 BY_EACH_ALGORITHM = [
     (case, name)
     for case in CASES[ops.Conv2d]
-    if not is_pooled(case)
+    if is_theirs(case)
     for name in candidates(CARD, case.op)  # type: ignore[arg-type]
 ]
 

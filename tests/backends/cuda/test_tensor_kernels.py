@@ -17,7 +17,7 @@ from engine.backends.cuda.conv import implicit_gemm, thin
 from engine.backends.cuda.gpu import Target
 from engine.plan.activations import ACTIVATIONS
 from engine.plan.ops import Constant, Conv2d, Tensor
-from engine.plan.shapes import Shape, window_count
+from engine.plan.shapes import Shape, Window, window_count
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.tensor_host import run
 
@@ -33,6 +33,9 @@ TURING, AMPERE = (7, 5), (8, 0)
 TOLERANCES = {"float16": 2e-3, "tf32": 2e-3, "float32": 2e-6}
 
 
+TILE = Window((2, 2), (2, 2))
+
+
 def convolution(
     src: tuple[int, int, int],
     filters: int,
@@ -41,12 +44,16 @@ def convolution(
     padding: tuple[int, int, int, int] = (1, 1, 1, 1),
     has_bias: bool = True,
     has_residual: bool = False,
+    is_pooled: bool = False,
     **options: Any,
 ) -> Conv2d:
     stride, dilation = options.get("stride", (1, 1)), options.get("dilation", (1, 1))
     top, left, bottom, right = padding
     height = window_count(src[1], dilation[0] * (kernel[0] - 1) + 1, stride[0], top + bottom)
     width = window_count(src[2], dilation[1] * (kernel[1] - 1) + 1, stride[1], left + right)
+    if is_pooled:
+        options["pool"] = TILE
+        height, width = height // 2, width // 2
     out = Shape(filters, height, width)
     return Conv2d(
         Tensor(2, out),
@@ -102,6 +109,9 @@ class Problem:
         if op.bias:
             values += self.constants["bias"][:, None, None]
         values = ACTIVATIONS[op.activation].numpy(values)
+        if op.pool:
+            tiles = sliding_window_view(values, op.pool.size, axis=(2, 3))
+            values = tiles[:, :, ::2, ::2].max(axis=(4, 5))
         if op.residual:
             values = values + self.inputs[op.residual]
         return np.asarray(ACTIVATIONS[op.last_activation].numpy(values))
@@ -152,6 +162,7 @@ def check(
 
 
 every_precision = pytest.mark.parametrize("precision", TOLERANCES)
+every_side = pytest.mark.parametrize("side", [(8, 12), (9, 7), (2, 3)], ids=str)
 
 # ---------------------------------------------------------------- mma_conv
 
@@ -210,6 +221,27 @@ def test_a_split_sum_is_added_up_by_whichever_block_is_last(split: int, first: i
     check(algorithm, op, precision="float16", first=first, rows=3)
 
 
+@every_side
+@every_precision
+def test_implicit_gemm_pools(precision: str, side: tuple[int, int]) -> None:
+    op = convolution((24, *side), 75, activation="leaky", is_pooled=True)
+    check(small(precision), op, precision=precision, rows=3)
+
+
+@pytest.mark.parametrize("name", [name for name in implicit_gemm.VARIANTS if "split1" in name])
+@pytest.mark.parametrize("precision", ["float16", "float32"])
+def test_every_tile_pools(name: str, precision: str) -> None:
+    algorithm = implicit_gemm.VARIANTS[name]
+    op = convolution((24, 18, 8), 130, activation="relu", is_pooled=True)
+    if algorithm.supports(Target(2, precision, AMPERE, 2), op):
+        check(algorithm, op, precision=precision)
+
+
+def test_what_a_split_summed_is_pooled() -> None:
+    op = convolution((128, 8, 6), 40, stride=(1, 2), activation="leaky", is_pooled=True)
+    check(implicit_gemm.VARIANTS["mma_64x32x6_split4"], op, precision="float16", first=3, rows=3)
+
+
 # ---------------------------------------------------------------- thin_conv
 
 THIN = {
@@ -234,6 +266,15 @@ def test_thin_takes_more_filters_at_once(columns: int, precision: str) -> None:
     check(thin.VARIANTS[f"thin_{columns}"], op, precision=precision, margin=8)
 
 
+@every_side
+@pytest.mark.parametrize("columns", [16, 32, 64])
+@every_precision
+def test_thin_pools(precision: str, columns: int, side: tuple[int, int]) -> None:
+    op = convolution((3, *side), columns + 6, activation="leaky", is_pooled=True)
+    for margin in (0, 3, 8):
+        check(thin.VARIANTS[f"thin_{columns}"], op, precision=precision, margin=margin, rows=5)
+
+
 @every_precision
 def test_thin_needs_no_alignment(precision: str) -> None:
     check(thin.VARIANTS["thin_16"], THIN["1_channel"], precision=precision, margin=3)
@@ -244,6 +285,7 @@ def test_thin_needs_no_alignment(precision: str) -> None:
 MIXED = {
     "mma_conv": (small, convolution((24, 9, 7), 75, activation="mish", has_residual=True)),
     "mma_conv_1x1": (small, convolution((72, 5, 7), 64, (1, 1), padding=(0, 0, 0, 0))),
+    "mma_conv_pooled": (small, convolution((24, 9, 7), 75, activation="leaky", is_pooled=True)),
     "thin_conv": (lambda _: thin.VARIANTS["thin_16"], THIN["1_channel"]),
     "thin_conv_1x1": (
         lambda _: thin.VARIANTS["thin_16"],

@@ -21,8 +21,7 @@ from engine.backends.cpu.conv import (
     winograd_heavy,
 )
 from engine.backends.cpu.conv.base import Array, Convolution
-from engine.backends.cpu.conv.pooled import Pooled, without_pool
-from engine.backends.cpu.conv.pooling import pools_quads
+from engine.backends.cpu.conv.pooled import Pooled
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
 
@@ -42,8 +41,8 @@ def choose(
     """Return `op` made ready; call it, or what its `bind` returns, inside `workers.alone()`."""
     if isinstance(op, ops.Chain):
         return depthwise.prepare_chain(op, constants, workers)
-    if op.pool is not None and not pools_quads(op):
-        return Pooled(op, choose(without_pool(op), constants, workers), workers)
+    if op.pool is not None and not op.pools_quads:
+        return Pooled(op, choose(op.before_pool, constants, workers), workers)
     weight = constants[op.weight.name]
     bias = None if op.bias is None else constants[op.bias.name]
     if weight.dtype == np.float32:

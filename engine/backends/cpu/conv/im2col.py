@@ -13,14 +13,13 @@ import numpy as np
 
 from engine.backends.cpu.conv.base import PIECE_BYTES, Array, Convolution, spans
 from engine.backends.cpu.conv.blocks import RowBlocked, Shapes
-from engine.backends.cpu.conv.pooling import pools_quads
 from engine.backends.cpu.conv.window import Geometry, windows
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
 
 
 def supports(op: ops.Conv2d) -> bool:
-    return op.pool is None or pools_quads(op)
+    return op.pool is None or op.pools_quads
 
 
 def prepare(op: ops.Conv2d, weight: Array, bias: Array | None, workers: Workers) -> Convolution:
@@ -36,7 +35,7 @@ class Im2col(RowBlocked):
         self.dtype = weight.dtype
         self.weight = as_columns(weight, op.groups)
         self.weights = (self.weight,) if bias is None else (self.weight, bias)
-        self.corners = 2 if pools_quads(op) else 1
+        self.corners = 2 if op.pools_quads else 1
         shape = op.out.shape
         self.geometry = Geometry.of(op, out_width=shape.width * self.corners)
         row = shape.width * self.corners**2 * weight[0].size * op.groups

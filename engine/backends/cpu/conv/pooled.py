@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 from engine.backends.cpu.conv.base import Array, Convolution
 from engine.backends.cpu.conv.epilogue import after_pool
 from engine.backends.cpu.windows import pool_max
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
-from engine.plan.ops import Tensor
 
 _GRID = "grid"
 
 
-def without_pool(op: ops.Conv2d) -> ops.Conv2d:
-    """The convolution and its activation alone; its output is the grid."""
-    grid = Tensor(op.out.index, op.grid, op.out.steps)
-    return replace(op, out=grid, pool=None, residual=None, last_activation="linear")
-
-
 class Pooled(Convolution):
-    """Runs `inner`, made for `without_pool(op)`, one sample at a time and pools its result."""
+    """Runs `inner`, made for `op.before_pool`, one sample at a time and pools its result."""
 
     def __init__(self, op: ops.Conv2d, inner: Convolution, workers: Workers) -> None:
         assert op.pool is not None

@@ -16,7 +16,6 @@ from numpy.lib.stride_tricks import as_strided
 from engine.backends.cpu.conv.base import PIECE_BYTES, Array, Convolution, spans
 from engine.backends.cpu.conv.blocks import RowBlocked, Shapes
 from engine.backends.cpu.conv.im2col import as_columns
-from engine.backends.cpu.conv.pooling import pools_quads
 from engine.backends.cpu.conv.window import Geometry
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
@@ -32,7 +31,7 @@ def supports(op: ops.Conv2d) -> bool:
         and op.dilation[0] == 1
         and math.prod(op.weight.shape) <= _MOST_WEIGHTS
         and op.out.shape.width >= _FEWEST_PIXELS
-        and (op.pool is None or pools_quads(op))
+        and (op.pool is None or op.pools_quads)
     )
 
 
@@ -49,7 +48,7 @@ class UnfoldedRows(RowBlocked):
         self.dtype = weight.dtype
         self.weight = as_columns(weight)
         self.weights = (self.weight,) if bias is None else (self.weight, bias)
-        self.corners = 2 if pools_quads(op) else 1
+        self.corners = 2 if op.pools_quads else 1
         shape = op.out.shape
         self.geometry = Geometry.of(op, out_width=shape.width * self.corners)
         self.run = op.kernel[1] * op.src.shape.channels  # values of one row of a window

@@ -14,7 +14,6 @@ import numpy as np
 
 from engine.backends.cpu.conv.base import Array, Convolution, spans
 from engine.backends.cpu.conv.blocks import RowBlocked, Shapes
-from engine.backends.cpu.conv.pooling import pools_quads
 from engine.backends.cpu.conv.tiles import (
     FOUR,
     assembly,
@@ -47,7 +46,7 @@ def is_worthwhile(op: ops.Conv2d) -> bool:
         and op.stride == op.dilation == (1, 1)
         and op.groups == 1
         and not op.signed
-        and (op.pool is None or pools_quads(op))
+        and (op.pool is None or op.pools_quads)
         and op.src.shape.channels >= 16
         and grid.channels >= 32
         and min(grid.height, grid.width) >= _SMALLEST_SIDE
@@ -68,7 +67,7 @@ class Winograd(RowBlocked):
         self.weight = transformed(weight, FOUR)
         self.from_cells, self.to_sums = transforms(FOUR, self.dtype)
         self.weights = (self.weight,) if bias is None else (self.weight, bias)
-        self.corners = 2 if pools_quads(op) else 1
+        self.corners = 2 if op.pools_quads else 1
         shape = op.out.shape
         self.across = FOUR.count(shape.width * self.corners)
         self.geometry = Geometry.of(op, out_width=self.across * FOUR.side)

@@ -14,7 +14,6 @@ import numpy as np
 from engine.backends.cpu import blas
 from engine.backends.cpu.conv.base import Array, Convolution, spans
 from engine.backends.cpu.conv.epilogue import epilogue
-from engine.backends.cpu.conv.pooling import pools_quads
 from engine.backends.cpu.conv.tiles import (
     FOUR,
     TWO,
@@ -72,7 +71,7 @@ class WinogradHeavy(Convolution):
         assert tiling is not None
         self.tiling = tiling
         self.from_cells, self.to_sums = transforms(tiling, self.dtype)
-        self.corners = 2 if pools_quads(op) else 1
+        self.corners = 2 if op.pools_quads else 1
         self.rows = self.tiling.side // self.corners  # of the output, in one tile
         filters, channels = weight.shape[:2]
         shape = op.out.shape

@@ -1,17 +1,18 @@
 """Convolution algorithms, one file each, and the choice among them.
 
-A file offers supports(target, op), workspace(target, op), prepare(target, op, constants) and
-enqueue(gpu, op). The choice is the forced one, else what was measured, else a rule of thumb.
+Each offers what algorithm.py says. The choice is the forced one, else what was measured, else a
+rule of thumb. Where a pool follows, few take it in; the others run before it, under names of their
+own.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from engine.backends.cuda.conv import (
+    apart,
     depthwise,
     direct,
     dot,
+    geometry,
     hopper,
     hopper_turns,
     im2col_gemm,
@@ -23,20 +24,11 @@ from engine.backends.cuda.conv import (
     winograd,
     xnor,
 )
+from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.floats import is_narrow
 from engine.backends.cuda.gpu import Arrays, Gpu, Target, runs
+from engine.backends.cuda.tensor import Tile
 from engine.plan import ops
-
-
-class Algorithm(Protocol):
-    def supports(self, target: Target, op: ops.Conv2d) -> bool: ...
-
-    def workspace(self, target: Target, op: ops.Conv2d) -> int: ...
-
-    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays: ...
-
-    def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None: ...
-
 
 # The first that supports a convolution takes it where no matrix units can.
 ALGORITHMS: dict[str, Algorithm] = {
@@ -54,7 +46,10 @@ ALGORITHMS: dict[str, Algorithm] = {
     **thin.VARIANTS,
     **implicit_gemm.VARIANTS,
 }
-
+_POOLING = frozenset({*thin.VARIANTS, *implicit_gemm.VARIANTS})
+ALGORITHMS |= {name + apart.SUFFIX: apart.Apart(each) for name, each in ALGORITHMS.items()}
+_SHORT = 450  # products in a value: where it has more, the kernels for them are faster apart
+_FEW = 1 << 14  # outputs of a channel: fewer take no longer than the launch of a pool
 
 # What may read halves and write floats or the reverse, the first alone, and what keeps the bits of
 # weights where few products are summed. See floats.py.
@@ -69,13 +64,17 @@ _EXACT = _EVERYWHERE | {"tiled", "depthwise"}
 
 def candidates(target: Target, op: ops.Conv2d) -> tuple[str, ...]:
     """Every algorithm that can run this convolution."""
-    assert op.pool is None, "fuse_pool is not among this device's passes"
     target = target.of(op)
     return tuple(name for name in ALGORITHMS if _can_run(name, target, op))
 
 
 def _can_run(name: str, target: Target, op: ops.Conv2d) -> bool:
     if name not in ALGORITHMS:
+        return False
+    if name.endswith(apart.SUFFIX):
+        inner = name.removesuffix(apart.SUFFIX)
+        return op.pool is not None and _can_run(inner, *apart.alone(target, op))
+    if op.pool is not None and not (op.pools_quads and name in _POOLING):
         return False
     if op.src in target.floats and name not in _EVERYWHERE:
         return False
@@ -94,7 +93,7 @@ def signature(target: Target, op: ops.Conv2d) -> str:
     window = ",".join(map(str, (*op.stride, *op.padding, *op.dilation, op.groups)))
     extras = f"{int(op.signed)}{int(op.bias is not None)}{int(op.residual is not None)}"
     extras += "".join(str(target.bytes_of(each)) for each in (op.src, op.out))
-    kinds = f"{op.activation},{op.last_activation}"
+    kinds = f"{op.activation},{op.last_activation}{'' if op.pool is None else ',pool'}"
     rows = target.rows(op.out)
     return f"{target.precision} {rows} {source} {weight} {window} {extras} {kinds}"
 
@@ -103,21 +102,48 @@ def choice(target: Target, op: ops.Conv2d) -> str:
     """The name of the algorithm that runs this convolution."""
     target = target.of(op)
     for name in (target.algorithm, target.measured.get(signature(target, op))):
-        if name is not None and _can_run(name, target, op):
-            return name
+        for way in () if name is None else (name, name + apart.SUFFIX):
+            if _can_run(way, target, op):
+                return way
     return rule_of_thumb(target, op)
 
 
 def rule_of_thumb(target: Target, op: ops.Conv2d) -> str:
     """What is likely to be fastest, for a convolution that was not measured."""
     target = target.of(op)
+    if op.pool is not None and not _is_better_whole(target, op):
+        return rule_of_thumb(*apart.alone(target, op)) + apart.SUFFIX
     if target.rows(op.out) * op.out.shape.area <= 8 and _can_run("dot", target, op):
         return "dot"
     for best_of in (hopper.best, implicit_gemm.best, thin.best):
         best = best_of(target, op)
         if best is not None and _can_run(best, target, op):
             return best
+    if op.pool is not None:
+        return rule_of_thumb(*apart.alone(target, op)) + apart.SUFFIX
     return candidates(target, op)[0]
+
+
+def family(name: str) -> object:
+    """What the variants of an algorithm that have estimates share; None for other algorithms."""
+    inner = ALGORITHMS[name.removesuffix(apart.SUFFIX)]
+    return (type(inner), name.endswith(apart.SUFFIX)) if hasattr(inner, "estimate") else None
+
+
+def tile(target: Target, op: ops.Conv2d, name: str) -> Tile | None:
+    """What has to be compiled for an algorithm alone."""
+    if name.endswith(apart.SUFFIX):
+        return tile(*apart.alone(target, op), name.removesuffix(apart.SUFFIX))
+    algorithm = ALGORITHMS[name]
+    made: Tile | None = algorithm.tile(target.of(op), op) if hasattr(algorithm, "tile") else None
+    return made
+
+
+def _is_better_whole(target: Target, op: ops.Conv2d) -> bool:
+    """Whether a kernel that pools as well should be faster than the best one and a pool."""
+    able = any(_can_run(name, target, op) for name in _POOLING)
+    is_short = geometry.depth(op) <= _SHORT
+    return able and (is_short or target.rows(op.out) * op.grid.area <= _FEW)
 
 
 def _workspace(target: Target, op: ops.Conv2d) -> int:

@@ -22,6 +22,11 @@ def depth(op: ops.Conv2d) -> int:
     return op.weight.shape[1] * op.weight.shape[2] * op.weight.shape[3]
 
 
+def cells(op: ops.Conv2d) -> int:
+    """Outputs of the convolution for each value of `out`: CELLS in kernels/tensor/finish.cuh."""
+    return 1 if op.pool is None else op.pool.size[0] * op.pool.size[1]
+
+
 def residual(gpu: Gpu, op: ops.Conv2d) -> tuple[int, int]:
     """Pointer and pitch of the residual; 0, C's null, where there is none."""
     if op.residual is None:

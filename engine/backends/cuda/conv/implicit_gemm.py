@@ -15,7 +15,7 @@ from itertools import product
 import numpy as np
 
 from engine.backends.cuda import tensor
-from engine.backends.cuda.conv import finish
+from engine.backends.cuda.conv import finish, geometry
 from engine.backends.cuda.gpu import Array, Arrays, Gpu, Target
 from engine.backends.cuda.tensor import COMMON, HOPPER
 from engine.plan import ops
@@ -81,6 +81,7 @@ class MmaTile:
     blocks: int  # resident on one multiprocessor
     mode: int
     out_bytes: int
+    cells: int = 1
     kernel: str = "mma_conv"
 
     @property
@@ -94,6 +95,7 @@ class MmaTile:
             "STAGES": self.stages,
             "BLOCKS": self.blocks,
             "OUT_BYTES": self.out_bytes,
+            "CELLS": self.cells,
         }
 
     @property
@@ -190,6 +192,7 @@ class ImplicitGemm:
         return MmaTile(
             *(rows, columns, warp_rows, warp_columns, self._depth(target, op)),
             *(stages, blocks, tensor.mode_of(target, op), target.bytes_of(op.out)),
+            geometry.cells(op),
         )
 
     def workspace(self, target: Target, op: ops.Conv2d) -> int:
@@ -228,7 +231,7 @@ class ImplicitGemm:
             *(*op.stride, top, left, *op.dilation),
             *(*divmod(taps, op.kernel[1]), next_channel, self.split, across),
         )
-        tiles = -(-gpu.pixels(op.out) // tile.rows) * across * each.count
+        tiles = -(-gpu.pixels(op.out) * tile.cells // tile.rows) * across * each.count
         gpu.tile(tile, tile.shared_bytes).launch(
             (tiles * self.split, 1, 1),
             tile.threads,
@@ -259,7 +262,8 @@ class ImplicitGemm:
         return -(-self._bundles(target, op).filters // self.sides[1])
 
     def _tiles(self, target: Target, op: ops.Conv2d) -> int:
-        down = -(-target.rows(op.out) * op.out.shape.area // self.sides[0])
+        pixels = target.rows(op.out) * op.out.shape.area * geometry.cells(op)
+        down = -(-pixels // self.sides[0])
         return down * self._across(target, op) * self._bundles(target, op).count
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float:

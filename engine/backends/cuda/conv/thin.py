@@ -55,6 +55,7 @@ class ThinTile:
     most_shared: int  # bytes that blocks on a multiprocessor have
     mode: int
     out_bytes: int
+    cells: int = 1
     kernel: str = "thin_conv"
 
     @property
@@ -78,6 +79,7 @@ class ThinTile:
             "WARPS": _WARPS,
             "BLOCKS": self.blocks,
             "OUT_BYTES": self.out_bytes,
+            "CELLS": self.cells,
         }
 
     @property
@@ -117,7 +119,8 @@ class Thin:
     def tile(self, target: Target, op: ops.Conv2d) -> ThinTile:
         most = tensor.most_shared_bytes(target.capability)
         modes = tensor.mode_of(target, op), target.bytes_of(op.out)
-        return ThinTile(op.weight.shape[1], *op.kernel, self.columns, most, *modes)
+        cells = geometry.cells(op)
+        return ThinTile(op.weight.shape[1], *op.kernel, self.columns, most, *modes, cells)
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         oldest = TURING if target.bytes_of(op.src) == 2 else AMPERE
@@ -156,7 +159,7 @@ class Thin:
             *(*op.stride, top, left, *op.dilation),
         )
         across = lines // self.columns
-        needed = -(-gpu.pixels(op.out) // (_WINDOWS * _WARPS))
+        needed = -(-gpu.pixels(op.out) * tile.cells // (_WINDOWS * _WARPS))
         down = min(needed, -(-gpu.target.multiprocessors * tile.blocks // across))
         gpu.tile(tile, tile.shared_bytes).launch(
             (down * across, 1, 1),
@@ -169,10 +172,10 @@ class Thin:
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
         """Cycles, roughly, on the same scale as implicit_gemm.ImplicitGemm.estimate."""
         tile = self.tile(target, op)
-        runs = -(-target.rows(op.out) * op.out.shape.area // _WINDOWS)
+        runs = -(-target.rows(op.out) * op.out.shape.area * tile.cells // _WINDOWS)
         gathering = 4 * geometry.depth(op)
         products = _WINDOWS * self.columns * tile.depth / _RATES[tile.mode]
-        finishing = _WINDOWS * self.columns / 8
+        finishing = _WINDOWS / tile.cells * self.columns / 8
         each = gathering + products + finishing
         return 4000 + runs / target.multiprocessors * (self._lines(op) // self.columns) * each
 

@@ -4,18 +4,41 @@
 
 #define CORNER_PADDING 8  // floats between rows: fragments stay off each other's banks
 
+// Where a pool follows, rows of sums come in fours, of the 2 x 2 cells that share a maximum. It is
+// taken before the bias, since common activations that are not to be pooled so are refused.
+#define CELL_SIDE (CELLS == 4 ? 2 : 1)
+
+// Where the window of row m begins, above and left of it being what the map is padded with.
+struct Corner {
+    int row, y, x;
+};
+
+__device__ __forceinline__ Corner corner_of(int m, int out_h, int out_w, int stride_y,
+                                            int stride_x)
+{
+    const unsigned pixel = (unsigned)m / CELLS;
+    const int cell = m % CELLS;
+    const unsigned line = pixel / out_w;
+    const unsigned row = line / out_h;
+    Corner corner;
+    corner.row = (int)row;
+    corner.y = ((int)(line - row * out_h) * CELL_SIDE + cell / CELL_SIDE) * stride_y;
+    corner.x = ((int)(pixel - line * out_w) * CELL_SIDE + cell % CELL_SIDE) * stride_x;
+    return corner;
+}
+
 struct Output {
     const float* bias;  // of every line of weights, those that only fill a tile too
     const result* residual;
     result* out;
-    int pixels, pitch, residual_pitch;
+    int pixels, pitch, residual_pitch;  // pixels of `out`
     int kind, last;
     int is_aligned;  // lines of eight channels of `out` and `residual` begin on 16 bytes
 };
 
 // A warp's sums pass through its own corner of shared memory, ROWS x (COLUMNS + CORNER_PADDING)
 // floats, so that residuals are read and results written 16 bytes at a time.
-//   m0       the first pixel
+//   m0       the first pixel of `out`
 //   channel  the first channel in `out`, of which `count` exist
 //   line     of the first bias; a multiple of 8
 // Several residuals are asked for before the first is needed.
@@ -36,8 +59,10 @@ __device__ __forceinline__ void finish(const float (&sum)[ROWS / 16][COLUMNS / 8
         }
     }
     __syncwarp();
-    const int items = ROWS * COLUMNS / 8 / 32;  // lines of eight channels for each lane
+    const int lines = ROWS / CELLS * COLUMNS / 8;  // of eight channels
+    const int items = (lines + 31) / 32;           // for each lane
     const int at_once = items < 4 ? items : 4;
+    static_assert(items % at_once == 0, "lines come in whole rounds");
 #pragma unroll 1
     for (int first = 0; first < items; first += at_once) {
         Raw<OUT_PACK, result> residual[at_once][8 / OUT_PACK];
@@ -59,11 +84,18 @@ __device__ __forceinline__ void finish(const float (&sum)[ROWS / 16][COLUMNS / 8
         for (int i = 0; i < at_once; ++i) {
             const int item = lane + (first + i) * 32;
             const int n = item % (COLUMNS / 8) * 8;
-            const float* from = corner + item / (COLUMNS / 8) * pitch + n;
+            const int row = item / (COLUMNS / 8) * CELLS;
+            const float* from = corner + (row < ROWS ? row : 0) * pitch + n;
 #pragma unroll
             for (int c = 0; c < 8; c += 4) {
                 const float4 bias = *reinterpret_cast<const float4*>(o.bias + line + n + c);
-                const float4 v = *reinterpret_cast<const float4*>(from + c);
+                float4 v = *reinterpret_cast<const float4*>(from + c);
+#pragma unroll
+                for (int cell = 1; cell < CELLS; ++cell) {
+                    const float4 w = *reinterpret_cast<const float4*>(from + cell * pitch + c);
+                    v = make_float4(fmaxf(v.x, w.x), fmaxf(v.y, w.y), fmaxf(v.z, w.z),
+                                    fmaxf(v.w, w.w));
+                }
                 x[i * 8 + c] = v.x + bias.x;
                 x[i * 8 + c + 1] = v.y + bias.y;
                 x[i * 8 + c + 2] = v.z + bias.z;
@@ -95,7 +127,7 @@ __device__ __forceinline__ void finish(const float (&sum)[ROWS / 16][COLUMNS / 8
             const int item = lane + (first + i) * 32;
             const int m = m0 + item / (COLUMNS / 8);
             const int n = item % (COLUMNS / 8) * 8;
-            if (m >= o.pixels) continue;
+            if (m >= o.pixels || item >= lines) continue;
             result* to = o.out + (size_t)m * o.pitch + channel + n;
             if (o.is_aligned && n + 8 <= count) {
 #pragma unroll

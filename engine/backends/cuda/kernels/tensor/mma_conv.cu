@@ -2,7 +2,7 @@
 // are gathered 16 bytes at a time straight into shared memory; nothing is unfolded in global memory.
 //
 //   out[m, n] = last(f(sum over k of A[m, k] * W[n, k] + bias[n]) + residual[m, n])
-//   m = (row, y, x) of the output, k = (tap, channel), W is (groups, lines, k)
+//   m = (row, y, x) of the output, or (row, y, x, cell) where 2 x 2 cells are pooled, k = (tap, channel), W is (groups, lines, k)
 //
 // The host fills W with zeros: the filters of a group to whole tiles, k to whole slices.
 // A block owns BM x BN of the output, a warp of it WM x WN. k goes by in slices of BK values through
@@ -14,7 +14,7 @@
 // Only the common activations: each is inlined over all of a thread's values.
 //
 // Chosen at compile time: BM BN BK WM WN STAGES BLOCKS (resident on a multiprocessor) MODE, see
-// products.cuh, and OUT_BYTES. Turing's ring has two stages.
+// products.cuh, OUT_BYTES and CELLS, see finish.cuh. Turing's ring has two stages.
 #include "products.cuh"
 #include "finish.cuh"
 
@@ -50,13 +50,12 @@ struct Window {
 
 __device__ __forceinline__ Window window_of(int m, const Problem& p)
 {
-    const unsigned line = (unsigned)m / p.out_w;
-    const unsigned row = line / p.out_h;
+    const Corner corner = corner_of(m, p.out_h, p.out_w, p.stride_y, p.stride_x);
     Window window;
-    window.y = (int)(line - row * p.out_h) * p.stride_y - p.top;
-    window.x = (int)(m - line * p.out_w) * p.stride_x - p.left;
-    window.pixel = ((int)row * p.height + window.y) * p.width + window.x;
-    if (m >= p.output.pixels) window.y = -(1 << 30);  // never inside the map
+    window.y = corner.y - p.top;
+    window.x = corner.x - p.left;
+    window.pixel = (corner.row * p.height + window.y) * p.width + window.x;
+    if (m >= p.output.pixels * CELLS) window.y = -(1 << 30);  // never inside the map
     return window;
 }
 
@@ -245,6 +244,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     if (p.split > 1 && !add_parts(sum, p, tile, rank)) return;
     float* corner = reinterpret_cast<float*>(memory) + warp * CORNER;
     const int n = n0 + warp_n;
-    finish<WM, WN>(sum, corner, p.output, m0 + warp_m, group * p.filters + n, p.filters - n,
+    finish<WM, WN>(sum, corner, p.output, (m0 + warp_m) / CELLS, group * p.filters + n, p.filters - n,
                    column * BN + warp_n);
 }

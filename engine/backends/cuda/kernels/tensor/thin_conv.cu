@@ -1,7 +1,8 @@
 // thin_conv: convolution of few channels, a network's first layer, on the matrix units.
 //
 //   out[m, n] = last(f(sum over k of A[m, k] * W[n, k] + bias[n]) + residual[m, n])
-//   m = (row, y, x) of the output, k = (tap, channel), W is (lines, k), filled up with zeros
+//   m = (row, y, x) of the output, or (row, y, x, cell) where 2 x 2 cells are pooled, k = (tap,
+//   channel), W is (lines, k), filled up with zeros
 //
 // A window is too short and too crooked for wide copies, so each lane gathers the one of its own
 // pixel, value by value, into its line of shared memory. Warps work alone: 32 windows, their
@@ -10,7 +11,7 @@
 //
 // Chosen at compile time: CHANNELS TAPS_Y TAPS_X, DEPTH (k in whole steps), BN (filters of a block),
 // WARPS, BLOCKS (resident on a multiprocessor) MODE, see
-// products.cuh, and OUT_BYTES.
+// products.cuh, OUT_BYTES and CELLS, see finish.cuh.
 #include "products.cuh"
 #include "finish.cuh"
 
@@ -35,12 +36,11 @@ struct Problem {
 // The window of output pixel m, one line of K values and the zeros behind them.
 __device__ __forceinline__ void gather(unsigned char* line, int m, const Problem& p)
 {
-    const unsigned above = (unsigned)m / p.out_w;
-    const unsigned row = above / p.out_h;
-    const int y = (int)(above - row * p.out_h) * p.stride_y - p.top;
-    const int x = (int)(m - above * p.out_w) * p.stride_x - p.left;
-    const int pixel = ((int)row * p.height + y) * p.width + x;
-    const bool exists = m < p.output.pixels;
+    const Corner corner = corner_of(m, p.out_h, p.out_w, p.stride_y, p.stride_x);
+    const int y = corner.y - p.top;
+    const int x = corner.x - p.left;
+    const int pixel = (corner.row * p.height + y) * p.width + x;
+    const bool exists = m < p.output.pixels * CELLS;
     real zero;
     put(&zero, 0.f);
 #pragma unroll
@@ -92,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
         shared_address(mine) + row_of_a(lane) * LINE_BYTES + chunk_of_a(lane) * 16;
     const unsigned b_row =
         shared_address(memory) + row_of_b(lane) * LINE_BYTES + chunk_of_b(lane) * 16;
-    const int runs = (p.output.pixels + WINDOWS - 1) / WINDOWS;
+    const int runs = (p.output.pixels * CELLS + WINDOWS - 1) / WINDOWS;
     const int stride = gridDim.x / blocks_n * WARPS;
     for (int run = blockIdx.x / blocks_n * WARPS + warp; run < runs; run += stride) {
         gather(mine + lane * LINE_BYTES, run * WINDOWS + lane, p);
@@ -115,7 +115,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
                     multiply_slice<16, BN, (STEPS + slice - 1) % slice + 1>(sum, a_at, b_at);
                 }
             }
-            finish<16, BN>(sum, corner, p.output, run * WINDOWS + half, n0, p.filters - n0, n0);
+            finish<16, BN>(sum, corner, p.output, (run * WINDOWS + half) / CELLS, n0, p.filters - n0, n0);
         }
     }
 }

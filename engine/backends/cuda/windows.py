@@ -1,0 +1,36 @@
+"""Launches over values and windows, for ops and for what other ops are made of."""
+
+from __future__ import annotations
+
+from engine.backends.cuda.gpu import Gpu
+from engine.plan.ops import Tensor
+from engine.plan.shapes import Shape, Window
+
+
+def launch(gpu: Gpu, kernel: str, tensors: tuple[Tensor, ...], *arguments: int | float) -> None:
+    """Launch over values: the packed form where every tensor's memory allows it."""
+    out = tensors[-1]
+    values = gpu.pixels(out) * out.shape.channels
+    if gpu.packs(*tensors):
+        gpu.launch(f"{kernel}_packed", values * gpu.target.value_bytes // 16, *arguments)
+    else:
+        gpu.launch(kernel, values, *arguments)
+
+
+def maps(src: Shape, out: Shape) -> tuple[int, ...]:
+    return src.height, src.width, out.height, out.width
+
+
+def window(window: Window) -> tuple[int, ...]:
+    top, left, _, _ = window.padding
+    return *window.size, *window.stride, top, left
+
+
+def max_pool(gpu: Gpu, src: Tensor, out: Tensor, over: Window) -> None:
+    launch(
+        *(gpu, "max_pool", (src, out)),
+        *(gpu[src], gpu[out], gpu.rows(out), out.shape.channels),
+        *maps(src.shape, out.shape),
+        *(gpu.pitch(src), gpu.pitch(out)),
+        *window(over),
+    )

@@ -18,6 +18,7 @@ import ray.exceptions
 from engine.errors import DeviceError, EngineError, InputError
 from engine.fleet import assigned
 from engine.version import __version__
+from engine.vision.naming import shown
 
 LOCAL = "local"
 
@@ -77,7 +78,7 @@ def connected(
                 logging_level=logging.ERROR,
             )
     except (OSError, RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
+        reason = shown(" ".join(str(error).split()))
         hint = "" if address == LOCAL else " Where Ray asks for a token, set RAY_AUTH_MODE=token"
         raise InputError(f"ray: {address}: cannot be reached: {reason}.{hint}") from None
     try:

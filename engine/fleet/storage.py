@@ -55,7 +55,7 @@ def reason(error: Exception) -> str:
     """PyArrow's words, on one line."""
     if isinstance(error, OSError) and error.strerror:
         return str(error.strerror)
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    return shown(" ".join(str(error).split())) or type(error).__name__
 
 
 class Folder:

@@ -13,6 +13,7 @@ from typing import IO, cast
 from urllib.parse import urlsplit
 
 from engine.version import __version__
+from engine.vision.naming import shown
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _TRY_AGAIN = {408, 425, 429, 500, 502, 503, 504}
@@ -75,7 +76,7 @@ def reason(error: object) -> str:
         return "no answer in time"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    return " ".join(str(error).split()) or type(error).__name__
+    return shown(" ".join(str(error).split())) or type(error).__name__
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):

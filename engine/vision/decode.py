@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from engine import forks
 from engine.errors import ImageError
 from engine.vision.chroma import is_of_half_height, load_rgb
+from engine.vision.naming import shown
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -70,7 +71,7 @@ def check_size(width: int, height: int, name: str, *, max_pixels: int) -> None:
 
 
 def broken(name: str, error: Exception) -> ImageError:
-    reason = " ".join(str(error).split())[:200] or type(error).__name__
+    reason = shown(" ".join(str(error).split())) or type(error).__name__
     return ImageError(f"{name}: picture: cannot be decoded: {reason}")
 
 

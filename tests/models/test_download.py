@@ -175,6 +175,7 @@ FINAL = {
     "404": (answers.status(404), "404 Not Found"),
     "403": (answers.status(403), "403 Forbidden"),
     "many lines": (answers.status(410, "Gone for good"), "410 Gone for good"),
+    "colours": (answers.status(410, "\x1b[31mGone\x07"), "410 \\x1b[31mGone\\x07"),
     "page": (answers.web_page, "sends a web page instead of the file"),
     "short": (answers.says_length(7), f"expected a file of {len(BODY)} bytes, got one of 7"),
     "long": (answers.says_length(len(BODY) + 1), f"got one of {len(BODY) + 1}"),

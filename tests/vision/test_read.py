@@ -644,3 +644,15 @@ def test_a_float_picture_becomes_an_image():
         np.asarray(Picture(np.full((2, 3, 1), 0.5, np.float32)).to_image()).tolist()
         == [[[128] * 3] * 3] * 2
     )
+
+
+def test_what_a_decoder_says_is_printable(monkeypatch):
+    def fail(image):
+        raise ValueError("Token too long: 7\0\0\x1b[31m\n" + "x" * 500)
+
+    content = encoded(Image.fromarray(COLOURS))
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", fail)
+    with pytest.raises(ImageError) as caught:
+        read(content)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 300

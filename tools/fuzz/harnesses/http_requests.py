@@ -122,8 +122,7 @@ async def _answered(served: Any, scope: dict[str, Any], body: bytes) -> list[dic
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    async with asyncio.timeout(20):
-        await served(scope, receive, send)
+    await asyncio.wait_for(served(scope, receive, send), 20)
     is_answered.set()
     return sent
 

@@ -131,6 +131,8 @@ atexit.register(engine.threads._end)
     ),
     "a forked child ends too": (
         """
+import warnings
+warnings.simplefilter("ignore")  # of newer Pythons, that a child has one thread
 threads.submit(int, "1").result()
 child = os.fork()
 if child:

@@ -66,7 +66,8 @@ def frames(name: str) -> Iterator[Decoded]:
     try:
         with _opened(name) as container:
             stream = _pictures_of(container, name)
-            rate = stream.average_rate or _USUAL_RATE
+            known = stream.average_rate  # of some versions of PyAV a number of a type of its own
+            rate = Fraction(known.numerator, known.denominator) if known else _USUAL_RATE
             for count, frame in enumerate(container.decode(stream), start=1):
                 seconds = frame.time if frame.time is not None else float((count - 1) / rate)
                 yield Decoded(count - 1, seconds, rate, frame)

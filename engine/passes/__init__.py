@@ -17,6 +17,7 @@ from engine.passes.fuse_activation import fuse_activation
 from engine.passes.fuse_gate import fuse_gate
 from engine.passes.fuse_pool import fuse_pool
 from engine.passes.fuse_residual import fuse_residual
+from engine.passes.fuse_yolo import fuse_yolo
 from engine.passes.merge_siblings import merge_siblings
 from engine.passes.place_tensors import place_tensors
 from engine.plan.build import Plan
@@ -35,6 +36,7 @@ PASSES: dict[str, Pass] = {
         chain_convolutions,
         chain_pools,
         merge_siblings,
+        fuse_yolo,
         elide_copies,
         place_tensors,
     )

@@ -78,9 +78,9 @@ class Op:
 class Conv2d(Op):
     """out[n,y,x] = sum over c,i,j of weight[n,c,i,j] * src[c, y*stride+i*dilation-padding, ...]
 
-    then + bias, activation, maximum over `pool` (when present), + residual, last_activation:
-    `out` has the shape after all of it. Cells outside src count as zero. Groups split channels
-    and filters. A 1-D convolution is one of height 1.
+    then + bias, activation, maximum over `pool` (when present), + residual, last_activation, and
+    what `yolo` does, whose src is not there: `out` has the shape after all of it. Cells outside
+    src count as zero. Groups split channels and filters. A 1-D convolution is one of height 1.
     With `signed` the input is read as its sign (x > 0 is +1, anything else -1) and cells outside
     count as -1, and weights are plus or minus one number for each filter: darknet's xnor.
     """
@@ -97,6 +97,7 @@ class Conv2d(Op):
     pool: Window | None = None
     residual: Tensor | None = None
     last_activation: str = "linear"
+    yolo: YoloOutput | None = None
 
     @property
     def kernel(self) -> tuple[int, int]:
@@ -120,6 +121,12 @@ class Conv2d(Op):
         """The convolution and its activation alone; its output is the grid."""
         grid = Tensor(self.out.index, self.grid, self.out.steps)
         return replace(self, out=grid, pool=None, residual=None, last_activation="linear")
+
+    @property
+    def before_yolo(self) -> Conv2d:
+        """All that comes before `yolo`, which reads its output."""
+        assert self.yolo is not None
+        return replace(self, out=self.yolo.src, yolo=None)
 
     @property
     def pools_quads(self) -> bool:
@@ -462,6 +469,11 @@ class YoloOutput(Op):
     box: int = 4
     scale_x_y: float = 1.0
     raw: bool = False
+
+    @property
+    def numbers(self) -> tuple[int, int, int, float]:
+        """Entries of an anchor, those of its box, whether they are raw, and the scale of x, y."""
+        return self.box + 1 + self.classes, self.box, int(self.raw), float(self.scale_x_y)
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,10 @@ class Network:
         weight = self.array(outputs, src.shape.size)
         return self.builder.emit(ops.MatMul(self.new(Shape(outputs), src), src, weight))
 
+    def yolo(self, src: Tensor) -> Tensor:
+        classes = src.shape.channels - 5
+        return self.builder.emit(ops.YoloOutput(self.new(src.shape, src), src, 1, classes))
+
     def norm_constants(self, channels: int) -> tuple[Constant, Constant, Constant, Constant]:
         return (
             self.array(channels),

@@ -24,6 +24,7 @@ PASSES = (
     "fuse_residual",
     "chain_pools",
     "merge_siblings",
+    "fuse_yolo",
     "elide_copies",
     "place_tensors",
     "drop_unread",

@@ -24,7 +24,7 @@ def yolo_output(gpu: Gpu, op: ops.YoloOutput) -> None:
         threads,
         *(gpu[op.src], gpu[op.out], gpu.pixels(op.out), channels),
         *(gpu.pitch(op.src), gpu.pitch(op.out)),
-        *(op.box + 1 + op.classes, op.box, int(op.raw), float(op.scale_x_y), gpu.flag),
+        *(*op.numbers, gpu.flag),
     )
 
 

@@ -189,17 +189,17 @@ def test_a_pool_is_run_by_something(card: Target, name: str) -> None:
 def test_a_pool_that_does_not_fit_comes_after(card: Target, options: dict[str, Any]) -> None:
     op = pooled(LAYERS["wide"], **options)
     assert conv.candidates(card, op)
-    assert all(name.endswith("+pool") for name in conv.candidates(card, op))
+    assert all(name.endswith("+tail") for name in conv.candidates(card, op))
 
 
 def test_the_algorithm_that_is_forced_comes_before_the_pool() -> None:
     op, forced = pooled(LAYERS["wide"]), replace(HOPPER, algorithm="im2col_gemm")
-    assert conv.choice(forced, op) == "im2col_gemm+pool"
+    assert conv.choice(forced, op) == "im2col_gemm+tail"
 
 
 def test_long_sums_are_computed_by_the_fastest_kernel_unless_there_are_few() -> None:
     card = replace(HOPPER, precision="float16", batch=64)
-    assert conv.choice(card, pooled(LAYERS["wide"])).endswith("+pool")
+    assert conv.choice(card, pooled(LAYERS["wide"])).endswith("+tail")
     assert conv.choice(replace(card, batch=1), pooled(LAYERS["wide"])).startswith("mma")
     short = convolution(32, 64, 3, 104)
     assert conv.choice(card, pooled(short)).startswith("mma")
@@ -208,3 +208,17 @@ def test_long_sums_are_computed_by_the_fastest_kernel_unless_there_are_few() -> 
 def test_measurements_of_a_convolution_are_not_those_of_one_with_a_pool() -> None:
     wide = LAYERS["wide"]
     assert conv.signature(HOPPER, wide) != conv.signature(HOPPER, pooled(wide))
+
+
+def detecting(layer: ops.Conv2d) -> ops.Conv2d:
+    out = replace(layer.out, index=9)
+    return replace(layer, out=out, yolo=ops.YoloOutput(out, layer.out, 3, 80))
+
+
+@every_card
+def test_a_detection_layer_is_run_by_something(card: Target) -> None:
+    op = detecting(LAYERS["head"])
+    assert conv.choice(card, op) in conv.candidates(card, op)
+    assert conv.signature(card, op) != conv.signature(card, LAYERS["head"])
+    if card.precision == "float16":
+        assert conv.choice(card, op).startswith("mma")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from engine.backends.cuda.conv import implicit_gemm, thin
 from engine.backends.cuda.gpu import Target
 from engine.plan.activations import ACTIVATIONS
-from engine.plan.ops import Constant, Conv2d, Tensor
+from engine.plan.ops import Constant, Conv2d, Tensor, YoloOutput
 from engine.plan.shapes import Shape, Window, window_count
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.tensor_host import run
@@ -114,7 +114,23 @@ class Problem:
             values = tiles[:, :, ::2, ::2].max(axis=(4, 5))
         if op.residual:
             values = values + self.inputs[op.residual]
-        return np.asarray(ACTIVATIONS[op.last_activation].numpy(values))
+        values = np.asarray(ACTIVATIONS[op.last_activation].numpy(values))
+        return values if op.yolo is None else yolo_output(op.yolo, values)
+
+
+def yolo_output(yolo: YoloOutput, values: Array) -> Array:
+    """As its definition has it, value by value."""
+    out = values.copy()
+    for channel in range(values.shape[1]):
+        entry = channel % (yolo.box + 1 + yolo.classes)
+        mean_and_sigma = 1 if yolo.box == 4 else 2
+        is_extent = entry < yolo.box and entry % mean_and_sigma == 0 and entry // mean_and_sigma > 1
+        is_centre = entry < yolo.box and entry % mean_and_sigma == 0 and entry // mean_and_sigma < 2
+        if not yolo.raw and not is_extent:
+            out[:, channel] = 1 / (1 + np.exp(-out[:, channel]))
+        if is_centre:
+            out[:, channel] = out[:, channel] * yolo.scale_x_y - (yolo.scale_x_y - 1) / 2
+    return out
 
 
 def target_for(
@@ -242,6 +258,35 @@ def test_what_a_split_summed_is_pooled() -> None:
     check(implicit_gemm.VARIANTS["mma_64x32x6_split4"], op, precision="float16", first=3, rows=3)
 
 
+def detecting(classes: int, **options: Any) -> Conv2d:
+    anchors, entries = 3, options.get("box", 4) + 1 + classes
+    op = convolution((40, 5, 7), anchors * entries, (1, 1), padding=(0, 0, 0, 0))
+    out = replace(op.out, index=9)
+    return replace(op, out=out, yolo=YoloOutput(out, op.out, anchors, classes, **options))
+
+
+DETECTING = {
+    "3_classes": detecting(3),
+    "20_classes_scaled": detecting(20, scale_x_y=1.05),
+    "raw": detecting(1, raw=True, scale_x_y=2.0),
+    "gaussian": detecting(6, box=8),
+}
+
+
+@pytest.mark.parametrize("op", DETECTING.values(), ids=DETECTING)
+@every_precision
+def test_implicit_gemm_makes_what_a_detection_layer_has(op: Conv2d, precision: str) -> None:
+    check(small(precision), op, precision=precision)
+
+
+@pytest.mark.parametrize("split", [1, 2])
+def test_a_detection_layer_of_a_net_of_halves_is_of_floats(split: int) -> None:
+    op = replace(DETECTING["20_classes_scaled"], src=Tensor(1, Shape(520, 5, 7)))
+    op = replace(op, weight=Constant("weight", (75, 520, 1, 1)))
+    algorithm = implicit_gemm.VARIANTS[f"mma_64x32x6_split{split}"]
+    check(algorithm, op, precision="float16", floats=frozenset({op.out}), tolerance=2e-6)
+
+
 # ---------------------------------------------------------------- thin_conv
 
 THIN = {
@@ -273,6 +318,11 @@ def test_thin_pools(precision: str, columns: int, side: tuple[int, int]) -> None
     op = convolution((3, *side), columns + 6, activation="leaky", is_pooled=True)
     for margin in (0, 3, 8):
         check(thin.VARIANTS[f"thin_{columns}"], op, precision=precision, margin=margin, rows=5)
+
+
+@every_precision
+def test_thin_makes_what_a_detection_layer_has(precision: str) -> None:
+    check(thin.VARIANTS["thin_16"], DETECTING["3_classes"], precision=precision, margin=3)
 
 
 @every_precision

@@ -21,6 +21,7 @@ from engine.backends.cpu.conv import (
     winograd_heavy,
 )
 from engine.backends.cpu.conv.base import Array, Convolution
+from engine.backends.cpu.conv.detecting import Detecting
 from engine.backends.cpu.conv.pooled import Pooled
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
@@ -41,6 +42,8 @@ def choose(
     """Return `op` made ready; call it, or what its `bind` returns, inside `workers.alone()`."""
     if isinstance(op, ops.Chain):
         return depthwise.prepare_chain(op, constants, workers)
+    if op.yolo is not None:
+        return Detecting(op, choose(op.before_yolo, constants, workers))
     if op.pool is not None and not op.pools_quads:
         return Pooled(op, choose(op.before_pool, constants, workers), workers)
     weight = constants[op.weight.name]

@@ -1,8 +1,8 @@
 """Convolution algorithms, one file each, and the choice among them.
 
 Each offers what algorithm.py says. The choice is the forced one, else what was measured, else a
-rule of thumb. Where a pool follows, few take it in; the others run before it, under names of their
-own.
+rule of thumb. Where a pool or [yolo] follows, few take it in; the others run before it, under names
+of their own.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     **thin.VARIANTS,
     **implicit_gemm.VARIANTS,
 }
-_POOLING = frozenset({*thin.VARIANTS, *implicit_gemm.VARIANTS})
+_WITH_TAILS = frozenset({*thin.VARIANTS, *implicit_gemm.VARIANTS})
 ALGORITHMS |= {name + apart.SUFFIX: apart.Apart(each) for name, each in ALGORITHMS.items()}
 _SHORT = 450  # products in a value: where it has more, the kernels for them are faster apart
 _FEW = 1 << 14  # outputs of a channel: fewer take no longer than the launch of a pool
@@ -73,8 +73,10 @@ def _can_run(name: str, target: Target, op: ops.Conv2d) -> bool:
         return False
     if name.endswith(apart.SUFFIX):
         inner = name.removesuffix(apart.SUFFIX)
-        return op.pool is not None and _can_run(inner, *apart.alone(target, op))
-    if op.pool is not None and not (op.pools_quads and name in _POOLING):
+        return apart.has_tail(op) and _can_run(inner, *apart.alone(target, op))
+    if apart.has_tail(op) and name not in _WITH_TAILS:
+        return False
+    if op.pool is not None and not op.pools_quads:
         return False
     if op.src in target.floats and name not in _EVERYWHERE:
         return False
@@ -93,7 +95,8 @@ def signature(target: Target, op: ops.Conv2d) -> str:
     window = ",".join(map(str, (*op.stride, *op.padding, *op.dilation, op.groups)))
     extras = f"{int(op.signed)}{int(op.bias is not None)}{int(op.residual is not None)}"
     extras += "".join(str(target.bytes_of(each)) for each in (op.src, op.out))
-    kinds = f"{op.activation},{op.last_activation}{'' if op.pool is None else ',pool'}"
+    kinds = f"{op.activation},{op.last_activation}"
+    kinds += ",pool" if op.pool else ",yolo" if op.yolo else ""
     rows = target.rows(op.out)
     return f"{target.precision} {rows} {source} {weight} {window} {extras} {kinds}"
 
@@ -111,7 +114,7 @@ def choice(target: Target, op: ops.Conv2d) -> str:
 def rule_of_thumb(target: Target, op: ops.Conv2d) -> str:
     """What is likely to be fastest, for a convolution that was not measured."""
     target = target.of(op)
-    if op.pool is not None and not _is_better_whole(target, op):
+    if apart.has_tail(op) and not _is_better_whole(target, op):
         return rule_of_thumb(*apart.alone(target, op)) + apart.SUFFIX
     if target.rows(op.out) * op.out.shape.area <= 8 and _can_run("dot", target, op):
         return "dot"
@@ -119,7 +122,7 @@ def rule_of_thumb(target: Target, op: ops.Conv2d) -> str:
         best = best_of(target, op)
         if best is not None and _can_run(best, target, op):
             return best
-    if op.pool is not None:
+    if apart.has_tail(op):
         return rule_of_thumb(*apart.alone(target, op)) + apart.SUFFIX
     return candidates(target, op)[0]
 
@@ -140,8 +143,8 @@ def tile(target: Target, op: ops.Conv2d, name: str) -> Tile | None:
 
 
 def _is_better_whole(target: Target, op: ops.Conv2d) -> bool:
-    """Whether a kernel that pools as well should be faster than the best one and a pool."""
-    able = any(_can_run(name, target, op) for name in _POOLING)
+    """Whether a kernel that does the tail as well should be faster than the best one and a pool."""
+    able = any(_can_run(name, target, op) for name in _WITH_TAILS)
     is_short = geometry.depth(op) <= _SHORT
     return able and (is_short or target.rows(op.out) * op.grid.area <= _FEW)
 

@@ -1,6 +1,6 @@
-"""A convolution and the pool behind it, one after the other: the grid lies in the workspace.
+"""A convolution and its tail, a pool or [yolo]'s own output: what it tells lies in the workspace.
 
-For algorithms that cannot pool what they compute.
+For algorithms that cannot do more with what they compute.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from engine.backends.cuda import windows
 from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.heads import yolo_output
 from engine.plan import ops
 
-SUFFIX = "+pool"
+SUFFIX = "+tail"
 
 _ALIGNMENT = 256
 _LAUNCH = 4000  # cycles, as the estimates of others have them
@@ -26,7 +27,7 @@ class Apart:
     inner: Algorithm
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
-        return op.pool is not None and self.inner.supports(*alone(target, op))
+        return has_tail(op) and self.inner.supports(*alone(target, op))
 
     def workspace(self, target: Target, op: ops.Conv2d) -> int:
         return _grid_bytes(target, op) + self.inner.workspace(*alone(target, op))
@@ -35,13 +36,15 @@ class Apart:
         return self.inner.prepare(*alone(target, op), constants)
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
-        assert op.pool is not None
         target, part = alone(gpu.target, op)
         inner = gpu.aside(part, op, gpu.workspace)
         inner.target = target
         inner.workspace += _grid_bytes(gpu.target, op)
         self.inner.enqueue(inner, part)
-        windows.max_pool(inner.storing(part.out), part.out, op.out, op.pool)
+        if op.pool is not None:
+            windows.max_pool(inner.storing(part.out), part.out, op.out, op.pool)
+        if op.yolo is not None:
+            yolo_output(inner.storing(part.out), op.yolo)
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
         """Cycles, where `inner` has an estimate."""
@@ -50,9 +53,13 @@ class Apart:
         return cycles + _LAUNCH + through
 
 
+def has_tail(op: ops.Conv2d) -> bool:
+    return op.pool is not None or op.yolo is not None
+
+
 def alone(target: Target, op: ops.Conv2d) -> tuple[Target, ops.Conv2d]:
-    """The convolution alone, and what it is compiled for: the grid is stored as the output is."""
-    part = op.before_pool
+    """The convolution alone, and what it is compiled for: its result is stored as the output is."""
+    part = op.before_pool if op.yolo is None else op.before_yolo
     if op.out in target.floats:
         target = replace(target, floats=target.floats | {part.out})
     return target, part

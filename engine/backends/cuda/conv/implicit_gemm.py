@@ -82,6 +82,7 @@ class MmaTile:
     mode: int
     out_bytes: int
     cells: int = 1
+    is_yolo: bool = False
     kernel: str = "mma_conv"
 
     @property
@@ -96,6 +97,7 @@ class MmaTile:
             "BLOCKS": self.blocks,
             "OUT_BYTES": self.out_bytes,
             "CELLS": self.cells,
+            "IS_YOLO": int(self.is_yolo),
         }
 
     @property
@@ -192,7 +194,7 @@ class ImplicitGemm:
         return MmaTile(
             *(rows, columns, warp_rows, warp_columns, self._depth(target, op)),
             *(stages, blocks, tensor.mode_of(target, op), target.bytes_of(op.out)),
-            geometry.cells(op),
+            *(geometry.cells(op), op.yolo is not None),
         )
 
     def workspace(self, target: Target, op: ops.Conv2d) -> int:

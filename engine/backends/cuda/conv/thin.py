@@ -56,6 +56,7 @@ class ThinTile:
     mode: int
     out_bytes: int
     cells: int = 1
+    is_yolo: bool = False
     kernel: str = "thin_conv"
 
     @property
@@ -80,6 +81,7 @@ class ThinTile:
             "BLOCKS": self.blocks,
             "OUT_BYTES": self.out_bytes,
             "CELLS": self.cells,
+            "IS_YOLO": int(self.is_yolo),
         }
 
     @property
@@ -119,8 +121,8 @@ class Thin:
     def tile(self, target: Target, op: ops.Conv2d) -> ThinTile:
         most = tensor.most_shared_bytes(target.capability)
         modes = tensor.mode_of(target, op), target.bytes_of(op.out)
-        cells = geometry.cells(op)
-        return ThinTile(op.weight.shape[1], *op.kernel, self.columns, most, *modes, cells)
+        tail = geometry.cells(op), op.yolo is not None
+        return ThinTile(op.weight.shape[1], *op.kernel, self.columns, most, *modes, *tail)
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         oldest = TURING if target.bytes_of(op.src) == 2 else AMPERE

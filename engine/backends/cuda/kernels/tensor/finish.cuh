@@ -34,7 +34,21 @@ struct Output {
     int pixels, pitch, residual_pitch;  // pixels of `out`
     int kind, last;
     int is_aligned;  // lines of eight channels of `out` and `residual` begin on 16 bytes
+    int entries, box, is_raw;  // of an anchor, where [yolo]'s own output is to be made
+    float scale_x_y;
+    unsigned* flag;
 };
+
+// What [yolo] makes of the value of a channel, as in heads.cu.
+__device__ __forceinline__ float yolo_value(const Output& o, int channel, float x)
+{
+    const int entry = channel % o.entries;
+    const bool is_extent = o.box == 4 ? entry == 2 || entry == 3 : entry == 4 || entry == 6;
+    const bool is_centre = o.box == 4 ? entry < 2 : entry == 0 || entry == 2;
+    note_strange(o.flag, x);
+    if (!o.is_raw && !is_extent) x = activate(KIND_logistic, x);
+    return is_centre ? x * o.scale_x_y - (o.scale_x_y - 1.f) / 2.f : x;
+}
 
 // A warp's sums pass through its own corner of shared memory, ROWS x (COLUMNS + CORNER_PADDING)
 // floats, so that residuals are read and results written 16 bytes at a time.
@@ -122,6 +136,16 @@ __device__ __forceinline__ void finish(const float (&sum)[ROWS / 16][COLUMNS / 8
             }
         }
         activate_common(o.last, x);
+#if IS_YOLO
+#pragma unroll
+        for (int i = 0; i < at_once * 8; ++i) {
+            const int item = lane + (first + i / 8) * 32;
+            const int n = item % (COLUMNS / 8) * 8 + i % 8;
+            if (m0 + item / (COLUMNS / 8) < o.pixels && item < lines && n < count) {
+                x[i] = yolo_value(o, channel + n, x[i]);
+            }
+        }
+#endif
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
             const int item = lane + (first + i) * 32;

@@ -14,7 +14,7 @@
 // Only the common activations: each is inlined over all of a thread's values.
 //
 // Chosen at compile time: BM BN BK WM WN STAGES BLOCKS (resident on a multiprocessor) MODE, see
-// products.cuh, OUT_BYTES and CELLS, see finish.cuh. Turing's ring has two stages.
+// products.cuh, OUT_BYTES, CELLS and IS_YOLO, see finish.cuh. Turing's ring has two stages.
 #include "products.cuh"
 #include "finish.cuh"
 

@@ -11,7 +11,7 @@
 //
 // Chosen at compile time: CHANNELS TAPS_Y TAPS_X, DEPTH (k in whole steps), BN (filters of a block),
 // WARPS, BLOCKS (resident on a multiprocessor) MODE, see
-// products.cuh, OUT_BYTES and CELLS, see finish.cuh.
+// products.cuh, OUT_BYTES, CELLS and IS_YOLO, see finish.cuh.
 #include "products.cuh"
 #include "finish.cuh"
 

@@ -1,0 +1,21 @@
+"""Conv2d, YoloOutput -> Conv2d(yolo=...): values leave as the detection layer has them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.passes.usage import join_pairs
+from engine.plan.build import Plan
+from engine.plan.ops import Conv2d, Op, YoloOutput
+
+
+def fuse_yolo(plan: Plan) -> Plan:
+    return replace(plan, ops=join_pairs(plan, _join))
+
+
+def _join(conv: Op, yolo: Op) -> Op | None:
+    if not isinstance(conv, Conv2d) or not isinstance(yolo, YoloOutput):
+        return None
+    if conv.pool is not None or conv.residual is not None or conv.yolo is not None:
+        return None
+    return replace(conv, out=yolo.out, yolo=yolo)

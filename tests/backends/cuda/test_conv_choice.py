@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from engine.backends.cuda import conv
+from engine.backends.cuda.conv import apart
 from engine.backends.cuda.gpu import Target
 from engine.plan import ops
 from engine.plan.ops import Constant, Tensor
@@ -222,3 +223,13 @@ def test_a_detection_layer_is_run_by_something(card: Target) -> None:
     assert conv.signature(card, op) != conv.signature(card, LAYERS["head"])
     if card.precision == "float16":
         assert conv.choice(card, op).startswith("mma")
+
+
+@every_card
+def test_what_goes_between_two_kernels_is_stored_as_its_channels_allow(card: Target) -> None:
+    head, wide = detecting(LAYERS["head"]), pooled(LAYERS["wide"])
+    for op, is_crooked in ((head, True), (wide, False)):
+        target, part = apart.alone(card, op)
+        assert (part.out in target.misaligned) == is_crooked
+    target, part = apart.alone(replace(card, floats=frozenset({head.out})), head)
+    assert part.out in target.floats

@@ -16,6 +16,7 @@ from engine.plan import ops
 SUFFIX = "+tail"
 
 _ALIGNMENT = 256
+_PACK = 16  # bytes that a thread moves at once
 _LAUNCH = 4000  # cycles, as the estimates of others have them
 _BYTES = 18  # a cycle, in and out of a multiprocessor
 
@@ -62,6 +63,8 @@ def alone(target: Target, op: ops.Conv2d) -> tuple[Target, ops.Conv2d]:
     part = op.before_pool if op.yolo is None else op.before_yolo
     if op.out in target.floats:
         target = replace(target, floats=target.floats | {part.out})
+    if part.out.shape.channels * target.bytes_of(part.out) % _PACK:
+        target = replace(target, misaligned=target.misaligned | {part.out})
     return target, part
 
 

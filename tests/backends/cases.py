@@ -92,6 +92,7 @@ def convolution(
     *,
     bias: bool = True,
     residual: bool = False,
+    yolo: dict[str, Any] | None = None,
     **options: Any,
 ) -> None:
     source = tensor(*src)
@@ -115,6 +116,8 @@ def convolution(
     if residual:
         options["residual"] = tensor(filters, height, width)
     out = tensor(filters, height, width)
+    if yolo:
+        options["yolo"] = ops.YoloOutput(out, tensor(filters, height, width), **yolo)
     add_case(name, ops.Conv2d(out, source, weight, **options), **constants)
 
 
@@ -193,6 +196,12 @@ convolution(
 convolution(
     "residual_depthwise", (5, 6, 5), 5, groups=5, residual=True, last_activation="swish", **SAME
 )
+convolution("yolo", (9, 5, 7), 24, (1, 1), yolo={"anchors": 3, "classes": 3})
+convolution(
+    *("yolo_sigmas", (8, 4, 5), 20, (1, 1)),
+    yolo={"anchors": 2, "classes": 1, "box": 8, "scale_x_y": 1.2},
+)
+convolution("yolo_raw", (8, 4, 5), 12, yolo={"anchors": 2, "classes": 1, "raw": True}, **SAME)
 convolution("last_activation_alone", (3, 5, 5), 4, activation="relu", last_activation="tanh")
 
 

@@ -128,7 +128,8 @@ def conv2d(op: ops.Conv2d, read: Read) -> Array:
         result = windows(result, empty(op, len(src)), op.pool, max, LOWEST)
     if op.residual is not None:
         result = result + read(op.residual)
-    return activated(op.last_activation, result)
+    result = activated(op.last_activation, result)
+    return result if op.yolo is None else yolo_output(op.yolo, lambda _: result)
 
 
 def chain(op: ops.Chain, read: Read) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from engine.backends.cuda import windows
+from engine.backends.cuda.conv import geometry
 from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.gpu import Arrays, Gpu, Target
 from engine.backends.cuda.heads import yolo_output
@@ -44,6 +45,7 @@ class Apart:
         self.inner.enqueue(inner, part)
         if op.pool is not None:
             windows.max_pool(inner.storing(part.out), part.out, op.out, op.pool)
+            geometry.finish(gpu, replace(op, bias=None, activation="linear"))
         if op.yolo is not None:
             yolo_output(inner.storing(part.out), op.yolo)
 

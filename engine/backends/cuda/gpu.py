@@ -154,7 +154,7 @@ class Gpu:
         """What runs a part of an op, with the op's arrays, and leaves its result at a pointer."""
         made = copy(self)
         made._places = {**self._places, part.out: Place(pointer, part.out.shape.channels)}
-        of_op = ((name, at) for (item, name), at in self._arrays.items() if item is op)
+        of_op = ((name, at) for (item, name), at in self._arrays.items() if item == op)
         made._arrays = {(part, name): at for name, at in of_op}
         return made
 

@@ -48,8 +48,8 @@ ALGORITHMS: dict[str, Algorithm] = {
 }
 _WITH_TAILS = frozenset({*thin.VARIANTS, *implicit_gemm.VARIANTS})
 ALGORITHMS |= {name + apart.SUFFIX: apart.Apart(each) for name, each in ALGORITHMS.items()}
-_SHORT = 450  # products in a value: where it has more, the kernels for them are faster apart
-_FEW = 1 << 14  # outputs of a channel: fewer take no longer than the launch of a pool
+_SHORT = 450  # products in a value: where it has more, the best kernel for them and a tail win
+_FEW = 1 << 14  # values of a channel: where there are fewer, another launch takes longer
 
 # What may read halves and write floats or the reverse, the first alone, and what keeps the bits of
 # weights where few products are summed. See floats.py.
@@ -143,7 +143,7 @@ def tile(target: Target, op: ops.Conv2d, name: str) -> Tile | None:
 
 
 def _is_better_whole(target: Target, op: ops.Conv2d) -> bool:
-    """Whether a kernel that does the tail as well should be faster than the best one and a pool."""
+    """Whether a kernel that does the tail as well should be faster than two kernels."""
     able = any(_can_run(name, target, op) for name in _WITH_TAILS)
     is_short = geometry.depth(op) <= _SHORT
     return able and (is_short or target.rows(op.out) * op.grid.area <= _FEW)

@@ -1,6 +1,6 @@
-"""A convolution and its tail, a pool or [yolo]'s own output: what it tells lies in the workspace.
+"""A convolution and its tail, a pool or what [yolo] puts out, one after the other.
 
-For algorithms that cannot do more with what they compute.
+For algorithms that cannot do more with what they compute: it goes through the workspace.
 """
 
 from __future__ import annotations

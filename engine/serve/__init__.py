@@ -6,7 +6,7 @@
     service.py   pictures of many clients through one detector
     batcher.py   pictures that wait, in batches
     limits.py    what all this may cost; budget.py counts it
-    server.py    the port, signals and the way out; protocol.py ends connections that stay too long
+    server.py    the port, signals and the way out; protocol.py ends connections that ask too much
 
 Needs the extra `serve`; importing this alone loads none of it.
 """

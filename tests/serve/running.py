@@ -16,6 +16,7 @@ from engine.serve.limits import Limits
 
 pytest.importorskip("starlette", reason="Starlette is not installed: pip install '.[serve]'")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[serve]'")
+pytest.importorskip("httptools", reason="httptools is not installed: pip install '.[serve]'")
 pytest.importorskip("python_multipart", reason="python-multipart: pip install '.[serve]'")
 
 from engine.serve.server import Server, bind

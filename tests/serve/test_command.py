@@ -201,7 +201,7 @@ def test_a_network_that_looks_at_no_pictures(tiny_recurrent):
     assert done.err == "Error: serve: expected a network that looks at pictures, got another\n"
 
 
-@pytest.mark.parametrize("missing", ["starlette", "uvicorn", "python_multipart"])
+@pytest.mark.parametrize("missing", ["starlette", "uvicorn", "httptools", "python_multipart"])
 def test_an_extra_that_is_not_installed(model, missing):
     code = (
         f"import sys; sys.modules[{missing!r}] = None; from engine.cli import main;"

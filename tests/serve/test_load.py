@@ -11,6 +11,7 @@ from tests.cli.child import ENVIRONMENT
 from tools.load.clients import is_same
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[serve]'")
+pytest.importorskip("httptools", reason="httptools is not installed: pip install '.[serve]'")
 
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "load_serve.py"

@@ -114,6 +114,16 @@ template <int N> __device__ __forceinline__ bool activate_common(int kind, float
 #undef CASE
 }
 
+// What [yolo] makes of value x, an entry of an anchor: box (4, or 8 with sigmas), objectness, classes.
+__device__ __forceinline__ float yolo_value(float x, int entry, int box, int is_raw,
+                                            float scale_x_y)
+{
+    const bool is_extent = box == 4 ? entry == 2 || entry == 3 : entry == 4 || entry == 6;
+    const bool is_centre = box == 4 ? entry < 2 : entry == 0 || entry == 2;
+    if (!is_raw && !is_extent) x = activate(KIND_logistic, x);
+    return is_centre ? x * scale_x_y - (scale_x_y - 1.f) / 2.f : x;
+}
+
 // Any activation over several values.
 template <int N> __device__ __forceinline__ void activate_all(int kind, float (&x)[N])
 {

@@ -20,17 +20,11 @@ extern "C" __global__ void yolo_output(const real* __restrict__ src, real* __res
     after_previous_kernel();
     for (int channel = threadIdx.x; channel < channels; channel += blockDim.x) {
         const int entry = channel % entries;
-        const bool is_extent = box == 4 ? entry == 2 || entry == 3 : entry == 4 || entry == 6;
-        const bool is_centre = box == 4 ? entry < 2 : entry == 0 || entry == 2;
-        const bool is_squashed = !is_raw && !is_extent;
-        const float scale = is_centre ? scale_x_y : 1.f;
 #pragma unroll 4
         for (int pixel = blockIdx.x; pixel < pixels; pixel += gridDim.x) {
-            float x = to_float(src[pixel * src_pitch + channel]);
+            const float x = to_float(src[pixel * src_pitch + channel]);
             note_strange(flag, x);
-            if (is_squashed) x = squash(x);
-            if (scale != 1.f) x = x * scale - (scale - 1.f) / 2.f;
-            put(out + pixel * out_pitch + channel, x);
+            put(out + pixel * out_pitch + channel, yolo_value(x, entry, box, is_raw, scale_x_y));
         }
     }
 }

@@ -39,17 +39,6 @@ struct Output {
     unsigned* flag;
 };
 
-// What [yolo] makes of the value of a channel, as in heads.cu.
-__device__ __forceinline__ float yolo_value(const Output& o, int channel, float x)
-{
-    const int entry = channel % o.entries;
-    const bool is_extent = o.box == 4 ? entry == 2 || entry == 3 : entry == 4 || entry == 6;
-    const bool is_centre = o.box == 4 ? entry < 2 : entry == 0 || entry == 2;
-    note_strange(o.flag, x);
-    if (!o.is_raw && !is_extent) x = activate(KIND_logistic, x);
-    return is_centre ? x * o.scale_x_y - (o.scale_x_y - 1.f) / 2.f : x;
-}
-
 // A warp's sums pass through its own corner of shared memory, ROWS x (COLUMNS + CORNER_PADDING)
 // floats, so that residuals are read and results written 16 bytes at a time.
 //   m0       the first pixel of `out`
@@ -142,7 +131,8 @@ __device__ __forceinline__ void finish(const float (&sum)[ROWS / 16][COLUMNS / 8
             const int item = lane + (first + i / 8) * 32;
             const int n = item % (COLUMNS / 8) * 8 + i % 8;
             if (m0 + item / (COLUMNS / 8) < o.pixels && item < lines && n < count) {
-                x[i] = yolo_value(o, channel + n, x[i]);
+                note_strange(o.flag, x[i]);
+                x[i] = yolo_value(x[i], (channel + n) % o.entries, o.box, o.is_raw, o.scale_x_y);
             }
         }
 #endif

@@ -31,7 +31,7 @@ from engine.plan.build import Plan
 from engine.plan.ops import Tensor
 from engine.plan.shapes import Shape
 from engine.vision.resize import Placement
-from tests.backends.cases import all_cases
+from tests.backends.cases import all_cases, missing_pass
 from tests.backends.head_cases import HEADS, values_for
 from tests.backends.layouts import INSIDE_ALIGNED, laid_out
 
@@ -58,7 +58,7 @@ def run(device: CudaDevice, plan: Plan, call: Any, **options: Any) -> None:
 def convolutions_and_others(
     device: CudaDevice, precision: str, *, by_each: bool, every: int
 ) -> Iterator[str]:
-    cases = [case for case in all_cases() if getattr(case.op, "pool", None) is None]
+    cases = [case for case in all_cases() if missing_pass(case, device.passes) is None]
     for case in cases[::every]:
         plan, images = laid_out(case, sequences=SEQUENCES, layout=INSIDE_ALIGNED)
         names: tuple[str | None, ...] = (None,)

@@ -2,7 +2,7 @@
 
     python tools/fleet_speed.py                                   # 1 and 2 actors of one CPU thread
     python tools/fleet_speed.py --device cuda --actors 1,2 --threads 12 --workers 12 --batch 8 \\
-        --cfg cfg/yolov4.cfg --random-weights --pictures 8000     # 1 and 2 GPUs
+        --cfg cfg/yolov4.cfg --random-weights --pictures 3000 --shard 100     # 1 and 2 GPUs
 
 Pictures are written first: many names, but few pictures. Each round runs every number of actors
 once, one after the other, on one Ray; a run's rate is that of what is finished after each
@@ -31,13 +31,16 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import engine
 from engine import shipped
-from engine.darknet import cfg, graph, random_weights, weights
+from engine.darknet import cfg, graph
 from engine.darknet.names import default_names
 from engine.fleet.listing import entries
 from engine.fleet.packed import PackedModel
 from engine.fleet.run import Run, Share, connected
+from tools import random_model
 
+FOUND = 20  # boxes in a picture, with random weights, before suppression, on average
 _DIFFERENT = 64  # pictures
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -103,13 +106,14 @@ def pin(width: int) -> None:
 def packed(options: argparse.Namespace, folder: Path) -> PackedModel:
     model = shipped.default_model()
     assert model is not None
-    chosen, trained = options.cfg or model.cfg, options.weights or model.weights
-    network = graph.build(cfg.read(chosen))
-    if options.random_weights:
-        trained = folder / "random.weights"
-        weights.save(trained, network, random_weights.arrays(network))
-    labels = default_names(network.classes)
+    chosen, trained = Path(options.cfg or model.cfg), options.weights or model.weights
     running = {"batch": options.batch, "precision": options.precision}
+    if options.random_weights:
+        trained = random_model.save(chosen, folder)
+        with engine.load(chosen, trained, device="cpu") as detector:
+            seen = sorted((folder / "pictures").iterdir())[:4]
+            running["threshold"] = random_model.threshold(detector, seen, FOUND)
+    labels = default_names(graph.build(cfg.read(chosen)).classes)
     return PackedModel.of(chosen, trained, labels, max_detections=100, **running)
 
 

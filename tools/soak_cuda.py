@@ -38,11 +38,11 @@ import engine
 from engine.backends.base import Placed
 from engine.backends.cuda import driver
 from engine.backends.cuda.device import CudaDevice
-from engine.darknet import cfg, graph, random_weights, weights
+from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.passes import optimise
-from engine.vision.image import Picture
-from engine.vision.resize import Placement, stretch
+from engine.vision.resize import Placement
+from tools import random_model
 from tools.wearing import Array, Wear, main, memory_of_process, pictures, timed
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -206,18 +206,12 @@ class Soak(Wear):
                 detector = engine.load(*self.files(net), device="cuda:0", size=size)
             with detector:
                 seen = (given or pictures(6))[:6]
-                rows = [stretch(Picture(each), detector.size)[0][None] for each in seen]
-                found = [detector.candidates(row, threshold=0.0)[0][:, 5:] for row in rows]
-            scores = np.sort(np.concatenate([each.ravel() for each in found]))
-            self._thresholds[key] = float(scores[-FOUND * len(rows)])
+                self._thresholds[key] = random_model.threshold(detector, seen, FOUND)
         return self._thresholds[key]
 
     def files(self, net: Path) -> tuple[Path, Path]:
         path = self.folder / f"{net.stem}.weights"
-        if not path.exists():
-            network = graph.build(cfg.read(net))
-            weights.save(path, network, random_weights.arrays(network))
-        return net, path
+        return net, path if path.exists() else random_model.save(net, self.folder)
 
 
 FIRST_RESULT = """

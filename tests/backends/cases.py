@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -79,6 +79,15 @@ def random_constant(name: str, *shape: int) -> tuple[Constant, Array]:
 
 def all_cases() -> list[Case]:
     return [case for cases in CASES.values() for case in cases]
+
+
+def missing_pass(case: Case, passes: Sequence[str]) -> str | None:
+    """The pass that makes such an op, where a device does not ask for it: it never sees the op."""
+    makers = {
+        "fuse_pool": getattr(case.op, "pool", None) is not None,
+        "chain_convolutions": isinstance(case.op, ops.Chain),
+    }
+    return next((name for name, makes in makers.items() if makes and name not in passes), None)
 
 
 # ---------------------------------------------------------------- sums of products

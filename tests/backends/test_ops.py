@@ -7,7 +7,7 @@ import pytest
 
 from engine.backends.base import Device
 from engine.plan import ops
-from tests.backends.cases import CASES, Case, all_cases
+from tests.backends.cases import CASES, Case, all_cases, missing_pass
 from tests.backends.layouts import ALONE, INSIDE, Layout, run_case
 from tests.backends.loops import LOOPS, by_loops
 
@@ -35,10 +35,8 @@ def test_every_op_has_cases_and_loops() -> None:
 @pytest.mark.parametrize("layout", [ALONE, INSIDE], ids=str)
 @pytest.mark.parametrize("case", all_cases(), ids=str)
 def test_agrees_with_its_loops(device: Device, case: Case, layout: Layout) -> None:
-    if getattr(case.op, "pool", None) and "fuse_pool" not in device.passes:
-        pytest.skip(f"{device.name} does not ask for convolutions with a pool inside")
-    if isinstance(case.op, ops.Chain) and "chain_convolutions" not in device.passes:
-        pytest.skip(f"{device.name} does not ask for chains")
+    if missing := missing_pass(case, device.passes):
+        pytest.skip(f"{device.name} does without {missing}")
     result = run_case(device, case, sequences=SEQUENCES, layout=layout)
     expected = by_loops(case, sequences=SEQUENCES)
     if isinstance(case.op, EXACT):

@@ -5,21 +5,17 @@ from __future__ import annotations
 import argparse
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from PIL import Image
 
 import engine
-from engine.darknet import cfg as darknet_cfg
-from engine.darknet import graph, random_weights, weights
 from engine.shipped import default_model
-from engine.vision.image import read
-from engine.vision.resize import stretch
+from tools import random_model
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PICTURES = 16
@@ -58,7 +54,10 @@ def subject_of(chosen: argparse.Namespace, folder: Path) -> Subject:
         assert model is not None
         files = tuple(model)
     elif chosen.random:
-        path, threshold = random_model(chosen.cfg, folder, islice(pictures(chosen.size), 4))
+        path = random_model.save(chosen.cfg, folder)
+        with engine.load(chosen.cfg, path, device="cpu") as detector:
+            seen = islice(pictures(chosen.size), 4)
+            threshold = random_model.threshold(detector, seen, FOUND)
         files = chosen.cfg, path, chosen.names
     options = ["--threshold", str(threshold)]
     for name, file in zip(("cfg", "weights", "names"), files, strict=True):
@@ -75,15 +74,3 @@ def subject_of(chosen: argparse.Namespace, folder: Path) -> Subject:
     print(f"{files[0]}: {len(chosen_bodies)} pictures, each with another answer", flush=True)
     bodies, expected = zip(*chosen_bodies.values(), strict=True)
     return Subject(Path(files[0]).stem, tuple(options), address, list(bodies), list(expected))
-
-
-def random_model(cfg: Path, folder: Path, bodies: Iterable[bytes]) -> tuple[Path, float]:
-    """Random weights, and a threshold that leaves about FOUND boxes in a picture."""
-    path = folder / f"{cfg.stem}.weights"
-    network = graph.build(darknet_cfg.read(cfg))
-    weights.save(path, network, random_weights.arrays(network))
-    with engine.load(cfg, path, device="cpu") as detector:
-        rows = [stretch(read(body), detector.size)[0][None] for body in bodies]
-        found = [detector.candidates(row, threshold=0.0)[0][:, 5:] for row in rows]
-    scores = np.sort(np.concatenate([each.ravel() for each in found]))
-    return path, round(float(scores[-FOUND * len(rows)]), 4)

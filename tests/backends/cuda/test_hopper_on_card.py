@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ def plan_of(
     *,
     has_residual: bool = False,
     last: str = "linear",
+    classes: int | None = None,
 ) -> Plan:
     random = np.random.default_rng(0)
     src, out = Tensor(-1, Shape(channels, side, side)), Tensor(0, Shape(filters, side, side))
@@ -55,6 +57,10 @@ def plan_of(
         residual=src if has_residual else None,
         last_activation=last,
     )
+    if classes is not None:
+        out = Tensor(1, out.shape)
+        yolo = ops.YoloOutput(out, conv2d.out, 3, classes, scale_x_y=1.05)
+        conv2d = replace(conv2d, out=out, activation="linear", yolo=yolo)
     return Plan(src, (conv2d,), (out,), (out,), constants=constants)
 
 
@@ -67,6 +73,7 @@ PLANS = {
     "few filters left": (plan_of(64, 52, 90, 3), 4),
     "short slices": (plan_of(32, 64, 64, 3), 4),
     "small map": (plan_of(256, 13, 256, 3), 1),
+    "detection layer": (plan_of(256, 13, 255, 1, classes=80), 2),
 }
 
 

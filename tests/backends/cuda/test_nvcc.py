@@ -71,6 +71,8 @@ def hopper_tiles() -> list[HopperTile]:
             sizes = (rows, columns, depth, stages, consumers, blocks, mode)
             found.append(HopperTile(*sizes, 2 if mode == 0 else 4, LEAKY, depth == whole))
     found.append(HopperTile(128, 128, 64, 4, 2, 1, 0, 4, (KINDS["mish"], KINDS["relu6"]), False))
+    linear = KINDS["linear"], KINDS["linear"]
+    found.append(HopperTile(64, 32, 64, 8, 1, 1, 0, 4, linear, False, True))
     for out_bytes, (rows, columns, stages, teams, consumers, blocks) in (
         (4, (128, 256, 4, 1, 2, 1)),
         (2, (128, 32, 4, 3, 1, 2)),

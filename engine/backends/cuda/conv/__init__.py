@@ -46,9 +46,10 @@ ALGORITHMS: dict[str, Algorithm] = {
     **thin.VARIANTS,
     **implicit_gemm.VARIANTS,
 }
-_WITH_TAILS = frozenset({*thin.VARIANTS, *implicit_gemm.VARIANTS})
+_WITH_POOL = frozenset({*thin.VARIANTS, *implicit_gemm.VARIANTS})
+_WITH_YOLO = _WITH_POOL | {*hopper.VARIANTS}
 ALGORITHMS |= {name + apart.SUFFIX: apart.Apart(each) for name, each in ALGORITHMS.items()}
-_SHORT = 450  # products in a value: where it has more, the best kernel for them and a tail win
+_SHORT = 450  # products in a value: where it has more, the best kernel for them and a pool win
 _FEW = 1 << 14  # values of a channel: where there are fewer, another launch takes longer
 
 # What may read halves and write floats or the reverse, the first alone, and what keeps the bits of
@@ -74,9 +75,9 @@ def _can_run(name: str, target: Target, op: ops.Conv2d) -> bool:
     if name.endswith(apart.SUFFIX):
         inner = name.removesuffix(apart.SUFFIX)
         return apart.has_tail(op) and _can_run(inner, *apart.alone(target, op))
-    if apart.has_tail(op) and name not in _WITH_TAILS:
+    if op.yolo is not None and name not in _WITH_YOLO:
         return False
-    if op.pool is not None and not op.pools_quads:
+    if op.pool is not None and not (name in _WITH_POOL and op.pools_quads):
         return False
     if op.src in target.floats and name not in _EVERYWHERE:
         return False
@@ -144,8 +145,8 @@ def tile(target: Target, op: ops.Conv2d, name: str) -> Tile | None:
 
 def _is_better_whole(target: Target, op: ops.Conv2d) -> bool:
     """Whether a kernel that does the tail as well should be faster than two kernels."""
-    able = any(_can_run(name, target, op) for name in _WITH_TAILS)
-    is_short = geometry.depth(op) <= _SHORT
+    able = any(_can_run(name, target, op) for name in _WITH_YOLO)
+    is_short = op.pool is None or geometry.depth(op) <= _SHORT
     return able and (is_short or target.rows(op.out) * op.grid.area <= _FEW)
 
 

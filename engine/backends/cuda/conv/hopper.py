@@ -69,6 +69,7 @@ class HopperTile:
     out_bytes: int
     kinds: tuple[int, int]  # of activation: before and after the residual
     is_whole: bool  # filters come in eights and lie on 16 bytes
+    is_yolo: bool = False  # what a detection layer puts out is made, too
     kernel: str = "hopper_conv"
 
     @property
@@ -84,6 +85,7 @@ class HopperTile:
             "KIND": self.kinds[0],
             "LAST": self.kinds[1],
             "WHOLE": int(self.is_whole),
+            "IS_YOLO": int(self.is_yolo),
         }
 
     @property
@@ -118,15 +120,17 @@ class Problem(ctypes.Structure):
     """The struct of the same name in kernels/tensor/hopper_conv.cu."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("bias", "residual", "out")),
+        *((name, ctypes.c_void_p) for name in ("bias", "residual", "out", "flag")),
         *(
             (name, ctypes.c_int)
             for name in (
                 *("pixels", "filters", "out_h", "out_w", "channels", "taps_x", "slices", "steps"),
                 *("stride_y", "stride_x", "top", "left", "dilation_y", "dilation_x"),
                 *("out_pitch", "residual_pitch", "split", "tiles_n", "is_aligned"),
+                *("entries", "box", "is_raw"),
             )
         ),
+        ("scale_x_y", ctypes.c_float),
     )
 
 
@@ -161,11 +165,13 @@ def prepare(target: Target, op: ops.Conv2d, constants: Arrays, *, columns: int) 
     return {"weight": factors(lines, mode), "bias": bias}
 
 
-def way_out(target: Target, op: ops.Conv2d) -> tuple[int, int, tuple[int, int], bool]:
+def way_out(target: Target, op: ops.Conv2d) -> tuple[int, int, tuple[int, int], bool, bool]:
     """How a tile multiplies, and what becomes of its sums."""
-    written = {op.out, op.residual}
-    is_whole = op.out.shape.channels % 8 == 0 and not written & target.misaligned
-    return MODES[target.precision], target.bytes_of(op.out), geometry.kinds(op), is_whole
+    is_yolo = op.yolo is not None
+    is_aligned = not {op.out, op.residual} & target.misaligned
+    is_whole = op.out.shape.channels % 8 == 0 and is_aligned and not is_yolo
+    mode, out_bytes = MODES[target.precision], target.bytes_of(op.out)
+    return mode, out_bytes, geometry.kinds(op), is_whole, is_yolo
 
 
 def across(op: ops.Conv2d, tile: HopperTile) -> int:
@@ -210,12 +216,14 @@ def problem(gpu: Gpu, op: ops.Conv2d, tile: HopperTile, *, split: int = 1) -> Pr
     top, left, _, _ = op.padding
     written = (op.out, op.residual) if op.residual else (op.out,)
     return Problem(
-        *(gpu.array(op, "bias"), residual, gpu[op.out], gpu.pixels(op.out), out.channels),
+        *(gpu.array(op, "bias"), residual, gpu[op.out], gpu.flag if op.yolo else 0),
+        *(gpu.pixels(op.out), out.channels),
         *(out.height, out.width, channels, op.kernel[1]),
         *(slices, op.kernel[0] * op.kernel[1] * slices),
         *(*op.stride, top, left, *op.dilation),
         *(gpu.pitch(op.out), residual_pitch),
         *(split, across(op, tile), int(all(map(gpu.is_aligned, written)))),
+        *((0, 0, 0, 0.0) if op.yolo is None else op.yolo.numbers),
     )
 
 

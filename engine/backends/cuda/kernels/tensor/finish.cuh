@@ -39,29 +39,18 @@ struct Output {
     unsigned* flag;
 };
 
-// A warp's sums pass through its own corner of shared memory, ROWS x (COLUMNS + CORNER_PADDING)
-// floats, so that residuals are read and results written 16 bytes at a time.
+// A warp's finished sums lie in its own corner of shared memory, ROWS x (COLUMNS + CORNER_PADDING)
+// floats, from where residuals are read and results written 16 bytes at a time.
 //   m0       the first pixel of `out`
 //   channel  the first channel in `out`, of which `count` exist
 //   line     of the first bias; a multiple of 8
 // Several residuals are asked for before the first is needed.
 template <int ROWS, int COLUMNS>
-__device__ __forceinline__ void finish(const float (&sum)[ROWS / 16][COLUMNS / 8][4],
-                                       float* corner, const Output& o, int m0, int channel,
-                                       int count, int line)
+__device__ __forceinline__ void finish_packs(const float* corner, const Output& o, int m0,
+                                             int channel, int count, int line)
 {
     const int lane = threadIdx.x % 32;
     const int pitch = COLUMNS + CORNER_PADDING;
-#pragma unroll
-    for (int i = 0; i < ROWS / 16; ++i) {
-#pragma unroll
-        for (int j = 0; j < COLUMNS / 8; ++j) {
-            float* to = corner + (i * 16 + lane / 4) * pitch + j * 8 + lane % 4 * 2;
-            *reinterpret_cast<float2*>(to) = make_float2(sum[i][j][0], sum[i][j][1]);
-            *reinterpret_cast<float2*>(to + 8 * pitch) = make_float2(sum[i][j][2], sum[i][j][3]);
-        }
-    }
-    __syncwarp();
     const int lines = ROWS / CELLS * COLUMNS / 8;  // of eight channels
     const int items = (lines + 31) / 32;           // for each lane
     const int at_once = items < 4 ? items : 4;
@@ -75,7 +64,7 @@ __device__ __forceinline__ void finish(const float (&sum)[ROWS / 16][COLUMNS / 8
             const int item = lane + (first + i) * 32;
             const int m = m0 + item / (COLUMNS / 8);
             const int n = item % (COLUMNS / 8) * 8;
-            if (o.residual && o.is_aligned && m < o.pixels && n + 8 <= count) {
+            if (o.residual && m < o.pixels && n + 8 <= count) {
                 const result* from = o.residual + (size_t)m * o.residual_pitch + channel + n;
 #pragma unroll
                 for (int c = 0; c < 8 / OUT_PACK; ++c) {
@@ -113,7 +102,7 @@ __device__ __forceinline__ void finish(const float (&sum)[ROWS / 16][COLUMNS / 8
                 const int m = m0 + item / (COLUMNS / 8);
                 const int n = item % (COLUMNS / 8) * 8;
                 const result* from = o.residual + (size_t)m * o.residual_pitch + channel + n;
-                const bool is_wide = o.is_aligned && n + 8 <= count;
+                const bool is_wide = n + 8 <= count;
 #pragma unroll
                 for (int c = 0; c < 8; ++c) {
                     if (m < o.pixels && n + c < count) {
@@ -125,17 +114,6 @@ __device__ __forceinline__ void finish(const float (&sum)[ROWS / 16][COLUMNS / 8
             }
         }
         activate_common(o.last, x);
-#if IS_YOLO
-#pragma unroll
-        for (int i = 0; i < at_once * 8; ++i) {
-            const int item = lane + (first + i / 8) * 32;
-            const int n = item % (COLUMNS / 8) * 8 + i % 8;
-            if (m0 + item / (COLUMNS / 8) < o.pixels && item < lines && n < count) {
-                note_strange(o.flag, x[i]);
-                x[i] = yolo_value(x[i], (channel + n) % o.entries, o.box, o.is_raw, o.scale_x_y);
-            }
-        }
-#endif
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
             const int item = lane + (first + i) * 32;
@@ -143,7 +121,7 @@ __device__ __forceinline__ void finish(const float (&sum)[ROWS / 16][COLUMNS / 8
             const int n = item % (COLUMNS / 8) * 8;
             if (m >= o.pixels || item >= lines) continue;
             result* to = o.out + (size_t)m * o.pitch + channel + n;
-            if (o.is_aligned && n + 8 <= count) {
+            if (n + 8 <= count) {
 #pragma unroll
                 for (int c = 0; c < 8; c += OUT_PACK) {
                     Pack<OUT_PACK> pack;
@@ -158,6 +136,86 @@ __device__ __forceinline__ void finish(const float (&sum)[ROWS / 16][COLUMNS / 8
                 }
             }
         }
+    }
+}
+
+// The same where lines begin anywhere, value by value: lanes side by side write side by side. Each
+// keeps its channel, and with it what it must know of that, from row to row.
+template <int ROWS, int COLUMNS>
+__device__ __forceinline__ void finish_values(const float* corner, const Output& o, int m0,
+                                              int channel, int count, int line)
+{
+    const int lane = threadIdx.x % 32;
+    const int pitch = COLUMNS + CORNER_PADDING;
+    const int across = COLUMNS < 32 ? COLUMNS : 32;
+    const int down = 32 / across;  // rows that a warp takes at once
+    const int items = ROWS / CELLS / down;
+    const int at_once = items < 8 ? items : 8;
+    static_assert(items % at_once == 0, "rows come in whole rounds");
+#pragma unroll 1
+    for (int n = lane % across; n < COLUMNS && n < count; n += across) {
+        const float bias = o.bias[line + n];
+#if IS_YOLO
+        const int entry = (channel + n) % o.entries;
+#endif
+#pragma unroll 1
+        for (int first = 0; first < items; first += at_once) {
+            float x[at_once];
+#pragma unroll
+            for (int i = 0; i < at_once; ++i) {
+                const int row = ((first + i) * down + lane / across) * CELLS;
+                const float* from = corner + row * pitch + n;
+                x[i] = from[0];
+#pragma unroll
+                for (int cell = 1; cell < CELLS; ++cell) x[i] = fmaxf(x[i], from[cell * pitch]);
+                x[i] += bias;
+            }
+            activate_common(o.kind, x);
+            const int m = m0 + first * down + lane / across;
+            if (o.residual) {
+                const result* from = o.residual + (size_t)m * o.residual_pitch + channel + n;
+#pragma unroll
+                for (int i = 0; i < at_once; ++i) {
+                    if (m + i * down < o.pixels) x[i] += to_float(from[i * down * o.residual_pitch]);
+                }
+            }
+            activate_common(o.last, x);
+            result* to = o.out + (size_t)m * o.pitch + channel + n;
+#pragma unroll
+            for (int i = 0; i < at_once; ++i) {
+                if (m + i * down >= o.pixels) continue;
+#if IS_YOLO
+                note_strange(o.flag, x[i]);
+                x[i] = yolo_value(x[i], entry, o.box, o.is_raw, o.scale_x_y);
+#endif
+                put(to + i * down * o.pitch, x[i]);
+            }
+        }
+    }
+}
+
+// A warp's sums, through its corner.
+template <int ROWS, int COLUMNS>
+__device__ __forceinline__ void finish(const float (&sum)[ROWS / 16][COLUMNS / 8][4],
+                                       float* corner, const Output& o, int m0, int channel,
+                                       int count, int line)
+{
+    const int lane = threadIdx.x % 32;
+    const int pitch = COLUMNS + CORNER_PADDING;
+#pragma unroll
+    for (int i = 0; i < ROWS / 16; ++i) {
+#pragma unroll
+        for (int j = 0; j < COLUMNS / 8; ++j) {
+            float* to = corner + (i * 16 + lane / 4) * pitch + j * 8 + lane % 4 * 2;
+            *reinterpret_cast<float2*>(to) = make_float2(sum[i][j][0], sum[i][j][1]);
+            *reinterpret_cast<float2*>(to + 8 * pitch) = make_float2(sum[i][j][2], sum[i][j][3]);
+        }
+    }
+    __syncwarp();
+    if (!IS_YOLO && o.is_aligned) {
+        finish_packs<ROWS, COLUMNS>(corner, o, m0, channel, count, line);
+    } else {
+        finish_values<ROWS, COLUMNS>(corner, o, m0, channel, count, line);
     }
     __syncwarp();
 }

@@ -20,6 +20,7 @@ struct Problem {
     const float* bias;
     const result* residual;
     void* out;
+    unsigned* flag;
     int pixels, filters;              // M, N
     int out_h, out_w;
     int channels, taps_x;             // of the input; width of the kernel
@@ -27,6 +28,8 @@ struct Problem {
     int stride_y, stride_x, top, left, dilation_y, dilation_x;
     int out_pitch, residual_pitch;
     int split, tiles_n, is_aligned;
+    int entries, box, is_raw;  // of an anchor, where [yolo]'s own output is to be made
+    float scale_x_y;
 };
 
 typedef Raw<OUT_PACK, result> Line;
@@ -203,12 +206,20 @@ __device__ __forceinline__ void finish_line(Line& x, const Line& residual, bool 
     }
 }
 
-// The last activation and the store; `count` of the N values exist.
+// The last activation, what [yolo] makes of it, and the store; `count` of the N values exist.
 template <int N>
 __device__ __forceinline__ void finish(float (&x)[N], const Problem& p, int m, int n, int count)
 {
     const int wide = N < OUT_PACK ? N : OUT_PACK;
     activate_all(LAST, x);
+#if IS_YOLO
+#pragma unroll
+    for (int c = 0; c < N; ++c) {
+        if (c >= count) continue;
+        note_strange(p.flag, x[c]);
+        x[c] = yolo_value(x[c], (n + c) % p.entries, p.box, p.is_raw, p.scale_x_y);
+    }
+#endif
     result* to = static_cast<result*>(p.out) + (size_t)m * p.out_pitch + n;
     if (WHOLE || (count == N && p.is_aligned)) {
 #pragma unroll
@@ -302,26 +313,44 @@ __device__ __forceinline__ void finish_lines(const result* corner, const Problem
     }
 }
 
-// The same for any number of filters, anywhere.
+// The same for any number of filters, anywhere, value by value: lanes side by side write side by
+// side. Each keeps its filter from row to row.
 __device__ __forceinline__ void finish_values(const result* corner, const Problem& p, int first_row,
                                               int n0)
 {
-    for (int item = threadIdx.x % 32; item < 2 * BN; item += 32) {
-        const int row = item / (BN / 8);
-        const int column = item % (BN / 8) * 8;
-        const int m = first_row + row;
+    const int at_once = 8;
+    const int rows = min(p.pixels - first_row, 16);
+#pragma unroll 1
+    for (int column = threadIdx.x % 32; column < BN; column += 32) {
         const int n = n0 + column;
-        if (m >= p.pixels || n >= p.filters) continue;
-        const int count = min(p.filters - n, 8);
-        float x[8];
+        if (n >= p.filters) break;
+#if IS_YOLO
+        const int entry = n % p.entries;
+#endif
+#pragma unroll 1
+        for (int first = 0; first < rows; first += at_once) {
+            const size_t m = first_row + first;
+            const result* more = p.residual + m * p.residual_pitch + n;
+            result* to = static_cast<result*>(p.out) + m * p.out_pitch + n;
+            float x[at_once];
 #pragma unroll
-        for (int c = 0; c < 8; c += OUT_PACK) {
-            const Pack<OUT_PACK> pack = load<OUT_PACK>(corner + row * ROW_PITCH + column + c);
+            for (int i = 0; i < at_once; ++i) {
+                x[i] = to_float(corner[(first + i) * ROW_PITCH + column]);
+                if (p.residual && first + i < rows) {
+                    x[i] += to_float(__ldcg(more + i * p.residual_pitch));
+                }
+            }
+            activate_all(LAST, x);
 #pragma unroll
-            for (int k = 0; k < OUT_PACK; ++k) x[c + k] = pack.v[k];
+            for (int i = 0; i < at_once; ++i) {
+                if (first + i >= rows) continue;
+#if IS_YOLO
+                note_strange(p.flag, x[i]);
+                x[i] = yolo_value(x[i], entry, p.box, p.is_raw, p.scale_x_y);
+#endif
+                put(to + i * p.out_pitch, x[i]);
+            }
         }
-        if (p.residual) add_residual(x, p.residual + (size_t)m * p.residual_pitch + n, count);
-        finish(x, p, m, n, count);
     }
 }
 

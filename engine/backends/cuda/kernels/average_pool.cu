@@ -89,7 +89,11 @@ __device__ __forceinline__ void average_parts_body(const real* src, float* sums,
             float total = 0.f;
 #pragma unroll 4
             for (int i = 0; i < groups; ++i) total += shares[i * columns + column];
-            sums[(row * parts + part) * ((channels + 3) / 4 * 4) + channel] = total;
+            const int fours = (channels + 3) / 4 * 4;
+            float* to = sums + (row * parts + part) * fours;
+            to[channel] = total;
+            // nobody's, but read with the others
+            for (int c = channels; c < fours && channel == channels - 1; ++c) to[c] = 0.f;
         }
         __syncthreads();  // the next turn takes the same memory
     }

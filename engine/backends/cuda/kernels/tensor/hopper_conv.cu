@@ -133,6 +133,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         const int warp = threadIdx.x / 32 % 4;
         float own[OWN_BIASES];
         ask_biases(own, p, n0, threadIdx.x);
+        call_residual(p, m0, n0, threadIdx.x);
         float sum[BLOCKS_OF_ROWS][BN / 2];
 #pragma unroll
         for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {

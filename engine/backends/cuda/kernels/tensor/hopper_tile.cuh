@@ -180,6 +180,18 @@ __device__ __forceinline__ void add_residual(float (&x)[N], const result* from, 
     }
 }
 
+// A large map's residual lies beyond the L2 by the time it is needed: it is called there while the
+// products are summed, each row by one thread.
+__device__ __forceinline__ void call_residual(const Problem& p, int m0, int n0, int thread)
+{
+    if (!WHOLE || !p.residual) return;
+    const unsigned bytes = min(BN, p.filters - n0) * OUT_BYTES;
+    for (int row = thread; row < BM && m0 + row < p.pixels; row += 128 * CONSUMERS) {
+        const result* from = p.residual + (size_t)(m0 + row) * p.residual_pitch + n0;
+        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes));
+    }
+}
+
 // The residual and the last activation. Sums of two halves round alike in halves and in floats.
 __device__ __forceinline__ void finish_line(Line& x, const Line& residual, bool has_residual)
 {

@@ -188,7 +188,10 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
         for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, ++turn) {
             if (TEAMS > 1 && turn % TEAMS != team) continue;
             float own[OWN_BIASES];
-            ask_biases(own, p, tile % p.tiles_n * BN, thread);
+            const int m0 = tile / p.tiles_n * BM;
+            const int n0 = tile % p.tiles_n * BN;
+            ask_biases(own, p, n0, thread);
+            call_residual(p, m0, n0, thread);
             float sum[BLOCKS_OF_ROWS][BN / 2];
 #pragma unroll
             for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
@@ -232,11 +235,10 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
             float* bias = biases + (team * 2 + turn / TEAMS % 2) * BN;
             put_biases(bias, own, thread);
             consumers_barrier(1 + team, 128 * CONSUMERS);
-            const int m0 = tile / p.tiles_n * BM;
 #pragma unroll
             for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
                 const int first_row = m0 + (member * BLOCKS_OF_ROWS + i) * 64 + warp * 16;
-                finish_from_registers(sum[i], bias, p, first_row, tile % p.tiles_n * BN);
+                finish_from_registers(sum[i], bias, p, first_row, n0);
             }
             __syncwarp();
         }

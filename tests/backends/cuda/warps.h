@@ -73,6 +73,16 @@ inline const unsigned (*show(const unsigned* words, int count))[8]
     return warp.words[side];
 }
 
+inline bool __all_sync(unsigned, bool is_so)
+{
+    const unsigned word = is_so;
+    const auto lanes = show(&word, 1);
+    for (int lane = 0; lane < 32; ++lane) {
+        if (!lanes[lane][0]) return false;
+    }
+    return true;
+}
+
 // ---- what mma.cuh offers
 
 inline unsigned shared_address(const void* p)

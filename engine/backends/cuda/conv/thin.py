@@ -1,6 +1,7 @@
 """Convolution of few channels on the matrix units: a network's first layer, bound by its output.
 
-Each lane gathers a window value by value, so channels need no alignment; see kernels/tensor.
+Windows are read in pieces of 8 bytes where pixels begin on such, else value by value, so channels
+need no alignment; see kernels/tensor.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engine.backends.cuda import tensor
 from engine.backends.cuda.conv import finish, geometry
@@ -18,14 +20,28 @@ from engine.backends.cuda.gpu import Arrays, Gpu, Target
 from engine.backends.cuda.tensor import COMMON, HOPPER
 from engine.plan import ops
 
+Array = NDArray[np.float32]
+
 COLUMNS = (16, 32, 64)
 _MOST_DEPTH = 192  # values of a window
 _MOST_GATHERS = 2  # of a window, before a wider kernel is better
 _WARPS = 4
-_WINDOWS = 32  # of a warp
-_STEP_BYTES = 32
+_PIECE_BYTES = 8  # of k, of which a step has four
+_PIECES_OF_STEP = 4
+_WORDS = 2  # of a piece
 _RATES = (300, 150, 50, 150)  # products in a cycle, by mode
 _MOST_RESIDENT = {16: 6, 32: 5, 64: 4}  # blocks on a multiprocessor, for registers
+
+
+class Divisor(ctypes.Structure):
+    """Divides what is below 2^31 by a product and a shift."""
+
+    _fields_ = (("factor", ctypes.c_uint), ("shift", ctypes.c_int))
+
+    @classmethod
+    def of(cls, divisor: int) -> Divisor:
+        shift = 31 + (divisor - 1).bit_length()
+        return cls(-(-(1 << shift) // divisor), shift)
 
 
 class Problem(ctypes.Structure):
@@ -38,15 +54,16 @@ class Problem(ctypes.Structure):
             (name, ctypes.c_int)
             for name in (
                 *("height", "width", "pitch", "out_h", "out_w", "filters", "lines"),
-                *("stride_y", "stride_x", "top", "left", "dilation_y", "dilation_x"),
+                *("stride_y", "stride_x", "top", "left", "dilation_y", "dilation_x", "is_wide"),
             )
         ),
+        *((name, Divisor) for name in ("by_out_h", "by_out_w")),
     )
 
 
 @dataclass(frozen=True)
 class ThinTile:
-    """Warps that each take 32 windows at a time to `columns` filters."""
+    """Warps that each take a run of pixels at a time to `columns` filters."""
 
     channels: int
     kernel_y: int
@@ -64,10 +81,23 @@ class ThinTile:
         return 2 if tensor.reads_halves(self.mode) else 4
 
     @property
-    def depth(self) -> int:
-        """Values of a window and the zeros behind them: whole steps."""
-        step = _STEP_BYTES // self.value_bytes
-        return -(-self.channels * self.kernel_y * self.kernel_x // step) * step
+    def piece(self) -> int:
+        """Values that a lane has of a step of a window: channels of one tap."""
+        return _PIECE_BYTES // self.value_bytes
+
+    @property
+    def pieces(self) -> int:
+        """Of a window."""
+        return self.kernel_y * self.kernel_x * -(-self.channels // self.piece)
+
+    @property
+    def steps(self) -> int:
+        return -(-self.pieces // _PIECES_OF_STEP)
+
+    @property
+    def run(self) -> int:
+        """Pixels that a warp finishes at once."""
+        return 16 if self.cells > 1 or self.columns > 32 else 32
 
     @property
     def defines(self) -> Mapping[str, int]:
@@ -75,12 +105,11 @@ class ThinTile:
             "CHANNELS": self.channels,
             "TAPS_Y": self.kernel_y,
             "TAPS_X": self.kernel_x,
-            "DEPTH": self.depth,
             "BN": self.columns,
             "WARPS": _WARPS,
             "BLOCKS": self.blocks,
             "OUT_BYTES": self.out_bytes,
-            "CELLS": self.cells,
+            "POOLED": self.cells,
             "IS_YOLO": int(self.is_yolo),
         }
 
@@ -94,11 +123,8 @@ class ThinTile:
 
     @property
     def shared_bytes(self) -> int:
-        """Weights, and for every warp its windows and the corner of its sums."""
-        line = self.depth * self.value_bytes + 16
-        weights = self.columns * tensor.parts(self.mode) * line
-        corner = 16 * (self.columns + finish.CORNER_PADDING) * 4
-        return weights + _WARPS * (_WINDOWS * line + corner)
+        line = self.steps * _PIECES_OF_STEP * _PIECE_BYTES + 16
+        return self.columns * tensor.parts(self.mode) * line
 
     @property
     def blocks(self) -> int:
@@ -139,29 +165,30 @@ class Thin:
         return 0
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-        """Weights as (lines, k), k = (tap, channel), zeros up to whole blocks and steps."""
+        """Weights and biases, with zeros up to whole blocks of lines."""
         tile = self.tile(target, op)
-        weight = constants["weight"].transpose(0, 2, 3, 1)
-        dense = np.ascontiguousarray(weight, dtype=np.float32).reshape(len(weight), -1)
         lines = self._lines(op)
-        missing = ((0, lines - len(dense)), (0, tile.depth - dense.shape[1]))
+        weight = constants["weight"].transpose(0, 2, 3, 1)
         return {
-            "weight": tensor.factors(np.pad(dense, missing), tile.mode),
+            "weight": _permuted(weight, tile, lines),
             "bias": finish.biases(op, constants, groups=1, lines=lines),
         }
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile, filters, lines = self.tile(gpu.target, op), op.out.shape.channels, self._lines(op)
         top, left, _, _ = op.padding
+        src, pitch = gpu[op.src], gpu.pitch(op.src)
+        is_wide = src % _PIECE_BYTES == 0 and pitch % tile.piece == 0
         problem = Problem(
             finish.output(gpu, op, filters=filters),
-            *(gpu[op.src], gpu.array(op, "weight")),
-            *(op.src.shape.height, op.src.shape.width, gpu.pitch(op.src)),
+            *(src, gpu.array(op, "weight")),
+            *(op.src.shape.height, op.src.shape.width, pitch),
             *(op.out.shape.height, op.out.shape.width, filters, lines),
-            *(*op.stride, top, left, *op.dilation),
+            *(*op.stride, top, left, *op.dilation, int(is_wide)),
+            *map(Divisor.of, (op.out.shape.height, op.out.shape.width)),
         )
         across = lines // self.columns
-        needed = -(-gpu.pixels(op.out) * tile.cells // (_WINDOWS * _WARPS))
+        needed = -(-gpu.pixels(op.out) // (tile.run * _WARPS))
         down = min(needed, -(-gpu.target.multiprocessors * tile.blocks // across))
         gpu.tile(tile, tile.shared_bytes).launch(
             (down * across, 1, 1),
@@ -174,15 +201,46 @@ class Thin:
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
         """Cycles, roughly, on the same scale as implicit_gemm.ImplicitGemm.estimate."""
         tile = self.tile(target, op)
-        runs = -(-target.rows(op.out) * op.out.shape.area * tile.cells // _WINDOWS)
-        gathering = 4 * geometry.depth(op)
-        products = _WINDOWS * self.columns * tile.depth / _RATES[tile.mode]
-        finishing = _WINDOWS / tile.cells * self.columns / 8
+        windows = tile.run * tile.cells
+        runs = -(-target.rows(op.out) * op.out.shape.area * tile.cells // windows)
+        depth = tile.steps * _PIECES_OF_STEP * tile.piece
+        gathering = windows * tile.steps / 4
+        products = windows * self.columns * depth / _RATES[tile.mode]
+        finishing = tile.run * self.columns / 8
         each = gathering + products + finishing
         return 4000 + runs / target.multiprocessors * (self._lines(op) // self.columns) * each
 
     def _lines(self, op: ops.Conv2d) -> int:
         return -(-op.out.shape.channels // self.columns) * self.columns
+
+
+def _permuted(weight: Array, tile: ThinTile, lines: int) -> NDArray[np.generic]:
+    """Weights (filters, tap_y, tap_x, channels) in the order in which lanes have what they multiply.
+
+    Of a step lane n of a row has piece n: first the first words of all, then the second ones. Where
+    the last step has room for both parts of its weights it has both.
+    """
+    channels = -tile.channels % tile.piece
+    weight = np.pad(weight, ((0, lines - len(weight)), (0, 0), (0, 0), (0, channels)))
+    pieces = np.ascontiguousarray(weight, np.float32).reshape(lines, tile.pieces, tile.piece)
+    room = tile.steps * _PIECES_OF_STEP
+    parts = tensor.factors(np.pad(pieces, ((0, 0), (0, room - tile.pieces), (0, 0))), tile.mode)
+    rest = tile.pieces % _PIECES_OF_STEP
+    if tile.mode == tensor.EXACT_HALVES and 2 * rest <= _PIECES_OF_STEP:
+        high, low = np.split(parts, 2)
+        high[:, tile.pieces : tile.pieces + rest] = low[:, tile.pieces - rest : tile.pieces]
+    steps = (len(parts), tile.steps, _PIECES_OF_STEP, _WORDS, tile.piece // _WORDS)
+    by_word = (
+        parts.reshape(steps).transpose(0, 1, 3, 2, 4).reshape(-1, tile.columns, room * tile.piece)
+    )
+    return np.ascontiguousarray(by_word[:, _order(tile.columns)])
+
+
+def _order(columns: int) -> NDArray[np.intp]:
+    """The channel of each column of a block: a lane, with two of every eight, has neighbours."""
+    neighbours = min(columns // 4, 8)
+    order = np.arange(columns).reshape(-1, 4, neighbours // 2, 2)
+    return order.transpose(0, 2, 1, 3).ravel()
 
 
 VARIANTS = {each.name: each for each in map(Thin, COLUMNS)}

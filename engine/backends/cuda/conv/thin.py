@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ _PIECE_BYTES = 8  # of k, of which a step has four
 _PIECES_OF_STEP = 4
 _WORDS = 2  # of a piece
 _RATES = (300, 150, 50, 150)  # products in a cycle, by mode
-_MOST_RESIDENT = {16: 6, 32: 5, 64: 4}  # blocks on a multiprocessor, for registers
+_MOST_RESIDENT = {16: 5, 32: 5, 64: 4}  # blocks on a multiprocessor, for registers
 
 
 class Divisor(ctypes.Structure):
@@ -54,7 +54,7 @@ class Problem(ctypes.Structure):
             (name, ctypes.c_int)
             for name in (
                 *("height", "width", "pitch", "out_h", "out_w", "filters", "lines"),
-                *("stride_y", "stride_x", "top", "left", "dilation_y", "dilation_x", "is_wide"),
+                *("stride_y", "stride_x", "top", "left", "dilation_y", "dilation_x"),
             )
         ),
         *((name, Divisor) for name in ("by_out_h", "by_out_w")),
@@ -74,6 +74,7 @@ class ThinTile:
     out_bytes: int
     cells: int = 1
     is_yolo: bool = False
+    is_wide: bool = True  # pixels begin on 8 bytes
     kernel: str = "thin_conv"
 
     @property
@@ -110,6 +111,7 @@ class ThinTile:
             "BLOCKS": self.blocks,
             "OUT_BYTES": self.out_bytes,
             "POOLED": self.cells,
+            "IS_WIDE": int(self.is_wide),
             "IS_YOLO": int(self.is_yolo),
         }
 
@@ -145,6 +147,7 @@ class Thin:
         return f"thin_{self.columns}"
 
     def tile(self, target: Target, op: ops.Conv2d) -> ThinTile:
+        """Where pixels begin is known when it is enqueued; this is what a first layer's do."""
         most = tensor.most_shared_bytes(target.capability)
         modes = tensor.mode_of(target, op), target.bytes_of(op.out)
         tail = geometry.cells(op), op.yolo is not None
@@ -178,13 +181,13 @@ class Thin:
         tile, filters, lines = self.tile(gpu.target, op), op.out.shape.channels, self._lines(op)
         top, left, _, _ = op.padding
         src, pitch = gpu[op.src], gpu.pitch(op.src)
-        is_wide = src % _PIECE_BYTES == 0 and pitch % tile.piece == 0
+        tile = replace(tile, is_wide=src % _PIECE_BYTES == 0 and pitch % tile.piece == 0)
         problem = Problem(
             finish.output(gpu, op, filters=filters),
             *(src, gpu.array(op, "weight")),
             *(op.src.shape.height, op.src.shape.width, pitch),
             *(op.out.shape.height, op.out.shape.width, filters, lines),
-            *(*op.stride, top, left, *op.dilation, int(is_wide)),
+            *(*op.stride, top, left, *op.dilation),
             *map(Divisor.of, (op.out.shape.height, op.out.shape.width)),
         )
         across = lines // self.columns
@@ -215,7 +218,7 @@ class Thin:
 
 
 def _permuted(weight: Array, tile: ThinTile, lines: int) -> NDArray[np.generic]:
-    """Weights (filters, tap_y, tap_x, channels) in the order in which lanes have what they multiply.
+    """Weights (filters, tap_y, tap_x, channels) in the order in which lanes have them.
 
     Of a step lane n of a row has piece n: first the first words of all, then the second ones. Where
     the last step has room for both parts of its weights it has both.
@@ -237,10 +240,8 @@ def _permuted(weight: Array, tile: ThinTile, lines: int) -> NDArray[np.generic]:
 
 
 def _order(columns: int) -> NDArray[np.intp]:
-    """The channel of each column of a block: a lane, with two of every eight, has neighbours."""
-    neighbours = min(columns // 4, 8)
-    order = np.arange(columns).reshape(-1, 4, neighbours // 2, 2)
-    return order.transpose(0, 2, 1, 3).ravel()
+    """The channel of each filter of a block: a lane, with two of every sixteen, has neighbours."""
+    return np.arange(columns).reshape(8, columns // 16, 2).transpose(1, 2, 0).ravel()
 
 
 VARIANTS = {each.name: each for each in map(Thin, COLUMNS)}

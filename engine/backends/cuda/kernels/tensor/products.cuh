@@ -35,26 +35,9 @@ __device__ __forceinline__ void multiply_all(float (&sum)[ROWS / 16][COLUMNS / 8
     }
 }
 
-// This lane's share of a step of 16 rows: words of row lane / 4 and the one 8 below it, first those
-// of low k, then of high k.
-struct Fragment {
-    unsigned word[4];
-};
-
-__device__ __forceinline__ void take(unsigned (&a)[4], unsigned address)
-{
-    load_matrices(a, address);
-}
-__device__ __forceinline__ void take(unsigned (&a)[4], const Fragment& fragment)
-{
-#pragma unroll
-    for (int i = 0; i < 4; ++i) a[i] = fragment.word[i];
-}
-
 // sum += STEPS steps of a warp's ROWS x COLUMNS. a_at(i, step) is this lane's address in the 16 rows
-// of number i, or its share of them, b_at(j, step, part) its address in the 16 columns of number j;
-// see row_of_a and its neighbours. Only the first LOW_STEPS have low parts of halves.
-template <int ROWS, int COLUMNS, int STEPS, int LOW_STEPS = STEPS, typename A, typename B>
+// of number i, b_at(j, step, part) in the 16 columns of number j; see row_of_a and its neighbours.
+template <int ROWS, int COLUMNS, int STEPS, typename A, typename B>
 __device__ __forceinline__ void multiply_slice(float (&sum)[ROWS / 16][COLUMNS / 8][4], A a_at,
                                                B b_at)
 {
@@ -65,13 +48,12 @@ __device__ __forceinline__ void multiply_slice(float (&sum)[ROWS / 16][COLUMNS /
     for (int step = 0; step < STEPS; ++step) {
         unsigned a[ROWS / 16][4], b[COLUMNS / 16][4];
 #pragma unroll
-        for (int i = 0; i < ROWS / 16; ++i) take(a[i], a_at(i, step));
+        for (int i = 0; i < ROWS / 16; ++i) load_matrices(a[i], a_at(i, step));
 #pragma unroll
         for (int j = 0; j < COLUMNS / 16; ++j) load_matrices(b[j], b_at(j, step, 0));
 #if HALVES
         multiply_all<ROWS, COLUMNS>(sum, a, b);
 #if MODE == 3
-        if (step >= LOW_STEPS) continue;
 #pragma unroll
         for (int j = 0; j < COLUMNS / 16; ++j) load_matrices(b[j], b_at(j, step, 1));
         multiply_all<ROWS, COLUMNS>(sum, a, b);

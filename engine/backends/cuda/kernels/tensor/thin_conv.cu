@@ -3,20 +3,20 @@
 //   out[m, n] = last(f(sum over k of A[m, k] * W[n, k] + bias[n]) + residual[m, n])
 //   m = (row, y, x) of the output; where 2 x 2 cells are pooled, the largest of four sums
 //
-// Windows come straight from memory into the registers that the matrix units read: a lane's share of
-// a step of a row is 8 bytes, in any order of k that the weights share. So k = (step, lane, value):
-// a piece of 8 bytes, channels of one tap, filled up with zeros. Where pixels begin on 8 bytes a piece
-// is one load, and what lies behind the last channel is cleared. The steps that follow are asked for
-// before those that came are multiplied and finished.
+// Filters are the matrix units' rows and windows their columns, since a lane's share of a step of a
+// column is 8 bytes that come straight from memory, in any order of k that the weights share. So
+// k = (step, lane, value): a piece of 8 bytes, channels of one tap, filled up with zeros. Where pixels
+// begin on 8 bytes a piece is one load, and what lies behind the last channel is cleared. What comes
+// next is asked for before that which came is multiplied and finished.
 //
-// Columns are in an order that leaves a lane with channels that lie side by side, so that sums go from
+// Filters are in an order that leaves a lane with channels that lie side by side, so that sums go from
 // registers into wide stores; see channel_of. Warps work alone; weights, permuted so by the host, are
 // brought into shared memory once. Their lines are an odd number of 16 bytes, so that eight lines of
 // one column lie in different banks.
 //
 // Chosen at compile time: CHANNELS TAPS_Y TAPS_X, BN (filters of a block), WARPS, BLOCKS (resident on
-// a multiprocessor), POOLED (cells that share a maximum, 1 or 4), MODE, see products.cuh, OUT_BYTES
-// and IS_YOLO, see finish.cuh.
+// a multiprocessor), POOLED (cells that share a maximum, 1 or 4), IS_WIDE (pixels begin on 8 bytes),
+// MODE, see products.cuh, OUT_BYTES and IS_YOLO, see finish.cuh.
 #define CELLS 1  // of rows of sums: cells are pooled before
 #include "products.cuh"
 #include "finish.cuh"
@@ -33,16 +33,16 @@
 #define TURNS ((STEPS + 4) / 5)  // of as many steps as registers hold
 #define AT_ONCE ((STEPS + TURNS - 1) / TURNS)
 
-// ---- rows: of 8 pixels that a warp takes side by side, a lane has one
+// ---- pixels: a lane reads the windows of one of every 8 and gets the sums of two neighbours
 #define SIDE (POOLED == 4 ? 2 : 1)
-#define ROWS (POOLED == 4 || BN > 32 ? 16 : 32)  // pixels of a run
-#define WINDOWS (POOLED == 4 ? 4 : ROWS / 8)     // of a lane at once
-#define BATCHES (ROWS * POOLED / 8 / WINDOWS)
+#define RUN (POOLED == 4 || BN > 32 ? 16 : 32)  // pixels that a warp takes at once
+#define WINDOWS (POOLED == 4 ? 4 : RUN / 8)     // of a lane at once
+#define BATCHES (RUN * POOLED / 8 / WINDOWS)
 
-// ---- columns
-#define VALUES (BN / 4)  // of a pixel that a lane has
-#define NEIGHBOURS (VALUES < 8 ? VALUES : 8)
-#define CHUNK (NEIGHBOURS < OUT_PACK ? NEIGHBOURS : OUT_PACK)  // values that are stored at once
+// ---- filters
+#define VALUES (BN / 8)  // of a pixel that a lane gets
+#define CHUNK (VALUES < OUT_PACK ? VALUES : OUT_PACK)  // of them that are stored at once
+#define EIGHTS (8 / VALUES < RUN / 8 ? 8 / VALUES : RUN / 8)  // of pixels that are finished at once
 
 typedef Bits<8> Piece;
 
@@ -64,7 +64,6 @@ struct Problem {
     int height, width, pitch, out_h, out_w;
     int filters, lines;  // of weights: filters and what fills them up to whole blocks
     int stride_y, stride_x, top, left, dilation_y, dilation_x;
-    int is_wide;               // every pixel begins on 8 bytes
     Divisor by_out_h, by_out_w;
 };
 
@@ -77,8 +76,7 @@ struct Windows {
 
 // What a lane reads of a window in each step.
 struct Taps {
-    int down[STEPS], right[STEPS];
-    const real* from[STEPS];  // of a window that begins at the first pixel
+    int down[STEPS], right[STEPS], at[STEPS];
 };
 
 __device__ __forceinline__ int piece_of(int lane, int step)
@@ -100,7 +98,7 @@ __device__ __forceinline__ Taps taps_of(int lane, const Problem& p)
         const int tap = piece_of(lane, step) / PIECES_OF_TAP;
         const int down = taps.down[step] = tap / TAPS_X * p.dilation_y;
         const int right = taps.right[step] = tap % TAPS_X * p.dilation_x;
-        taps.from[step] = p.input + (down * p.width + right) * p.pitch + first_channel(lane, step);
+        taps.at[step] = (down * p.width + right) * p.pitch + first_channel(lane, step);
     }
     return taps;
 }
@@ -111,6 +109,8 @@ __device__ __forceinline__ Windows windows_of(int m0, int lane, const Problem& p
     Windows windows;
     const int room_y = p.height - 1 - (TAPS_Y - 1) * p.dilation_y;
     const int room_x = p.width - 1 - (TAPS_X - 1) * p.dilation_x;
+    const int right = p.stride_x * p.pitch;
+    const int down = p.stride_y * p.width * p.pitch;
     bool are_inside = true;
 #pragma unroll
     for (int i = 0; i < WINDOWS; i += POOLED) {
@@ -119,11 +119,12 @@ __device__ __forceinline__ Windows windows_of(int m0, int lane, const Problem& p
         const int row = divide(line, p.by_out_h);
         const int first_y = (line - row * p.out_h) * (SIDE * p.stride_y) - p.top;
         const int first_x = (m - line * p.out_w) * (SIDE * p.stride_x) - p.left;
+        const int at = ((row * p.height + first_y) * p.width + first_x) * p.pitch;
 #pragma unroll
         for (int cell = 0; cell < POOLED; ++cell) {
-            const int y = windows.y[i + cell] = first_y + cell / SIDE * p.stride_y;
-            const int x = windows.x[i + cell] = first_x + cell % SIDE * p.stride_x;
-            windows.at[i + cell] = ((row * p.height + y) * p.width + x) * p.pitch;
+            windows.y[i + cell] = first_y + cell / SIDE * p.stride_y;
+            windows.x[i + cell] = first_x + cell % SIDE * p.stride_x;
+            windows.at[i + cell] = at + cell / SIDE * down + cell % SIDE * right;
             windows.exists[i + cell] = m < p.output.pixels;
         }
         const int last = i + POOLED - 1;
@@ -134,7 +135,8 @@ __device__ __forceinline__ Windows windows_of(int m0, int lane, const Problem& p
     return windows;
 }
 
-template <bool IS_WIDE, bool ARE_INSIDE>
+// Asks for the steps of a turn, from `first` on.
+template <bool ARE_INSIDE>
 __device__ __forceinline__ void gather_as(Piece (&pieces)[AT_ONCE][WINDOWS], const Windows& windows,
                                           const Taps& taps, int first, int lane, const Problem& p)
 {
@@ -148,7 +150,7 @@ __device__ __forceinline__ void gather_as(Piece (&pieces)[AT_ONCE][WINDOWS], con
             const unsigned x = windows.x[i] + taps.right[step];
             const bool is_inside = ARE_INSIDE || (windows.exists[i] && y < (unsigned)p.height &&
                                                   x < (unsigned)p.width);
-            const real* from = taps.from[step] + windows.at[i];
+            const real* from = p.input + (taps.at[step] + windows.at[i]);
             Piece& piece = pieces[s][i];
             piece.word[0] = piece.word[1] = 0;
             if (IS_WIDE) {
@@ -166,16 +168,13 @@ __device__ __forceinline__ void gather_as(Piece (&pieces)[AT_ONCE][WINDOWS], con
     }
 }
 
-// Asks for the steps of a turn, from `first` on.
 __device__ __forceinline__ void gather(Piece (&pieces)[AT_ONCE][WINDOWS], const Windows& windows,
                                        const Taps& taps, int first, int lane, const Problem& p)
 {
-    if (!p.is_wide) {
-        gather_as<false, false>(pieces, windows, taps, first, lane, p);
-    } else if (windows.are_inside) {
-        gather_as<true, true>(pieces, windows, taps, first, lane, p);
+    if (IS_WIDE && windows.are_inside) {
+        gather_as<true>(pieces, windows, taps, first, lane, p);
     } else {
-        gather_as<true, false>(pieces, windows, taps, first, lane, p);
+        gather_as<false>(pieces, windows, taps, first, lane, p);
     }
 }
 
@@ -191,58 +190,137 @@ __device__ __forceinline__ void clear_behind(Piece& piece, int channel)
     }
 }
 
-// The channel of value v of a lane's.
-__device__ __forceinline__ int channel_of(int lane, int v)
+// sum += steps FIRST to LAST of BN filters times the lanes' windows, which are in `pieces`.
+template <int FIRST, int LAST>
+__device__ __forceinline__ void multiply_steps(float (&sum)[BN / 16][WINDOWS][4],
+                                               Piece (&pieces)[AT_ONCE][WINDOWS], unsigned weights,
+                                               int lane)
 {
-    return (v / NEIGHBOURS * 4 + lane % 4) * NEIGHBOURS + v % NEIGHBOURS;
+#if MODE == 2
+    float part[BN / 16][WINDOWS][4] = {};
+#else
+    auto& part = sum;
+#endif
+#pragma unroll
+    for (int step = FIRST; step < LAST; ++step) {
+        Piece(&piece)[WINDOWS] = pieces[step - FIRST];
+#pragma unroll
+        for (int j = 0; j < WINDOWS; ++j) clear_behind(piece[j], first_channel(lane, step));
+#if !HALVES
+        Piece rest[WINDOWS];
+#pragma unroll
+        for (int j = 0; j < WINDOWS; ++j) {
+#pragma unroll
+            for (int word = 0; word < 2; ++word) {
+                const float x = __uint_as_float(piece[j].word[word]);
+                piece[j].word[word] = round_to_tf32(x);
+                rest[j].word[word] = round_to_tf32(x - __uint_as_float(piece[j].word[word]));
+            }
+        }
+#endif
+#pragma unroll
+        for (int i = 0; i < BN / 16; ++i) {
+            unsigned high[4], low[4];
+            const unsigned from = weights + i * 16 * LINE_BYTES + step * STEP_BYTES;
+            load_matrices(high, from);
+            if (MODE == 2 || (MODE == 3 && step < LOW_STEPS)) {
+                load_matrices(low, from + BN * LINE_BYTES);
+#pragma unroll
+                for (int j = 0; j < WINDOWS; ++j) {
+                    multiply(part[i][j], low, piece[j].word[0], piece[j].word[1]);
+                }
+            }
+#pragma unroll
+            for (int j = 0; j < WINDOWS; ++j) {
+#if MODE == 2
+                multiply(part[i][j], high, rest[j].word[0], rest[j].word[1]);
+#endif
+                multiply(part[i][j], high, piece[j].word[0], piece[j].word[1]);
+            }
+        }
+    }
+#if MODE == 2
+#pragma unroll
+    for (int i = 0; i < BN / 16; ++i) {
+#pragma unroll
+        for (int j = 0; j < WINDOWS; ++j) {
+#pragma unroll
+            for (int r = 0; r < 4; ++r) sum[i][j][r] += part[i][j][r];
+        }
+    }
+#endif
 }
 
-// Two pixels of a lane, 8 apart: m and m + 8 of `out`, channels from n0 on.
-__device__ __forceinline__ void finish_pair(float (&x)[2 * VALUES], const float (&bias)[VALUES],
-                                            int m, int n0, int lane, const Problem& p)
+// All steps of the windows in hand; leaves with the first of those from pixel `next` on asked for.
+template <int TURN>
+__device__ __forceinline__ void multiply_turns(float (&sum)[BN / 16][WINDOWS][4],
+                                               Piece (&pieces)[AT_ONCE][WINDOWS], Windows& windows,
+                                               const Taps& taps, unsigned weights, int next,
+                                               int lane, const Problem& p)
+{
+    const int first = TURN * AT_ONCE;
+    const int last = TURN == TURNS - 1 ? STEPS : first + AT_ONCE;
+    multiply_steps<first, last>(sum, pieces, weights, lane);
+    if constexpr (TURN == TURNS - 1) {
+        windows = windows_of(next, lane, p);
+        gather(pieces, windows, taps, 0, lane, p);
+    } else {
+        gather(pieces, windows, taps, last, lane, p);
+        multiply_turns<TURN + 1>(sum, pieces, windows, taps, weights, next, lane, p);
+    }
+}
+
+// The channel of value v of a lane's.
+__device__ __forceinline__ int channel_of(int lane, int v) { return lane / 4 * VALUES + v; }
+
+// Values of `out` from channel n on: of pixel m and its neighbour, and of those 8 further on.
+__device__ __forceinline__ void finish_eights(float (&x)[EIGHTS * 2 * VALUES],
+                                              const float (&bias)[VALUES], int m, int n,
+                                              const Problem& p)
 {
     const Output& o = p.output;
+    const auto pixel_of = [=](int i) { return m + i / (2 * VALUES) * 8 + i / VALUES % 2; };
+    const auto exists = [=](int i) {
+        return pixel_of(i) < p.output.pixels && n + i % VALUES < p.filters;
+    };
+    const int values = EIGHTS * 2 * VALUES;
 #pragma unroll
-    for (int i = 0; i < 2 * VALUES; ++i) x[i] += bias[i % VALUES];
+    for (int i = 0; i < values; ++i) x[i] += bias[i % VALUES];
     activate_common(o.kind, x);
     if (o.residual) {
 #pragma unroll
-        for (int i = 0; i < 2 * VALUES; ++i) {
-            const int pixel = m + i / VALUES * 8;
-            const int n = n0 + channel_of(lane, i % VALUES);
-            if (pixel < o.pixels && n < p.filters) {
-                x[i] += to_float(o.residual[(size_t)pixel * o.residual_pitch + n]);
+        for (int i = 0; i < values; ++i) {
+            if (exists(i)) {
+                x[i] += to_float(o.residual[pixel_of(i) * o.residual_pitch + n + i % VALUES]);
             }
         }
     }
     activate_common(o.last, x);
 #if IS_YOLO
 #pragma unroll
-    for (int i = 0; i < 2 * VALUES; ++i) {
-        const int n = n0 + channel_of(lane, i % VALUES);
-        if (m + i / VALUES * 8 < o.pixels && n < p.filters) {
+    for (int i = 0; i < values; ++i) {
+        if (exists(i)) {
             note_strange(o.flag, x[i]);
-            x[i] = yolo_value(x[i], n % o.entries, o.box, o.is_raw, o.scale_x_y);
+            const int entry = (n + i % VALUES) % o.entries;
+            x[i] = yolo_value(x[i], entry, o.box, o.is_raw, o.scale_x_y);
         }
     }
 #endif
+    const bool is_whole = o.is_aligned && n + VALUES <= p.filters;
 #pragma unroll
-    for (int i = 0; i < 2 * VALUES; i += CHUNK) {
-        const int pixel = m + i / VALUES * 8;
-        const int n = n0 + channel_of(lane, i % VALUES);
-        if (pixel >= o.pixels) continue;
-        result* to = o.out + (size_t)pixel * o.pitch + n;
-        if (o.is_aligned && n + CHUNK <= p.filters) {
+    for (int i = 0; i < values; i += CHUNK) {
+        result* to = o.out + (pixel_of(i) * o.pitch + n + i % VALUES);
+        if (is_whole && pixel_of(i) < o.pixels) {
             Pack<CHUNK> pack;
 #pragma unroll
             for (int v = 0; v < CHUNK; ++v) pack.v[v] = x[i + v];
             store<CHUNK>(to, pack);
-        } else {
-#pragma unroll
-            for (int v = 0; v < CHUNK; ++v) {
-                if (n + v < p.filters) put(to + v, x[i + v]);
-            }
         }
+    }
+    if (is_whole) return;
+#pragma unroll
+    for (int i = 0; i < values; ++i) {
+        if (exists(i)) put(o.out + (pixel_of(i) * o.pitch + n + i % VALUES), x[i]);
     }
 }
 
@@ -270,71 +348,44 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     wait_for_previous_kernel();
 
     const Taps taps = taps_of(lane, p);
-    const unsigned b_row =
-        shared_address(memory) + row_of_b(lane) * LINE_BYTES + chunk_of_b(lane) * 16;
-    const int runs = (p.output.pixels + ROWS - 1) / ROWS;
+    const unsigned weights =
+        shared_address(memory) + row_of_a(lane) * LINE_BYTES + chunk_of_a(lane) * 16;
+    const int runs = (p.output.pixels + RUN - 1) / RUN;
     const int stride = gridDim.x / blocks_n * WARPS;
     int run = blockIdx.x / blocks_n * WARPS + warp;
     Piece pieces[AT_ONCE][WINDOWS];
-    Windows windows = windows_of(run * ROWS, lane, p);
+    Windows windows = windows_of(run * RUN, lane, p);
     gather(pieces, windows, taps, 0, lane, p);
     for (; run < runs; run += stride) {
-        float sum[ROWS / 16][BN / 8][4];
+        float eights[RUN / 8][2][VALUES];
 #pragma unroll
         for (int batch = 0; batch < BATCHES; ++batch) {
-            float products[WINDOWS / 2][BN / 8][4] = {};
+            float sum[BN / 16][WINDOWS][4] = {};
+            const int next = batch + 1 < BATCHES ? run * RUN + (batch + 1) * WINDOWS / POOLED * 8
+                                                 : (run + stride) * RUN;
+            multiply_turns<0>(sum, pieces, windows, taps, weights, next, lane, p);
 #pragma unroll
-            for (int turn = 0; turn < TURNS; ++turn) {
-                const int first = turn * AT_ONCE;
-                const bool is_last = turn == TURNS - 1;
-                const auto a_at = [&](int i, int s) {
-                    Piece& upper = pieces[s][2 * i];
-                    Piece& lower = pieces[s][2 * i + 1];
-                    clear_behind(upper, first_channel(lane, first + s));
-                    clear_behind(lower, first_channel(lane, first + s));
-                    return Fragment{upper.word[0], lower.word[0], upper.word[1], lower.word[1]};
-                };
-                const auto b_at = [&](int j, int s, int part) {
-                    return b_row + (part * BN + j * 16) * LINE_BYTES + (first + s) * STEP_BYTES;
-                };
-                if (!is_last) {
-                    multiply_slice<8 * WINDOWS, BN, AT_ONCE>(products, a_at, b_at);
-                } else {
-                    const int before = (TURNS - 1) * AT_ONCE;
-                    multiply_slice<8 * WINDOWS, BN, STEPS - before, LOW_STEPS - before>(
-                        products, a_at, b_at);
-                }
-                if (is_last) {
-                    const int next = batch + 1 < BATCHES ? run * ROWS + (batch + 1) * 8
-                                                         : (run + stride) * ROWS;
-                    windows = windows_of(next, lane, p);
-                }
-                gather(pieces, windows, taps, is_last ? 0 : first + AT_ONCE, lane, p);
-            }
+            for (int e = 0; e < 2; ++e) {
 #pragma unroll
-            for (int j = 0; j < BN / 8; ++j) {
+                for (int v = 0; v < VALUES; ++v) {
 #pragma unroll
-                for (int r = 0; r < 4; ++r) {
-#if POOLED == 4
-                    if (r >= 2) continue;
-                    sum[0][j][batch * 2 + r] =
-                        fmaxf(fmaxf(products[0][j][r], products[0][j][r + 2]),
-                              fmaxf(products[1][j][r], products[1][j][r + 2]));
-#else
-#pragma unroll
-                    for (int i = 0; i < ROWS / 16; ++i) sum[i][j][r] = products[i][j][r];
-#endif
+                    for (int j = 0; j < WINDOWS; ++j) {
+                        const float x = sum[v / 2][j][v % 2 * 2 + e];
+                        float& largest = eights[(batch * WINDOWS + j) / POOLED][e][v];
+                        largest = j % POOLED ? fmaxf(largest, x) : x;
+                    }
                 }
             }
         }
 #pragma unroll
-        for (int i = 0; i < ROWS / 16; ++i) {
-            float x[2 * VALUES];
+        for (int first = 0; first < RUN / 8; first += EIGHTS) {
+            float x[EIGHTS * 2 * VALUES];
 #pragma unroll
-            for (int v = 0; v < 2 * VALUES; ++v) {
-                x[v] = sum[i][v % VALUES / 2][v / VALUES * 2 + v % 2];
+            for (int i = 0; i < EIGHTS * 2 * VALUES; ++i) {
+                x[i] = eights[first + i / (2 * VALUES)][i / VALUES % 2][i % VALUES];
             }
-            finish_pair(x, bias, run * ROWS + i * 16 + lane / 4, n0, lane, p);
+            const int m = run * RUN + first * 8 + lane % 4 * 2;
+            finish_eights(x, bias, m, n0 + channel_of(lane, 0), p);
         }
     }
 }

@@ -20,6 +20,7 @@ Array = NDArray[Any]
 
 ALIGNMENT = 256  # bytes: what the driver's own allocations have
 MOST_VALUES = 2**31 - 1  # kernels count in int
+_COLOURS, _ROOM_FOR_COLOURS = 3, 4
 
 
 @dataclass(frozen=True)
@@ -36,39 +37,46 @@ class Layout:
 
     slices: Mapping[Tensor, Slice]
     states: tuple[tuple[int, int], ...]  # (offset, bytes) of what outlives a run
+    spaced: tuple[tuple[int, int], ...]  # of what has values between its pixels: read, not written
     size: int
 
 
 def lay_out(plan: Plan, target: Target) -> Layout:
     """A place for every tensor: in the plan's arena, behind it, or inside another tensor.
 
-    The arena counts values of one size: floats in a program of halves lie behind it.
+    The arena counts values of one size, without room between: floats in a program of halves and
+    pictures in colours lie behind it.
     """
     arena = plan.arena
     top = 0 if arena is None else _align(arena.size * target.batch * target.value_bytes)
     slices: dict[Tensor, Slice] = {}
     states: list[tuple[int, int]] = []
+    spaced: list[tuple[int, int]] = []
     for root in dict.fromkeys(_root(plan, tensor) for tensor in plan.tensors):
-        values = target.rows(root) * root.shape.size
+        pitch = _pitch(plan, root)
+        values = target.rows(root) * root.shape.area * pitch
         if values > MOST_VALUES:
             raise InputError(
                 f"batch: {target.batch} makes a tensor of {values} values, "
                 f"expected at most {MOST_VALUES}. Try a smaller batch"
             )
         size = values * target.bytes_of(root)
-        if arena is not None and root in arena.offsets and root not in target.floats:
+        is_dense = pitch == root.shape.channels and root not in target.floats
+        if arena is not None and root in arena.offsets and is_dense:
             offset = arena.offsets[root] * target.batch * target.value_bytes
         else:
             offset, top = top, top + _align(size)
+        if pitch != root.shape.channels:
+            spaced.append((offset, _align(size)))
         if root.is_state:
             states.append((offset, _align(size)))
-        slices[root] = Slice(offset, root.shape.channels)
+        slices[root] = Slice(offset, pitch)
     for tensor, view in plan.views.items():
         assert tensor.shape.sides[1:] == view.root.shape.sides[1:], tensor
         root_slice = slices[view.root]
         inside = view.channel * target.bytes_of(view.root)
         slices[tensor] = Slice(root_slice.offset + inside, root_slice.pitch)
-    return Layout(slices, tuple(states), top)
+    return Layout(slices, tuple(states), tuple(spaced), top)
 
 
 def misaligned(plan: Plan, target: Target) -> frozenset[Tensor]:
@@ -79,6 +87,16 @@ def misaligned(plan: Plan, target: Target) -> frozenset[Tensor]:
         for tensor, each in slices.items()
         if each.offset % 16 or each.pitch * target.bytes_of(tensor) % 16
     )
+
+
+def _pitch(plan: Plan, root: Tensor) -> int:
+    """Values from one pixel to the next: those of a picture in colours begin on whole words.
+
+    A first layer reads a pixel at once so; see conv/thin.py.
+    """
+    channels = root.shape.channels
+    is_picture = root == plan.source and channels == _COLOURS and root.shape.area > 1
+    return _ROOM_FOR_COLOURS if is_picture else channels
 
 
 def _root(plan: Plan, tensor: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ Nobody waits here: the next run is enqueued meanwhile, and its images arrive on 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -114,6 +115,7 @@ class Resident:
                 candidates=self._candidates(),
             )
             self._upload(weights, weights_at)
+            self._zero(layout.spaced)
         except BaseException:
             self.free()
             raise
@@ -322,9 +324,7 @@ class Resident:
 
     def reset(self) -> None:
         """Set recurrent state to zero."""
-        for offset, size in self._states:
-            pointer = self._activations + offset
-            self._driver.memset_d32_async(pointer, 0, size // WORD, self._context.stream)
+        self._zero(self._states)
         self._context.stream.synchronize()
 
     def free(self) -> None:
@@ -476,6 +476,11 @@ class Resident:
             self._driver.memset_d32_async(self._lists, 0, self.keep.counters, stream)
         self._driver.memset_d32_async(self._returned, 0, HEADER_WORDS, stream)
         self.reset()
+
+    def _zero(self, stretches: Iterable[tuple[int, int]]) -> None:
+        for offset, size in stretches:
+            pointer = self._activations + offset
+            self._driver.memset_d32_async(pointer, 0, size // WORD, self._context.stream)
 
     def _output_values(self, sequences: int) -> int:
         return sum(sequences * each.steps * each.shape.size for each in self._plan.outputs)

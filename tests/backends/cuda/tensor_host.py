@@ -101,17 +101,20 @@ def run(
     inputs: Mapping[Any, Array],
     *,
     margin: int = 0,
+    room: int = 0,
     first: int = 0,
     times: int = 2,
 ) -> Array:
-    """Run a convolution on tensors (rows, c, h, w) that lie in others, wider by two margins."""
+    """Run a convolution on tensors (rows, c, h, w) that lie in others, wider by two margins.
+
+    Between the pixels of the source there is room for so many values more.
+    """
     memory = {}
     for each in (op.src, op.out, *([op.residual] if op.residual else [])):
         channels, height, width = each.shape.sides
         kind = np.float16 if target.bytes_of(each) == 2 else np.float32
-        wide = np.full(
-            (target.rows(each), height, width, channels + 2 * margin), np.nan, dtype=kind
-        )
+        pitch = channels + 2 * margin + (room if each == op.src else 0)
+        wide = np.full((target.rows(each), height, width, pitch), np.nan, dtype=kind)
         if each in inputs:
             wide[..., margin : margin + channels] = inputs[each].transpose(0, 2, 3, 1)
         memory[each] = aligned(wide)

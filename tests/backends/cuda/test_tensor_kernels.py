@@ -159,6 +159,7 @@ def check(
     precision: str,
     capability: tuple[int, int] = AMPERE,
     margin: int = 0,
+    room: int = 0,
     rows: int = 2,
     first: int = 0,
     floats: frozenset[Tensor] = frozenset(),
@@ -169,7 +170,8 @@ def check(
     sizes = {"capability": capability, "margin": margin, "rows": rows}
     target = target_for(op, precision=precision, floats=floats, **sizes)  # type: ignore[arg-type]
     assert algorithm.supports(target, op)
-    got = run(algorithm, target, op, problem.constants, problem.inputs, margin=margin, first=first)
+    where = {"margin": margin, "room": room, "first": first}
+    got = run(algorithm, target, op, problem.constants, problem.inputs, **where)
     expected = problem.expected()
     scale = np.abs(expected).max()
     np.testing.assert_allclose(
@@ -323,6 +325,37 @@ def test_thin_pools(precision: str, columns: int, side: tuple[int, int]) -> None
 @every_precision
 def test_thin_makes_what_a_detection_layer_has(precision: str) -> None:
     check(thin.VARIANTS["thin_16"], DETECTING["3_classes"], precision=precision, margin=3)
+
+
+WIDE = {
+    "1_pixel": convolution((3, 1, 1), 16, activation="relu"),
+    "large": convolution((3, 9, 75), 32, activation="leaky"),
+    "large_stride_2": convolution((3, 9, 150), 21, stride=(2, 2), activation="mish"),
+    "large_pooled": convolution((3, 12, 72), 32, activation="leaky", is_pooled=True),
+    "pooled_stride_2": convolution((3, 21, 75), 16, stride=(2, 2), is_pooled=True),
+    "never_outside": convolution((3, 7, 9), 24, padding=(0, 0, 0, 0)),
+    "dilated": convolution((3, 9, 80), 16, dilation=(2, 3), padding=(1, 3, 2, 3)),
+}
+
+
+@pytest.mark.parametrize("columns", [16, 32, 64])
+@pytest.mark.parametrize("op", WIDE.values(), ids=WIDE)
+@every_precision
+def test_thin_reads_a_pixel_of_three_channels_at_once(
+    op: Conv2d, precision: str, columns: int
+) -> None:
+    if columns < 2 * op.out.shape.channels:
+        check(thin.VARIANTS[f"thin_{columns}"], op, precision=precision, room=1, rows=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "room"), [("1_channel", 3), ("5_channels", 3), ("7x7_stride_2", 1)]
+)
+@every_precision
+def test_thin_leaves_out_what_lies_between_pixels(name: str, room: int, precision: str) -> None:
+    for columns in (16, 32):
+        if columns < 2 * THIN[name].out.shape.channels:
+            check(thin.VARIANTS[f"thin_{columns}"], THIN[name], precision=precision, room=room)
 
 
 @every_precision

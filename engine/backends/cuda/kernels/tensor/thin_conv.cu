@@ -33,7 +33,7 @@
 #define TURNS ((STEPS + 4) / 5)  // of as many steps as registers hold
 #define AT_ONCE ((STEPS + TURNS - 1) / TURNS)
 
-// ---- pixels: a lane reads the windows of one of every 8 and gets the sums of two neighbours
+// ---- pixels: a lane reads the windows of one of every 8 and gets the sums of two, see pixel_in
 #define SIDE (POOLED == 4 ? 2 : 1)
 #define RUN (POOLED == 4 || BN > 32 ? 16 : 32)  // pixels that a warp takes at once
 #define WINDOWS (POOLED == 4 ? 4 : RUN / 8)     // of a lane at once
@@ -103,6 +103,10 @@ __device__ __forceinline__ Taps taps_of(int lane, const Problem& p)
     return taps;
 }
 
+// Which of 8 pixels column n is. Lanes get columns 2 i and 2 i + 1: pixels i and i + 4, so that
+// lanes side by side store pixels side by side.
+__device__ __forceinline__ int pixel_in(int n) { return n / 2 + n % 2 * 4; }
+
 // Of the batch that begins with pixel m0.
 __device__ __forceinline__ Windows windows_of(int m0, int lane, const Problem& p)
 {
@@ -114,7 +118,7 @@ __device__ __forceinline__ Windows windows_of(int m0, int lane, const Problem& p
     bool are_inside = true;
 #pragma unroll
     for (int i = 0; i < WINDOWS; i += POOLED) {
-        const int m = m0 + lane / 4 + i / POOLED * 8;
+        const int m = m0 + pixel_in(lane / 4) + i / POOLED * 8;
         const int line = divide(m, p.by_out_w);
         const int row = divide(line, p.by_out_h);
         const int first_y = (line - row * p.out_h) * (SIDE * p.stride_y) - p.top;
@@ -273,13 +277,13 @@ __device__ __forceinline__ void multiply_turns(float (&sum)[BN / 16][WINDOWS][4]
 // The channel of value v of a lane's.
 __device__ __forceinline__ int channel_of(int lane, int v) { return lane / 4 * VALUES + v; }
 
-// Values of `out` from channel n on: of pixel m and its neighbour, and of those 8 further on.
+// Values of `out` from channel n on: of pixels m and m + 4, and of those 8 further on.
 __device__ __forceinline__ void finish_eights(float (&x)[EIGHTS * 2 * VALUES],
                                               const float (&bias)[VALUES], int m, int n,
                                               const Problem& p)
 {
     const Output& o = p.output;
-    const auto pixel_of = [=](int i) { return m + i / (2 * VALUES) * 8 + i / VALUES % 2; };
+    const auto pixel_of = [=](int i) { return m + i / VALUES * 4; };
     const auto exists = [=](int i) {
         return pixel_of(i) < p.output.pixels && n + i % VALUES < p.filters;
     };
@@ -384,7 +388,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
             for (int i = 0; i < EIGHTS * 2 * VALUES; ++i) {
                 x[i] = eights[first + i / (2 * VALUES)][i / VALUES % 2][i % VALUES];
             }
-            const int m = run * RUN + first * 8 + lane % 4 * 2;
+            const int m = run * RUN + first * 8 + lane % 4;
             finish_eights(x, bias, m, n0 + channel_of(lane, 0), p);
         }
     }

@@ -190,6 +190,16 @@ def test_high_and_low_parts_make_up_a_float() -> None:
     np.testing.assert_allclose(high.astype(np.float64) + low, values, rtol=2**-21, atol=2**-25)
 
 
+def test_a_product_and_a_shift_divide() -> None:
+    random = np.random.default_rng(0)
+    for divisor in (*range(1, 70), 416, 608, 4095, 65537, 2**20, 2**31 - 1):
+        by = thin.Divisor.of(divisor)
+        values = random.integers(0, 2**31, 300).tolist()
+        near = [divisor * n + d for n in (1, 2, 2**31 // divisor - 1) for d in (-1, 0, 1)]
+        for value in (0, 2**31 - 1, *values, *(n for n in near if 0 <= n < 2**31)):
+            assert value * by.factor >> by.shift == value // divisor
+
+
 def test_a_text_includes_each_header_once() -> None:
     op = convolution(64, 64)
     text = tensor.source(implicit_gemm.VARIANTS["mma_64x64x4_split1"].tile(HALVES, op))

@@ -25,12 +25,14 @@ Array = NDArray[np.float32]
 COLUMNS = (16, 32, 64)
 _MOST_DEPTH = 192  # values of a window
 _MOST_GATHERS = 2  # of a window, before a wider kernel is better
+_COLOURS = 3  # channels of a picture, whose pixels begin on whole words: see memory.py
 _WARPS = 4
 _PIECE_BYTES = 8  # of k, of which a step has four
 _PIECES_OF_STEP = 4
 _WORDS = 2  # of a piece
 _RATES = (300, 150, 50, 150)  # products in a cycle, by mode
-_MOST_RESIDENT = {16: 5, 32: 5, 64: 4}  # blocks on a multiprocessor, for registers
+# Blocks on a multiprocessor that registers suffice for, by bytes of a value and columns.
+_MOST_RESIDENT = {2: {16: 5, 32: 5, 64: 4}, 4: {16: 4, 32: 4, 64: 3}}
 
 
 class Divisor(ctypes.Structure):
@@ -131,9 +133,8 @@ class ThinTile:
     @property
     def blocks(self) -> int:
         """Resident on one multiprocessor."""
-        return max(
-            1, min(self.most_shared // (self.shared_bytes + 1024), _MOST_RESIDENT[self.columns])
-        )
+        resident = _MOST_RESIDENT[self.value_bytes][self.columns]
+        return max(1, min(self.most_shared // (self.shared_bytes + 1024), resident))
 
 
 @dataclass(frozen=True)
@@ -147,11 +148,13 @@ class Thin:
         return f"thin_{self.columns}"
 
     def tile(self, target: Target, op: ops.Conv2d) -> ThinTile:
-        """Where pixels begin is known when it is enqueued; this is what a first layer's do."""
+        """Where pixels begin is known when it is enqueued; this is where they are likely to."""
         most = tensor.most_shared_bytes(target.capability)
         modes = tensor.mode_of(target, op), target.bytes_of(op.out)
         tail = geometry.cells(op), op.yolo is not None
-        return ThinTile(op.weight.shape[1], *op.kernel, self.columns, most, *modes, *tail)
+        channels = op.weight.shape[1]
+        tile = ThinTile(channels, *op.kernel, self.columns, most, *modes, *tail)
+        return replace(tile, is_wide=channels == _COLOURS or channels % tile.piece == 0)
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         oldest = TURING if target.bytes_of(op.src) == 2 else AMPERE
@@ -220,8 +223,8 @@ class Thin:
 def _permuted(weight: Array, tile: ThinTile, lines: int) -> NDArray[np.generic]:
     """Weights (filters, tap_y, tap_x, channels) in the order in which lanes have them.
 
-    Of a step lane n of a row has piece n: first the first words of all, then the second ones. Where
-    the last step has room for both parts of its weights it has both.
+    Of a step lane n of a row has piece n: first the first words of all, then the second ones. The
+    last step has both parts of its weights where it has room for them.
     """
     channels = -tile.channels % tile.piece
     weight = np.pad(weight, ((0, lines - len(weight)), (0, 0), (0, 0), (0, channels)))

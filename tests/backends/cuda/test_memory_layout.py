@@ -1,0 +1,69 @@
+"""Where the tensors of a program lie."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.backends.cuda import memory
+from engine.backends.cuda.device import CudaDevice
+from engine.backends.cuda.gpu import Target
+from engine.errors import InputError
+from engine.passes import optimise
+from engine.plan import ops
+from engine.plan.build import Plan, PlanBuilder
+from engine.plan.shapes import Shape
+from tests.backends.cuda.host import needs_gxx
+from tests.backends.cuda.host_device import HostDevice
+
+
+def plan_of(shape: Shape) -> Plan:
+    builder = PlanBuilder(shape)
+    out = builder.emit(ops.Activate(builder.tensor(shape), builder.source, "leaky"))
+    return builder.build((out,), (out,))
+
+
+@pytest.mark.parametrize(
+    ("channels", "side", "pitch"), [(1, 5, 1), (3, 5, 4), (3, 1, 3), (4, 5, 4), (6, 5, 6)]
+)
+def test_pixels_of_a_picture_in_colours_begin_on_whole_words(
+    channels: int, side: int, pitch: int
+) -> None:
+    plan = optimise(plan_of(Shape(channels, side, side)), CudaDevice.passes)
+    assert plan.arena is not None
+    layout = memory.lay_out(plan, Target(2, "float16", (9, 0), 132))
+    source, (out,) = layout.slices[plan.source], plan.outputs
+    assert source.pitch == pitch
+    assert layout.slices[out].pitch == channels
+    values = 2 * side * side * pitch
+    assert source.offset + 2 * values <= layout.size
+    if pitch == channels:
+        assert not layout.spaced
+    else:
+        assert source.offset >= plan.arena.size * 2 * 2
+        ((offset, size),) = layout.spaced
+        assert offset == source.offset
+        assert size >= 2 * values
+
+
+def test_what_lies_between_pixels_counts() -> None:
+    plan = plan_of(Shape(3, 1 << 14, 1 << 14))
+    assert memory.lay_out(plan, Target(1, "float16", (9, 0), 132)).size
+    with pytest.raises(InputError, match="batch: 2 makes a tensor of 2147483648 values"):
+        memory.lay_out(plan, Target(2, "float16", (9, 0), 132))
+
+
+@needs_gxx
+@pytest.mark.parametrize("precision", ["float16", "float32"])
+def test_what_lies_between_pixels_is_zero(host: HostDevice, precision: str) -> None:
+    plan = plan_of(Shape(3, 5, 7))
+    program = host.compile(plan, batch=2, precision=precision)
+    images = np.ones((2, 3, 5, 7), np.float32)
+    np.testing.assert_array_equal(program.forward(images)[0], images)
+    resident = program._resident
+    place = resident._places(memory.lay_out(plan, program._target))[plan.source]
+    kind = np.float16 if program._target.bytes_of(plan.source) == 2 else np.float32
+    values = np.empty((2 * 5 * 7, 4), kind)
+    host.context.driver.memcpy_dtoh(values, place.pointer)
+    program.close()
+    np.testing.assert_array_equal(values, [[1, 1, 1, 0]] * 70)

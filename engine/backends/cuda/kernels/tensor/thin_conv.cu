@@ -157,17 +157,17 @@ __device__ __forceinline__ void gather_as(Piece (&pieces)[AT_ONCE][WINDOWS], con
             const real* from = p.input + (taps.at[step] + windows.at[i]);
             Piece& piece = pieces[s][i];
             piece.word[0] = piece.word[1] = 0;
-            if (IS_WIDE) {
+            if constexpr (IS_WIDE) {
                 if (is_inside) piece = *reinterpret_cast<const Piece*>(from);
-                continue;
-            }
-            Raw<PIECE> raw;
+            } else {
+                Raw<PIECE> raw;
 #pragma unroll
-            for (int v = 0; v < PIECE; ++v) {
-                put(&raw.v[v], 0.f);
-                if (is_inside && first_channel(lane, step) + v < CHANNELS) raw.v[v] = from[v];
+                for (int v = 0; v < PIECE; ++v) {
+                    put(&raw.v[v], 0.f);
+                    if (is_inside && first_channel(lane, step) + v < CHANNELS) raw.v[v] = from[v];
+                }
+                piece = reinterpret_cast<const Piece&>(raw);
             }
-            piece = reinterpret_cast<const Piece&>(raw);
         }
     }
 }
@@ -185,12 +185,13 @@ __device__ __forceinline__ void gather(Piece (&pieces)[AT_ONCE][WINDOWS], const 
 // What a piece may have of channels that are others', or nobody's.
 __device__ __forceinline__ void clear_behind(Piece& piece, int channel)
 {
-    if (CHANNELS % PIECE == 0) return;
+    if constexpr (CHANNELS % PIECE != 0) {
 #pragma unroll
-    for (int word = 0; word < 2; ++word) {
-        const int values = PIECE / 2;
-        const int left = CHANNELS - channel - word * values;
-        piece.word[word] &= left >= values ? ~0u : left > 0 ? 0xFFFFu : 0u;
+        for (int word = 0; word < 2; ++word) {
+            const int values = PIECE / 2;
+            const int left = CHANNELS - channel - word * values;
+            piece.word[word] &= left >= values ? ~0u : left > 0 ? 0xFFFFu : 0u;
+        }
     }
 }
 
@@ -266,6 +267,7 @@ __device__ __forceinline__ void multiply_turns(float (&sum)[BN / 16][WINDOWS][4]
     const int last = TURN == TURNS - 1 ? STEPS : first + AT_ONCE;
     multiply_steps<first, last>(sum, pieces, weights, lane);
     if constexpr (TURN == TURNS - 1) {
+        if (next >= p.output.pixels) return;
         windows = windows_of(next, lane, p);
         gather(pieces, windows, taps, 0, lane, p);
     } else {

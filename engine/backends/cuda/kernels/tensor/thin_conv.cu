@@ -267,7 +267,6 @@ __device__ __forceinline__ void multiply_turns(float (&sum)[BN / 16][WINDOWS][4]
     const int last = TURN == TURNS - 1 ? STEPS : first + AT_ONCE;
     multiply_steps<first, last>(sum, pieces, weights, lane);
     if constexpr (TURN == TURNS - 1) {
-        if (next >= p.output.pixels) return;
         windows = windows_of(next, lane, p);
         gather(pieces, windows, taps, 0, lane, p);
     } else {

@@ -40,8 +40,8 @@ MOST_BYTES = 256 << 20  # of one run's pictures: more are scaled on the CPU
 
 _ALIGNMENT = 16
 _POINTER_BYTES = ENTRY["pixels"].itemsize
-_COPIERS = min(4, os.cpu_count() or 1)  # more than these wait for memory, and for each other
-_turn = forks.lock()  # of who has them, of all callers and cards: together they would be more
+_COPIERS = min(8, os.cpu_count() or 1)  # more than these wait for memory, and for each other
+_seats = [forks.lock() for _ in range(_COPIERS)]  # of all cards: together they would be more
 _WORTH_A_THREAD = 4 << 20  # bytes: waking one takes as long as copying some hundred thousand
 _WORTH_TWO_WAYS = 1 << 20  # bytes: less is there sooner than the device is told of it twice
 
@@ -56,8 +56,7 @@ class Arrangement(NamedTuple):
 def arrange(pictures: Sequence[Placed]) -> Arrangement | None:
     """None if they are to be scaled on the CPU: no bytes, or too many."""
     starts, top = [], 0
-    for each in pictures:
-        pixels = each.pixels
+    for pixels, _, _ in pictures:
         if pixels.dtype.char != "B":
             return None
         starts.append(top)
@@ -68,9 +67,13 @@ def arrange(pictures: Sequence[Placed]) -> Arrangement | None:
 def entries(pictures: Sequence[Placed], starts: Sequence[int], block: int) -> bytes:
     """An entry of the table for each of the pictures, which begin so far into the block."""
     parts = []
-    for each, start in zip(pictures, starts, strict=True):
+    latest: tuple[Placement, bool] | None = None
+    entry = b""
+    for (_, placement, exact), start in zip(pictures, starts, strict=True):
         parts.append((block + start).to_bytes(_POINTER_BYTES, sys.byteorder))
-        parts.append(_entry(each.placement, each.exact))
+        if latest is None or placement is not latest[0] or exact != latest[1]:
+            latest, entry = (placement, exact), _entry(placement, exact)
+        parts.append(entry)
     return b"".join(parts)
 
 
@@ -102,8 +105,7 @@ class Copier:
         """Each from its start on; `send` may be told how many bytes of `out` are ready early."""
         size = (starts[-1] + sources[-1].size) * out.itemsize
         if size >= 2 * _WORTH_A_THREAD:
-            with _turn:
-                self._copy_together(sources, starts, out, size // _WORTH_A_THREAD)
+            self._copy_together(sources, starts, out, -(-size // _WORTH_A_THREAD))
             return
         if size >= _WORTH_TWO_WAYS:
             ahead, (sources, starts) = _in_two(sources, starts)
@@ -115,21 +117,27 @@ class Copier:
     def _copy_together(
         self, sources: Sequence[Array], starts: Sequence[int], out: Array, most: int
     ) -> None:
-        threads = min(_COPIERS, most)
-        sources, starts = _cut(sources, starts, threads)
-        borders = [len(sources) * thread // threads for thread in range(threads + 1)]
-        first, *others = [slice(*pair) for pair in pairwise(borders)]
+        parts = min(_COPIERS, most)
+        sources, starts = _cut(sources, starts, parts)
+        borders = [len(sources) * part // parts for part in range(parts + 1)]
         copies: list[Future[None]] = []
         try:
-            for each in others:
-                copies.append(self._threads.submit(_copy, sources[each], starts[each], out))
-            _copy(sources[first], starts[first], out)
+            for part, (first, last) in enumerate(pairwise(borders)):
+                mine = sources[first:last], starts[first:last]
+                copies.append(self._threads.submit(_copy_seated, part, *mine, out))
         finally:  # whoever has this memory next must have it alone
-            for copy in copies:
-                copy.result()
+            for copy in reversed(copies):  # the last is mostly the last: so we are woken once
+                copy.exception()
+        for copy in copies:
+            copy.result()
 
     def close(self) -> None:
         self._threads.close()
+
+
+def _copy_seated(part: int, sources: Sequence[Array], starts: Sequence[int], out: Array) -> None:
+    with _seats[part % len(_seats)]:
+        _copy(sources, starts, out)
 
 
 def _in_two(sources: Sequence[Array], starts: Sequence[int]) -> tuple[_Part, _Part]:

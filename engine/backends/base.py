@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from numpy.typing import NDArray
 
@@ -60,8 +60,7 @@ class Program(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True, eq=False)
-class Placed:
+class Placed(NamedTuple):
     """A picture as it was read, and how it is to lie in a row of the network's input."""
 
     pixels: Array  # (height, width, channels), contiguous; uint8, or float32 in 0..1

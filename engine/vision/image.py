@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias, TypeGuard
@@ -101,6 +102,22 @@ def read(
         return Picture(with_channels(pixels, channels, name), path)
     except MemoryError as error:
         raise ImageError(f"{name}: picture: does not fit into memory") from error
+
+
+def are_alike(
+    sources: Sequence[object], *, channels: int = 3, max_pixels: int | None = None
+) -> TypeGuard[Sequence[Array]]:
+    """Whether they are arrays of one shape, each of which read() would take as it is."""
+    first = sources[0] if sources else None
+    if not _is_ready(first, channels, limits.PIXELS if max_pixels is None else max_pixels):
+        return False
+    shape, kind = first.shape, first.dtype
+    for each in sources:
+        if type(each) is not np.ndarray or each.dtype is not kind or each.shape != shape:
+            return False
+        if not each.flags.c_contiguous:
+            return False
+    return True
 
 
 def _is_ready(source: object, channels: int, max_pixels: int) -> TypeGuard[Array]:

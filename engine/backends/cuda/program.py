@@ -222,9 +222,9 @@ class CudaProgram:
     def _pictures(self, placed: Sequence[Placed], decoding: Decoding | None = None) -> Put:
         channels, height, width = self._sides
         network = width, height
-        for each in placed:
-            if each.placement.network != network or each.pixels.shape[2] != channels:
-                (got_width, got_height), got = each.placement.network, each.pixels.shape[2]
+        for pixels, placement, _ in placed:
+            if placement.network != network or pixels.shape[2] != channels:
+                (got_width, got_height), got = placement.network, pixels.shape[2]
                 raise InputError(
                     f"pictures: expected {channels} channels for {width} x {height}, "
                     f"got {got} for {got_width} x {got_height}"

@@ -100,19 +100,22 @@ class Keep:
         if max(counts) > NEAR:
             far = words[self.near_words :].reshape(self.rows, -1, _KEPT_WORDS)
             near = np.concatenate([near, far[:rows]], axis=1)
-        return [Survivors(near[row, :count].copy()) for row, count in enumerate(counts)]
+        found = near[:, : max(counts)].copy()  # the words are a slot's, which others want
+        return [Survivors(found, row, count) for row, count in enumerate(counts)]
 
 
 class Survivors(Boxes):
-    """Boxes as they came back, of one picture alone; columns are for whoever asks."""
+    """Boxes as they came back; columns are for whoever asks, and then of one picture alone."""
 
-    _lines: Array
+    _count: int
+    _found: tuple[Array, int] | None  # that of every row, and which is ours; until it is asked for
+    _kept: Array  # from then on
 
-    def __init__(self, lines: Array) -> None:
-        object.__setattr__(self, "_lines", lines)
+    def __init__(self, found: Array, row: int, count: int) -> None:
+        self.__dict__.update(_found=(found, row), _count=count)  # at once: thousands in a second
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return self._count
 
     @property
     def xywh(self) -> Array:
@@ -129,6 +132,14 @@ class Survivors(Boxes):
     @property
     def objectness(self) -> Array:
         return self._values[:, 4]
+
+    @property
+    def _lines(self) -> Array:
+        found = self._found
+        if found is not None:  # in this order: other threads may ask, too
+            self.__dict__["_kept"] = found[0][found[1], : self._count].copy()
+            self.__dict__["_found"] = None
+        return self._kept
 
     @property
     def _values(self) -> Array:

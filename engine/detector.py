@@ -191,7 +191,8 @@ class Detector:
         """Results one by one, in order, for pictures that come one by one.
 
         `sources` is drawn on a thread and its pictures are prepared on `workers` others, each at
-        most one batch ahead; a GPU begins up to two more, several GPUs one more for each of them.
+        most one batch ahead. These begin the runs of a GPU, too, and are two more then; for several
+        GPUs there is another one for each.
         A picture that cannot be read raises its ImageError; with on_error="yield" the error stands
         in the place of the result, with "skip" nothing does. An ImageError among the sources counts
         as such a picture. Results hold their picture only with `keep_pictures`.
@@ -213,11 +214,20 @@ class Detector:
         prepare = partial(self._intake.prepare, bgr=bgr)
         chunks = _chunks(sources, self.settings.batch)
         with within_memory("detector"), ExitStack() as stack:
-            batches = stack.enter_context(closing(ahead(chunks, prepare, workers=workers)))
-            runs: Iterator[_Run] = map(self._begin, batches)
-            if self._ahead is not None:
-                begun = ahead(batches, self._begin, workers=self._runs_ahead)
-                runs = stack.enter_context(closing(begun))
+            if self._ahead is not None and not self.has_state:
+                # One thread sees a batch through: its Python is in the way of those that copy.
+                begun = ahead(
+                    chunks,
+                    lambda chunk: self._begin(prepare(chunk)),
+                    workers=workers + self._runs_ahead,
+                )
+                runs: Iterator[_Run] = stack.enter_context(closing(begun))
+            else:
+                batches = stack.enter_context(closing(ahead(chunks, prepare, workers=workers)))
+                runs = map(self._begin, batches)
+                if self._ahead is not None:
+                    begun = ahead(batches, self._begin, workers=self._runs_ahead)
+                    runs = stack.enter_context(closing(begun))
             for run in runs:
                 for outcome in self._outcomes(run, keep=keep):
                     if not isinstance(outcome, ImageError) or on_error == "yield":

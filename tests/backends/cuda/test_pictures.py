@@ -244,6 +244,34 @@ def test_callers_take_turns_so_that_no_more_threads_copy_than_is_good(
     assert max(most) == 2
 
 
+def test_parts_do_not_wait_for_the_batch_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "_COPIERS", 2)
+    monkeypatch.setattr(pictures, "_WORTH_A_THREAD", 1 << 10)
+    monkeypatch.setattr(pictures, "_seats", [threading.Lock(), threading.Lock()])
+    copy, is_next_begun = pictures._copy, threading.Event()
+    slow, fast = random_pixels((64, 64)), random_pixels((64, 64), seed=1)
+    outs = np.zeros(slow.size, np.uint8), np.zeros(fast.size, np.uint8)
+
+    def noted(sources: list[Array], starts: list[int], out: Array) -> None:
+        if out is outs[1]:
+            is_next_begun.set()
+        elif starts[0] > 0:
+            assert is_next_begun.wait(10)
+        copy(sources, starts, out)
+
+    monkeypatch.setattr(pictures, "_copy", noted)
+    copier = pictures.Copier()
+    with ThreadPoolExecutor(2) as callers:
+        calls = [
+            callers.submit(copier.copy, [each], [0], out, never)
+            for each, out in zip((slow, fast), outs, strict=True)
+        ]
+        for call in calls:
+            call.result()
+    copier.close()
+    np.testing.assert_array_equal(outs, (slow.ravel(), fast.ravel()))
+
+
 @pytest.mark.parametrize(
     "shapes",
     [[(60, 50, 3)], [(41, 30, 3)] * 2, [(3, 40, 40), (9, 9, 1), (30, 30, 3)], [(2, 50, 50)]],

@@ -205,3 +205,16 @@ def test_what_was_left_of_a_picture_stays_as_it_was_and_holds_no_other_picture()
         while owner.base is not None:
             owner = owner.base
         assert owner.nbytes == count * 8 * 4
+
+
+def test_boxes_outlive_what_comes_back_next_and_hold_one_picture_once_asked() -> None:
+    keep, counts = survivors.Keep(2), [3, 1]
+    words = np.arange(keep.near_words, dtype=np.uint32)
+    first, second = keep.boxes(words, counts)
+    expected = words[-survivors.NEAR * 8 :][:4].copy().view(np.float32)
+    words[:] = 0
+    assert (len(first), len(second)) == (3, 1)
+    for _ in range(2):
+        np.testing.assert_array_equal(second.xywh[0], expected)
+    assert second.xywh.base is not first.xywh.base
+    assert second.xywh.base.size == 8

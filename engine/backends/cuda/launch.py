@@ -178,22 +178,3 @@ def windows_map(windows: Windows, *, pixels: int, channels: int) -> TensorMap:
     )
     _check("cuTensorMapEncodeIm2col", status)
     return made
-
-
-def matrix_map(
-    pointer: int, kind: int, value_bytes: int, sides: tuple[int, int], box: tuple[int, int]
-) -> TensorMap:
-    """For boxes of (rows, columns) of a dense row-major matrix."""
-    (rows, columns), (box_rows, box_columns) = sides, box
-    made = _aligned_map()
-    status = _driver().cuTensorMapEncodeTiled(
-        ctypes.byref(made),
-        *(ctypes.c_int(kind), ctypes.c_uint(2), ctypes.c_void_p(pointer)),
-        (ctypes.c_uint64 * 2)(columns, rows),
-        (ctypes.c_uint64 * 1)(columns * value_bytes),
-        (ctypes.c_uint * 2)(box_columns, box_rows),
-        (ctypes.c_uint * 2)(1, 1),
-        *(0, _SWIZZLES[box_columns * value_bytes], _PROMOTE_TO_256, 0),
-    )
-    _check("cuTensorMapEncodeTiled", status)
-    return made

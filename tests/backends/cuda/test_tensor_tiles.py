@@ -1,4 +1,4 @@
-"""Tiles of the portable tensor-core kernels: what fits where, and which convolutions they take."""
+"""Tiles of the tensor-core kernels: what fits where, what they take, and their weights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine.backends.cuda import conv, tensor
-from engine.backends.cuda.conv import implicit_gemm, thin
+from engine.backends.cuda.conv import hopper, implicit_gemm, thin
 from engine.backends.cuda.conv.implicit_gemm import Bundles, ImplicitGemm, bundles
 from engine.backends.cuda.gpu import Target
 from engine.plan.ops import Constant, Conv2d, Tensor
@@ -188,6 +188,23 @@ def test_high_and_low_parts_make_up_a_float() -> None:
     high, low = np.split(tensor.factors(values, tensor.EXACT_HALVES), 2)
     assert high.dtype == low.dtype == np.float16
     np.testing.assert_allclose(high.astype(np.float64) + low, values, rtol=2**-21, atol=2**-25)
+
+
+@pytest.mark.parametrize("depth", [8, 16, 32])
+def test_weights_lie_as_a_map_would_have_left_them(depth: int) -> None:
+    """Bits 4 to 6 of an address are those of the chunk and of the row, of 128 bytes, it is in."""
+    sides = (64, 32, depth, 4, 1, 1, tensor.MODES["float32"], 4, (0, 0), True)
+    tile = hopper.HopperTile(*sides)
+    weight = np.random.default_rng(0).normal(size=(40, 2 * depth - 4, 3, 1)).astype(np.float32)
+    made = hopper.slices(weight, tile)
+    slots = made.reshape(2, 6, 2, -1)  # tiles, slices, high and low parts
+    for f, c, tap in np.random.default_rng(1).integers(0, (40, 2 * depth, 3), (300, 3)).tolist():
+        at = (f % 32 * depth + c % depth) * 4
+        at ^= (at >> 7 & (depth * 4 // 16 - 1)) << 4
+        high, low = slots[f // 32, tap * 2 + c // depth, :, at // 4]
+        expected = weight[f, c, tap, 0] if c < weight.shape[1] else 0.0
+        assert high + low == pytest.approx(expected, rel=2**-22)
+    assert not slots[1, :, :, 8 * depth :].any()  # filters that are none
 
 
 def test_a_product_and_a_shift_divide() -> None:

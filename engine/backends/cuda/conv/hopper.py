@@ -10,12 +10,13 @@ import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 
 import numpy as np
 
 from engine.backends.cuda import launch, wgmma
 from engine.backends.cuda.conv import geometry
-from engine.backends.cuda.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.gpu import Array, Arrays, Gpu, Target
 from engine.backends.cuda.tensor import HOPPER, MODES, factors
 from engine.plan import ops
 
@@ -51,6 +52,8 @@ _COSTS = {0: (1680, 57, 6, 3300, 300), 1: (750, 45, 8, 6000, 700), 2: (315, 25, 
 _MOST_BLOCKS = 512  # more tiles than this fill the device without a split
 _LEAST_STEPS = 4  # slices that each block of a split sums at least
 
+_CHUNK = 16  # bytes that change places together
+_CHUNKS_OF_BANKS = 8  # of all banks of shared memory
 _SUM_PADDING = 8  # floats between rows of sums, as SUM_PITCH in the kernel
 _BARRIERS = 16  # bytes of both barriers of a stage
 
@@ -120,11 +123,11 @@ class Problem(ctypes.Structure):
     """The struct of the same name in kernels/tensor/hopper_conv.cu."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("bias", "residual", "out", "flag")),
+        *((name, ctypes.c_void_p) for name in ("bias", "residual", "out", "flag", "weight")),
         *(
             (name, ctypes.c_int)
             for name in (
-                *("pixels", "filters", "out_h", "out_w", "channels", "taps_x", "slices", "steps"),
+                *("pixels", "filters", "out_h", "out_w", "taps_x", "slices", "steps"),
                 *("stride_y", "stride_x", "top", "left", "dilation_y", "dilation_x"),
                 *("out_pitch", "residual_pitch", "split", "tiles_n", "is_aligned"),
                 *("entries", "box", "is_raw"),
@@ -152,17 +155,27 @@ def depth(target: Target, op: ops.Conv2d) -> int:
     return row // target.value_bytes
 
 
-def prepare(target: Target, op: ops.Conv2d, constants: Arrays, *, columns: int) -> Arrays:
-    """Weights as (filters, taps, channels); split floats: high parts above low parts."""
-    weight = constants["weight"].transpose(0, 2, 3, 1)
-    lines = np.ascontiguousarray(weight, dtype=np.float32).reshape(len(weight), -1)
-    mode = MODES[target.precision]
-    if mode == 2 and len(lines) % columns:
-        lines = np.pad(lines, ((0, -len(lines) % columns), (0, 0)))
+def prepare(tile: HopperTile, op: ops.Conv2d, constants: Arrays) -> Arrays:
+    """Weights slice by slice as a slot of the ring has them; split floats: high above low parts."""
     bias = constants.get("bias")
     if bias is None:
         bias = np.zeros(op.weight.shape[0], np.float32)
-    return {"weight": factors(lines, mode), "bias": bias}
+    return {"weight": slices(constants["weight"], tile), "bias": bias}
+
+
+def slices(weight: Array, tile: HopperTile) -> Array:
+    """(tiles, slices, parts, columns, chunks) of 16 bytes, swizzled as the units expect them."""
+    filters, channels, *kernel = weight.shape
+    down, deep = -(-filters // tile.columns), -(-channels // tile.depth)
+    lines = np.zeros((down * tile.columns, prod(kernel), deep * tile.depth), np.float32)
+    lines[:filters, :, :channels] = weight.transpose(0, 2, 3, 1).reshape(filters, -1, channels)
+    chunks = tile.depth * tile.value_bytes // _CHUNK
+    parts = np.ascontiguousarray(factors(lines.reshape(len(lines), -1), tile.mode))
+    loose = parts.view(f"V{_CHUNK}").reshape(-1, down, tile.columns, prod(kernel) * deep, chunks)
+    rows = np.arange(tile.columns)[:, None]
+    moved = np.arange(chunks) ^ rows * chunks // _CHUNKS_OF_BANKS % chunks
+    swizzled = loose.transpose(1, 3, 0, 2, 4)[:, :, :, rows, moved]
+    return np.ascontiguousarray(swizzled).view(parts.dtype)
 
 
 def way_out(target: Target, op: ops.Conv2d) -> tuple[int, int, tuple[int, int], bool, bool]:
@@ -197,29 +210,17 @@ def source(gpu: Gpu, op: ops.Conv2d, tile: HopperTile) -> launch.Windows:
     )
 
 
-def weights(gpu: Gpu, op: ops.Conv2d, tile: HopperTile) -> launch.TensorMap:
-    filters = op.out.shape.channels
-    lines = 2 * across(op, tile) * tile.columns if tile.mode == 2 else filters
-    return launch.matrix_map(
-        gpu.array(op, "weight"),
-        launch.HALF if tile.mode == 0 else launch.FLOAT,
-        tile.value_bytes,
-        (lines, geometry.depth(op)),
-        (tile.columns, tile.depth),
-    )
-
-
 def problem(gpu: Gpu, op: ops.Conv2d, tile: HopperTile, *, split: int = 1) -> Problem:
     residual, residual_pitch = geometry.residual(gpu, op)
     channels, out = op.src.shape.channels, op.out.shape
-    slices = -(-channels // tile.depth)
+    deep = -(-channels // tile.depth)
     top, left, _, _ = op.padding
     written = (op.out, op.residual) if op.residual else (op.out,)
     return Problem(
         *(gpu.array(op, "bias"), residual, gpu[op.out], gpu.flag if op.yolo else 0),
+        gpu.array(op, "weight"),
         *(gpu.pixels(op.out), out.channels),
-        *(out.height, out.width, channels, op.kernel[1]),
-        *(slices, op.kernel[0] * op.kernel[1] * slices),
+        *(out.height, out.width, op.kernel[1], deep, op.kernel[0] * op.kernel[1] * deep),
         *(*op.stride, top, left, *op.dilation),
         *(gpu.pitch(op.out), residual_pitch),
         *(split, across(op, tile), int(all(map(gpu.is_aligned, written)))),
@@ -261,7 +262,7 @@ class Hopper:
         return 0
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-        return prepare(target, op, constants, columns=self.sides[1])
+        return prepare(self.tile(target, op), op, constants)
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile = self.tile(gpu.target, op)
@@ -270,7 +271,7 @@ class Hopper:
         gpu.tile(tile, tile.shared_bytes).launch(
             (tiles * self.split, 1, 1),
             tile.threads,
-            [windows, weights(gpu, op, tile), problem(gpu, op, tile, split=self.split)],
+            [windows, problem(gpu, op, tile, split=self.split)],
             stream=gpu.stream.handle,
             cluster=self.split,
             early=True,

@@ -84,7 +84,7 @@ class HopperTurns:
         return 0
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-        return hopper.prepare(target, op, constants, columns=self.sides[1])
+        return hopper.prepare(self.tile(target, op), op, constants)
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile = self.tile(gpu.target, op)
@@ -95,7 +95,7 @@ class HopperTurns:
         gpu.tile(tile, tile.shared_bytes).launch(
             (min(tiles, self._resident(gpu.target)), 1, 1),
             tile.threads,
-            [windows, hopper.weights(gpu, op, tile), hopper.problem(gpu, op, tile)],
+            [windows, hopper.problem(gpu, op, tile)],
             stream=gpu.stream.handle,
             early=True,
         )

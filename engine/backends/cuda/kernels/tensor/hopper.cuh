@@ -50,7 +50,7 @@ __device__ __forceinline__ void consumers_barrier(int barrier, int threads)
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-// ---- the bulk tensor copy engine
+// ---- the bulk copy engine
 
 // Ask for a map before the first copy needs it.
 __device__ __forceinline__ void prefetch_map(const TensorMap* map)
@@ -71,13 +71,14 @@ __device__ __forceinline__ void copy_windows(unsigned to, const TensorMap* map, 
         : "memory");
 }
 
-__device__ __forceinline__ void copy_tile(unsigned to, const TensorMap* map, unsigned barrier,
-                                          int column, int line)
+// Bytes as they lie, both ends on 16: no maps, and none of the time that each row of a map takes.
+__device__ __forceinline__ void copy_bytes(unsigned to, const void* from, int bytes,
+                                           unsigned barrier)
 {
     asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-        "[%0], [%1, {%3,%4}], [%2];" ::"r"(to),
-        "l"(map), "r"(barrier), "r"(column), "r"(line)
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+            to),
+        "l"(from), "r"(bytes), "r"(barrier)
         : "memory");
 }
 

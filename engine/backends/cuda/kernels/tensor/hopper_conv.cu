@@ -3,7 +3,11 @@
 // in global memory.
 //
 //   out[m, n] = last(f(sum over k of A[m, k] * W[n, k] + bias[n]) + residual[m, n])
-//   m = (row, y, x) of the output, k = (tap, channel), W is (filters, taps, channels)
+//   m = (row, y, x) of the output, k = (tap, channel)
+//
+// The host leaves W as a ring's slots have it, slice after slice of each BN filters, swizzled and
+// filled up with zeros: a slice is one copy. The engine takes over three cycles for each row of a
+// map, which is what bounds most layers, and weights have none.
 //
 // A producer thread keeps a ring of STAGES slices, BM x BK of input and BN x BK of weights;
 // CONSUMERS warpgroups before it multiply BM / CONSUMERS rows each. A cluster of `split` blocks shares the
@@ -73,8 +77,7 @@ __device__ __forceinline__ void finish_cluster(unsigned sums, const float* bias,
 }
 
 extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
-    hopper_conv(const __grid_constant__ TensorMap input, const __grid_constant__ TensorMap weight,
-                const __grid_constant__ Problem p)
+    hopper_conv(const __grid_constant__ TensorMap input, const __grid_constant__ Problem p)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
     const unsigned base = (shared_address(memory) + 1023) & ~1023u;
@@ -91,10 +94,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     float* bias = reinterpret_cast<float*>(memory + (base - shared_address(memory)) +
                                            (RING_BYTES > SUM_BYTES ? RING_BYTES : SUM_BYTES));
 
-    if (threadIdx.x == 128 * CONSUMERS) {
-        prefetch_map(&input);
-        prefetch_map(&weight);
-    }
+    if (threadIdx.x == 128 * CONSUMERS) prefetch_map(&input);
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; ++s) {
             barrier_init(full + 8 * s, 1);
@@ -108,18 +108,21 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         if (threadIdx.x == 128 * CONSUMERS) {
             const Origin origin = origin_of(p, tile);
             const int ahead = min(end - first, STAGES);
-            auto fetch = [&](auto part, const TensorMap& map, int k, int stage) {
-                part(base + stage * STAGE_BYTES, full + 8 * stage, &map, p, origin, k);
+            auto want_weights = [&](int k, int stage) {
+                fetch_weights(base + stage * STAGE_BYTES, full + 8 * stage, origin, k);
             };
-            for (int s = 0; s < ahead; ++s) fetch(fetch_weights, weight, first + s, s);
+            auto want_input = [&](int k, int stage) {
+                fetch_input(base + stage * STAGE_BYTES, full + 8 * stage, &input, p, origin, k);
+            };
+            for (int s = 0; s < ahead; ++s) want_weights(first + s, s);
             wait_for_previous_kernel();
-            for (int s = 0; s < ahead; ++s) fetch(fetch_input, input, first + s, s);
+            for (int s = 0; s < ahead; ++s) want_input(first + s, s);
             int stage = 0;
             int phase = 0;
             for (int k = first + ahead; k < end; ++k) {
                 barrier_wait(empty + 8 * stage, phase);
-                fetch(fetch_weights, weight, k, stage);
-                fetch(fetch_input, input, k, stage);
+                want_weights(k, stage);
+                want_input(k, stage);
                 if (++stage == STAGES) {
                     stage = 0;
                     phase ^= 1;

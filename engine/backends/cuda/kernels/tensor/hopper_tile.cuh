@@ -9,7 +9,8 @@
 #define STEP_BYTES 32  // one wgmma along k: 16 halves or 8 floats
 #define A_BYTES (BM * ROW_BYTES)
 #define B_BYTES (BN * ROW_BYTES)
-#define STAGE_BYTES (A_BYTES + (MODE == 2 ? 2 : 1) * B_BYTES)  // weights: high parts, low parts
+#define WEIGHT_BYTES ((MODE == 2 ? 2 : 1) * B_BYTES)  // high parts, low parts
+#define STAGE_BYTES (A_BYTES + WEIGHT_BYTES)
 #define BLOCKS_OF_ROWS (BM / 64 / CONSUMERS)  // of 64, for each warpgroup
 #define OWN_BIASES ((BN + 128 * CONSUMERS - 1) / (128 * CONSUMERS))  // of a thread
 #define LINES (8 / OUT_PACK)  // of 16 bytes, in which eight results are
@@ -21,9 +22,10 @@ struct Problem {
     const result* residual;
     void* out;
     unsigned* flag;
+    const unsigned char* weight;
     int pixels, filters;              // M, N
     int out_h, out_w;
-    int channels, taps_x;             // of the input; width of the kernel
+    int taps_x;                       // width of the kernel
     int slices, steps;                // of BK channels: a tap's, all
     int stride_y, stride_x, top, left, dilation_y, dilation_x;
     int out_pitch, residual_pitch;
@@ -44,26 +46,23 @@ template <> struct WordsOf<16> {
 
 // ---- the thread that fetches
 
-struct Origin {  // of a tile: where its windows begin, its first filter
-    int x, y, row, n;
+struct Origin {  // of a tile: where its windows begin, its slices of weights
+    int x, y, row;
+    const unsigned char* weight;
 };
 
 __device__ __forceinline__ Origin origin_of(const Problem& p, int tile)
 {
     const int m = tile / p.tiles_n * BM;
     return {m % p.out_w * p.stride_x - p.left, m / p.out_w % p.out_h * p.stride_y - p.top,
-            m / p.out_w / p.out_h, tile % p.tiles_n * BN};
+            m / p.out_w / p.out_h, p.weight + (size_t)(tile % p.tiles_n) * p.steps * WEIGHT_BYTES};
 }
 
-__device__ __forceinline__ void fetch_weights(unsigned stage, unsigned full, const TensorMap* map,
-                                              const Problem& p, const Origin& tile, int k)
+__device__ __forceinline__ void fetch_weights(unsigned stage, unsigned full, const Origin& tile,
+                                              int k)
 {
-    const int tap = k / p.slices;
-    // A last slice reaches into the next tap's weights; its inputs there are zero.
-    const int column = tap * p.channels + (k - tap * p.slices) * BK;
     barrier_expect(full, STAGE_BYTES);
-    copy_tile(stage + A_BYTES, map, full, column, tile.n);
-    if (MODE == 2) copy_tile(stage + A_BYTES + B_BYTES, map, full, column, p.tiles_n * BN + tile.n);
+    copy_bytes(stage + A_BYTES, tile.weight + (size_t)k * WEIGHT_BYTES, WEIGHT_BYTES, full);
 }
 
 __device__ __forceinline__ void fetch_input(unsigned stage, unsigned full, const TensorMap* map,

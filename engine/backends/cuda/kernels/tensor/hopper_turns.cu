@@ -113,8 +113,7 @@ __device__ __forceinline__ void finish_from_registers(float (&sum)[BN / 2], cons
 }
 
 extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
-    hopper_turns(const __grid_constant__ TensorMap input, const __grid_constant__ TensorMap weight,
-                 const __grid_constant__ Problem p)
+    hopper_turns(const __grid_constant__ TensorMap input, const __grid_constant__ Problem p)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
     const unsigned base = (shared_address(memory) + 1023) & ~1023u;
@@ -124,10 +123,7 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
     float* biases = reinterpret_cast<float*>(memory + (turns + 8 * TEAMS - shared_address(memory)));
     const int tiles = (p.pixels + BM - 1) / BM * p.tiles_n;
 
-    if (threadIdx.x == ALL_CONSUMERS) {
-        prefetch_map(&input);
-        prefetch_map(&weight);
-    }
+    if (threadIdx.x == ALL_CONSUMERS) prefetch_map(&input);
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; ++s) {
             barrier_init(full + 8 * s, 1);
@@ -143,14 +139,17 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
         if (threadIdx.x == ALL_CONSUMERS) {
             int tile = blockIdx.x;
             Origin origin = origin_of(p, tile);
-            auto fetch = [&](auto part, const TensorMap& map, int k, int stage) {
-                part(base + stage * STAGE_BYTES, full + 8 * stage, &map, p, origin, k);
+            auto want_weights = [&](int k, int stage) {
+                fetch_weights(base + stage * STAGE_BYTES, full + 8 * stage, origin, k);
+            };
+            auto want_input = [&](int k, int stage) {
+                fetch_input(base + stage * STAGE_BYTES, full + 8 * stage, &input, p, origin, k);
             };
             // Of the first tile the weights, which are nobody's output, then wait for the input.
             const int ahead = min(p.steps, STAGES);
-            for (int s = 0; s < ahead; ++s) fetch(fetch_weights, weight, s, s);
+            for (int s = 0; s < ahead; ++s) want_weights(s, s);
             wait_for_previous_kernel();
-            for (int s = 0; s < ahead; ++s) fetch(fetch_input, input, s, s);
+            for (int s = 0; s < ahead; ++s) want_input(s, s);
             int stage = ahead % STAGES;
             int phase = ahead / STAGES;
             int k = ahead;
@@ -163,8 +162,8 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
                 }
                 // Of the first lap every slot is free: the phase before the first counts as done.
                 barrier_wait(empty + 8 * stage, phase ^ 1);
-                fetch(fetch_weights, weight, k, stage);
-                fetch(fetch_input, input, k, stage);
+                want_weights(k, stage);
+                want_input(k, stage);
                 ++k;
                 if (++stage == STAGES) {
                     stage = 0;

@@ -80,7 +80,7 @@ class Context:
         try:
             self._worker.run(lambda: self._open(index))
         except BaseException:
-            self._worker.close(lambda: None)
+            self._worker.close(lambda: None, is_clean=False)
             raise
 
     def run(self, function: Callable[[], _Result]) -> _Result:

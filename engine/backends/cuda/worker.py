@@ -1,4 +1,8 @@
-"""One thread that owns what may be touched from one thread only; others hand it functions."""
+"""One thread that owns what may be touched from one thread only; others hand it functions.
+
+Threads are kept when their devices are closed, for the next ones: PyCUDA leaves some hundred bytes
+behind for each thread that ever used a context.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,9 @@ import os
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
+from engine import forks
 from engine.errors import DeviceError
 
 _Result = TypeVar("_Result")
@@ -42,6 +47,46 @@ class _Call:
         return self.result
 
 
+_Calls: TypeAlias = "SimpleQueue[_Call | None]"
+
+
+class _Server:
+    """A thread that serves one queue of calls after the other, each until its None."""
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self._queues: SimpleQueue[_Calls | None] = SimpleQueue()
+        # A daemon: the interpreter joins other threads before it tells anyone that it ends.
+        self.thread = threading.Thread(target=_serve, args=(self._queues,), daemon=True)
+        self.thread.start()
+
+    def begin(self, calls: _Calls, name: str) -> None:
+        self.thread.name = name
+        self._queues.put(calls)
+
+    def end(self) -> None:
+        self._queues.put(None)
+
+
+def _serve(queues: SimpleQueue[_Calls | None]) -> None:
+    while (calls := queues.get()) is not None:
+        while (call := calls.get()) is not None:
+            call.run()
+            del call
+        del calls
+
+
+_idle: list[_Server] = []
+_lock = forks.lock()
+
+
+def _server() -> _Server:
+    """One that is idle, or a new one; a forked child has none of its parent's."""
+    with _lock:
+        _idle[:] = [each for each in _idle if each.process == os.getpid()]
+        return _idle.pop() if _idle else _Server()
+
+
 class Worker:
     """A thread that runs functions in the order in which they come.
 
@@ -50,17 +95,16 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._calls: _Calls = SimpleQueue()
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._is_closed = False
-        # A daemon: the interpreter joins other threads before it tells anyone that it ends.
-        self._thread = threading.Thread(target=_serve, args=(self._calls,), name=name, daemon=True)
-        self._thread.start()
+        self._server = _server()
+        self._server.begin(self._calls, name)
 
     def run(self, function: Callable[[], _Result]) -> _Result:
         """Run on the thread; return what it returns, raise what it raises."""
-        if threading.get_ident() == self._thread.ident:
+        if self._is_its_own:
             return function()
         self.check_process()
         call = _Call(function)
@@ -76,17 +120,33 @@ class Worker:
         if not self._is_closed:  # nobody would take it out again, nor what it holds
             self._calls.put(_Call(function))
 
-    def close(self, last: Callable[[], object]) -> None:
-        """Run `last`, then end the thread, where there is one."""
+    def close(self, last: Callable[[], object], *, is_clean: bool = True) -> None:
+        """Run `last`, then let the thread go, where there is one; for others if it is clean."""
         with self._lock:
             if self._is_closed or not self.is_here:
                 return
             self._is_closed = True
             call = _Call(last)
-            self._calls.put(call)
+            if self._is_its_own:  # a finalizer may run anywhere
+                call.run()
+            else:
+                self._calls.put(call)
             self._calls.put(None)
-        self._thread.join()
-        call.wait()
+        try:
+            call.wait()
+        except BaseException:
+            is_clean = False
+            raise
+        finally:
+            if is_clean:
+                with _lock:
+                    _idle.append(self._server)
+            else:
+                self._server.end()
+
+    @property
+    def _is_its_own(self) -> bool:
+        return threading.get_ident() == self._server.thread.ident
 
     @property
     def is_here(self) -> bool:
@@ -99,9 +159,3 @@ class Worker:
                 f"{self._name}: opened before a fork, which CUDA does not survive. "
                 "Load the network after the fork, or start processes with 'spawn'"
             )
-
-
-def _serve(calls: SimpleQueue[_Call | None]) -> None:
-    while (call := calls.get()) is not None:
-        call.run()
-        del call

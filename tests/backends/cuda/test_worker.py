@@ -3,9 +3,11 @@
 import os
 import threading
 import weakref
+from contextlib import suppress
 
 import pytest
 
+from engine.backends.cuda import worker as worker_module
 from engine.backends.cuda.worker import Worker
 from engine.errors import DeviceError
 
@@ -84,3 +86,49 @@ def test_what_is_posted_to_a_closed_worker_is_dropped(worker):
     worker.post(held)
     del held
     assert watch() is None
+
+
+def test_a_thread_is_kept_for_the_next_device():
+    first = Worker("cuda:0")
+    thread = first.run(threading.get_ident)
+    first.close(lambda: None)
+    second = Worker("cuda:1")
+    assert second.run(threading.get_ident) == thread
+    assert second.run(threading.current_thread).name == "cuda:1"
+    third = Worker("cuda:0")
+    assert third.run(threading.get_ident) != thread
+    for each in (second, third):
+        each.close(lambda: None)
+
+
+def test_what_was_posted_late_is_not_run_for_the_next_device():
+    first = Worker("cuda:0")
+    calls = first._calls
+    first.close(lambda: None)
+    second = Worker("cuda:0")
+    calls.put(worker_module._Call(lambda: pytest.fail("ran")))
+    assert second.run(lambda: 7) == 7
+    second.close(lambda: None)
+    assert calls.qsize() == 1
+
+
+def test_a_finalizer_on_its_own_thread_may_close_it():
+    worker = Worker("cuda:0")
+    done = []
+    worker.run(lambda: worker.close(lambda: done.append("last")))
+    assert done == ["last"]
+    with pytest.raises(DeviceError, match="closed"):
+        worker.run(lambda: None)
+
+
+def test_a_thread_that_something_may_be_left_on_is_not_kept():
+    def fail():
+        raise DeviceError("lost")
+
+    for last, options in ((fail, {}), (lambda: None, {"is_clean": False})):
+        worker = Worker("cuda:0")
+        thread = worker.run(threading.current_thread)
+        with suppress(DeviceError):
+            worker.close(last, **options)
+        thread.join(5)
+        assert not thread.is_alive()

@@ -1,7 +1,8 @@
 // max_pool: the largest value of each window; cells outside never win, an empty window is -max.
 // max_pool_depth: out[g] = max over src channels g, g + out channels, ...
 //
-// Work item  one output pixel and a pack of channels.   Memory  coalesced along channels.
+// Work item  one output pixel and a pack of channels; four cells of its window are asked for at once.
+// Memory     coalesced along channels.
 #include "common.cuh"
 
 template <int V>
@@ -25,11 +26,20 @@ __device__ __forceinline__ void max_pool_body(const real* __restrict__ src, real
 #pragma unroll
         for (int i = 0; i < V; ++i) best.v[i] = -3.402823466e38f;
         const real* image = src + row * height * width * src_pitch + channel;
-        for (int i = max(first_y, 0); i < min(first_y + size_y, height); ++i) {
-            for (int j = max(first_x, 0); j < min(first_x + size_x, width); ++j) {
-                const Pack<V> v = load<V>(image + (i * width + j) * src_pitch);
+        const int end_y = min(first_y + size_y, height);
+        const int end_x = min(first_x + size_x, width);
+        for (int i = max(first_y, 0); i < end_y; i += 2) {
+            for (int j = max(first_x, 0); j < end_x; j += 2) {
+                Bits<V * sizeof(real)> seen[4];  // at the end the last ones twice
 #pragma unroll
-                for (int k = 0; k < V; ++k) best.v[k] = fmaxf(best.v[k], v.v[k]);
+                for (int k = 0; k < 4; ++k) {
+                    const int cell = min(i + k / 2, end_y - 1) * width + min(j + k % 2, end_x - 1);
+                    seen[k] = ask<V>(image + cell * src_pitch);
+                }
+#pragma unroll
+                for (int k = 0; k < 4 * V; ++k) {
+                    best.v[k % V] = fmaxf(best.v[k % V], value_of<V>(seen[k / V], k % V));
+                }
             }
         }
         store<V>(out + pixel * out_pitch + channel, best);

@@ -31,48 +31,71 @@
 #define SUM_PITCH (BN + 8)  // of floats, for a cluster
 #define SUM_BYTES (BM * SUM_PITCH * 4)  // take the place of the ring, as other results do
 #define AT_ONCE 4  // blocks whose sums are under way together
+#define RESIDENT ((128 * CONSUMERS + 32) * BLOCKS)       // threads of a multiprocessor
+#define ITEMS (RESIDENT <= 512 ? 4 : RESIDENT <= 600 ? 3 : 2)  // fours of a thread, likewise
 
 // The consumers of all blocks of a cluster add up the sums in each other's shared memory: a warp
-// reads whole lines, and asks for what comes from far before the first of it is needed.
+// reads whole lines, and asks for what comes from far, of several lines, before the first of it is
+// needed.
 __device__ __forceinline__ void finish_cluster(unsigned sums, const float* bias, const Problem& p,
                                                int m0, int n0, int rank)
 {
-    const int threads = 128 * CONSUMERS;
+    const int fours = BM * BN / 4;
+    const int stride = p.split * 128 * CONSUMERS;
     const bool is_wide = (WHOLE || p.is_aligned) && p.residual;
-    for (int item = rank * threads + threadIdx.x; item < BM * BN / 4; item += p.split * threads) {
-        const int row = item / (BN / 4);
-        const int column = item % (BN / 4) * 4;
-        const int m = m0 + row;
-        const int n = n0 + column;
-        if (m >= p.pixels || n >= p.filters) continue;
-        const int count = min(p.filters - n, 4);
-        const result* from = p.residual + (size_t)m * p.residual_pitch + n;
-        Raw<4, result> residual;
-        if (is_wide && (WHOLE || count == 4)) residual = ask_residual<4>(from);
-        const float4 start = *reinterpret_cast<const float4*>(bias + column);
-        float x[4] = {start.x, start.y, start.z, start.w};
-        const unsigned at = sums + (row * SUM_PITCH + column) * 4;
-        for (int first = 0; first < p.split; first += AT_ONCE) {
-            float4 part[AT_ONCE];
+    for (int begin = rank * 128 * CONSUMERS + threadIdx.x; begin < fours; begin += ITEMS * stride) {
+        Raw<4, result> residual[ITEMS];
+        float x[ITEMS][4];
+        unsigned at[ITEMS];
 #pragma unroll
-            for (int i = 0; i < AT_ONCE; ++i) {
-                if (first + i < p.split) part[i] = read_neighbour(neighbour(at, first + i));
+        for (int i = 0; i < ITEMS; ++i) {
+            const int item = begin + i * stride < fours ? begin + i * stride : begin;
+            const int row = item / (BN / 4);
+            const int column = item % (BN / 4) * 4;
+            const int m = m0 + row;
+            const int n = n0 + column;
+            if (is_wide && m < p.pixels && n + 4 <= p.filters) {
+                residual[i] = ask_residual<4>(p.residual + (size_t)m * p.residual_pitch + n);
+            }
+            const float4 start = *reinterpret_cast<const float4*>(bias + column);
+            x[i][0] = start.x, x[i][1] = start.y, x[i][2] = start.z, x[i][3] = start.w;
+            at[i] = (row * SUM_PITCH + column) * 4;
+        }
+        for (int first = 0; first < p.split; first += AT_ONCE) {
+            float4 part[ITEMS][AT_ONCE];
+#pragma unroll
+            for (int r = 0; r < AT_ONCE; ++r) {
+                if (first + r >= p.split) continue;
+                const unsigned there = neighbour(sums, first + r);
+#pragma unroll
+                for (int i = 0; i < ITEMS; ++i) part[i][r] = read_neighbour(there + at[i]);
             }
 #pragma unroll
-            for (int i = 0; i < AT_ONCE; ++i) {
-                if (first + i < p.split) {
-                    x[0] += part[i].x, x[1] += part[i].y, x[2] += part[i].z, x[3] += part[i].w;
+            for (int r = 0; r < AT_ONCE; ++r) {
+                if (first + r >= p.split) continue;
+#pragma unroll
+                for (int i = 0; i < ITEMS; ++i) {
+                    x[i][0] += part[i][r].x, x[i][1] += part[i][r].y;
+                    x[i][2] += part[i][r].z, x[i][3] += part[i][r].w;
                 }
             }
         }
-        activate_all(KIND, x);
-        if (is_wide && (WHOLE || count == 4)) {
 #pragma unroll
-            for (int c = 0; c < 4; ++c) x[c] += to_float(residual.v[c]);
-        } else if (!WHOLE && p.residual) {
-            add_residual(x, from, count);
+        for (int i = 0; i < ITEMS; ++i) {
+            const int item = begin + i * stride;
+            const int m = m0 + item / (BN / 4);
+            const int n = n0 + item % (BN / 4) * 4;
+            if (item >= fours || m >= p.pixels || n >= p.filters) continue;
+            const int count = min(p.filters - n, 4);
+            activate_all(KIND, x[i]);
+            if (is_wide && (WHOLE || count == 4)) {
+#pragma unroll
+                for (int c = 0; c < 4; ++c) x[i][c] += to_float(residual[i].v[c]);
+            } else if (!WHOLE && p.residual) {
+                add_residual(x[i], p.residual + (size_t)m * p.residual_pitch + n, count);
+            }
+            finish(x[i], p, m, n, count);
         }
-        finish(x, p, m, n, count);
     }
 }
 

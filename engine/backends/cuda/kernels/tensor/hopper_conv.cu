@@ -131,21 +131,22 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         if (threadIdx.x == 128 * CONSUMERS) {
             const Origin origin = origin_of(p, tile);
             const int ahead = min(end - first, STAGES);
+            Slice slice = slice_at(p, first);
             auto want_weights = [&](int k, int stage) {
                 fetch_weights(base + stage * STAGE_BYTES, full + 8 * stage, origin, k);
             };
-            auto want_input = [&](int k, int stage) {
-                fetch_input(base + stage * STAGE_BYTES, full + 8 * stage, &input, p, origin, k);
+            auto want_input = [&](int stage) {
+                fetch_input(base + stage * STAGE_BYTES, full + 8 * stage, &input, p, origin, slice);
             };
             for (int s = 0; s < ahead; ++s) want_weights(first + s, s);
             wait_for_previous_kernel();
-            for (int s = 0; s < ahead; ++s) want_input(first + s, s);
+            for (int s = 0; s < ahead; ++s) want_input(s);
             int stage = 0;
             int phase = 0;
             for (int k = first + ahead; k < end; ++k) {
                 barrier_wait(empty + 8 * stage, phase);
                 want_weights(k, stage);
-                want_input(k, stage);
+                want_input(stage);
                 if (++stage == STAGES) {
                     stage = 0;
                     phase ^= 1;

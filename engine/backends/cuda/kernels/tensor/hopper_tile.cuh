@@ -58,6 +58,29 @@ __device__ __forceinline__ Origin origin_of(const Problem& p, int tile)
             m / p.out_w / p.out_h, p.weight + (size_t)(tile % p.tiles_n) * p.steps * WEIGHT_BYTES};
 }
 
+// A slice of k: where its channels begin, and its tap. One thread fetches for all others, so it goes
+// from slice to slice without a division.
+struct Slice {
+    int channel, tap_x, tap_y;
+};
+
+__device__ __forceinline__ Slice slice_at(const Problem& p, int k)
+{
+    const int tap = k / p.slices;
+    const int tap_y = tap / p.taps_x;
+    return {(k - tap * p.slices) * BK, tap - tap_y * p.taps_x, tap_y};
+}
+
+__device__ __forceinline__ void advance(Slice& slice, const Problem& p)
+{
+    slice.channel += BK;
+    if (slice.channel < p.slices * BK) return;
+    slice.channel = 0;
+    if (++slice.tap_x < p.taps_x) return;
+    slice.tap_x = 0;
+    ++slice.tap_y;
+}
+
 __device__ __forceinline__ void fetch_weights(unsigned stage, unsigned full, const Origin& tile,
                                               int k)
 {
@@ -66,13 +89,11 @@ __device__ __forceinline__ void fetch_weights(unsigned stage, unsigned full, con
 }
 
 __device__ __forceinline__ void fetch_input(unsigned stage, unsigned full, const TensorMap* map,
-                                            const Problem& p, const Origin& tile, int k)
+                                            const Problem& p, const Origin& tile, Slice& slice)
 {
-    const int tap = k / p.slices;
-    const int tap_y = tap / p.taps_x;
-    const int tap_x = tap - tap_y * p.taps_x;
-    copy_windows(stage, map, full, (k - tap * p.slices) * BK, tile.x, tile.y, tile.row,
-                 tap_x * p.dilation_x, tap_y * p.dilation_y);
+    copy_windows(stage, map, full, slice.channel, tile.x, tile.y, tile.row,
+                 slice.tap_x * p.dilation_x, slice.tap_y * p.dilation_y);
+    advance(slice, p);
 }
 
 // ---- the warps that multiply

@@ -139,17 +139,18 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
         if (threadIdx.x == ALL_CONSUMERS) {
             int tile = blockIdx.x;
             Origin origin = origin_of(p, tile);
+            Slice slice = slice_at(p, 0);
             auto want_weights = [&](int k, int stage) {
                 fetch_weights(base + stage * STAGE_BYTES, full + 8 * stage, origin, k);
             };
-            auto want_input = [&](int k, int stage) {
-                fetch_input(base + stage * STAGE_BYTES, full + 8 * stage, &input, p, origin, k);
+            auto want_input = [&](int stage) {
+                fetch_input(base + stage * STAGE_BYTES, full + 8 * stage, &input, p, origin, slice);
             };
             // Of the first tile the weights, which are nobody's output, then wait for the input.
             const int ahead = min(p.steps, STAGES);
             for (int s = 0; s < ahead; ++s) want_weights(s, s);
             wait_for_previous_kernel();
-            for (int s = 0; s < ahead; ++s) want_input(s, s);
+            for (int s = 0; s < ahead; ++s) want_input(s);
             int stage = ahead % STAGES;
             int phase = ahead / STAGES;
             int k = ahead;
@@ -158,12 +159,13 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
                     tile += gridDim.x;
                     if (tile >= tiles) break;
                     origin = origin_of(p, tile);
+                    slice = slice_at(p, 0);
                     k = 0;
                 }
                 // Of the first lap every slot is free: the phase before the first counts as done.
                 barrier_wait(empty + 8 * stage, phase ^ 1);
                 want_weights(k, stage);
-                want_input(k, stage);
+                want_input(stage);
                 ++k;
                 if (++stage == STAGES) {
                     stage = 0;

@@ -30,11 +30,11 @@ def _logistic(x: Array) -> Array:
         return np.asarray(1 / (1 + np.exp(-x)))
 
 
-def _softplus(x: Array) -> Array:
-    """log(1 + exp(x)) with darknet's cuts at +-20."""
-    inside = np.clip(x, -20, 20)
-    middle = np.log(np.exp(inside) + 1)
-    return np.where(x > 20, x, np.where(x < -20, np.exp(np.minimum(x, 0)), middle))
+def _mish(x: Array) -> Array:
+    """x tanh(log(1 + e^x)) by one exponential, which is exact where x < 0; from 20 on it is x."""
+    e = np.exp(np.minimum(x, 20))
+    m = e * (e + 2)
+    return np.asarray(x * (m / (m + 2)))
 
 
 def _tanh(x: Array) -> Array:
@@ -71,8 +71,7 @@ def _hard_mish(x: Array) -> Array:
     return np.where(x > 0, x, np.where(x > -2, x * x / 2 + x, np.zeros_like(x)))
 
 
-# tanh(log(1 + e^x)) is m / (m + 2) with this m: one exponential, and no digits lost where x < 0.
-# From 20 on it is 1 in floats.
+# The m of _mish.
 _MISH = "expf(fminf(x, 20.f)) * (expf(fminf(x, 20.f)) + 2.f)"
 
 ACTIVATIONS: dict[str, Activation] = {
@@ -92,7 +91,7 @@ ACTIVATIONS: dict[str, Activation] = {
         Activation("swish", lambda x: x * _logistic(x), "x / (1.f + expf(-x))", rises=False),
         Activation(
             "mish",
-            lambda x: x * np.tanh(_softplus(x)),
+            _mish,
             f"x * (({_MISH}) / ({_MISH} + 2.f))",
             rises=False,
         ),

@@ -40,7 +40,7 @@ MOST_BYTES = 256 << 20  # of one run's pictures: more are scaled on the CPU
 
 _ALIGNMENT = 16
 _POINTER_BYTES = ENTRY["pixels"].itemsize
-_COPIERS = min(8, os.cpu_count() or 1)  # more than these wait for memory, and for each other
+_COPIERS = min(4, os.cpu_count() or 1)  # more than these wait for memory, and for Python
 _seats = [forks.lock() for _ in range(_COPIERS)]  # of all cards: together they would be more
 _WORTH_A_THREAD = 4 << 20  # bytes: waking one takes as long as copying some hundred thousand
 _WORTH_TWO_WAYS = 1 << 20  # bytes: less is there sooner than the device is told of it twice

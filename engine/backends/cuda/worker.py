@@ -12,7 +12,6 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
-from engine import forks
 from engine.errors import DeviceError
 
 _Result = TypeVar("_Result")
@@ -76,15 +75,18 @@ def _serve(queues: SimpleQueue[_Calls | None]) -> None:
         del calls
 
 
-_idle: list[_Server] = []
-_lock = forks.lock()
+_idle: list[_Server] = []  # without a lock: a finalizer may close a device amid anything
 
 
 def _server() -> _Server:
     """One that is idle, or a new one; a forked child has none of its parent's."""
-    with _lock:
-        _idle[:] = [each for each in _idle if each.process == os.getpid()]
-        return _idle.pop() if _idle else _Server()
+    while True:
+        try:
+            server = _idle.pop()
+        except IndexError:
+            return _Server()
+        if server.process == os.getpid():
+            return server
 
 
 class Worker:
@@ -139,8 +141,7 @@ class Worker:
             raise
         finally:
             if is_clean:
-                with _lock:
-                    _idle.append(self._server)
+                _idle.append(self._server)
             else:
                 self._server.end()
 

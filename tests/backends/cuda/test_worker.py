@@ -132,3 +132,14 @@ def test_a_thread_that_something_may_be_left_on_is_not_kept():
             worker.close(last, **options)
         thread.join(5)
         assert not thread.is_alive()
+
+
+def test_threads_of_a_process_that_forked_are_not_the_childs(monkeypatch):
+    worker = Worker("cuda:0")
+    thread = worker.run(threading.get_ident)
+    worker.close(lambda: None)
+    parent = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
+    child = Worker("cuda:0")
+    assert child.run(threading.get_ident) != thread
+    child.close(lambda: None)

@@ -64,6 +64,10 @@ class Plan:
         number = self.layer_of(op)
         return self.titles[number] if self.titles else f"layer {number}"
 
+    def root(self, tensor: Tensor) -> Tensor:
+        """The tensor inside which this one lies, or itself."""
+        return self.views[tensor].root if tensor in self.views else tensor
+
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """Every tensor, in the order in which each is first written."""

@@ -151,6 +151,7 @@ class Context:
         self.turn = Turn(self.calls)
         self.stream = self.driver.Stream(_NON_BLOCKING)
         self.copies = self.driver.Stream(_NON_BLOCKING)  # what arrives while the other computes
+        self.beside = self.driver.Stream(_NON_BLOCKING)  # parts of a run that need not wait
         self._workspace: Any = None
         self.blas: Blas = LateBlas(self._open_blas)
         self._kernels: dict[str, Kernels] = {}
@@ -169,7 +170,7 @@ class Context:
         for each in self._kernels.values():
             each.close()
         self._kernels.clear()
-        del self.stream, self.copies
+        del self.stream, self.copies, self.beside
         # Not left to its destructor, which would detach a context instead of releasing ours.
         self._primary.detach()
 

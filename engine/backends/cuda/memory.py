@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.backends.cuda import beside
 from engine.backends.cuda.gpu import DECODERS, RUNNERS, Runner, Target
 from engine.errors import InputError
 from engine.plan.build import Plan
@@ -45,14 +46,15 @@ def lay_out(plan: Plan, target: Target) -> Layout:
     """A place for every tensor: in the plan's arena, behind it, or inside another tensor.
 
     The arena counts values of one size, without room between: floats in a program of halves and
-    pictures in colours lie behind it.
+    pictures in colours lie behind it, and what is used out of the order of the ops.
     """
+    apart = beside.tensors(plan, target)
     arena = plan.arena
     top = 0 if arena is None else _align(arena.size * target.batch * target.value_bytes)
     slices: dict[Tensor, Slice] = {}
     states: list[tuple[int, int]] = []
     spaced: list[tuple[int, int]] = []
-    for root in dict.fromkeys(_root(plan, tensor) for tensor in plan.tensors):
+    for root in dict.fromkeys(plan.root(tensor) for tensor in plan.tensors):
         pitch = _pitch(plan, root)
         values = target.rows(root) * root.shape.area * pitch
         if values > MOST_VALUES:
@@ -61,7 +63,7 @@ def lay_out(plan: Plan, target: Target) -> Layout:
                 f"expected at most {MOST_VALUES}. Try a smaller batch"
             )
         size = values * target.bytes_of(root)
-        is_dense = pitch == root.shape.channels and root not in target.floats
+        is_dense = pitch == root.shape.channels and root not in target.floats | apart
         if arena is not None and root in arena.offsets and is_dense:
             offset = arena.offsets[root] * target.batch * target.value_bytes
         else:
@@ -97,10 +99,6 @@ def _pitch(plan: Plan, root: Tensor) -> int:
     channels = root.shape.channels
     is_picture = root == plan.source and channels == _COLOURS and root.shape.area > 1
     return _ROOM_FOR_COLOURS if is_picture else channels
-
-
-def _root(plan: Plan, tensor: Tensor) -> Tensor:
-    return plan.views[tensor].root if tensor in plan.views else tensor
 
 
 @dataclass(frozen=True)

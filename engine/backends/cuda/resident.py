@@ -7,6 +7,7 @@ Nobody waits here: the next run is enqueued meanwhile, and its images arrive on 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.backends.base import Memory
-from engine.backends.cuda import candidates, graph, memory, overflow
+from engine.backends.cuda import beside, candidates, graph, memory, overflow
 from engine.backends.cuda.candidates import FLAG, HEADER_WORDS, WORD, Room
 from engine.backends.cuda.context import Context
 from engine.backends.cuda.driver import gib
@@ -64,6 +65,7 @@ class Resident:
         self._has_graphs = has_graphs
         self._gpu: Gpu | None = None
         self._allocations: list[Any] = []
+        self._events: list[int] = []
         self.slots: list[Slot] = []
         self._graphs: dict[Key, Graph] = {}
         self._warm: set[Key] = set()
@@ -71,6 +73,7 @@ class Resident:
         self._settings_sent = b""  # what the card has
         self._can_overflow = overflow.is_possible(plan, target)
         self._runs = [(memory.runner(op).run, op) for op in plan.ops]
+        self._beside = {op for op in beside.beside(plan, target) if beside.can_be(op, target)}
         self._decoders = [(memory.runner(head).run, head) for head in plan.heads]
         kernels = context.kernels(target.precision)
         layout = memory.lay_out(plan, target)
@@ -103,6 +106,7 @@ class Resident:
             self._lists = self._allocate(self.keep.list_bytes)
             for _ in range(slots):
                 self.slots.append(Slot(self._driver, self._calls, self._sizes))
+            self._forked, self._joined = self._event(), self._event()
             self._states = layout.states
             self._gpu = Gpu(
                 target,
@@ -336,6 +340,8 @@ class Resident:
             slot.free()
         while self._allocations:
             self._allocations.pop().free()
+        while self._events:
+            self._calls.free_event(self._events.pop())
         self._latest = None
         self._gpu = None  # its stream and kernels must not outlive the context
 
@@ -385,20 +391,36 @@ class Resident:
         gpu.sequences = sequences
         if self._can_overflow:
             gpu.flag = (self._found if decodes else self._returned) + FLAG * WORD
-        self._bring_in(gpu, has_pictures)
-        for run, op in self._runs:
-            _enqueue_op(run, gpu, op)
+        side = copy(gpu)
+        side.stream = self._context.beside
         if decodes:
             gpu.zero(self._found, WORD)
+        self._bring_in(gpu, has_pictures)
+        self._enqueue_ops(gpu, side)
+        ends = {op.out for op in self._beside}
+        if decodes:
             for run, head in self._decoders:
-                run(gpu.of(head), head)
-            if suppresses:
-                self._suppress(gpu)
-            return
-        end = self._outputs
-        for tensor in plan.outputs:
-            gpu.bring_out(tensor, end)
-            end += gpu.rows(tensor) * tensor.shape.size * WORD
+                run((side if head.src in ends else gpu).of(head), head)
+        else:
+            end = self._outputs
+            for tensor in plan.outputs:
+                (side if tensor in ends else gpu).bring_out(tensor, end)
+                end += gpu.rows(tensor) * tensor.shape.size * WORD
+        if self._beside:
+            self._calls.record(self._joined, side.stream.handle)
+            self._calls.wait_for(self._stream, self._joined)
+        if suppresses:
+            self._suppress(gpu)
+
+    def _enqueue_ops(self, gpu: Gpu, side: Gpu) -> None:
+        was_beside = False
+        for run, op in self._runs:
+            is_beside = op in self._beside
+            if is_beside and not was_beside:
+                self._calls.record(self._forked, self._stream)
+                self._calls.wait_for(side.stream.handle, self._forked)
+            _enqueue_op(run, side if is_beside else gpu, op)
+            was_beside = is_beside
 
     def _suppress(self, gpu: Gpu) -> None:
         room, rows = self._room, gpu.rows(self._plan.source)
@@ -444,6 +466,10 @@ class Resident:
             return 0
         self._allocations.append(self._driver.mem_alloc(size))
         return int(self._allocations[-1])
+
+    def _event(self) -> int:
+        self._events.append(self._calls.event())
+        return self._events[-1]
 
     def _places(self, layout: Layout) -> dict[Any, Place]:
         return {

@@ -116,7 +116,7 @@ class HostDriver:
     def __init__(self, memory: int = 1 << 40) -> None:
         self.live: set[HostBlock] = set()
         self.memory = memory
-        self.streams = (HostStream(1), HostStream(2))
+        self.streams = tuple(map(HostStream, (1, 2, 3)))
         self.Context = SimpleNamespace(synchronize=self._synchronize)
         self.Event = HostEvent
 
@@ -253,7 +253,7 @@ class HostContext(Context):
     def __init__(self, name: str, *, memory: int, runs_kernels: bool) -> None:
         self.name = name
         self.driver = HostDriver(memory)
-        self.stream, self.copies = self.driver.streams
+        self.stream, self.copies, self.beside = self.driver.streams
         self.blas = _TapedBlas(self.stream) if runs_kernels else _NoBlas()
         self.launched: set[str] = set()
         self.calls = HostCalls(self.driver.streams)
@@ -315,19 +315,23 @@ Host = TypeVar("Host", bound=HostDevice)
 def on_tape(device: Host) -> Iterator[Host]:
     """The device, whose runs are recorded as a card's are, until it is closed."""
     with pytest.MonkeyPatch.context() as patch, closing(device):
-        patch.setattr(graph, "record", record_on(device.context.stream))
+        patch.setattr(graph, "record", record_on(device.context))
         yield device
 
 
-def record_on(stream: HostStream) -> Callable[[int, Callable[[], None]], TapeGraph]:
-    """What to put in the place of `graph.record`."""
+def record_on(context: HostContext) -> Callable[[int, Callable[[], None]], TapeGraph]:
+    """What to put in the place of `graph.record`: one tape of both streams, in the order given."""
+    streams = context.stream, context.beside
 
     def record(handle: int, enqueue: Callable[[], None]) -> TapeGraph:
-        stream.tape = tape = []
+        tape: list[Callable[[], None]] = []
         try:
+            for each in streams:
+                each.tape = tape
             enqueue()
         finally:
-            stream.tape = None
-        return TapeGraph(tape, stream)
+            for each in streams:
+                each.tape = None
+        return TapeGraph(tape, context.stream)
 
     return record

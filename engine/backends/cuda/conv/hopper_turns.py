@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 
 from engine.backends.cuda import launch
 from engine.backends.cuda.conv import hopper
@@ -29,6 +30,7 @@ _TF32_SHAPES = (
     (64, 128, 4, 2, 1, 1),
 )
 _SHAPES = {"float16": _HALF_SHAPES, "tf32": _TF32_SHAPES}
+_MATES = (1, 2)  # two multiprocessors always lie together: a cluster of more would leave some idle
 _LEAST_TURNS = 1.5  # tiles for each block: with fewer, staying is no use
 _START = 6000  # cycles until a block is under way
 _COSTS = {0: (1450, 38, 6), 1: (750, 38, 6)}  # products, bytes, finished values in a cycle
@@ -52,19 +54,22 @@ class TurnsTile(HopperTile):
     @property
     def shared_bytes(self) -> int:
         """The ring, barriers of turns, biases of two tiles for each team, and what aligns it."""
-        return self.ring_bytes + 8 * self.teams + 2 * self.teams * self.columns * 4 + 1024
+        ring = self.stages * (self.stage_bytes + hopper.BARRIERS)
+        return ring + 8 * self.teams + 2 * self.teams * self.columns * 4 + 1024
 
 
 @dataclass(frozen=True)
 class HopperTurns:
-    """One shape."""
+    """One shape; `mates` blocks, as in hopper.py, make a cluster."""
 
     sides: tuple[int, int, int, int, int, int]
+    mates: int = 1
 
     @property
     def name(self) -> str:
         rows, columns, stages, teams, _, blocks = self.sides
-        return f"turns_{rows}x{columns}x{stages}x{blocks}_teams{teams}"
+        name = f"turns_{rows}x{columns}x{stages}x{blocks}_teams{teams}"
+        return name + hopper.suffix(self.mates)
 
     def tile(self, target: Target, op: ops.Conv2d) -> TurnsTile:
         rows, columns, stages, teams, consumers, blocks = self.sides
@@ -88,15 +93,16 @@ class HopperTurns:
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile = self.tile(gpu.target, op)
-        tiles = -(-gpu.pixels(op.out) // tile.rows) * hopper.across(op, tile)
+        groups = -(-gpu.pixels(op.out) // (tile.rows * self.mates)) * hopper.across(op, tile)
         windows = launch.windows_map(
             hopper.source(gpu, op, tile), pixels=tile.rows, channels=tile.depth
         )
         gpu.tile(tile, tile.shared_bytes).launch(
-            (min(tiles, self._resident(gpu.target)), 1, 1),
+            (min(groups, self._resident(gpu.target) // self.mates), 1, self.mates),
             tile.threads,
-            [windows, hopper.problem(gpu, op, tile)],
+            [windows, hopper.problem(gpu, op, tile, mates=self.mates)],
             stream=gpu.stream.handle,
+            cluster=(1, 1, self.mates),
             early=True,
         )
 
@@ -106,7 +112,8 @@ class HopperTurns:
         rate, width, finish = _COSTS[tile.mode]
         steps = op.kernel[0] * op.kernel[1] * -(-op.src.shape.channels // tile.depth)
         area = tile.rows * tile.columns
-        products = steps * max(area * tile.depth / rate, tile.stage_bytes / width)
+        fetched = tile.bytes_fetched(self.mates)
+        products = steps * max(area * tile.depth / rate, fetched / width)
         taking_turns = tile.teams * tile.blocks
         turn = max(products, (products + area / finish) / taking_turns)
         if taking_turns == 1:
@@ -124,4 +131,10 @@ class HopperTurns:
         return target.multiprocessors * self.sides[5]
 
 
-VARIANTS = {each.name: each for each in map(HopperTurns, (*_HALF_SHAPES, *_TF32_SHAPES))}
+VARIANTS = {
+    each.name: each
+    for each in (
+        HopperTurns(sides, mates)
+        for sides, mates in product(dict.fromkeys((*_HALF_SHAPES, *_TF32_SHAPES)), _MATES)
+    )
+}

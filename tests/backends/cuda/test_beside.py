@@ -1,0 +1,96 @@
+"""What runs beside the others: which ops, where their tensors lie, and that results are the same."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.backends.cuda import beside, memory
+from engine.backends.cuda.device import CudaDevice
+from engine.backends.cuda.gpu import Target
+from engine.darknet import cfg, graph, random_weights
+from engine.darknet.lower import lower
+from engine.passes import optimise
+from engine.plan.build import Plan
+from tests.backends.cuda.host import needs_gxx
+from tests.backends.cuda.host_device import HostDevice, on_tape
+
+TWO_HEADS = Path(__file__).parents[3] / "cfg" / "yolov3-tiny.cfg"
+HOPPER = Target(1, "float16", (9, 0), 132)
+
+
+def plan_of(path: Path = TWO_HEADS, size: int | None = None) -> Plan:
+    sides = (size, size) if size else None
+    network = graph.build(cfg.read(path), size=sides)
+    return optimise(lower(network, random_weights.arrays(network)), CudaDevice.passes)
+
+
+def test_the_way_to_a_first_detection_layer_runs_beside_the_rest() -> None:
+    plan = plan_of()
+    found = [op for op in plan.ops if op in beside.beside(plan, HOPPER)]
+    assert [op.out.shape.sides for op in found] == [(512, 13, 13), (255, 13, 13)]
+    assert plan.ops[-1] not in found
+    assert all(beside.can_be(op, HOPPER) for op in found)
+
+
+def test_what_needs_scratch_memory_runs_in_its_turn() -> None:
+    plan = plan_of()
+    forced = replace(HOPPER, algorithm="im2col_gemm")
+    assert not any(beside.can_be(op, forced) for op in beside.beside(plan, forced))
+
+
+def test_maps_that_fill_the_card_run_in_their_turn() -> None:
+    plan = plan_of()
+    assert not beside.beside(plan, replace(HOPPER, batch=1024))
+
+
+def test_a_network_with_one_way_out_has_nothing_beside() -> None:
+    plan = plan_of(TWO_HEADS.with_name("resnet50.cfg"))
+    assert not beside.beside(plan, HOPPER)
+    assert not beside.tensors(plan, HOPPER)
+
+
+def test_what_is_used_beside_shares_memory_with_nothing() -> None:
+    plan = plan_of()
+    slices = memory.lay_out(plan, HOPPER).slices
+    places = {
+        tensor: (each.offset, each.offset + tensor.shape.area * each.pitch * HOPPER.value_bytes)
+        for tensor, each in slices.items()
+        if plan.root(tensor) == tensor
+    }
+    apart = beside.tensors(plan, HOPPER)
+    assert len(apart) == 3
+    for tensor in apart:
+        begin, end = places[tensor]
+        for other, (first, last) in places.items():
+            assert other == tensor or last <= begin or end <= first, (tensor, other)
+
+
+@needs_gxx
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_results_are_those_of_one_op_after_the_other(
+    monkeypatch: pytest.MonkeyPatch, *, is_recorded: bool
+) -> None:
+    """The host's streams do what they were given as late as they may: what is not waited for shows."""
+    plan = plan_of(size=96)
+    images = [np.random.default_rng(n).random((1, 3, 96, 96), np.float32) for n in range(3)]
+    with on_tape(HostDevice()) as device:
+        options = {"graph": is_recorded, "algorithm": "direct"}
+        with closing(device.compile(plan, **options)) as program:
+            expected = [program.forward(each) for each in images]
+        streams = set()
+        monkeypatch.setattr(beside, "can_be", lambda op, target: True)
+        record = device.context.calls.record
+        monkeypatch.setattr(
+            device.context.calls, "record", lambda e, s: (streams.add(s), record(e, s))
+        )
+        with closing(device.compile(plan, **options)) as program:
+            got = [program.forward(each) for each in images]
+    assert device.context.beside.handle in streams
+    for one, other in zip(expected, got, strict=True):
+        for first, second in zip(one, other, strict=True):
+            np.testing.assert_array_equal(first, second)

@@ -128,6 +128,7 @@ class Gpu:
         self.workspace = workspace  # pointer; as many bytes as the op's workspace hook asked for
         self.candidates = candidates
         self.sequences = target.batch
+        self.next_weights = 0, 0  # pointer and bytes: what another op will want soon
         self.flag = 0  # pointer to the word that says that results are strange; 0: nobody asks
         self._kernels = kernels
         self._places = places
@@ -244,6 +245,10 @@ class Gpu:
         pixels, channels = self.pixels(src), src.shape.channels
         sizes = (pixels, channels, self.pitch(src))
         self.storing(src).launch("largest", pixels * channels, self[src], out, *sizes)
+
+    def noise(self, out: int, size: int) -> None:
+        """Enqueue filling `size` bytes, a multiple of 4, with values to measure with."""
+        self.launch("noise", size // 4, out, size // 4)
 
     def copy(self, out: int, src: int, size: int) -> None:
         """Enqueue a copy of `size` bytes from one device pointer to another."""

@@ -102,15 +102,15 @@ class Function:
         arguments: Sequence[Any],
         *,
         stream: int,
-        cluster: tuple[int, int, int] = (1, 1, 1),
+        cluster: int = 1,
         early: bool = False,
     ) -> None:
         """Enqueue; `arguments` are ctypes values. An early kernel starts while the one before it
         still runs, and waits for it by itself."""
         attributes = (_Attribute * 2)()
         count = 0
-        if cluster != (1, 1, 1):
-            attributes[0].kind, attributes[0].value.cluster[:] = _CLUSTER, cluster
+        if cluster > 1:
+            attributes[0].kind, attributes[0].value.cluster[:] = _CLUSTER, (cluster, 1, 1)
             count = 1
         if early:
             attributes[count].kind, attributes[count].value.flag = _EARLY_START, 1

@@ -15,13 +15,14 @@ from engine.backends.cuda import beside
 from engine.backends.cuda.gpu import DECODERS, RUNNERS, Runner, Target
 from engine.errors import InputError
 from engine.plan.build import Plan
-from engine.plan.ops import Constant, Head, Op, Tensor
+from engine.plan.ops import Constant, Conv2d, Head, Op, Tensor
 
 Array = NDArray[Any]
 
 ALIGNMENT = 256  # bytes: what the driver's own allocations have
 MOST_VALUES = 2**31 - 1  # kernels count in int
 _COLOURS, _ROOM_FOR_COLOURS = 3, 4
+_PIECE = 16  # bytes: what the copy engine moves
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,19 @@ def lay_out_weights(plan: Plan, target: Target) -> Weights:
             arrays.append((top, values))
             top += _align(values.nbytes)
     return Weights(tuple(arrays), offsets, top)
+
+
+def next_weights(plan: Plan, weights: Weights) -> dict[Op, tuple[int, int]]:
+    """Where the weights of the next convolution behind each op begin, and their bytes."""
+    sizes = {offset: values.nbytes for offset, values in weights.arrays}
+    latest = 0, 0
+    found: dict[Op, tuple[int, int]] = {}
+    for op in reversed(plan.ops):
+        found[op] = latest
+        offset = weights.offsets.get((op, "weight"))
+        if isinstance(op, Conv2d) and offset is not None:
+            latest = offset, sizes[offset] // _PIECE * _PIECE
+    return found
 
 
 def workspace_bytes(plan: Plan, target: Target) -> int:

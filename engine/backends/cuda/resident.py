@@ -106,6 +106,10 @@ class Resident:
             self._lists = self._allocate(self.keep.list_bytes)
             for _ in range(slots):
                 self.slots.append(Slot(self._driver, self._calls, self._sizes))
+            self._next_weights = {
+                op: (weights_at + offset, size)
+                for op, (offset, size) in memory.next_weights(plan, weights).items()
+            }
             self._forked, self._joined = self._event(), self._event()
             self._states = layout.states
             self._gpu = Gpu(
@@ -419,7 +423,9 @@ class Resident:
             if is_beside and not was_beside:
                 self._calls.record(self._forked, self._stream)
                 self._calls.wait_for(side.stream.handle, self._forked)
-            _enqueue_op(run, side if is_beside else gpu, op)
+            chosen = side if is_beside else gpu
+            chosen.next_weights = self._next_weights[op]
+            _enqueue_op(run, chosen, op)
             was_beside = is_beside
 
     def _suppress(self, gpu: Gpu) -> None:

@@ -1,4 +1,4 @@
-"""What runs beside the others: which ops, where their tensors lie, and that results are the same."""
+"""What runs beside the rest: which ops, where their tensors lie, and that results are the same."""
 
 from __future__ import annotations
 
@@ -75,22 +75,22 @@ def test_what_is_used_beside_shares_memory_with_nothing() -> None:
 def test_results_are_those_of_one_op_after_the_other(
     monkeypatch: pytest.MonkeyPatch, *, is_recorded: bool
 ) -> None:
-    """The host's streams do what they were given as late as they may: what is not waited for shows."""
+    """The host's streams do what they are given as late as they may: a wait forgotten shows."""
     plan = plan_of(size=96)
     images = [np.random.default_rng(n).random((1, 3, 96, 96), np.float32) for n in range(3)]
     with on_tape(HostDevice()) as device:
         options = {"graph": is_recorded, "algorithm": "direct"}
         with closing(device.compile(plan, **options)) as program:
             expected = [program.forward(each) for each in images]
-        streams = set()
+        waiting = set()
         monkeypatch.setattr(beside, "can_be", lambda op, target: True)
-        record = device.context.calls.record
+        calls, wait_for = device.context.calls, device.context.calls.wait_for
         monkeypatch.setattr(
-            device.context.calls, "record", lambda e, s: (streams.add(s), record(e, s))
+            calls, "wait_for", lambda stream, event: (waiting.add(stream), wait_for(stream, event))
         )
         with closing(device.compile(plan, **options)) as program:
             got = [program.forward(each) for each in images]
-    assert device.context.beside.handle in streams
+    assert {device.context.stream.handle, device.context.beside.handle} <= waiting
     for one, other in zip(expected, got, strict=True):
         for first, second in zip(one, other, strict=True):
             np.testing.assert_array_equal(first, second)

@@ -183,6 +183,25 @@ def test_decoders_read_halves(host: HostDevice, head: ops.Head) -> None:
     np.testing.assert_allclose(rows, expected, rtol=2e-5, atol=1e-6)
 
 
+# ---------------------------------------------------------------- what a tuner measures with
+
+
+@needs_gxx
+def test_noise_is_numbers_of_both_signs_as_halves_and_as_floats(host: HostDevice) -> None:
+    words = np.zeros(5000, np.uint32)
+    program = host.compile(narrow_plan())
+    with closing(program):
+        program._resident._gpu.noise(words.ctypes.data, words.nbytes)
+        host.context.stream.synchronize()
+    for kind, least in ((np.float16, 2**-3), (np.float32, 0)):
+        values = words.view(kind)
+        assert np.isfinite(values).all()
+        assert (abs(values) >= least).all()
+        assert (abs(values) < 2).all()
+        assert 0.4 < (values < 0).mean() < 0.6
+    assert len(np.unique(words)) > 4900
+
+
 # ---------------------------------------------------------------- nothing is left out
 
 
@@ -214,6 +233,8 @@ def test_every_kernel_is_launched_by_a_case_above() -> None:
     head = YoloHead(source, classes=1, anchors=((1, 1),), network=(4, 4))
     with_head = device.compile(Plan(source, (), (source,), (source,), heads=(head,)))
     with_head.start_boxes([picture], Suppression(), threshold=0.5)
+    program = device.compile(narrow_plan())
+    program._resident._gpu.noise(int(device.context.driver.mem_alloc(64)), 64)
     launched = device.context.launched
     device.close()
     kernels = set(compiler.signatures(compiler.translation_unit()))

@@ -48,9 +48,6 @@ _FLOAT_TILES = (
     (128, 32, 4, 2, 2),
 )
 SPLITS = (1, 2, 3, 4, 5, 6, 8)
-MATES = (1, 2, 3, 4)
-_MOST_IN_CLUSTER = 8  # blocks, on every card
-_MOST_WASTED = 1.2  # times the tiles that there are, where their number is no multiple of the mates
 _COSTS = {0: (1680, 57, 6, 3300, 300), 1: (750, 45, 8, 6000, 700), 2: (315, 25, 3, 2500, 700)}
 _MOST_BLOCKS = 512  # more tiles than this fill the device without a split
 _LEAST_STEPS = 4  # slices that each block of a split sums at least
@@ -58,7 +55,8 @@ _LEAST_STEPS = 4  # slices that each block of a split sums at least
 _CHUNK = 16  # bytes that change places together
 _CHUNKS_OF_BANKS = 8  # of all banks of shared memory
 _SUM_PADDING = 8  # floats between rows of sums, as SUM_PITCH in the kernel
-BARRIERS = 16  # bytes of both barriers of a stage
+_LINE_BYTES = 128
+_BARRIERS = 16  # bytes of both barriers of a stage
 
 
 @dataclass(frozen=True)
@@ -111,17 +109,15 @@ class HopperTile:
         weights = self.columns * (2 if self.mode == 2 else 1)
         return (self.rows + weights) * self.depth * self.value_bytes
 
-    def bytes_fetched(self, mates: int) -> int:
-        """Of a stage, by a block that shares its weights with so many, itself among them."""
-        inputs = self.rows * self.depth * self.value_bytes
-        return inputs + (self.stage_bytes - inputs) // mates
+    @property
+    def ring_bytes(self) -> int:
+        return self.stages * (self.stage_bytes + _BARRIERS)
 
     @property
     def shared_bytes(self) -> int:
-        """The ring, or the sums that take its place, barriers, biases, and what aligns it."""
+        """The ring, or the sums that take its place, the biases, and what aligns it."""
         sums = self.rows * (self.columns + _SUM_PADDING) * 4
-        ring = self.stages * self.stage_bytes
-        return max(ring, sums) + self.stages * BARRIERS + 4 * self.columns + 1024
+        return max(self.ring_bytes, sums) + 4 * self.columns + 1024
 
 
 class Problem(ctypes.Structure):
@@ -129,12 +125,14 @@ class Problem(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("bias", "residual", "out", "flag", "weight")),
+        ("next", ctypes.c_void_p),
+        *((name, ctypes.c_uint) for name in ("next_bytes", "next_share")),
         *(
             (name, ctypes.c_int)
             for name in (
                 *("pixels", "filters", "out_h", "out_w", "taps_x", "slices", "steps"),
                 *("stride_y", "stride_x", "top", "left", "dilation_y", "dilation_x"),
-                *("out_pitch", "residual_pitch", "split", "mates", "tiles_n", "is_aligned"),
+                *("out_pitch", "residual_pitch", "split", "tiles_n", "is_aligned"),
                 *("entries", "box", "is_raw"),
             )
         ),
@@ -192,16 +190,6 @@ def way_out(target: Target, op: ops.Conv2d) -> tuple[int, int, tuple[int, int], 
     return mode, out_bytes, geometry.kinds(op), is_whole, is_yolo
 
 
-def can_share(tiles: int, mates: int) -> bool:
-    """Whether so many tiles, one below the other, make groups of mates without many idle ones."""
-    return -(-tiles // mates) * mates <= _MOST_WASTED * tiles
-
-
-def suffix(mates: int) -> str:
-    """Of a variant's name."""
-    return f"_mates{mates}" if mates > 1 else ""
-
-
 def across(op: ops.Conv2d, tile: HopperTile) -> int:
     """Tiles side by side over the filters."""
     return -(-op.out.shape.channels // tile.columns)
@@ -225,9 +213,8 @@ def source(gpu: Gpu, op: ops.Conv2d, tile: HopperTile) -> launch.Windows:
     )
 
 
-def problem(
-    gpu: Gpu, op: ops.Conv2d, tile: HopperTile, *, split: int = 1, mates: int = 1
-) -> Problem:
+def problem(gpu: Gpu, op: ops.Conv2d, tile: HopperTile, *, blocks: int, split: int = 1) -> Problem:
+    """`blocks` are those of the grid, each of which calls some of the next weights."""
     residual, residual_pitch = geometry.residual(gpu, op)
     channels, out = op.src.shape.channels, op.out.shape
     deep = -(-channels // tile.depth)
@@ -235,32 +222,34 @@ def problem(
     written = (op.out, op.residual) if op.residual else (op.out,)
     return Problem(
         *(gpu.array(op, "bias"), residual, gpu[op.out], gpu.flag if op.yolo else 0),
-        gpu.array(op, "weight"),
+        *(gpu.array(op, "weight"), *_next_weights(gpu, blocks)),
         *(gpu.pixels(op.out), out.channels),
         *(out.height, out.width, op.kernel[1], deep, op.kernel[0] * op.kernel[1] * deep),
         *(*op.stride, top, left, *op.dilation),
         *(gpu.pitch(op.out), residual_pitch),
-        *(split, mates, across(op, tile), int(all(map(gpu.is_aligned, written)))),
+        *(split, across(op, tile), int(all(map(gpu.is_aligned, written)))),
         *((0, 0, 0, 0.0) if op.yolo is None else op.yolo.numbers),
     )
 
 
+def _next_weights(gpu: Gpu, blocks: int) -> tuple[int, int, int]:
+    """Where they begin, their bytes, and those of a block: whole lines."""
+    pointer, size = gpu.next_weights
+    lines = -(-size // (blocks * _LINE_BYTES))
+    return pointer, size, lines * _LINE_BYTES
+
+
 @dataclass(frozen=True)
 class Hopper:
-    """One tile shape, with the sum over k shared by `split` blocks of a cluster.
-
-    `mates` tiles, one below the other, share what they fetch of the weights: the cluster is larger.
-    """
+    """One tile shape, with the sum over k shared by a cluster of `split` blocks."""
 
     sides: tuple[int, int, int, int, int]
     split: int
-    mates: int = 1
 
     @property
     def name(self) -> str:
         rows, columns, stages, _, blocks = self.sides
-        name = f"hopper_{rows}x{columns}x{stages}x{blocks}_split{self.split}"
-        return name + suffix(self.mates)
+        return f"hopper_{rows}x{columns}x{stages}x{blocks}_split{self.split}"
 
     def tile(self, target: Target, op: ops.Conv2d) -> HopperTile:
         rows, columns, stages, consumers, blocks = self.sides
@@ -275,11 +264,9 @@ class Hopper:
         filters = op.out.shape.channels
         if columns > 32 and columns >= 2 * filters:
             return False
-        if not can_share(_tiles(target, op, rows), self.mates):
-            return False
         if self.split == 1:
             return True
-        blocks = self._down(target, op) * -(-filters // columns) * self.split
+        blocks = _tiles(target, op, rows) * -(-filters // columns) * self.split
         return blocks <= _MOST_BLOCKS and self._steps(target, op) >= _LEAST_STEPS * self.split
 
     def workspace(self, target: Target, op: ops.Conv2d) -> int:
@@ -290,14 +277,14 @@ class Hopper:
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile = self.tile(gpu.target, op)
-        groups = -(-gpu.pixels(op.out) // (tile.rows * self.mates)) * across(op, tile)
+        blocks = -(-gpu.pixels(op.out) // tile.rows) * across(op, tile) * self.split
         windows = launch.windows_map(source(gpu, op, tile), pixels=tile.rows, channels=tile.depth)
         gpu.tile(tile, tile.shared_bytes).launch(
-            (groups, self.split, self.mates),
+            (blocks, 1, 1),
             tile.threads,
-            [windows, problem(gpu, op, tile, split=self.split, mates=self.mates)],
+            [windows, problem(gpu, op, tile, blocks=blocks, split=self.split)],
             stream=gpu.stream.handle,
-            cluster=(1, self.split, self.mates),
+            cluster=self.split,
             early=True,
         )
 
@@ -314,20 +301,16 @@ class Hopper:
         tile = self.tile(target, op)
         rate, width, finish, start, split = _COSTS[tile.mode]
         across = -(-op.out.shape.channels // tile.columns)
-        blocks = self._down(target, op) * across * self.split
+        blocks = _tiles(target, op, tile.rows) * across * self.split
         most = -(-blocks // target.multiprocessors)
         at_once = min(most, tile.blocks)
         products = at_once * tile.rows * tile.columns * tile.depth / rate
-        cycles = max(products, at_once * tile.bytes_fetched(self.mates) / width, 300)
+        cycles = max(products, at_once * tile.stage_bytes / width, 300)
         block = start + self._steps(target, op) / self.split * cycles
         block += at_once * tile.rows * tile.columns / finish
         if self.split > 1:
             block += split * (2 + self.split)
         return -(-most // tile.blocks) * block
-
-    def _down(self, target: Target, op: ops.Conv2d) -> int:
-        """Tiles one below the other, whole groups of mates."""
-        return -(-_tiles(target, op, self.sides[0]) // self.mates) * self.mates
 
 
 def _tiles(target: Target, op: ops.Conv2d, rows: int) -> int:
@@ -337,11 +320,8 @@ def _tiles(target: Target, op: ops.Conv2d, rows: int) -> int:
 VARIANTS = {
     each.name: each
     for each in (
-        Hopper(sides, split, mates)
-        for sides, split, mates in product(
-            dict.fromkeys((*_HALF_TILES, *_FLOAT_TILES)), SPLITS, MATES
-        )
-        if split * mates <= _MOST_IN_CLUSTER
+        Hopper(sides, split)
+        for sides, split in product(dict.fromkeys((*_HALF_TILES, *_FLOAT_TILES)), SPLITS)
     )
 }
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
 
 from engine.backends.cuda import launch
 from engine.backends.cuda.conv import hopper
@@ -30,7 +29,6 @@ _TF32_SHAPES = (
     (64, 128, 4, 2, 1, 1),
 )
 _SHAPES = {"float16": _HALF_SHAPES, "tf32": _TF32_SHAPES}
-_MATES = (1, 2)  # two multiprocessors always lie together: a cluster of more would leave some idle
 _LEAST_TURNS = 1.5  # tiles for each block: with fewer, staying is no use
 _START = 6000  # cycles until a block is under way
 _COSTS = {0: (1450, 38, 6), 1: (750, 38, 6)}  # products, bytes, finished values in a cycle
@@ -54,22 +52,19 @@ class TurnsTile(HopperTile):
     @property
     def shared_bytes(self) -> int:
         """The ring, barriers of turns, biases of two tiles for each team, and what aligns it."""
-        ring = self.stages * (self.stage_bytes + hopper.BARRIERS)
-        return ring + 8 * self.teams + 2 * self.teams * self.columns * 4 + 1024
+        return self.ring_bytes + 8 * self.teams + 2 * self.teams * self.columns * 4 + 1024
 
 
 @dataclass(frozen=True)
 class HopperTurns:
-    """One shape; `mates` blocks, as in hopper.py, make a cluster."""
+    """One shape."""
 
     sides: tuple[int, int, int, int, int, int]
-    mates: int = 1
 
     @property
     def name(self) -> str:
         rows, columns, stages, teams, _, blocks = self.sides
-        name = f"turns_{rows}x{columns}x{stages}x{blocks}_teams{teams}"
-        return name + hopper.suffix(self.mates)
+        return f"turns_{rows}x{columns}x{stages}x{blocks}_teams{teams}"
 
     def tile(self, target: Target, op: ops.Conv2d) -> TurnsTile:
         rows, columns, stages, teams, consumers, blocks = self.sides
@@ -93,16 +88,16 @@ class HopperTurns:
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile = self.tile(gpu.target, op)
-        groups = -(-gpu.pixels(op.out) // (tile.rows * self.mates)) * hopper.across(op, tile)
+        tiles = -(-gpu.pixels(op.out) // tile.rows) * hopper.across(op, tile)
+        blocks = min(tiles, self._resident(gpu.target))
         windows = launch.windows_map(
             hopper.source(gpu, op, tile), pixels=tile.rows, channels=tile.depth
         )
         gpu.tile(tile, tile.shared_bytes).launch(
-            (min(groups, self._resident(gpu.target) // self.mates), 1, self.mates),
+            (blocks, 1, 1),
             tile.threads,
-            [windows, hopper.problem(gpu, op, tile, mates=self.mates)],
+            [windows, hopper.problem(gpu, op, tile, blocks=blocks)],
             stream=gpu.stream.handle,
-            cluster=(1, 1, self.mates),
             early=True,
         )
 
@@ -112,8 +107,7 @@ class HopperTurns:
         rate, width, finish = _COSTS[tile.mode]
         steps = op.kernel[0] * op.kernel[1] * -(-op.src.shape.channels // tile.depth)
         area = tile.rows * tile.columns
-        fetched = tile.bytes_fetched(self.mates)
-        products = steps * max(area * tile.depth / rate, fetched / width)
+        products = steps * max(area * tile.depth / rate, tile.stage_bytes / width)
         taking_turns = tile.teams * tile.blocks
         turn = max(products, (products + area / finish) / taking_turns)
         if taking_turns == 1:
@@ -131,10 +125,4 @@ class HopperTurns:
         return target.multiprocessors * self.sides[5]
 
 
-VARIANTS = {
-    each.name: each
-    for each in (
-        HopperTurns(sides, mates)
-        for sides, mates in product(dict.fromkeys((*_HALF_SHAPES, *_TF32_SHAPES)), _MATES)
-    )
-}
+VARIANTS = {each.name: each for each in map(HopperTurns, (*_HALF_SHAPES, *_TF32_SHAPES))}

@@ -34,12 +34,6 @@ __device__ __forceinline__ void barrier_arrive(unsigned barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// At a neighbour's, whose address neighbour() tells.
-__device__ __forceinline__ void barrier_arrive_there(unsigned barrier)
-{
-    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
 __device__ __forceinline__ void barrier_wait(unsigned barrier, int phase)
 {
     asm volatile(
@@ -88,16 +82,10 @@ __device__ __forceinline__ void copy_bytes(unsigned to, const void* from, int by
         : "memory");
 }
 
-// The same to the same place in each block of the cluster that has a bit in `blocks`, and it
-// completes on the barrier of each.
-__device__ __forceinline__ void copy_bytes_to_all(unsigned to, const void* from, int bytes,
-                                                  unsigned barrier, unsigned blocks)
+// Bytes that somebody else will want soon, both ends on 16, into the L2.
+__device__ __forceinline__ void call_bytes(const void* from, unsigned bytes)
 {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-        "[%0], [%1], %2, [%3], %4;" ::"r"(to),
-        "l"(from), "r"(bytes), "r"(barrier), "h"((unsigned short)blocks)
-        : "memory");
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
 
 // ---- wgmma

@@ -13,8 +13,6 @@
 // CONSUMERS warpgroups before it multiply BM / CONSUMERS rows each. A cluster of `split` blocks shares the
 // sum over k: each adds up a part, then they reduce through each other's shared memory, always in
 // the order of their ranks, so that a result never changes from run to run.
-// A cluster may have `mates` times as many blocks, which share what they fetch of the weights:
-// otherwise the L2 bounds many layers.
 // Weights do not depend on the layer before, so they are fetched before the wait for it.
 // On a small map a block finishes one tile and its code is cold: the activations, KIND and LAST, are
 // chosen at compile time, and what can be asked for early is.
@@ -29,10 +27,9 @@
 //           up outside the matrix unit, which drops bits that a float would keep
 #include "hopper_tile.cuh"
 
-#define RING_BYTES (STAGES * STAGE_BYTES)
+#define RING_BYTES (STAGES * (STAGE_BYTES + 16))
 #define SUM_PITCH (BN + 8)  // of floats, for a cluster
 #define SUM_BYTES (BM * SUM_PITCH * 4)  // take the place of the ring, as other results do
-#define BARRIERS_AT (RING_BYTES > SUM_BYTES ? RING_BYTES : SUM_BYTES)  // mates may be late to leave
 #define AT_ONCE 4  // blocks whose sums are under way together
 #define RESIDENT ((128 * CONSUMERS + 32) * BLOCKS)       // threads of a multiprocessor
 #define ITEMS (RESIDENT <= 512 ? 4 : RESIDENT <= 600 ? 3 : 2)  // fours of a thread, likewise
@@ -41,7 +38,7 @@
 // reads whole lines, and asks for what comes from far, of several lines, before the first of it is
 // needed.
 __device__ __forceinline__ void finish_cluster(unsigned sums, const float* bias, const Problem& p,
-                                               int m0, int n0, int rank, int mate)
+                                               int m0, int n0, int rank)
 {
     const int fours = BM * BN / 4;
     const int stride = p.split * 128 * CONSUMERS;
@@ -69,7 +66,7 @@ __device__ __forceinline__ void finish_cluster(unsigned sums, const float* bias,
 #pragma unroll
             for (int r = 0; r < AT_ONCE; ++r) {
                 if (first + r >= p.split) continue;
-                const unsigned there = neighbour(sums, mate * p.split + first + r);
+                const unsigned there = neighbour(sums, first + r);
 #pragma unroll
                 for (int i = 0; i < ITEMS; ++i) part[i][r] = read_neighbour(there + at[i]);
             }
@@ -107,39 +104,36 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
     const unsigned base = (shared_address(memory) + 1023) & ~1023u;
-    const unsigned full = base + BARRIERS_AT;
+    const unsigned full = base + STAGES * STAGE_BYTES;
     const unsigned empty = full + 8 * STAGES;
     const bool is_producer = threadIdx.x >= 128 * CONSUMERS;
     const int lane = threadIdx.x % 32;
-    const int rank = blockIdx.y;
-    const int mate = blockIdx.z;
-    const int tile = tile_at(p, blockIdx.x, mate);
+    const int tile = blockIdx.x / p.split;
+    const int rank = blockIdx.x - tile * p.split;
     const int m0 = tile / p.tiles_n * BM;
     const int n0 = tile % p.tiles_n * BN;
     const int first = rank * p.steps / p.split;
     const int end = (rank + 1) * p.steps / p.split;
-    float* bias =
-        reinterpret_cast<float*>(memory + (empty + 8 * STAGES - shared_address(memory)));
+    float* bias = reinterpret_cast<float*>(memory + (base - shared_address(memory)) +
+                                           (RING_BYTES > SUM_BYTES ? RING_BYTES : SUM_BYTES));
 
     if (threadIdx.x == 128 * CONSUMERS) prefetch_map(&input);
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; ++s) {
             barrier_init(full + 8 * s, 1);
-            barrier_init(empty + 8 * s, CONSUMERS * p.mates);
+            barrier_init(empty + 8 * s, CONSUMERS);
         }
         barrier_fence();
     }
     __syncthreads();
-    if (p.mates > 1) cluster_barrier();
 
     if (is_producer) {
         if (threadIdx.x == 128 * CONSUMERS) {
             const Origin origin = origin_of(p, tile);
-            const Mate share = mate_at(p, mate, rank);
             const int ahead = min(end - first, STAGES);
             Slice slice = slice_at(p, first);
             auto want_weights = [&](int k, int stage) {
-                fetch_weights(base + stage * STAGE_BYTES, full + 8 * stage, p, origin, k, share);
+                fetch_weights(base + stage * STAGE_BYTES, full + 8 * stage, origin, k);
             };
             auto want_input = [&](int stage) {
                 fetch_input(base + stage * STAGE_BYTES, full + 8 * stage, &input, p, origin, slice);
@@ -162,11 +156,12 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         __syncwarp();
         dependents_may_start();  // any earlier, they would be in the way
     } else {
-        const int warpgroup = threadIdx.x / 128;
+        const int group = threadIdx.x / 128;
         const int warp = threadIdx.x / 32 % 4;
         float own[OWN_BIASES];
         ask_biases(own, p, n0, threadIdx.x);
         call_residual(p, m0, n0, threadIdx.x);
+        if (threadIdx.x == 0) call_next_weights(p);
         float sum[BLOCKS_OF_ROWS][BN / 2];
 #pragma unroll
         for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
@@ -182,16 +177,16 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
             if (MODE < 2) products_begin();
 #pragma unroll
             for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
-                multiply_slice(sum[i], a + (warpgroup * BLOCKS_OF_ROWS + i) * 64 * ROW_BYTES,
+                multiply_slice(sum[i], a + (group * BLOCKS_OF_ROWS + i) * 64 * ROW_BYTES,
                                a + A_BYTES);
             }
             if (MODE < 2) {
                 products_commit();
                 products_wait<1>();  // the slice before this one has been read
-                if (previous >= 0) leave_slot(p, empty + 8 * previous, rank);
+                if (previous >= 0 && threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * previous);
                 previous = stage;
-            } else {
-                leave_slot(p, empty + 8 * stage, rank);
+            } else if (threadIdx.x % 128 == 0) {
+                barrier_arrive(empty + 8 * stage);
             }
             if (++stage == STAGES) {
                 stage = 0;
@@ -206,16 +201,15 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
             result* corner = reinterpret_cast<result*>(ring) + threadIdx.x / 32 * 16 * ROW_PITCH;
 #pragma unroll
             for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
-                const int first_row = m0 + (warpgroup * BLOCKS_OF_ROWS + i) * 64 + warp * 16;
+                const int first_row = m0 + (group * BLOCKS_OF_ROWS + i) * 64 + warp * 16;
                 finish_rows(sum[i], corner, bias, p, first_row, n0);
             }
-            if (p.mates > 1) cluster_barrier();  // a mate may still tell us which slots it has read
             return;
         }
         float* sums = reinterpret_cast<float*>(ring);
 #pragma unroll
         for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
-            const int m = (warpgroup * BLOCKS_OF_ROWS + i) * 64 + warp * 16 + lane / 4;
+            const int m = (group * BLOCKS_OF_ROWS + i) * 64 + warp * 16 + lane / 4;
 #pragma unroll
             for (int j = 0; j < BN / 8; ++j) {
                 float* to = sums + m * SUM_PITCH + j * 8 + lane % 4 * 2;
@@ -226,11 +220,8 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         }
     }
 
-    if (p.split == 1) {
-        if (p.mates > 1) cluster_barrier();
-        return;
-    }
+    if (p.split == 1) return;
     cluster_barrier();
-    if (!is_producer) finish_cluster(base, bias, p, m0, n0, rank, mate);
+    if (!is_producer) finish_cluster(base, bias, p, m0, n0, rank);
     cluster_meeting();  // nobody leaves while a neighbour reads its sums
 }

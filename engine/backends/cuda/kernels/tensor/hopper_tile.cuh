@@ -23,13 +23,15 @@ struct Problem {
     void* out;
     unsigned* flag;
     const unsigned char* weight;
+    const unsigned char* next;        // weights of a later layer
+    unsigned next_bytes, next_share;  // of all of them, of a block
     int pixels, filters;              // M, N
     int out_h, out_w;
     int taps_x;                       // width of the kernel
     int slices, steps;                // of BK channels: a tap's, all
     int stride_y, stride_x, top, left, dilation_y, dilation_x;
     int out_pitch, residual_pitch;
-    int split, mates, tiles_n, is_aligned;
+    int split, tiles_n, is_aligned;
     int entries, box, is_raw;  // of an anchor, where [yolo]'s own output is to be made
     float scale_x_y;
 };
@@ -50,30 +52,6 @@ struct Origin {  // of a tile: where its windows begin, its slices of weights
     int x, y, row;
     const unsigned char* weight;
 };
-
-// Mates are blocks of a cluster that multiply the same weights by rows of their own, one tile below
-// the other. Each fetches its share of every slice for all, so it comes from the L2 once.
-struct Mate {
-    unsigned all;           // a bit for each of them in their cluster
-    unsigned begin, bytes;  // of its share
-};
-
-__device__ __forceinline__ Mate mate_at(const Problem& p, int number, int rank)
-{
-    if (p.mates == 1) return {0, 0, WEIGHT_BYTES};
-    unsigned all = 0;
-    for (int i = 0; i < p.mates; ++i) all |= 1u << (i * p.split + rank);
-    const unsigned lines = WEIGHT_BYTES / 16;
-    const unsigned begin = lines * number / p.mates;
-    return {all, begin * 16, (lines * (number + 1) / p.mates - begin) * 16};
-}
-
-// The tile of a mate, of a group of as many; those of a few filters follow each other.
-__device__ __forceinline__ int tile_at(const Problem& p, int group, int mate)
-{
-    if (p.mates == 1) return group;
-    return (group / p.tiles_n * p.mates + mate) * p.tiles_n + group % p.tiles_n;
-}
 
 __device__ __forceinline__ Origin origin_of(const Problem& p, int tile)
 {
@@ -105,14 +83,11 @@ __device__ __forceinline__ void advance(Slice& slice, const Problem& p)
     ++slice.tap_y;
 }
 
-__device__ __forceinline__ void fetch_weights(unsigned stage, unsigned full, const Problem& p,
-                                              const Origin& tile, int k, const Mate& mate)
+__device__ __forceinline__ void fetch_weights(unsigned stage, unsigned full, const Origin& tile,
+                                              int k)
 {
     barrier_expect(full, STAGE_BYTES);
-    const unsigned char* from = tile.weight + (size_t)k * WEIGHT_BYTES + mate.begin;
-    const unsigned to = stage + A_BYTES + mate.begin;
-    if (p.mates == 1) copy_bytes(to, from, mate.bytes, full);
-    else copy_bytes_to_all(to, from, mate.bytes, full, mate.all);
+    copy_bytes(stage + A_BYTES, tile.weight + (size_t)k * WEIGHT_BYTES, WEIGHT_BYTES, full);
 }
 
 __device__ __forceinline__ void fetch_input(unsigned stage, unsigned full, const TensorMap* map,
@@ -121,17 +96,6 @@ __device__ __forceinline__ void fetch_input(unsigned stage, unsigned full, const
     copy_windows(stage, map, full, slice.channel, tile.x, tile.y, tile.row,
                  slice.tap_x * p.dilation_x, slice.tap_y * p.dilation_y);
     advance(slice, p);
-}
-
-// A slot that a warpgroup has read: whoever fills it, here or for all mates, may do so again.
-__device__ __forceinline__ void leave_slot(const Problem& p, unsigned empty, int rank)
-{
-    const int thread = threadIdx.x % 128;
-    if (p.mates == 1) {
-        if (thread == 0) barrier_arrive(empty);
-    } else if (thread < p.mates) {
-        barrier_arrive_there(neighbour(empty, thread * p.split + rank));
-    }
 }
 
 // ---- the warps that multiply
@@ -246,8 +210,16 @@ __device__ __forceinline__ void call_residual(const Problem& p, int m0, int n0, 
     const unsigned bytes = min(BN, p.filters - n0) * OUT_BYTES;
     for (int row = thread; row < BM && m0 + row < p.pixels; row += 128 * CONSUMERS) {
         const result* from = p.residual + (size_t)(m0 + row) * p.residual_pitch + n0;
-        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes));
+        call_bytes(from, bytes);
     }
+}
+
+// The weights of the next convolution come from memory while this one computes: the L2 does not
+// hold those of all. Each block calls a share of them.
+__device__ __forceinline__ void call_next_weights(const Problem& p)
+{
+    const unsigned begin = blockIdx.x * p.next_share;
+    if (begin < p.next_bytes) call_bytes(p.next + begin, min(p.next_share, p.next_bytes - begin));
 }
 
 // The residual and the last activation. Sums of two halves round alike in halves and in floats.

@@ -121,30 +121,27 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
     const unsigned empty = full + 8 * STAGES;
     const unsigned turns = empty + 8 * STAGES;
     float* biases = reinterpret_cast<float*>(memory + (turns + 8 * TEAMS - shared_address(memory)));
-    const int groups = ((p.pixels + BM - 1) / BM + p.mates - 1) / p.mates * p.tiles_n;
-    const int mate = blockIdx.z;
+    const int tiles = (p.pixels + BM - 1) / BM * p.tiles_n;
 
     if (threadIdx.x == ALL_CONSUMERS) prefetch_map(&input);
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; ++s) {
             barrier_init(full + 8 * s, 1);
-            barrier_init(empty + 8 * s, CONSUMERS * p.mates);
+            barrier_init(empty + 8 * s, CONSUMERS);
         }
         for (int t = 0; t < TEAMS; ++t) barrier_init(turns + 8 * t, 4 * CONSUMERS);
         barrier_fence();
     }
     __syncthreads();
-    if (p.mates > 1) cluster_barrier();
 
     if (threadIdx.x >= ALL_CONSUMERS) {
         fewer_registers<PRODUCER_SHARE>();
         if (threadIdx.x == ALL_CONSUMERS) {
-            int group = blockIdx.x;
-            Origin origin = origin_of(p, tile_at(p, group, mate));
-            const Mate share = mate_at(p, mate, 0);
+            int tile = blockIdx.x;
+            Origin origin = origin_of(p, tile);
             Slice slice = slice_at(p, 0);
             auto want_weights = [&](int k, int stage) {
-                fetch_weights(base + stage * STAGE_BYTES, full + 8 * stage, p, origin, k, share);
+                fetch_weights(base + stage * STAGE_BYTES, full + 8 * stage, origin, k);
             };
             auto want_input = [&](int stage) {
                 fetch_input(base + stage * STAGE_BYTES, full + 8 * stage, &input, p, origin, slice);
@@ -159,9 +156,9 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
             int k = ahead;
             while (true) {
                 if (k == p.steps) {
-                    group += gridDim.x;
-                    if (group >= groups) break;
-                    origin = origin_of(p, tile_at(p, group, mate));
+                    tile += gridDim.x;
+                    if (tile >= tiles) break;
+                    origin = origin_of(p, tile);
                     slice = slice_at(p, 0);
                     k = 0;
                 }
@@ -180,16 +177,18 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
         dependents_may_start();  // any earlier, they would be in the way
     } else {
         more_registers<CONSUMER_SHARE>();
-        const int warpgroup = threadIdx.x / 128;
-        const int team = warpgroup / CONSUMERS;
-        const int member = warpgroup % CONSUMERS;
+        const int group = threadIdx.x / 128;
+        const int team = group / CONSUMERS;
+        const int member = group % CONSUMERS;
         const int thread = member * 128 + threadIdx.x % 128;
         const int warp = threadIdx.x / 32 % 4;
-        auto leave = [&](int stage) { leave_slot(p, empty + 8 * stage, 0); };
+        auto leave = [&](int stage) {
+            if (threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * stage);
+        };
+        if (threadIdx.x == 0) call_next_weights(p);
         int turn = 0;
-        for (int group = blockIdx.x; group < groups; group += gridDim.x, ++turn) {
+        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, ++turn) {
             if (TEAMS > 1 && turn % TEAMS != team) continue;
-            const int tile = tile_at(p, group, mate);
             float own[OWN_BIASES];
             const int m0 = tile / p.tiles_n * BM;
             const int n0 = tile % p.tiles_n * BN;
@@ -246,5 +245,4 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
             __syncwarp();
         }
     }
-    if (p.mates > 1) cluster_barrier();  // a mate may still tell us which slots it has read
 }

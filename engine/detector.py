@@ -19,6 +19,7 @@ from engine.backends.base import (
     Device,
     Memory,
     PictureProgram,
+    PinningProgram,
     Placed,
     Program,
     SuppressingProgram,
@@ -178,6 +179,17 @@ class Detector:
             or (isinstance(head, ops.RegionHead) and not head.tree_parents)
             for head in self._program.plan.heads
         )
+
+    def pin(self, frames: Array) -> Array:
+        """The same array, from which a GPU takes pictures as they lie, without a copy before.
+
+        It is of bytes, owns its memory and has a picture in each row, as a camera's buffers do;
+        what is passed as a picture is a row. A row must not be changed until its result is there.
+        This lasts as long as the array and the detector. On a CPU nothing changes.
+        """
+        if isinstance(self._program, PinningProgram):
+            self._program.pin(frames)
+        return frames
 
     def stream(
         self,

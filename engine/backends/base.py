@@ -98,6 +98,15 @@ class PictureProgram(Program, Protocol):
 
 
 @runtime_checkable
+class PinningProgram(PictureProgram, Protocol):
+    """A program that takes pictures from page-locked memory as they lie."""
+
+    def pin(self, frames: Array) -> None:
+        """Page-lock an array; pictures in it may not be changed until their run has ended."""
+        ...
+
+
+@runtime_checkable
 class SuppressingProgram(PictureProgram, Protocol):
     """A program that does what vision.boxes does, too, and with the same result."""
 

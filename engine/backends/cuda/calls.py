@@ -13,6 +13,7 @@ from engine.backends.cuda import driver, library
 from engine.errors import DeviceError
 
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
+_FOR_ALL_CONTEXTS = 1  # CU_MEMHOSTREGISTER_PORTABLE
 _NOT_READY = 600
 _p, _size = ctypes.c_void_p, ctypes.c_size_t
 _ARGUMENTS = {
@@ -26,6 +27,8 @@ _ARGUMENTS = {
     "cuMemcpyHtoDAsync_v2": (_p, _p, _size, _p),
     "cuMemcpyDtoHAsync_v2": (_p, _p, _size, _p),
     "cuGraphLaunch": (_p, _p),
+    "cuMemHostRegister_v2": (_p, _size, ctypes.c_uint),
+    "cuMemHostUnregister": (_p,),
 }
 
 
@@ -101,6 +104,15 @@ class Calls:
     def download(self, target: int, source: int, size: int, stream: int) -> None:
         if status := self._download(target, source, size, stream):
             self._fail("cuMemcpyDtoHAsync", status)
+
+    def register(self, pointer: int, size: int) -> None:
+        """Page-lock memory of the host."""
+        if status := libcuda().cuMemHostRegister_v2(pointer, size, _FOR_ALL_CONTEXTS):
+            self._fail("cuMemHostRegister", status)
+
+    def unregister(self, pointer: int) -> None:
+        if status := libcuda().cuMemHostUnregister(pointer):
+            self._fail("cuMemHostUnregister", status)
 
     def _fail(self, name: str, status: int) -> None:
         reason = driver.status_text(status)

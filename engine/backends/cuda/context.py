@@ -17,6 +17,7 @@ from engine.backends.cuda import blas, compiler, driver
 from engine.backends.cuda.blas import Blas, LateBlas
 from engine.backends.cuda.calls import Calls
 from engine.backends.cuda.compiler import Kernels
+from engine.backends.cuda.pins import Pins
 from engine.backends.cuda.worker import Worker
 from engine.errors import DeviceError
 
@@ -73,6 +74,7 @@ class Context:
 
     calls: Calls
     turn: Turn
+    pins: Pins
 
     def __init__(self, name: str, index: int) -> None:
         self.name = name
@@ -152,6 +154,7 @@ class Context:
         self.stream = self.driver.Stream(_NON_BLOCKING)
         self.copies = self.driver.Stream(_NON_BLOCKING)  # what arrives while the other computes
         self.beside = self.driver.Stream(_NON_BLOCKING)  # parts of a run that need not wait
+        self.pins = Pins(self.calls, self.post)
         self._workspace: Any = None
         self.blas: Blas = LateBlas(self._open_blas)
         self._kernels: dict[str, Kernels] = {}
@@ -164,6 +167,7 @@ class Context:
 
     def _close(self) -> None:
         self.stream.synchronize()
+        self.pins.close()
         self.blas.close()
         if self._workspace is not None:
             self._workspace.free()

@@ -124,6 +124,12 @@ class MultiProgram:
         tickets = [program.start_boxes(rows, suppression, **options) for program, rows in parts]
         return Joined(tickets, _joined_rows)
 
+    def pin(self, frames: Array) -> None:
+        """As CudaProgram's; the first card's close ends it for all."""
+        self._programs[0].pin(frames)
+        for program in self._programs[1:]:
+            program.know_pinned(frames)
+
     def reset(self) -> None:
         """Nothing to do: recurrent networks are refused."""
 

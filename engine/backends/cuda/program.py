@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.backends.base import Memory, OpTime, Placed, Stages
-from engine.backends.cuda import candidates, conv, memory, overflow, pictures, survivors
+from engine.backends.cuda import candidates, conv, memory, overflow, pictures, pins, survivors
 from engine.backends.cuda.candidates import FLAG, HEADER_WORDS, WORD
 from engine.backends.cuda.context import Context
 from engine.backends.cuda.gpu import Target
@@ -112,6 +112,15 @@ class CudaProgram:
             return found
 
         return self._start(put, fetch)
+
+    def pin(self, frames: Array) -> None:
+        """Page-lock an array; pictures in it may not be changed until their run has ended."""
+        self.check_usable()
+        self._context.run(partial(self._context.pins.add, frames))
+
+    def know_pinned(self, frames: Array) -> None:
+        """Another device has page-locked it."""
+        self._context.pins.know(frames)
 
     def forward_on_card(self, images: int, outputs: int, *, rows: int) -> None:
         """As forward, from one pointer of this card to another; the outputs follow each other."""
@@ -265,12 +274,16 @@ class CudaProgram:
         self._make_room(slot, arrangement.size)
         slot.put_table(placed, arrangement.starts)
         pixels = [each.pixels for each in placed]
-        send = partial(self._send_ahead, slot)
-        self._copier.copy(pixels, arrangement.starts, slot.staged, send)
+        if self._context.pins.hold(pixels):
+            slot.parts, slot.held = pins.parts(pixels, arrangement.starts), pixels
+        else:
+            send = partial(self._send_ahead, slot)
+            self._copier.copy(pixels, arrangement.starts, slot.staged, send)
         rows = len(placed)
         return self._job(slot, decoding, sequences, rows, arrangement.size, has_pictures=True)
 
     def _make_room(self, slot: Slot, size: int) -> None:
+        slot.parts = []
         if size > slot.room:
             self._context.run(partial(slot.make_room, size))
 
@@ -409,7 +422,7 @@ class CudaProgram:
     def _wait(self, slot: Slot) -> None:
         self._context.check_process()
         self._context.wait(slot.done)
-        slot.is_under_way = False
+        slot.is_under_way, slot.held = False, []
 
     def check_usable(self) -> None:
         """Raise if the program is closed, or was made before this process was forked."""

@@ -352,11 +352,10 @@ class Resident:
     def _send(self, slot: Slot, job: Job) -> None:
         calls, stream = self._calls, self._stream
         sent, slot.sent = slot.sent, 0
-        rest = slot.block + sent, slot.staged_at + sent, job.size - sent
-        if sent or self.is_idle or self._has_ended():
-            calls.upload(*rest, stream)
-        else:
-            calls.upload(*rest, self._copies)
+        is_alone = sent or self.is_idle or self._has_ended()
+        for start, origin, size in slot.parts or [(sent, slot.staged_at + sent, job.size - sent)]:
+            calls.upload(slot.block + start, origin, size, stream if is_alone else self._copies)
+        if not is_alone:
             calls.record(slot.arrived, self._copies)
             calls.wait_for(stream, slot.arrived)
         settings = bytes(slot.settings_of(job))

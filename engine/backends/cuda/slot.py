@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from engine.backends.base import Placed
 from engine.backends.cuda import pictures
 from engine.backends.cuda.candidates import HEADER_WORDS, WORD
+from engine.backends.cuda.pins import Part
 
 Array = NDArray[Any]
 Key = tuple[bool, bool, bool, int]  # does it decode, suppress, read pictures; sequences
@@ -88,6 +89,8 @@ class Slot:
         self.room = 0  # bytes of images or pictures
         self.found_words = 0  # of what came back of the latest run's candidates
         self.sent = 0  # bytes of images or pictures that went ahead of the rest
+        self.parts: list[Part] = []  # what travels from where it lies; else what is staged does
+        self.held: list[Array] = []  # whom those parts belong to
         self.is_under_way = False  # nobody has waited for its run
         try:
             self.settings = self._page_locked(sizes.settings_bytes, np.uint8)

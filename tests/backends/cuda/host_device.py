@@ -20,6 +20,7 @@ import pytest
 from engine.backends.cuda import graph
 from engine.backends.cuda.context import Card, Context, Turn
 from engine.backends.cuda.device import CudaDevice
+from engine.backends.cuda.pins import Pins
 from engine.backends.cuda.program import CudaProgram
 from engine.backends.cuda.worker import Worker
 from engine.plan.build import Plan
@@ -165,6 +166,7 @@ class HostCalls:
     def __init__(self, streams: tuple[HostStream, ...]) -> None:
         self.inside = 0  # threads that have the context
         self.events: dict[int, HostEvent] = {}
+        self.registered: dict[int, int] = {}  # bytes of page-locked memory, by where it begins
         self._streams = {stream.handle: stream for stream in streams}
         self._numbers = count(1)
 
@@ -187,6 +189,13 @@ class HostCalls:
 
     def wait_for(self, stream: int, event: int) -> None:
         self._streams[stream].wait_for_event(self.events[event])
+
+    def register(self, pointer: int, size: int) -> None:
+        assert pointer not in self.registered
+        self.registered[pointer] = size
+
+    def unregister(self, pointer: int) -> None:
+        del self.registered[pointer]
 
     def has_happened(self, event: int) -> bool:
         return self.events[event].query()
@@ -258,6 +267,7 @@ class HostContext(Context):
         self.launched: set[str] = set()
         self.calls = HostCalls(self.driver.streams)
         self.turn = Turn(self.calls)
+        self.pins = Pins(self.calls, self.post)
         self._runs_kernels = runs_kernels
         self._worker = Worker(name)
 
@@ -271,7 +281,7 @@ class HostContext(Context):
             return function()
 
     def _close(self) -> None:
-        pass
+        self.pins.close()
 
 
 class HostDevice(CudaDevice):

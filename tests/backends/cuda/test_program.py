@@ -298,6 +298,18 @@ def test_rows_are_spread_and_their_order_kept(several, cpu, detector, rows):
     assert_same(found, reference.detect(given, threshold=0.3))
 
 
+def test_what_one_card_has_pinned_all_know(several, detector):
+    program = several.compile(detector, batch=3, graph=False)
+    made = np.zeros((3, 4, 4, 3), np.uint8)
+    program.pin(made)
+    contexts = [device.context for device in several.devices]
+    assert all(context.pins.hold(list(made)) for context in contexts)
+    assert [len(context.calls.registered) for context in contexts] == [1, 0, 0]
+    del made
+    several.devices[0].context.run(lambda: None)
+    assert not any(context.calls.registered for context in contexts)
+
+
 def test_single_rows_take_turns_on_the_cards(several, detector):
     program = several.compile(detector, batch=1, graph=False)
     assert isinstance(program, MultiProgram)

@@ -1,0 +1,95 @@
+"""Memory of callers that is page-locked: pictures in it travel to the card as they lie.
+
+Elsewhere a picture is copied into page-locked memory first, which takes longer than the fastest
+networks. To believe that memory is page-locked when it is no more costs time, never bytes: the
+driver copies what is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+from weakref import finalize
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.backends.cuda.calls import Calls
+from engine.errors import InputError
+
+Array = NDArray[Any]
+Part = tuple[int, int, int]  # where in a block, from where in the host's memory, how many bytes
+
+
+class Pins:
+    """Those of one device. Arrays are known by their id until they are collected."""
+
+    def __init__(self, calls: Calls, post: Callable[[Callable[[], None]], None]) -> None:
+        self._calls = calls
+        self._post = post
+        self._known: set[int] = set()
+        self._registered: set[int] = set()  # pointers; for the device's thread
+
+    def add(self, array: Array) -> None:
+        """On the device's thread: page-lock an array, for all cards, until it is collected."""
+        check(array)
+        if id(array) in self._known:
+            return
+        pointer = array.__array_interface__["data"][0]
+        self._calls.register(pointer, array.nbytes)
+        self._registered.add(pointer)
+        self.know(array, partial(self._post, partial(self._unregister, pointer)))
+
+    def know(self, array: Array, forgotten: Callable[[], None] = lambda: None) -> None:
+        """It is page-locked by another device."""
+        self._known.add(id(array))
+        finalize(array, self._forget, id(array), forgotten).atexit = False
+
+    def hold(self, pictures: Sequence[Array]) -> bool:
+        """Whether all of them lie in such arrays."""
+        known = self._known
+        return bool(known) and all(
+            id(each if each.base is None else each.base) in known for each in pictures
+        )
+
+    def close(self) -> None:
+        """On the device's thread."""
+        self._known.clear()
+        while self._registered:
+            self._calls.unregister(self._registered.pop())
+
+    def _forget(self, number: int, forgotten: Callable[[], None]) -> None:
+        self._known.discard(number)
+        forgotten()
+
+    def _unregister(self, pointer: int) -> None:
+        if pointer in self._registered:
+            self._registered.remove(pointer)
+            self._calls.unregister(pointer)
+
+
+def check(array: Array) -> None:
+    """Raise unless pictures in it can be found by the array that owns their memory."""
+    if not isinstance(array, np.ndarray) or array.dtype != np.uint8:
+        got = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+        raise InputError(f"pin: expected an array of uint8, got {got}")
+    if not (array.flags.owndata and array.flags.c_contiguous and array.size):
+        raise InputError(
+            "pin: expected an array that owns its memory, in C order, got a view or nothing. "
+            "Make one with numpy.empty(), fill it, and pass its rows as pictures"
+        )
+
+
+def parts(pictures: Sequence[Array], starts: Sequence[int]) -> list[Part]:
+    """What to send: neighbours that stay neighbours travel together."""
+    found: list[Part] = []
+    for each, start in zip(pictures, starts, strict=True):
+        pointer, size = each.__array_interface__["data"][0], each.nbytes
+        if found:
+            first, origin, so_far = found[-1]
+            if (first + so_far, origin + so_far) == (start, pointer):
+                found[-1] = first, origin, so_far + size
+                continue
+        found.append((start, pointer, size))
+    return found

@@ -1,0 +1,176 @@
+"""Pictures that travel from the caller's own memory: found, sent as they lie, and let go."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import engine
+from engine.backends.base import Device
+from engine.backends.cuda import pins
+from engine.backends.cuda.device import CudaDevice
+from engine.backends.cuda.pictures import Copier
+from engine.errors import InputError
+
+Array = NDArray[Any]
+
+
+@pytest.fixture
+def detector(
+    card: Device, tiny_detector: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[engine.Detector]:
+    with monkeypatch.context() as patch:
+        patch.setattr("engine.backends.open_device", lambda name: card)
+        made = engine.load(
+            tiny_detector.cfg,
+            tiny_detector.weights,
+            names=tiny_detector.names,
+            batch=4,
+            device="cuda",
+        )
+    with made:
+        yield made
+
+
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many pictures went through page-locked memory of ours, call by call."""
+    counts: list[int] = []
+    copy = Copier.copy
+
+    def noted(self: Copier, sources: Any, *rest: Any) -> None:
+        counts.append(len(sources))
+        copy(self, sources, *rest)
+
+    monkeypatch.setattr(Copier, "copy", noted)
+    return counts
+
+
+def frames(count: int = 6) -> Array:
+    return np.random.default_rng(0).integers(0, 256, (count, 52, 64, 3), dtype=np.uint8)
+
+
+def boxes_of(results: list[Any]) -> list[Any]:
+    return [(each.labels, each.boxes.tolist(), each.scores.tolist()) for each in results]
+
+
+def test_results_are_those_of_copies(detector: engine.Detector, copied: list[int]) -> None:
+    made = frames()
+    expected = boxes_of(list(detector.stream(each.copy() for each in made)))
+    assert any(labels for labels, _, _ in expected)
+    assert copied
+    copied.clear()
+    assert detector.pin(made) is made
+    assert boxes_of(list(detector.stream(made))) == expected
+    assert boxes_of(detector(list(made))) == expected
+    assert boxes_of([detector(each) for each in made]) == expected
+    assert not copied
+
+
+def test_the_next_pictures_in_the_same_memory_are_seen(detector: engine.Detector) -> None:
+    first, second = frames(2), frames(4)[2:]
+    expected = boxes_of(detector(list(second.copy())))
+    detector.pin(first)
+    detector(list(first))
+    first[:] = second
+    assert boxes_of(detector(list(first))) == expected
+
+
+def test_pictures_of_other_memory_are_copied(detector: engine.Detector, copied: list[int]) -> None:
+    made = detector.pin(frames())
+    other = frames()[1]
+    expected = boxes_of([detector(made[0].copy()), detector(other)])
+    copied.clear()
+    assert boxes_of(detector([made[0], other])) == expected
+    assert copied == [2]
+    detector(made[0, ::2, ::2])  # a crop is made whole first
+    assert copied == [2, 1]
+
+
+def test_an_array_is_let_go_when_it_is_collected(
+    detector: engine.Detector, card: CudaDevice, copied: list[int]
+) -> None:
+    context = card._context
+    made = detector.pin(detector.pin(frames()))  # twice is once
+    assert len(context.pins._registered) == 1
+    row = made[0]
+    del made
+    gc.collect()
+    assert len(context.pins._registered) == 1  # the row keeps it
+    del row
+    gc.collect()
+    context.run(lambda: None)  # behind what the finalizer left
+    assert not context.pins._registered
+    assert not context.pins._known
+
+
+def test_a_picture_is_kept_until_its_run_has_ended(
+    detector: engine.Detector, card: CudaDevice
+) -> None:
+    program: Any = detector._program
+    made = detector.pin(frames(1))
+    batch = detector._intake.prepare([made[0]])
+    ticket = program.start_detect(batch.placed, threshold=0.5)
+    del made, batch
+    gc.collect()
+    card._context.run(lambda: None)
+    assert card._context.pins._registered
+    ticket.result()
+    gc.collect()
+    card._context.run(lambda: None)
+    assert not card._context.pins._registered
+
+
+def test_closing_the_device_lets_all_go(card: CudaDevice) -> None:
+    made = frames()
+    pinned, calls = card._context.pins, card._context.calls
+    card._context.run(lambda: pinned.add(made))
+    let_go = []
+    unregister = calls.unregister
+    calls.unregister = lambda at: (let_go.append(at), unregister(at))  # type: ignore[method-assign]
+    card.close()
+    assert let_go == [made.ctypes.data]
+    assert not pinned.hold([made])
+    made += 1
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros((2, 4, 4, 3), np.float32), "pin: expected an array of uint8, got float32"),
+        ([[1]], "pin: expected an array of uint8, got list"),
+        (np.zeros((2, 4, 4, 3), np.uint8)[:1], "owns its memory, in C order, got a view"),
+        (np.zeros((0, 4, 4, 3), np.uint8), "got a view or nothing"),
+    ],
+)
+def test_what_cannot_be_pinned_is_refused(
+    detector: engine.Detector, array: Any, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        detector.pin(array)
+
+
+def test_on_a_cpu_nothing_changes(tiny_detector: Any) -> None:
+    made = frames()
+    with engine.load(tiny_detector.cfg, tiny_detector.weights, device="cpu") as on_the_cpu:
+        assert on_the_cpu.pin(made) is made
+
+
+def test_neighbours_travel_together() -> None:
+    made = np.zeros((3, 4, 4, 3), np.uint8)
+    begin, size = made.ctypes.data, 48
+    together = pins.parts(list(made), [0, size, 2 * size])
+    assert together == [(0, begin, 3 * size)]
+    apart = pins.parts([made[0], made[2], made[1]], [0, size, 2 * size])
+    assert apart == [
+        (0, begin, size),
+        (size, begin + 2 * size, size),
+        (2 * size, begin + size, size),
+    ]
+    with_room = pins.parts(list(made[:2]), [0, 64])
+    assert with_room == [(0, begin, size), (64, begin + size, size)]

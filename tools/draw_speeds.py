@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ROWS = ROOT / "tools" / "results" / "nvidia-h200.json"
 PICTURE = ROOT / "docs" / "speed.png"
 _BATCHES = (1, 8)
+_PRECISIONS = ("float32", "float16")
 
 
 def draw(rows: bytes) -> bytes:
@@ -46,7 +47,7 @@ def ratios(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     """The peer's time by ours; by bar and, in the order of their names, by network."""
     values: dict[str, dict[str, float]] = {}
     for row in sorted(rows, key=lambda row: (row["precision"] == "float16", row["batch"])):
-        if row["peer_ms"] and row["batch"] in _BATCHES:
+        if row["peer_ms"] and row["batch"] in _BATCHES and row["precision"] in _PRECISIONS:
             bars = values.setdefault(f"{row['precision']}, batch {row['batch']}", {})
             bars[f"{row['net']}@{row['size']}"] = row["peer_ms"] / row["ms"]
     return {bar: dict(sorted(groups.items())) for bar, groups in values.items()}

@@ -31,7 +31,7 @@ from engine.plan.ops import Op
 
 Array = NDArray[Any]
 
-SLOTS = 3  # one is filled and one is read while the third is on the device
+SLOTS = 4  # one is filled and one is read while a third is on the device and a fourth behind it
 _MOST_GRAPHS = 8
 _COPIES = 10  # of an op in a graph that measures it
 _LISTERS = 64  # threads of a multiprocessor that list the scores of a picture

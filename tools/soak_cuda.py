@@ -25,6 +25,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
@@ -87,14 +88,15 @@ class Soak(Wear):
         given = pictures(1, sides)
         threshold = self.threshold(net, given)
         images = np.random.default_rng(0).random((1, *shape.sides), np.float32)
-        placed = [Placed(given[0], Placement(sides, sides))]
+        frames = np.stack(given)
+        program.pin(frames)
         ways: list[tuple[str, Any, Callable[[], object]]] = [
-            ("floats", images, lambda: program.detect(images, threshold=threshold)),
-            (
-                *("a picture", placed),
-                lambda: program.start_detect(placed, threshold=threshold).result(),
-            ),
+            ("floats", images, lambda: program.detect(images, threshold=threshold))
         ]
+        for way, pixels in (("a picture", given[0]), ("a pinned picture", frames[0])):
+            asked = [Placed(pixels, Placement(sides, sides))]
+            start = partial(program.start_detect, asked, threshold=threshold)
+            ways.append((way, asked, lambda start=start: start().result()))  # type: ignore[misc]
         for way, asked, call in ways:
             name = f"{net.stem} {precision}, from {way}"
             wall = timed(call, repeats) * 1e3

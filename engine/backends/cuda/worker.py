@@ -63,6 +63,11 @@ class _Server:
         self.thread.name = name
         self._queues.put(calls)
 
+    def rest(self) -> None:
+        """Until the next queue."""
+        self.thread.name = "cuda-idle"
+        _idle.append(self)
+
     def end(self) -> None:
         self._queues.put(None)
 
@@ -141,7 +146,7 @@ class Worker:
             raise
         finally:
             if is_clean:
-                _idle.append(self._server)
+                self._server.rest()
             else:
                 self._server.end()
 

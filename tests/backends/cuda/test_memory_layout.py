@@ -67,3 +67,19 @@ def test_what_lies_between_pixels_is_zero(host: HostDevice, precision: str) -> N
     host.context.driver.memcpy_dtoh(values, place.pointer)
     program.close()
     np.testing.assert_array_equal(values, [[1, 1, 1, 0]] * 70)
+
+
+def test_each_op_knows_where_the_next_weights_begin() -> None:
+    builder = PlanBuilder(Shape(8, 4, 4))
+    made = builder.source
+    for number, filters in enumerate((8, 16)):
+        weight = builder.constant(str(number), np.ones((filters, made.shape.channels, 1, 1)))
+        made = builder.emit(ops.Conv2d(builder.tensor(Shape(filters, 4, 4)), made, weight))
+        made = builder.emit(ops.Activate(builder.tensor(made.shape), made, "leaky"))
+    plan = builder.build((made,), (made,))
+    weights = memory.lay_out_weights(plan, Target(1, "float32", (7, 0), 4))
+    found = memory.next_weights(plan, weights)
+    first, behind, second, last = plan.ops
+    begin = weights.offsets[second, "weight"]
+    assert found[first] == found[behind] == (begin, 8 * 16 * 4)
+    assert found[second] == found[last] == (0, 0)

@@ -1,7 +1,7 @@
 """The driver's calls that every run makes, through its C interface, on whichever thread asks.
 
 They are short and keep Python's lock: who lets it go waits for whole turns of busy threads to get
-it back. Only waiting for the device lets it go.
+it back. Only waiting for the device lets it go, and what copies before it returns.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from engine.errors import DeviceError
 
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 _FOR_ALL_CONTEXTS = 1  # CU_MEMHOSTREGISTER_PORTABLE
+_KIND_OF_MEMORY = 2  # CU_POINTER_ATTRIBUTE_MEMORY_TYPE; 0 for what CUDA does not know
 _NOT_READY = 600
 _p, _size = ctypes.c_void_p, ctypes.c_size_t
 _ARGUMENTS = {
@@ -29,6 +30,7 @@ _ARGUMENTS = {
     "cuGraphLaunch": (_p, _p),
     "cuMemHostRegister_v2": (_p, _size, ctypes.c_uint),
     "cuMemHostUnregister": (_p,),
+    "cuPointerGetAttributes": (ctypes.c_uint, _p, _p, _p),
 }
 
 
@@ -56,6 +58,8 @@ class Calls:
         self._upload, self._download = cuda.cuMemcpyHtoDAsync_v2, cuda.cuMemcpyDtoHAsync_v2
         self._synchronize = library.load(library.DRIVER).cuEventSynchronize
         self._synchronize.argtypes = (_p,)
+        self._upload_copy = library.load(library.DRIVER).cuMemcpyHtoDAsync_v2
+        self._upload_copy.argtypes = _ARGUMENTS["cuMemcpyHtoDAsync_v2"]
 
     def enter(self) -> None:
         """Make the context current on this thread, above whatever was."""
@@ -99,6 +103,18 @@ class Calls:
 
     def upload(self, target: int, source: int, size: int, stream: int) -> None:
         if status := self._upload(target, source, size, stream):
+            self._fail("cuMemcpyHtoDAsync", status)
+
+    def is_page_locked(self, pointer: int) -> bool:
+        """Whether the driver would take it from there some time, as from what anybody locked."""
+        kind = ctypes.c_uint()
+        asked, answers = (ctypes.c_int * 1)(_KIND_OF_MEMORY), (_p * 1)(ctypes.addressof(kind))
+        status = libcuda().cuPointerGetAttributes(1, asked, answers, pointer)
+        return status != 0 or kind.value != 0
+
+    def upload_copy(self, target: int, source: int, size: int, stream: int) -> None:
+        """From memory that is not page-locked: the driver has copied it when this returns."""
+        if status := self._upload_copy(target, source, size, stream):
             self._fail("cuMemcpyHtoDAsync", status)
 
     def download(self, target: int, source: int, size: int, stream: int) -> None:

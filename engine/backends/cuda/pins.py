@@ -47,10 +47,11 @@ class Pins:
         finalize(array, self._forget, id(array), forgotten).atexit = False
 
     def hold(self, pictures: Sequence[Array]) -> bool:
-        """Whether all of them lie in such arrays."""
+        """Whether all of them lie whole in such arrays."""
         known = self._known
         return bool(known) and all(
-            id(each if each.base is None else each.base) in known for each in pictures
+            id(each if each.base is None else each.base) in known and each.flags.c_contiguous
+            for each in pictures
         )
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.backends.base import Memory, OpTime, Placed, Stages
-from engine.backends.cuda import candidates, conv, memory, overflow, pictures, pins, survivors
+from engine.backends.cuda import candidates, conv, memory, overflow, pictures, survivors
 from engine.backends.cuda.candidates import FLAG, HEADER_WORDS, WORD
 from engine.backends.cuda.context import Context
 from engine.backends.cuda.gpu import Target
@@ -34,6 +34,7 @@ from engine.vision.boxes import Boxes, Suppression
 
 Array = NDArray[Any]
 Answer = TypeVar("Answer")
+_STRAIGHT_BYTES = 2 << 20  # of a call: more are copied here, partly while the first ones travel
 _RUNS_IN_A_CROWD = 64  # after one whose scores were too many for the device
 
 Put = Callable[[Slot], Job]  # puts what a run reads into a slot
@@ -248,9 +249,24 @@ class CudaProgram:
         self, images: Array, sequences: int, decoding: Decoding | None, slot: Slot
     ) -> Job:
         self._make_room(slot, images.size * WORD)
-        starts = range(0, images.size, images[0].size)
-        self._copier.copy(list(images), starts, slot.images(), partial(self._send_ahead, slot))
-        return self._job(slot, decoding, sequences, len(images), images.size * WORD)
+        size, values = images.size * WORD, slot.images()
+        if images.dtype == values.dtype and self._go_straight([images], size):
+            slot.lend([images], [0], are_pinned=False)
+        else:
+            starts = range(0, images.size, images[0].size)
+            self._copier.copy(list(images), starts, values, partial(self._send_ahead, slot))
+        return self._job(slot, decoding, sequences, len(images), size)
+
+    def _go_straight(self, arrays: Sequence[Array], size: int) -> bool:
+        """Whether the driver should copy them: through little memory, which stays in the cache.
+
+        It does so at once where the device is idle, and as fast as one thread can.
+        """
+        return (
+            size <= _STRAIGHT_BYTES
+            and self._resident.is_idle
+            and all(each.flags.c_contiguous for each in arrays)
+        )
 
     def _put_scaled(
         self, placed: Sequence[Placed], sequences: int, decoding: Decoding | None, slot: Slot
@@ -275,7 +291,9 @@ class CudaProgram:
         slot.put_table(placed, arrangement.starts)
         pixels = [each.pixels for each in placed]
         if self._context.pins.hold(pixels):
-            slot.parts, slot.held = pins.parts(pixels, arrangement.starts), pixels
+            slot.lend(pixels, arrangement.starts, are_pinned=True)
+        elif self._go_straight(pixels, arrangement.size):
+            slot.lend(pixels, arrangement.starts, are_pinned=False)
         else:
             send = partial(self._send_ahead, slot)
             self._copier.copy(pixels, arrangement.starts, slot.staged, send)
@@ -283,7 +301,7 @@ class CudaProgram:
         return self._job(slot, decoding, sequences, rows, arrangement.size, has_pictures=True)
 
     def _make_room(self, slot: Slot, size: int) -> None:
-        slot.parts = []
+        slot.clear()
         if size > slot.room:
             self._context.run(partial(slot.make_room, size))
 
@@ -422,7 +440,7 @@ class CudaProgram:
     def _wait(self, slot: Slot) -> None:
         self._context.check_process()
         self._context.wait(slot.done)
-        slot.is_under_way, slot.held = False, []
+        slot.is_under_way = False
 
     def check_usable(self) -> None:
         """Raise if the program is closed, or was made before this process was forked."""

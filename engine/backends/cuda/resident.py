@@ -143,6 +143,13 @@ class Resident:
         self._replay(job.key)
         self._fetch(slot, job)
 
+    def _start_again(self, slot: Slot, job: Job) -> None:
+        """A run of what the slot's block has from the one before."""
+        self._make_room_for_finds(slot, job)
+        self._send_settings(slot, job)
+        self._replay(job.key)
+        self._fetch(slot, job)
+
     @property
     def is_idle(self) -> bool:
         """Whether the latest run is known to have ended, without asking the driver."""
@@ -225,7 +232,10 @@ class Resident:
         values = np.zeros(len(self._runs), np.float32)
         block = self._driver.mem_alloc(values.nbytes)
         try:
-            self._send(slot, job)
+            if slot.is_there:
+                self._send_settings(slot, job)
+            else:
+                self._send(slot, job)
             gpu.sequences, gpu.flag = job.sequences, 0
             gpu.zero(int(block), values.nbytes)
             self._bring_in(gpu, job.has_pictures)
@@ -276,7 +286,7 @@ class Resident:
         """The words of every candidate, for a run that found more than its slot can hold."""
         assert self._room is not None
         if self._latest is not slot:  # a later run has overwritten them
-            self.start(slot, job)
+            self._start_again(slot, job)
         self._context.stream.synchronize()
         words = np.empty(HEADER_WORDS + count * self._room.columns, np.uint32)
         self._driver.memcpy_dtoh(words, self._found)
@@ -285,7 +295,7 @@ class Resident:
     def count_found(self, slot: Slot, job: Job) -> int:
         """How many candidates there were, for a run that brought none back."""
         if self._latest is not slot:
-            self.start(slot, job)
+            self._start_again(slot, job)
         self._context.stream.synchronize()
         words = np.empty(1, np.uint32)
         self._driver.memcpy_dtoh(words, self._found)
@@ -294,7 +304,7 @@ class Resident:
     def all_kept(self, slot: Slot, job: Job) -> Array:
         """The words of all that suppression left."""
         if self._latest is not slot:
-            self.start(slot, job)
+            self._start_again(slot, job)
         self._context.stream.synchronize()
         words = np.empty(self.keep.words, np.uint32)
         self._driver.memcpy_dtoh(words, self._kept)
@@ -353,11 +363,23 @@ class Resident:
         calls, stream = self._calls, self._stream
         sent, slot.sent = slot.sent, 0
         is_alone = sent or self.is_idle or self._has_ended()
+        if slot.parts and not slot.is_pinned and not (is_alone and self._copies_at_once(slot)):
+            slot.stage()
+        upload = calls.upload if slot.is_pinned or not slot.parts else calls.upload_copy
         for start, origin, size in slot.parts or [(sent, slot.staged_at + sent, job.size - sent)]:
-            calls.upload(slot.block + start, origin, size, stream if is_alone else self._copies)
+            upload(slot.block + start, origin, size, stream if is_alone else self._copies)
+        slot.is_there = True
         if not is_alone:
             calls.record(slot.arrived, self._copies)
             calls.wait_for(stream, slot.arrived)
+        self._send_settings(slot, job)
+
+    def _copies_at_once(self, slot: Slot) -> bool:
+        """Whether the driver does, of what was lent to an idle device."""
+        return not any(self._calls.is_page_locked(origin) for _, origin, _ in slot.parts)
+
+    def _send_settings(self, slot: Slot, job: Job) -> None:
+        calls, stream = self._calls, self._stream
         settings = bytes(slot.settings_of(job))
         if settings != self._settings_sent:
             calls.upload(self._settings, slot.settings_at, len(settings), stream)

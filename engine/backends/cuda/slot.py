@@ -7,6 +7,7 @@ with a table of its pictures, which lie in the block of whichever slot the call 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ctypes import memmove
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from engine.backends.base import Placed
 from engine.backends.cuda import pictures
 from engine.backends.cuda.candidates import HEADER_WORDS, WORD
-from engine.backends.cuda.pins import Part
+from engine.backends.cuda.pins import Part, parts
 
 Array = NDArray[Any]
 Key = tuple[bool, bool, bool, int]  # does it decode, suppress, read pictures; sequences
@@ -90,7 +91,9 @@ class Slot:
         self.found_words = 0  # of what came back of the latest run's candidates
         self.sent = 0  # bytes of images or pictures that went ahead of the rest
         self.parts: list[Part] = []  # what travels from where it lies; else what is staged does
-        self.held: list[Array] = []  # whom those parts belong to
+        self.held: Sequence[Array] = ()  # whom those parts belong to
+        self.is_pinned = False  # whether they are page-locked
+        self.is_there = False  # whether the block has what the latest put brought
         self.is_under_way = False  # nobody has waited for its run
         try:
             self.settings = self._page_locked(sizes.settings_bytes, np.uint8)
@@ -109,6 +112,20 @@ class Slot:
         self.header = self.header.view(np.uint32)
         self.kept_at = pointer_to(self.kept)
         self._settings = self.settings.data
+
+    def clear(self) -> None:
+        """Of what an earlier call left, before another puts something in."""
+        self.parts, self.held, self.is_there = [], (), False
+
+    def lend(self, arrays: Sequence[Array], starts: Sequence[int], *, are_pinned: bool) -> None:
+        """Let arrays travel as they lie, which nobody may change before they have."""
+        self.parts, self.held, self.is_pinned = parts(arrays, starts), arrays, are_pinned
+
+    def stage(self) -> None:
+        """Copy what was lent."""
+        for start, origin, size in self.parts:
+            memmove(self.staged_at + start, origin, size)
+        self.parts, self.held = [], ()
 
     def make_room(self, size: int) -> None:
         """Enlarge the way in so that later calls seldom have to; where it fails there is none."""

@@ -75,6 +75,7 @@ class Slots:
                 held[0].settle()
 
     def give(self, slot: Slot) -> None:
+        slot.held = ()  # whom its run belonged to
         self._free.append(slot)
         self._tell()
 

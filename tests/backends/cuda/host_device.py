@@ -206,6 +206,13 @@ class HostCalls:
     def upload(self, target: int, source: int, size: int, stream: int) -> None:
         self._streams[stream].do(partial(ctypes.memmove, target, source, size))
 
+    def is_page_locked(self, pointer: int) -> bool:
+        return any(begin <= pointer < begin + size for begin, size in self.registered.items())
+
+    def upload_copy(self, target: int, source: int, size: int, stream: int) -> None:
+        copied = ctypes.create_string_buffer(ctypes.string_at(source, size), size)
+        self._streams[stream].do(partial(ctypes.memmove, target, copied, size))
+
     download = upload
 
 

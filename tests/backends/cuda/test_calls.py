@@ -11,6 +11,7 @@ from engine.backends.cuda.calls import Calls
 from engine.backends.cuda.context import Turn
 from engine.errors import DeviceError
 
+KINDS = {8: 0, 9: 1}  # what the driver says of a pointer: nothing, or that it is the host's
 NAMES = (*calls._ARGUMENTS, "cuEventSynchronize")
 
 
@@ -24,6 +25,10 @@ class Function:
         self._noted.append(self._name)
         if self._name == "cuEventCreate":
             arguments[0]._obj.value = 5
+        if self._name == "cuPointerGetAttributes":
+            count, asked, answers, pointer = arguments
+            assert (count, asked[0]) == (1, 2)  # CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+            ctypes.c_uint.from_address(answers[0]).value = KINDS[pointer]
         return self._status
 
 
@@ -100,7 +105,10 @@ def test_an_error_that_ends_a_process_says_so(card):
         ("wait_for", "cuStreamWaitEvent", (1, 5)),
         ("has_happened", "cuEventQuery", (5,)),
         ("wait", "cuEventSynchronize", (5,)),
+        ("upload_copy", "cuMemcpyHtoDAsync_v2", (1, 2, 3, 4)),
         ("download", "cuMemcpyDtoHAsync_v2", (1, 2, 3, 4)),
+        ("register", "cuMemHostRegister_v2", (1, 2)),
+        ("unregister", "cuMemHostUnregister", (1,)),
     ],
 )
 def test_every_call_tells_of_its_failure(card, function, name, arguments):
@@ -110,6 +118,12 @@ def test_every_call_tells_of_its_failure(card, function, name, arguments):
     made, _ = card(**{name: 700})
     with pytest.raises(DeviceError, match="cuda:3: " + name.removesuffix("_v2")):
         getattr(made, function)(*arguments)
+
+
+def test_memory_of_which_the_driver_knows_nothing_is_not_page_locked(card):
+    assert card()[0].is_page_locked(8) is False
+    assert card()[0].is_page_locked(9) is True
+    assert card(cuPointerGetAttributes=201)[0].is_page_locked(8) is True  # to be safe
 
 
 def test_an_event_that_has_not_happened_is_no_failure(card):

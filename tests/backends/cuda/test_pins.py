@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import engine
 from engine.backends.base import Device
-from engine.backends.cuda import pins
+from engine.backends.cuda import pins, program
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.pictures import Copier
 from engine.errors import InputError
@@ -81,7 +81,10 @@ def test_the_next_pictures_in_the_same_memory_are_seen(detector: engine.Detector
     assert boxes_of(detector(list(first))) == expected
 
 
-def test_pictures_of_other_memory_are_copied(detector: engine.Detector, copied: list[int]) -> None:
+def test_pictures_of_other_memory_are_copied(
+    detector: engine.Detector, copied: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "_STRAIGHT_BYTES", 0)
     made = detector.pin(frames())
     other = frames()[1]
     expected = boxes_of([detector(made[0].copy()), detector(other)])
@@ -112,10 +115,10 @@ def test_an_array_is_let_go_when_it_is_collected(
 def test_a_picture_is_kept_until_its_run_has_ended(
     detector: engine.Detector, card: CudaDevice
 ) -> None:
-    program: Any = detector._program
+    running: Any = detector._program
     made = detector.pin(frames(1))
     batch = detector._intake.prepare([made[0]])
-    ticket = program.start_detect(batch.placed, threshold=0.5)
+    ticket = running.start_detect(batch.placed, threshold=0.5)
     del made, batch
     gc.collect()
     card._context.run(lambda: None)

@@ -1,6 +1,6 @@
 """Memory of callers that is page-locked: pictures in it travel to the card as they lie.
 
-Elsewhere a picture is copied into page-locked memory first, which takes longer than the fastest
+Elsewhere a picture is copied first, by us or by the driver, which may take longer than the fastest
 networks. To believe that memory is page-locked when it is no more costs time, never bytes: the
 driver copies what is not.
 """

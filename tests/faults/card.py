@@ -51,7 +51,6 @@ class FaultyContext(HostContext):
     def __init__(self, trouble):
         super().__init__("cuda:0", memory=1 << 34, runs_kernels=True)
         allocate, lock = self.driver.mem_alloc, self.driver.pagelocked_empty
-        enter, wait, upload = self.calls.enter, self.calls.wait, self.calls.upload
 
         def mem_alloc(size):
             trouble.meet("memory", "lost")
@@ -62,8 +61,8 @@ class FaultyContext(HostContext):
             return lock(values, kind)
 
         self.driver.mem_alloc, self.driver.pagelocked_empty = mem_alloc, pagelocked_empty
-        for name, function in (("enter", enter), ("wait", wait), ("upload", upload)):
-            setattr(self.calls, name, self._troubled(function, trouble))
+        for name in ("enter", "wait", "upload", "upload_copy", "register"):
+            setattr(self.calls, name, self._troubled(getattr(self.calls, name), trouble))
         self._trouble = trouble
 
     def _troubled(self, function, trouble):

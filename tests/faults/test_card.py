@@ -141,3 +141,13 @@ def test_too_large_a_picture_leaves_the_program_as_it_was(device, plan, given, e
     assert_right(program, given, expected)
     program.start_forward([picture]).result()
     assert_right(program, given, expected)
+
+
+def test_a_lost_card_pins_nothing(device, plan):
+    program = device.compile(plan)
+    frames = np.zeros((2, 4, 4, 3), np.uint8)
+    device.trouble.expect("lost", 1, lasts=True)
+    with pytest.raises(DeviceError, match=r"cuda:0: .*the GPU is lost"):
+        program.pin(frames)
+    assert not device.context.pins.hold(list(frames))
+    assert not device.context.calls.registered

@@ -106,15 +106,20 @@ def test_help_starts_without_numpy():
 
 @pytest.mark.slow
 def test_help_starts_about_as_fast_as_numpy_is_imported():
-    def quickest(*command):
-        times = []
-        for _ in range(7):
-            start = time.perf_counter()
-            subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, check=True)
-            times.append(time.perf_counter() - start)
-        return min(times)
+    """The quickest of each, in turn: a machine that others use is slow for a while."""
 
-    assert quickest("-m", "engine", "--help") <= 1.5 * quickest("-c", "import numpy")
+    def timed(*command):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, check=True)
+        return time.perf_counter() - start
+
+    ours, numpys = [], []
+    for _ in range(30):
+        ours.append(timed("-m", "engine", "--help"))
+        numpys.append(timed("-c", "import numpy"))
+        if len(ours) >= 5 and min(ours) <= 1.5 * min(numpys):
+            break
+    assert min(ours) <= 1.5 * min(numpys)
 
 
 def test_the_module_can_be_run():

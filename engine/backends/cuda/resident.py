@@ -137,16 +137,12 @@ class Resident:
     # ------------------------------------------------------------ runs
 
     def start(self, slot: Slot, job: Job) -> None:
-        """Enqueue a run; once `slot.done` has happened the slot holds what it can of the answer."""
-        self._make_room_for_finds(slot, job)
-        self._send(slot, job)
-        self._replay(job.key)
-        self._fetch(slot, job)
+        """Enqueue a run; once `slot.done` has happened the slot holds what it can of the answer.
 
-    def _start_again(self, slot: Slot, job: Job) -> None:
-        """A run of what the slot's block has from the one before."""
+        Made again, it takes what the slot's block has: the pictures may be others by now.
+        """
         self._make_room_for_finds(slot, job)
-        self._send_settings(slot, job)
+        self._send_once(slot, job)
         self._replay(job.key)
         self._fetch(slot, job)
 
@@ -232,10 +228,7 @@ class Resident:
         values = np.zeros(len(self._runs), np.float32)
         block = self._driver.mem_alloc(values.nbytes)
         try:
-            if slot.is_there:
-                self._send_settings(slot, job)
-            else:
-                self._send(slot, job)
+            self._send_once(slot, job)
             gpu.sequences, gpu.flag = job.sequences, 0
             gpu.zero(int(block), values.nbytes)
             self._bring_in(gpu, job.has_pictures)
@@ -286,7 +279,7 @@ class Resident:
         """The words of every candidate, for a run that found more than its slot can hold."""
         assert self._room is not None
         if self._latest is not slot:  # a later run has overwritten them
-            self._start_again(slot, job)
+            self.start(slot, job)
         self._context.stream.synchronize()
         words = np.empty(HEADER_WORDS + count * self._room.columns, np.uint32)
         self._driver.memcpy_dtoh(words, self._found)
@@ -295,7 +288,7 @@ class Resident:
     def count_found(self, slot: Slot, job: Job) -> int:
         """How many candidates there were, for a run that brought none back."""
         if self._latest is not slot:
-            self._start_again(slot, job)
+            self.start(slot, job)
         self._context.stream.synchronize()
         words = np.empty(1, np.uint32)
         self._driver.memcpy_dtoh(words, self._found)
@@ -304,7 +297,7 @@ class Resident:
     def all_kept(self, slot: Slot, job: Job) -> Array:
         """The words of all that suppression left."""
         if self._latest is not slot:
-            self._start_again(slot, job)
+            self.start(slot, job)
         self._context.stream.synchronize()
         words = np.empty(self.keep.words, np.uint32)
         self._driver.memcpy_dtoh(words, self._kept)
@@ -358,6 +351,12 @@ class Resident:
             self._calls.free_event(self._events.pop())
         self._latest = None
         self._gpu = None  # its stream and kernels must not outlive the context
+
+    def _send_once(self, slot: Slot, job: Job) -> None:
+        if slot.is_there:
+            self._send_settings(slot, job)
+        else:
+            self._send(slot, job)
 
     def _send(self, slot: Slot, job: Job) -> None:
         calls, stream = self._calls, self._stream

@@ -26,7 +26,7 @@ from engine.backends.base import (
 )
 from engine.darknet.graph import Graph
 from engine.errors import ImageError, InputError, suggest, within_memory
-from engine.inputs import Batch, Intake, Prepared, Wanted
+from engine.inputs import Batch, Intake, Prepared, Wanted, check_frames
 from engine.passes import optimise
 from engine.plan import ops
 from engine.plan.build import Plan
@@ -187,6 +187,7 @@ class Detector:
         what is passed as a picture is a row. A row must not be changed until its result is there.
         This lasts as long as the array and the detector. On a CPU nothing changes.
         """
+        check_frames(frames)
         if isinstance(self._program, PinningProgram):
             self._program.pin(frames)
         return frames

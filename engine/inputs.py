@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.backends.base import Placed
-from engine.errors import ImageError
+from engine.errors import ImageError, InputError
 from engine.plan.shapes import Shape
 from engine.vision import image, resize
 from engine.vision.image import Picture, Source
@@ -54,6 +54,18 @@ class Batch:
         """One picture of a batch that has no errors."""
         images = None if self.images is None else self.images[number : number + 1]
         return Batch(images, (self.placed[number],), (self.pictures[number],))
+
+
+def check_frames(frames: object) -> None:
+    """Raise unless these are pictures that are to be found by the array that owns their memory."""
+    if not isinstance(frames, np.ndarray) or frames.dtype != np.uint8:
+        got = frames.dtype if isinstance(frames, np.ndarray) else type(frames).__name__
+        raise InputError(f"pin: expected an array of uint8, got {got}")
+    if not (frames.flags.owndata and frames.flags.c_contiguous and frames.size):
+        raise InputError(
+            "pin: expected an array that owns its memory, in C order, got a view or nothing. "
+            "Make one with numpy.empty(), fill it, and pass its rows as pictures"
+        )
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,9 @@ from functools import partial
 from typing import Any
 from weakref import finalize
 
-import numpy as np
 from numpy.typing import NDArray
 
 from engine.backends.cuda.calls import Calls
-from engine.errors import InputError
 
 Array = NDArray[Any]
 Part = tuple[int, int, int]  # where in a block, from where in the host's memory, how many bytes
@@ -32,11 +30,16 @@ class Pins:
         self._registered: set[int] = set()  # pointers; for the device's thread
 
     def add(self, array: Array) -> None:
-        """On the device's thread: page-lock an array, for all cards, until it is collected."""
-        check(array)
+        """On the device's thread: page-lock an array, for all cards, until it is collected.
+
+        It owns its memory. What another detector has locked before stays that one's.
+        """
         if id(array) in self._known:
             return
         pointer = array.__array_interface__["data"][0]
+        if self._calls.is_page_locked(pointer):
+            self.know(array)
+            return
         self._calls.register(pointer, array.nbytes)
         self._registered.add(pointer)
         self.know(array, partial(self._post, partial(self._unregister, pointer)))
@@ -68,18 +71,6 @@ class Pins:
         if pointer in self._registered:
             self._registered.remove(pointer)
             self._calls.unregister(pointer)
-
-
-def check(array: Array) -> None:
-    """Raise unless pictures in it can be found by the array that owns their memory."""
-    if not isinstance(array, np.ndarray) or array.dtype != np.uint8:
-        got = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
-        raise InputError(f"pin: expected an array of uint8, got {got}")
-    if not (array.flags.owndata and array.flags.c_contiguous and array.size):
-        raise InputError(
-            "pin: expected an array that owns its memory, in C order, got a view or nothing. "
-            "Make one with numpy.empty(), fill it, and pass its rows as pictures"
-        )
 
 
 def parts(pictures: Sequence[Array], starts: Sequence[int]) -> list[Part]:

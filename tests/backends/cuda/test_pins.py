@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -151,17 +152,32 @@ def test_closing_the_device_lets_all_go(card: CudaDevice) -> None:
         (np.zeros((0, 4, 4, 3), np.uint8), "got a view or nothing"),
     ],
 )
-def test_what_cannot_be_pinned_is_refused(
-    detector: engine.Detector, array: Any, message: str
+def test_what_cannot_be_pinned_is_refused_on_a_cpu_too(
+    detector: engine.Detector, tiny_detector: Any, array: Any, message: str
 ) -> None:
-    with pytest.raises(InputError, match=message):
-        detector.pin(array)
+    with engine.load(tiny_detector.cfg, tiny_detector.weights, device="cpu") as on_the_cpu:
+        for each in (detector, on_the_cpu):
+            with pytest.raises(InputError, match=message):
+                each.pin(array)
 
 
 def test_on_a_cpu_nothing_changes(tiny_detector: Any) -> None:
     made = frames()
     with engine.load(tiny_detector.cfg, tiny_detector.weights, device="cpu") as on_the_cpu:
         assert on_the_cpu.pin(made) is made
+
+
+def test_two_detectors_may_have_the_same_frames(card: CudaDevice) -> None:
+    context, made = card._context, frames()
+    first, second = (pins.Pins(context.calls, context.post) for _ in range(2))
+    for each in (first, second):
+        context.run(partial(each.add, made))
+        assert each.hold(list(made))
+    assert (len(first._registered), len(second._registered)) == (1, 0)
+    context.run(second.close)
+    assert first.hold(list(made))
+    context.run(first.close)
+    assert not context.run(lambda: context.calls.is_page_locked(made.ctypes.data))
 
 
 def test_neighbours_travel_together() -> None:

@@ -40,7 +40,8 @@ def detector(
 
 @pytest.fixture
 def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many pictures went through page-locked memory of ours, call by call."""
+    """How many pictures went through page-locked memory of ours, call by call: all that can."""
+    monkeypatch.setattr(program, "_STRAIGHT_BYTES", 0)
     counts: list[int] = []
     copy = Copier.copy
 
@@ -82,10 +83,7 @@ def test_the_next_pictures_in_the_same_memory_are_seen(detector: engine.Detector
     assert boxes_of(detector(list(first))) == expected
 
 
-def test_pictures_of_other_memory_are_copied(
-    detector: engine.Detector, copied: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(program, "_STRAIGHT_BYTES", 0)
+def test_pictures_of_other_memory_are_copied(detector: engine.Detector, copied: list[int]) -> None:
     made = detector.pin(frames())
     other = frames()[1]
     expected = boxes_of([detector(made[0].copy()), detector(other)])

@@ -100,14 +100,14 @@ def measured(program: Any, batch: int, repeats: int, start: float) -> tuple[floa
 
 
 def best_of(peers: list[Any], batch: int, precision: str) -> dict[str, Any]:
-    """The fastest of the peer's ways to compute the same."""
-    fitting = [
-        (row["ms"], row["variant"])
+    """The peer's ways to compute the same, and the fastest of them."""
+    ways = {
+        row["variant"]: row["ms"]
         for row in peers
         if row["batch"] == batch and row["variant"] in PEER_OF[precision]
-    ]
-    ms, variant = min(fitting, default=(None, ""))
-    return {"peer": variant, "peer_ms": ms}
+    }
+    variant = min(ways, key=lambda way: ways[way], default="")
+    return {"peer": variant, "peer_ms": ways.get(variant), "peers_ms": ways}
 
 
 def told(row: dict[str, Any]) -> str:

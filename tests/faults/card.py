@@ -61,7 +61,7 @@ class FaultyContext(HostContext):
             return lock(values, kind)
 
         self.driver.mem_alloc, self.driver.pagelocked_empty = mem_alloc, pagelocked_empty
-        for name in ("enter", "wait", "upload", "upload_copy", "register"):
+        for name in ("enter", "wait", "upload", "register"):
             setattr(self.calls, name, self._troubled(getattr(self.calls, name), trouble))
         self._trouble = trouble
 

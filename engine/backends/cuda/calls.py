@@ -1,7 +1,7 @@
 """The driver's calls that every run makes, through its C interface, on whichever thread asks.
 
 They are short and keep Python's lock: who lets it go waits for whole turns of busy threads to get
-it back. Only waiting for the device lets it go, and what copies before it returns.
+it back. Only waiting for the device lets it go.
 """
 
 from __future__ import annotations
@@ -58,8 +58,6 @@ class Calls:
         self._upload, self._download = cuda.cuMemcpyHtoDAsync_v2, cuda.cuMemcpyDtoHAsync_v2
         self._synchronize = library.load(library.DRIVER).cuEventSynchronize
         self._synchronize.argtypes = (_p,)
-        self._upload_copy = library.load(library.DRIVER).cuMemcpyHtoDAsync_v2
-        self._upload_copy.argtypes = _ARGUMENTS["cuMemcpyHtoDAsync_v2"]
 
     def enter(self) -> None:
         """Make the context current on this thread, above whatever was."""
@@ -111,11 +109,6 @@ class Calls:
         asked, answers = (ctypes.c_int * 1)(_KIND_OF_MEMORY), (_p * 1)(ctypes.addressof(kind))
         status = libcuda().cuPointerGetAttributes(1, asked, answers, pointer)
         return status != 0 or kind.value != 0
-
-    def upload_copy(self, target: int, source: int, size: int, stream: int) -> None:
-        """From memory that is not page-locked: the driver has copied it when this returns."""
-        if status := self._upload_copy(target, source, size, stream):
-            self._fail("cuMemcpyHtoDAsync", status)
 
     def download(self, target: int, source: int, size: int, stream: int) -> None:
         if status := self._download(target, source, size, stream):

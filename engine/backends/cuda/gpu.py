@@ -218,9 +218,13 @@ class Gpu:
 
         `src` points to the pointer to it, which is read when the kernel runs.
         """
-        shape, pixels = out.shape, self.pixels(out)
-        sizes = (pixels, shape.channels, shape.area, self.pitch(out))
-        self.storing(out).launch("enter", pixels * shape.channels, src, self[out], *sizes)
+        shape, pixels, pitch = out.shape, self.pixels(out), self.pitch(out)
+        storing = self.storing(out)
+        if (shape.channels, pitch) == (3, 4):
+            storing.launch("enter_colours", pixels, src, self[out], pixels, shape.area)
+            return
+        sizes = (pixels, shape.channels, shape.area, pitch)
+        storing.launch("enter", pixels * shape.channels, src, self[out], *sizes)
 
     def bring_in_pictures(self, out: Tensor, table: int) -> None:
         """Enqueue the way from pictures, an entry of the table each, into a tensor."""

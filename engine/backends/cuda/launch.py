@@ -178,3 +178,21 @@ def windows_map(windows: Windows, *, pixels: int, channels: int) -> TensorMap:
     )
     _check("cuTensorMapEncodeIm2col", status)
     return made
+
+
+def boxes_map(windows: Windows, *, height: int, width: int, channels: int) -> TensorMap:
+    """For boxes of height x width pixels by `channels` channels of the same map."""
+    w = windows
+    row = w.pitch * w.value_bytes
+    made = _aligned_map()
+    status = _driver().cuTensorMapEncodeTiled(
+        ctypes.byref(made),
+        *(ctypes.c_int(w.kind), ctypes.c_uint(4), ctypes.c_void_p(w.pointer)),
+        (ctypes.c_uint64 * 4)(w.channels, w.width, w.height, w.rows),
+        (ctypes.c_uint64 * 3)(row, row * w.width, row * w.width * w.height),
+        (ctypes.c_uint * 4)(channels, width, height, 1),
+        (ctypes.c_uint * 4)(1, 1, 1, 1),
+        *(0, _SWIZZLES[channels * w.value_bytes], _PROMOTE_TO_256, 0),
+    )
+    _check("cuTensorMapEncodeTiled", status)
+    return made

@@ -83,21 +83,32 @@ def lay_out(plan: Plan, target: Target) -> Layout:
 
 
 def misaligned(plan: Plan, target: Target) -> frozenset[Tensor]:
-    """Tensors with pixels that do not begin on 16 bytes; the copy engine cannot read these."""
+    """Tensors with pixels that do not begin on 16 bytes; the copy engine cannot read these.
+
+    And those of detection layers in the midst of other tensors, which have no room of their own.
+    """
     slices = lay_out(plan, target).slices
-    return frozenset(
+    crowded = frozenset(op.out for op in plan.ops if _makes_yolo(op) and op.out in plan.views)
+    return crowded | {
         tensor
         for tensor, each in slices.items()
         if each.offset % 16 or each.pitch * target.bytes_of(tensor) % 16
-    )
+    }
+
+
+def _makes_yolo(op: Op) -> bool:
+    return isinstance(op, Conv2d) and op.yolo is not None
 
 
 def _pitch(plan: Plan, root: Tensor) -> int:
     """Values from one pixel to the next: those of a picture in colours begin on whole words.
 
-    A first layer reads a pixel at once so; see conv/thin.py.
+    A first layer reads a pixel at once so; see conv/thin.py. What a detection layer puts out has
+    room for whole eights, which are written at once; see conv/hopper.py.
     """
     channels = root.shape.channels
+    if any(_makes_yolo(op) and op.out == root for op in plan.ops):
+        return -(-channels // 8) * 8
     is_picture = root == plan.source and channels == _COLOURS and root.shape.area > 1
     return _ROOM_FOR_COLOURS if is_picture else channels
 

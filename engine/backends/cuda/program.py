@@ -34,7 +34,6 @@ from engine.vision.boxes import Boxes, Suppression
 
 Array = NDArray[Any]
 Answer = TypeVar("Answer")
-_STRAIGHT_BYTES = 2 << 20  # of a call: more are copied here, partly while the first ones travel
 _RUNS_IN_A_CROWD = 64  # after one whose scores were too many for the device
 
 Put = Callable[[Slot], Job]  # puts what a run reads into a slot
@@ -147,8 +146,7 @@ class CudaProgram:
         put = self._any(images, self._decoding(threshold, 0.5))
         slot = self._taken()
         try:
-            job = put(slot)
-            time = partial(self._resident.timed_behind_others, slot, job)
+            time = partial(self._resident.timed_behind_others, slot, partial(put, slot))
             return [sum(self._context.run(time)) for _ in range(repeats)]
         finally:
             self._slots.give(slot)
@@ -250,23 +248,9 @@ class CudaProgram:
     ) -> Job:
         self._make_room(slot, images.size * WORD)
         size, values = images.size * WORD, slot.images()
-        if images.dtype == values.dtype and self._go_straight([images], size):
-            slot.lend([images], [0], are_pinned=False)
-        else:
-            starts = range(0, images.size, images[0].size)
-            self._copier.copy(list(images), starts, values, partial(self._send_ahead, slot))
+        starts = range(0, images.size, images[0].size)
+        self._copier.copy(list(images), starts, values, partial(self._send_ahead, slot))
         return self._job(slot, decoding, sequences, len(images), size)
-
-    def _go_straight(self, arrays: Sequence[Array], size: int) -> bool:
-        """Whether the driver should copy them: through little memory, which stays in the cache.
-
-        It does so at once where the device is idle, and as fast as one thread can.
-        """
-        return (
-            size <= _STRAIGHT_BYTES
-            and self._resident.is_idle
-            and all(each.flags.c_contiguous for each in arrays)
-        )
 
     def _put_scaled(
         self, placed: Sequence[Placed], sequences: int, decoding: Decoding | None, slot: Slot
@@ -291,9 +275,7 @@ class CudaProgram:
         slot.put_table(placed, arrangement.starts)
         pixels = [each.pixels for each in placed]
         if self._context.pins.hold(pixels):
-            slot.lend(pixels, arrangement.starts, are_pinned=True)
-        elif self._go_straight(pixels, arrangement.size):
-            slot.lend(pixels, arrangement.starts, are_pinned=False)
+            slot.lend(pixels, arrangement.starts)
         else:
             send = partial(self._send_ahead, slot)
             self._copier.copy(pixels, arrangement.starts, slot.staged, send)

@@ -7,7 +7,6 @@ with a table of its pictures, which lie in the block of whichever slot the call 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ctypes import memmove
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, NamedTuple
@@ -92,7 +91,6 @@ class Slot:
         self.sent = 0  # bytes of images or pictures that went ahead of the rest
         self.parts: list[Part] = []  # what travels from where it lies; else what is staged does
         self.held: Sequence[Array] = ()  # whom those parts belong to
-        self.is_pinned = False  # whether they are page-locked
         self.is_there = False  # whether the block has what the latest put brought
         self.is_under_way = False  # nobody has waited for its run
         try:
@@ -117,15 +115,9 @@ class Slot:
         """Of what an earlier call left, before another puts something in."""
         self.parts, self.held, self.is_there = [], (), False
 
-    def lend(self, arrays: Sequence[Array], starts: Sequence[int], *, are_pinned: bool) -> None:
-        """Let arrays travel as they lie, which nobody may change before they have."""
-        self.parts, self.held, self.is_pinned = parts(arrays, starts), arrays, are_pinned
-
-    def stage(self) -> None:
-        """Copy what was lent."""
-        for start, origin, size in self.parts:
-            memmove(self.staged_at + start, origin, size)
-        self.parts, self.held = [], ()
+    def lend(self, arrays: Sequence[Array], starts: Sequence[int]) -> None:
+        """Let page-locked arrays travel as they lie, which nobody may change before they have."""
+        self.parts, self.held = parts(arrays, starts), arrays
 
     def make_room(self, size: int) -> None:
         """Enlarge the way in so that later calls seldom have to; where it fails there is none."""

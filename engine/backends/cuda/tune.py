@@ -24,6 +24,7 @@ from engine.backends.cuda import cache, conv, graph, memory, tensor, texts
 from engine.backends.cuda.context import Context
 from engine.backends.cuda.conv import apart
 from engine.backends.cuda.conv.hopper import Hopper
+from engine.backends.cuda.conv.hopper_patches import HopperPatches
 from engine.backends.cuda.conv.hopper_turns import HopperTurns
 from engine.backends.cuda.gpu import Gpu, Place, Target
 from engine.errors import InputError
@@ -38,7 +39,11 @@ VARIANTS = 9  # of the families that their estimates rank well
 FEW_VARIANTS = 2  # of the others
 _PLAIN = ("direct", "tiled", "winograd")
 PLAIN = frozenset({*_PLAIN, *(name + apart.SUFFIX for name in _PLAIN)})
-_LARGE = {(family, is_apart) for family in (Hopper, HopperTurns) for is_apart in (False, True)}
+_LARGE = {
+    (family, is_apart)
+    for family in (Hopper, HopperTurns, HopperPatches)
+    for is_apart in (False, True)
+}
 _ALIGNMENT = 256
 _NOISE_BYTES = 1 << 30  # at a time
 _CLEARLY = 0.97  # the rule of thumb stays unless another takes less of its time than this

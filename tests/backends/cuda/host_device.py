@@ -209,10 +209,6 @@ class HostCalls:
     def is_page_locked(self, pointer: int) -> bool:
         return any(begin <= pointer < begin + size for begin, size in self.registered.items())
 
-    def upload_copy(self, target: int, source: int, size: int, stream: int) -> None:
-        copied = ctypes.create_string_buffer(ctypes.string_at(source, size), size)
-        self._streams[stream].do(partial(ctypes.memmove, target, copied, size))
-
     download = upload
 
 

@@ -105,7 +105,6 @@ def test_an_error_that_ends_a_process_says_so(card):
         ("wait_for", "cuStreamWaitEvent", (1, 5)),
         ("has_happened", "cuEventQuery", (5,)),
         ("wait", "cuEventSynchronize", (5,)),
-        ("upload_copy", "cuMemcpyHtoDAsync_v2", (1, 2, 3, 4)),
         ("download", "cuMemcpyDtoHAsync_v2", (1, 2, 3, 4)),
         ("register", "cuMemHostRegister_v2", (1, 2)),
         ("unregister", "cuMemHostUnregister", (1,)),

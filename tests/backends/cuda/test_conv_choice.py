@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.backends.cuda import conv
-from engine.backends.cuda.conv import apart
+from engine.backends.cuda.conv import apart, hopper
 from engine.backends.cuda.gpu import Target
 from engine.plan import ops
 from engine.plan.ops import Constant, Tensor
@@ -225,6 +225,13 @@ def test_a_detection_layer_is_run_by_something(card: Target) -> None:
         own = "hopper" if card.capability == HOPPER.capability else "mma"
         assert conv.choice(card, op).startswith(own)
         assert not conv.choice(card, op).endswith(apart.SUFFIX)
+
+
+def test_a_detection_layer_leaves_in_eights_where_it_has_room() -> None:
+    op, card = detecting(LAYERS["head"]), replace(HOPPER, precision="float16")
+    for crowded, is_whole in ((frozenset(), True), (frozenset({op.out}), False)):
+        target = replace(card, misaligned=crowded)
+        assert hopper.way_out(target, op)[3:] == (is_whole, True)
 
 
 @every_card

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from engine.backends.cuda import conv, tensor
 from engine.backends.cuda.conv.hopper import Hopper
+from engine.backends.cuda.conv.hopper_patches import HopperPatches
 from engine.backends.cuda.conv.hopper_turns import HopperTurns
 from engine.backends.cuda.device import CudaDevice
 from engine.plan import ops
@@ -72,6 +73,12 @@ PLANS = {
     "activation behind it": (plan_of(64, 40, 64, 3, has_residual=True, last="mish"), 16),
     "few filters left": (plan_of(64, 52, 90, 3), 4),
     "short slices": (plan_of(32, 64, 64, 3), 4),
+    "patches": (plan_of(32, 104, 32, 3), 8),
+    "patches with a residual": (plan_of(64, 104, 64, 3, has_residual=True), 8),
+    "patches for two tiles of filters": (plan_of(64, 104, 128, 3), 8),
+    "patches that stand out": (plan_of(64, 100, 72, 3), 8),
+    "patches of two slices": (plan_of(96, 72, 64, 3), 16),
+    "patches of many taps": (plan_of(16, 104, 64, 5), 8),
     "small map": (plan_of(256, 13, 256, 3), 1),
     "detection layer": (plan_of(256, 13, 255, 1, classes=80), 2),
 }
@@ -95,7 +102,8 @@ def test_every_tile_agrees_with_the_matrix_product(
     (op,) = plan.ops
     assert isinstance(op, ops.Conv2d)
     able = card.algorithms(plan, op, batch=batch, precision=precision)
-    tiled = [each for each in able if isinstance(conv.ALGORITHMS[each], Hopper | HopperTurns)]
+    kinds = Hopper | HopperTurns | HopperPatches
+    tiled = [each for each in able if isinstance(conv.ALGORITHMS[each], kinds)]
     assert tiled
     target = card._target(plan, batch, precision).of(op)
     tiles = {conv.ALGORITHMS[each].tile(target, op) for each in tiled}  # type: ignore[attr-defined]

@@ -46,6 +46,36 @@ def test_pixels_of_a_picture_in_colours_begin_on_whole_words(
         assert size >= 2 * values
 
 
+def detection_layer(builder: PlanBuilder, src: ops.Tensor, name: str) -> ops.YoloOutput:
+    """Of a convolution that the optimiser lets it join."""
+    shape = Shape(21, 5, 5)
+    weight = builder.constant(name, np.zeros((21, 16, 1, 1), np.float32))
+    conv = builder.emit(ops.Conv2d(builder.tensor(shape), src, weight))
+    return ops.YoloOutput(builder.tensor(shape), conv, 3, 2)
+
+
+@pytest.mark.parametrize(("is_within", "pitch"), [(False, 24), (True, 42)])
+def test_what_a_detection_layer_puts_out_has_room_for_whole_eights(
+    is_within: bool, pitch: int
+) -> None:
+    builder = PlanBuilder(Shape(16, 5, 5))
+    out = builder.emit(detection_layer(builder, builder.source, "first"))
+    if is_within:
+        other = builder.emit(
+            ops.Activate(builder.tensor(builder.source.shape), builder.source, "relu")
+        )
+        second = builder.emit(detection_layer(builder, other, "second"))
+        parts = ops.Part(out, 0, 21, 0), ops.Part(second, 0, 21, 21)
+        out = builder.emit(ops.Concat(builder.tensor(Shape(42, 5, 5)), parts))
+    plan = optimise(builder.build((out,), (out,)), CudaDevice.passes)
+    target = Target(2, "float16", (9, 0), 132)
+    layout = memory.lay_out(plan, target)
+    op = next(op for op in plan.ops if isinstance(op, ops.Conv2d))
+    assert op.yolo is not None
+    assert layout.slices[op.out].pitch == pitch
+    assert (op.out in memory.misaligned(plan, target)) == is_within
+
+
 def test_what_lies_between_pixels_counts() -> None:
     plan = plan_of(Shape(3, 1 << 14, 1 << 14))
     assert memory.lay_out(plan, Target(1, "float16", (9, 0), 132)).size

@@ -12,6 +12,7 @@ import pytest
 from engine.backends.cuda import compiler, tensor
 from engine.backends.cuda.conv import hopper, implicit_gemm
 from engine.backends.cuda.conv.hopper import HopperTile
+from engine.backends.cuda.conv.hopper_patches import PatchesTile
 from engine.backends.cuda.conv.hopper_turns import TurnsTile
 from engine.backends.cuda.conv.implicit_gemm import MmaTile
 from engine.backends.cuda.conv.thin import ThinTile
@@ -72,13 +73,21 @@ def hopper_tiles() -> list[HopperTile]:
             found.append(HopperTile(*sizes, 2 if mode == 0 else 4, LEAKY, depth == whole))
     found.append(HopperTile(128, 128, 64, 4, 2, 1, 0, 4, (KINDS["mish"], KINDS["relu6"]), False))
     linear = KINDS["linear"], KINDS["linear"]
-    found.append(HopperTile(64, 32, 64, 8, 1, 1, 0, 4, linear, False, True))
+    for is_whole in (False, True):
+        found.append(HopperTile(64, 32, 64, 8, 1, 1, 0, 4, linear, is_whole, True))
     for out_bytes, (rows, columns, stages, teams, consumers, blocks) in (
         (4, (128, 256, 4, 1, 2, 1)),
         (2, (128, 32, 4, 3, 1, 2)),
     ):
         sizes = (rows, columns, 64, stages, consumers, blocks, 0, out_bytes)
         found.append(TurnsTile(*sizes, LEAKY, out_bytes == 2, teams=teams))
+    found.append(TurnsTile(128, 64, 64, 4, 1, 2, 0, 4, linear, True, True, teams=2))
+    for out_bytes, (columns, stages, teams, blocks), taps in (
+        (4, (64, 2, 4, 1), (3, 3)),
+        (2, (32, 2, 3, 2), (2, 5)),
+    ):
+        sizes = (64, columns, 64, stages, 1, blocks, 0, out_bytes)
+        found.append(PatchesTile(*sizes, LEAKY, out_bytes == 2, teams=teams, taps=taps))
     return found
 
 

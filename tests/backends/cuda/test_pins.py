@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import engine
 from engine.backends.base import Device
-from engine.backends.cuda import pins, program
+from engine.backends.cuda import pins
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.pictures import Copier
 from engine.errors import InputError
@@ -40,8 +40,7 @@ def detector(
 
 @pytest.fixture
 def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many pictures went through page-locked memory of ours, call by call: all that can."""
-    monkeypatch.setattr(program, "_STRAIGHT_BYTES", 0)
+    """How many pictures went through page-locked memory of ours, call by call."""
     counts: list[int] = []
     copy = Copier.copy
 

@@ -7,7 +7,6 @@ import pytest
 
 from engine.backends.base import Placed
 from engine.backends.cuda import pictures
-from engine.backends.cuda import program as program_module
 from engine.darknet import cfg, weights
 from engine.darknet import graph as network_graph
 from engine.darknet.lower import lower
@@ -26,15 +25,10 @@ class NotedCalls(HostCalls):
     def __init__(self, streams):
         super().__init__(streams)
         self.uploads = []
-        self.copies = []
 
     def upload(self, target, source, size, stream):
         self.uploads.append((target, size, stream))
         super().upload(target, source, size, stream)
-
-    def upload_copy(self, target, source, size, stream):
-        self.copies.append((target, size, stream))
-        super().upload_copy(target, source, size, stream)
 
 
 @pytest.fixture
@@ -47,9 +41,8 @@ def plain_device(host):
 
 @pytest.fixture
 def device(plain_device, monkeypatch):
-    """On which all is copied here, as much is."""
+    """On which little is much."""
     monkeypatch.setattr(pictures, "_WORTH_TWO_WAYS", 500)
-    monkeypatch.setattr(program_module, "_STRAIGHT_BYTES", 0)
     return plain_device
 
 
@@ -176,39 +169,7 @@ def test_threads_get_their_own_pictures_whoever_goes_ahead(device):
     assert not wrong
 
 
-# ---------------------------------------------------------------- straight from where it lies
-
-
-@pytest.fixture
-def staged(monkeypatch):
-    """How many arrays were copied here, call by call."""
-    counts = []
-    copy = pictures.Copier.copy
-
-    def noted(self, sources, *rest):
-        counts.append(len(sources))
-        copy(self, sources, *rest)
-
-    monkeypatch.setattr(pictures.Copier, "copy", noted)
-    return counts
-
-
-def test_what_an_idle_device_gets_the_driver_copies(plain_device, staged):
-    program, calls = program_of(plain_device), plain_device.context.calls
-    images = np.random.default_rng(0).random((2, 3, *reversed(SIDES)), np.float32)
-    for _ in range(3):
-        calls.copies.clear()
-        batch = batch_of(2, 0)
-        assert_is(program.start_forward(batch).result(), batch)
-        np.testing.assert_array_equal(program.forward(images)[0], images)
-        pixels, floats = calls.copies[:-1], calls.copies[-1]
-        assert sum(size for _, size, _ in pixels) == 2 * 30 * 20 * 3
-        assert floats[1] == images.nbytes
-        assert not to_blocks(program, calls.uploads)
-    assert not staged
-
-
-def test_it_may_be_changed_at_once(plain_device):
+def test_pictures_may_be_changed_at_once(plain_device):
     program = program_of(plain_device)
     for seed in range(3):
         batch, same = batch_of(2, seed), batch_of(2, seed)
@@ -218,48 +179,7 @@ def test_it_may_be_changed_at_once(plain_device):
         assert_is(ticket.result(), same)
 
 
-def test_what_a_busy_device_gets_is_copied_here(plain_device, staged):
-    program, calls = program_of(plain_device), plain_device.context.calls
-    given = [batch_of(2, seed) for seed in range(3)]
-    tickets = [program.start_forward(batch) for batch in given]
-    assert staged == [2, 2]
-    assert {target for target, _, _ in calls.copies} <= {
-        slot.block + start for slot in program._resident.slots for start in (0, 1808)
-    }
-    for ticket, batch in zip(tickets, given, strict=True):
-        assert_is(ticket.result(), batch)
-
-
-def test_a_device_that_got_busy_meanwhile_makes_nobody_wait(plain_device, monkeypatch):
-    program, calls = program_of(plain_device), plain_device.context.calls
-    monkeypatch.setattr(program, "_go_straight", lambda arrays, size: True)
-    given = [batch_of(2, seed) for seed in range(3)]
-    tickets = []
-    for batch in given:
-        tickets.append(program.start_forward(batch))
-        if len(tickets) > 1:  # before it was looked at the device had done nothing
-            for each in batch:
-                each.pixels[:] = 0
-    assert len({target for target, _, _ in calls.copies}) == 2  # of the first
-    for ticket, seed in zip(tickets, range(3), strict=True):
-        assert_is(ticket.result(), batch_of(2, seed))
-
-
-def test_what_somebody_else_has_page_locked_may_be_changed_at_once(plain_device):
-    """The driver would take it when its turn comes, which is after we have returned."""
-    program, calls = program_of(plain_device), plain_device.context.calls
-    for seed in range(3):
-        batch = batch_of(2, seed)
-        first = batch[1].pixels
-        calls.registered = {first.ctypes.data: first.nbytes}
-        ticket = program.start_forward(batch)
-        for each in batch:
-            each.pixels[:] = 0
-        assert_is(ticket.result(), batch_of(2, seed))
-    assert not calls.copies
-
-
-def test_what_lies_in_pieces_is_copied_here(plain_device, staged):
+def test_what_lies_in_pieces_arrives_whole(plain_device):
     program = program_of(plain_device)
     (whole,) = batch_of(1, 0, (60, 40))
     pieces = [Placed(whole.pixels[::2, ::2], Placement((30, 20), SIDES))]
@@ -269,7 +189,6 @@ def test_what_lies_in_pieces_is_copied_here(plain_device, staged):
     np.testing.assert_array_equal(program.forward(turned)[0], turned)
     doubles = np.ascontiguousarray(turned, np.float64)
     np.testing.assert_array_equal(program.forward(doubles)[0], turned)
-    assert staged == [1, 1, 1]
 
 
 def test_a_run_is_made_again_of_what_the_device_has(plain_device, detector):

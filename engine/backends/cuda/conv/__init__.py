@@ -14,6 +14,7 @@ from engine.backends.cuda.conv import (
     dot,
     geometry,
     hopper,
+    hopper_patches,
     hopper_turns,
     im2col_gemm,
     implicit_gemm,
@@ -43,11 +44,12 @@ ALGORITHMS: dict[str, Algorithm] = {
     "direct": direct,
     **hopper.VARIANTS,
     **hopper_turns.VARIANTS,
+    **hopper_patches.VARIANTS,
     **thin.VARIANTS,
     **implicit_gemm.VARIANTS,
 }
 _WITH_POOL = frozenset({*thin.VARIANTS, *implicit_gemm.VARIANTS})
-_WITH_YOLO = _WITH_POOL | {*hopper.VARIANTS}
+_WITH_YOLO = _WITH_POOL | {*hopper.VARIANTS, *hopper_turns.VARIANTS}
 ALGORITHMS |= {name + apart.SUFFIX: apart.Apart(each) for name, each in ALGORITHMS.items()}
 _SHORT = 450  # products in a value: where it has more, the best kernel for them and a pool win
 _FEW = 1 << 14  # values of a channel: where there are fewer, another launch takes longer
@@ -59,6 +61,7 @@ _WRITE_FLOATS = _EVERYWHERE | {
     *("dot", "pointwise", "strided_batched", "im2col_gemm"),
     *hopper.VARIANTS,
     *hopper_turns.VARIANTS,
+    *hopper_patches.VARIANTS,
 }
 _EXACT = _EVERYWHERE | {"tiled", "depthwise"}
 

@@ -55,6 +55,7 @@ _LEAST_STEPS = 4  # slices that each block of a split sums at least
 _CHUNK = 16  # bytes that change places together
 _CHUNKS_OF_BANKS = 8  # of all banks of shared memory
 _SUM_PADDING = 8  # floats between rows of sums, as SUM_PITCH in the kernel
+_EIGHT = 8  # filters that a lane finishes at once
 _LINE_BYTES = 128
 _BARRIERS = 16  # bytes of both barriers of a stage
 
@@ -72,7 +73,7 @@ class HopperTile:
     mode: int
     out_bytes: int
     kinds: tuple[int, int]  # of activation: before and after the residual
-    is_whole: bool  # filters come in eights and lie on 16 bytes
+    is_whole: bool  # filters come in eights, or have room for them, and lie on 16 bytes
     is_yolo: bool = False  # what a detection layer puts out is made, too
     kernel: str = "hopper_conv"
 
@@ -160,9 +161,9 @@ def depth(target: Target, op: ops.Conv2d) -> int:
 
 def prepare(tile: HopperTile, op: ops.Conv2d, constants: Arrays) -> Arrays:
     """Weights slice by slice as a slot of the ring has them; split floats: high above low parts."""
-    bias = constants.get("bias")
-    if bias is None:
-        bias = np.zeros(op.weight.shape[0], np.float32)
+    filters = op.weight.shape[0]
+    bias = np.zeros(-(-filters // _EIGHT) * _EIGHT, np.float32)
+    bias[:filters] = constants.get("bias", 0)
     return {"weight": slices(constants["weight"], tile), "bias": bias}
 
 
@@ -185,7 +186,7 @@ def way_out(target: Target, op: ops.Conv2d) -> tuple[int, int, tuple[int, int], 
     """How a tile multiplies, and what becomes of its sums."""
     is_yolo = op.yolo is not None
     is_aligned = not {op.out, op.residual} & target.misaligned
-    is_whole = op.out.shape.channels % 8 == 0 and is_aligned and not is_yolo
+    is_whole = is_aligned and (op.out.shape.channels % _EIGHT == 0 or is_yolo)
     mode, out_bytes = MODES[target.precision], target.bytes_of(op.out)
     return mode, out_bytes, geometry.kinds(op), is_whole, is_yolo
 
@@ -217,13 +218,14 @@ def problem(gpu: Gpu, op: ops.Conv2d, tile: HopperTile, *, blocks: int, split: i
     """`blocks` are those of the grid, each of which calls some of the next weights."""
     residual, residual_pitch = geometry.residual(gpu, op)
     channels, out = op.src.shape.channels, op.out.shape
+    filters = -(-out.channels // _EIGHT) * _EIGHT if tile.is_whole else out.channels
     deep = -(-channels // tile.depth)
     top, left, _, _ = op.padding
     written = (op.out, op.residual) if op.residual else (op.out,)
     return Problem(
         *(gpu.array(op, "bias"), residual, gpu[op.out], gpu.flag if op.yolo else 0),
         *(gpu.array(op, "weight"), *_next_weights(gpu, blocks)),
-        *(gpu.pixels(op.out), out.channels),
+        *(gpu.pixels(op.out), filters),
         *(out.height, out.width, op.kernel[1], deep, op.kernel[0] * op.kernel[1] * deep),
         *(*op.stride, top, left, *op.dilation),
         *(gpu.pitch(op.out), residual_pitch),

@@ -73,7 +73,7 @@ class HopperTurns:
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         shapes = _SHAPES.get(target.precision, ())
-        if self.sides not in shapes or not hopper.can_run(target, op) or op.yolo is not None:
+        if self.sides not in shapes or not hopper.can_run(target, op):
             return False
         columns, filters = self.sides[1], op.out.shape.channels
         if columns > 32 and columns >= 2 * filters:

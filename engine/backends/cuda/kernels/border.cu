@@ -5,7 +5,8 @@
 // Where the host's values are is read when `enter` runs: every run brings them in another place.
 //
 // Work item  one value, in the order in which it is written.   Memory  writes coalesce.
-// leave_tiles, for large maps, turns TILE pixels by TILE channels in shared memory: reads do, too.
+// enter_colours takes a pixel of three channels with room for a fourth: reads coalesce, too.
+// leave_tiles, for large maps, turns TILE pixels by TILE channels in shared memory: likewise.
 #include "common.cuh"
 
 extern "C" __global__ void enter(const float* const* src_pointer, real* __restrict__ out,
@@ -20,6 +21,19 @@ extern "C" __global__ void enter(const float* const* src_pointer, real* __restri
         const int row = pixel / area;
         put(out + pixel * out_pitch + channel,
             src[(row * channels + channel) * area + pixel - row * area]);
+    }
+}
+
+extern "C" __global__ void enter_colours(const float* const* src_pointer, real* __restrict__ out,
+                                         int pixels, int area)
+{
+    after_previous_kernel();
+    const float* __restrict__ src = *src_pointer;
+    GRID_STRIDE(pixel, pixels)
+    {
+        const float* from = src + pixel / area * 2 * area + pixel;
+        const Pack<4> colours = {{from[0], from[area], from[2 * area], 0.f}};
+        store<4>(out + pixel * 4, colours);
     }
 }
 

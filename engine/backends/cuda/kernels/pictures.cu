@@ -58,22 +58,27 @@ extern "C" __global__ void enter_pictures(const PlacedPicture* __restrict__ pict
         const PlacedPicture& p = pictures[row];
         const int x = pixel - line * width - p.left;
         const int y = line - row * height - p.top;
-        real* target = out + pixel * out_pitch;
-        if (p.is_letterbox && (x < 0 || y < 0 || x >= p.inner_width || y >= p.inner_height)) {
-            for (int channel = 0; channel < channels; ++channel) put(target + channel, 0.5f);
-            continue;
-        }
+        const bool is_margin = p.is_letterbox && (x < 0 || y < 0 || x >= p.inner_width ||
+                                                  y >= p.inner_height);
         const Mix across = mix(x, p.width, p.inner_width, p.scale_x, false);
         const Mix down = mix(y, p.height, p.inner_height, p.scale_y, p.darkens != 0);
         const unsigned char* above = p.pixels + (size_t)down.low * p.width * channels;
         const unsigned char* below = p.pixels + (size_t)down.high * p.width * channels;
         const int low = across.low * channels, high = across.high * channels;
-        for (int channel = 0; channel < channels; ++channel) {
+        auto value = [&](int channel) {
+            if (is_margin) return 0.5f;
             const float upper = between(unit(above[low + channel]), unit(above[high + channel]),
                                         across.low_share, across.high_share);
             const float lower = between(unit(below[low + channel]), unit(below[high + channel]),
                                         across.low_share, across.high_share);
-            put(target + channel, between(upper, lower, down.low_share, down.high_share));
+            return between(upper, lower, down.low_share, down.high_share);
+        };
+        real* target = out + pixel * out_pitch;
+        if (channels == 3 && out_pitch == 4) {
+            const Pack<4> colours = {{value(0), value(1), value(2), 0.f}};
+            store<4>(target, colours);
+            continue;
         }
+        for (int channel = 0; channel < channels; ++channel) put(target + channel, value(channel));
     }
 }

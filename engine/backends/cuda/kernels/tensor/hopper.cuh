@@ -71,6 +71,17 @@ __device__ __forceinline__ void copy_windows(unsigned to, const TensorMap* map, 
         : "memory");
 }
 
+// A box of a map: `channel` on, pixels from (x, y) of a row on; zeros where the map has none.
+__device__ __forceinline__ void copy_box(unsigned to, const TensorMap* map, unsigned barrier,
+                                         int channel, int x, int y, int row)
+{
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3,%4,%5,%6}], [%2];" ::"r"(to),
+        "l"(map), "r"(barrier), "r"(channel), "r"(x), "r"(y), "r"(row)
+        : "memory");
+}
+
 // Bytes as they lie, both ends on 16: no maps, and none of the time that each row of a map takes.
 __device__ __forceinline__ void copy_bytes(unsigned to, const void* from, int bytes,
                                            unsigned barrier)
@@ -90,12 +101,13 @@ __device__ __forceinline__ void call_bytes(const void* from, unsigned bytes)
 
 // ---- wgmma
 
-// A matrix in shared memory, k innermost, rows of ROW_BYTES swizzled by the copy engine.
-__device__ __forceinline__ unsigned long long matrix_at(unsigned address)
+// A matrix in shared memory, k innermost, rows of ROW_BYTES swizzled by the copy engine; eight of them
+// lie together, the next eight `apart` rows from where they begin.
+__device__ __forceinline__ unsigned long long matrix_at(unsigned address, int apart = 8)
 {
     const unsigned long long swizzle = ROW_BYTES == 128 ? 1 : ROW_BYTES == 64 ? 2 : 3;
     return (unsigned long long)((address & 0x3FFFF) >> 4) | 1ull << 16 |
-           (unsigned long long)(8 * ROW_BYTES >> 4) << 32 | swizzle << 62;
+           (unsigned long long)(apart * ROW_BYTES >> 4) << 32 | swizzle << 62;
 }
 
 __device__ __forceinline__ void products_begin()

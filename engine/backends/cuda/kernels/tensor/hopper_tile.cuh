@@ -204,13 +204,17 @@ __device__ __forceinline__ void add_residual(float (&x)[N], const result* from, 
 
 // A large map's residual lies beyond the L2 by the time it is needed: it is called there while the
 // products are summed, each row by one thread.
-__device__ __forceinline__ void call_residual(const Problem& p, int m0, int n0, int thread)
+__device__ __forceinline__ void call_residual_of(const Problem& p, int m, int n0)
 {
     if (!WHOLE || !p.residual) return;
     const unsigned bytes = min(BN, p.filters - n0) * OUT_BYTES;
+    call_bytes(p.residual + (size_t)m * p.residual_pitch + n0, bytes);
+}
+
+__device__ __forceinline__ void call_residual(const Problem& p, int m0, int n0, int thread)
+{
     for (int row = thread; row < BM && m0 + row < p.pixels; row += 128 * CONSUMERS) {
-        const result* from = p.residual + (size_t)(m0 + row) * p.residual_pitch + n0;
-        call_bytes(from, bytes);
+        call_residual_of(p, m0 + row, n0);
     }
 }
 
@@ -247,6 +251,19 @@ __device__ __forceinline__ void finish_line(Line& x, const Line& residual, bool 
         for (int c = 0; c < OUT_PACK; ++c) put(&x.v[c], y[c]);
     }
 }
+
+#if IS_YOLO
+// What [yolo] makes of a line, whose first value is of filter n.
+__device__ __forceinline__ void make_yolo(Line& x, const Problem& p, int n)
+{
+#pragma unroll
+    for (int c = 0; c < OUT_PACK; ++c) {
+        const float v = to_float(x.v[c]);
+        note_strange(p.flag, v);
+        put(&x.v[c], yolo_value(v, (n + c) % p.entries, p.box, p.is_raw, p.scale_x_y));
+    }
+}
+#endif
 
 // The last activation, what [yolo] makes of it, and the store; `count` of the N values exist.
 template <int N>
@@ -349,6 +366,9 @@ __device__ __forceinline__ void finish_lines(const result* corner, const Problem
             for (int c = 0; c < LINES; ++c) {
                 Line x = *reinterpret_cast<const Line*>(from + down * ROW_PITCH + c * OUT_PACK);
                 finish_line(x, residual[i][c], p.residual);
+#if IS_YOLO
+                make_yolo(x, p, n + c * OUT_PACK);
+#endif
                 *reinterpret_cast<Line*>(to + down * p.out_pitch + c * OUT_PACK) = x;
             }
         }

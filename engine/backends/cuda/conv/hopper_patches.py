@@ -1,0 +1,165 @@
+"""Hopper's convolution of patches: what windows share is brought once, the weights stay.
+
+For large maps of few channels, where im2col would bring every pixel once for each tap. Many shapes
+compute the same; each is an algorithm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from engine.backends.cuda import launch
+from engine.backends.cuda.conv import hopper
+from engine.backends.cuda.conv.hopper import HopperTile
+from engine.backends.cuda.gpu import Arrays, Gpu, Target
+from engine.plan import ops
+
+# columns, stages of a team, teams, resident blocks
+_SHAPES = (
+    (32, 2, 3, 2),
+    (64, 2, 3, 2),
+    (64, 2, 4, 1),
+    (128, 2, 2, 1),
+    (128, 1, 3, 1),
+)
+_SIDE = 8  # of a block of pixels
+_LEAST_USED = 0.75  # of the pixels in those blocks
+_MOST_TAPS = 5  # along a side
+_MOST_TILES = 4  # side by side over the filters
+_SHARED_BYTES = 228 << 10  # of a multiprocessor, a block of which takes 1 KiB for itself
+_START = 8000  # cycles until a block is under way, with its weights
+_COSTS = {0: (1450, 38, 6), 1: (750, 38, 6)}  # products, bytes, finished values in a cycle
+
+
+@dataclass(frozen=True)
+class PatchesTile(HopperTile):
+    """rows are those of a team: a block of pixels."""
+
+    kernel: str = "hopper_patches"
+    teams: int = 2
+    taps: tuple[int, int] = (3, 3)
+    slices: int = 1  # of channels
+
+    @property
+    def defines(self) -> Mapping[str, int]:
+        taps_y, taps_x = self.taps
+        return {
+            **super().defines,
+            "TEAMS": self.teams,
+            "TAPS_Y": taps_y,
+            "TAPS_X": taps_x,
+            "SLICES": self.slices,
+        }
+
+    @property
+    def threads(self) -> int:
+        return 128 * (self.teams + 1)
+
+    @property
+    def patch(self) -> tuple[int, int]:
+        """Its height and width."""
+        taps_y, taps_x = self.taps
+        return _SIDE + taps_y - 1, _SIDE + taps_x - 1
+
+    @property
+    def patch_bytes(self) -> int:
+        """Of its place in shared memory."""
+        size = prod(self.patch) * self.depth * self.value_bytes
+        return -(-size // 1024) * 1024
+
+    @property
+    def shared_bytes(self) -> int:
+        """The weights, patches with two barriers each, one more, biases, and what aligns it all."""
+        weights = prod(self.taps) * self.slices * self.columns * self.depth * self.value_bytes
+        patches = self.teams * self.stages * (self.patch_bytes + 16)
+        return weights + patches + 8 + 4 * self.columns + 1024
+
+
+@dataclass(frozen=True)
+class HopperPatches:
+    """One shape."""
+
+    sides: tuple[int, int, int, int]
+
+    @property
+    def name(self) -> str:
+        columns, stages, teams, blocks = self.sides
+        return f"patches_{columns}x{stages}x{blocks}_teams{teams}"
+
+    def tile(self, target: Target, op: ops.Conv2d) -> PatchesTile:
+        columns, stages, teams, blocks = self.sides
+        depth = hopper.depth(target, op)
+        return PatchesTile(
+            *(_SIDE * _SIDE, columns, depth, stages, 1, blocks, *hopper.way_out(target, op)),
+            teams=teams,
+            taps=op.kernel,
+            slices=-(-op.src.shape.channels // depth),
+        )
+
+    def supports(self, target: Target, op: ops.Conv2d) -> bool:
+        if target.precision not in ("float16", "tf32") or not hopper.can_run(target, op):
+            return False
+        if op.yolo is not None or {*op.stride, *op.dilation} != {1}:
+            return False
+        if max(op.kernel) > _MOST_TAPS or min(op.kernel) < 2:
+            return False
+        columns, filters = self.sides[0], op.out.shape.channels
+        if (columns > 32 and columns >= 2 * filters) or filters > _MOST_TILES * columns:
+            return False
+        tile = self.tile(target, op)
+        if tile.blocks * (tile.shared_bytes + 1024) > _SHARED_BYTES:
+            return False
+        blocks = self._blocks(target, op)
+        if target.rows(op.out) * op.out.shape.area < _LEAST_USED * tile.rows * blocks:
+            return False
+        return blocks * hopper.across(op, tile) >= tile.teams * self._resident(target)
+
+    def workspace(self, target: Target, op: ops.Conv2d) -> int:
+        return 0
+
+    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
+        return hopper.prepare(self.tile(target, op), op, constants)
+
+    def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
+        tile = self.tile(gpu.target, op)
+        across = hopper.across(op, tile)
+        blocks = self._resident(gpu.target) // across * across
+        height, width = tile.patch
+        boxes = launch.boxes_map(
+            hopper.source(gpu, op, tile), height=height, width=width, channels=tile.depth
+        )
+        gpu.tile(tile, tile.shared_bytes).launch(
+            (blocks, 1, 1),
+            tile.threads,
+            [boxes, hopper.problem(gpu, op, tile, blocks=blocks)],
+            stream=gpu.stream.handle,
+            early=True,
+        )
+
+    def estimate(self, target: Target, op: ops.Conv2d) -> float:
+        """Cycles, roughly, as hopper.py's."""
+        tile = self.tile(target, op)
+        rate, width, finish = _COSTS[tile.mode]
+        area = tile.rows * tile.columns
+        products = prod(tile.taps) * tile.slices * area * tile.depth / rate
+        taking_turns = tile.teams * tile.blocks
+        turn = max(
+            *(products, tile.slices * tile.patch_bytes / width),
+            (products + area / finish) / taking_turns,
+        )
+        turns = self._blocks(target, op) * hopper.across(op, tile) / target.multiprocessors
+        return float(_START + turns * turn)
+
+    def _blocks(self, target: Target, op: ops.Conv2d) -> int:
+        """Of pixels."""
+        out = op.out.shape
+        return target.rows(op.out) * -(-out.height // _SIDE) * -(-out.width // _SIDE)
+
+    def _resident(self, target: Target) -> int:
+        """Blocks of threads that the device holds at once."""
+        return target.multiprocessors * self.sides[3]
+
+
+VARIANTS = {each.name: each for each in map(HopperPatches, _SHAPES)}

@@ -6,6 +6,8 @@ since its lifetime in the arena ends by the order of the ops.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from engine.backends.cuda import conv
 from engine.backends.cuda.gpu import RUNNERS, Target
 from engine.plan import ops
@@ -16,8 +18,13 @@ _KINDS = (ops.Conv2d, ops.YoloOutput)
 _MOST_PIXELS = 1 << 15  # of a run: more fill the card
 
 
-def beside(plan: Plan, target: Target) -> frozenset[Op]:
-    """Ops on which nothing depends but others of them: never the last op, so it has a way, too."""
+def beside(
+    plan: Plan, target: Target, may: Callable[[Op], bool] = lambda op: True
+) -> frozenset[Op]:
+    """Ops on which nothing depends but others of them: never the last op, so it has a way, too.
+
+    Of an op that may not, those before it on its way may not either: it would not wait for them.
+    """
     roots = {view.root for view in plan.views.values()}
     readers: dict[Tensor, list[Op]] = {}
     for op in plan.ops:
@@ -31,6 +38,7 @@ def beside(plan: Plan, target: Target) -> frozenset[Op]:
             and isinstance(op, _KINDS)
             and target.rows(op.out) * op.out.shape.area <= _MOST_PIXELS
             and found.issuperset(readers.get(op.out, ()))
+            and may(op)
         ):
             found.add(op)
     return frozenset(found)
@@ -40,6 +48,11 @@ def tensors(plan: Plan, target: Target) -> frozenset[Tensor]:
     """What those ops read and write, as it lies in memory."""
     touched = (tensor for op in beside(plan, target) for tensor in (*op.reads, op.out))
     return frozenset(plan.root(tensor) for tensor in touched)
+
+
+def chosen(plan: Plan, target: Target) -> frozenset[Op]:
+    """Those that run beside, by what computes them."""
+    return beside(plan, target, lambda op: can_be(op, target))
 
 
 def can_be(op: Op, target: Target) -> bool:

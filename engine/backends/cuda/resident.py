@@ -73,7 +73,7 @@ class Resident:
         self._settings_sent = b""  # what the card has
         self._can_overflow = overflow.is_possible(plan, target)
         self._runs = [(memory.runner(op).run, op) for op in plan.ops]
-        self._beside = {op for op in beside.beside(plan, target) if beside.can_be(op, target)}
+        self._beside = beside.chosen(plan, target)
         self._decoders = [(memory.runner(head).run, head) for head in plan.heads]
         kernels = context.kernels(target.precision)
         layout = memory.lay_out(plan, target)

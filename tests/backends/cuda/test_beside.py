@@ -9,13 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.backends.cuda import beside, memory
+from engine.backends.cuda import beside, conv, memory
+from engine.backends.cuda.conv import apart
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.gpu import Target
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.passes import optimise
 from engine.plan.build import Plan
+from engine.plan.ops import Conv2d
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice, on_tape
 
@@ -41,6 +43,19 @@ def test_what_needs_scratch_memory_runs_in_its_turn() -> None:
     plan = plan_of()
     forced = replace(HOPPER, algorithm="im2col_gemm")
     assert not any(beside.can_be(op, forced) for op in beside.beside(plan, forced))
+
+
+def test_nothing_runs_beside_for_which_a_later_op_in_its_turn_would_not_wait() -> None:
+    """A card's tuner may choose scratch memory for the last op of a way alone."""
+    plan = plan_of()
+    first, last = (op for op in plan.ops if op in beside.beside(plan, HOPPER))
+    assert isinstance(last, Conv2d)
+    assert beside.chosen(plan, HOPPER) == {first, last}
+    slow = "hopper_64x64x4x3_split1" + apart.SUFFIX
+    tuned = replace(HOPPER, measured={conv.signature(HOPPER, last): slow})
+    assert conv.choice(tuned, last) == slow
+    assert beside.can_be(first, tuned)
+    assert not beside.chosen(plan, tuned)
 
 
 def test_maps_that_fill_the_card_run_in_their_turn() -> None:
@@ -71,26 +86,29 @@ def test_what_is_used_beside_shares_memory_with_nothing() -> None:
 
 
 @needs_gxx
+@pytest.mark.parametrize("may_end_beside", [False, True])
 @pytest.mark.parametrize("is_recorded", [False, True])
 def test_results_are_those_of_one_op_after_the_other(
-    monkeypatch: pytest.MonkeyPatch, *, is_recorded: bool
+    monkeypatch: pytest.MonkeyPatch, *, is_recorded: bool, may_end_beside: bool
 ) -> None:
     """The host's streams do what they are given as late as they may: a wait forgotten shows."""
     plan = plan_of(size=96)
+    first, _ = (op for op in plan.ops if op in beside.beside(plan, HOPPER))
     images = [np.random.default_rng(n).random((1, 3, 96, 96), np.float32) for n in range(3)]
     with on_tape(HostDevice()) as device:
         options = {"graph": is_recorded, "algorithm": "direct"}
         with closing(device.compile(plan, **options)) as program:
             expected = [program.forward(each) for each in images]
         waiting = set()
-        monkeypatch.setattr(beside, "can_be", lambda op, target: True)
+        monkeypatch.setattr(beside, "can_be", lambda op, target: may_end_beside or op == first)
         calls, wait_for = device.context.calls, device.context.calls.wait_for
         monkeypatch.setattr(
             calls, "wait_for", lambda stream, event: (waiting.add(stream), wait_for(stream, event))
         )
         with closing(device.compile(plan, **options)) as program:
             got = [program.forward(each) for each in images]
-    assert {device.context.stream.handle, device.context.beside.handle} <= waiting
+    both = {device.context.stream.handle, device.context.beside.handle}
+    assert waiting == (both if may_end_beside else set())
     for one, other in zip(expected, got, strict=True):
         for first, second in zip(one, other, strict=True):
             np.testing.assert_array_equal(first, second)

@@ -38,7 +38,9 @@ def test_a_row_for_each_precision_and_batch(tiny_detector, tmp_path, monkeypatch
         ("fp32", 2),
         ("fp16-compile", 1),
     ]
+    assert rows[2]["peers_ms"] == {"fp16": 2, "fp16-compile": 1}
     assert all(row["ms"] > 0 for row in rows)
+    assert all(row["boxes_ms"] > 0 for row in rows)
     assert len(capsys.readouterr().out.splitlines()) == 4
 
 
@@ -47,4 +49,6 @@ def test_a_row_for_each_precision_and_batch(tiny_detector, tmp_path, monkeypatch
 )
 def test_a_ratio_is_told_where_there_is_a_peer(peer_ms, ratio):
     row = {"net": "a", "size": 32, "batch": 1, "precision": "float32", "ms": 2.0, "ready_s": 1.0}
-    assert ratio in bench_cuda.told({**row, "peer": "fp32", "peer_ms": peer_ms})
+    row |= {"peer": "fp32", "peer_ms": peer_ms}
+    assert ratio in bench_cuda.told({**row, "boxes_ms": None})
+    assert "to boxes    3.000 ms" in bench_cuda.told({**row, "boxes_ms": 3.0})

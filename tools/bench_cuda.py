@@ -4,8 +4,10 @@
         --peer PEER.py --peer-arguments "…" --json rows.json
 
 Weights are random: speed does not depend on them. Milliseconds are medians of CUDA events around
-graph replays, without copies to or from the host. PEER.py takes the same nets and batches, `--only
-VARIANTS` and `--out FILE`, and writes a list of {net, batch, variant, ms}.
+graph replays, without copies to or from the host: `ms` from floats in the host's layout to outputs
+in the same, `boxes_ms` from bytes to the boxes above a threshold, about as many as in a street.
+PEER.py takes the same nets and batches, `--only VARIANTS` and `--out FILE`, and writes a list of
+{net, batch, variant, ms}.
 """
 
 from __future__ import annotations
@@ -26,12 +28,15 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from engine.backends import open_device
+from engine.backends.base import Placed
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.errors import EngineError
 from engine.passes import optimise
 from engine.plan.build import Plan
+from engine.vision.resize import Placement
 
+BOXES = 20  # in a picture, before suppression
 PEER_OF = {"float32": ("fp32",), "tf32": ("tf32",), "float16": ("fp16", "fp16-compile")}
 
 
@@ -58,6 +63,7 @@ def main(words: list[str] | None = None) -> int:
             start = time.perf_counter()
             program = device.compile(plan, batch=batch, precision=precision, **options)
             ms, ready = measured(program, batch, repeats, start)
+            boxes_ms = measured_to_boxes(program, batch, repeats) if plan.heads else None
             program.close()
             rows.append(
                 {
@@ -65,6 +71,7 @@ def main(words: list[str] | None = None) -> int:
                     "batch": batch,
                     "precision": precision,
                     "ms": ms,
+                    "boxes_ms": boxes_ms,
                     **best_of(peers, batch, precision),
                     "ready_s": ready,
                 }
@@ -99,6 +106,18 @@ def measured(program: Any, batch: int, repeats: int, start: float) -> tuple[floa
     return statistics.median(program.measure(images, repeats=repeats)), ready
 
 
+def measured_to_boxes(program: Any, batch: int, repeats: int) -> float:
+    """Milliseconds of a run that scales pictures, which have the network's size, and decodes."""
+    channels, height, width = program.plan.source.shape.sides
+    noise = np.random.default_rng(1).integers(0, 256, (height, width, channels), np.uint8)
+    picture = Placed(noise, Placement((width, height), (width, height)))
+    (rows,) = program.start_detect([picture], threshold=0.0).result()
+    threshold = float(np.sort(rows[:, 5:], axis=None)[-BOXES:][0])
+    return statistics.median(
+        program.measure([picture] * batch, repeats=repeats, threshold=threshold)
+    )
+
+
 def best_of(peers: list[Any], batch: int, precision: str) -> dict[str, Any]:
     """The peer's ways to compute the same, and the fastest of them."""
     ways = {
@@ -113,9 +132,10 @@ def best_of(peers: list[Any], batch: int, precision: str) -> dict[str, Any]:
 def told(row: dict[str, Any]) -> str:
     ms, peer_ms = row["ms"], row["peer_ms"]
     ratio = f"{row['peer']} {peer_ms:8.3f} ms  ratio {ms / peer_ms:.2f}" if peer_ms else ""
+    boxes = f"to boxes {row['boxes_ms']:8.3f} ms  " if row["boxes_ms"] else ""
     return (
         f"{row['net']:22s} {row['size']:4d} b={row['batch']:<3d} {row['precision']:8s} {ms:8.3f} ms"
-        f"  {row['batch'] * 1e3 / ms:9.0f}/s  {ratio}  (ready {row['ready_s']:.1f} s)"
+        f"  {row['batch'] * 1e3 / ms:9.0f}/s  {boxes}{ratio}  (ready {row['ready_s']:.1f} s)"
     )
 
 

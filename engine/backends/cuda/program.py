@@ -129,10 +129,17 @@ class CudaProgram:
         self._context.run(partial(self._resident.forward_on_card, images, outputs, sequences))
 
     def measure(
-        self, images: Array | Sequence[Placed], *, repeats: int = 20, decodes: bool = False
+        self,
+        images: Array | Sequence[Placed],
+        *,
+        repeats: int = 20,
+        threshold: float | None = None,
     ) -> list[float]:
-        """Milliseconds that each of so many runs took on the device, without copies."""
-        put = self._any(images, self._decoding(0.25, 0.5) if decodes else None)
+        """Milliseconds that each of so many runs took on the device, without copies.
+
+        With a threshold they end with boxes, else with the network's outputs.
+        """
+        put = self._any(images, None if threshold is None else self._decoding(threshold, 0.5))
         slot = self._taken()
         try:
             return self._context.run(partial(self._resident.measure, slot, put(slot), repeats))

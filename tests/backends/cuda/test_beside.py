@@ -86,6 +86,26 @@ def test_what_is_used_beside_shares_memory_with_nothing() -> None:
 
 
 @needs_gxx
+@pytest.mark.parametrize("seed", range(6))
+def test_results_do_not_depend_on_what_may_run_beside(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Of a network with three ways out, each op at random; as a tuner's choices would have it."""
+    plan = plan_of(TWO_HEADS.with_name("yolov7-tiny.cfg"), size=64)
+    allowed = {op for op in plan.ops if np.random.default_rng((seed, op.out.index)).random() < 0.8}
+    images = [np.random.default_rng(n).random((1, 3, 64, 64), np.float32) for n in range(3)]
+    results = []
+    with on_tape(HostDevice()) as device:
+        for may in (set(), allowed):
+            monkeypatch.setattr(beside, "can_be", lambda op, target, may=may: op in may)
+            with closing(device.compile(plan, algorithm="direct")) as program:
+                results.append([program.forward(each) for each in images])
+    for one, other in zip(*results, strict=True):
+        for first, second in zip(one, other, strict=True):
+            np.testing.assert_array_equal(first, second)
+
+
+@needs_gxx
 @pytest.mark.parametrize("may_end_beside", [False, True])
 @pytest.mark.parametrize("is_recorded", [False, True])
 def test_results_are_those_of_one_op_after_the_other(

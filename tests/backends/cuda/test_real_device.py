@@ -1,14 +1,18 @@
 """What only a real GPU can show: capture, memory that stays flat, others in the same process."""
 
 import importlib.util
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from engine.backends.cuda import blas, compiler
+from engine.backends.cuda import blas, compiler, conv
 from engine.backends.cuda.blas import Product
 from engine.backends.cuda.compiler import Toolkit
+from engine.backends.cuda.conv import apart
 from engine.backends.cuda.device import CudaDevice
+from engine.darknet import cfg, graph, random_weights
+from engine.darknet.lower import lower
 from engine.errors import DeviceError
 from engine.passes import optimise
 from engine.plan import ops
@@ -17,6 +21,8 @@ from engine.plan.shapes import Shape
 from tests.devices import open_or_skip
 
 pytestmark = pytest.mark.cuda
+
+TWO_HEADS = Path(__file__).parents[3] / "cfg" / "yolov3-tiny.cfg"
 
 
 @pytest.fixture
@@ -47,6 +53,26 @@ def test_eager_recorded_and_replayed_runs_are_equal_to_the_bit(device):
         runs = [program.forward(random_images(rows))[0] for _ in range(4)]
         for run in runs[1:]:
             np.testing.assert_array_equal(run, runs[0])
+
+
+@pytest.mark.parametrize("slow", ["im2col_gemm", "direct"])
+def test_a_batch_has_what_was_made_of_it_whatever_makes_its_detection_layers(device, slow):
+    """What a tuner may choose: scratch memory for a detection layer, and none on the way to it."""
+    network = graph.build(cfg.read(TWO_HEADS), size=(256, 256))
+    plan = optimise(lower(network, random_weights.arrays(network)), device.passes)
+    batches = np.random.default_rng(2).random((4, 8, 3, 256, 256), np.float32)
+    program = device.compile(plan, batch=8, tune=False, graph=False)
+    expected = [program.forward(each) for each in batches]
+    program.close()
+    target = device._target(plan, 8, "float32")
+    for op in plan.ops:
+        if isinstance(op, ops.Conv2d) and op.yolo is not None:
+            device.measured[conv.signature(target, op)] = slow + apart.SUFFIX
+    program = device.compile(plan, batch=8, tune=False)
+    for _ in range(2):
+        for images, outputs in zip(batches, expected, strict=True):
+            for got, wanted in zip(program.forward(images), outputs, strict=True):
+                np.testing.assert_allclose(got, wanted, atol=2e-4)
 
 
 def test_opening_and_closing_leaves_no_memory_behind(device):

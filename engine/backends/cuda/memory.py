@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from engine.backends.cuda import beside
 from engine.backends.cuda.gpu import DECODERS, RUNNERS, Runner, Target
+from engine.backends.cuda.tensor import whole_eights
 from engine.errors import InputError
 from engine.plan.build import Plan
 from engine.plan.ops import Constant, Conv2d, Head, Op, Tensor
@@ -50,13 +51,14 @@ def lay_out(plan: Plan, target: Target) -> Layout:
     pictures in colours lie behind it, and what is used out of the order of the ops.
     """
     apart = beside.tensors(plan, target)
+    detected = _detected(plan)
     arena = plan.arena
     top = 0 if arena is None else _align(arena.size * target.batch * target.value_bytes)
     slices: dict[Tensor, Slice] = {}
     states: list[tuple[int, int]] = []
     spaced: list[tuple[int, int]] = []
     for root in dict.fromkeys(plan.root(tensor) for tensor in plan.tensors):
-        pitch = _pitch(plan, root)
+        pitch = _pitch(plan, root, detected)
         values = target.rows(root) * root.shape.area * pitch
         if values > MOST_VALUES:
             raise InputError(
@@ -88,7 +90,7 @@ def misaligned(plan: Plan, target: Target) -> frozenset[Tensor]:
     And those of detection layers in the midst of other tensors, which have no room of their own.
     """
     slices = lay_out(plan, target).slices
-    crowded = frozenset(op.out for op in plan.ops if _makes_yolo(op) and op.out in plan.views)
+    crowded = _detected(plan) & plan.views.keys()
     return crowded | {
         tensor
         for tensor, each in slices.items()
@@ -96,19 +98,20 @@ def misaligned(plan: Plan, target: Target) -> frozenset[Tensor]:
     }
 
 
-def _makes_yolo(op: Op) -> bool:
-    return isinstance(op, Conv2d) and op.yolo is not None
+def _detected(plan: Plan) -> frozenset[Tensor]:
+    """What convolutions put out that make what a detection layer does, too."""
+    return frozenset(op.out for op in plan.ops if isinstance(op, Conv2d) and op.yolo is not None)
 
 
-def _pitch(plan: Plan, root: Tensor) -> int:
+def _pitch(plan: Plan, root: Tensor, detected: Collection[Tensor]) -> int:
     """Values from one pixel to the next: those of a picture in colours begin on whole words.
 
     A first layer reads a pixel at once so; see conv/thin.py. What a detection layer puts out has
     room for whole eights, which are written at once; see conv/hopper.py.
     """
     channels = root.shape.channels
-    if any(_makes_yolo(op) and op.out == root for op in plan.ops):
-        return -(-channels // 8) * 8
+    if root in detected:
+        return whole_eights(channels)
     is_picture = root == plan.source and channels == _COLOURS and root.shape.area > 1
     return _ROOM_FOR_COLOURS if is_picture else channels
 

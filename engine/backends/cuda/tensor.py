@@ -17,6 +17,7 @@ from engine.backends.cuda.gpu import Target
 from engine.plan import ops
 
 HOPPER = (9, 0)
+EIGHT = 8  # filters that a lane of a Hopper kernel finishes at once
 MODES = {"float16": 0, "tf32": 1, "float32": 2}  # MODE of the kernels
 EXACT_HALVES = 3  # likewise: halves whose weights are the sum of two
 # what `activate_common` of kernels/common.cuh knows
@@ -95,6 +96,11 @@ def mode_of(target: Target, op: ops.Conv2d) -> int:
 
 def reads_halves(mode: int) -> bool:
     return mode in (MODES["float16"], EXACT_HALVES)
+
+
+def whole_eights(filters: int) -> int:
+    """How many there are with what fills up the last eight."""
+    return -(-filters // EIGHT) * EIGHT
 
 
 def parts(mode: int) -> int:

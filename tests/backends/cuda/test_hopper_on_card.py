@@ -14,9 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.backends.cuda import conv, tensor
-from engine.backends.cuda.conv.hopper import Hopper
-from engine.backends.cuda.conv.hopper_patches import HopperPatches
-from engine.backends.cuda.conv.hopper_turns import HopperTurns
+from engine.backends.cuda.conv.hopper import HopperVariant
 from engine.backends.cuda.device import CudaDevice
 from engine.plan import ops
 from engine.plan.build import Plan
@@ -102,8 +100,7 @@ def test_every_tile_agrees_with_the_matrix_product(
     (op,) = plan.ops
     assert isinstance(op, ops.Conv2d)
     able = card.algorithms(plan, op, batch=batch, precision=precision)
-    kinds = Hopper | HopperTurns | HopperPatches
-    tiled = [each for each in able if isinstance(conv.ALGORITHMS[each], kinds)]
+    tiled = [each for each in able if isinstance(conv.ALGORITHMS[each], HopperVariant)]
     assert tiled
     target = card._target(plan, batch, precision).of(op)
     tiles = {conv.ALGORITHMS[each].tile(target, op) for each in tiled}  # type: ignore[attr-defined]

@@ -7,6 +7,7 @@ Many tiles compute the same; which is fastest depends on the layer, so each is a
 from __future__ import annotations
 
 import ctypes
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -17,7 +18,7 @@ import numpy as np
 from engine.backends.cuda import launch, wgmma
 from engine.backends.cuda.conv import geometry
 from engine.backends.cuda.gpu import Array, Arrays, Gpu, Target
-from engine.backends.cuda.tensor import HOPPER, MODES, factors
+from engine.backends.cuda.tensor import EIGHT, HOPPER, MODES, factors, whole_eights
 from engine.plan import ops
 
 # rows, columns, stages, consumers, blocks on a multiprocessor
@@ -55,7 +56,6 @@ _LEAST_STEPS = 4  # slices that each block of a split sums at least
 _CHUNK = 16  # bytes that change places together
 _CHUNKS_OF_BANKS = 8  # of all banks of shared memory
 _SUM_PADDING = 8  # floats between rows of sums, as SUM_PITCH in the kernel
-_EIGHT = 8  # filters that a lane finishes at once
 _LINE_BYTES = 128
 _BARRIERS = 16  # bytes of both barriers of a stage
 
@@ -162,7 +162,7 @@ def depth(target: Target, op: ops.Conv2d) -> int:
 def prepare(tile: HopperTile, op: ops.Conv2d, constants: Arrays) -> Arrays:
     """Weights slice by slice as a slot of the ring has them; split floats: high above low parts."""
     filters = op.weight.shape[0]
-    bias = np.zeros(-(-filters // _EIGHT) * _EIGHT, np.float32)
+    bias = np.zeros(whole_eights(filters), np.float32)
     bias[:filters] = constants.get("bias", 0)
     return {"weight": slices(constants["weight"], tile), "bias": bias}
 
@@ -186,7 +186,7 @@ def way_out(target: Target, op: ops.Conv2d) -> tuple[int, int, tuple[int, int], 
     """How a tile multiplies, and what becomes of its sums."""
     is_yolo = op.yolo is not None
     is_aligned = not {op.out, op.residual} & target.misaligned
-    is_whole = is_aligned and (op.out.shape.channels % _EIGHT == 0 or is_yolo)
+    is_whole = is_aligned and (op.out.shape.channels % EIGHT == 0 or is_yolo)
     mode, out_bytes = MODES[target.precision], target.bytes_of(op.out)
     return mode, out_bytes, geometry.kinds(op), is_whole, is_yolo
 
@@ -218,7 +218,7 @@ def problem(gpu: Gpu, op: ops.Conv2d, tile: HopperTile, *, blocks: int, split: i
     """`blocks` are those of the grid, each of which calls some of the next weights."""
     residual, residual_pitch = geometry.residual(gpu, op)
     channels, out = op.src.shape.channels, op.out.shape
-    filters = -(-out.channels // _EIGHT) * _EIGHT if tile.is_whole else out.channels
+    filters = whole_eights(out.channels) if tile.is_whole else out.channels
     deep = -(-channels // tile.depth)
     top, left, _, _ = op.padding
     written = (op.out, op.residual) if op.residual else (op.out,)
@@ -242,10 +242,50 @@ def _next_weights(gpu: Gpu, blocks: int) -> tuple[int, int, int]:
 
 
 @dataclass(frozen=True)
-class Hopper:
-    """One tile shape, with the sum over k shared by a cluster of `split` blocks."""
+class HopperVariant(ABC):
+    """One shape; its last side is how many blocks are resident on a multiprocessor."""
 
-    sides: tuple[int, int, int, int, int]
+    sides: tuple[int, ...]
+
+    @abstractmethod
+    def tile(self, target: Target, op: ops.Conv2d) -> HopperTile:
+        """What is compiled for a convolution."""
+
+    def workspace(self, target: Target, op: ops.Conv2d) -> int:
+        return 0
+
+    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
+        return prepare(self.tile(target, op), op, constants)
+
+    def _resident(self, target: Target) -> int:
+        """Blocks that the device holds at once."""
+        return target.multiprocessors * self.sides[-1]
+
+
+def enqueue(
+    gpu: Gpu,
+    op: ops.Conv2d,
+    tile: HopperTile,
+    source: launch.TensorMap,
+    *,
+    blocks: int,
+    split: int = 1,
+) -> None:
+    """Launch so many blocks, in clusters of `split`, that read the map as `source` says."""
+    gpu.tile(tile, tile.shared_bytes).launch(
+        (blocks, 1, 1),
+        tile.threads,
+        [source, problem(gpu, op, tile, blocks=blocks, split=split)],
+        stream=gpu.stream.handle,
+        cluster=split,
+        early=True,
+    )
+
+
+@dataclass(frozen=True)
+class Hopper(HopperVariant):
+    """The sum over k is shared by a cluster of `split` blocks."""
+
     split: int
 
     @property
@@ -271,24 +311,11 @@ class Hopper:
         blocks = _tiles(target, op, rows) * -(-filters // columns) * self.split
         return blocks <= _MOST_BLOCKS and self._steps(target, op) >= _LEAST_STEPS * self.split
 
-    def workspace(self, target: Target, op: ops.Conv2d) -> int:
-        return 0
-
-    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-        return prepare(self.tile(target, op), op, constants)
-
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile = self.tile(gpu.target, op)
         blocks = -(-gpu.pixels(op.out) // tile.rows) * across(op, tile) * self.split
         windows = launch.windows_map(source(gpu, op, tile), pixels=tile.rows, channels=tile.depth)
-        gpu.tile(tile, tile.shared_bytes).launch(
-            (blocks, 1, 1),
-            tile.threads,
-            [windows, problem(gpu, op, tile, blocks=blocks, split=self.split)],
-            stream=gpu.stream.handle,
-            cluster=self.split,
-            early=True,
-        )
+        enqueue(gpu, op, tile, windows, blocks=blocks, split=self.split)
 
     def _steps(self, target: Target, op: ops.Conv2d) -> int:
         return op.kernel[0] * op.kernel[1] * -(-op.src.shape.channels // depth(target, op))

@@ -12,8 +12,8 @@ from math import prod
 
 from engine.backends.cuda import launch
 from engine.backends.cuda.conv import hopper
-from engine.backends.cuda.conv.hopper import HopperTile
-from engine.backends.cuda.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.conv.hopper import HopperTile, HopperVariant
+from engine.backends.cuda.gpu import Gpu, Target
 from engine.plan import ops
 
 # columns, stages of a team, teams, resident blocks
@@ -77,11 +77,8 @@ class PatchesTile(HopperTile):
         return weights + patches + 8 + 4 * self.columns + 1024
 
 
-@dataclass(frozen=True)
-class HopperPatches:
-    """One shape."""
-
-    sides: tuple[int, int, int, int]
+class HopperPatches(HopperVariant):
+    """columns, stages of a team, teams, resident blocks."""
 
     @property
     def name(self) -> str:
@@ -116,12 +113,6 @@ class HopperPatches:
             return False
         return blocks * hopper.across(op, tile) >= tile.teams * self._resident(target)
 
-    def workspace(self, target: Target, op: ops.Conv2d) -> int:
-        return 0
-
-    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-        return hopper.prepare(self.tile(target, op), op, constants)
-
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile = self.tile(gpu.target, op)
         across = hopper.across(op, tile)
@@ -130,13 +121,7 @@ class HopperPatches:
         boxes = launch.boxes_map(
             hopper.source(gpu, op, tile), height=height, width=width, channels=tile.depth
         )
-        gpu.tile(tile, tile.shared_bytes).launch(
-            (blocks, 1, 1),
-            tile.threads,
-            [boxes, hopper.problem(gpu, op, tile, blocks=blocks)],
-            stream=gpu.stream.handle,
-            early=True,
-        )
+        hopper.enqueue(gpu, op, tile, boxes, blocks=blocks)
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
         """Cycles, roughly, as hopper.py's."""
@@ -156,10 +141,6 @@ class HopperPatches:
         """Of pixels."""
         out = op.out.shape
         return target.rows(op.out) * -(-out.height // _SIDE) * -(-out.width // _SIDE)
-
-    def _resident(self, target: Target) -> int:
-        """Blocks of threads that the device holds at once."""
-        return target.multiprocessors * self.sides[3]
 
 
 VARIANTS = {each.name: each for each in map(HopperPatches, _SHAPES)}

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from engine.backends.cuda import launch
 from engine.backends.cuda.conv import hopper
-from engine.backends.cuda.conv.hopper import HopperTile
-from engine.backends.cuda.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.conv.hopper import HopperTile, HopperVariant
+from engine.backends.cuda.gpu import Gpu, Target
 from engine.plan import ops
 
 # rows, columns, stages, teams, consumers in a team, resident blocks
@@ -55,11 +55,8 @@ class TurnsTile(HopperTile):
         return self.ring_bytes + 8 * self.teams + 2 * self.teams * self.columns * 4 + 1024
 
 
-@dataclass(frozen=True)
-class HopperTurns:
-    """One shape."""
-
-    sides: tuple[int, int, int, int, int, int]
+class HopperTurns(HopperVariant):
+    """rows, columns, stages, teams, consumers in a team, resident blocks."""
 
     @property
     def name(self) -> str:
@@ -80,12 +77,6 @@ class HopperTurns:
             return False
         return self._tiles(target, op) >= _LEAST_TURNS * self._resident(target)
 
-    def workspace(self, target: Target, op: ops.Conv2d) -> int:
-        return 0
-
-    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-        return hopper.prepare(self.tile(target, op), op, constants)
-
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile = self.tile(gpu.target, op)
         tiles = -(-gpu.pixels(op.out) // tile.rows) * hopper.across(op, tile)
@@ -93,13 +84,7 @@ class HopperTurns:
         windows = launch.windows_map(
             hopper.source(gpu, op, tile), pixels=tile.rows, channels=tile.depth
         )
-        gpu.tile(tile, tile.shared_bytes).launch(
-            (blocks, 1, 1),
-            tile.threads,
-            [windows, hopper.problem(gpu, op, tile, blocks=blocks)],
-            stream=gpu.stream.handle,
-            early=True,
-        )
+        hopper.enqueue(gpu, op, tile, windows, blocks=blocks)
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
         """Cycles, roughly, as hopper.py's."""
@@ -119,10 +104,6 @@ class HopperTurns:
         rows, columns = self.sides[:2]
         down = -(-target.rows(op.out) * op.out.shape.area // rows)
         return down * -(-op.out.shape.channels // columns)
-
-    def _resident(self, target: Target) -> int:
-        """Blocks that the device holds at once."""
-        return target.multiprocessors * self.sides[5]
 
 
 VARIANTS = {each.name: each for each in map(HopperTurns, (*_HALF_SHAPES, *_TF32_SHAPES))}

@@ -1,8 +1,7 @@
 """Memory of callers that is page-locked: pictures in it travel to the card as they lie.
 
-Elsewhere a picture is copied first, by us or by the driver, which may take longer than the fastest
-networks. To believe that memory is page-locked when it is no more costs time, never bytes: the
-driver copies what is not.
+Elsewhere a picture is copied first, which may take longer than the fastest networks. To believe
+that memory is page-locked when it is no more costs time, never bytes: the driver copies the rest.
 """
 
 from __future__ import annotations

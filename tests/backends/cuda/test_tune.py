@@ -113,6 +113,18 @@ def test_the_rule_of_thumb_is_measured_first_and_stays_unless_another_is_clearly
     assert tune.fastest(lambda name, _: 1.0 if name == names[0] else 0.9, names) == names[1]
 
 
+@pytest.mark.parametrize(
+    ("least", "wide", "chosen"),
+    [(0.1, 0.109, "wide"), (0.1, 0.111, "narrow"), (0.04, 0.041, "narrow")],
+)
+def test_of_long_ones_a_wide_tile_may_take_little_more(
+    least: float, wide: float, chosen: str
+) -> None:
+    names = {"narrow": "turns_128x128x6x1_teams2", "wide": "turns_128x256x4x1_teams1"}
+    taken = {"im2col_gemm": 0.2, names["narrow"]: least, names["wide"]: wide}
+    assert tune.fastest(lambda name, _: taken[name], list(taken)) == names[chosen]
+
+
 def test_a_time_limit_is_given_once_there_is_a_best() -> None:
     limits = []
 

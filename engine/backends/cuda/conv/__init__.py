@@ -137,6 +137,11 @@ def family(name: str) -> object:
     return (type(inner), name.endswith(apart.SUFFIX)) if hasattr(inner, "estimate") else None
 
 
+def columns(name: str) -> int:
+    """Filters that a block multiplies at once; 0 where that is not the algorithm's to say."""
+    return getattr(ALGORITHMS.get(name.removesuffix(apart.SUFFIX)), "columns", 0)
+
+
 def tile(target: Target, op: ops.Conv2d, name: str) -> Tile | None:
     """What has to be compiled for an algorithm alone."""
     if name.endswith(apart.SUFFIX):

@@ -26,6 +26,9 @@ _HALF_TILES = (
     (128, 256, 4, 2, 1),
     (256, 128, 4, 2, 1),
     (128, 192, 4, 2, 1),
+    (128, 176, 4, 2, 1),
+    (192, 128, 4, 3, 1),
+    (128, 96, 6, 2, 1),
     (128, 128, 3, 2, 2),
     (128, 128, 4, 2, 1),
     (128, 64, 4, 2, 2),
@@ -50,7 +53,7 @@ _FLOAT_TILES = (
 )
 SPLITS = (1, 2, 3, 4, 5, 6, 8)
 _COSTS = {0: (1680, 57, 6, 3300, 300), 1: (750, 45, 8, 6000, 700), 2: (315, 25, 3, 2500, 700)}
-_MOST_BLOCKS = 512  # more tiles than this fill the device without a split
+_MOST_BLOCKS = 1024  # more tiles than this fill the device without a split
 _LEAST_STEPS = 4  # slices that each block of a split sums at least
 
 _CHUNK = 16  # bytes that change places together
@@ -116,9 +119,10 @@ class HopperTile:
 
     @property
     def shared_bytes(self) -> int:
-        """The ring, or the sums that take its place, the biases, and what aligns it."""
+        """The ring, or the sums that take its place, barriers, biases, and what aligns it."""
         sums = self.rows * (self.columns + _SUM_PADDING) * 4
-        return max(self.ring_bytes, sums) + 4 * self.columns + 1024
+        barriers = self.stages * _BARRIERS
+        return max(self.stages * self.stage_bytes, sums) + barriers + 4 * self.columns + 1024
 
 
 class Problem(ctypes.Structure):
@@ -246,6 +250,10 @@ class HopperVariant(ABC):
     """One shape; its last side is how many blocks are resident on a multiprocessor."""
 
     sides: tuple[int, ...]
+
+    @property
+    def columns(self) -> int:
+        return self.sides[1]
 
     @abstractmethod
     def tile(self, target: Target, op: ops.Conv2d) -> HopperTile:

@@ -85,6 +85,10 @@ class HopperPatches(HopperVariant):
         columns, stages, teams, blocks = self.sides
         return f"patches_{columns}x{stages}x{blocks}_teams{teams}"
 
+    @property
+    def columns(self) -> int:
+        return self.sides[0]
+
     def tile(self, target: Target, op: ops.Conv2d) -> PatchesTile:
         columns, stages, teams, blocks = self.sides
         depth = hopper.depth(target, op)

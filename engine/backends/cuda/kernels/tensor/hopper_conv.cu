@@ -27,9 +27,11 @@
 //           up outside the matrix unit, which drops bits that a float would keep
 #include "hopper_tile.cuh"
 
-#define RING_BYTES (STAGES * (STAGE_BYTES + 16))
+#define RING_BYTES (STAGES * STAGE_BYTES)
 #define SUM_PITCH (BN + 8)  // of floats, for a cluster
 #define SUM_BYTES (BM * SUM_PITCH * 4)  // take the place of the ring, as other results do
+// Barriers lie behind both: nothing else may write to them.
+#define ROOM_BYTES (RING_BYTES > SUM_BYTES ? RING_BYTES : SUM_BYTES)
 #define AT_ONCE 4  // blocks whose sums are under way together
 #define RESIDENT ((128 * CONSUMERS + 32) * BLOCKS)       // threads of a multiprocessor
 #define ITEMS (RESIDENT <= 512 ? 4 : RESIDENT <= 600 ? 3 : 2)  // fours of a thread, likewise
@@ -104,7 +106,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
     const unsigned base = (shared_address(memory) + 1023) & ~1023u;
-    const unsigned full = base + STAGES * STAGE_BYTES;
+    const unsigned full = base + ROOM_BYTES;
     const unsigned empty = full + 8 * STAGES;
     const bool is_producer = threadIdx.x >= 128 * CONSUMERS;
     const int lane = threadIdx.x % 32;
@@ -114,8 +116,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     const int n0 = tile % p.tiles_n * BN;
     const int first = rank * p.steps / p.split;
     const int end = (rank + 1) * p.steps / p.split;
-    float* bias = reinterpret_cast<float*>(memory + (base - shared_address(memory)) +
-                                           (RING_BYTES > SUM_BYTES ? RING_BYTES : SUM_BYTES));
+    float* bias = reinterpret_cast<float*>(memory + (empty + 8 * STAGES - shared_address(memory)));
 
     if (threadIdx.x == 128 * CONSUMERS) prefetch_map(&input);
     if (threadIdx.x == 0) {

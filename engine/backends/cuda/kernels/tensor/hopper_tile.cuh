@@ -14,7 +14,8 @@
 #define BLOCKS_OF_ROWS (BM / 64 / CONSUMERS)  // of 64, for each warpgroup
 #define OWN_BIASES ((BN + 128 * CONSUMERS - 1) / (128 * CONSUMERS))  // of a thread
 #define LINES (8 / OUT_PACK)  // of 16 bytes, in which eight results are
-#define LANES_FIT (32 % (BN / 8) == 0)  // a warp's lanes take whole rows, eight filters each
+#define EIGHTS (BN / 8)  // of a row
+#define LANES_FIT (EIGHTS % 2 == 0)  // 16 rows are a whole number of eights for each lane
 #define ROW_PITCH (BN + 8)  // of stored values, for a warp: keeps fragments off each other's banks
 
 struct Problem {
@@ -327,49 +328,47 @@ __device__ __forceinline__ void put_rows(result* corner, const float (&sum)[BN /
 }
 #endif
 
-// From a warp's corner on: each lane keeps its filters, row after row.
+// From a warp's corner on: lanes side by side take eights side by side.
 __device__ __forceinline__ void finish_lines(const result* corner, const Problem& p, int first_row,
                                              int n0)
 {
     const int lane = threadIdx.x % 32;
-    const int step = 32 / (BN / 8);  // rows that a warp takes at once
-    const int items = 16 / step;
-    const int at_once = items < 8 ? items : 8;
-    const int row = lane / (BN / 8);
-    const int n = n0 + lane % (BN / 8) * 8;
-    if (n >= p.filters) return;
+    const int items = EIGHTS / 2;
+    const int at_once = items < 8 ? items : items % 8 == 0 ? 8 : 6;
     const int rows = p.pixels - first_row;
-    const size_t m = first_row + row;
-    const result* from = corner + row * ROW_PITCH + n - n0;
-    const result* more = p.residual + m * p.residual_pitch + n;
-    result* to = static_cast<result*>(p.out) + m * p.out_pitch + n;
+    const int columns = p.filters - n0;
+    result* out = static_cast<result*>(p.out) + (size_t)first_row * p.out_pitch + n0;
+    const result* residuals = p.residual + (size_t)first_row * p.residual_pitch + n0;
 #pragma unroll 1
     for (int first = 0; first < items; first += at_once) {
         Line residual[at_once][LINES];
-        if (p.residual) {
+        int row[at_once], column[at_once];
 #pragma unroll
-            for (int i = 0; i < at_once; ++i) {
-                const int down = (first + i) * step;
-                if (row + down >= rows) continue;
+        for (int i = 0; i < at_once; ++i) {
+            const int eight = (first + i) * 32 + lane;
+            row[i] = eight / EIGHTS;
+            column[i] = eight % EIGHTS * 8;
+            if (first + i >= items) row[i] = rows;
+            if (!p.residual || row[i] >= rows || column[i] >= columns) continue;
 #pragma unroll
-                for (int c = 0; c < LINES; ++c) {
-                    residual[i][c] =
-                        ask_residual<OUT_PACK>(more + down * p.residual_pitch + c * OUT_PACK);
-                }
+            for (int c = 0; c < LINES; ++c) {
+                residual[i][c] = ask_residual<OUT_PACK>(residuals + row[i] * p.residual_pitch +
+                                                        column[i] + c * OUT_PACK);
             }
         }
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
-            const int down = (first + i) * step;
-            if (row + down >= rows) continue;
+            if (row[i] >= rows || column[i] >= columns) continue;
+            const result* from = corner + row[i] * ROW_PITCH + column[i];
+            result* to = out + row[i] * p.out_pitch + column[i];
 #pragma unroll
             for (int c = 0; c < LINES; ++c) {
-                Line x = *reinterpret_cast<const Line*>(from + down * ROW_PITCH + c * OUT_PACK);
+                Line x = *reinterpret_cast<const Line*>(from + c * OUT_PACK);
                 finish_line(x, residual[i][c], p.residual);
 #if IS_YOLO
-                make_yolo(x, p, n + c * OUT_PACK);
+                make_yolo(x, p, n0 + column[i] + c * OUT_PACK);
 #endif
-                *reinterpret_cast<Line*>(to + down * p.out_pitch + c * OUT_PACK) = x;
+                *reinterpret_cast<Line*>(to + c * OUT_PACK) = x;
             }
         }
     }

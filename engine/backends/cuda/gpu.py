@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from engine.backends.cuda.floats import is_narrow
 from engine.plan.activations import ACTIVATIONS
-from engine.plan.ops import Head, Op, Tensor
+from engine.plan.ops import Head, Multiply, Op, Tensor
 
 if TYPE_CHECKING:
     from engine.backends.cuda.blas import Blas
@@ -129,6 +129,8 @@ class Gpu:
         self.candidates = candidates
         self.sequences = target.batch
         self.next_weights = 0, 0  # pointer and bytes: what another op will want soon
+        self.parts = 0  # of the sums that this op leaves or finds in the workspace; see gates.py
+        self.scaling: Multiply | None = None  # what a gate does as well; see gates.py
         self.flag = 0  # pointer to the word that says that results are strange; 0: nobody asks
         self._kernels = kernels
         self._places = places

@@ -17,6 +17,7 @@ AVERAGE_PIXELS = (32, 16, 8, 4)  # that one thread of average_parts sums: fewer 
 AVERAGE_PACKS = 8  # neighbouring packs that one block of it takes at most: whole lines of the cache
 LEAST_AVERAGE_AREA = 33  # pixels; below this a thread for each channel is as fast
 GATE_THREADS, GATE_ROWS = 256, 8  # of kernels/gate.cu
+GATE_SCALED = 2  # packs of the map that a thread scales before more blocks do
 SOFTMAX_THREADS = 128
 CHANNEL_KINDS = {"positive": 0, "softmax": 1, "softmax_max": 2}
 
@@ -313,7 +314,8 @@ def _gate_weights(target: Target, op: ops.Gate, constants: Arrays) -> Arrays:
 
 
 def _gate_workspace(target: Target, op: ops.Gate) -> int:
-    return _parts_bytes(target, op.src)
+    left = conv.depthwise.sums_bytes(target, op.src)
+    return max(_parts_bytes(target, op.src), left)
 
 
 def _gate_lanes(packs: int) -> int:
@@ -325,22 +327,30 @@ def _gate_lanes(packs: int) -> int:
 def gate(gpu: Gpu, op: ops.Gate) -> None:
     src, rows = op.src.shape, gpu.rows(op.out)
     hidden, filters = op.squeeze.shape[0], op.out.shape.channels
-    parts = _sum_parts(gpu, op.src)
+    parts = gpu.parts or _sum_parts(gpu, op.src)
     values = 16 // gpu.target.value_bytes
     packs, hidden_packs = -(-src.channels // values), -(-hidden // values)
     squeeze_lanes, expand_lanes = _gate_lanes(packs), _gate_lanes(hidden_packs)
     at_once = GATE_ROWS * GATE_THREADS // expand_lanes
-    shares = max(1, min(gpu.target.multiprocessors // rows, -(-filters // at_once)))
-    share = -(-filters // shares)
+    share = -(-filters // max(1, min(gpu.target.multiprocessors // rows, -(-filters // at_once))))
+    scaling, spreads = (0, 0, 0, 0, 0), 1
+    if gpu.scaling is not None:
+        map_, scaled, kind = gpu.scaling.src, gpu.scaling.out, gpu.scaling.activation
+        scaling = (gpu[map_], gpu[scaled], gpu.pitch(map_), gpu.pitch(scaled), KINDS[kind])
+        share = -(-share // values) * values
+        needed = -(-map_.shape.area * share // values // (GATE_THREADS * GATE_SCALED))
+        spreads = max(1, min(gpu.target.multiprocessors // (rows * -(-filters // share)), needed))
+    shares = -(-filters // share)
     memory = values * (packs + hidden_packs) + max(4 * GATE_THREADS, values * packs, hidden, share)
     arrays = ("squeeze", "squeeze_bias", "expand", "expand_bias")
     gpu.launch_grid(
         "gate",
-        (rows * shares, 1, 1),
+        (rows * shares * spreads, 1, 1),
         GATE_THREADS,
         *(gpu.workspace, *(gpu.array(op, name) for name in arrays), gpu[op.out]),
         *(rows, src.channels, src.area, parts, hidden, filters, gpu.pitch(op.out)),
-        *(shares, squeeze_lanes, expand_lanes, KINDS[op.squeeze_activation], KINDS[op.activation]),
+        *(shares, share, squeeze_lanes, expand_lanes),
+        *(KINDS[op.squeeze_activation], KINDS[op.activation], *scaling, spreads),
         shared=4 * memory,
     )
 

@@ -40,19 +40,26 @@ _DYNAMIC = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
 def source() -> str:
     """The translation unit of the kernels as C++, with a function to run each on the host."""
     unit = _DYNAMIC.sub(r"\1* \2 = (\1*)dynamic_shared.data();", compiler.translation_unit())
-    waiting = [name for name, body in _TEMPLATE.findall(unit) if "__syncthreads" in body]
+    waiting: list[str] = []
+    for name, body in _TEMPLATE.findall(unit):
+        if _waits(body, waiting):
+            waiting.append(name)
     runners = []
     for name, arguments in compiler._KERNEL.findall(unit):
         names = ", ".join(re.findall(r"(\w+)\s*(?:,|$)", arguments))
         body = re.split(rf"\b{name}\(", unit, maxsplit=1)[1]
         body = body[: body.find('\nextern "C"') if '\nextern "C"' in body else None]
-        waits = "__syncthreads" in body or any(f" {each}<" in body for each in waiting)
-        has_barriers = str(waits).lower()
+        has_barriers = str(_waits(body, waiting)).lower()
         runners.append(
             f'extern "C" void host_{name}(int blocks, int threads, int shared, {arguments}) {{\n'
             f"run_on_host(blocks, threads, shared, {has_barriers}, [=] {{ {name}({names}); }});\n}}"
         )
     return "\n".join(['#include "host.h"', unit, '#line 1 "runners"', *runners])
+
+
+def _waits(body: str, waiting: Sequence[str]) -> bool:
+    """Whether threads of a block wait for each other in it, or in what it calls."""
+    return "__syncthreads" in body or any(f" {each}<" in body for each in waiting)
 
 
 @lru_cache(maxsize=4)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from engine.backends.cuda.conv import geometry
@@ -14,6 +16,19 @@ SHORT_RUNS = {(3, 1): 2, (3, 2): 1, (5, 1): 2, (5, 2): 1}
 LONG_THREADS, SHORT_THREADS = 256, 64  # DEPTHWISE_THREADS, DEPTHWISE_SHORT_THREADS
 WIDEST = 8  # DEPTHWISE_WIDEST
 MOST_BLOCKS = 16  # of a multiprocessor; with more a block takes several turns
+MOST_SUMS = 18 << 10  # of a row: with more, the gate that adds them up takes longer than is saved
+_MOST_GRID = 65535
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """Of a kernel for one size and stride: long runs where they occupy every processor."""
+
+    kernel: str
+    threads: int
+    turns: int  # of a block, for each row
+    chunks: int  # of packs
+    wide: int  # packs of a chunk
 
 
 def supports(target: Target, op: ops.Conv2d) -> bool:
@@ -22,6 +37,26 @@ def supports(target: Target, op: ops.Conv2d) -> bool:
 
 def workspace(target: Target, op: ops.Conv2d) -> int:
     return 0
+
+
+def parts(target: Target, op: ops.Conv2d) -> int:
+    """In how many parts of a row it can leave sums of what it puts out; 0: it can not.
+
+    By the rows that the program is for, not those of a run: the same sums for any company.
+    """
+    tensors = {op.src, op.out, *([op.residual] if op.residual else [])}
+    values = 16 // target.value_bytes
+    if not _is_fixed(op) or tensors & target.misaligned or op.out.shape.channels % values:
+        return 0
+    rows = target.rows(op.out)
+    launch = _launch(op, rows, op.out.shape.channels // values, target.multiprocessors)
+    count = min(launch.turns, -(-target.multiprocessors * MOST_BLOCKS // (launch.chunks * rows)))
+    return count if count * op.out.shape.channels <= MOST_SUMS else 0
+
+
+def sums_bytes(target: Target, out: ops.Tensor) -> int:
+    """What the sums of all parts take at most."""
+    return 4 * target.rows(out) * MOST_SUMS
 
 
 def prepare(target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
@@ -40,9 +75,7 @@ def enqueue(gpu: Gpu, op: ops.Conv2d) -> None:
         *(gpu.pitch(op.src), pitch, gpu.pitch(op.out)),
     )
     values = 16 // gpu.target.value_bytes if packs else 1
-    size, stride = op.kernel[0], op.stride[0]
-    is_square = op.kernel == (size, size) and op.stride == (stride, stride)
-    if packs and is_square and op.dilation == (1, 1) and (size, stride) in LONG_RUNS:
+    if packs and _is_fixed(op):
         _enqueue_fixed(gpu, op, arguments, out.channels // values)
         return
     runs = gpu.rows(op.out) * out.height * -(-out.width // RUN)
@@ -53,21 +86,39 @@ def enqueue(gpu: Gpu, op: ops.Conv2d) -> None:
     )
 
 
-def _enqueue_fixed(gpu: Gpu, op: ops.Conv2d, arguments: tuple[int, ...], packs: int) -> None:
-    """By the kernels for this size and stride: long runs where they occupy every processor."""
+def _is_fixed(op: ops.Conv2d) -> bool:
+    """Whether its size and stride have kernels of their own."""
+    (size, width), (stride, across) = op.kernel, op.stride
+    is_square = size == width and stride == across and op.dilation == (1, 1)
+    return is_square and (size, stride) in LONG_RUNS
+
+
+def _launch(op: ops.Conv2d, rows: int, packs: int, processors: int) -> _Launch:
     size, stride = op.kernel[0], op.stride[0]
     name, lengths, threads = f"depthwise_{size}_{stride}", LONG_RUNS, LONG_THREADS
-    lines, processors = gpu.rows(op.out) * op.out.shape.height, gpu.target.multiprocessors
-    if lines * -(-op.out.shape.width // lengths[size, stride]) * packs < threads * processors:
+    out = op.out.shape
+    lines = rows * out.height
+    if lines * -(-out.width // lengths[size, stride]) * packs < threads * processors:
         name, lengths, threads = f"{name}_short", SHORT_RUNS, SHORT_THREADS
-    runs = lines * -(-op.out.shape.width // lengths[size, stride])
     chunks = -(-packs // WIDEST)
     wide = -(-packs // chunks)
-    turns = -(-runs // (threads // wide))
-    most = min(-(-processors * MOST_BLOCKS // chunks), 65535)
+    runs = out.height * -(-out.width // lengths[size, stride])
+    return _Launch(name, threads, -(-runs // (threads // wide)), chunks, wide)
+
+
+def _enqueue_fixed(gpu: Gpu, op: ops.Conv2d, arguments: tuple[int, ...], packs: int) -> None:
+    """Where sums are wanted each row in parts of its own, otherwise all rows together."""
+    rows, processors = gpu.rows(op.out), gpu.target.multiprocessors
+    if gpu.parts:
+        launch = _launch(op, gpu.target.rows(op.out), packs, processors)
+        groups, parts, sums = rows, gpu.parts, gpu.workspace
+    else:
+        launch = _launch(op, rows, packs, processors)
+        most = -(-processors * MOST_BLOCKS // launch.chunks)
+        groups, parts, sums = 1, min(rows * launch.turns, most), 0
     gpu.launch_grid(
-        name,
-        (chunks, min(turns, most), 1),
-        threads,
-        *(*arguments, *op.padding[:2], wide, *geometry.kinds(op)),
+        launch.kernel,
+        (launch.chunks, min(groups * parts, _MOST_GRID), 1),
+        launch.threads,
+        *(*arguments, *op.padding[:2], launch.wide, *geometry.kinds(op), groups, parts, sums),
     )

@@ -5,6 +5,7 @@
 // Work item  one output value; average_parts: a block takes neighbouring channels of one part.
 // Memory     coalesced along channels.
 #include "common.cuh"
+#include "shares.cuh"
 
 extern "C" __global__ void average_pool(const real* __restrict__ src, real* __restrict__ out,
                                         int rows, int channels, int height, int width, int out_h,
@@ -37,8 +38,7 @@ extern "C" __global__ void average_pool(const real* __restrict__ src, real* __re
 #define AVERAGE_AHEAD 8  // pixels that a thread asks for at once
 
 // A block takes `wide` packs of neighbouring channels of one part; its threads share the pixels.
-// A part's sums are whole fours long, so that `gate` reads them as such. Nothing is __restrict__:
-// what may lie anywhere is not read before the wait.
+// Nothing is __restrict__: what may lie anywhere is not read before the wait.
 template <int V>
 __device__ __forceinline__ void average_parts_body(const real* src, float* sums, int rows,
                                                    int channels, int area, int src_pitch, int parts,
@@ -50,9 +50,6 @@ __device__ __forceinline__ void average_parts_body(const real* src, float* sums,
     const int columns = wide * V;
     const int lanes = AVERAGE_THREADS / wide;
     const int lane = threadIdx.x / wide;
-    const int groups = min(AVERAGE_THREADS / columns, lanes);
-    const int group = threadIdx.x / columns;
-    const int column = threadIdx.x % columns;
     const int pack_of_block = threadIdx.x % wide;
     for (int row = blockIdx.z; row < rows; row += gridDim.z)
     for (int part = blockIdx.y; part < parts; part += gridDim.y)
@@ -76,26 +73,8 @@ __device__ __forceinline__ void average_parts_body(const real* src, float* sums,
             }
         }
         if (lane < lanes) store<V>(shares + threadIdx.x * V, sum);
-        __syncthreads();
-        if (group < groups) {
-            float total = 0.f;
-#pragma unroll 4
-            for (int i = group; i < lanes; i += groups) total += shares[i * columns + column];
-            shares[group * columns + column] = total;  // which no other thread has read
-        }
-        __syncthreads();
-        const int channel = first_pack * V + column;
-        if (group == 0 && channel < channels) {
-            float total = 0.f;
-#pragma unroll 4
-            for (int i = 0; i < groups; ++i) total += shares[i * columns + column];
-            const int fours = (channels + 3) / 4 * 4;
-            float* to = sums + (row * parts + part) * fours;
-            to[channel] = total;
-            // nobody's, but read with the others
-            for (int c = channels; c < fours && channel == channels - 1; ++c) to[c] = 0.f;
-        }
-        __syncthreads();  // the next turn takes the same memory
+        float* to = sums + (row * parts + part) * ((channels + 3) / 4 * 4);
+        leave_totals<AVERAGE_THREADS>(shares, lanes, columns, to, first_pack * V, channels);
     }
 }
 

@@ -6,6 +6,7 @@
 //            weights and, at stride 1, input columns are loaded once for the run.
 // Memory     coalesced along channels; bias, activation and residual are applied on the way out.
 #include "common.cuh"
+#include "shares.cuh"
 
 #define DEPTHWISE_RUN 4
 #define DEPTHWISE_WIDEST 8  // packs that a block takes: whole lines of the cache
@@ -85,21 +86,26 @@ __device__ __forceinline__ void depthwise_body(
 // takes `wide` packs of channels, whose weights and biases it keeps: they are on their way while
 // the kernel before still runs. What a run reads in LINES lines is all asked for before the first
 // is used. Nothing is __restrict__: what may lie anywhere is read where the text says so.
+//
+// The lines of all rows are `groups` groups, of which `parts` blocks take a part each. Where `sums`
+// is given, a group is a row, and what a part stores is added up for the gate behind it.
 template <int K, int S, int R, int LINES, int THREADS>
 __device__ __forceinline__ void depthwise_fixed(const real* src, const float* weight,
                                                 const float* bias, const real* residual, real* out,
                                                 int rows, int channels, int height, int width,
                                                 int out_h, int out_w, int src_pitch,
                                                 int residual_pitch, int out_pitch, int top,
-                                                int left, int wide, int kind, int last)
+                                                int left, int wide, int kind, int last,
+                                                int groups, int parts, float* sums)
 {
     const int fours = PACK / 4;
     const int columns = (R - 1) * S + K;
     const int ahead = ((K * K + 1) * fours * DEPTHWISE_WIDEST + THREADS - 1) / THREADS;
     __shared__ Pack<4> kept[(K * K + 1) * fours * DEPTHWISE_WIDEST];  // neighbours side by side
+    __shared__ float shares[THREADS * PACK];
     const int packs = channels / PACK;
     const int runs = (out_w + R - 1) / R;
-    const int items = rows * out_h * runs;
+    const int lines = rows * out_h / groups;
     const int places = THREADS / wide;
     const int place = threadIdx.x / wide;
     const int pack_of_block = threadIdx.x % wide;
@@ -125,86 +131,99 @@ __device__ __forceinline__ void depthwise_fixed(const real* src, const float* we
         }
         __syncthreads();
         const int pack = first_pack + pack_of_block;
-        const int end = pack < packs && place < places ? items : 0;
-        for (int item = blockIdx.y * places + place; item < end; item += gridDim.y * places) {
-            const int run = item % runs;
-            const int line = item / runs;
-            const int row = line / out_h;
-            const int first_y = (line - row * out_h) * S - top;
-            const int first_x = run * R * S - left;
-            const real* image = src + row * height * width * src_pitch + pack * PACK;
-            float sum[R * PACK];
+        const int end = pack < packs && place < places ? lines * runs : 0;
+        for (int unit = blockIdx.y; unit < groups * parts; unit += gridDim.y) {
+            const int group = unit / parts;
+            Pack<PACK> total = {};
+            const int first = (unit - group * parts) * places + place;
+            for (int item = first; item < end; item += parts * places) {
+                const int run = item % runs;
+                const int line = group * lines + item / runs;
+                const int row = line / out_h;
+                const int first_y = (line - row * out_h) * S - top;
+                const int first_x = run * R * S - left;
+                const real* image = src + row * height * width * src_pitch + pack * PACK;
+                float sum[R * PACK];
 #pragma unroll
-            for (int i = 0; i < R * PACK; ++i) {
-                sum[i] = kept[(K * K * fours + i % PACK / 4) * wide + pack_of_block].v[i % 4];
-            }
-            after_previous_kernel();  // at once when it has ended
-#pragma unroll(LINES == 1 ? 1 : K)
-            for (int low = 0; low < K; low += LINES) {
-                Bits<16> seen[LINES][columns];
-#pragma unroll
-                for (int i = 0; i < LINES && low + i < K; ++i) {
-                    const int y = min(max(first_y + low + i, 0), height - 1);
-#pragma unroll
-                    for (int j = 0; j < columns; ++j) {
-                        const int x = min(max(first_x + j, 0), width - 1);
-                        seen[i][j] = ask<PACK>(image + (y * width + x) * src_pitch);
-                    }
+                for (int i = 0; i < R * PACK; ++i) {
+                    sum[i] = kept[(K * K * fours + i % PACK / 4) * wide + pack_of_block].v[i % 4];
                 }
+                after_previous_kernel();  // at once when it has ended
+#pragma unroll(LINES == 1 ? 1 : K)
+                for (int low = 0; low < K; low += LINES) {
+                    Bits<16> seen[LINES][columns];
 #pragma unroll
-                for (int i = 0; i < LINES && low + i < K; ++i) {
-                    const int y = first_y + low + i;
+                    for (int i = 0; i < LINES && low + i < K; ++i) {
+                        const int y = min(max(first_y + low + i, 0), height - 1);
 #pragma unroll
-                    for (int j = 0; j < columns; ++j) {
-                        const int x = first_x + j;
-                        keep_if(0 <= x && x < width && 0 <= y && y < height, seen[i][j]);
+                        for (int j = 0; j < columns; ++j) {
+                            const int x = min(max(first_x + j, 0), width - 1);
+                            seen[i][j] = ask<PACK>(image + (y * width + x) * src_pitch);
+                        }
                     }
 #pragma unroll
-                    for (int four = 0; four < fours; ++four) {
-                        Pack<4> factor[K];
+                    for (int i = 0; i < LINES && low + i < K; ++i) {
+                        const int y = first_y + low + i;
 #pragma unroll
-                        for (int j = 0; j < K; ++j) {
-                            const int cell = (low + i) * K + j;
-                            factor[j] = kept[(cell * fours + four) * wide + pack_of_block];
+                        for (int j = 0; j < columns; ++j) {
+                            const int x = first_x + j;
+                            keep_if(0 <= x && x < width && 0 <= y && y < height, seen[i][j]);
                         }
 #pragma unroll
-                        for (int r = 0; r < R; ++r) {
+                        for (int four = 0; four < fours; ++four) {
+                            Pack<4> factor[K];
 #pragma unroll
                             for (int j = 0; j < K; ++j) {
+                                const int cell = (low + i) * K + j;
+                                factor[j] = kept[(cell * fours + four) * wide + pack_of_block];
+                            }
 #pragma unroll
-                                for (int k = 0; k < 4; ++k) {
-                                    sum[r * PACK + four * 4 + k] +=
-                                        value_of<PACK>(seen[i][r * S + j], four * 4 + k) *
-                                        factor[j].v[k];
+                            for (int r = 0; r < R; ++r) {
+#pragma unroll
+                                for (int j = 0; j < K; ++j) {
+#pragma unroll
+                                    for (int k = 0; k < 4; ++k) {
+                                        sum[r * PACK + four * 4 + k] +=
+                                            value_of<PACK>(seen[i][r * S + j], four * 4 + k) *
+                                            factor[j].v[k];
+                                    }
                                 }
                             }
                         }
                     }
                 }
-            }
-            const int pixel = line * out_w + run * R;
-            const int outputs = out_w - run * R;
+                const int pixel = line * out_w + run * R;
+                const int outputs = out_w - run * R;
 #pragma unroll 1
-            for (int step = 0; step < 2; ++step) {
-                activate_many(step == 0 ? kind : last, sum);
-                if (step == 1 || !residual) continue;
+                for (int step = 0; step < 2; ++step) {
+                    activate_many(step == 0 ? kind : last, sum);
+                    if (step == 1 || !residual) continue;
+#pragma unroll
+                    for (int r = 0; r < R; ++r) {
+                        const real* from = residual + pack * PACK +
+                                           (pixel + min(r, outputs - 1)) * residual_pitch;
+                        const Pack<PACK> v = load<PACK>(from);
+#pragma unroll
+                        for (int k = 0; k < PACK; ++k) sum[r * PACK + k] += v.v[k];
+                    }
+                }
 #pragma unroll
                 for (int r = 0; r < R; ++r) {
-                    const real* from = residual + pack * PACK +
-                                       (pixel + min(r, outputs - 1)) * residual_pitch;
-                    const Pack<PACK> v = load<PACK>(from);
+                    if (r >= outputs) break;
+                    Pack<PACK> made;
 #pragma unroll
-                    for (int k = 0; k < PACK; ++k) sum[r * PACK + k] += v.v[k];
+                    for (int k = 0; k < PACK; ++k) {
+                        made.v[k] = sum[r * PACK + k];
+                        total.v[k] += made.v[k];
+                    }
+                    store<PACK>(out + (pixel + r) * out_pitch + pack * PACK, made);
                 }
             }
-#pragma unroll
-            for (int r = 0; r < R; ++r) {
-                if (r >= outputs) break;
-                Pack<PACK> made;
-#pragma unroll
-                for (int k = 0; k < PACK; ++k) made.v[k] = sum[r * PACK + k];
-                store<PACK>(out + (pixel + r) * out_pitch + pack * PACK, made);
-            }
+            if (!sums) continue;
+            after_previous_kernel();  // whoever had nothing to read has not waited
+            if (place < places) store<PACK>(shares + threadIdx.x * PACK, total);
+            leave_totals<THREADS>(shares, places, wide * PACK, sums + unit * channels,
+                                  first_pack * PACK, channels);
         }
         __syncthreads();  // the next packs take the same memory
     }
@@ -244,86 +263,102 @@ extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
     depthwise_3_1(const real* src, const float* weight, const float* bias,
                   const real* residual, real* out, int rows, int channels, int height, int width,
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide, int kind, int last)
+                  int left, int wide, int kind, int last, int groups,
+                  int parts, float* sums)
 {
     depthwise_fixed<3, 1, 4, 3, DEPTHWISE_THREADS>(
         src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide, kind, last);
+        residual_pitch, out_pitch, top, left, wide, kind, last, groups, parts,
+        sums);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
     depthwise_3_2(const real* src, const float* weight, const float* bias,
                   const real* residual, real* out, int rows, int channels, int height, int width,
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide, int kind, int last)
+                  int left, int wide, int kind, int last, int groups,
+                  int parts, float* sums)
 {
     depthwise_fixed<3, 2, 2, 3, DEPTHWISE_THREADS>(
         src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide, kind, last);
+        residual_pitch, out_pitch, top, left, wide, kind, last, groups, parts,
+        sums);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
     depthwise_5_1(const real* src, const float* weight, const float* bias,
                   const real* residual, real* out, int rows, int channels, int height, int width,
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide, int kind, int last)
+                  int left, int wide, int kind, int last, int groups,
+                  int parts, float* sums)
 {
     depthwise_fixed<5, 1, 4, 1, DEPTHWISE_THREADS>(
         src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide, kind, last);
+        residual_pitch, out_pitch, top, left, wide, kind, last, groups, parts,
+        sums);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
     depthwise_5_2(const real* src, const float* weight, const float* bias,
                   const real* residual, real* out, int rows, int channels, int height, int width,
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide, int kind, int last)
+                  int left, int wide, int kind, int last, int groups,
+                  int parts, float* sums)
 {
     depthwise_fixed<5, 2, 2, 1, DEPTHWISE_THREADS>(
         src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide, kind, last);
+        residual_pitch, out_pitch, top, left, wide, kind, last, groups, parts,
+        sums);
 }
 
-extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 4)
+extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 2)
     depthwise_3_1_short(const real* src, const float* weight, const float* bias,
                   const real* residual, real* out, int rows, int channels, int height, int width,
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide, int kind, int last)
+                  int left, int wide, int kind, int last, int groups,
+                  int parts, float* sums)
 {
     depthwise_fixed<3, 1, 2, 3, DEPTHWISE_SHORT_THREADS>(
         src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide, kind, last);
+        residual_pitch, out_pitch, top, left, wide, kind, last, groups, parts,
+        sums);
 }
 
-extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 4)
+extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 2)
     depthwise_3_2_short(const real* src, const float* weight, const float* bias,
                   const real* residual, real* out, int rows, int channels, int height, int width,
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide, int kind, int last)
+                  int left, int wide, int kind, int last, int groups,
+                  int parts, float* sums)
 {
     depthwise_fixed<3, 2, 1, 3, DEPTHWISE_SHORT_THREADS>(
         src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide, kind, last);
+        residual_pitch, out_pitch, top, left, wide, kind, last, groups, parts,
+        sums);
 }
 
-extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 4)
+extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 2)
     depthwise_5_1_short(const real* src, const float* weight, const float* bias,
                   const real* residual, real* out, int rows, int channels, int height, int width,
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide, int kind, int last)
+                  int left, int wide, int kind, int last, int groups,
+                  int parts, float* sums)
 {
     depthwise_fixed<5, 1, 2, 5, DEPTHWISE_SHORT_THREADS>(
         src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide, kind, last);
+        residual_pitch, out_pitch, top, left, wide, kind, last, groups, parts,
+        sums);
 }
 
-extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 4)
+extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 2)
     depthwise_5_2_short(const real* src, const float* weight, const float* bias,
                   const real* residual, real* out, int rows, int channels, int height, int width,
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide, int kind, int last)
+                  int left, int wide, int kind, int last, int groups,
+                  int parts, float* sums)
 {
     depthwise_fixed<5, 2, 1, 5, DEPTHWISE_SHORT_THREADS>(
         src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide, kind, last);
+        residual_pitch, out_pitch, top, left, wide, kind, last, groups, parts,
+        sums);
 }

@@ -1,11 +1,13 @@
 // gate: the dense part of a squeeze-and-excite block in one launch, from sums over parts of the map
-// (average_parts) to a factor for each channel.
+// (average_parts) to a factor for each channel; and the map times these factors, where that is next.
 //
 //   mean[c]   = sum over parts of sums[part, c] / area
 //   hidden[s] = f(sum over c of squeeze[s, c] * mean[c] + bias)
 //   out[n]    = last(sum over s of expand[n, s] * hidden[s] + bias)
+//   scaled    = f(map * out)
 //
-// Work item  `shares` blocks take a row: each makes all of `hidden`, and its share of `out`.
+// Work item  `shares` blocks take a row: each makes all of `hidden`, and its share of `out`. Where the
+//            map is scaled, `spreads` of them have the same share, for a part of the pixels each.
 // Memory     rows of weights are whole packs long, padded with zeros. Neighbouring threads share a
 //            row; what they need of both layers is on its way to registers while the kernel before
 //            still runs. What is between the steps stays in shared memory.
@@ -15,6 +17,7 @@
 #define GATE_ROWS 8   // of weights that a thread holds packs of
 #define GATE_STEPS 4  // packs of a row of `squeeze` that it holds: 1024 channels of halves
 #define GATE_PARTS 8  // sums that it asks for at once
+#define GATE_AHEAD 4  // packs of the map, likewise
 
 // Rows `first` to `end` of a matrix, each of `packs` packs that `lanes` threads, a power of two, share.
 struct Dense {
@@ -91,6 +94,45 @@ __device__ __forceinline__ void multiply_held(Held<N, M>& held, const Dense& lay
     }
 }
 
+// A map that is to be scaled, or none.
+struct Scaling {
+    const real* map;
+    real* out;
+    int map_pitch, out_pitch, kind;
+};
+
+// Channels `first` to `end` of pixels `begin` to `stop`, times a factor for each of these channels.
+__device__ __forceinline__ void scale(const Scaling& scaling, const float* factors, int first,
+                                      int end, int begin, int stop)
+{
+    const int packs = (end - first) / PACK;
+    const int items = (stop - begin) * packs;
+    for (int start = threadIdx.x; start < items; start += GATE_AHEAD * GATE_THREADS) {
+        Bits<16> seen[GATE_AHEAD];
+#pragma unroll
+        for (int i = 0; i < GATE_AHEAD; ++i) {
+            const int item = min(start + i * GATE_THREADS, items - 1);
+            const int pixel = item / packs;
+            seen[i] = ask<PACK>(scaling.map + (begin + pixel) * scaling.map_pitch + first +
+                                (item - pixel * packs) * PACK);
+        }
+#pragma unroll
+        for (int i = 0; i < GATE_AHEAD; ++i) {
+            const int item = start + i * GATE_THREADS;
+            if (item >= items) break;
+            const int pixel = item / packs;
+            const int channel = (item - pixel * packs) * PACK;
+            Pack<PACK> x;
+#pragma unroll
+            for (int k = 0; k < PACK; ++k) {
+                x.v[k] = value_of<PACK>(seen[i], k) * factors[channel + k];
+            }
+            activate_all(scaling.kind, x.v);
+            store<PACK>(scaling.out + (begin + pixel) * scaling.out_pitch + first + channel, x);
+        }
+    }
+}
+
 // The sums of all parts, in `groups` shares of the parts.
 __device__ __forceinline__ void share_out_parts(const float* sums, float* shares, int quads,
                                                 int parts, int groups)
@@ -122,22 +164,24 @@ __device__ __forceinline__ void share_out_parts(const float* sums, float* shares
 extern "C" __global__ void gate(const float* sums, const real* squeeze, const float* squeeze_bias,
                                 const real* expand, const float* expand_bias, real* out, int rows,
                                 int channels, int area, int parts, int hidden, int filters,
-                                int out_pitch, int shares, int squeeze_lanes, int expand_lanes,
-                                int kind, int last)
+                                int out_pitch, int shares, int share, int squeeze_lanes,
+                                int expand_lanes, int kind, int last, const real* map,
+                                real* scaled, int map_pitch, int scaled_pitch, int scaled_kind,
+                                int spreads)
 {
     extern __shared__ float memory[];
     const int packs = (channels + PACK - 1) / PACK;
     const int hidden_packs = (hidden + PACK - 1) / PACK;
-    const int share = (filters + shares - 1) / shares;
     const int quads = (channels + 3) / 4;
     const int groups = max(1, min(GATE_THREADS / quads, (parts + GATE_PARTS - 1) / GATE_PARTS));
     const float part_of_mean = 1.f / area;
     float* mean = memory;
     float* middle = mean + packs * PACK;
     float* step = middle + hidden_packs * PACK;
-    for (int item = blockIdx.x; item < rows * shares; item += gridDim.x) {
-        const int row = item / shares;
-        const int first = item % shares * share;
+    for (int item = blockIdx.x; item < rows * shares * spreads; item += gridDim.x) {
+        const int row = item / spreads / shares;
+        const int spread = item % spreads;
+        const int first = item / spreads % shares * share;
         const int end = min(first + share, filters);
         const Dense squeezes = {squeeze, packs, squeeze_lanes, 0, hidden};
         const Dense expands = {expand, hidden_packs, expand_lanes, first, end};
@@ -171,8 +215,17 @@ extern "C" __global__ void gate(const float* sums, const real* squeeze, const fl
         __syncthreads();
         for (int n = first + thread; n < end; n += GATE_THREADS) {
             if (n > first + thread) expand_start = expand_bias ? expand_bias[n] : 0.f;
-            put(out + row * out_pitch + n, activate(last, step[n - first] + expand_start));
+            real factor;
+            put(&factor, activate(last, step[n - first] + expand_start));
+            if (spread == 0) out[row * out_pitch + n] = factor;
+            step[n - first] = to_float(factor);
         }
+        __syncthreads();
+        if (!map) continue;
+        const int run = (area + spreads - 1) / spreads;
+        const int begin = row * area + spread * run;
+        scale({map, scaled, map_pitch, scaled_pitch, scaled_kind}, step, first, end, begin,
+              min(begin + run, (row + 1) * area));
         __syncthreads();  // the next item takes the same memory
     }
 }

@@ -1,0 +1,160 @@
+"""What gates share with the ops around them: which of them do, and that results are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from engine.backends import open_device
+from engine.backends.cuda import gates
+from engine.backends.cuda.conv import depthwise
+from engine.backends.cuda.gpu import Target
+from engine.darknet import cfg, graph, random_weights
+from engine.darknet.lower import lower
+from engine.passes import optimise
+from engine.plan import ops
+from engine.plan.build import Plan
+from tests.backends.cuda.host import needs_gxx
+from tests.backends.cuda.host_device import HostDevice, on_tape
+
+Array = NDArray[Any]
+
+CARD = Target(1, "float16", (9, 0), 132)
+TOLERANCE = {"float32": 2e-6, "tf32": 2e-6, "float16": 3e-3}
+SQUEEZE = """
+[avgpool]
+[convolutional]
+filters=4
+activation=swish
+[convolutional]
+filters={channels}
+activation=logistic
+[scale_channels]
+from=-4
+"""
+
+
+def plan_of(
+    size: int = 3, stride: int = 1, channels: int = 32, sides: str = "height=13\nwidth=11"
+) -> Plan:
+    text = (
+        f"[net]\n{sides}\nchannels={channels}\n"
+        f"[convolutional]\nfilters={channels}\nactivation=leaky\n"
+        f"[convolutional]\nfilters={channels}\ngroups={channels}\nsize={size}\nstride={stride}\n"
+        "pad=1\nactivation=swish\n"
+    ) + SQUEEZE.format(channels=channels)
+    network = graph.build(cfg.parse(text))
+    return optimise(lower(network, random_weights.arrays(network)), HostDevice.passes)
+
+
+def pair_of(plan: Plan) -> tuple[ops.Op, ops.Op]:
+    """The depthwise convolution and its gate."""
+    _, op, gate, _ = plan.ops
+    assert isinstance(op, ops.Conv2d)
+    assert isinstance(gate, ops.Gate)
+    return op, gate
+
+
+@pytest.mark.parametrize("precision", TOLERANCE)
+@pytest.mark.parametrize("size", [3, 5])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_convolution_and_its_gate_agree_on_the_parts(
+    precision: str, size: int, stride: int
+) -> None:
+    plan = plan_of(size, stride)
+    parts = gates.summed(plan, replace(CARD, precision=precision))
+    assert set(parts) == set(pair_of(plan))
+    assert len(set(parts.values())) == 1
+
+
+def test_each_sums_for_itself_where_no_kernel_leaves_sums() -> None:
+    assert not gates.summed(plan_of(7), CARD)
+    assert not gates.summed(plan_of(channels=30), CARD)
+    plan = plan_of()
+    assert not gates.summed(plan, replace(CARD, algorithm="direct"))
+    op, _ = pair_of(plan)
+    assert not gates.summed(plan, replace(CARD, misaligned=frozenset({op.out})))
+
+
+def test_nothing_may_run_between_that_could_take_the_memory() -> None:
+    plan = plan_of()
+    first, op, gate, last = plan.ops
+    assert not gates.summed(replace(plan, ops=(op, first, gate, last)), CARD)
+
+
+@pytest.mark.parametrize("channels", [16, 96, 1152])
+@pytest.mark.parametrize("batch", [1, 8, 64])
+def test_a_gate_has_few_sums_to_read(channels: int, batch: int) -> None:
+    plan = plan_of(channels=channels, sides="height=104\nwidth=104")
+    _, gate = pair_of(plan)
+    parts = gates.summed(plan, replace(CARD, batch=batch)).get(gate, 0)
+    assert parts > 0 or batch == 1
+    assert parts * channels <= depthwise.MOST_SUMS
+
+
+@pytest.mark.parametrize("precision", TOLERANCE)
+def test_a_gate_scales_the_map_where_that_is_next(precision: str) -> None:
+    plan = plan_of()
+    target = replace(CARD, precision=precision)
+    *_, gate, last = plan.ops
+    assert gates.scaling(plan, target) == {gate: last}
+    assert not gates.scaling(replace(plan, ops=(last, *plan.ops[:-1])), target)
+    assert not gates.scaling(plan_of(channels=30), target)
+    assert not gates.scaling(plan, replace(target, batch=1024))
+    assert not gates.scaling(plan, replace(target, misaligned=frozenset({last.out})))
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[HostDevice]:
+    with closing(HostDevice()) as device:
+        yield device
+
+
+@needs_gxx
+@pytest.mark.parametrize("precision", TOLERANCE)
+@pytest.mark.parametrize(
+    ("size", "stride", "channels"),
+    [(3, 1, 32), (3, 2, 96), (5, 1, 200), (5, 2, 16), (3, 1, 1152)],
+)
+def test_results_are_those_of_the_cpu(
+    host: HostDevice, precision: str, size: int, stride: int, channels: int
+) -> None:
+    """For fewer pictures than there is room for, too: a picture's sums are its own."""
+    plan = plan_of(size, stride, channels)
+    images = np.random.default_rng(1).random((3, *plan.source.shape.sides), np.float32)
+    with (
+        closing(open_device("cpu").compile(plan, batch=3)) as cpu,
+        closing(host.compile(plan, batch=3, precision=precision)) as program,
+    ):
+        (expected,) = cpu.forward(images)
+        (got,) = program.forward(images)
+        (alone,) = program.forward(images[2:])
+    assert gates.summed(plan, replace(CARD, batch=3, precision=precision))
+    error = np.sqrt(np.square(got - expected).mean() / np.square(expected).mean())
+    assert error <= TOLERANCE[precision]
+    np.testing.assert_array_equal(alone[0], got[2])
+
+
+@needs_gxx
+@pytest.mark.parametrize("precision", TOLERANCE)
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_map_scaled_by_its_gate_is_the_same_to_the_bit(
+    monkeypatch: pytest.MonkeyPatch, precision: str, batch: int
+) -> None:
+    plan = plan_of(channels=72)
+    images = np.random.default_rng(1).random((batch, *plan.source.shape.sides), np.float32)
+    results = []
+    with on_tape(HostDevice()) as device:
+        for scaling in (gates.scaling, lambda plan, target: {}):
+            monkeypatch.setattr(gates, "scaling", scaling)
+            with closing(device.compile(plan, batch=batch, precision=precision)) as program:
+                results += program.forward(images)
+                assert len(program.profile(images, repeats=1)) == len(plan.ops)
+    assert results[0].any()
+    np.testing.assert_array_equal(*results)

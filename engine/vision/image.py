@@ -51,7 +51,8 @@ class Picture:
     @property
     def size(self) -> tuple[int, int]:
         """Width, height."""
-        return self.pixels.shape[1], self.pixels.shape[0]
+        height, width = self.pixels.shape[:2]
+        return width, height
 
     @property
     def channels(self) -> int:

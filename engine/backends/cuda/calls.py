@@ -27,6 +27,7 @@ _ARGUMENTS = {
     "cuStreamWaitEvent": (_p, _p, ctypes.c_uint),
     "cuMemcpyHtoDAsync_v2": (_p, _p, _size, _p),
     "cuMemcpyDtoHAsync_v2": (_p, _p, _size, _p),
+    "cuMemcpyDtoDAsync_v2": (_p, _p, _size, _p),
     "cuGraphLaunch": (_p, _p),
     "cuMemHostRegister_v2": (_p, _size, ctypes.c_uint),
     "cuMemHostUnregister": (_p,),
@@ -56,6 +57,7 @@ class Calls:
         self._record, self._query = cuda.cuEventRecord, cuda.cuEventQuery
         self._wait_event = cuda.cuStreamWaitEvent
         self._upload, self._download = cuda.cuMemcpyHtoDAsync_v2, cuda.cuMemcpyDtoHAsync_v2
+        self._move = cuda.cuMemcpyDtoDAsync_v2
         self._synchronize = library.load(library.DRIVER).cuEventSynchronize
         self._synchronize.argtypes = (_p,)
 
@@ -113,6 +115,11 @@ class Calls:
     def download(self, target: int, source: int, size: int, stream: int) -> None:
         if status := self._download(target, source, size, stream):
             self._fail("cuMemcpyDtoHAsync", status)
+
+    def move(self, target: int, source: int, size: int, stream: int) -> None:
+        """From one place on the card to another."""
+        if status := self._move(target, source, size, stream):
+            self._fail("cuMemcpyDtoDAsync", status)
 
     def register(self, pointer: int, size: int) -> None:
         """Page-lock memory of the host."""

@@ -7,6 +7,7 @@ that memory is page-locked when it is no more costs time, never bytes: the drive
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from ctypes import addressof, c_char
 from functools import partial
 from typing import Any
 from weakref import finalize
@@ -75,12 +76,21 @@ class Pins:
 def parts(pictures: Sequence[Array], starts: Sequence[int]) -> list[Part]:
     """What to send: neighbours that stay neighbours travel together."""
     found: list[Part] = []
+    first = origin = size = 0  # of those that travel together so far
     for each, start in zip(pictures, starts, strict=True):
-        pointer, size = each.__array_interface__["data"][0], each.nbytes
-        if found:
-            first, origin, so_far = found[-1]
-            if (first + so_far, origin + so_far) == (start, pointer):
-                found[-1] = first, origin, so_far + size
-                continue
-        found.append((start, pointer, size))
-    return found
+        pointer = _begin(each)
+        if not start - first == pointer - origin == size:
+            if size:
+                found.append((first, origin, size))
+            first, origin, size = start, pointer, 0
+        size += each.nbytes
+    return [*found, (first, origin, size)]
+
+
+def _begin(picture: Any) -> int:
+    """Where a contiguous array lies."""
+    try:
+        return addressof(c_char.from_buffer(picture))  # a quarter of what its interface takes
+    except (TypeError, ValueError):  # it may only be read, or has nothing
+        begin: int = picture.__array_interface__["data"][0]
+        return begin

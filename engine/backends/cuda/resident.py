@@ -94,7 +94,7 @@ class Resident:
         # With a state, a run whose candidates were not all fetched cannot be run again.
         slots = 1 if layout.states else SLOTS
         border = self._sizes.outputs + HEADER_WORDS + self._sizes.found + self.keep.words
-        border = self._sizes.settings_bytes + border * WORD + self.keep.list_bytes
+        border = (1 + slots) * self._sizes.settings_bytes + border * WORD + self.keep.list_bytes
         self._fixed = Memory(weights.size, layout.size + border, workspace)
         self._check_room(self._fixed.total + slots * self._sizes.images * WORD)
         try:
@@ -376,10 +376,10 @@ class Resident:
         for start, origin, size in slot.parts or [(sent, slot.staged_at + sent, job.size - sent)]:
             calls.upload(slot.block + start, origin, size, stream if is_alone else self._copies)
         slot.is_there = True
-        if not is_alone:
-            calls.record(slot.arrived, self._copies)
-            calls.wait_for(stream, slot.arrived)
-        self._send_settings(slot, job)
+        if is_alone:
+            self._send_settings(slot, job)
+        else:
+            self._send_settings_beside(slot, job)
 
     def _send_settings(self, slot: Slot, job: Job) -> None:
         calls, stream = self._calls, self._stream
@@ -387,6 +387,18 @@ class Resident:
         if settings != self._settings_sent:
             calls.upload(self._settings, slot.settings_at, len(settings), stream)
             self._settings_sent = settings
+
+    def _send_settings_beside(self, slot: Slot, job: Job) -> None:
+        """With what the slot brings, which the run waits for.
+
+        Sent when their run's turn comes, they would wait behind the pictures of those after it.
+        """
+        calls, stream, size = self._calls, self._stream, job.settings_bytes
+        calls.upload(slot.settings_there, slot.settings_at, size, self._copies)
+        calls.record(slot.arrived, self._copies)
+        calls.wait_for(stream, slot.arrived)
+        calls.move(self._settings, slot.settings_there, size, stream)
+        self._settings_sent = bytes(slot.settings_of(job))
 
     def _has_ended(self) -> bool:
         return self._latest is not None and self._calls.has_happened(self._latest.done)

@@ -95,6 +95,7 @@ class Slot:
         self.is_under_way = False  # nobody has waited for its run
         try:
             self.settings = self._page_locked(sizes.settings_bytes, np.uint8)
+            self.settings_there = self._on_card(sizes.settings_bytes)  # until their run begins
             self.returned = self._page_locked(HEADER_WORDS + sizes.outputs, np.float32)
             self.kept = self._page_locked(sizes.kept_copied, np.uint32)
             self.found = np.empty(0, np.uint32)
@@ -181,6 +182,10 @@ class Slot:
     def _event(self) -> int:
         self._events.append(self._calls.event())
         return self._events[-1]
+
+    def _on_card(self, size: int) -> int:
+        self._allocations.append(self._driver.mem_alloc(size))
+        return int(self._allocations[-1])
 
     def _page_locked(self, values: int, kind: type[np.generic]) -> Array:
         if values == 0:

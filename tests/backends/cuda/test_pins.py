@@ -190,3 +190,10 @@ def test_neighbours_travel_together() -> None:
     ]
     with_room = pins.parts(list(made[:2]), [0, 64])
     assert with_room == [(0, begin, size), (64, begin + size, size)]
+
+
+def test_what_may_only_be_read_travels_too() -> None:
+    made = np.zeros((3, 4, 4, 3), np.uint8)
+    made.flags.writeable = False
+    assert pins.parts(list(made), [0, 48, 96]) == [(0, made.ctypes.data, 144)]
+    assert pins.parts([made[:0]], [0]) == [(0, made.ctypes.data, 0)]

@@ -126,6 +126,23 @@ def test_nothing_goes_ahead_of_a_run_that_is_still_under_way(device, uploads):
             assert_is(ticket.result(), batch)
 
 
+def test_settings_travel_beside_the_pictures_of_a_run_that_is_not_alone(device, uploads):
+    """On the stream of the runs they would wait for pictures that are on their way."""
+    program, runs = program_of(device), device.context.stream.handle
+    for seed in range(3):
+        given = [batch_of(2, seed, size) for size in ((30, 20), (20, 30), (16, 12))]
+        uploads.clear()
+        tickets = [program.start_forward(batch) for batch in given]
+        alone = [target for target, _, stream in uploads if stream == runs]
+        slots, shared = program._resident.slots, program._resident._settings
+        beside = {slot.settings_there for slot in slots} & {target for target, _, _ in uploads}
+        assert alone.count(shared) == 1
+        assert len(beside) == 2
+        assert not beside & set(alone)
+        for ticket, batch in zip(tickets, given, strict=True):
+            assert_is(ticket.result(), batch)
+
+
 def test_what_went_ahead_of_a_call_that_failed_is_not_taken_for_the_next_ones(device, monkeypatch):
     program = program_of(device)
     first, second = batch_of(2, 0), batch_of(2, 1)

@@ -13,7 +13,7 @@ from engine.plan import ops
 RUN = 4  # DEPTHWISE_RUN of kernels/depthwise.cu
 LONG_RUNS = {(3, 1): 4, (3, 2): 2, (5, 1): 4, (5, 2): 2}  # by (kernel, stride): their own kernels
 SHORT_RUNS = {(3, 1): 2, (3, 2): 1, (5, 1): 2, (5, 2): 1}
-LONG_THREADS, SHORT_THREADS = 256, 64  # DEPTHWISE_THREADS, DEPTHWISE_SHORT_THREADS
+LONG_THREADS, SHORT_THREADS = 256, 128  # DEPTHWISE_THREADS, DEPTHWISE_SHORT_THREADS
 WIDEST = 8  # DEPTHWISE_WIDEST
 MOST_BLOCKS = 16  # of a multiprocessor; with more a block takes several turns
 MOST_SUMS = 18 << 10  # of a row: with more, the gate that adds them up takes longer than is saved

@@ -11,7 +11,7 @@
 #define DEPTHWISE_RUN 4
 #define DEPTHWISE_WIDEST 8  // packs that a block takes: whole lines of the cache
 #define DEPTHWISE_THREADS 256
-#define DEPTHWISE_SHORT_THREADS 64
+#define DEPTHWISE_SHORT_THREADS 128
 
 // Any activation over many values; what is not common goes through memory, as code for each value
 // would be longer than all the rest.

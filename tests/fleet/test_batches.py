@@ -32,7 +32,9 @@ def detect(model):
 @pytest.fixture(scope="module")
 def expected(model, paths):
     found = plain(model, paths, threshold=0.65, batch=4)
-    assert {len(each) for each in found.values() if not isinstance(each, ImageError)} > {0, 3}
+    counts = {len(each) for each in found.values() if not isinstance(each, ImageError)}
+    assert 0 in counts
+    assert len(counts) > 2  # which they are, the last bit decides: of boxes that tie one stays
     return found
 
 

@@ -16,6 +16,7 @@ from engine.darknet import cfg, graph, weights
 from engine.darknet.lower import lower
 from engine.passes import optimise
 from engine.shipped import folder
+from tests.devices import open_or_skip
 
 SHARED = Path(__file__).parents[2] / "shared"
 REAL = SHARED / "golden" / "real"
@@ -28,18 +29,25 @@ needs_yolov3_tiny = pytest.mark.skipif(
     reason="needs ../shared/golden and ENGINE_YOLOV3_TINY",
 )
 
+DEVICES = ["cpu", pytest.param("cuda:0", marks=pytest.mark.cuda)]
 RESIZES = {"resize": "stretch", "letterbox": "letterbox"}
 # pixels, score; darknet's JPEG decoder rounds colours otherwise than libjpeg does
 TOLERANCES = {"stb.png": (0.5, 1e-3), "jpg": (1.5, 0.01)}
 
 
+@pytest.fixture(scope="module", params=DEVICES)
+def device(request):
+    open_or_skip(lambda: open_device(request.param)).close()
+    return request.param
+
+
 @pytest.fixture(scope="module", params=RESIZES)
-def yolov3_tiny(request):
+def yolov3_tiny(request, device):
     official = SHARED / "cfgs" / "yolov3-tiny.cfg"
     names = folder("cfg") / "coco.names"
     resize = RESIZES[request.param]
     with engine.load(
-        official, WEIGHTS, names, device="cpu", resize=resize, orient=False
+        official, WEIGHTS, names, device=device, resize=resize, orient=False
     ) as detector:
         yield request.param, detector
 
@@ -68,7 +76,7 @@ def test_yolov3_tiny_finds_what_darknet_finds(yolov3_tiny, picture):
         assert got_box == pytest.approx(want_box, abs=pixels)
 
 
-def reference_layers(reference, *, size, passes):
+def reference_layers(reference, on, *, size, passes):
     """Every layer's output, batch norm dividing by sqrt(variance + 1e-6).
 
     That is what the program divided by that made the references. Darknet, and so this engine, adds
@@ -82,7 +90,7 @@ def reference_layers(reference, *, size, passes):
             if name.endswith("variance"):
                 arrays[name] = (arrays[name].astype(np.float64) - 9e-6).astype(np.float32)
     plan = lower(network, layers).keeping_layers()
-    device = open_device("cpu")
+    device = open_device(on)
     program = device.compile(optimise(plan, device.passes) if passes else plan)
     with np.load(reference) as golden:
         outputs = program.forward(golden["input"][None])
@@ -95,10 +103,10 @@ def reference_layers(reference, *, size, passes):
 @pytest.mark.skipif(not MODELS, reason="needs ../shared/models")
 @pytest.mark.parametrize("passes", [True, False])
 @pytest.mark.parametrize("reference", MODELS, ids=lambda path: path.parent.name)
-def test_models_from_the_field_give_their_reference_outputs(reference, passes):
+def test_models_from_the_field_give_their_reference_outputs(device, reference, passes):
     with np.load(reference) as golden:
         _, height, width = golden["input"].shape
-        layers = reference_layers(reference, size=(width, height), passes=passes)
+        layers = reference_layers(reference, device, size=(width, height), passes=passes)
         for name in golden.files:
             if name.startswith("pre_head"):
                 assert error(layers[int(name.partition("layer")[2])], golden[name]) < 1e-4

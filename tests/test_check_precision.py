@@ -13,6 +13,7 @@ from engine.errors import InputError
 from engine.evaluate.examples import Objects
 from engine.evaluate.truth import Entry, GroundTruth
 from engine.passes import optimise
+from engine.vision.boxes import Boxes
 from engine.vision.resize import Placement
 from tests import small_models
 from tests.backends.cuda.host import needs_gxx
@@ -115,6 +116,26 @@ def test_boxes_must_overlap_by_98_hundredths(cpu, subject, factor, lost):
     row = judged(cpu, subject, rows=changed(slice(4), factor))
     assert row.lost == (row.boxes if lost == "all" else lost)
     assert row.passes == (lost == 0)
+
+
+def boxes_of(*rows):
+    """Of one class, from rows of x, y, w, h and score."""
+    values = np.array(rows, np.float32)
+    return Boxes(values[:, :4], values[:, 4], np.zeros(len(rows), np.int64), values[:, 4])
+
+
+@pytest.mark.parametrize(("second", "has_partner"), [(0.5990, True), (0.5970, False)])
+def test_of_two_boxes_that_nearly_tie_either_may_stay(second, has_partner):
+    first, rival = (0.5, 0.5, 0.2, 0.2, 0.6), (0.53, 0.5, 0.2, 0.2, second)
+    mine, other = boxes_of(first), boxes_of((*rival[:4], 0.6))
+    overlaps = check_precision.best_overlaps(mine, boxes_of(first, rival), other, THRESHOLD)
+    assert (overlaps >= check_precision.LEAST_OVERLAP).tolist() == [has_partner]
+
+
+def test_a_box_that_suppresses_nothing_takes_nobodys_place():
+    first, far = (0.5, 0.5, 0.2, 0.2, 0.6), (0.9, 0.5, 0.2, 0.2, 0.6)
+    mine, rivals, other = boxes_of(first), boxes_of(first, far), boxes_of(far)
+    assert check_precision.best_overlaps(mine, rivals, other, THRESHOLD).tolist() == [0]
 
 
 def test_boxes_of_another_class_are_lost(cpu, subject):

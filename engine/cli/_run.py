@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from engine.cli import FAILED
+from engine.cli._interrupts import Interrupts
 from engine.cli._progress import Progress
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import Feed
@@ -44,23 +45,28 @@ def run_all(
         sources(), on_error="yield", workers=workers, keep_pictures=keep_pictures
     )
     progress.start(feed.total)
-    with _begun(sinks, about, progress), closing(stream) as outcomes:  # type: ignore[type-var]
+    with (
+        Interrupts() as interrupts,
+        _begun(sinks, about, progress, interrupts),
+        closing(stream) as outcomes,  # type: ignore[type-var]
+    ):
         start = time.perf_counter()
         for outcome in outcomes:
             item = waiting.popleft()
             milliseconds = (time.perf_counter() - start) * 1e3
             count += 1
-            if isinstance(outcome, ImageError):
-                failures += 1
-                progress.complain(f"Error: {outcome}")
-                for sink in sinks:
-                    sink.fail(item, outcome)
-                if fail_fast:
-                    break
-            else:
-                for sink in sinks:
-                    sink.take(item, outcome, milliseconds)
+            with interrupts.held():
+                if isinstance(outcome, ImageError):
+                    failures += 1
+                    progress.complain(f"Error: {outcome}")
+                    for sink in sinks:
+                        sink.fail(item, outcome)
+                else:
+                    for sink in sinks:
+                        sink.take(item, outcome, milliseconds)
             progress.step()
+            if failures and fail_fast:
+                break
             start = time.perf_counter()
     if failures:
         progress.complain(f"{failures} of {count} pictures could not be read")
@@ -68,7 +74,9 @@ def run_all(
 
 
 @contextmanager
-def _begun(sinks: Sequence[Sink], about: dict[str, Any], progress: Progress) -> Iterator[None]:
+def _begun(
+    sinks: Sequence[Sink], about: dict[str, Any], progress: Progress, interrupts: Interrupts
+) -> Iterator[None]:
     """Outputs that are complete when the run ends or is interrupted, and gone when it fails."""
     begun: list[Sink] = []
     try:
@@ -78,9 +86,9 @@ def _begun(sinks: Sequence[Sink], about: dict[str, Any], progress: Progress) -> 
         try:
             yield
         except KeyboardInterrupt:  # how a camera is stopped
-            _finish(begun)
+            _finish(begun, interrupts)
             raise
-        _finish(begun)
+        _finish(begun, interrupts)
     except BaseException:
         for sink in sinks:
             sink.discard()
@@ -89,6 +97,7 @@ def _begun(sinks: Sequence[Sink], about: dict[str, Any], progress: Progress) -> 
         progress.stop()
 
 
-def _finish(sinks: Sequence[Sink]) -> None:
-    for sink in sinks:
-        sink.finish()
+def _finish(sinks: Sequence[Sink], interrupts: Interrupts) -> None:
+    with interrupts.held():
+        for sink in sinks:
+            sink.finish()

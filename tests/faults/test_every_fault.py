@@ -43,6 +43,8 @@ FAULTS = {
     ],
     "SIGINT in a run": [
         "faults/test_signals.py::test_a_run_ends_and_leaves_whole_files",
+        "faults/test_signals.py::test_what_a_picture_has_goes_to_every_output",
+        "faults/test_signals.py::test_every_output_is_finished",
         "faults/test_signals.py::test_an_interrupt_waits_for_the_threads_that_are_at_work",
         "faults/test_signals.py::test_a_call_that_is_interrupted_leaves_the_detector_right",
     ],

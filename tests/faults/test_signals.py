@@ -15,6 +15,12 @@ from PIL import Image
 
 import engine
 from engine.backends.cpu.workers import Workers
+from engine.cli._progress import Progress
+from engine.cli._run import run_all
+from engine.cli._sinks.base import Sink
+from engine.cli._sources import Feed
+from engine.sources.kinds import Kind, Place
+from engine.sources.opening import Pace
 from tests.faults.child import ENGINE, SECONDS, start
 from tests.faults.test_memory import LARGER
 from tests.small_models import write_model
@@ -71,6 +77,70 @@ def test_a_run_ends_and_leaves_whole_files(running, place, number):
         assert not (place / "found.json").exists()
     for picture in (place / "out").glob("street*.png"):
         Image.open(picture).load()
+
+
+class Output(Sink):
+    """Is interrupted so many times while it takes what it is given, or while it finishes."""
+
+    def __init__(self, *, taking=0, finishing=0):
+        self.taking, self.finishing = taking, finishing
+        self.taken, self.is_finished = 0, False
+
+    def take(self, item, outcome, milliseconds):
+        for _ in range(self.taking):
+            signal.raise_signal(signal.SIGINT)
+        self.taken += 1
+
+    def finish(self):
+        for _ in range(self.finishing):
+            signal.raise_signal(signal.SIGINT)
+        self.is_finished = True
+
+
+def is_interrupted(place, tiny_detector, *outputs):
+    before = signal.getsignal(signal.SIGINT)
+    street = Place(str(place / "street.png"), Kind.PICTURE)
+    feed = Feed([street] * 3, Pace(1, None), 3, ())
+    with engine.load(tiny_detector.cfg, tiny_detector.weights, device="cpu") as detector:
+        progress = Progress(is_wanted=False)
+        try:
+            run_all(detector, feed, outputs, about={}, progress=progress, workers=1)
+            return False
+        except KeyboardInterrupt:
+            return True
+        finally:
+            assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_what_a_picture_has_goes_to_every_output(place, tiny_detector):
+    first, second = Output(taking=1), Output()
+    assert is_interrupted(place, tiny_detector, first, second)
+    assert (first.taken, second.taken) == (1, 1)
+    assert first.is_finished
+    assert second.is_finished
+
+
+def test_every_output_is_finished(place, tiny_detector):
+    first, second = Output(finishing=1), Output()
+    assert is_interrupted(place, tiny_detector, first, second)
+    assert (first.taken, second.taken) == (3, 3)
+    assert second.is_finished
+
+
+def test_who_interrupts_twice_does_not_wait(place, tiny_detector):
+    first, second = Output(taking=2), Output()
+    assert is_interrupted(place, tiny_detector, first, second)
+    assert (first.taken, second.taken) == (0, 0)
+
+
+def test_an_interrupt_that_is_ignored_stays_ignored(place, tiny_detector):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        output = Output(taking=2, finishing=1)
+        assert not is_interrupted(place, tiny_detector, output)
+        assert output.taken == 3
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_nobody_reads_any_more(place, tiny_detector):

@@ -45,6 +45,8 @@ def _scales(target: Target, gate: ops.Gate, op: ops.Multiply) -> bool:
     own, out = target.of(gate), op.out.shape
     if op.factor != gate.out or op.src.shape != out or own != target.of(op):
         return False
+    if gate.src.shape.area != out.area:  # the map that is scaled need not be the one summed up
+        return False
     touched = {op.src, op.out, gate.out}
     is_packed = not (touched & own.misaligned or out.channels % (16 // own.value_bytes))
     is_small = target.rows(op.out) * out.size <= _MOST_SCALED

@@ -110,6 +110,17 @@ def test_a_gate_scales_the_map_where_that_is_next(precision: str) -> None:
     assert not gates.scaling(plan, replace(target, misaligned=frozenset({last.out})))
 
 
+def elsewhere_of(stride: int) -> Plan:
+    """A gate that sums up one map and scales the one before it."""
+    text = (
+        "[net]\nheight=12\nwidth=12\nchannels=16\n"
+        "[convolutional]\nfilters=16\nactivation=leaky\n"
+        f"[convolutional]\nfilters=16\nsize=3\nstride={stride}\npad=1\nactivation=leaky\n"
+    ) + SQUEEZE.format(channels=16).replace("from=-4", "from=-5")
+    network = graph.build(cfg.parse(text))
+    return optimise(lower(network, random_weights.arrays(network)), HostDevice.passes)
+
+
 @pytest.fixture(scope="module")
 def host() -> Iterator[HostDevice]:
     with closing(HostDevice()) as device:
@@ -139,6 +150,22 @@ def test_results_are_those_of_the_cpu(
     error = np.sqrt(np.square(got - expected).mean() / np.square(expected).mean())
     assert error <= TOLERANCE[precision]
     np.testing.assert_array_equal(alone[0], got[2])
+
+
+@needs_gxx
+@pytest.mark.parametrize(("stride", "scales"), [(1, True), (2, False)])
+def test_the_map_that_is_scaled_may_be_larger_than_the_one_summed_up(
+    host: HostDevice, stride: int, scales: bool
+) -> None:
+    plan = elsewhere_of(stride)
+    assert bool(gates.scaling(plan, CARD)) == scales
+    images = np.random.default_rng(1).random((2, *plan.source.shape.sides), np.float32)
+    with (
+        closing(open_device("cpu").compile(plan, batch=2)) as cpu,
+        closing(host.compile(plan, batch=2)) as program,
+    ):
+        (expected,), (got,) = cpu.forward(images), program.forward(images)
+    np.testing.assert_allclose(got, expected, atol=2e-6)
 
 
 @needs_gxx

@@ -21,7 +21,7 @@ from engine.plan.ops import Constant, Conv2d, Head, Op, Tensor
 Array = NDArray[Any]
 
 ALIGNMENT = 256  # bytes: what the driver's own allocations have
-MOST_VALUES = 2**31 - 1  # kernels count in int
+MOST_VALUES = 2**31 - 2**22  # kernels count in int, by at most so many at once
 _COLOURS, _ROOM_FOR_COLOURS = 3, 4
 _PIECE = 16  # bytes: what the copy engine moves
 
@@ -60,11 +60,7 @@ def lay_out(plan: Plan, target: Target) -> Layout:
     for root in dict.fromkeys(plan.root(tensor) for tensor in plan.tensors):
         pitch = _pitch(plan, root, detected)
         values = target.rows(root) * root.shape.area * pitch
-        if values > MOST_VALUES:
-            raise InputError(
-                f"batch: {target.batch} makes a tensor of {values} values, "
-                f"expected at most {MOST_VALUES}. Try a smaller batch"
-            )
+        _check_count(values, target)
         size = values * target.bytes_of(root)
         is_dense = pitch == root.shape.channels and root not in target.floats | apart
         if arena is not None and root in arena.offsets and is_dense:
@@ -76,12 +72,23 @@ def lay_out(plan: Plan, target: Target) -> Layout:
         if root.is_state:
             states.append((offset, _align(size)))
         slices[root] = Slice(offset, pitch)
+    for op in plan.ops:
+        if isinstance(op, Conv2d):  # some algorithms store what a pool behind it reads
+            _check_count(target.rows(op.out) * op.grid.size, target)
     for tensor, view in plan.views.items():
         assert tensor.shape.sides[1:] == view.root.shape.sides[1:], tensor
         root_slice = slices[view.root]
         inside = view.channel * target.bytes_of(view.root)
         slices[tensor] = Slice(root_slice.offset + inside, root_slice.pitch)
     return Layout(slices, tuple(states), tuple(spaced), top)
+
+
+def _check_count(values: int, target: Target) -> None:
+    if values > MOST_VALUES:
+        raise InputError(
+            f"batch: {target.batch} makes a tensor of {values} values, "
+            f"expected at most {MOST_VALUES}. Try a smaller batch"
+        )
 
 
 def misaligned(plan: Plan, target: Target) -> frozenset[Tensor]:

@@ -83,6 +83,26 @@ def test_what_lies_between_pixels_counts() -> None:
         memory.lay_out(plan, Target(2, "float16", (9, 0), 132))
 
 
+def test_what_a_pool_reads_counts_though_it_may_never_be_stored() -> None:
+    builder = PlanBuilder(Shape(64, 208, 208))
+    weight = builder.constant("weight", np.broadcast_to(np.float32(0), (256, 64, 1, 1)))
+    grid = builder.emit(ops.Conv2d(builder.tensor(Shape(256, 208, 208)), builder.source, weight))
+    pooled = builder.tensor(Shape(256, 104, 104))
+    out = builder.emit(ops.MaxPool(pooled, grid, ops.Window((2, 2), (2, 2))))
+    plan = optimise(builder.build((out,), (out,)), CudaDevice.passes)
+    assert len(plan.ops) == 1
+    assert memory.lay_out(plan, Target(100, "float16", (9, 0), 132)).size
+    with pytest.raises(InputError, match="batch: 300 makes a tensor of 3322675200 values"):
+        memory.lay_out(plan, Target(300, "float16", (9, 0), 132))
+
+
+def test_kernels_may_count_a_stride_too_far() -> None:
+    plan = plan_of(Shape(1, 1024, 1024))
+    assert memory.lay_out(plan, Target(2044, "float32", (9, 0), 132)).size
+    with pytest.raises(InputError, match="batch: 2047 makes"):
+        memory.lay_out(plan, Target(2047, "float32", (9, 0), 132))
+
+
 @needs_gxx
 @pytest.mark.parametrize("precision", ["float16", "float32"])
 def test_what_lies_between_pixels_is_zero(host: HostDevice, precision: str) -> None:

@@ -53,6 +53,8 @@ _NEARLY = 1.1  # times the least, in which they are preferred there
 _HOPELESS = 3.0  # times the best so far, launched alone
 _LAUNCH = 0.5  # milliseconds that a launch alone may take: a busy machine is slow to send it
 
+_RULES = "2"  # another one where times are measured or compared otherwise than before
+
 _log = logging.getLogger(__name__)
 
 
@@ -93,7 +95,10 @@ class Tuner:
             names = shortlist(target, op)
             ready = [name for name in names[1:] if conv.tile(target, op, name) not in late]
             signature = conv.signature(target, op)
-            self.choices[signature] = fastest(partial(self._time, target, op), [names[0], *ready])
+            chosen = fastest(partial(self._time, target, op), [names[0], *ready])
+            if chosen is None:
+                continue
+            self.choices[signature] = chosen
             if len(ready) < len(names) - 1:
                 self._passing.add(signature)
         self._store()
@@ -182,8 +187,10 @@ def _compile_together(unknown: list[Conv2d], target: Target, limit: float) -> se
     return {tile for future, tile in made.items() if not future.done() or future.cancelled()}
 
 
-def fastest(time: Callable[[str, float], float], names: list[str]) -> str:
-    """The first of `names` unless another is clearly faster; time(name, give up) is in ms.
+def fastest(time: Callable[[str, float], float], names: list[str]) -> str | None:
+    """The first of `names` unless another is clearly faster; None where none could be timed.
+
+    time(name, give up) is in milliseconds.
 
     What is measured is over before the card is warm. Where a network of long layers makes it draw
     all the power that it may, its clock falls, and those that take less power are faster.
@@ -194,6 +201,8 @@ def fastest(time: Callable[[str, float], float], names: list[str]) -> str:
         taken[name] = time(name, least * _HOPELESS + _LAUNCH)
         if taken[name] < least * (_CLEARLY if best == names[0] else 1):
             best, least = name, taken[name]
+    if least == inf:
+        return None
     if least < _LONG:
         return best
     near = [name for name in names if taken[name] <= least * _NEARLY]
@@ -212,7 +221,7 @@ def measure(context: Context, target: Target, op: Conv2d, name: str, give_up: fl
     algorithm, driver, stream = conv.ALGORITHMS[name], context.driver, context.stream
     layout = memory.lay_out(Plan(op.src, (op,), (), ()), target)
     places = {tensor: Place(each.offset, each.pitch) for tensor, each in layout.slices.items()}
-    offsets, weights = _weights(target, op, name)
+    offsets, counters, weights = _weights(target, op, name)
     size = _align(layout.size) + COPIES * weights + _align(algorithm.workspace(target, op))
     if size > driver.mem_get_info()[0] // 2:
         return inf
@@ -235,6 +244,9 @@ def measure(context: Context, target: Target, op: Conv2d, name: str, give_up: fl
         ]
         for offset in range(0, size, _NOISE_BYTES):  # zeros take less power, and so less time
             gpus[0].noise(start + offset, min(_NOISE_BYTES, size - offset))
+        for gpu in gpus:
+            for field, bytes_ in counters.items():
+                gpu.zero(gpu.array(op, field), bytes_)
         context.blas.allow_tf32(target.precision == "tf32")
         algorithm.enqueue(gpus[0], op)  # loads what is loaded late
         stream.synchronize()
@@ -259,19 +271,27 @@ def measure(context: Context, target: Target, op: Conv2d, name: str, give_up: fl
         block.free()
 
 
-def _weights(target: Target, op: Conv2d, name: str) -> tuple[dict[tuple[Any, str], int], int]:
-    """Where each prepared array lies in a copy of the weights, and the size of a copy."""
+def _weights(
+    target: Target, op: Conv2d, name: str
+) -> tuple[dict[tuple[Any, str], int], dict[str, int], int]:
+    """Where each prepared array lies in a copy of the weights, and the size of a copy.
+
+    Between them the bytes of those that count something, which must begin at zero.
+    """
     constants = {"weight": op.weight} if op.bias is None else {"weight": op.weight, "bias": op.bias}
     zeros = {
         field: np.broadcast_to(np.float32(0), constant.shape)
         for field, constant in constants.items()
     }
     offsets: dict[tuple[Any, str], int] = {}
+    counters: dict[str, int] = {}
     size = 0
     for field, values in conv.ALGORITHMS[name].prepare(target, op, zeros).items():
         offsets[op, field] = size
         size += _align(values.nbytes)
-    return offsets, size
+        if values.dtype == np.int32:
+            counters[field] = values.nbytes
+    return offsets, counters, size
 
 
 def _timed(context: Context, enqueue: Callable[[], None]) -> float:
@@ -291,7 +311,7 @@ def _align(size: int) -> int:
 
 
 def _identity(context: Context) -> str:
-    """Changes with the card, the driver, and the kernels and algorithms there are."""
+    """Changes with the card, the driver, the kernels and algorithms there are, and the rules."""
     version = context.run(context.driver.get_driver_version)
-    facts = [context.card.model, str(version), *conv.ALGORITHMS, *texts.kernels().values()]
+    facts = [_RULES, context.card.model, str(version), *conv.ALGORITHMS, *texts.kernels().values()]
     return hashlib.sha256("\0".join(facts).encode()).hexdigest()

@@ -13,7 +13,7 @@ import pytest
 
 from engine.backends.cuda import conv, tune
 from engine.backends.cuda.context import Card
-from engine.backends.cuda.gpu import Target
+from engine.backends.cuda.gpu import Arrays, Gpu, Target
 from engine.errors import InputError
 from engine.plan import ops
 from engine.plan.build import Plan, PlanBuilder
@@ -317,6 +317,42 @@ def test_every_candidate_is_timed_on_scratch_memory_that_is_freed(host: HostDevi
     for name in conv.candidates(TARGET, op):
         assert 0 < tune.measure(context, TARGET, op, name, inf) < 1000
     assert not context.driver.live
+
+
+@needs_gxx
+def test_what_counts_begins_at_zero(host: HostDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks that count how many of them have arrived would wait for ever, or not at all."""
+    op = network(8).ops[0]
+    assert isinstance(op, ops.Conv2d)
+    counted = []
+
+    class Counting:
+        def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
+            return {**constants, "arrivals": np.ones(3, np.int32)}
+
+        def workspace(self, target: Target, op: ops.Conv2d) -> int:
+            return 0
+
+        def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
+            if not counted:  # the first is not recorded
+                host.context.stream.synchronize()
+            counters = np.empty(3, np.int32)
+            host.context.driver.memcpy_dtoh(counters, gpu.array(op, "arrivals"))
+            counted.append(counters.tolist())
+
+    monkeypatch.setitem(conv.ALGORITHMS, "counting", Counting())
+    tune.measure(host.context, TARGET, op, "counting", inf)
+    assert len(counted) > tune.COPIES
+    assert not np.any(counted)
+
+
+def test_what_could_not_be_timed_is_not_chosen(device: HostDevice, clock: Clock) -> None:
+    names = ["im2col_gemm", "turns_128x256x4x1_teams1"]
+    assert tune.fastest(lambda name, _: inf, names) is None
+    clock._milliseconds = dict.fromkeys(conv.ALGORITHMS, inf)
+    assert not tuned(device, network(8))
+    clock._milliseconds = {}
+    assert tuned(device, network(8))
 
 
 def test_where_memory_is_short_nothing_is_timed() -> None:

@@ -15,28 +15,29 @@ from typing import Any, TypeAlias, TypeVar
 from engine.errors import DeviceError
 
 _Result = TypeVar("_Result")
+_GLANCE_SECONDS = 0.05
 
 
 class _Call:
     """A function on its way to the thread, and its answer on the way back."""
 
-    __slots__ = ("_done", "_function", "error", "result")
+    __slots__ = ("_done", "_has_ended", "_waiting", "error", "result")
 
     def __init__(self, function: Callable[[], Any]) -> None:
-        self._function: Callable[[], Any] | None = function
+        self._waiting = [function]  # until someone takes it out, who then is the only one
         self._done = threading.Lock()  # an Event takes twice as long
         self._done.acquire()
+        self._has_ended = False
         self.result: Any = None
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        assert self._function is not None
         try:
-            self.result = self._function()
+            self.result = self._waiting.pop()()  # what it holds does not live until the next call
         except BaseException as error:  # the caller's, whatever it is
             self.error = error
         finally:
-            self._function = None  # what it holds must not live until the next call
+            self._has_ended = True
             self._done.release()
 
     def wait(self) -> Any:
@@ -44,6 +45,14 @@ class _Call:
         if self.error is not None:
             raise self.error
         return self.result
+
+    def abandon(self) -> None:
+        """Return when it has run, or never will; a second interrupt does not wait for that."""
+        try:
+            self._waiting.pop()
+        except IndexError:
+            while not self._has_ended:
+                self._done.acquire(timeout=_GLANCE_SECONDS)
 
 
 _Calls: TypeAlias = "SimpleQueue[_Call | None]"
@@ -115,11 +124,15 @@ class Worker:
             return function()
         self.check_process()
         call = _Call(function)
-        with self._lock:
-            if self._is_closed:
-                raise DeviceError(f"{self._name}: the device is closed")
-            self._calls.put(call)
-        result: _Result = call.wait()
+        try:
+            with self._lock:
+                if self._is_closed:
+                    raise DeviceError(f"{self._name}: the device is closed")
+                self._calls.put(call)
+            result: _Result = call.wait()
+        except BaseException:  # an interrupt: what the caller gives up must not be done later
+            call.abandon()
+            raise
         return result
 
     def post(self, function: Callable[[], object]) -> None:

@@ -1,7 +1,9 @@
 """The thread of a device: whose functions it runs, in which order, and until when."""
 
 import os
+import signal
 import threading
+import time
 import weakref
 from contextlib import suppress
 
@@ -47,6 +49,39 @@ def test_every_caller_gets_its_own_answer(worker):
     for thread in threads:
         thread.join()
     assert answers == {number: [number] * 50 for number in range(8)}
+
+
+def interrupt_soon():
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+
+def test_what_an_interrupted_caller_gave_up_is_never_done(worker):
+    is_free, done = threading.Event(), []
+    worker.post(is_free.wait)
+    interrupt_soon()
+    with pytest.raises(KeyboardInterrupt):
+        worker.run(lambda: done.append("late"))
+    is_free.set()
+    assert worker.run(lambda: 3) == 3
+    assert not done
+
+
+def test_an_interrupted_caller_waits_for_what_has_begun(worker):
+    done = []
+    interrupt_soon()
+    with pytest.raises(KeyboardInterrupt):
+        worker.run(lambda: (time.sleep(0.6), done.append("whole")))
+    assert done == ["whole"]
+
+
+def test_who_interrupts_twice_does_not_wait(worker):
+    is_free = threading.Event()
+    interrupt_soon()
+    threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        worker.run(is_free.wait)
+    is_free.set()
+    assert worker.run(lambda: 3) == 3
 
 
 def test_posted_functions_run_before_the_thread_ends():

@@ -210,7 +210,10 @@ class Resident:
         return [float(end.time_since(start)) for start, end in pairwise(events)]
 
     def profile(self, slot: Slot, job: Job, repeats: int) -> list[float]:
-        """Milliseconds of each op alone, many times in one graph; state is zero afterwards."""
+        """Milliseconds of each op alone, many times in one graph; state is zero afterwards.
+
+        What another op does as well takes none, and its time is in the other's.
+        """
         stream, gpu = self._context.stream, self._gpu
         assert gpu is not None, "freed"
         self._send(slot, job)
@@ -342,6 +345,7 @@ class Resident:
             end.record(stream)
             end.synchronize()
             times.append(float(end.time_since(start)))
+        self._latest = None  # what it found is no more
         return times
 
     def reset(self) -> None:

@@ -1,5 +1,7 @@
 """What travels to a device before the rest, and what need not travel again."""
 
+import os
+import signal
 import threading
 
 import numpy as np
@@ -226,6 +228,37 @@ def test_a_run_is_made_again_of_what_the_device_has(plain_device, detector):
             each[0].pixels[:] = 0
         for ticket, (rows,) in zip(tickets, expected, strict=True):
             np.testing.assert_array_equal(ticket.result()[0], rows)
+
+
+def test_what_was_measured_in_between_is_not_taken_for_what_was_found(plain_device, detector):
+    program = plain_device.compile(detector)
+    shape = detector.source.shape
+    pictures = np.random.default_rng(0).integers(0, 256, (2, 40, 50, 3), np.uint8)
+    placement = Placement((50, 40), (shape.width, shape.height))
+    first, other = ([Placed(each, placement)] for each in pictures)
+    (expected,) = program.start_detect(first, threshold=0.0).result()
+    program._resident._expected = 1.0
+    ticket = program.start_detect(first, threshold=0.0)
+    program.measure(other, threshold=0.0, repeats=1)
+    np.testing.assert_array_equal(ticket.result()[0], expected)
+
+
+def test_a_run_that_was_interrupted_leaves_nothing_behind(plain_device, monkeypatch):
+    """Its caller has gone before the device's thread came to it."""
+    program = program_of(plain_device)
+    others = [program._slots.take() for _ in program._resident.slots[1:]]
+    program.start_forward(batch_of(2, 2)).result()  # makes room
+    is_free = threading.Event()
+    plain_device.context._worker.post(is_free.wait)  # which others' turns do not wait for
+    interrupt = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        program.start_forward(batch_of(1, 0))
+    threading.Timer(0.2, is_free.set).start()  # as the next call's pictures lie there already
+    batch = batch_of(2, 1)
+    assert_is(program.start_forward(batch).result(), batch)
+    for each in others:
+        program._slots.give(each)
 
 
 # ---------------------------------------------------------------- settings

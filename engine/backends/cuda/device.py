@@ -146,7 +146,10 @@ class CudaDevice:
         )
         return replace(target, misaligned=memory.misaligned(plan, target))
 
-    def close(self) -> None:
+    def close_programs(self) -> None:
         for program in tuple(self._programs):
             program.close()
+
+    def close(self) -> None:
+        self.close_programs()
         self._context.close()

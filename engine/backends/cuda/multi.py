@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
+from contextlib import ExitStack
 from itertools import count
 from typing import Any, Generic, TypeVar
 
@@ -68,8 +69,12 @@ class MultiDevice:
         )
 
     def close(self) -> None:
-        for device in self.devices:
-            device.close()
+        """All cards, whatever becomes of one; before any lets go of what others may still send."""
+        with ExitStack() as last_first:
+            for device in self.devices:
+                last_first.callback(device.close)
+            for device in self.devices:
+                last_first.callback(device.close_programs)
 
 
 class MultiProgram:

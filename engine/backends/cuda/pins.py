@@ -46,6 +46,8 @@ class Pins:
 
     def know(self, array: Array, forgotten: Callable[[], None] = lambda: None) -> None:
         """It is page-locked by another device."""
+        if id(array) in self._known:
+            return
         self._known.add(id(array))
         finalize(array, self._forget, id(array), forgotten).atexit = False
 

@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
+from weakref import getweakrefcount
 
 import numpy as np
 import pytest
@@ -175,6 +176,14 @@ def test_two_detectors_may_have_the_same_frames(card: CudaDevice) -> None:
     assert first.hold(list(made))
     context.run(first.close)
     assert not context.run(lambda: context.calls.is_page_locked(made.ctypes.data))
+
+
+def test_what_is_known_is_known_once(card: CudaDevice) -> None:
+    context, made = card._context, frames()
+    before = getweakrefcount(made)
+    for _ in range(3):
+        context.run(partial(context.pins.know, made))
+    assert getweakrefcount(made) == before + 1
 
 
 def test_neighbours_travel_together() -> None:

@@ -310,6 +310,36 @@ def test_what_one_card_has_pinned_all_know(several, detector):
     assert not any(context.calls.registered for context in contexts)
 
 
+def test_no_card_lets_go_of_what_another_may_still_send(several, detector):
+    program = several.compile(detector, batch=3, graph=False)
+    programs = program._programs
+    still_open = []
+    for device in several.devices:
+        close = device.context.pins.close
+        device.context.pins.close = lambda close=close: (
+            still_open.extend(each for each in programs if not each._is_closed),
+            close(),
+        )
+    several.close()
+    assert len(programs) == 3
+    assert not still_open
+
+
+def test_all_cards_are_closed_whatever_becomes_of_one(several):
+    def fail():
+        raise RuntimeError("lost")
+
+    last = several.devices[-1]
+    close, last.close = last.close, fail
+    with pytest.raises(RuntimeError, match="lost"):
+        several.close()
+    for device in several.devices[:-1]:
+        with pytest.raises(DeviceError, match="closed"):
+            device.context.run(list)
+    close()
+    last.close = close
+
+
 def test_single_rows_take_turns_on_the_cards(several, detector):
     program = several.compile(detector, batch=1, graph=False)
     assert isinstance(program, MultiProgram)

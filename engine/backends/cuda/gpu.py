@@ -125,7 +125,9 @@ class Gpu:
         self.target = target
         self.blas = blas
         self.stream = stream
-        self.workspace = workspace  # pointer; as many bytes as the op's workspace hook asked for
+        # A pointer; as many bytes as the op's workspace hook asked for, and where `parts` are given
+        # those of the gate.
+        self.workspace = workspace
         self.candidates = candidates
         self.sequences = target.batch
         self.next_weights = 0, 0  # pointer and bytes: what another op will want soon

@@ -24,7 +24,7 @@ MOST_SCORES = 1024  # as in kernels/suppress.cu
 THREADS = 128  # SUPPRESS_THREADS
 NEAR = 96
 CROWDED = 0xFFFFFFFF
-_KEPT_WORDS = 8
+_KEPT_WORDS = 8  # x, y, w, h, objectness, score, class as 64 bits
 _LIST_BYTES = 8 + 16 + 4  # of a score: key, box, objectness
 
 # Suppression of kernels/suppress.cu

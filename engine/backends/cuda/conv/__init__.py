@@ -138,7 +138,7 @@ def family(name: str) -> object:
 
 
 def columns(name: str) -> int:
-    """Filters that a block multiplies at once; 0 where that is not the algorithm's to say."""
+    """Filters that a block of Hopper's multiplies at once; 0 of other algorithms."""
     return getattr(ALGORITHMS.get(name.removesuffix(apart.SUFFIX)), "columns", 0)
 
 

@@ -60,7 +60,7 @@ _CHUNK = 16  # bytes that change places together
 _CHUNKS_OF_BANKS = 8  # of all banks of shared memory
 _SUM_PADDING = 8  # floats between rows of sums, as SUM_PITCH in the kernel
 _LINE_BYTES = 128
-_BARRIERS = 16  # bytes of both barriers of a stage
+BARRIERS = 16  # bytes of both barriers of a stage
 
 
 @dataclass(frozen=True)
@@ -114,14 +114,10 @@ class HopperTile:
         return (self.rows + weights) * self.depth * self.value_bytes
 
     @property
-    def ring_bytes(self) -> int:
-        return self.stages * (self.stage_bytes + _BARRIERS)
-
-    @property
     def shared_bytes(self) -> int:
         """The ring, or the sums that take its place, barriers, biases, and what aligns it."""
         sums = self.rows * (self.columns + _SUM_PADDING) * 4
-        barriers = self.stages * _BARRIERS
+        barriers = self.stages * BARRIERS
         return max(self.stages * self.stage_bytes, sums) + barriers + 4 * self.columns + 1024
 
 

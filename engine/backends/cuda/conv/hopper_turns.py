@@ -52,7 +52,8 @@ class TurnsTile(HopperTile):
     @property
     def shared_bytes(self) -> int:
         """The ring, barriers of turns, biases of two tiles for each team, and what aligns it."""
-        return self.ring_bytes + 8 * self.teams + 2 * self.teams * self.columns * 4 + 1024
+        ring = self.stages * (self.stage_bytes + hopper.BARRIERS)
+        return ring + 8 * self.teams + 2 * self.teams * self.columns * 4 + 1024
 
 
 class HopperTurns(HopperVariant):

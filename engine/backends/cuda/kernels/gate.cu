@@ -1,5 +1,6 @@
 // gate: the dense part of a squeeze-and-excite block in one launch, from sums over parts of the map
-// (average_parts) to a factor for each channel; and the map times these factors, where that is next.
+// (of average_parts, or left by a depthwise convolution) to a factor for each channel; and the map
+// times these factors, where that is next.
 //
 //   mean[c]   = sum over parts of sums[part, c] / area
 //   hidden[s] = f(sum over c of squeeze[s, c] * mean[c] + bias)

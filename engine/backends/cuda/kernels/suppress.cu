@@ -15,7 +15,6 @@
 #define MOST_SCORES 1024
 #define SUPPRESS_THREADS 128
 #define FURTHEST 1e30f  // beyond it pixels overflow
-#define KEPT_WORDS 8    // x, y, w, h, objectness, score, class as 64 bits
 
 // backends/cuda/survivors.py has the same fields.
 struct Suppression {

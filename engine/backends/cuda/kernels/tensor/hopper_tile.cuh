@@ -15,7 +15,6 @@
 #define OWN_BIASES ((BN + 128 * CONSUMERS - 1) / (128 * CONSUMERS))  // of a thread
 #define LINES (8 / OUT_PACK)  // of 16 bytes, in which eight results are
 #define EIGHTS (BN / 8)  // of a row
-#define LANES_FIT (EIGHTS % 2 == 0)  // 16 rows are a whole number of eights for each lane
 #define ROW_PITCH (BN + 8)  // of stored values, for a warp: keeps fragments off each other's banks
 
 struct Problem {
@@ -332,6 +331,7 @@ __device__ __forceinline__ void put_rows(result* corner, const float (&sum)[BN /
 __device__ __forceinline__ void finish_lines(const result* corner, const Problem& p, int first_row,
                                              int n0)
 {
+    static_assert(EIGHTS % 2 == 0, "16 rows are a whole number of eights for each lane");
     const int lane = threadIdx.x % 32;
     const int items = EIGHTS / 2;
     const int at_once = items < 8 ? items : items % 8 == 0 ? 8 : 6;
@@ -424,7 +424,7 @@ __device__ __forceinline__ void finish_rows(float (&sum)[BN / 2], result* corner
     activate_all(KIND, sum);
     put_rows(corner, sum);
     __syncwarp();
-    if constexpr (WHOLE && LANES_FIT) {
+    if constexpr (WHOLE) {
         finish_lines(corner, p, first_row, n0);
     } else {
         finish_values(corner, p, first_row, n0);

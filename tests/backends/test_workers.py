@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -91,6 +92,22 @@ def test_threads_start_when_needed_and_end_with_close():
     workers.close()
 
 
+@needs_pool
+def test_threads_end_when_nobody_has_them_any_more():
+    workers = Workers(3)
+
+    def task(_: int, __: int, carve=workers.carve) -> None:
+        """It holds the workers, as those of ops do."""
+
+    workers.run(task, 6)
+    started = list(workers._threads)
+    del workers, task
+    gc.collect()
+    for thread in started:
+        thread.join(20)
+    assert not any(thread.is_alive() for thread in started)
+
+
 def test_warnings_of_numpy_stay_silent_on_other_threads(three):
     def divide(_: int, __: int) -> None:
         np.divide(np.ones(4), np.zeros(4))
@@ -127,8 +144,10 @@ def test_the_pool_works_in_a_forked_child():
         "if child == 0:\n"
         "    barrier = threading.Barrier(2, timeout=20)\n"
         "    workers.run(lambda worker, piece: barrier.wait(), 2)\n"
-        "    workers.close()\n"
-        "    os._exit(7)\n"
+        "    thread = workers._threads[0]\n"
+        "    del workers\n"
+        "    thread.join(20)\n"
+        "    os._exit(1 if thread.is_alive() else 7)\n"
         "workers.close()\n"
         "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
     )

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -47,17 +48,15 @@ def thread_count() -> int:
 class Workers:
     """The threads of one program, and the scratch memory that its ops share one after the other.
 
-    Threads start at the first run that needs them, are started again after a fork, and never keep
-    the interpreter alive. The calling thread is worker 0.
+    Threads start at the first run that needs them, are started again after a fork, end when nobody
+    has these any more, and never keep the interpreter alive. The calling thread is worker 0.
     """
 
     def __init__(self, count: int | None = None) -> None:
         wanted = thread_count() if count is None else count
         assert wanted > 0
         self.count = wanted if blas.loaded() is not None else 1
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
-        self._process = os.getpid()
+        self._begin()
         self._needed = 0
         self._apart = Apart()
         self._scratch: list[Array] = []
@@ -102,19 +101,22 @@ class Workers:
 
     def close(self) -> None:
         if self._process == os.getpid():
-            for _ in self._threads:
-                self._jobs.put(None)
+            _dismiss(self._jobs, self._threads)
             for thread in self._threads:
                 thread.join()
-        self._threads = []
+        self._threads.clear()
         self._scratch = []
         self._shared = {}
 
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        finalize(self, _dismiss, self._jobs, self._threads).atexit = False
+
     def _start_threads(self) -> None:
         if self._process != os.getpid():  # a fork copies the queue but not the threads
-            self._process = os.getpid()
-            self._jobs = SimpleQueue()
-            self._threads = []
+            self._begin()
         while len(self._threads) < self.count - 1:
             number = len(self._threads) + 1
             thread = threading.Thread(
@@ -214,6 +216,11 @@ def _serve(jobs: SimpleQueue[_Job | None], worker: int) -> None:
         while (job := jobs.get()) is not None:
             job.help(worker)
             del job  # an idle thread must not keep the arrays of the last op alive
+
+
+def _dismiss(jobs: SimpleQueue[_Job | None], threads: list[threading.Thread]) -> None:
+    for _ in threads:
+        jobs.put(None)
 
 
 def _room(sizes: tuple[int, ...]) -> int:

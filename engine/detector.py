@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from os import PathLike
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine import forks
+from engine.arguments import check_kind, whole
 from engine.backends.base import (
     Device,
     Memory,
@@ -165,6 +167,8 @@ class Detector:
     def run(self, batch: Batch, settings: Sequence[Settings] | None = None) -> list[Outcome]:
         """What is in each picture of what prepare() made, joined; `settings` has those of each."""
         wanted = (self.settings,) * len(batch.placed) if settings is None else tuple(settings)
+        if len(wanted) != len(batch.placed):
+            raise InputError(f"settings: expected {len(batch.placed)}, got {len(wanted)}")
         if len({each.threshold for each in wanted}) > 1 and not self._can_raise_thresholds:
             rows = (batch.row(number) for number in range(len(wanted)))
             return [self.run(row, [each])[0] for row, each in zip(rows, wanted, strict=True)]
@@ -210,12 +214,13 @@ class Detector:
         in the place of the result, with "skip" nothing does. An ImageError among the sources counts
         as such a picture. Results hold their picture only with `keep_pictures`.
         """
-        if isinstance(sources, (str, bytes)):
+        if isinstance(sources, (str, bytes, PathLike)):
             raise InputError("sources: expected several pictures, got one name. Put it in a list")
-        if workers < 1:
-            raise InputError(f"workers: expected 1 or more, got {workers}")
+        if not hasattr(sources, "__getitem__"):  # which is enough for Python to iterate
+            check_kind("sources", sources, Iterable, "several pictures")
+        workers = whole("workers", workers)
         if on_error not in ON_ERROR:
-            hint = suggest(str(on_error), ON_ERROR)
+            hint = suggest(on_error, ON_ERROR)
             raise InputError(f"on_error: expected {', '.join(ON_ERROR)}, got {on_error!r}.{hint}")
         self._refuse_without_pictures()
         keep: Keep = "always" if keep_pictures else "never"
@@ -389,10 +394,17 @@ class Detector:
 
         `threshold` and `hierarchy` are those of load() unless given.
         """
-        chosen = self.settings
-        threshold = chosen.threshold if threshold is None else threshold
-        hierarchy = chosen.hierarchy if hierarchy is None else hierarchy
-        return list(self._program.detect(self._rows(x), threshold=threshold, hierarchy=hierarchy))
+        usual = self.settings
+        chosen = replace(
+            usual,
+            threshold=usual.threshold if threshold is None else threshold,
+            hierarchy=usual.hierarchy if hierarchy is None else hierarchy,
+        )
+        return list(
+            self._program.detect(
+                self._rows(x), threshold=chosen.threshold, hierarchy=chosen.hierarchy
+            )
+        )
 
     @within_memory("detector")
     def layer_outputs(self, x: Array) -> list[Array]:
@@ -456,7 +468,7 @@ def _chunks(sources: Iterable[Wanted], size: int) -> Iterator[list[Wanted]]:
 def intake_of(network: Graph, resize: str = "cfg", *, orient: bool = True) -> Intake:
     """How a network takes pictures, `resize` being one of RESIZES."""
     if resize not in RESIZES:
-        hint = suggest(str(resize), RESIZES)
+        hint = suggest(resize, RESIZES)
         raise InputError(f"resize: expected {', '.join(RESIZES)}, got {resize!r}.{hint}")
     fit = resize
     if resize in ("cfg", "exact"):

@@ -84,9 +84,9 @@ class within_memory(ContextDecorator):  # noqa: N801  it reads as a function, an
             ) from None
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
+def suggest(word: object, known: Iterable[str]) -> str:
     """Return " Did you mean 'x'?" for the known word nearest to `word`, or nothing."""
     from difflib import get_close_matches  # for a program that has no time to lose with an error
 
-    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    near = get_close_matches(str(word), list(known), n=1, cutoff=0.6)
     return f" Did you mean {near[0]!r}?" if near else ""

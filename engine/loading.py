@@ -6,12 +6,17 @@ other waiting: this file imports next to nothing by itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from reprlib import repr as brief
+from types import NoneType
 from typing import TYPE_CHECKING, TypeAlias
 
+from engine.arguments import check_kind, is_whole
 from engine.errors import InputError, within_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
     from pathlib import Path
 
     from engine.darknet.graph import Graph
@@ -26,7 +31,7 @@ Size: TypeAlias = "int | tuple[int, int]"  # of both sides, or width and height
 def load(
     cfg: str | Path | None = None,
     weights: str | Path | None = None,
-    names: str | Path | Sequence[str] | None = None,
+    names: str | Path | Sequence[str] | Mapping[int, str] | None = None,
     *,
     data: str | Path | None = None,
     device: str = "auto",
@@ -40,7 +45,7 @@ def load(
     nms: float = 0.45,
     hierarchy: float = 0.5,
     classes: Collection[str | int] | None = None,
-    exclude: Collection[str | int] = (),
+    exclude: Collection[str | int] | None = None,
     max_detections: int | None = None,
     agnostic_nms: bool = False,
     top_k: int = 5,
@@ -51,7 +56,8 @@ def load(
     cfg        a .cfg file; without `weights` the name of a network of the zoo, like "yolov4-tiny",
                whose weights are downloaded when they are used first; without both the model in
                the box, which finds machine-readable codes
-    names      a .names file or the names themselves; `data` is a .data file that says where it is
+    names      a .names file, or a list of the names, or a dict that has them by number; `data` is
+               a .data file that says where it is
     device     "auto" (a usable GPU, else the CPU), "cpu", "cuda", "cuda:1"; `threads` for the CPU
     batch      how many pictures run at once at most; a longer list runs in several goes
     size       of the network's input instead of the .cfg's
@@ -69,6 +75,10 @@ def load(
     from engine.backends import opened_meanwhile, woken
     from engine.settings import Settings
 
+    for name, path in (("cfg", cfg), ("weights", weights), ("data", data)):
+        check_kind(name, path, (str, PathLike, NoneType), "a file's name")
+    check_kind("device", device, str, "a name such as 'cpu'")
+    check_kind("precision", precision, str, "a name such as 'float32'")
     Settings(threshold, nms, hierarchy, top_k, batch, max_detections)  # before the files are read
     with woken(device):
         if cfg is None or weights is None:
@@ -129,16 +139,18 @@ def _located(name: str | Path | None, weights: str | Path | None) -> Located:
 def _sides(size: Size | None) -> tuple[int, int] | None:
     if size is None:
         return None
-    sides = (size, size) if isinstance(size, int) else tuple(size)
-    if len(sides) != 2 or not all(isinstance(each, int) and each > 0 for each in sides):
-        raise InputError(f"size: expected a whole number, or width and height, got {size!r}")
-    return sides
+    sides = tuple(size) if isinstance(size, Iterable) else (size, size)
+    if len(sides) != 2 or not all(map(is_whole, sides)):
+        raise InputError(f"size: expected a whole number, or width and height, got {brief(size)}")
+    return int(sides[0]), int(sides[1])
 
 
 def _labels(
-    names: str | Path | Sequence[str] | None, data: str | Path | None, network: Graph
+    names: str | Path | Sequence[str] | Mapping[int, str] | None,
+    data: str | Path | None,
+    network: Graph,
 ) -> tuple[str, ...]:
-    from pathlib import Path
+    import numpy as np
 
     from engine.darknet.names import default_names, find_names, read_names
 
@@ -147,23 +159,35 @@ def _labels(
         names = find_names(data)
     if names is None:
         return default_names(classes)
-    if isinstance(names, (str, Path)):
+    if isinstance(names, (str, PathLike)):
         return read_names(names, classes, may_be_longer=network.task == "classifier")
+    if isinstance(names, np.ndarray):
+        names = names.tolist()
+    elif isinstance(names, Mapping) and set(names) == set(range(len(names))):
+        names = [names[number] for number in range(len(names))]
+    if not isinstance(names, Sequence):
+        raise InputError(
+            f"names: expected a list, or a dict with the keys 0, 1, …, got {brief(names)}"
+        )
     if len(names) != classes:
         raise InputError(f"names: expected {classes}, one for each class, got {len(names)}")
+    for each in names:
+        check_kind("names", each, str, "text for each class")
     return tuple(names)
 
 
 def _chosen_classes(
-    classes: Collection[str | int] | None, exclude: Collection[str | int], labels: Sequence[str]
+    classes: Collection[str | int] | None,
+    exclude: Collection[str | int] | None,
+    labels: Sequence[str],
 ) -> tuple[int, ...] | None:
     from engine.vision.classes import numbers_of
 
-    if classes is None and not exclude:
+    unwanted = set(numbers_of(exclude, labels))
+    if classes is None and not unwanted:
         return None
     every = range(len(labels))
     wanted = set(every if classes is None else numbers_of(classes, labels))
-    unwanted = set(numbers_of(exclude, labels))
     for number in sorted((wanted | unwanted) - set(every)):
         raise InputError(f"classes: expected a number below {len(labels)}, got {number}")
     return tuple(sorted(wanted - unwanted))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from engine.errors import InputError
+from engine.arguments import number, whole
+
+_LARGEST_BATCH = 2**31 - 1  # more rows have no memory anywhere, and overflow what counts its bytes
 
 
 @dataclass(frozen=True)
@@ -21,14 +22,10 @@ class Settings:
     classes: tuple[int, ...] | None = None  # the only ones that count
 
     def __post_init__(self) -> None:
+        made = self.__dict__  # past what a frozen class refuses
         for name in ("threshold", "nms", "hierarchy"):
-            value = getattr(self, name)
-            if not (isinstance(value, (int, float)) and 0 <= value < math.inf):
-                raise InputError(f"{name}: expected a number of 0 or more, got {value!r}")
-        for name in ("top_k", "batch"):
-            value = getattr(self, name)
-            if not (isinstance(value, int) and value >= 1):
-                raise InputError(f"{name}: expected an integer of 1 or more, got {value!r}")
-        most = self.max_detections
-        if not (most is None or (isinstance(most, int) and most >= 1)):
-            raise InputError(f"max_detections: expected an integer of 1 or more, got {most!r}")
+            made[name] = number(name, made[name])
+        made["top_k"] = whole("top_k", self.top_k)
+        made["batch"] = whole("batch", self.batch, most=_LARGEST_BATCH)
+        if self.max_detections is not None:
+            made["max_detections"] = whole("max_detections", self.max_detections)

@@ -9,10 +9,12 @@ from PIL import Image
 
 import engine
 from engine.errors import ConfigError, EngineError, ImageError, InputError, WeightsError
+from engine.settings import Settings
 
 
 def load(model, **options):
-    return engine.load(model.cfg, model.weights, **{"device": "cpu", **options})
+    files = {"cfg": model.cfg, "weights": model.weights}
+    return engine.load(**{**files, "device": "cpu", **options})
 
 
 @pytest.fixture
@@ -92,12 +94,35 @@ def test_without_names_labels_are_numbers(tiny_detector):
         assert detector.labels == ("class 0", "class 1", "class 2")
 
 
-def test_names_may_be_given_as_a_list_or_through_a_data_file(tiny_detector, tmp_path):
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["cat", "dog", "cow"],
+        {2: "cow", 0: "cat", 1: "dog"},
+        np.array(["cat", "dog", "cow"]),
+    ],
+)
+def test_names_may_be_given_as_they_are(tiny_detector, names):
+    with load(tiny_detector, names=names) as detector:
+        assert detector.labels == ("cat", "dog", "cow")
+        assert {type(each) for each in detector.labels} == {str}
+
+
+def test_names_may_be_given_through_a_data_file(tiny_detector, tmp_path):
     data = tmp_path / "obj.data"
     data.write_text(f"classes=3\nnames={tiny_detector.names}\n")
-    for options in ({"names": ["cat", "dog", "cow"]}, {"data": data}):
-        with load(tiny_detector, **options) as detector:
-            assert detector.labels == ("cat", "dog", "cow")
+    with load(tiny_detector, data=data) as detector:
+        assert detector.labels == ("cat", "dog", "cow")
+
+
+def test_numbers_may_be_those_of_numpy(tiny_detector):
+    options = {"threshold": np.float32(0.3), "batch": np.int64(2), "top_k": np.int8(3)}
+    more = {"max_detections": np.int64(4), "size": np.int64(64), "threads": np.int32(1)}
+    with load(tiny_detector, **options, **more) as detector:
+        assert detector.size == (64, 64)
+        assert repr(detector.settings) == repr(
+            Settings(float(np.float32(0.3)), batch=2, top_k=3, max_detections=4)
+        )
 
 
 def test_another_size_of_input(tiny_detector):
@@ -171,6 +196,12 @@ def test_an_unknown_way_to_treat_errors_is_refused_at_once(detector):
         detector.stream([], on_error="yeild")
 
 
+@pytest.mark.parametrize("workers", [0, 1.5, "2"])
+def test_a_number_of_workers_is_one(detector, workers):
+    with pytest.raises(InputError, match=f"workers: expected an integer of .*, got {workers!r}"):
+        detector.stream([], workers=workers)
+
+
 def test_many_threads_get_their_own_answers(tiny_detector):
     with load(tiny_detector, batch=2) as detector:
         expected = [values(detector(picture(seed))) for seed in range(8)]
@@ -225,6 +256,13 @@ def test_forward_refuses_arrays_that_do_not_fit(detector, x, message):
         detector.forward(x)
 
 
+@pytest.mark.parametrize("threshold", ["x", float("nan"), -1])
+def test_candidates_refuse_what_is_no_threshold(detector, threshold):
+    x = np.zeros((1, 3, 48, 64), np.float32)
+    with pytest.raises(InputError, match="threshold: expected a number of 0 or more"):
+        detector.candidates(x, threshold=threshold)
+
+
 def test_a_recurrent_network_remembers_until_it_is_reset(tiny_recurrent):
     x = np.ones((1, 5), np.float32)
     with load(tiny_recurrent) as network:
@@ -252,9 +290,24 @@ def test_a_recurrent_network_remembers_until_it_is_reset(tiny_recurrent):
         ({"size": 0}, "size"),
         ({"size": (1, 2, 3)}, "size"),
         ({"resize": "leterbox"}, "resize: .*Did you mean 'letterbox'"),
-        ({"threads": 0}, "threads: expected 1 or more, got 0"),
+        ({"size": 64.0}, "size: expected a whole number, or width and height, got 64.0"),
+        ({"threads": 0}, "threads: expected an integer of 1 or more, got 0"),
+        ({"threads": "2"}, "threads: expected an integer of 1 or more, got '2'"),
+        ({"batch": 10**30}, "batch: expected at most 2147483647, got 10"),
+        ({"top_k": True}, "top_k: expected an integer of 1 or more, got True"),
+        ({"threshold": 10**400}, "threshold: expected a number of 0 or more, got 10"),
+        ({"precision": None}, "precision: expected a name such as 'float32', got None"),
+        ({"device": 0}, "device: expected a name such as 'cpu', got 0"),
+        ({"cfg": 5}, "cfg: expected a file's name, got 5"),
+        ({"weights": [1] * 999}, r"weights: expected a file's name, got \[1, 1, .{,20}\.\.\.\]$"),
+        ({"data": b"obj.data"}, "data: expected a file's name, got b'obj.data'"),
         ({"precision": "float31"}, "Did you mean 'float32'"),
         ({"names": ["cat"]}, "names: expected 3, one for each class, got 1"),
+        ({"names": ("cat", "dog", 5)}, "names: expected text for each class, got 5"),
+        ({"names": b"cat"}, "names: expected text for each class, got 99"),
+        ({"names": {"cat", "dog", "cow"}}, "names: expected a list, or a dict .*, got {'cat'"),
+        ({"names": {1: "a", 2: "b", 3: "c"}}, "names: expected a list, or a dict with the keys 0"),
+        ({"names": 5}, "names: expected a list, .* got 5"),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(tiny_detector, options, message):

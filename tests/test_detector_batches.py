@@ -84,6 +84,13 @@ def test_each_picture_of_a_run_is_judged_as_if_it_were_alone(model):
     assert len(counts) > 1  # the settings do matter
 
 
+def test_a_run_wants_settings_for_each_picture(tiny_detector):
+    with load(tiny_detector) as detector:
+        batch = detector.prepare(pictures(1)[0])
+        with pytest.raises(InputError, match="settings: expected 1, got 0"):
+            detector.run(batch, [])
+
+
 def test_a_picture_that_cannot_be_read_is_refused_before_a_run(tiny_detector):
     with load(tiny_detector) as detector:
         with pytest.raises(ImageError, match="expected JPEG"):

@@ -1,5 +1,7 @@
 """What load() and stream() let a user choose about boxes, threads and pictures."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -35,6 +37,8 @@ def picture(tmp_path):
         ({"classes": ["cat", 2]}, {"cat", "cow"}),
         ({"exclude": ["cat"]}, {"dog", "cow"}),
         ({"classes": "dog", "exclude": ["dog"]}, set()),
+        ({"exclude": None}, {"cat", "dog", "cow"}),
+        ({"exclude": np.array([0, 1])}, {"cow"}),
     ],
 )
 def test_only_chosen_classes_are_found(load, picture, options, allowed):
@@ -63,6 +67,12 @@ def test_the_best_boxes_are_kept(load, picture):
     [
         ({"classes": ["cta"]}, "no class is called 'cta'"),
         ({"exclude": [-1]}, "expected a number below 3, got -1"),
+        ({"classes": 3}, "classes: expected a list of names or numbers, got 3"),
+        ({"exclude": 0}, "classes: expected a list of names or numbers, got 0"),
+        ({"classes": b"cat"}, "classes: expected a list of names or numbers, got b'cat'"),
+        ({"classes": [None]}, "classes: expected names or numbers, got None"),
+        ({"classes": [1.5]}, "classes: expected names or numbers, got 1.5"),
+        ({"classes": [True, False]}, "classes: expected names or numbers, got True"),
         ({"max_detections": 0}, "max_detections: expected an integer of 1 or more, got 0"),
     ],
 )
@@ -89,9 +99,15 @@ def test_an_error_among_the_sources_stands_for_a_picture(load, picture):
     assert len(outcomes) == 3
 
 
-def test_a_single_name_is_no_stream(load):
+@pytest.mark.parametrize("name", ["dog.jpg", Path("dog.jpg")])
+def test_a_single_name_is_no_stream(load, name):
     with pytest.raises(InputError, match="got one name"):
-        load(device="cpu").stream("dog.jpg")
+        load(device="cpu").stream(name)
+
+
+def test_nothing_is_no_stream(load):
+    with pytest.raises(InputError, match="sources: expected several pictures, got None"):
+        load(device="cpu").stream(None)
 
 
 def test_candidates_are_what_find_takes(load):

@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from engine.errors import DeviceError, InputError, suggest
+from engine.arguments import whole
+from engine.errors import DeviceError, suggest
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -35,9 +36,7 @@ def open_device(name: str) -> Device:
 
 def open_chosen(name: str, threads: int | None = None) -> Device:
     """As open_device; "auto" is a usable GPU, else the CPU, which has `threads`."""
-    if threads is not None and threads < 1:
-        raise InputError(f"threads: expected 1 or more, got {threads}")
-    cpu = "cpu" if threads is None else f"cpu:{threads}"
+    cpu = "cpu" if threads is None else f"cpu:{whole('threads', threads)}"
     if name == "cpu":
         return open_device(cpu)
     if name != "auto":

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from numbers import Integral
+from reprlib import repr as brief
 
 from engine.errors import InputError, suggest
 from engine.numerals import whole_number
 from engine.vision.naming import shown
 
 
-def numbers_of(classes: Collection[str | int] | str, names: Sequence[str]) -> list[int]:
-    """The numbers of `classes`; several classes may share a name, and one name is a choice, too."""
+def numbers_of(classes: Collection[str | int] | str | None, names: Sequence[str]) -> list[int]:
+    """The numbers of `classes`; several classes may share a name, and one name is a choice, too.
+
+    None chooses nothing.
+    """
+    if classes is None:
+        return []
+    if isinstance(classes, bytes) or not isinstance(classes, Iterable):
+        raise InputError(f"classes: expected a list of names or numbers, got {brief(classes)}")
     numbers: list[int] = []
     for each in [classes] if isinstance(classes, str) else classes:
         if isinstance(each, str):
             numbers += _named(each, names)
-        else:
+        elif isinstance(each, Integral) and not isinstance(each, bool):
             numbers.append(int(each))
+        else:
+            raise InputError(f"classes: expected names or numbers, got {brief(each)}")
     return numbers
 
 

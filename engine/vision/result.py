@@ -184,7 +184,7 @@ class Result:
         self,
         *,
         classes: Collection[str | int] | None = None,
-        exclude: Collection[str | int] = (),
+        exclude: Collection[str | int] | None = None,
         min_score: float = 0.0,
     ) -> Result:
         """Return the detections of some classes, by name or number, with at least `min_score`."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import PurePath
+from reprlib import repr as brief
 from typing import TYPE_CHECKING, Any
+
+from engine.errors import InputError
 
 if TYPE_CHECKING:
     from engine.vision.result import Result
@@ -81,14 +84,20 @@ def coco_entries(
     if categories is None:
         is_coco = len(result.names) == len(COCO_CATEGORIES) and result.names[0] == "person"
         categories = COCO_CATEGORIES if is_coco else range(1, 2 + max(result.class_ids, default=0))
+    try:
+        numbers = [int(categories[each]) for each in result.class_ids.tolist()]
+    except (LookupError, TypeError, ValueError):
+        raise InputError(
+            f"categories: expected a number for each class, got {brief(categories)}"
+        ) from None
     return [
         {
             "image_id": image_id,
-            "category_id": int(categories[found.class_id]),
+            "category_id": category,
             "bbox": [number(each) for each in (*found.box[:2], found.box.width, found.box.height)],
             "score": number(found.score),
         }
-        for found in result
+        for found, category in zip(result, numbers, strict=True)
     ]
 
 

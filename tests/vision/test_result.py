@@ -205,6 +205,9 @@ def test_cocos_json():
     assert (first["image_id"], first["category_id"]) == (139, 2)
     assert first["bbox"] == pytest.approx([40, 15, 20, 20])
     assert coco_entries(found, "x", categories=range(10, 20))[0]["category_id"] == 11
+    for wrong in ([1], 5, ["a"] * 9):
+        with pytest.raises(InputError, match="categories: expected a number for each class, got "):
+            found.to_coco(categories=wrong)
     assert coco_entries(replace(found, path="dog.jpg"))[0]["image_id"] == "dog"
     assert coco_entries(EMPTY) == []
 
@@ -219,6 +222,8 @@ def test_the_80_classes_of_coco_get_its_numbers():
 def test_an_unknown_style_is_refused():
     with pytest.raises(InputError, match=r"got 'coko'\. Did you mean 'coco'"):
         result().to_json("coko")
+    with pytest.raises(InputError, match="style: expected engine, darknet or coco, got None"):
+        result().to_json(None)
 
 
 def test_70_json_never_holds_nan():

@@ -16,13 +16,17 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from reprlib import repr as brief
+from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.arguments import check_kind, whole
 from engine.backends import open_device
 from engine.backends.base import Device, Program
+from engine.darknet import limits
 from engine.errors import InputError, suggest
 from engine.plan.activations import ACTIVATIONS
 from engine.plan.build import Plan, PlanBuilder
@@ -169,7 +173,7 @@ def _convolve(
     algorithm: str | None,
     device: str | None,
 ) -> Any:
-    if activation not in ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise InputError(f"activation: unknown {activation!r}.{suggest(activation, ACTIVATIONS)}")
     images = _operand("x", x, dimensions)
     room = _room(_device_name(device, images, algorithm))
@@ -187,25 +191,26 @@ def _convolve(
             f"w: expected a window that fits into a padded map of {height} x {width}, "
             f"got one of {reach[0]} x {reach[1]} cells"
         )
+    out = Shape(
+        len(weight), (height - reach[0]) // stride[0] + 1, (width - reach[1]) // stride[1] + 1
+    )
+    for what, extents in (("padded map", Shape(shape[1], height, width)), ("output", out)):
+        if extents.size > limits.VALUES:
+            raise InputError(f"{what}: expected at most {limits.VALUES} values, got {extents}")
     signature = _Signature(
         rows=shape[0],
         source=Shape(*shape[1:]),
         weight=weight.shape,
         has_bias=biases is not None,
-        out=Shape(
-            len(weight),
-            (height - reach[0]) // stride[0] + 1,
-            (width - reach[1]) // stride[1] + 1,
-        ),
+        out=out,
         stride=stride,
         padding=sides,
         dilation=dilation,
-        groups=groups,
+        groups=int(groups),
         activation=activation,
         algorithm=algorithm,
     )
-    out = (shape[0], *signature.out.sides)
-    out_shape = out if dimensions == 4 else (*out[:2], out[3])
+    out_shape = (shape[0], *out.sides) if dimensions == 4 else (shape[0], len(weight), out.width)
     return room.run(signature, weight, biases, images, out_shape)
 
 
@@ -228,8 +233,7 @@ class _Room:
         with self._lock:
             program = self._program(signature, weight, bias)
             if isinstance(images, np.ndarray):
-                rows = images.astype(np.float32, copy=False)
-                (result,) = program.forward(rows.reshape(-1, *signature.source.sides))
+                (result,) = program.forward(_float32(images).reshape(-1, *signature.source.sides))
                 return result.reshape(out_shape)
             return images.through(self._device, program, out_shape)
 
@@ -241,7 +245,7 @@ class _Room:
             array = operand.read(self._device)
         else:
             raise InputError(f"{name}: expected on {self._device.name}, got {operand.device}")
-        return np.ascontiguousarray(array, dtype=np.float32)
+        return np.ascontiguousarray(_float32(array))
 
     def _program(self, signature: _Signature, weight: Array, bias: Array | None) -> Program:
         digest = hashlib.sha256(weight.tobytes())
@@ -304,6 +308,11 @@ def _operand(name: str, value: Any, dimensions: int) -> Array | CardArray:
     return found
 
 
+def _float32(array: Array) -> Array:
+    with np.errstate(over="ignore"):  # what lies beyond becomes infinite, as it does on a card
+        return array.astype(np.float32, copy=False)
+
+
 def _deep(shape: tuple[int, ...]) -> tuple[int, ...]:
     """A line is a map of height 1."""
     return (*shape[:2], 1, shape[2]) if len(shape) == 3 else shape
@@ -312,8 +321,7 @@ def _deep(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _check(
     shape: tuple[int, ...], weight: tuple[int, ...], bias: Array | None, groups: int
 ) -> None:
-    if not isinstance(groups, int) or groups < 1:
-        raise InputError(f"groups: expected a number of 1 or more, got {groups!r}")
+    whole("groups", groups)
     channels, filters = shape[1], weight[0]
     if channels % groups or filters % groups:
         raise InputError(
@@ -336,10 +344,12 @@ def _numbers(
     try:
         made = tuple(map(int, numbers))
         is_right = made == tuple(numbers) and len(made) == count and min(made) >= least
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         is_right = False
     if not is_right:
-        raise InputError(f"{name}: expected {expected} of {least} or more, got {value!r}")
+        raise InputError(f"{name}: expected {expected} of {least} or more, got {brief(value)}")
+    if max(made) > limits.INTEGER:
+        raise InputError(f"{name}: expected at most {limits.INTEGER}, got {brief(value)}")
     return made
 
 
@@ -356,16 +366,16 @@ def _sides(
     dilation: tuple[int, int],
 ) -> tuple[int, int, int, int]:
     """Top, left, bottom, right."""
-    if padding == "same":
+    if not isinstance(padding, str):
+        expected = "a number or (top, left, bottom, right)"
+        top, left, bottom, right = _numbers("padding", padding, expected, 4, least=0)
+    elif padding == "same":
         (top, bottom), (left, right) = map(_same, extents, kernel, stride, dilation)
-        return top, left, bottom, right
-    if padding == "valid":
-        return 0, 0, 0, 0
-    if isinstance(padding, str):
+    elif padding == "valid":
+        top = left = bottom = right = 0
+    else:
         hint = suggest(padding, ("same", "valid"))
         raise InputError(f"padding: expected numbers, 'same' or 'valid', got {padding!r}.{hint}")
-    expected = "a number or (top, left, bottom, right)"
-    top, left, bottom, right = _numbers("padding", padding, expected, 4, least=0)
     return top, left, bottom, right
 
 
@@ -376,6 +386,7 @@ def _same(extent: int, size: int, stride: int, dilation: int) -> tuple[int, int]
 
 
 def _device_name(device: str | None, images: Array | CardArray, algorithm: str | None) -> str:
+    check_kind("device", device, (str, NoneType), "a name such as 'cpu'")
     home = "cpu" if isinstance(images, np.ndarray) else images.device
     name = device or home
     name = "cuda:0" if name == "cuda" else name

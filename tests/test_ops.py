@@ -150,6 +150,23 @@ def test_every_option_means_what_it_says(name, shape, weight, options, sides) ->
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
 
 
+def test_numbers_may_be_those_of_numpy() -> None:
+    x, w = random(1, 4, 5, 5), random(6, 2, 3, 3)
+    options = {"groups": np.int64(2), "stride": np.int64(2), "padding": np.array([1, 0, 2, 3])}
+    expected = ops.conv2d(x, w, groups=2, stride=2, padding=(1, 0, 2, 3))
+    np.testing.assert_array_equal(ops.conv2d(x, w, **options), expected)
+
+
+def test_a_step_longer_than_the_map_leaves_one_window() -> None:
+    y = ops.conv2d(X, W, stride=2**31 - 1, padding=1)
+    np.testing.assert_array_equal(y, np.full((1, 6, 1, 1), 16, np.float32))
+
+
+def test_what_float32_cannot_hold_is_infinite() -> None:
+    y = ops.conv2d(np.full((1, 1, 1, 1), 1e300), np.full((1, 1, 1, 1), 1e300))
+    np.testing.assert_array_equal(y, [[[[np.inf]]]])
+
+
 def test_bias_and_activation_follow(name: str) -> None:
     x, w, bias = random(1, 3, 4, 4), random(2, 3, 1, 1), np.array([10.0, -10.0], np.float32)
     y = ops.conv2d(x, w, bias, activation="relu", device=name)
@@ -277,7 +294,7 @@ X, W = np.ones((1, 4, 5, 5), np.float32), np.ones((6, 4, 3, 3), np.float32)
             r"bias: expected one dimension, none of them 0, got \(6, 1\)",
         ),
         ((X, W), {"groups": 3}, "groups: expected a divisor of 4 channels and 6 filters, got 3"),
-        ((X, W), {"groups": 0}, "groups: expected a number of 1 or more, got 0"),
+        ((X, W), {"groups": 0}, "groups: expected an integer of 1 or more, got 0"),
         (
             (X, W),
             {"stride": 0},
@@ -291,6 +308,19 @@ X, W = np.ones((1, 4, 5, 5), np.float32), np.ones((6, 4, 3, 3), np.float32)
             {"padding": (1, 1)},
             r"padding: expected a number or \(top, left, bottom, right\)",
         ),
+        ((X, W), {"padding": (float("inf"), 0, 0, 0)}, "padding: expected a number or"),
+        ((X, W), {"padding": 10**30}, "padding: expected at most 2147483647, got 10"),
+        ((X, W), {"stride": 10**30}, "stride: expected at most 2147483647, got 10"),
+        (
+            (X, W[:1]),
+            {"padding": 10**9, "stride": 10**9},
+            "padded map: expected at most 2147483647 values, got 4 x 2000000005 x 2000000005",
+        ),
+        (
+            (X[:, :1], np.ones((4096, 1, 1, 1))),
+            {"padding": 500},
+            "output: expected at most 2147483647 values, got 4096 x 1005 x 1005",
+        ),
         ((X, W), {"padding": "sane"}, "padding: .*, got 'sane'. Did you mean 'same'?"),
         (
             (X, W),
@@ -298,6 +328,9 @@ X, W = np.ones((1, 4, 5, 5), np.float32), np.ones((6, 4, 3, 3), np.float32)
             "w: expected a window that fits into a padded map of 5 x 5, got on",
         ),
         ((X, W), {"activation": "leeky"}, "activation: unknown 'leeky'. Did you mean 'leaky'?"),
+        ((X, W), {"activation": None}, "activation: unknown None."),
+        ((X, W), {"activation": ["leaky"]}, r"activation: unknown \['leaky'\]."),
+        ((X, W), {"device": 5}, "device: expected a name such as 'cpu', got 5"),
         (
             (X, W),
             {"algorithm": "direct"},

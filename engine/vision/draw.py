@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from PIL import Image, ImageDraw, ImageFont
 
+from engine.arguments import whole
 from engine.vision.colours import Colour, colour_of, ink_on
 
 Font: TypeAlias = "ImageFont.FreeTypeFont | ImageFont.ImageFont"
@@ -45,7 +46,9 @@ def annotate(
     An empty caption draws no label. Sizes follow the picture unless given.
     """
     image = image.convert("RGB") if image.mode != "RGB" else image.copy()
-    line_width = line_width or max(1, round(sum(image.size) / 2 / 260))
+    if line_width is None:
+        line_width = max(1, round(sum(image.size) / 2 / 260))
+    line_width = min(whole("line_width", line_width), max(image.size))
     text_size = text_size or max(_SMALLEST_TEXT, round(sum(image.size) / 2 / 40))
     pen = ImageDraw.Draw(image)
     labels: list[_Label] = []

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFont
 
+from engine.errors import InputError
 from engine.vision import draw
 from engine.vision.colours import colour_of, ink_on
 from engine.vision.draw import annotate
@@ -66,6 +67,18 @@ def test_lines_grow_with_the_picture():
         return changed(annotate(before, [box], [0], [""]), before)[side // 2].sum()
 
     assert thickness(100) < thickness(1000) < thickness(3000)
+
+
+def test_a_line_wider_than_the_picture_costs_no_more_than_what_is_seen_of_it():
+    before = Image.new("RGB", (64, 48))
+    after = annotate(before, [(1, 1, 60, 40)], [5], [""], line_width=10**9)
+    assert after.getpixel((30, 20)) == colour_of(5)
+
+
+@pytest.mark.parametrize("width", [0, -3, 1.5, "2", True])
+def test_a_line_is_some_pixels_wide(width):
+    with pytest.raises(InputError, match="line_width: expected an integer of 1 or more, got "):
+        annotate(Image.new("RGB", (64, 48)), [], [], [], line_width=width)
 
 
 def test_the_first_box_is_on_top():

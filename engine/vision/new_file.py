@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -45,7 +46,8 @@ class NewFile:
 
     def discard(self) -> None:
         if not self._is_direct:
-            self.part.unlink(missing_ok=True)
+            with suppress(OSError):  # a file system that cannot be written keeps no part either
+                self.part.unlink()
 
     def __enter__(self) -> NewFile:
         return self

@@ -1,5 +1,9 @@
 """engine/vision/new_file.py: whole or not at all, and nothing replaced unasked."""
 
+import errno
+import os
+from pathlib import Path
+
 import pytest
 
 from engine.errors import InputError
@@ -55,6 +59,16 @@ def test_a_file_that_came_meanwhile_is_kept(tmp_path):
 def test_a_missing_folder_is_one_line(tmp_path):
     with pytest.raises(InputError, match=r"cannot be written: No such file or directory$"):
         write_new(tmp_path / "none" / "a.txt", b"")
+
+
+def test_a_file_system_that_is_read_only_is_one_line(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "write_bytes", refuse)
+    monkeypatch.setattr(os, "unlink", refuse)
+    with pytest.raises(InputError, match=r"a\.txt: cannot be written: Read-only file system$"):
+        write_new(tmp_path / "a.txt", b"")
 
 
 def test_names_of_any_length_a_disk_takes_can_be_written(tmp_path):

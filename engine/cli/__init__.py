@@ -17,7 +17,7 @@ import pkgutil
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from engine.cli import _darknet_options
 from engine.errors import EngineError, InputError, suggest, within_memory
@@ -32,6 +32,8 @@ CLOSED_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status."""
+    sys.stdout = sys.stdout or _nowhere()  # None where it was closed
+    sys.stderr = sys.stderr or _nowhere()
     for stream in (sys.stdout, sys.stderr):
         # a label that the terminal cannot show is no error
         if isinstance(stream, io.TextIOWrapper):
@@ -54,6 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     return status
+
+
+def _nowhere() -> TextIO:
+    return os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
 
 
 class Parser(argparse.ArgumentParser):

@@ -10,12 +10,16 @@ from queue import Empty, Queue
 from threading import Event, Thread, current_thread, main_thread
 from types import FrameType
 
+from engine.errors import InputError
+
 _PIECE = 1 << 16
 _GLANCE_SECONDS = 0.2
 
 
 def lines() -> Iterator[str]:
     """Lines as soon as they are there; an interrupt ends the waiting for more of them."""
+    if sys.stdin is None:  # it was closed before we began
+        raise InputError("-: expected names on standard input, which is closed")
     interrupted = Event()
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:

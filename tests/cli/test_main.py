@@ -1,5 +1,6 @@
 """The command line's frame: help, misspellings, exit statuses, speed of start."""
 
+import os
 import subprocess
 import sys
 import time
@@ -91,6 +92,30 @@ def test_a_reader_that_leaves_is_no_error():
     )
     assert done.stderr == ""
     assert done.stdout.strip() in ("0", "141")  # 0 when it wrote all before the reader left
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no sh")
+@pytest.mark.parametrize(
+    ("command", "status", "told"),
+    [
+        ("--help >&-", 0, ""),
+        ("detect docs/parcel.jpg --device cpu --quiet >&-", 0, ""),
+        ("detect docs/parcel.jpg --device cpu 2>&-", 0, "docs/parcel.jpg  720 x 720"),
+        ("detect missing.jpg --device cpu 2>&-", 1, ""),
+        ("detect - <&- 2>&1", 2, "Error: -: expected names on standard input, which is closed"),
+    ],
+)
+def test_streams_may_be_closed(command, status, told):
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m engine {command}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == status
+    assert done.stdout.startswith(told)
+    assert "Traceback" not in done.stderr
 
 
 def test_help_starts_without_numpy():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine import shipped
 from engine.cli._download import progress_of
-from engine.errors import InputError
+from engine.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from engine.detector import Detector
@@ -89,6 +90,23 @@ def load(arguments: argparse.Namespace, **more: Any) -> Detector:
         orient=not arguments.no_exif,
         **more,
     )
+
+
+def files(arguments: argparse.Namespace) -> list[str | Path | None]:
+    """Whatever describes the model, as far as it is known before it is fetched."""
+    given = [arguments.cfg, arguments.weights, arguments.names, arguments.data]
+    if arguments.data and not arguments.names:
+        from engine.darknet.names import find_names
+
+        with suppress(ConfigError):  # told when it is read
+            given.append(find_names(arguments.data))
+    if arguments.model:
+        from engine.models import registry, store
+
+        model = registry.find(arguments.model)
+        return [*given, model.cfg, store.path(model), model.names]
+    box = None if arguments.cfg or arguments.weights else shipped.default_model()
+    return [*given, *(box or ())]
 
 
 def fill_in(arguments: argparse.Namespace) -> None:

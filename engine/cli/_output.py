@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
-from engine.cli import _targets
+from engine.cli import _model, _targets
 from engine.version import __version__
 from engine.vision.new_file import write_new
 
@@ -19,18 +20,24 @@ class JsonDocument:
     """`-` is stdout."""
 
     @classmethod
-    def of(cls, arguments: argparse.Namespace, inputs: Sequence[str]) -> JsonDocument | None:
+    def of(cls, arguments: argparse.Namespace, inputs: Iterable[str | None]) -> JsonDocument | None:
         if not arguments.json:
             return None
-        return cls(arguments.json, inputs=inputs, overwrite=arguments.overwrite)
+        document = cls(arguments.json, overwrite=arguments.overwrite)
+        document.check([*inputs, *_model.files(arguments)])
+        return document
 
-    def __init__(self, path: str, *, inputs: Sequence[str], overwrite: bool) -> None:
+    def __init__(self, path: str, *, overwrite: bool) -> None:
         self.is_stdout = path == "-"
         self._path = path
         self._overwrite = overwrite
         self._images: list[dict[str, Any]] = []
+
+    def check(self, inputs: Iterable[str | Path | None]) -> None:
+        """Refuse to replace one of them, or anything unasked."""
         if not self.is_stdout:
-            _targets.check_file("--json", path, inputs, overwrite=overwrite)
+            taken = _targets.Taken(inputs)
+            _targets.check_file("--json", self._path, taken, overwrite=self._overwrite)
 
     def add(self, entry: dict[str, Any]) -> None:
         self._images.append(entry)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from engine.errors import InputError, suggest
+from engine.errors import suggest
 
 if TYPE_CHECKING:
     from engine.cli._progress import Progress
     from engine.cli._sinks.base import Sink
     from engine.cli._sources import Feed
+    from engine.cli._targets import Taken
 
 _JSON_STYLES = ("engine", "darknet", "coco")
 _FILES = ("json", "jsonl", "csv")
@@ -45,18 +46,17 @@ def needs_pictures(arguments: argparse.Namespace) -> bool:
 
 def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list[Sink]:
     """The outputs, each of which refuses here what cannot be."""
-    from engine.cli import _targets
+    from engine.cli import _model, _targets
     from engine.cli._sinks.table import Table
 
-    files = {name: getattr(arguments, name) for name in _FILES if getattr(arguments, name)}
-    if len(set(files.values())) < len(files):
-        names = " and ".join(f"--{name}" for name in files)
-        raise InputError(f"{names}: expected different files, got one name")
-    for name, path in files.items():
-        if path != "-":
-            inputs = feed.known_files
-            _targets.check_file(f"--{name}", path, inputs, overwrite=arguments.overwrite)
-    made = [*_of_files(arguments), *_of_folders(arguments, feed)]
+    taken = _targets.Taken([*feed.known_files, *_model.files(arguments)])
+    for name in _FILES:
+        path = getattr(arguments, name)
+        if path == "-":
+            taken.claim(f"--{name}", path)
+        elif path:
+            _targets.check_file(f"--{name}", path, taken, overwrite=arguments.overwrite)
+    made = [*_of_files(arguments), *_of_folders(arguments, feed, taken)]
     if not arguments.quiet and not any(sink.is_stdout for sink in made):
         made.insert(0, Table(progress.say))
     return made
@@ -79,20 +79,23 @@ def _of_files(arguments: argparse.Namespace) -> list[Sink]:
     return made
 
 
-def _of_folders(arguments: argparse.Namespace, feed: Feed) -> list[Sink]:
+def _of_folders(arguments: argparse.Namespace, feed: Feed, taken: Taken) -> list[Sink]:
     from engine.cli._sinks.annotated import Annotated
     from engine.cli._sinks.folders import Crops, Labels
 
-    inputs, overwrite = feed.known_files, arguments.overwrite
+    overwrite = arguments.overwrite
     made: list[Sink] = []
     if getattr(arguments, "output", None):
-        made.append(Annotated(arguments.output, inputs, overwrite=overwrite))
+        made.append(Annotated(arguments.output, taken, overwrite=overwrite))
     if getattr(arguments, "save_txt", None):
-        with_score = arguments.save_conf
-        labels = Labels(arguments.save_txt, inputs, with_score=with_score, overwrite=overwrite)
+        labels = Labels(
+            *(arguments.save_txt, taken, feed.pictures),
+            with_score=arguments.save_conf,
+            overwrite=overwrite,
+        )
         made.append(labels)
     if getattr(arguments, "crops", None):
-        made.append(Crops(arguments.crops, inputs, overwrite=overwrite))
+        made.append(Crops(arguments.crops, taken, overwrite=overwrite))
     return made
 
 

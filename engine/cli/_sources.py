@@ -44,7 +44,17 @@ class Feed:
     places: Iterable[Place]
     pace: Pace
     total: int | None
-    known_files: tuple[str, ...]
+    named: tuple[str, ...]  # by the user: lists, for instance
+    found: tuple[Place, ...] = ()  # all of `places` that is known beforehand
+
+    @property
+    def known_files(self) -> tuple[str, ...]:
+        return *self.named, *(place.name for place in self.found)
+
+    @property
+    def pictures(self) -> tuple[str, ...]:
+        """The known files that are no videos."""
+        return tuple(place.name for place in self.found if not place.is_moving)
 
     def items(self) -> Iterator[Item]:
         from engine.sources.opening import items
@@ -65,10 +75,10 @@ def feed(arguments: argparse.Namespace, names: list[str]) -> Feed:
     if STDIN in names:
         from_stdin = places(names, recursive=arguments.recursive, lines=lines())
         return Feed(from_stdin, pace, None, tuple(each for each in names if each != STDIN))
-    found = list(places(names, recursive=arguments.recursive))
+    found = tuple(places(names, recursive=arguments.recursive))
     if not found:
         raise InputError("no picture named: the lists are empty")
     moving = [place for place in found if place.is_moving]
     if moving:
         video.require(moving[0].name)
-    return Feed(found, pace, None if moving else len(found), tuple(each.name for each in found))
+    return Feed(found, pace, None if moving else len(found), tuple(names), found)

@@ -1,4 +1,4 @@
-"""Where outputs may go: never over an input or, unasked, an earlier output; checked at once."""
+"""Where outputs may go: never over a file of this run or, unasked, an earlier one's."""
 
 from __future__ import annotations
 
@@ -12,14 +12,37 @@ from engine.vision.naming import shown
 HINT = "Name another, or add --overwrite"
 
 
-def check_file(option: str, path: str, inputs: Iterable[str], *, overwrite: bool) -> None:
+class Taken:
+    """The files that a run reads and writes: no output may be one of them."""
+
+    def __init__(self, inputs: Iterable[str | Path | None]) -> None:
+        self._users = {_real(each): _READ for each in inputs if each}
+
+    def add(self, path: str | Path) -> None:
+        self._users[_real(path)] = _READ
+
+    def __contains__(self, path: str | Path) -> bool:
+        return _real(path) in self._users
+
+    def claim(self, option: str, path: str) -> None:
+        """Refuse a file that is read, or that another option writes."""
+        user = self._users.setdefault(_real(path), option)
+        if user == _READ:
+            raise InputError(f"{option} {shown(path)}: would replace a file that is read")
+        if user != option:
+            raise InputError(f"{user} and {option}: expected different files, got one")
+
+
+_READ = ""  # by no option
+
+
+def check_file(option: str, path: str, taken: Taken, *, overwrite: bool) -> None:
     """Refuse a file that would replace something, or that has no folder."""
     where = f"{option} {shown(path)}"
     target = Path(path)
-    if _real(path) in map(_real, inputs):
-        raise InputError(f"{where}: is one of the pictures")
     if target.is_dir():
         raise InputError(f"{where}: expected a file, got a folder")
+    taken.claim(option, path)
     if target.is_file() and not overwrite:
         raise InputError(f"{where}: exists already. {HINT}")
     if not target.parent.is_dir():
@@ -41,27 +64,31 @@ def make_folder(option: str, path: str) -> Path:
 
 
 class NewNames:
-    """Hands out file names of a folder; none is an input's, none is handed out twice."""
+    """Hands out file names of a folder; none is taken, none is handed out twice."""
 
-    def __init__(self, folder: Path, inputs: Iterable[str], *, overwrite: bool) -> None:
+    def __init__(self, folder: Path, taken: Taken, *, overwrite: bool) -> None:
         self._folder = folder
         self._overwrite = overwrite
-        self._taken = {_real(name) for name in inputs}
+        self._taken = taken
 
     def place(self, name: str, *, source: str) -> Path:
         """`name` in the folder, with a number where it is taken; `source` is what it is about."""
-        self._taken.add(_real(source))
+        self._taken.add(source)
         wanted = self._folder / name
         path, number = wanted, 1
         while self._is_taken(path):
             number += 1
             path = wanted.with_name(f"{wanted.stem}-{number}{wanted.suffix}")
-        self._taken.add(_real(path))
+        self._taken.add(path)
         return path
 
     def _is_taken(self, path: Path) -> bool:
         is_there = os.path.lexists(path) and not self._overwrite
-        return is_there or _real(path) in self._taken
+        return is_there or path in self._taken
+
+
+def is_folder_of(folder: Path, file: str) -> bool:
+    return _real(folder) == _real(Path(file).parent)
 
 
 def _real(path: str | Path) -> str:

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.cli import _network, _targets
+from engine.cli import _model, _network, _targets
 from engine.cli._table import align
 from engine.errors import InputError
 from engine.version import __version__
@@ -64,10 +64,11 @@ def run(arguments: argparse.Namespace) -> int:
     if len(rest) == 1 and not arguments.cfg and not arguments.model:
         arguments.model = rest.pop()
     _network.refuse_rest(rest)
+    taken = _targets.Taken([*_model.files(arguments), arguments.image])
     for option in ("json", "plot"):
         path = getattr(arguments, option)
         if path not in (None, "-"):
-            _targets.check_file(f"--{option}", path, (), overwrite=arguments.overwrite)
+            _targets.check_file(f"--{option}", path, taken, overwrite=arguments.overwrite)
     return _measure(arguments)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.cli import FAILED, _model
+from engine.cli import FAILED, _model, _targets
 from engine.cli._output import JsonDocument
 from engine.cli._table import Cell, align
 from engine.errors import ImageError, InputError
@@ -62,10 +62,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     rules = Rules(arguments.method, arguments.match_iou, arguments.threshold, arguments.points)
     source = _source(arguments)
-    document = JsonDocument.of(arguments, [source])
+    document = JsonDocument.of(arguments, [source, arguments.detections])
     folders = {name: _new_folder(arguments, name) for name in ("curves", "save_coco")}
+    for file in coco_files.files_in(folders["save_coco"]) if folders["save_coco"] else ():
+        _targets.Taken([source, arguments.detections]).claim("--save-coco", str(file))
     if arguments.detections:
         truth = _truth(arguments, source, _names(arguments.names))
+        _spare(truth, document)
         examples, failures = _examples_of_file(arguments, truth)
         about: dict[str, object] = {"detections": arguments.detections}
     else:
@@ -74,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
             if detector.task != "detector":
                 raise InputError(f"{arguments.cfg}: has no boxes to score. Try: classify --list")
             truth = _truth_for(arguments, source, detector)
+            _spare(truth, document)
             examples, failures = _examples_of(detector, truth)
             about = {
                 "cfg": str(arguments.cfg),
@@ -144,6 +148,12 @@ def _truth_for(arguments: argparse.Namespace, source: str, detector: Detector) -
         if len(truth.names) == len(detector.labels):
             return truth
     return _truth(arguments, source, detector.labels)
+
+
+def _spare(truth: GroundTruth, document: JsonDocument | None) -> None:
+    """The report may not replace what it is about."""
+    if document:
+        document.check([*truth.label_files, *(entry.path for entry in truth.entries)])
 
 
 def _examples_of(detector: Detector, truth: GroundTruth) -> tuple[list[Example], list[str]]:

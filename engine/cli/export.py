@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from engine.cli import _network, _targets
+from engine.cli import _model, _network, _targets
 from engine.errors import InputError, suggest
 
 FORMATS = ("onnx",)
@@ -39,7 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
     _network.refuse_rest(_network.take_files(arguments, arguments.inputs))
     if not arguments.output:
         raise InputError("no output named: expected -o FILE")
-    _targets.check_file("-o", arguments.output, (), overwrite=arguments.overwrite)
+    taken = _targets.Taken(_model.files(arguments))
+    _targets.check_file("-o", arguments.output, taken, overwrite=arguments.overwrite)
     return _write(arguments)
 
 

@@ -9,7 +9,6 @@ fuse CFG WEIGHTS -o FILE      batch normalisation folded in; a .cfg to go with i
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,7 +89,6 @@ def _cut(arguments: argparse.Namespace, rest: list[str]) -> None:
     _model.fill_in(arguments)
     graph = _network.graph_of(arguments)
     part = surgery.cut(graph, count)
-    _refuse_inputs(arguments, output)
     arrays = weights.load(arguments.weights, graph)[: len(part.nodes)]
     new = NewFile(output, overwrite=arguments.overwrite, hint=_targets.HINT)
     with new as file, file.part.open("wb") as out:
@@ -106,9 +104,8 @@ def _fuse(arguments: argparse.Namespace, rest: list[str]) -> None:
     _network.refuse_rest(rest)
     output = _output(arguments)
     beside = output.with_suffix(".cfg")
-    _targets.check_file("-o", str(beside), (), overwrite=arguments.overwrite)
+    _check(arguments, str(beside))
     _model.fill_in(arguments)
-    _refuse_inputs(arguments, output, beside)
     graph = _network.graph_of(arguments)
     arrays = weights.load(arguments.weights, graph)
     path = _model.network(str(arguments.cfg))
@@ -136,13 +133,10 @@ def _output(arguments: argparse.Namespace) -> Path:
         raise InputError("no output named: expected -o FILE")
     if Path(arguments.output).suffix != ".weights":
         raise InputError(f"-o {arguments.output}: expected a name that ends in .weights")
-    _targets.check_file("-o", arguments.output, (), overwrite=arguments.overwrite)
+    _check(arguments, arguments.output)
     return Path(arguments.output)
 
 
-def _refuse_inputs(arguments: argparse.Namespace, *outputs: Path) -> None:
-    """Even when asked to overwrite."""
-    inputs = {os.path.realpath(each) for each in (arguments.cfg, arguments.weights)}
-    for output in outputs:
-        if os.path.realpath(output) in inputs:
-            raise InputError(f"-o {arguments.output}: would replace {output}, which is read")
+def _check(arguments: argparse.Namespace, output: str) -> None:
+    taken = _targets.Taken(_model.files(arguments))
+    _targets.check_file("-o", output, taken, overwrite=arguments.overwrite)

@@ -82,6 +82,11 @@ def read_results(source: str, truth: GroundTruth) -> dict[ImageId, Found]:
     return {key: Found.of(each.boxes, each.extras, each.class_ids) for key, each in rows.items()}
 
 
+def files_in(folder: Path) -> tuple[Path, Path]:
+    """What write() makes: the ground truth and the detections."""
+    return folder / "ground_truth.json", folder / "detections.json"
+
+
 def write(folder: Path, truth: GroundTruth, examples: Sequence[Example]) -> tuple[Path, Path]:
     """Write ground_truth.json and detections.json, which pycocotools loads; return their paths."""
     annotations = [
@@ -126,7 +131,7 @@ def write(folder: Path, truth: GroundTruth, examples: Sequence[Example]) -> tupl
             strict=True,
         )
     ]
-    paths = folder / "ground_truth.json", folder / "detections.json"
+    paths = files_in(folder)
     for path, value in zip(paths, (instances, results), strict=True):
         path.write_text(json.dumps(value, allow_nan=False) + "\n", encoding="utf-8")
     return paths

@@ -41,6 +41,7 @@ def read(source: str, names: Sequence[str], *, labels: str | None = None) -> Gro
     return GroundTruth(
         *(source, tuple(names), coco_numbers(names), tuple(entries), problems),
         unlabelled=found.count(None),
+        label_files=tuple(file for file in found if file is not None),
     )
 
 

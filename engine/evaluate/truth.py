@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 from engine.evaluate.examples import Objects
@@ -32,6 +33,7 @@ class GroundTruth:
     entries: tuple[Entry, ...]
     problems: list[str]
     unlabelled: int = 0  # pictures without a label file: they count as empty
+    label_files: tuple[Path, ...] = ()
 
 
 def coco_numbers(names: Sequence[str]) -> tuple[int, ...]:

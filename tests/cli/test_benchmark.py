@@ -111,6 +111,9 @@ def test_algorithms_need_a_card(tiny_detector, capsys):
         (["CFG", "--seconds", "soon"], "expected seconds, got 'soon'"),
         (["CFG", "--json", "here.json"], "exists already"),
         (["CFG", "--plot", "here.json"], "exists already"),
+        (["CFG", "--json", "CFG", "--overwrite"], "would replace a file that is read"),
+        (["CFG", "--image", "P", "--json", "./P", "--overwrite"], "would replace a file that"),
+        (["CFG", "--json", "new", "--plot", "./new"], "expected different files, got one"),
         (["CFG", "--precision", "float8"], "precision: expected"),
     ],
 )

@@ -192,6 +192,27 @@ def test_curves_are_written_once(evaluate, dataset, tmp_path):
     assert evaluate(*arguments, "--overwrite")[0] == 0
 
 
+def test_nothing_that_is_read_is_replaced(evaluate, dataset, tmp_path):
+    saved, listing = tmp_path / "saved", tmp_path / "list.txt"
+    assert evaluate(dataset, "--save-coco", saved)[0] == 0
+    listing.write_text("".join(f"{path}\n" for path in sorted(dataset.glob("images/*"))))
+    truth, found = saved / "ground_truth.json", saved / "detections.json"
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    judged = (truth, "--detections", found, "--images", dataset / "images")
+    for words in (
+        (listing, "--json", listing),
+        (listing, "--json", dataset / "labels/0001.txt"),
+        (listing, "--json", dataset / "images/0001.png"),
+        (*judged, "--json", truth),
+        (*judged, "--json", found),
+        (*judged, "--save-coco", saved),
+    ):
+        has_model = "--detections" not in words
+        status, _, err = evaluate(*words, "--overwrite", model=has_model)
+        assert (status, err.count("would replace a file that is read")) == (2, 1), words
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -53,6 +53,16 @@ def test_a_file_is_replaced_only_when_asked(tmp_path, tiny_detector, capsys):
     assert [each.name for each in tmp_path.iterdir()] == ["net.onnx"]
 
 
+@pytest.mark.parametrize("kind", ["cfg", "weights"])
+def test_the_network_itself_is_not_replaced(tiny_detector, capsys, kind):
+    path = getattr(tiny_detector, kind)
+    before = path.read_bytes()
+    files = [str(tiny_detector.cfg), str(tiny_detector.weights)]
+    assert cli.main(["export", "onnx", *files, "-o", str(path), "--overwrite"]) == 2
+    assert "would replace a file that is read" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
 def test_a_layer_that_onnx_cannot_hold_is_named(tmp_path, tiny_recurrent, capsys):
     path = tmp_path / "net.onnx"
     files = [str(tiny_recurrent.cfg), str(tiny_recurrent.weights)]

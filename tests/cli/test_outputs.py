@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from engine import shipped
 from tests.cli.child import ENVIRONMENT, engine, names_in
 from tests.pictures import write_picture
 
@@ -174,14 +176,16 @@ def test_max_det_and_agnostic_nms_leave_fewer_boxes(detect):
         (["--max-det", "0"], "max_detections: expected an integer of 1 or more, got 0"),
         (["--json", "-", "--csv", "-"], "expected different files"),
         (["--json", "x", "--jsonl", "x"], "expected different files"),
-        (["--csv", "one/7.jpg"], "is one of the pictures"),
+        (["--json", "x", "--csv", "./x", "--overwrite"], "expected different files"),
+        (["-o", "x.png", "--jsonl", "one/../x.png"], "expected different files"),
+        (["--csv", "one/7.jpg"], "would replace a file that is read"),
         (["--csv", "old.csv"], "exists already. Name another, or add --overwrite"),
         (["--jsonl", "none/x.jsonl"], "there is no folder 'none'"),
         (["--json", "two"], "expected a file, got a folder"),
         (["--save-txt", "old.csv"], "cannot be made a folder"),
         (["--crops", "old.csv/x"], "cannot be made a folder"),
         (["-o", "old.png"], "exists already"),
-        (["-o", "one/7.jpg", "--overwrite"], "is one of the pictures"),
+        (["-o", "one/7.jpg", "--overwrite"], "would replace a file that is read"),
     ],
 )
 def test_outputs_that_cannot_be_are_refused_in_one_line(detect, tree, arguments, message):
@@ -217,6 +221,60 @@ def test_an_output_in_the_inputs_folder_spares_the_inputs(detect, tree):
     after = snapshot(tree)
     assert {path: after[path] for path in before} == before
     assert (tree / "two" / "7-2.jpg").is_file()
+
+
+@pytest.mark.parametrize("option", ["--json", "--jsonl", "--csv"])
+@pytest.mark.parametrize("kind", ["cfg", "weights", "names", "data", "its names", "list"])
+def test_nothing_that_is_read_is_ever_replaced(tiny_detector, tree, kind, option):
+    for each in ("cfg", "weights", "names"):
+        shutil.copy(getattr(tiny_detector, each), tree / f"my.{each}")
+    (tree / "of.data").write_text("names = my.names\n")
+    (tree / "list.txt").write_text("one/7.jpg\n")
+    before = snapshot(tree)
+    names = ["--data", "of.data"] if kind in ("data", "its names") else ["--names", "my.names"]
+    target = {"data": "of.data", "its names": "my.names", "list": "list.txt"}
+    done = engine(
+        *("detect", "my.cfg", "my.weights", "list.txt", *names, "--device", "cpu"),
+        *(option, target.get(kind, f"my.{kind}"), "--overwrite"),
+        cwd=tree,
+    )
+    assert (done.status, done.out) == (2, "")
+    (line,) = done.err.splitlines()
+    assert line.endswith("would replace a file that is read")
+    assert snapshot(tree) == before
+
+
+def test_the_model_in_the_box_is_not_replaced(tree):
+    box = shipped.default_model()
+    before = [path.read_bytes() for path in box]
+    for path in box:
+        done = engine("detect", "one", "--json", path, "--overwrite", cwd=tree)
+        assert (done.status, "would replace" in done.err) == (2, True)
+    assert [path.read_bytes() for path in box] == before
+
+
+def test_labels_spare_the_list_and_what_lies_beside_pictures(detect, tree):
+    (tree / "lab").mkdir()
+    (tree / "lab" / "7.txt").write_text("one/7.jpg\n")
+    (tree / "one" / "7.txt").write_text("mine")
+    before = snapshot(tree)
+    assert detect("lab/7.txt", "--save-txt", "lab", "--overwrite").status == 0
+    assert snapshot(tree).keys() - before == {tree / "lab" / "7-2.txt"}
+    for source, names in (("one", ""), ("-", "one/7.jpg\n")):
+        done = detect(source, "--save-txt", "./one", "--overwrite", "--quiet", stdin=names)
+        assert done.status == 2
+        (line,) = done.err.splitlines()
+        assert "would replace labels beside one/7.jpg. Name another folder" in line
+    assert detect("one", "--save-txt", "one").status == 0
+    after = snapshot(tree)
+    assert {path: after[path] for path in before} == before
+
+
+def test_a_picture_named_on_stdin_is_not_replaced(detect, tree):
+    before = snapshot(tree)
+    done = detect("-", "-o", "one/7.jpg", "--overwrite", stdin="one/7.jpg\n")
+    assert (done.status, "would replace" in done.err) == (2, True)
+    assert snapshot(tree) == before
 
 
 def test_one_picture_goes_into_one_file(detect, tree):

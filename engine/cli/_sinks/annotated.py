@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,18 +26,17 @@ def is_one_file(target: str) -> bool:
 
 
 class Annotated(Sink):
-    def __init__(self, target: str, inputs: Iterable[str], *, overwrite: bool) -> None:
-        inputs = tuple(inputs)
+    def __init__(self, target: str, taken: _targets.Taken, *, overwrite: bool) -> None:
         self._overwrite = overwrite
         self._file: Path | None = None
         self._movie: Movie | None = None
         self._sources: set[str] = set()  # of what went into the one file
         if is_one_file(target):
-            _targets.check_file("-o", target, inputs, overwrite=overwrite)
+            _targets.check_file("-o", target, taken, overwrite=overwrite)
             self._file = Path(target)
         else:
             folder = _targets.make_folder("-o", target)
-            self._names = _targets.NewNames(folder, inputs, overwrite=overwrite)
+            self._names = _targets.NewNames(folder, taken, overwrite=overwrite)
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         if item.frame and (self._file is None or self._file.suffix.lower() in VIDEOS):
@@ -88,5 +86,6 @@ class Annotated(Sink):
             raise InputError(
                 f"-o {shown(str(self._file))}: {kinds[0]} does not fit into {kinds[1]}"
             )
+        _targets.Taken([source]).claim("-o", str(self._file))
         self._sources.add(source)
         return self._file

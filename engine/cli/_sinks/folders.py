@@ -8,9 +8,11 @@ from typing import Any
 
 from engine.cli._sinks import naming
 from engine.cli._sinks.base import Sink
-from engine.cli._targets import HINT, NewNames, make_folder
+from engine.cli._targets import HINT, NewNames, Taken, is_folder_of, make_folder
+from engine.errors import InputError
 from engine.sources.item import Item
 from engine.vision.encode import encode
+from engine.vision.naming import shown
 from engine.vision.new_file import write_new
 
 
@@ -18,24 +20,42 @@ class Labels(Sink):
     """YOLO's label files; a picture without boxes gets an empty one."""
 
     def __init__(
-        self, folder: str, inputs: Iterable[str], *, with_score: bool, overwrite: bool
+        self,
+        folder: str,
+        taken: Taken,
+        pictures: Iterable[str],
+        *,
+        with_score: bool,
+        overwrite: bool,
     ) -> None:
-        self._names = NewNames(make_folder("--save-txt", folder), inputs, overwrite=overwrite)
+        self._folder = make_folder("--save-txt", folder)
+        self._names = NewNames(self._folder, taken, overwrite=overwrite)
         self._with_score = with_score
         self._overwrite = overwrite
+        for picture in pictures:
+            self._refuse_beside(picture)
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
+        if not item.frame:
+            self._refuse_beside(item.name)
         path = self._names.place(f"{naming.stem_of(item)}.txt", source=item.name)
         content = outcome.to_yolo(conf=self._with_score).encode()
         write_new(path, content, overwrite=self._overwrite, hint=HINT)
+
+    def _refuse_beside(self, picture: str) -> None:
+        """Labels that a picture has may be somebody's work."""
+        if self._overwrite and is_folder_of(self._folder, picture):
+            where = f"--save-txt {shown(str(self._folder))}"
+            problem = f"with --overwrite would replace labels beside {shown(picture)}"
+            raise InputError(f"{where}: {problem}. Name another folder")
 
 
 class Crops(Sink):
     """What was found, cut out, in a folder for each label."""
 
-    def __init__(self, folder: str, inputs: Iterable[str], *, overwrite: bool) -> None:
+    def __init__(self, folder: str, taken: Taken, *, overwrite: bool) -> None:
         self._folder = make_folder("--crops", folder)
-        self._inputs = tuple(inputs)
+        self._taken = taken
         self._overwrite = overwrite
         self._names: dict[str, NewNames] = {}
 
@@ -49,5 +69,5 @@ class Crops(Sink):
         name = naming.folder_name_of(label)
         if name not in self._names:
             folder = make_folder("--crops", str(Path(self._folder) / name))
-            self._names[name] = NewNames(folder, self._inputs, overwrite=self._overwrite)
+            self._names[name] = NewNames(folder, self._taken, overwrite=self._overwrite)
         return self._names[name]

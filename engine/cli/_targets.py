@@ -18,11 +18,11 @@ class Taken:
     def __init__(self, inputs: Iterable[str | Path | None]) -> None:
         self._users = {_real(each): _READ for each in inputs if each}
 
-    def add(self, path: str | Path) -> None:
-        self._users[_real(path)] = _READ
-
-    def __contains__(self, path: str | Path) -> bool:
-        return _real(path) in self._users
+    def add(self, path: str | Path) -> bool:
+        """Whether it was not taken before."""
+        before = len(self._users)
+        self._users.setdefault(_real(path), _READ)
+        return len(self._users) > before
 
     def claim(self, option: str, path: str) -> None:
         """Refuse a file that is read, or that another option writes."""
@@ -70,21 +70,22 @@ class NewNames:
         self._folder = folder
         self._overwrite = overwrite
         self._taken = taken
+        self._numbers: dict[str, int] = {}  # the last one that a name got
 
     def place(self, name: str, *, source: str) -> Path:
         """`name` in the folder, with a number where it is taken; `source` is what it is about."""
         self._taken.add(source)
         wanted = self._folder / name
-        path, number = wanted, 1
-        while self._is_taken(path):
+        path, number = wanted, self._numbers.get(name, 1)
+        while not self._take(path):
             number += 1
             path = wanted.with_name(f"{wanted.stem}-{number}{wanted.suffix}")
-        self._taken.add(path)
+            self._numbers[name] = number
         return path
 
-    def _is_taken(self, path: Path) -> bool:
+    def _take(self, path: Path) -> bool:
         is_there = os.path.lexists(path) and not self._overwrite
-        return is_there or path in self._taken
+        return not is_there and self._taken.add(path)
 
 
 def is_folder_of(folder: Path, file: str) -> bool:

@@ -7,12 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from engine import shipped
+from engine.cli._targets import NewNames, Taken
 from tests.cli.child import ENVIRONMENT, engine, names_in
 from tests.pictures import write_picture
 
@@ -213,6 +215,18 @@ def test_nothing_is_ever_written_over_unasked(detect, tree):
     assert len(second) > len(first)
     assert detect("two/7.jpg", *outputs, "--overwrite").status == 0
     assert snapshot(tree).keys() == second.keys()
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_name_that_thousands_want_is_numbered_at_once(tmp_path, overwrite):
+    (tmp_path / "7-3.jpg").touch()
+    names = NewNames(tmp_path, Taken([]), overwrite=overwrite)
+    start = time.process_time()
+    found = [names.place("7.jpg", source="one/7.jpg").name for _ in range(4000)]
+    assert time.process_time() - start < 2
+    expected = ["7.jpg", *(f"7-{number}.jpg" for number in range(2, 4002))]
+    expected.remove("7-4001.jpg" if overwrite else "7-3.jpg")
+    assert found == expected
 
 
 def test_an_output_in_the_inputs_folder_spares_the_inputs(detect, tree):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from engine.errors import InputError
 from engine.vision.naming import shown
+from engine.vision.new_file import NewFile
 
 HINT = "Name another, or add --overwrite"
 
@@ -71,6 +72,14 @@ class NewNames:
         self._overwrite = overwrite
         self._taken = taken
         self._numbers: dict[str, int] = {}  # the last one that a name got
+
+    def new_file(self, name: str, *, source: str) -> NewFile:
+        """One at place(); other runs may write into this folder, too."""
+
+        def place() -> Path:
+            return self.place(name, source=source)
+
+        return NewFile(place(), overwrite=self._overwrite, another=place)
 
     def place(self, name: str, *, source: str) -> Path:
         """`name` in the folder, with a number where it is taken; `source` is what it is about."""

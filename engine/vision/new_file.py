@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -18,11 +19,20 @@ _UNASKED = "Name another, or pass overwrite=True"
 class NewFile:
     """`part` is written; leaving the `with` block makes it `path`, or removes it after an error.
 
-    A device or pipe, such as /dev/stdout, is written directly.
+    A device or pipe, such as /dev/stdout, is written directly. Where `path` has come to be there
+    meanwhile `another` says what to take in its place, if anything.
     """
 
-    def __init__(self, path: str | Path, *, overwrite: bool = False, hint: str = _UNASKED) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        overwrite: bool = False,
+        hint: str = _UNASKED,
+        another: Callable[[], Path] | None = None,
+    ) -> None:
         self.path = Path(path)
+        self._another = another
         self._overwrite = overwrite
         self._hint = hint
         self._is_direct = self.path.exists() and not self.path.is_file()
@@ -35,7 +45,7 @@ class NewFile:
             return
         try:
             if not self._overwrite:
-                self.path.open("xb").close()  # taken from here on, whoever else wants it
+                self._reserve()
             self.part.replace(self.path)
         except FileExistsError:
             self.discard()
@@ -43,6 +53,17 @@ class NewFile:
         except OSError as error:
             self.discard()
             raise unwritable(self.path, error) from None
+
+    def _reserve(self) -> None:
+        while True:
+            try:
+                self.path.open("xb").close()  # taken from here on, whoever else wants it
+            except FileExistsError:
+                if self._another is None:
+                    raise
+                self.path = self._another()
+            else:
+                return
 
     def discard(self) -> None:
         if not self._is_direct:

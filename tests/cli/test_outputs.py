@@ -229,6 +229,25 @@ def test_a_name_that_thousands_want_is_numbered_at_once(tmp_path, overwrite):
     assert found == expected
 
 
+@pytest.mark.parametrize("option", ["-o", "--save-txt", "--crops"])
+def test_runs_that_share_a_folder_replace_nothing_of_each_other(tiny_detector, tmp_path, option):
+    for number in range(40):
+        write_picture(tmp_path / "many" / f"{number}.jpg", seed=number)
+    command = ["-m", "engine", "detect", *tiny_detector.options, "many", "--thresh", "0.5"]
+
+    def run(folder):
+        command_of_all = [sys.executable, *command, option, folder, "--quiet"]
+        return subprocess.Popen(command_of_all, cwd=tmp_path, env=ENVIRONMENT)
+
+    assert run("alone").wait(60) == 0
+    assert [each.wait(60) for each in [run("shared") for _ in range(3)]] == [0, 0, 0]
+    alone, shared = (
+        sorted(path.read_bytes() for path in (tmp_path / folder).rglob("*") if path.is_file())
+        for folder in ("alone", "shared")
+    )
+    assert shared == sorted(alone * 3)
+
+
 def test_an_output_in_the_inputs_folder_spares_the_inputs(detect, tree):
     before = snapshot(tree)
     assert detect("one", "two", "-o", "two", "--overwrite").status == 0

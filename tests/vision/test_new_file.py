@@ -56,6 +56,16 @@ def test_a_file_that_came_meanwhile_is_kept(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_another_name_is_taken_where_there_is_one(tmp_path):
+    others = iter([tmp_path / "b.txt", tmp_path / "c.txt"])
+    with NewFile(tmp_path / "a.txt", another=lambda: next(others)) as file:
+        file.part.write_text("ours")
+        for name in ("a.txt", "b.txt"):
+            (tmp_path / name).write_text("theirs")
+    texts = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert texts == {"a.txt": "theirs", "b.txt": "theirs", "c.txt": "ours"}
+
+
 def test_a_missing_folder_is_one_line(tmp_path):
     with pytest.raises(InputError, match=r"cannot be written: No such file or directory$"):
         write_new(tmp_path / "none" / "a.txt", b"")

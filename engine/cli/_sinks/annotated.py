@@ -13,7 +13,7 @@ from engine.sources.item import Item
 from engine.sources.kinds import VIDEOS
 from engine.vision.encode import encode, format_of
 from engine.vision.naming import shown
-from engine.vision.new_file import write_new
+from engine.vision.new_file import NewFile
 
 if TYPE_CHECKING:
     from engine.cli._sinks.movie import Movie
@@ -43,9 +43,10 @@ class Annotated(Sink):
             self._movie_of(item).add(outcome.plot(), item.frame)
             return
         self._end_movie()
-        path = self._place(item, naming.stem_of(item) + naming.suffix_of(item))
-        content = encode(outcome.plot(), path)
-        write_new(path, content, overwrite=self._overwrite, hint=_targets.HINT)
+        file = self._new_file(item, naming.stem_of(item) + naming.suffix_of(item))
+        content = encode(outcome.plot(), file.path)
+        with file:
+            file.part.write_bytes(content)
 
     def fail(self, item: Item, error: ImageError) -> None:
         self._end_movie()
@@ -64,8 +65,8 @@ class Annotated(Sink):
         if self._movie is None or self._movie.video != item.frame.video:
             self._end_movie()
             stem = naming.stem_of_video(item.frame.video)
-            path = self._place(item, stem + ending_for(item.frame.video))
-            self._movie = Movie(path, item.frame, overwrite=self._overwrite)
+            file = self._new_file(item, stem + ending_for(item.frame.video))
+            self._movie = Movie(file, item.frame)
         return self._movie
 
     def _end_movie(self) -> None:
@@ -73,10 +74,10 @@ class Annotated(Sink):
             self._movie.finish()
             self._movie = None
 
-    def _place(self, item: Item, name: str) -> Path:
+    def _new_file(self, item: Item, name: str) -> NewFile:
         source = item.frame.video if item.frame else item.name
         if self._file is None:
-            return self._names.place(name, source=source)
+            return self._names.new_file(name, source=source)
         if self._sources:
             raise InputError(
                 f"-o {shown(str(self._file))}: one file for several pictures. Name a folder"
@@ -88,4 +89,4 @@ class Annotated(Sink):
             )
         _targets.Taken([source]).claim("-o", str(self._file))
         self._sources.add(source)
-        return self._file
+        return NewFile(self._file, overwrite=self._overwrite, hint=_targets.HINT)

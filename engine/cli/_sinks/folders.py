@@ -8,12 +8,11 @@ from typing import Any
 
 from engine.cli._sinks import naming
 from engine.cli._sinks.base import Sink
-from engine.cli._targets import HINT, NewNames, Taken, is_folder_of, make_folder
+from engine.cli._targets import NewNames, Taken, is_folder_of, make_folder
 from engine.errors import InputError
 from engine.sources.item import Item
 from engine.vision.encode import encode
 from engine.vision.naming import shown
-from engine.vision.new_file import write_new
 
 
 class Labels(Sink):
@@ -38,9 +37,9 @@ class Labels(Sink):
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         if not item.frame:
             self._refuse_beside(item.name)
-        path = self._names.place(f"{naming.stem_of(item)}.txt", source=item.name)
         content = outcome.to_yolo(conf=self._with_score).encode()
-        write_new(path, content, overwrite=self._overwrite, hint=HINT)
+        with self._names.new_file(f"{naming.stem_of(item)}.txt", source=item.name) as file:
+            file.part.write_bytes(content)
 
     def _refuse_beside(self, picture: str) -> None:
         """Labels that a picture has may be somebody's work."""
@@ -62,8 +61,9 @@ class Crops(Sink):
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         for found, image in outcome.crops():
             wanted = naming.stem_of(item) + naming.suffix_of(item)
-            path = self._names_for(found.label).place(wanted, source=item.name)
-            write_new(path, encode(image, path), overwrite=self._overwrite, hint=HINT)
+            content = encode(image, wanted)
+            with self._names_for(found.label).new_file(wanted, source=item.name) as file:
+                file.part.write_bytes(content)
 
     def _names_for(self, label: str) -> NewNames:
         name = naming.folder_name_of(label)

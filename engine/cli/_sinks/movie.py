@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from engine.cli import _targets
 from engine.errors import EngineError, InputError
 from engine.sources.item import Frame
 from engine.sources.kinds import VIDEOS
@@ -33,15 +32,15 @@ def ending_for(name: str) -> str:
 class Movie:
     """Frames keep the time they had; those of another size are scaled to the first one's."""
 
-    def __init__(self, path: Path, first: Frame, *, overwrite: bool) -> None:
+    def __init__(self, file: NewFile, first: Frame) -> None:
         import av
 
-        suffix = path.suffix.lower()
+        suffix = file.path.suffix.lower()
         if suffix not in _WRITTEN:
             known = ", ".join(sorted(_WRITTEN & VIDEOS))
-            raise InputError(f"-o {shown(str(path))}: expected one of {known}, got {suffix!r}")
+            raise InputError(f"-o {shown(str(file.path))}: expected one of {known}, got {suffix!r}")
         self.video = first.video
-        self._file = NewFile(path, overwrite=overwrite, hint=_targets.HINT)
+        self._file = file
         self._rate = min(first.rate.limit_denominator(1001), _GREATEST_RATE)
         self._begin = first.seconds
         self._last = -1

@@ -11,6 +11,7 @@ from engine.errors import InputError
 from engine.vision.naming import shown
 
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+_LARGEST_SIDES = {"JPEG": 65500, "WEBP": 16383, "GIF": 65535}
 
 
 def encode(image: Image.Image, path: str | Path) -> bytes:
@@ -21,12 +22,22 @@ def encode(image: Image.Image, path: str | Path) -> bytes:
             f"{name}: expected a name that ends in .jpg, .png, .webp, .bmp, .gif,"
             f" .tif or .ppm, got {Path(path).suffix!r}"
         )
+    if not fits(image.size, path):
+        limit = f"expected at most {_LARGEST_SIDES[kind]} pixels a side"
+        got = f"got {image.width} x {image.height}"
+        raise InputError(f"{name}: cannot be written as {kind}: {limit}, {got}")
     buffer = io.BytesIO()
     try:
         image.save(buffer, kind, **({"quality": 92} if kind == "JPEG" else {}))
-    except (OSError, ValueError) as error:  # too large for the format, or not built in
+    except (OSError, ValueError) as error:  # not built in, for instance
         raise InputError(f"{name}: cannot be written as {kind}: {error}") from error
     return buffer.getvalue()
+
+
+def fits(size: tuple[int, int], path: str | Path) -> bool:
+    """Whether the format that a name stands for holds pictures of this size."""
+    limit = _LARGEST_SIDES.get(format_of(path) or "")
+    return limit is None or max(size) <= limit
 
 
 def format_of(path: str | Path) -> str | None:

@@ -229,6 +229,16 @@ def test_a_name_that_thousands_want_is_numbered_at_once(tmp_path, overwrite):
     assert found == expected
 
 
+def test_what_its_format_cannot_hold_becomes_a_png(detect, tree):
+    for name, size in (("wide.jpg", (70_000, 3)), ("flat.webp", (20_000, 1))):
+        write_picture(tree / "as.png", size=size).rename(tree / "one" / name)
+    done = detect("one", "-o", "out", "--crops", "crops", "--threshold", "0.01", "--quiet")
+    assert (done.status, done.out, done.err) == (0, "", "")
+    assert {path.name for path in (tree / "out").iterdir()} == {"7.jpg", "flat.png", "wide.png"}
+    with Image.open(tree / "out" / "wide.png") as image:
+        assert image.size == (70_000, 3)
+
+
 @pytest.mark.parametrize("option", ["-o", "--save-txt", "--crops"])
 def test_runs_that_share_a_folder_replace_nothing_of_each_other(tiny_detector, tmp_path, option):
     for number in range(40):

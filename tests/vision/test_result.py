@@ -14,6 +14,7 @@ from engine.cli._sinks.documents import DarknetDocument
 from engine.errors import ImageError, InputError
 from engine.sources.item import Item
 from engine.vision.boxes import Boxes
+from engine.vision.encode import encode
 from engine.vision.image import Picture, read
 from engine.vision.result import Box, Classification, Detection, Result
 from engine.vision.written import (
@@ -305,6 +306,19 @@ def test_classes_of_one_box_share_a_label():
 def test_save_writes_the_format_of_the_name(tmp_path, ending):
     path = result().save(tmp_path / f"out.{ending}", PICTURE)
     assert read(path).size == (100, 50)
+
+
+@pytest.mark.parametrize(
+    ("ending", "limit"), [("jpg", 65_500), ("webp", 16_383), ("gif", 65_535), ("png", None)]
+)
+def test_a_picture_that_its_format_cannot_hold_is_refused_at_once(capfd, ending, limit):
+    encode(Image.new("RGB", (limit or 70_000, 1)), f"a.{ending}")
+    if limit:
+        with pytest.raises(
+            InputError, match=rf"at most {limit} pixels a side, got 1 x {limit + 1}"
+        ):
+            encode(Image.new("RGB", (1, limit + 1)), f"a.{ending}")
+    assert capfd.readouterr().err == ""  # where libjpeg would complain
 
 
 def test_63_save_replaces_nothing_unless_asked(tmp_path):

@@ -43,8 +43,9 @@ class Annotated(Sink):
             self._movie_of(item).add(outcome.plot(), item.frame)
             return
         self._end_movie()
-        file = self._new_file(item, naming.stem_of(item) + naming.suffix_of(item))
-        content = encode(outcome.plot(), file.path)
+        picture = outcome.plot()
+        file = self._new_file(item, naming.name_of(item, picture.size))
+        content = encode(picture, file.path)
         with file:
             file.part.write_bytes(content)
 

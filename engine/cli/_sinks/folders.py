@@ -60,7 +60,7 @@ class Crops(Sink):
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         for found, image in outcome.crops():
-            wanted = naming.stem_of(item) + naming.suffix_of(item)
+            wanted = naming.name_of(item, image.size)
             content = encode(image, wanted)
             with self._names_for(found.label).new_file(wanted, source=item.name) as file:
                 file.part.write_bytes(content)

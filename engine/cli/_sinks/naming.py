@@ -6,6 +6,7 @@ from pathlib import PurePath
 
 from engine.sources.item import Item
 from engine.sources.kinds import is_address, path_of_address
+from engine.vision.encode import fits
 
 # what an annotated picture keeps of its source's format
 _KEPT = {".jpg", ".jpeg", ".png", ".webp", ".bmp"}
@@ -23,11 +24,11 @@ def stem_of_video(name: str) -> str:
     return _stem(_path(name)) or "video"
 
 
-def suffix_of(item: Item) -> str:
-    if item.frame:
-        return ".jpg"
-    suffix = PurePath(_path(item.name)).suffix.lower()
-    return suffix if suffix in _KEPT else ".png"
+def name_of(item: Item, size: tuple[int, int]) -> str:
+    """Of a picture of this size: .png where its source's format cannot hold it."""
+    suffix = ".jpg" if item.frame else PurePath(_path(item.name)).suffix.lower()
+    name = stem_of(item) + (suffix if suffix in _KEPT else ".png")
+    return name if fits(size, name) else stem_of(item) + ".png"
 
 
 def folder_name_of(label: str) -> str:

@@ -86,7 +86,7 @@ def _of_folders(arguments: argparse.Namespace, feed: Feed, taken: Taken) -> list
     overwrite = arguments.overwrite
     made: list[Sink] = []
     if getattr(arguments, "output", None):
-        made.append(Annotated(arguments.output, taken, overwrite=overwrite))
+        made.append(Annotated(arguments.output, taken, len(feed.found), overwrite=overwrite))
     if getattr(arguments, "save_txt", None):
         labels = Labels(
             *(arguments.save_txt, taken, feed.pictures),

@@ -44,7 +44,8 @@ def check_file(option: str, path: str, taken: Taken, *, overwrite: bool) -> None
     if target.is_dir():
         raise InputError(f"{where}: expected a file, got a folder")
     taken.claim(option, path)
-    if target.is_file() and not overwrite:
+    is_dangling = target.is_symlink() and not target.exists()
+    if (target.is_file() or is_dangling) and not overwrite:
         raise InputError(f"{where}: exists already. {HINT}")
     if not target.parent.is_dir():
         raise InputError(f"{where}: there is no folder {shown(str(target.parent))!r}")

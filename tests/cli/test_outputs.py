@@ -187,12 +187,15 @@ def test_max_det_and_agnostic_nms_leave_fewer_boxes(detect):
         (["--save-txt", "old.csv"], "cannot be made a folder"),
         (["--crops", "old.csv/x"], "cannot be made a folder"),
         (["-o", "old.png"], "exists already"),
+        (["--json", "to-nothing"], "exists already"),
+        (["two/7.jpg", "-o", "x.png", "--jsonl", "x.jsonl"], "one file for several pictures"),
         (["-o", "one/7.jpg", "--overwrite"], "would replace a file that is read"),
     ],
 )
 def test_outputs_that_cannot_be_are_refused_in_one_line(detect, tree, arguments, message):
     (tree / "old.csv").write_text("kept")
     write_picture(tree / "old.png")
+    (tree / "to-nothing").symlink_to("nothing")
     before = snapshot(tree)
     done = detect("one/7.jpg", *arguments)
     assert (done.status, done.out) == (2, "")
@@ -324,7 +327,7 @@ def test_one_picture_goes_into_one_file(detect, tree):
     assert detect("one", "-o", "found.png").status == 0
     with Image.open(tree / "found.png") as image:
         assert (image.format, image.size) == ("PNG", (50, 40))
-    done = detect("one", "two", "-o", "again.png")
+    done = detect("-", "-o", "again.png", stdin="one/7.jpg\ntwo/7.jpg\n")
     assert done.status == 2
     assert "one file for several pictures. Name a folder" in done.err
 

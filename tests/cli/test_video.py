@@ -75,6 +75,7 @@ def test_one_video_goes_into_one_file(detect, tree):
         (["clip.mp4", "-o", "x.jpg"], "a video does not fit into a picture"),
         (["a.jpg", "-o", "x.mp4"], "a picture does not fit into a video"),
         (["clip.mp4", "odd.mkv", "-o", "x.mp4"], "one file for several pictures"),
+        (["clip.mp4", "a.jpg", "-o", "x.mp4"], "one file for several pictures"),
         (["clip.mp4", "-o", "x.3gp"], "expected one of .avi, "),
     ],
 )
@@ -83,7 +84,7 @@ def test_files_that_do_not_fit_are_refused(detect, tree, arguments, message):
     assert done.status == 2
     (line,) = done.err.splitlines()
     assert message in line
-    assert not [path for path in tree.iterdir() if path.name.endswith(".part")]
+    assert {path.name for path in tree.iterdir()} == {"clip.mp4", "odd.mkv", "a.jpg"}
 
 
 def test_a_broken_video_is_counted_and_the_rest_goes_on(detect, tree):

@@ -26,7 +26,8 @@ def is_one_file(target: str) -> bool:
 
 
 class Annotated(Sink):
-    def __init__(self, target: str, taken: _targets.Taken, *, overwrite: bool) -> None:
+    def __init__(self, target: str, taken: _targets.Taken, known: int, *, overwrite: bool) -> None:
+        """`known` is how many pictures and videos are sure to come."""
         self._overwrite = overwrite
         self._file: Path | None = None
         self._movie: Movie | None = None
@@ -34,6 +35,8 @@ class Annotated(Sink):
         if is_one_file(target):
             _targets.check_file("-o", target, taken, overwrite=overwrite)
             self._file = Path(target)
+            if known > 1:
+                raise self._several()
         else:
             folder = _targets.make_folder("-o", target)
             self._names = _targets.NewNames(folder, taken, overwrite=overwrite)
@@ -80,9 +83,7 @@ class Annotated(Sink):
         if self._file is None:
             return self._names.new_file(name, source=source)
         if self._sources:
-            raise InputError(
-                f"-o {shown(str(self._file))}: one file for several pictures. Name a folder"
-            )
+            raise self._several()
         if (self._file.suffix.lower() in VIDEOS) != bool(item.frame):
             kinds = ("a video", "a picture") if item.frame else ("a picture", "a video")
             raise InputError(
@@ -91,3 +92,7 @@ class Annotated(Sink):
         _targets.Taken([source]).claim("-o", str(self._file))
         self._sources.add(source)
         return NewFile(self._file, overwrite=self._overwrite, hint=_targets.HINT)
+
+    def _several(self) -> InputError:
+        where = f"-o {shown(str(self._file))}"
+        return InputError(f"{where}: one file for several pictures. Name a folder")

@@ -13,7 +13,7 @@ from engine.cli._interrupts import Interrupts
 from engine.cli._progress import Progress
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import Feed
-from engine.errors import ImageError
+from engine.errors import EngineError, ImageError
 
 if TYPE_CHECKING:
     from engine.detector import Detector
@@ -98,6 +98,13 @@ def _begun(
 
 
 def _finish(sinks: Sequence[Sink], interrupts: Interrupts) -> None:
+    """An output that fails keeps no other from being complete."""
+    failures: list[EngineError] = []
     with interrupts.held():
         for sink in sinks:
-            sink.finish()
+            try:
+                sink.finish()
+            except EngineError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]

@@ -14,7 +14,9 @@ import pytest
 from PIL import Image
 
 from engine import shipped
+from engine.cli._sinks.documents import Document
 from engine.cli._targets import NewNames, Taken
+from engine.errors import InputError
 from tests.cli.child import ENVIRONMENT, engine, names_in
 from tests.pictures import write_picture
 
@@ -218,6 +220,21 @@ def test_nothing_is_ever_written_over_unasked(detect, tree):
     assert len(second) > len(first)
     assert detect("two/7.jpg", *outputs, "--overwrite").status == 0
     assert snapshot(tree).keys() == second.keys()
+
+
+def test_results_stay_where_another_run_was_faster(tmp_path):
+    path = tmp_path / "all.json"
+    sink = Document(str(path), overwrite=False)
+    sink.begin({})
+    path.write_text("theirs")
+    with pytest.raises(
+        InputError, match=r"all\.json: exists by now\. The results are in .*-2\.json"
+    ):
+        sink.finish()
+    sink.discard()
+    assert path.read_text() == "theirs"
+    assert json.loads((tmp_path / "all-2.json").read_text())["images"] == []
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

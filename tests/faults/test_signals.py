@@ -19,6 +19,7 @@ from engine.cli._progress import Progress
 from engine.cli._run import run_all
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import Feed
+from engine.errors import EngineError
 from engine.sources.kinds import Kind, Place
 from engine.sources.opening import Pace
 from tests.faults.child import ENGINE, SECONDS, start
@@ -125,6 +126,17 @@ def test_every_output_is_finished(place, tiny_detector):
     assert is_interrupted(place, tiny_detector, first, second)
     assert (first.taken, second.taken) == (3, 3)
     assert second.is_finished
+
+
+def test_an_output_that_fails_keeps_no_other_from_being_finished(place, tiny_detector):
+    class Full(Output):
+        def finish(self):
+            raise EngineError("the disk is full")
+
+    last = Output()
+    with pytest.raises(EngineError, match="the disk is full"):
+        is_interrupted(place, tiny_detector, Full(), last)
+    assert last.is_finished
 
 
 def test_who_interrupts_twice_does_not_wait(place, tiny_detector):

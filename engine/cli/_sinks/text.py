@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from engine.cli import _targets
+from engine.errors import InputError
+from engine.vision.naming import shown
 from engine.vision.new_file import NewFile, unwritable
 
 
@@ -19,7 +21,7 @@ class TextOut:
         self.is_stdout = path == "-"
         self._path = Path(path)
         self._grows = grows
-        self._file = NewFile(path, overwrite=overwrite, hint=_targets.HINT)
+        self._file = NewFile(path, overwrite=overwrite, another=self._another)
         replaces = overwrite or not grows or (self._path.exists() and not self._path.is_file())
         self._mode = "w" if replaces else "x"
         self._out: IO[Any] = sys.stdout
@@ -53,6 +55,14 @@ class TextOut:
             self._refuse(error)
         if not (self.is_stdout or self._grows):
             self._file.keep()
+            if self._file.path != self._path:
+                told = f"exists by now. The results are in {shown(str(self._file.path))}"
+                raise InputError(f"{shown(str(self._path))}: {told}")
+
+    def _another(self) -> Path:
+        """Another run has just written the file: what this one found is not thrown away."""
+        names = _targets.NewNames(self._path.parent, _targets.Taken([]), overwrite=False)
+        return names.place(self._path.name, source=str(self._path))
 
     def discard(self) -> None:
         """Remove what is not complete; what grows stays as far as it has grown."""

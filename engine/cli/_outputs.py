@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from engine.errors import suggest
+from engine.cli._filled import filled
+from engine.errors import InputError, suggest
 
 if TYPE_CHECKING:
     from engine.cli._progress import Progress
@@ -15,27 +16,39 @@ if TYPE_CHECKING:
 
 _JSON_STYLES = ("engine", "darknet", "coco")
 _FILES = ("json", "jsonl", "csv")
+_ONLY_WITH = {"json_style": "json", "save_conf": "save_txt"}
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, of_boxes: bool) -> None:
     output = parser.add_argument_group("output")
     if of_boxes:
         output.add_argument(
-            "-o", "--output", metavar="DIR|FILE", help="annotated pictures and videos go here"
+            "-o",
+            "--output",
+            type=filled,
+            metavar="DIR|FILE",
+            help="annotated pictures and videos go here",
         )
-    output.add_argument("--json", metavar="FILE", help="results as JSON; - is stdout")
+    output.add_argument("--json", type=filled, metavar="FILE", help="results as JSON; - is stdout")
     if of_boxes:
         output.add_argument(
-            "--json-style", type=_json_style, default="engine", help="engine, darknet or coco"
+            "--json-style", type=_json_style, help="engine, darknet or coco (engine)"
         )
     output.add_argument(
-        "--jsonl", metavar="FILE", help="results as lines of JSON, one a picture; - is stdout"
+        "--jsonl",
+        type=filled,
+        metavar="FILE",
+        help="results as lines of JSON, one a picture; - is stdout",
     )
-    output.add_argument("--csv", metavar="FILE", help="results as rows; - is stdout")
+    output.add_argument("--csv", type=filled, metavar="FILE", help="results as rows; - is stdout")
     if of_boxes:
-        output.add_argument("--save-txt", metavar="DIR", help="YOLO's label files go here")
+        output.add_argument(
+            "--save-txt", type=filled, metavar="DIR", help="YOLO's label files go here"
+        )
         output.add_argument("--save-conf", action="store_true", help="with the scores in them")
-        output.add_argument("--crops", metavar="DIR", help="what was found, cut out, goes here")
+        output.add_argument(
+            "--crops", type=filled, metavar="DIR", help="what was found, cut out, goes here"
+        )
     output.add_argument("--overwrite", action="store_true", help="replace earlier outputs")
     output.add_argument("--quiet", action="store_true", help="no table and no progress")
 
@@ -49,6 +62,10 @@ def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list
     from engine.cli import _model, _targets
     from engine.cli._sinks.table import Table
 
+    for option, with_option in _ONLY_WITH.items():
+        if getattr(arguments, option, None) and not getattr(arguments, with_option):
+            told = f"--{option}: only with --{with_option}"
+            raise InputError(told.replace("_", "-"))
     taken = _targets.Taken([*feed.known_files, *_model.files(arguments)])
     for name in _FILES:
         path = getattr(arguments, name)
@@ -69,7 +86,7 @@ def _of_files(arguments: argparse.Namespace) -> list[Sink]:
     overwrite = arguments.overwrite
     made: list[Sink] = []
     if arguments.json:
-        style = getattr(arguments, "json_style", "engine")
+        style = getattr(arguments, "json_style", None) or "engine"
         made.append(DOCUMENTS[style](arguments.json, overwrite=overwrite))
     if arguments.jsonl:
         made.append(Lines(arguments.jsonl, overwrite=overwrite))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine import extras
 from engine.cli import FAILED, _model
+from engine.cli._filled import filled
 from engine.errors import InputError
 from engine.version import __version__
 
@@ -25,7 +26,18 @@ _ADDRESS = re.compile(r"auto|local|[^/\\]+:\d+")
 _CLIENT = "ray://"
 _MODEL_FILES = (".cfg", ".data", ".weights")
 _ONLY_WITH = ("out", "format", "actors", "shard")
-_ONLY_WITHOUT = ("output", "json", "jsonl", "csv", "save_txt", "crops", "fail_fast", "max_frames")
+_ONLY_WITHOUT = (
+    "output",
+    "json",
+    "json_style",
+    "jsonl",
+    "csv",
+    "save_txt",
+    "save_conf",
+    "crops",
+    "fail_fast",
+    "max_frames",
+)
 _SECONDS = 10.0  # between two lines of progress
 
 
@@ -38,7 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ADDRESS",
         help="auto or host:port of a Ray; alone: one of its own, on this machine",
     )
-    fleet.add_argument("--out", metavar="DIR", help="results go here; s3://… and the like, too")
+    fleet.add_argument(
+        "--out", type=filled, metavar="DIR", help="results go here; s3://… and the like, too"
+    )
     fleet.add_argument("--format", metavar="F", help="of the results: parquet or jsonl (parquet)")
     fleet.add_argument(
         "--actors", type=_bounds, metavar="N|MIN:MAX", help="workers (what there is room for)"

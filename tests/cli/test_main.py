@@ -57,6 +57,26 @@ def test_misspellings_are_answered_in_one_line(capsys, arguments, message):
 
 
 @pytest.mark.parametrize("name", cli.commands())
+def test_an_empty_name_is_not_taken_for_none(capsys, name):
+    """A shell's variable that is not set."""
+    actions = cli.parser_of(name).actions
+    needed = ["x" for each in actions if each.required]
+    for each in actions:
+        if each.option_strings and each.metavar in ("FILE", "DIR", "DIR|FILE", "NAME"):
+            assert cli.main([name, *needed, each.option_strings[0], ""]) == 2
+            (line,) = capsys.readouterr().err.splitlines()
+            told = f"argument {'/'.join(each.option_strings)}: expected a name, got an empty one"
+            assert told in line
+
+
+@pytest.mark.parametrize("name", ["detect", "classify", "evaluate", "benchmark", "info"])
+def test_an_empty_input_is_refused(capsys, name):
+    assert cli.main([name, ""]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "expected a name, got an empty one" in line
+
+
+@pytest.mark.parametrize("name", cli.commands())
 def test_every_command_has_help(capsys, name):
     with pytest.raises(SystemExit) as left:
         cli.main([name, "--help"])

@@ -73,6 +73,7 @@ def test_options_of_the_cluster_need_it(words, capsys):
 def test_other_outputs_are_refused(words, capsys, has_ray):
     assert error_of(capsys, *words, "--ray", "--json", "x.json") == "--json: not with --ray"
     assert error_of(capsys, *words, "--ray", "--save-txt", "x") == "--save-txt: not with --ray"
+    assert error_of(capsys, *words, "--ray", "--save-conf") == "--save-conf: not with --ray"
     told = error_of(capsys, *words[:-2], "--ray")
     assert told == "--ray: expected --out DIR, where the results go"
     told = error_of(capsys, *words, "--ray", "ray://head:10001")

@@ -12,6 +12,7 @@ from engine import shipped
 from engine.cli._download import progress_of
 from engine.cli._filled import filled
 from engine.errors import ConfigError, InputError
+from engine.vision.naming import shown
 
 if TYPE_CHECKING:
     from engine.detector import Detector
@@ -69,14 +70,19 @@ def add_options(parser: argparse.ArgumentParser, *, batch: int = 1) -> None:
 def take_inputs(arguments: argparse.Namespace) -> list[str]:
     """The pictures; leading DATA, CFG and WEIGHTS among them become the options they stand for."""
     inputs: list[str] = list(arguments.inputs)
-    while inputs:
-        kind = Path(inputs[0]).suffix.lower().lstrip(".")
-        if kind not in ("data", "cfg", "weights") or getattr(arguments, kind) is not None:
-            break
+    while inputs and (kind := _kind_of(inputs[0])) and getattr(arguments, kind) is None:
         setattr(arguments, kind, inputs.pop(0))
+    if misplaced := next(filter(_kind_of, inputs), None):
+        raise InputError(f"{shown(misplaced)}: name the model once, before the pictures")
     if not inputs:
         raise InputError("no picture named: expected at least one SOURCE")
     return inputs
+
+
+def _kind_of(name: str) -> str | None:
+    """The option that a file of the model stands for."""
+    kind = Path(name).suffix.lower().lstrip(".")
+    return kind if kind in ("data", "cfg", "weights") else None
 
 
 def load(arguments: argparse.Namespace, **more: Any) -> Detector:

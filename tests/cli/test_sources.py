@@ -128,6 +128,8 @@ def test_fail_fast_stops_at_the_first(detect):
         (["--workers", "0", "a.jpg"], "workers: expected an integer of 1 or more, got 0"),
         (["a.jpg", "-out", "x.json"], "Here it is --json FILE --json-style darknet"),
         (["a.jpg", "--max-dets", "1"], "Did you mean '--max-det'?"),
+        (["a.jpg", "b.png", "my.cfg"], "my.cfg: name the model once, before the pictures"),
+        (["other.WEIGHTS", "a.jpg"], "other.WEIGHTS: name the model once, before the pictures"),
         (["a.jpg", "--save-conf"], "--save-conf: only with --save-txt"),
         (["a.jpg", "--json-style", "coco"], "--json-style: only with --json"),
         (["a.jpg", "--json-style", "darknot", "--json", "x"], "Did you mean 'darknet'?"),

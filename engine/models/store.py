@@ -51,6 +51,7 @@ def pull(
     if found := path(model):
         return found
     target = folder() / model.file
+    _refuse_another(target, model)
     if not model.addresses:
         raise DownloadError(f"{model.name}: {model.note}. Put the file at {target}")
     if os.environ.get("ENGINE_OFFLINE", "0") not in ("", "0"):
@@ -83,10 +84,7 @@ def verify(model: Model) -> State:
     """Read the whole file: "verified" by a public hash, or still what was "trusted" first."""
     found = path(model)
     if found is None:
-        wrong = folder() / model.file
-        if wrong.is_file():
-            size = wrong.stat().st_size
-            raise DownloadError(f"{wrong}: expected {model.bytes} bytes, got {size}. Delete it")
+        _refuse_another(folder() / model.file, model)
         return "missing"
     for algorithm, wanted in _hashes(model).items():
         got = digest(found, algorithm)
@@ -111,10 +109,24 @@ def locate_default() -> Located:
 
 
 def _has_size(path: Path, model: Model) -> bool:
+    return _size(path) in model.sizes
+
+
+def _size(path: Path) -> int | None:
     try:
-        return path.is_file() and path.stat().st_size in model.sizes
+        return path.stat().st_size if path.is_file() else None
     except OSError:
-        return False
+        return None
+
+
+def _refuse_another(path: Path, model: Model) -> None:
+    """Downloads get their name when they are right: this file is somebody's, and stays."""
+    size = _size(path)
+    if size is not None and size not in model.sizes:
+        raise DownloadError(
+            f"{path}: expected {model.bytes} bytes, got {size}. "
+            "Delete it, or name it with --weights"
+        )
 
 
 def _hashes(model: Model) -> dict[str, str]:

@@ -60,12 +60,16 @@ def test_a_good_file_is_fetched_once(server, folder):
     assert store.verify(model) == "verified"
 
 
-def test_a_file_of_another_size_is_replaced(server, folder):
-    server.answers["/net.weights"] = [answers.ranged]
+@pytest.mark.parametrize("is_offline", ["0", "1"])
+@pytest.mark.parametrize("is_published", [True, False])
+def test_a_file_of_another_size_stays(server, folder, monkeypatch, is_offline, is_published):
+    monkeypatch.setenv("ENGINE_OFFLINE", is_offline)
     folder.mkdir()
-    (folder / "net.weights").write_bytes(b"short")
-    pull(model_at(server.address(), sha256=SHA256))
-    assert (folder / "net.weights").read_bytes() == BODY
+    (folder / "net.weights").write_bytes(b"mine")
+    told = f"net.weights: expected {len(BODY)} bytes, got 4. Delete it, or name it with --weights"
+    with pytest.raises(DownloadError, match=told):
+        pull(model_at(*[server.address()] * is_published, sha256=SHA256))
+    assert (folder / "net.weights").read_bytes() == b"mine"
 
 
 def test_a_file_that_travels_with_the_engine_comes_first(tmp_path, monkeypatch):

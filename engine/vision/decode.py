@@ -66,7 +66,7 @@ def check_size(width: int, height: int, name: str, *, max_pixels: int) -> None:
     if width * height > max_pixels:
         raise ImageError(
             f"{name}: size: expected at most {max_pixels} pixels, got {width} x {height}."
-            " Raise max_pixels if you trust it."
+            " Scale it down."
         )
 
 

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from functools import partial
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
@@ -60,14 +61,25 @@ class Post:
             raise RefusedError(
                 404, f"{_ADDRESSES[self._task]}: this is a {detector.task}. POST {where}"
             )
-        if request.headers.get("sec-fetch-site") == "cross-site":
-            raise RefusedError(403, "Sec-Fetch-Site: expected a page of this server, got another's")
+        if _is_by_another_page(request.headers):
+            raise RefusedError(403, "Origin: expected a page of this server, got another's")
         return wish.read(
             *(request.query_params.multi_items(), request.headers.get("accept")),
             usual=detector.settings,
             labels=detector.labels,
             has_boxes=detector.task == "detector",
         )
+
+
+def _is_by_another_page(headers: Headers) -> bool:
+    """A browser tells; only to https and to localhost it sends Sec-Fetch-Site.
+
+    That comes first, since a proxy may have changed Host. An opaque origin is "null".
+    """
+    if site := headers.get("sec-fetch-site"):
+        return site not in ("same-origin", "none")
+    origin = headers.get("origin")
+    return origin is not None and origin.partition("://")[2] != headers.get("host")
 
 
 async def _answer(service: Service, visit: Visit, request: Request, wanted: Wish) -> Answer:

@@ -191,9 +191,27 @@ def test_other_types_are_refused(server, pictures, headers, reason):
     assert reply.error.startswith(reason)
 
 
-def test_pages_of_others_may_not_ask(server, pictures):
-    assert server.post("/detect", pictures[0], Sec_Fetch_Site="cross-site").status == 403
-    assert server.post("/detect", pictures[0], Sec_Fetch_Site="same-origin").status == 200
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Sec_Fetch_Site": "same-origin"}, 200),
+        ({"Sec_Fetch_Site": "same-origin", "Origin": "https://before.the.proxy"}, 200),
+        ({"Sec_Fetch_Site": "none"}, 200),
+        ({"Sec_Fetch_Site": "cross-site"}, 403),
+        ({"Sec_Fetch_Site": "same-site", "Origin": "http://127.0.0.1:1"}, 403),
+        ({"Origin": "http://{host}:{port}"}, 200),
+        ({"Origin": "http://{host}:1"}, 403),
+        ({"Origin": "http://{host}"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "http://evil.example:{port}"}, 403),
+        ({"Origin": "null"}, 403),
+    ],
+)
+def test_pages_of_others_may_not_ask(server, pictures, headers, status):
+    here = {"host": server.host, "port": server.port}
+    headers = {name: value.format(**here) for name, value in headers.items()}
+    assert server.post("/detect", pictures[0], **headers).status == status
 
 
 def test_many_requests_on_one_connection(server, detector, pictures):

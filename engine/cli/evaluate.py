@@ -18,6 +18,7 @@ from engine.cli._filled import filled
 from engine.cli._output import JsonDocument
 from engine.cli._table import Cell, align
 from engine.errors import ImageError, InputError
+from engine.vision.naming import shown
 
 if TYPE_CHECKING:
     from engine.detector import Detector
@@ -264,7 +265,7 @@ def _shown(report: Report, truth: GroundTruth, about: dict[str, object]) -> Iter
 
 
 def _row(each: ClassScore) -> list[Cell]:
-    return [each.name, *_cells(each.average_precision, each.counts)]
+    return [shown(each.name), *_cells(each.average_precision, each.counts)]
 
 
 def _cells(average_precision: float | None, counts: object) -> list[Cell]:
@@ -284,7 +285,7 @@ def _confused(report: Report, truth: GroundTruth) -> Iterator[str]:
     pairs = most_confused(report.confusion, _MOST_CONFUSED)
     if pairs:
         yield ""
-        names = truth.names
+        names = [shown(name) for name in truth.names]
         told = (f"{names[right]} as {names[found]} ({count})" for right, found, count in pairs)
         yield f"taken for another: {', '.join(told)}"
 

@@ -40,6 +40,7 @@ from engine.vision import boxes
 from engine.vision.boxes import Boxes, Suppression
 from engine.vision.colours import colour_of
 from engine.vision.image import Picture, read
+from engine.vision.naming import shown
 from engine.vision.resize import Placement, letterbox, stretch
 
 __all__ = [
@@ -285,7 +286,7 @@ def print_detections(detections: Iterable[Found], coordinates: bool = False) -> 
     print("\nObjects:")
     for label, confidence, (x, y, w, h) in detections:
         where = f"    (left_x: {x:.0f}   top_y:  {y:.0f}   width:   {w:.0f}   height:  {h:.0f})"
-        print(f"{label}: {confidence}%{where if coordinates else ''}")
+        print(f"{shown(str(label))}: {confidence}%{where if coordinates else ''}")
 
 
 def draw_boxes(

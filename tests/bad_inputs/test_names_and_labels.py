@@ -35,6 +35,26 @@ def test_67_names_fit_or_are_refused(detect, file, content, message):
     assert (message or "") in line
 
 
+CONTROLS = ("\x1b[31mred", "bell\x07", "\u202egod", "next\x85line", "ok", "five", "six")
+
+
+@pytest.mark.parametrize("command", ["detect", "evaluate", "classify"])
+def test_67_controls_in_names_do_not_reach_the_terminal(
+    tiny_detector, tiny_classifier, picture, file, capsys, command
+):
+    model = tiny_classifier if command == "classify" else tiny_detector
+    count = 6 if command == "classify" else 3
+    names = file("net.names", "\n".join(CONTROLS[:count]).encode())
+    file("street.txt", b"0 .5 .5 .9 .9\n1 .4 .4 .8 .8\n2 .6 .6 .7 .7\n")
+    more = [] if command == "classify" else ["--threshold", "0", "--nms", "1"]
+    source = str(picture.parent if command == "evaluate" else picture)
+    options = [*model.options, "--names", str(names)]
+    assert cli.main([command, *options, *more, source]) == 0
+    out = capsys.readouterr().out
+    assert r"\x1b[31mred" in out
+    assert out.replace("\n", "").isprintable()
+
+
 LABELS = {
     "good": (b"0 0.5 0.5 0.2 0.2\n", 0),
     "empty, a picture without objects": (b"", 0),

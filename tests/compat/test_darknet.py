@@ -177,6 +177,11 @@ def test_detections_are_printed_as_there(capsys):
     assert second == "dog: 98.5%\n"
 
 
+def test_controls_in_names_are_not_printed(capsys):
+    darknet.print_detections([("\x1b[31mred\x07", "98.5", (40, 30, 20, 20))])
+    assert r"\x1b[31mred\x07: 98.5%" in capsys.readouterr().out
+
+
 def test_a_letterboxed_image_maps_back(loaded, picture):
     network, _, _ = loaded
     image = darknet.load_image(str(picture), 0, 0)

@@ -26,8 +26,8 @@ class Table(Sink):
 
 
 def _boxes(result: Result) -> list[list[Cell]]:
-    return [["  " + found.label, found.score, *map(round, found.box)] for found in result]
+    return [["  " + shown(found.label), found.score, *map(round, found.box)] for found in result]
 
 
 def _classes(result: Classification) -> list[list[Cell]]:
-    return [["  " + best.label, best.score] for best in result]
+    return [["  " + shown(best.label), best.score] for best in result]

@@ -41,14 +41,29 @@ def _lines(descriptor: int, interrupted: Event) -> Iterator[str]:
         pieces.put(b"")
 
     Thread(target=read, name="engine-stdin", daemon=True).start()
-    rest = b""
+    rest, is_begun = b"", False
     while not interrupted.is_set():
         try:
             piece = pieces.get(timeout=_GLANCE_SECONDS)
         except Empty:
             continue
+        if not is_begun:
+            _refuse_a_picture(piece)
+            is_begun = True
         *whole, rest = (rest + piece).split(b"\n")
         yield from map(os.fsdecode, whole)
         if not piece:
             yield os.fsdecode(rest)
             return
+
+
+def _refuse_a_picture(content: bytes) -> None:
+    is_binary = b"\0" in content.partition(b"\n")[0]
+    if not is_binary and content[:1].isascii():  # a name may begin as a BMP does
+        return
+    from engine.vision.formats import describe, opener_of
+
+    opener = opener_of(content)
+    if is_binary or opener:
+        got = f"a {opener.format}" if opener else describe(content)[0]
+        raise InputError(f"-: expected names of pictures, one a line, got {got}")

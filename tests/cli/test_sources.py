@@ -14,6 +14,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
+from PIL import Image
 
 from tests.cli.child import ENVIRONMENT, engine, names_in
 from tests.pictures import write_picture
@@ -53,6 +54,27 @@ def test_names_come_from_stdin(detect):
     assert names_in(done.out) == ["a.jpg", "deep/c.jpg", "deep/d.jpg"]
     assert done.status == 1
     assert done.err.splitlines()[-1] == "1 of 4 pictures could not be read"
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP"])
+def test_a_picture_on_stdin_is_refused_once(tiny_detector, tree, kind):
+    with Image.open(tree / "a.jpg") as picture:
+        picture.save(tree / "piped", kind)
+    command = [sys.executable, "-m", "engine", "detect", *tiny_detector.options, "-"]
+    with (tree / "piped").open("rb") as piped:
+        done = subprocess.run(
+            command, env=ENVIRONMENT, stdin=piped, capture_output=True, timeout=60
+        )
+    assert (done.returncode, done.stdout) == (2, b"")
+    (line,) = done.stderr.decode().splitlines()
+    assert line == f"Error: -: expected names of pictures, one a line, got a {kind}"
+
+
+def test_names_on_stdin_may_begin_as_pictures_do(detect, tree):
+    for name in ("BM.jpg", "P6", "éclair.jpg"):
+        write_picture(tree / "b.png").rename(tree / name)
+    assert names_in(detect("-", stdin="BM.jpg\nP6\n").out) == ["BM.jpg", "P6"]
+    assert names_in(detect("-", stdin="éclair.jpg\n").out) == ["éclair.jpg"]
 
 
 def test_each_name_on_stdin_is_answered_before_the_next_but_one_comes(tiny_detector, tree):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from engine.cli import _model, _network
 from engine.cli._filled import filled
 from engine.cli._table import align
+from engine.errors import InputError
 
 if TYPE_CHECKING:
     from engine.cli._table import Cell
@@ -16,9 +17,13 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "cfg", nargs="?", type=filled, metavar="CFG", help="a file or a name (the one in the box)"
+        "inputs",
+        nargs="*",
+        type=filled,
+        metavar="CFG",
+        help="a file or a name (the one in the box)",
     )
-    parser.add_argument("--cfg", dest="cfg_option", type=filled, metavar="FILE", help="the same")
+    parser.add_argument("--cfg", type=filled, metavar="FILE", help="the same")
     parser.add_argument(
         "--model", type=filled, metavar="NAME", help="a network of the zoo: see models list"
     )
@@ -27,7 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    arguments.cfg = arguments.cfg or arguments.cfg_option
+    names = [each for each in (*arguments.inputs, arguments.cfg, arguments.model) if each]
+    if len(names) > 1:
+        hint = "For weights: python -m engine weights info CFG WEIGHTS"
+        raise InputError(f"expected one CFG, got {len(names)}: {names[1]!r}. {hint}")
+    arguments.cfg = next(iter(names), None)
     network = _network.graph_of(arguments)
     print(*align([_HEADINGS, *map(_row, network.nodes)]), sep="\n")
     print()

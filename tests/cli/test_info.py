@@ -30,6 +30,14 @@ def test_memory_does_not_need_the_weights(capsys):
     assert 30 < planned[0] < 120
 
 
+@pytest.mark.parametrize("second", [["my.weights"], ["--cfg", "my.cfg"], ["--model", "yolov4"]])
+def test_info_is_about_one_network(second, capsys):
+    assert cli.main(["info", YOLOV3_TINY, *second]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"expected one CFG, got 2: {second[-1]!r}" in line
+    assert line.endswith("python -m engine weights info CFG WEIGHTS")
+
+
 def test_info_without_a_network_is_about_the_one_in_the_box(capsys):
     assert cli.main(["info"]) == 0
     told = capsys.readouterr()

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--first", default="cpu/no-passes", metavar="WAY", help="(cpu/no-passes)")
     parser.add_argument("--second", default="auto", metavar="WAY", help="(auto: a GPU, else cpu)")
     parser.add_argument(
-        "--tolerance", type=float, metavar="X", help="of a layer's norm (1e-4; float16: 2e-2)"
+        "--tolerance", type=_tolerance, metavar="X", help="of a layer's norm (1e-4; float16: 2e-2)"
     )
     parser.add_argument("--all", action="store_true", help="a line for every layer")
 
@@ -82,3 +82,13 @@ def _judge(differences: list[Difference], tolerance: float, ways: str) -> int:
         f"{first.first:.6g} against {first.second:.6g}"
     )
     return FAILED
+
+
+def _tolerance(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number of 0 or more, got {text!r}")
+    return number

@@ -63,6 +63,9 @@ def test_random_weights_and_another_size_will_do(tiny_detector, picture, capsys)
         (["a.png", "b.png"], 2, "expected one IMAGE, got 2"),
         (["missing.png"], 1, "missing.png"),
         (["PICTURE", "--second", "cpu/half"], 2, "expected DEVICE"),
+        (["PICTURE", "--tolerance", "nan"], 2, "expected a number of 0 or more, got 'nan'"),
+        (["PICTURE", "--tolerance", "-1"], 2, "expected a number of 0 or more, got '-1'"),
+        (["PICTURE", "--tolerance", "much"], 2, "expected a number of 0 or more, got 'much'"),
         (["PICTURE", "--first", "gpu"], 4, "expected one of cpu, cuda"),
     ],
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Protocol, runtime_checkable
 
+from engine.backends.base import Device
 from engine.benchmark.roofline import Peaked, operations
 from engine.benchmark.subject import Subject
 from engine.errors import InputError
@@ -35,11 +36,16 @@ class AlgorithmTime:
     share: float | None  # of what the device could do at most
 
 
+def tuned_of(device: Device) -> Tuned:
+    if not isinstance(device, Tuned):
+        raise InputError(f"{device.name}: chooses its algorithms by rule. Try: --device cuda")
+    return device
+
+
 def measure(subject: Subject, batch: int) -> Iterator[AlgorithmTime]:
     """The fastest first, convolution by convolution."""
     device = subject.device
-    if not isinstance(device, Tuned):
-        raise InputError(f"{device.name}: chooses its algorithms by rule. Try: --device cuda")
+    tuned = tuned_of(device)
     plan = optimise(subject.plan, subject.passes) if subject.passes else subject.plan
     device.compile(plan, batch=batch, precision=subject.precision).close()  # chooses
     peaks = device.peaks(subject.precision) if isinstance(device, Peaked) else None
@@ -47,7 +53,7 @@ def measure(subject: Subject, batch: int) -> Iterator[AlgorithmTime]:
         op = alike[0]
         layers = tuple(plan.layer_of(each) for each in alike)
         work = operations(op) * batch * op.out.steps
-        chosen, times = device.algorithm_times(plan, op, batch=batch, precision=subject.precision)
+        chosen, times = tuned.algorithm_times(plan, op, batch=batch, precision=subject.precision)
         for name, milliseconds in sorted(times.items(), key=lambda item: item[1]):
             if isfinite(milliseconds) and milliseconds > 0:
                 rate = work * 1e3 / milliseconds

@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"--list {arguments.list}: leaves no place for {more[0]!r}")
     paths = [str(path) for path in read_list(Path(arguments.list))]
     document = JsonDocument.of(arguments, [arguments.list, arguments.labels, *paths])
-    with _model.load(arguments, top_k=arguments.top_k) as detector:
+    with _model.load(arguments, has_default=False, top_k=arguments.top_k) as detector:
         if detector.task != "classifier":
             raise InputError(f"{arguments.cfg}: is not a classifier. Try: evaluate")
         labels = detector.labels

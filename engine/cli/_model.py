@@ -85,11 +85,11 @@ def _kind_of(name: str) -> str | None:
     return kind if kind in ("data", "cfg", "weights") else None
 
 
-def load(arguments: argparse.Namespace, **more: Any) -> Detector:
+def load(arguments: argparse.Namespace, *, has_default: bool = True, **more: Any) -> Detector:
     """The detector that the options describe; `more` are arguments of engine.load()."""
     import engine
 
-    fill_in(arguments)
+    fill_in(arguments, has_default=has_default)
     return engine.load(
         arguments.cfg,
         arguments.weights,
@@ -124,12 +124,12 @@ def files(arguments: argparse.Namespace) -> list[str | Path | None]:
     return [*given, *(box or ())]
 
 
-def fill_in(arguments: argparse.Namespace) -> None:
+def fill_in(arguments: argparse.Namespace, *, has_default: bool = True) -> None:
     """Complete what names the model: with files of the zoo, or with those of the default model."""
     if arguments.model:
         _fill_in_model_of_the_zoo(arguments)
     else:
-        _fill_in_default_model(arguments)
+        _fill_in_default_model(arguments, shipped.default_model() if has_default else None)
 
 
 def _fill_in_model_of_the_zoo(arguments: argparse.Namespace) -> None:
@@ -149,10 +149,9 @@ def _fill_in_model_of_the_zoo(arguments: argparse.Namespace) -> None:
     arguments.names = arguments.names or (None if arguments.data else model.names)
 
 
-def _fill_in_default_model(arguments: argparse.Namespace) -> None:
+def _fill_in_default_model(arguments: argparse.Namespace, model: shipped.Model | None) -> None:
     if arguments.cfg and arguments.weights:
         return
-    model = shipped.default_model()
     if arguments.cfg or arguments.weights or model is None:
         missing = " and ".join(
             option

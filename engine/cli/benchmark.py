@@ -81,9 +81,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _measure(arguments: argparse.Namespace) -> int:
     from engine.backends import open_chosen
+    from engine.benchmark import algorithms
 
     device = open_chosen(arguments.device, arguments.threads)
     try:
+        if arguments.algorithms:
+            algorithms.tuned_of(device)
         graph, plan, is_trained = _network.read_or_make(arguments)
         from engine.benchmark.stages import Effort
         from engine.benchmark.subject import Subject

@@ -99,7 +99,9 @@ def test_every_algorithm_of_a_card_and_the_chosen_one(tiny_detector, capsys, mon
 def test_algorithms_need_a_card(tiny_detector, capsys):
     files = [str(tiny_detector.cfg), str(tiny_detector.weights)]
     assert cli.main(["benchmark", *files, "--algorithms", *QUICK]) == 2
-    assert "cpu:1: chooses its algorithms by rule. Try: --device cuda" in capsys.readouterr().err
+    told = capsys.readouterr()
+    assert told.err == "Error: cpu:1: chooses its algorithms by rule. Try: --device cuda\n"
+    assert told.out == ""
 
 
 @pytest.mark.parametrize(

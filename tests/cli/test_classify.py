@@ -36,3 +36,12 @@ def test_json_holds_the_same(tiny_classifier, picture, capsys):
 def test_a_detector_is_sent_to_detect(tiny_detector, picture, capsys):
     assert cli.main(["classify", *tiny_detector.options, picture]) == 2
     assert "Try: detect" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [[], ["--list"]])
+def test_the_model_in_the_box_is_no_classifier(picture, tmp_path, capsys, option):
+    (tmp_path / "list.txt").write_text(picture)
+    source = str(tmp_path / "list.txt")
+    assert cli.main(["classify", *option, source]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "no model: name one with --model, or with --cfg and --weights" in line

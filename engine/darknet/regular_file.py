@@ -18,6 +18,8 @@ def open_regular(path: str | Path, error: type[EngineError]) -> BinaryIO:
         # a pipe without a writer would block: look first, and do not wait if it changes meanwhile
         _refuse_odd_kinds(Path(path).stat().st_mode, name, error)
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
+    except EngineError:
+        raise
     except OSError as failure:
         raise error(f"{name}: cannot be read: {failure.strerror or failure}") from None
     except ValueError as failure:  # a NUL byte in the path

@@ -89,5 +89,6 @@ def test_a_data_file_without_usable_names_is_an_error(tmp_path, text, message):
 
 
 def test_a_folder_in_place_of_names_is_an_error(tmp_path):
-    with pytest.raises(ConfigError, match="expected a file, got a folder"):
+    with pytest.raises(ConfigError) as caught:
         read_names(tmp_path, 2)
+    assert str(caught.value) == f"{tmp_path}: expected a file, got a folder"

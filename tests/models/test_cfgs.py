@@ -155,6 +155,17 @@ def test_the_texts_are_what_their_authors_write(name, tmp_path, monkeypatch):
     assert (tmp_path / f"{name}.cfg").read_text() == ours(name).read_text()
 
 
+@pytest.mark.parametrize(
+    ("word", "message"), [("--help", "usage: "), ("yolov44", "Did you mean 'yolov4'?")]
+)
+def test_what_is_no_network_is_answered(word, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(write_cfgs, "FOLDER", tmp_path)
+    with pytest.raises(SystemExit):
+        write_cfgs.main([word])
+    assert message in "".join(capsys.readouterr())
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("name", [name for name, model in models().items() if model.names])
 def test_names_fit_their_network(name):
     model = models()[name]

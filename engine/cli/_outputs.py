@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from engine.cli._filled import filled
-from engine.errors import InputError, suggest
+from engine.errors import InputError
 
 if TYPE_CHECKING:
     from engine.cli._progress import Progress
@@ -118,7 +118,5 @@ def _of_folders(arguments: argparse.Namespace, feed: Feed, taken: Taken) -> list
 
 def _json_style(text: str) -> str:
     if text not in _JSON_STYLES:
-        expected = ", ".join(_JSON_STYLES)
-        hint = suggest(text, _JSON_STYLES)
-        raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}.{hint}")
+        raise argparse.ArgumentTypeError(f"expected {', '.join(_JSON_STYLES)}, got {text!r}")
     return text

@@ -154,7 +154,10 @@ def test_fail_fast_stops_at_the_first(detect):
         (["other.WEIGHTS", "a.jpg"], "other.WEIGHTS: name the model once, before the pictures"),
         (["a.jpg", "--save-conf"], "--save-conf: only with --save-txt"),
         (["a.jpg", "--json-style", "coco"], "--json-style: only with --json"),
-        (["a.jpg", "--json-style", "darknot", "--json", "x"], "Did you mean 'darknet'?"),
+        (
+            ["a.jpg", "--json-style", "darknot"],
+            "expected engine, darknet, coco, got 'darknot'. See",
+        ),
     ],
 )
 def test_misuse_is_one_line_and_status_2(detect, tree, arguments, message):

@@ -11,6 +11,7 @@ from engine.vision.naming import shown
 from engine.vision.new_file import NewFile
 
 HINT = "Name another, or add --overwrite"
+_READ = ""  # by no option
 
 
 class Taken:
@@ -32,9 +33,6 @@ class Taken:
             raise InputError(f"{option} {shown(path)}: would replace a file that is read")
         if user != option:
             raise InputError(f"{user} and {option}: expected different files, got one")
-
-
-_READ = ""  # by no option
 
 
 def check_file(option: str, path: str, taken: Taken, *, overwrite: bool) -> None:

@@ -261,7 +261,7 @@ def test_what_its_format_cannot_hold_becomes_a_png(detect, tree):
 
 @pytest.mark.parametrize("option", ["-o", "--save-txt", "--crops"])
 def test_runs_that_share_a_folder_replace_nothing_of_each_other(tiny_detector, tmp_path, option):
-    for number in range(40):
+    for number in range(12):
         write_picture(tmp_path / "many" / f"{number}.jpg", seed=number)
     command = ["-m", "engine", "detect", *tiny_detector.options, "many", "--thresh", "0.5"]
 

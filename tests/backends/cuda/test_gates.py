@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.backends import open_device
-from engine.backends.cuda import gates
+from engine.backends.cuda import gates, resident
 from engine.backends.cuda.conv import depthwise
 from engine.backends.cuda.gpu import Target
 from engine.darknet import cfg, graph, random_weights
@@ -182,6 +182,18 @@ def test_a_map_scaled_by_its_gate_is_the_same_to_the_bit(
             monkeypatch.setattr(gates, "scaling", scaling)
             with closing(device.compile(plan, batch=batch, precision=precision)) as program:
                 results += program.forward(images)
-                assert len(program.profile(images, repeats=1)) == len(plan.ops)
     assert results[0].any()
     np.testing.assert_array_equal(*results)
+
+
+@needs_gxx
+def test_what_a_gate_does_as_well_takes_no_time_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resident, "_COPIES", 1)
+    plan = plan_of(sides="height=3\nwidth=3")
+    images = np.random.default_rng(1).random((1, *plan.source.shape.sides), np.float32)
+    with on_tape(HostDevice()) as device, closing(device.compile(plan)) as program:
+        *taken, scaling = (each.milliseconds for each in program.profile(images, repeats=1))
+    assert all(each > 0 for each in taken)
+    assert scaling == 0

@@ -24,16 +24,16 @@ open(out, "w").write(json.dumps(rows))
 @needs_gxx
 def test_a_row_for_each_precision_and_batch(tiny_detector, tmp_path, monkeypatch, capsys):
     (tmp_path / "peer.py").write_text(PEER)
-    words = [f"{tiny_detector.cfg}@32", "--batches", "1,2", "--precisions", "float32,float16"]
+    words = [f"{tiny_detector.cfg}@16", "--batches", "1,2", "--precisions", "float32,float16"]
     files = ["--peer", str(tmp_path / "peer.py"), "--json", str(tmp_path / "rows.json")]
     with on_tape(HostDevice()) as device:
         monkeypatch.setattr(bench_cuda, "open_device", lambda name: device)
-        assert bench_cuda.main([*words, *files, "--repeats", "2"]) == 0
+        assert bench_cuda.main([*words, *files, "--repeats", "1"]) == 0
     rows = json.loads((tmp_path / "rows.json").read_text())
     assert [(row["precision"], row["batch"]) for row in rows] == [
         *(("float32", 1), ("float32", 2), ("float16", 1), ("float16", 2))
     ]
-    assert {(row["net"], row["size"]) for row in rows} == {("net", 32)}
+    assert {(row["net"], row["size"]) for row in rows} == {("net", 16)}
     assert [(row["peer"], row["peer_ms"]) for row in rows[1:3]] == [
         ("fp32", 2),
         ("fp16-compile", 1),

@@ -86,9 +86,9 @@ def _begun(
         try:
             yield
         except KeyboardInterrupt:  # how a camera is stopped
-            _finish(begun, interrupts)
+            _finish(begun, progress, interrupts)
             raise
-        _finish(begun, interrupts)
+        _finish(begun, progress, interrupts)
     except BaseException:
         for sink in sinks:
             sink.discard()
@@ -97,7 +97,7 @@ def _begun(
         progress.stop()
 
 
-def _finish(sinks: Sequence[Sink], interrupts: Interrupts) -> None:
+def _finish(sinks: Sequence[Sink], progress: Progress, interrupts: Interrupts) -> None:
     """An output that fails keeps no other from being complete."""
     failures: list[EngineError] = []
     with interrupts.held():
@@ -106,5 +106,7 @@ def _finish(sinks: Sequence[Sink], interrupts: Interrupts) -> None:
                 sink.finish()
             except EngineError as error:
                 failures.append(error)
+        for other in failures[1:]:
+            progress.complain(f"Error: {other}")
         if failures:
             raise failures[0]

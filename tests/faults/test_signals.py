@@ -128,15 +128,22 @@ def test_every_output_is_finished(place, tiny_detector):
     assert second.is_finished
 
 
-def test_an_output_that_fails_keeps_no_other_from_being_finished(place, tiny_detector):
-    class Full(Output):
+def test_an_output_that_fails_keeps_no_other_from_being_finished(place, tiny_detector, capsys):
+    class Failing(Output):
+        def __init__(self, why):
+            super().__init__()
+            self.why = why
+
         def finish(self):
-            raise EngineError("the disk is full")
+            raise EngineError(self.why)
 
     last = Output()
     with pytest.raises(EngineError, match="the disk is full"):
-        is_interrupted(place, tiny_detector, Full(), last)
+        is_interrupted(
+            place, tiny_detector, Failing("the disk is full"), Failing("no such folder"), last
+        )
     assert last.is_finished
+    assert capsys.readouterr().err == "Error: no such folder\n"
 
 
 def test_who_interrupts_twice_does_not_wait(place, tiny_detector):

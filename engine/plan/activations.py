@@ -71,8 +71,8 @@ def _hard_mish(x: Array) -> Array:
     return np.where(x > 0, x, np.where(x > -2, x * x / 2 + x, np.zeros_like(x)))
 
 
-# The m of _mish.
-_MISH = "expf(fminf(x, 20.f)) * (expf(fminf(x, 20.f)) + 2.f)"
+# The m of _mish. The functions of the CUDA forms are those of kernels/functions.cuh.
+_MISH = "exponential(fminf(x, 20.f)) * (exponential(fminf(x, 20.f)) + 2.f)"
 
 ACTIVATIONS: dict[str, Activation] = {
     row.name: row
@@ -85,14 +85,21 @@ ACTIVATIONS: dict[str, Activation] = {
         Activation("relie", lambda x: np.maximum(x, x * 0.01), "fmaxf(x, .01f * x)"),
         Activation("ramp", lambda x: np.maximum(x, 0) + 0.1 * x, "fmaxf(x, 0.f) + .1f * x"),
         Activation("revleaky", lambda x: np.maximum(x, x * 0.1), "fmaxf(x, .1f * x)"),
-        Activation("logistic", _logistic, "1.f / (1.f + expf(-x))"),
-        Activation("loggy", lambda x: 2 * _logistic(x) - 1, "2.f / (1.f + expf(-x)) - 1.f"),
+        Activation("logistic", _logistic, "reciprocal(1.f + exponential(-x))"),
+        Activation(
+            "loggy", lambda x: 2 * _logistic(x) - 1, "2.f * reciprocal(1.f + exponential(-x)) - 1.f"
+        ),
         Activation("tanh", _tanh, "tanhf(x)"),
-        Activation("swish", lambda x: x * _logistic(x), "x / (1.f + expf(-x))", rises=False),
+        Activation(
+            "swish",
+            lambda x: x * _logistic(x),
+            "x * reciprocal(1.f + exponential(-x))",
+            rises=False,
+        ),
         Activation(
             "mish",
             _mish,
-            f"x * (({_MISH}) / ({_MISH} + 2.f))",
+            f"x * ({_MISH} * reciprocal({_MISH} + 2.f))",
             rises=False,
         ),
         Activation(

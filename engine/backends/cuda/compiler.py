@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 OLDEST = (7, 5)  # Turing
 _FOLDER = "engine/backends/cuda/kernels"  # how messages of the compiler name a kernel's file
 _HEADER = "common.cuh"  # joined before the other headers, which may use it
+_FUNCTIONS = "functions.cuh"  # joined before the activations
 _LOCAL_INCLUDE = re.compile(r'^#include ".*$|^#pragma once$', re.MULTILINE)
 _DEFINES = {"float32": (), "tf32": (), "float16": ("-DSTORE_HALF",)}
 
@@ -94,7 +95,8 @@ def _toolkit(_: library.Surroundings) -> Toolkit:
 @lru_cache(maxsize=1)
 def translation_unit() -> str:
     """Every kernel behind the activations that it may call; compilers name the real files."""
-    known = {name: text for name, text in texts.kernels().items() if "/" not in name}
+    found = texts.kernels()
+    known = {name: found[name] for name in found if "/" not in name and name != _FUNCTIONS}
     order = sorted(known, key=lambda name: (name != _HEADER, not name.endswith(".cuh"), name))
     return "\n".join(
         [
@@ -106,12 +108,15 @@ def translation_unit() -> str:
 
 def activate_function() -> str:
     """The table of activations in C: f(x) by number, and the number of each as KIND_name."""
+    functions = _LOCAL_INCLUDE.sub("", texts.kernels()[_FUNCTIONS])
     kinds = [f"#define KIND_{name} {kind}" for kind, name in enumerate(ACTIVATIONS)]
     cases = [
         f"    case {kind}: return {row.cuda};" for kind, row in enumerate(ACTIVATIONS.values())
     ]
     head = "__device__ __forceinline__ float activate(int kind, float x)"
-    return "\n".join([*kinds, head, "{", "    switch (kind) {", *cases, "    }\n    return x;\n}"])
+    return "\n".join(
+        [functions, *kinds, head, "{", "    switch (kind) {", *cases, "    }\n    return x;\n}"]
+    )
 
 
 def signatures(text: str) -> dict[str, str]:

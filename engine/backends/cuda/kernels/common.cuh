@@ -124,12 +124,18 @@ __device__ __forceinline__ float yolo_value(float x, int entry, int box, int is_
     return is_centre ? x * scale_x_y - (scale_x_y - 1.f) / 2.f : x;
 }
 
-// Any activation over several values.
+// Any activation over several values; what is not common goes through memory, as code for each value
+// would be longer than all the rest.
 template <int N> __device__ __forceinline__ void activate_all(int kind, float (&x)[N])
 {
     if (activate_common(kind, x)) return;
+    float rare[N];
 #pragma unroll
-    for (int i = 0; i < N; ++i) x[i] = activate(kind, x[i]);
+    for (int i = 0; i < N; ++i) rare[i] = x[i];
+#pragma unroll 1
+    for (int i = 0; i < N; ++i) rare[i] = activate(kind, rare[i]);
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] = rare[i];
 }
 
 // The place, in an NHWC tensor, of the value that is number `flat` in (channel, row, column) order.

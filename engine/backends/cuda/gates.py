@@ -1,8 +1,8 @@
 """What a gate shares with the ops around it, so that fewer kernels run and read the map.
 
-A depthwise convolution leaves the sums that the gate behind it needs: they lie in the workspace,
-which is the gate's, and nothing else runs between the two. A gate scales the map, where that is the
-next op.
+A depthwise convolution leaves its sums, multiplied with the weights of the first layer of the gate
+behind it: they lie in the workspace, which is the gate's, and nothing else runs between the two. A
+gate scales the map, where that is the next op.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from engine.backends.cuda import conv
 from engine.backends.cuda.conv import depthwise
-from engine.backends.cuda.gpu import Target
+from engine.backends.cuda.gpu import Squeezing, Target
 from engine.plan import ops
 from engine.plan.build import Plan
 from engine.plan.ops import Op
@@ -19,16 +19,18 @@ from engine.plan.ops import Op
 _MOST_SCALED = 3 << 18  # values of all rows: larger maps are scaled faster by a kernel of their own
 
 
-def summed(plan: Plan, target: Target) -> dict[Op, int]:
-    """By convolution and by gate: in how many parts the one leaves sums and the other has them."""
-    parts: dict[Op, int] = {}
+def squeezing(plan: Plan, target: Target) -> dict[Op, Squeezing]:
+    """By convolution and by gate: what the one leaves and the other has."""
+    found: dict[Op, Squeezing] = {}
     for op, gate in pairwise(plan.ops):
         if not isinstance(op, ops.Conv2d) or not isinstance(gate, ops.Gate) or gate.src != op.out:
             continue
-        count = depthwise.parts(target.of(op), op)
-        if count and conv.choice(target, op) == "depthwise":
-            parts |= {op: count, gate: count}
-    return parts
+        own = target.of(op)
+        left = depthwise.squeezing(own, op, gate)
+        is_alike = own.value_bytes == target.of(gate).value_bytes
+        if left and is_alike and conv.choice(target, op) == "depthwise":
+            found |= {op: left, gate: left}
+    return found
 
 
 def scaling(plan: Plan, target: Target) -> dict[Op, ops.Multiply]:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from engine.backends.cuda.floats import is_narrow
 from engine.plan.activations import ACTIVATIONS
-from engine.plan.ops import Head, Multiply, Op, Tensor
+from engine.plan.ops import Gate, Head, Multiply, Op, Tensor
 
 if TYPE_CHECKING:
     from engine.backends.cuda.blas import Blas
@@ -107,6 +107,23 @@ class Candidates:
     hierarchy: int  # likewise
 
 
+@dataclass(frozen=True)
+class Squeezing:
+    """What a depthwise convolution leaves in the workspace for the gate behind it.
+
+    Each block of its kernel adds up `parts` of a row's lines, for one of `chunks` of channels, and
+    multiplies the sums with the weights of the gate's first layer: so many floats for each piece.
+    """
+
+    gate: Gate
+    parts: int
+    chunks: int
+
+    @property
+    def pieces(self) -> int:
+        return self.parts * self.chunks
+
+
 class Gpu:
     """The memory, kernels and stream of one program, for a run of `sequences` sequences."""
 
@@ -125,13 +142,13 @@ class Gpu:
         self.target = target
         self.blas = blas
         self.stream = stream
-        # A pointer; as many bytes as the op's workspace hook asked for, and where `parts` are given
-        # those of the gate.
+        # A pointer; as many bytes as the op's workspace hook asked for, and where `squeezing` is
+        # given those of the gate.
         self.workspace = workspace
         self.candidates = candidates
         self.sequences = target.batch
         self.next_weights = 0, 0  # pointer and bytes: what another op will want soon
-        self.parts = 0  # of the sums that this op leaves or finds in the workspace; see gates.py
+        self.squeezing: Squeezing | None = None  # what is between this op and a gate; see gates.py
         self.scaling: Multiply | None = None  # what a gate does as well; see gates.py
         self.flag = 0  # pointer to the word that says that results are strange; 0: nobody asks
         self._kernels = kernels

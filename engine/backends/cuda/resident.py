@@ -74,7 +74,7 @@ class Resident:
         self._can_overflow = overflow.is_possible(plan, target)
         self._runs = [(memory.runner(op).run, op) for op in plan.ops]
         self._beside = beside.chosen(plan, target)
-        self._summed = gates.summed(plan, target)
+        self._squeezing = gates.squeezing(plan, target)
         self._scaling = gates.scaling(plan, target)
         self._done_before = frozenset(self._scaling.values())
         self._decoders = [(memory.runner(head).run, head) for head in plan.heads]
@@ -471,7 +471,7 @@ class Resident:
         if op in self._done_before:
             return
         gpu.next_weights = self._next_weights[op]
-        gpu.parts = self._summed.get(op, 0)
+        gpu.squeezing = self._squeezing.get(op)
         gpu.scaling = self._scaling.get(op)
         gpu = gpu.of(op)
         gpu.blas.allow_tf32(gpu.target.precision == "tf32")

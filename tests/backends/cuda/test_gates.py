@@ -30,7 +30,7 @@ TOLERANCE = {"float32": 2e-6, "tf32": 2e-6, "float16": 3e-3}
 SQUEEZE = """
 [avgpool]
 [convolutional]
-filters=4
+filters={hidden}
 activation=swish
 [convolutional]
 filters={channels}
@@ -41,14 +41,18 @@ from=-4
 
 
 def plan_of(
-    size: int = 3, stride: int = 1, channels: int = 32, sides: str = "height=13\nwidth=11"
+    size: int = 3,
+    stride: int = 1,
+    channels: int = 32,
+    sides: str = "height=13\nwidth=11",
+    hidden: int = 4,
 ) -> Plan:
     text = (
         f"[net]\n{sides}\nchannels={channels}\n"
         f"[convolutional]\nfilters={channels}\nactivation=leaky\n"
         f"[convolutional]\nfilters={channels}\ngroups={channels}\nsize={size}\nstride={stride}\n"
         "pad=1\nactivation=swish\n"
-    ) + SQUEEZE.format(channels=channels)
+    ) + SQUEEZE.format(channels=channels, hidden=hidden)
     network = graph.build(cfg.parse(text))
     return optimise(lower(network, random_weights.arrays(network)), HostDevice.passes)
 
@@ -64,28 +68,30 @@ def pair_of(plan: Plan) -> tuple[ops.Op, ops.Op]:
 @pytest.mark.parametrize("precision", TOLERANCE)
 @pytest.mark.parametrize("size", [3, 5])
 @pytest.mark.parametrize("stride", [1, 2])
-def test_a_convolution_and_its_gate_agree_on_the_parts(
+def test_a_convolution_and_its_gate_agree_on_the_pieces(
     precision: str, size: int, stride: int
 ) -> None:
     plan = plan_of(size, stride)
-    parts = gates.summed(plan, replace(CARD, precision=precision))
-    assert set(parts) == set(pair_of(plan))
-    assert len(set(parts.values())) == 1
+    left = gates.squeezing(plan, replace(CARD, precision=precision))
+    op, gate = pair_of(plan)
+    assert set(left) == {op, gate}
+    assert left[op] == left[gate]
+    assert left[op].gate == gate
 
 
-def test_each_sums_for_itself_where_no_kernel_leaves_sums() -> None:
-    assert not gates.summed(plan_of(7), CARD)
-    assert not gates.summed(plan_of(channels=30), CARD)
+def test_each_sums_for_itself_where_no_kernel_leaves_any() -> None:
+    assert not gates.squeezing(plan_of(7), CARD)
+    assert not gates.squeezing(plan_of(channels=30), CARD)
     plan = plan_of()
-    assert not gates.summed(plan, replace(CARD, algorithm="direct"))
+    assert not gates.squeezing(plan, replace(CARD, algorithm="direct"))
     op, _ = pair_of(plan)
-    assert not gates.summed(plan, replace(CARD, misaligned=frozenset({op.out})))
+    assert not gates.squeezing(plan, replace(CARD, misaligned=frozenset({op.out})))
 
 
 def test_nothing_may_run_between_that_could_take_the_memory() -> None:
     plan = plan_of()
     first, op, gate, last = plan.ops
-    assert not gates.summed(replace(plan, ops=(op, first, gate, last)), CARD)
+    assert not gates.squeezing(replace(plan, ops=(op, first, gate, last)), CARD)
 
 
 @pytest.mark.parametrize("channels", [16, 96, 1152])
@@ -93,9 +99,14 @@ def test_nothing_may_run_between_that_could_take_the_memory() -> None:
 def test_a_gate_has_few_sums_to_read(channels: int, batch: int) -> None:
     plan = plan_of(channels=channels, sides="height=104\nwidth=104")
     _, gate = pair_of(plan)
-    parts = gates.summed(plan, replace(CARD, batch=batch)).get(gate, 0)
-    assert parts > 0 or batch == 1
-    assert parts * channels <= depthwise.MOST_SUMS
+    left = gates.squeezing(plan, replace(CARD, batch=batch))
+    assert 4 * left[gate].pieces <= depthwise.MOST_SQUEEZED
+
+
+def test_a_gate_with_too_much_to_read_sums_for_itself() -> None:
+    plan = plan_of(channels=1152, sides="height=104\nwidth=104", hidden=72)
+    assert not gates.squeezing(plan, CARD)
+    assert gates.squeezing(plan, replace(CARD, batch=64))
 
 
 @pytest.mark.parametrize("precision", TOLERANCE)
@@ -116,7 +127,7 @@ def elsewhere_of(stride: int) -> Plan:
         "[net]\nheight=12\nwidth=12\nchannels=16\n"
         "[convolutional]\nfilters=16\nactivation=leaky\n"
         f"[convolutional]\nfilters=16\nsize=3\nstride={stride}\npad=1\nactivation=leaky\n"
-    ) + SQUEEZE.format(channels=16).replace("from=-4", "from=-5")
+    ) + SQUEEZE.format(channels=16, hidden=4).replace("from=-4", "from=-5")
     network = graph.build(cfg.parse(text))
     return optimise(lower(network, random_weights.arrays(network)), HostDevice.passes)
 
@@ -130,14 +141,17 @@ def host() -> Iterator[HostDevice]:
 @needs_gxx
 @pytest.mark.parametrize("precision", TOLERANCE)
 @pytest.mark.parametrize(
-    ("size", "stride", "channels"),
-    [(3, 1, 32), (3, 2, 96), (5, 1, 200), (5, 2, 16), (3, 1, 1152)],
+    ("size", "stride", "channels", "hidden"),
+    [
+        *[(3, 1, 32, 4), (3, 2, 96, 7), (5, 1, 200, 33), (5, 2, 16, 1), (3, 1, 1152, 4)],
+        *[(3, 1, 64, 64), (3, 1, 64, 65), (5, 2, 64, 300)],  # what a block keeps of the weights
+    ],
 )
 def test_results_are_those_of_the_cpu(
-    host: HostDevice, precision: str, size: int, stride: int, channels: int
+    host: HostDevice, precision: str, size: int, stride: int, channels: int, hidden: int
 ) -> None:
     """For fewer pictures than there is room for, too: a picture's sums are its own."""
-    plan = plan_of(size, stride, channels)
+    plan = plan_of(size, stride, channels, hidden=hidden)
     images = np.random.default_rng(1).random((3, *plan.source.shape.sides), np.float32)
     with (
         closing(open_device("cpu").compile(plan, batch=3)) as cpu,
@@ -146,7 +160,7 @@ def test_results_are_those_of_the_cpu(
         (expected,) = cpu.forward(images)
         (got,) = program.forward(images)
         (alone,) = program.forward(images[2:])
-    assert gates.summed(plan, replace(CARD, batch=3, precision=precision))
+    assert gates.squeezing(plan, replace(CARD, batch=3, precision=precision))
     error = np.sqrt(np.square(got - expected).mean() / np.square(expected).mean())
     assert error <= TOLERANCE[precision]
     np.testing.assert_array_equal(alone[0], got[2])

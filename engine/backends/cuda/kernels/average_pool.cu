@@ -1,6 +1,7 @@
 // average_pool: the mean of the window's cells that lie inside the map.
 // average_parts, average_join: the mean of a whole map in two steps, so that a large map of few
-// channels fills the device: a block sums a run of pixels, then the parts are added in order.
+// channels fills the device: a block sums a run of pixels, then the parts are added in order. For a
+// gate the sums are multiplied with the weights of its first layer, and `gate` is the second step.
 //
 // Work item  one output value; average_parts: a block takes neighbouring channels of one part.
 // Memory     coalesced along channels.
@@ -35,16 +36,19 @@ extern "C" __global__ void average_pool(const real* __restrict__ src, real* __re
 }
 
 #define AVERAGE_THREADS 256
-#define AVERAGE_AHEAD 8  // pixels that a thread asks for at once
+#define AVERAGE_AHEAD 8     // pixels that a thread asks for at once
+#define AVERAGE_COLUMNS 64  // channels that a block takes at most
 
-// A block takes `wide` packs of neighbouring channels of one part; its threads share the pixels.
+// A block takes `wide` packs of neighbouring channels of one part, a power of two; its threads share
+// the pixels. It leaves sums, or, where `squeeze` is given, of what they add to each of `hidden` rows.
 // Nothing is __restrict__: what may lie anywhere is not read before the wait.
 template <int V>
 __device__ __forceinline__ void average_parts_body(const real* src, float* sums, int rows,
                                                    int channels, int area, int src_pitch, int parts,
-                                                   int wide)
+                                                   int wide, const real* squeeze,
+                                                   int squeeze_pitch, int hidden)
 {
-    __shared__ float shares[AVERAGE_THREADS * V];
+    alignas(16) __shared__ float shares[AVERAGE_THREADS / 32 * AVERAGE_COLUMNS];
     const int run = (area + parts - 1) / parts;
     const int packs = channels / V;
     const int columns = wide * V;
@@ -55,7 +59,7 @@ __device__ __forceinline__ void average_parts_body(const real* src, float* sums,
     for (int part = blockIdx.y; part < parts; part += gridDim.y)
     for (int first_pack = blockIdx.x * wide; first_pack < packs; first_pack += gridDim.x * wide) {
         const int pack = first_pack + pack_of_block;
-        const int end = pack < packs && lane < lanes ? min((part + 1) * run, area) : 0;
+        const int end = pack < packs ? min((part + 1) * run, area) : 0;
         const real* image = src + row * area * src_pitch + pack * V;
         after_previous_kernel();  // at once when it has ended
         Pack<V> sum = {};
@@ -72,24 +76,39 @@ __device__ __forceinline__ void average_parts_body(const real* src, float* sums,
                 for (int k = 0; k < V; ++k) sum.v[k] += value_of<V>(seen[i], k);
             }
         }
-        if (lane < lanes) store<V>(shares + threadIdx.x * V, sum);
-        float* to = sums + (row * parts + part) * ((channels + 3) / 4 * 4);
-        leave_totals<AVERAGE_THREADS>(shares, lanes, columns, to, first_pack * V, channels);
+        add_up<AVERAGE_THREADS>(sum, wide, shares);
+        const int first = first_pack * V;
+        if (squeeze) {
+            const int chunks = (packs + wide - 1) / wide;
+            const int piece = (row * parts + part) * chunks + first_pack / wide;
+            const int own = (min(columns, channels - first) + PACK - 1) / PACK;
+            leave_squeezed<AVERAGE_THREADS>(shares, own, squeeze + first, squeeze_pitch, hidden,
+                                            sums + piece * ((hidden + 3) / 4 * 4));
+        } else {
+            float* to = sums + (row * parts + part) * channels;
+            for (int i = threadIdx.x; i < columns && first + i < channels; i += AVERAGE_THREADS) {
+                to[first + i] = shares[i];
+            }
+        }
+        __syncthreads();  // the next item takes the same memory
     }
 }
 
 extern "C" __global__ void average_parts(const real* src, float* sums, int rows, int channels,
-                                         int area, int src_pitch, int parts, int wide)
+                                         int area, int src_pitch, int parts, int wide,
+                                         const real* squeeze, int squeeze_pitch, int hidden)
 {
-    average_parts_body<1>(src, sums, rows, channels, area, src_pitch, parts, wide);
+    average_parts_body<1>(src, sums, rows, channels, area, src_pitch, parts, wide, squeeze,
+                          squeeze_pitch, hidden);
 }
 
 extern "C" __global__ void __launch_bounds__(AVERAGE_THREADS, 3)
-    average_parts_packed(const real* src, float* sums, int rows,
-                                                int channels, int area, int src_pitch, int parts,
-                                                int wide)
+    average_parts_packed(const real* src, float* sums, int rows, int channels, int area,
+                         int src_pitch, int parts, int wide, const real* squeeze,
+                         int squeeze_pitch, int hidden)
 {
-    average_parts_body<PACK>(src, sums, rows, channels, area, src_pitch, parts, wide);
+    average_parts_body<PACK>(src, sums, rows, channels, area, src_pitch, parts, wide, squeeze,
+                             squeeze_pitch, hidden);
 }
 
 // A block adds up 32 channels of one row: AVERAGE_LANES threads share the parts of a channel.
@@ -108,7 +127,7 @@ extern "C" __global__ void average_join(const float* __restrict__ sums, real* __
         float sum = 0.f;
         if (channel < channels) {
             for (int part = lane; part < parts; part += AVERAGE_LANES) {
-                sum += sums[(row * parts + part) * ((channels + 3) / 4 * 4) + channel];
+                sum += sums[(row * parts + part) * channels + channel];
             }
         }
         shared[lane][threadIdx.x % 32] = sum;

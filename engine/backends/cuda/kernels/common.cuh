@@ -74,6 +74,14 @@ template <int V> __device__ __forceinline__ Bits<V * sizeof(real)> ask(const rea
     return *reinterpret_cast<const Bits<V * sizeof(real)>*>(p);
 }
 
+// The same, or zeros where no value lies: nothing is read there.
+template <int V> __device__ __forceinline__ Bits<V * sizeof(real)> ask_if(bool is_value, const real* p)
+{
+    Bits<V * sizeof(real)> bits = {};
+    if (is_value) bits = ask<V>(p);
+    return bits;
+}
+
 // Zeros in the place of values that are none.
 template <int BYTES> __device__ __forceinline__ void keep_if(bool is_value, Bits<BYTES>& bits)
 {

@@ -12,20 +12,7 @@
 #define DEPTHWISE_WIDEST 8  // packs that a block takes: whole lines of the cache
 #define DEPTHWISE_THREADS 256
 #define DEPTHWISE_SHORT_THREADS 128
-
-// Any activation over many values; what is not common goes through memory, as code for each value
-// would be longer than all the rest.
-template <int N> __device__ __forceinline__ void activate_many(int kind, float (&x)[N])
-{
-    if (activate_common(kind, x)) return;
-    float rare[N];
-#pragma unroll
-    for (int i = 0; i < N; ++i) rare[i] = x[i];
-#pragma unroll 1
-    for (int i = 0; i < N; ++i) rare[i] = activate(kind, rare[i]);
-#pragma unroll
-    for (int i = 0; i < N; ++i) x[i] = rare[i];
-}
+#define DEPTHWISE_SQUEEZED 512  // packs of a gate's weights that a block keeps
 
 template <int V>
 __device__ __forceinline__ void depthwise_body(
@@ -70,83 +57,102 @@ __device__ __forceinline__ void depthwise_body(
         for (int r = 0; r < DEPTHWISE_RUN; ++r) {
             if (first_x + r >= out_w) break;
             const int pixel = line * out_w + first_x + r;
-            activate_many(kind, sum[r].v);
+            activate_all(kind, sum[r].v);
             if (residual) {
                 const Pack<V> v = load<V>(residual + pixel * residual_pitch + channel);
 #pragma unroll
                 for (int k = 0; k < V; ++k) sum[r].v[k] += v.v[k];
             }
-            activate_many(last, sum[r].v);
+            activate_all(last, sum[r].v);
             store<V>(out + pixel * out_pitch + channel, sum[r]);
         }
     }
 }
 
 // The same for a square kernel of K cells at stride S, both known, and runs of R outputs. A block
-// takes `wide` packs of channels, whose weights and biases it keeps: they are on their way while
+// takes 1 << wide_bits packs of channels, whose weights and biases it keeps: they are on their way while
 // the kernel before still runs. What a run reads in LINES lines is all asked for before the first
 // is used. Nothing is __restrict__: what may lie anywhere is read where the text says so.
 //
-// The lines of all rows are `groups` groups, of which `parts` blocks take a part each. Where `sums`
-// is given, a group is a row, and what a part stores is added up for the gate behind it.
+// There are `groups` groups of lines, of which `parts` blocks take a part each. Where `squeezed` is
+// given, a group is a row, and what a part stores is added up for the gate behind it, and
+// multiplied with the weights of the gate's first layer, which come as early as the block's own.
 template <int K, int S, int R, int LINES, int THREADS>
 __device__ __forceinline__ void depthwise_fixed(const real* src, const float* weight,
                                                 const float* bias, const real* residual, real* out,
-                                                int rows, int channels, int height, int width,
+                                                unsigned lines, int channels, int height, int width,
                                                 int out_h, int out_w, int src_pitch,
                                                 int residual_pitch, int out_pitch, int top,
-                                                int left, int wide, int kind, int last,
-                                                int groups, int parts, float* sums)
+                                                int left, int wide_bits, int kind, int last,
+                                                int groups, int parts, const real* squeeze,
+                                                int squeeze_pitch, int hidden, float* squeezed)
 {
     const int fours = PACK / 4;
     const int columns = (R - 1) * S + K;
     const int ahead = ((K * K + 1) * fours * DEPTHWISE_WIDEST + THREADS - 1) / THREADS;
+    const int squeezing = DEPTHWISE_SQUEEZED / THREADS;
     __shared__ Pack<4> kept[(K * K + 1) * fours * DEPTHWISE_WIDEST];  // neighbours side by side
-    __shared__ float shares[THREADS * PACK];
+    __shared__ Bits<16> kept_squeeze[DEPTHWISE_SQUEEZED];
+    alignas(16) __shared__ float shares[THREADS / 32 * DEPTHWISE_WIDEST * PACK];
+    const int wide = 1 << wide_bits;
     const int packs = channels / PACK;
-    const int runs = (out_w + R - 1) / R;
-    const int lines = rows * out_h / groups;
-    const int places = THREADS / wide;
-    const int place = threadIdx.x / wide;
-    const int pack_of_block = threadIdx.x % wide;
+    const unsigned runs = (out_w + R - 1) / R;
+    const int places = THREADS >> wide_bits;
+    const int place = threadIdx.x >> wide_bits;
+    const int pack_of_block = threadIdx.x & (wide - 1);
+    const bool is_kept = hidden << wide_bits <= DEPTHWISE_SQUEEZED;
     for (int first_pack = blockIdx.x * wide; first_pack < packs; first_pack += gridDim.x * wide) {
-        const int units = (K * K + 1) * fours * wide;
+        const int units = (K * K + 1) * fours << wide_bits;
         Pack<4> asked[ahead];
 #pragma unroll
         for (int i = 0; i < ahead; ++i) {
             const int unit = min((int)threadIdx.x + i * THREADS, units - 1);
-            const int cell = unit / (fours * wide);
-            const int four = first_pack * fours + unit % (fours * wide);
+            const int cell = (unit >> wide_bits) / fours;
+            const int four = first_pack * fours + (unit & ((fours << wide_bits) - 1));
             const float* from = cell < K * K ? weight + cell * channels : bias ? bias : weight;
             asked[i] = load<4>(from + min(four * 4, channels - 4));
+        }
+        if (squeezed && is_kept) {
+            const int last_unit = (hidden << wide_bits) - 1;
+            Bits<16> weights[squeezing];
+#pragma unroll
+            for (int i = 0; i < squeezing; ++i) {
+                const int unit = min((int)threadIdx.x + i * THREADS, last_unit);
+                const int pack = min(first_pack + (unit & (wide - 1)), packs - 1);
+                weights[i] = ask<PACK>(squeeze + (unit >> wide_bits) * squeeze_pitch + pack * PACK);
+            }
+#pragma unroll
+            for (int i = 0; i < squeezing; ++i) {
+                kept_squeeze[min((int)threadIdx.x + i * THREADS, last_unit)] = weights[i];
+            }
         }
 #pragma unroll
         for (int i = 0; i < ahead; ++i) {
             const int unit = min((int)threadIdx.x + i * THREADS, units - 1);
-            const int cell = unit / (fours * wide);
-            const int four = unit % (fours * wide);
+            const int cell = (unit >> wide_bits) / fours;
+            const int four = unit & ((fours << wide_bits) - 1);
             if (cell == K * K && !bias) asked[i] = {};
             // beyond the last unit all write the last
-            kept[(cell * fours + four % fours) * wide + four / fours] = asked[i];
+            kept[((cell * fours + four % fours) << wide_bits) + four / fours] = asked[i];
         }
         __syncthreads();
         const int pack = first_pack + pack_of_block;
-        const int end = pack < packs && place < places ? lines * runs : 0;
-        for (int unit = blockIdx.y; unit < groups * parts; unit += gridDim.y) {
-            const int group = unit / parts;
+        const unsigned end = pack < packs ? lines * runs : 0;
+        for (int group = blockIdx.z; group < groups; group += gridDim.z)
+        for (int part = blockIdx.y; part < parts; part += gridDim.y) {
             Pack<PACK> total = {};
-            const int first = (unit - group * parts) * places + place;
-            for (int item = first; item < end; item += parts * places) {
-                const int run = item % runs;
-                const int line = group * lines + item / runs;
-                const int row = line / out_h;
-                const int first_y = (line - row * out_h) * S - top;
-                const int first_x = run * R * S - left;
-                const real* image = src + row * height * width * src_pitch + pack * PACK;
+            for (unsigned item = part * places + place; item < end; item += parts * places) {
+                const unsigned run = item % runs;
+                const unsigned line = group * lines + item / runs;
+                const unsigned row = line / out_h;
+                const int first_y = (int)(line - row * out_h) * S - top;
+                const int first_x = (int)run * R * S - left;
+                const real* image = src + (int)row * height * width * src_pitch + pack * PACK;
                 float sum[R * PACK];
 #pragma unroll
                 for (int i = 0; i < R * PACK; ++i) {
-                    sum[i] = kept[(K * K * fours + i % PACK / 4) * wide + pack_of_block].v[i % 4];
+                    const int four = K * K * fours + i % PACK / 4;
+                    sum[i] = kept[(four << wide_bits) + pack_of_block].v[i % 4];
                 }
                 after_previous_kernel();  // at once when it has ended
 #pragma unroll(LINES == 1 ? 1 : K)
@@ -154,28 +160,24 @@ __device__ __forceinline__ void depthwise_fixed(const real* src, const float* we
                     Bits<16> seen[LINES][columns];
 #pragma unroll
                     for (int i = 0; i < LINES && low + i < K; ++i) {
-                        const int y = min(max(first_y + low + i, 0), height - 1);
+                        const int y = first_y + low + i;
+                        const bool is_line = (unsigned)y < (unsigned)height;
+                        const real* from = image + (y * width + first_x) * src_pitch;
 #pragma unroll
                         for (int j = 0; j < columns; ++j) {
-                            const int x = min(max(first_x + j, 0), width - 1);
-                            seen[i][j] = ask<PACK>(image + (y * width + x) * src_pitch);
+                            const bool is_value = (unsigned)(first_x + j) < (unsigned)width;
+                            seen[i][j] = ask_if<PACK>(is_line && is_value, from + j * src_pitch);
                         }
                     }
 #pragma unroll
                     for (int i = 0; i < LINES && low + i < K; ++i) {
-                        const int y = first_y + low + i;
-#pragma unroll
-                        for (int j = 0; j < columns; ++j) {
-                            const int x = first_x + j;
-                            keep_if(0 <= x && x < width && 0 <= y && y < height, seen[i][j]);
-                        }
 #pragma unroll
                         for (int four = 0; four < fours; ++four) {
                             Pack<4> factor[K];
 #pragma unroll
                             for (int j = 0; j < K; ++j) {
-                                const int cell = (low + i) * K + j;
-                                factor[j] = kept[(cell * fours + four) * wide + pack_of_block];
+                                const int cell = ((low + i) * K + j) * fours + four;
+                                factor[j] = kept[(cell << wide_bits) + pack_of_block];
                             }
 #pragma unroll
                             for (int r = 0; r < R; ++r) {
@@ -192,11 +194,11 @@ __device__ __forceinline__ void depthwise_fixed(const real* src, const float* we
                         }
                     }
                 }
-                const int pixel = line * out_w + run * R;
-                const int outputs = out_w - run * R;
+                const int pixel = (int)line * out_w + (int)run * R;
+                const int outputs = out_w - (int)run * R;
 #pragma unroll 1
                 for (int step = 0; step < 2; ++step) {
-                    activate_many(step == 0 ? kind : last, sum);
+                    activate_all(step == 0 ? kind : last, sum);
                     if (step == 1 || !residual) continue;
 #pragma unroll
                     for (int r = 0; r < R; ++r) {
@@ -219,13 +221,23 @@ __device__ __forceinline__ void depthwise_fixed(const real* src, const float* we
                     store<PACK>(out + (pixel + r) * out_pitch + pack * PACK, made);
                 }
             }
-            if (!sums) continue;
+            if (!squeezed) continue;
             after_previous_kernel();  // whoever had nothing to read has not waited
-            if (place < places) store<PACK>(shares + threadIdx.x * PACK, total);
-            leave_totals<THREADS>(shares, places, wide * PACK, sums + unit * channels,
-                                  first_pack * PACK, channels);
+            add_up<THREADS>(total, wide, shares);
+            const int chunks = (packs + wide - 1) >> wide_bits;
+            const int piece = (group * parts + part) * chunks + (first_pack >> wide_bits);
+            float* to = squeezed + piece * ((hidden + 3) / 4 * 4);
+            const int own = min(wide, packs - first_pack);
+            if (is_kept) {
+                const real* held = reinterpret_cast<const real*>(kept_squeeze);
+                leave_squeezed<THREADS>(shares, own, held, wide * PACK, hidden, to);
+            } else {
+                const real* held = squeeze + first_pack * PACK;
+                leave_squeezed<THREADS>(shares, own, held, squeeze_pitch, hidden, to);
+            }
+            __syncthreads();  // the next turn takes the same memory
         }
-        __syncthreads();  // the next packs take the same memory
+        __syncthreads();  // as do the next packs
     }
 }
 
@@ -261,104 +273,104 @@ extern "C" __global__ void depthwise_packed(
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
     depthwise_3_1(const real* src, const float* weight, const float* bias,
-                  const real* residual, real* out, int rows, int channels, int height, int width,
+                  const real* residual, real* out, int lines, int channels, int height, int width,
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide, int kind, int last, int groups,
-                  int parts, float* sums)
+                  int left, int wide_bits, int kind, int last, int groups,
+                  int parts, const real* squeeze, int squeeze_pitch, int hidden, float* squeezed)
 {
     depthwise_fixed<3, 1, 4, 3, DEPTHWISE_THREADS>(
-        src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide, kind, last, groups, parts,
-        sums);
+        src, weight, bias, residual, out, lines, channels, height, width, out_h, out_w, src_pitch,
+        residual_pitch, out_pitch, top, left, wide_bits, kind, last, groups, parts,
+        squeeze, squeeze_pitch, hidden, squeezed);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
     depthwise_3_2(const real* src, const float* weight, const float* bias,
-                  const real* residual, real* out, int rows, int channels, int height, int width,
+                  const real* residual, real* out, int lines, int channels, int height, int width,
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide, int kind, int last, int groups,
-                  int parts, float* sums)
+                  int left, int wide_bits, int kind, int last, int groups,
+                  int parts, const real* squeeze, int squeeze_pitch, int hidden, float* squeezed)
 {
     depthwise_fixed<3, 2, 2, 3, DEPTHWISE_THREADS>(
-        src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide, kind, last, groups, parts,
-        sums);
+        src, weight, bias, residual, out, lines, channels, height, width, out_h, out_w, src_pitch,
+        residual_pitch, out_pitch, top, left, wide_bits, kind, last, groups, parts,
+        squeeze, squeeze_pitch, hidden, squeezed);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
     depthwise_5_1(const real* src, const float* weight, const float* bias,
-                  const real* residual, real* out, int rows, int channels, int height, int width,
+                  const real* residual, real* out, int lines, int channels, int height, int width,
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide, int kind, int last, int groups,
-                  int parts, float* sums)
+                  int left, int wide_bits, int kind, int last, int groups,
+                  int parts, const real* squeeze, int squeeze_pitch, int hidden, float* squeezed)
 {
     depthwise_fixed<5, 1, 4, 1, DEPTHWISE_THREADS>(
-        src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide, kind, last, groups, parts,
-        sums);
+        src, weight, bias, residual, out, lines, channels, height, width, out_h, out_w, src_pitch,
+        residual_pitch, out_pitch, top, left, wide_bits, kind, last, groups, parts,
+        squeeze, squeeze_pitch, hidden, squeezed);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
     depthwise_5_2(const real* src, const float* weight, const float* bias,
-                  const real* residual, real* out, int rows, int channels, int height, int width,
+                  const real* residual, real* out, int lines, int channels, int height, int width,
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide, int kind, int last, int groups,
-                  int parts, float* sums)
+                  int left, int wide_bits, int kind, int last, int groups,
+                  int parts, const real* squeeze, int squeeze_pitch, int hidden, float* squeezed)
 {
     depthwise_fixed<5, 2, 2, 1, DEPTHWISE_THREADS>(
-        src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide, kind, last, groups, parts,
-        sums);
+        src, weight, bias, residual, out, lines, channels, height, width, out_h, out_w, src_pitch,
+        residual_pitch, out_pitch, top, left, wide_bits, kind, last, groups, parts,
+        squeeze, squeeze_pitch, hidden, squeezed);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 2)
     depthwise_3_1_short(const real* src, const float* weight, const float* bias,
-                  const real* residual, real* out, int rows, int channels, int height, int width,
+                  const real* residual, real* out, int lines, int channels, int height, int width,
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide, int kind, int last, int groups,
-                  int parts, float* sums)
+                  int left, int wide_bits, int kind, int last, int groups,
+                  int parts, const real* squeeze, int squeeze_pitch, int hidden, float* squeezed)
 {
     depthwise_fixed<3, 1, 2, 3, DEPTHWISE_SHORT_THREADS>(
-        src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide, kind, last, groups, parts,
-        sums);
+        src, weight, bias, residual, out, lines, channels, height, width, out_h, out_w, src_pitch,
+        residual_pitch, out_pitch, top, left, wide_bits, kind, last, groups, parts,
+        squeeze, squeeze_pitch, hidden, squeezed);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 2)
     depthwise_3_2_short(const real* src, const float* weight, const float* bias,
-                  const real* residual, real* out, int rows, int channels, int height, int width,
+                  const real* residual, real* out, int lines, int channels, int height, int width,
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide, int kind, int last, int groups,
-                  int parts, float* sums)
+                  int left, int wide_bits, int kind, int last, int groups,
+                  int parts, const real* squeeze, int squeeze_pitch, int hidden, float* squeezed)
 {
     depthwise_fixed<3, 2, 1, 3, DEPTHWISE_SHORT_THREADS>(
-        src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide, kind, last, groups, parts,
-        sums);
+        src, weight, bias, residual, out, lines, channels, height, width, out_h, out_w, src_pitch,
+        residual_pitch, out_pitch, top, left, wide_bits, kind, last, groups, parts,
+        squeeze, squeeze_pitch, hidden, squeezed);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 2)
     depthwise_5_1_short(const real* src, const float* weight, const float* bias,
-                  const real* residual, real* out, int rows, int channels, int height, int width,
+                  const real* residual, real* out, int lines, int channels, int height, int width,
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide, int kind, int last, int groups,
-                  int parts, float* sums)
+                  int left, int wide_bits, int kind, int last, int groups,
+                  int parts, const real* squeeze, int squeeze_pitch, int hidden, float* squeezed)
 {
     depthwise_fixed<5, 1, 2, 5, DEPTHWISE_SHORT_THREADS>(
-        src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide, kind, last, groups, parts,
-        sums);
+        src, weight, bias, residual, out, lines, channels, height, width, out_h, out_w, src_pitch,
+        residual_pitch, out_pitch, top, left, wide_bits, kind, last, groups, parts,
+        squeeze, squeeze_pitch, hidden, squeezed);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 2)
     depthwise_5_2_short(const real* src, const float* weight, const float* bias,
-                  const real* residual, real* out, int rows, int channels, int height, int width,
+                  const real* residual, real* out, int lines, int channels, int height, int width,
                   int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide, int kind, int last, int groups,
-                  int parts, float* sums)
+                  int left, int wide_bits, int kind, int last, int groups,
+                  int parts, const real* squeeze, int squeeze_pitch, int hidden, float* squeezed)
 {
     depthwise_fixed<5, 2, 1, 5, DEPTHWISE_SHORT_THREADS>(
-        src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide, kind, last, groups, parts,
-        sums);
+        src, weight, bias, residual, out, lines, channels, height, width, out_h, out_w, src_pitch,
+        residual_pitch, out_pitch, top, left, wide_bits, kind, last, groups, parts,
+        squeeze, squeeze_pitch, hidden, squeezed);
 }

@@ -1,24 +1,23 @@
-// gate: the dense part of a squeeze-and-excite block in one launch, from sums over parts of the map
-// (of average_parts, or left by a depthwise convolution) to a factor for each channel; and the map
-// times these factors, where that is next.
+// gate: the dense part of a squeeze-and-excite block in one launch, from what blocks of the kernel
+// before made of their sums with the first layer's weights (leave_squeezed) to a factor for each
+// channel; and the map times these factors, where that is next.
 //
-//   mean[c]   = sum over parts of sums[part, c] / area
-//   hidden[s] = f(sum over c of squeeze[s, c] * mean[c] + bias)
+//   hidden[s] = f(sum over pieces of squeezed[piece, s] / area + bias)
 //   out[n]    = last(sum over s of expand[n, s] * hidden[s] + bias)
 //   scaled    = f(map * out)
 //
 // Work item  `shares` blocks take a row: each makes all of `hidden`, and its share of `out`. Where the
 //            map is scaled, `spreads` of them have the same share, for a part of the pixels each.
 // Memory     rows of weights are whole packs long, padded with zeros. Neighbouring threads share a
-//            row; what they need of both layers is on its way to registers while the kernel before
-//            still runs. What is between the steps stays in shared memory.
+//            row; what they need of it is on its way to registers while the kernel before still
+//            runs, and what they need of the map while the pieces are added up. What is between the
+//            steps stays in shared memory.
 #include "common.cuh"
 
 #define GATE_THREADS 256
-#define GATE_ROWS 8   // of weights that a thread holds packs of
-#define GATE_STEPS 4  // packs of a row of `squeeze` that it holds: 1024 channels of halves
-#define GATE_PARTS 8  // sums that it asks for at once
-#define GATE_AHEAD 4  // packs of the map, likewise
+#define GATE_ROWS 4    // of weights that a thread holds a pack of
+#define GATE_PIECES 8  // that it asks for at once
+#define GATE_AHEAD 4   // packs of the map, likewise
 
 // Rows `first` to `end` of a matrix, each of `packs` packs that `lanes` threads, a power of two, share.
 struct Dense {
@@ -26,25 +25,15 @@ struct Dense {
     int packs, lanes, first, end;
 };
 
-template <int N, int M> struct Held {
-    Bits<16> weight[N][M];
-};
-
 // Beyond the last row or pack it holds the last once more.
-template <int N, int M>
-__device__ __forceinline__ void hold(Held<N, M>& held, const Dense& layer, int first, int begin)
+__device__ __forceinline__ void hold(Bits<16> (&held)[GATE_ROWS], const Dense& layer, int first,
+                                     int begin)
 {
-    const int groups = GATE_THREADS / layer.lanes;
-    first += threadIdx.x / layer.lanes;
-    begin += threadIdx.x % layer.lanes;
+    const int pack = min(begin + (int)threadIdx.x % layer.lanes, layer.packs - 1);
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-        const int row = min(first + i * groups, layer.end - 1);
-#pragma unroll
-        for (int j = 0; j < M; ++j) {
-            const int pack = min(begin + j * layer.lanes, layer.packs - 1);
-            held.weight[i][j] = ask<PACK>(layer.weight + (row * layer.packs + pack) * PACK);
-        }
+    for (int i = 0; i < GATE_ROWS; ++i) {
+        const int row = first + (i * GATE_THREADS + threadIdx.x) / layer.lanes;
+        held[i] = ask<PACK>(layer.weight + (min(row, layer.end - 1) * layer.packs + pack) * PACK);
     }
 }
 
@@ -56,102 +45,109 @@ __device__ __forceinline__ int kept_at(int i, int packs)
 }
 
 // The product of the rows with `in`, into `out`. What is held are the layer's first rows.
-template <int N, int M>
-__device__ __forceinline__ void multiply_held(Held<N, M>& held, const Dense& layer, const float* in,
-                                              float* out)
+__device__ __forceinline__ void multiply_held(Bits<16> (&held)[GATE_ROWS], const Dense& layer,
+                                              const float* in, float* out)
 {
     const int lane = threadIdx.x % layer.lanes;
     const int groups = GATE_THREADS / layer.lanes;
-    for (int first = layer.first; first < layer.end; first += N * groups) {
-        float sum[N] = {};
-        for (int begin = 0; begin < layer.packs; begin += M * layer.lanes) {
+#pragma unroll 1
+    for (int first = layer.first; first < layer.end; first += GATE_ROWS * groups) {
+        float sum[GATE_ROWS] = {};
+#pragma unroll 1
+        for (int begin = 0; begin < layer.packs; begin += layer.lanes) {
             if (first > layer.first || begin > 0) hold(held, layer, first, begin);
+            const int pack = begin + lane;
+            if (pack >= layer.packs) break;
 #pragma unroll
-            for (int j = 0; j < M; ++j) {
-                const int pack = begin + j * layer.lanes + lane;
-                if (pack >= layer.packs) break;
+            for (int four = 0; four < PACK / 4; ++four) {
+                const Pack<4> x = load<4>(in + (four * layer.packs + pack) * 4);
 #pragma unroll
-                for (int four = 0; four < PACK / 4; ++four) {
-                    const Pack<4> x = load<4>(in + (four * layer.packs + pack) * 4);
+                for (int i = 0; i < GATE_ROWS; ++i) {
 #pragma unroll
-                    for (int i = 0; i < N; ++i) {
-#pragma unroll
-                        for (int k = 0; k < 4; ++k) {
-                            sum[i] += value_of<PACK>(held.weight[i][j], four * 4 + k) * x.v[k];
-                        }
+                    for (int k = 0; k < 4; ++k) {
+                        sum[i] += value_of<PACK>(held[i], four * 4 + k) * x.v[k];
                     }
                 }
             }
         }
+#pragma unroll 1
         for (int apart = layer.lanes / 2; apart > 0; apart /= 2) {
 #pragma unroll
-            for (int i = 0; i < N; ++i) sum[i] += __shfl_xor_sync(0xFFFFFFFFu, sum[i], apart);
+            for (int i = 0; i < GATE_ROWS; ++i) sum[i] += __shfl_xor_sync(0xFFFFFFFFu, sum[i], apart);
         }
 #pragma unroll
-        for (int i = 0; i < N; ++i) {
+        for (int i = 0; i < GATE_ROWS; ++i) {
             const int row = first + i * groups + threadIdx.x / layer.lanes;
             if (lane == 0 && row < layer.end) out[row - layer.first] = sum[i];
         }
     }
 }
 
-// A map that is to be scaled, or none.
+// Pixels of a map that is to be scaled, `packs` packs of each: a power of two, of which the last may
+// be beyond the channels' `end`. A thread has one of the packs of every `step`th pixel.
 struct Scaling {
     const real* map;
     real* out;
-    int map_pitch, out_pitch, kind;
+    int map_pitch, out_pitch, kind, packs, pixels;
 };
 
-// Channels `first` to `end` of pixels `begin` to `stop`, times a factor for each of these channels.
-__device__ __forceinline__ void scale(const Scaling& scaling, const float* factors, int first,
-                                      int end, int begin, int stop)
+__device__ __forceinline__ void ask_map(Bits<16> (&seen)[GATE_AHEAD], const Scaling& scaling,
+                                        int first)
 {
-    const int packs = (end - first) / PACK;
-    const int items = (stop - begin) * packs;
-    for (int start = threadIdx.x; start < items; start += GATE_AHEAD * GATE_THREADS) {
-        Bits<16> seen[GATE_AHEAD];
+    const int step = GATE_THREADS / scaling.packs;
+#pragma unroll
+    for (int i = 0; i < GATE_AHEAD; ++i) {
+        const int pixel = min(first + i * step, scaling.pixels - 1);
+        seen[i] = ask<PACK>(scaling.map + pixel * scaling.map_pitch);
+    }
+}
+
+// The map times its factors. What is seen already are the thread's first pixels.
+__device__ __forceinline__ void scale(Bits<16> (&seen)[GATE_AHEAD], const Scaling& scaling,
+                                      const float* factors)
+{
+    const int step = GATE_THREADS / scaling.packs;
+    const int start = threadIdx.x / scaling.packs;
+    Pack<4> factor[PACK / 4];
+#pragma unroll
+    for (int four = 0; four < PACK / 4; ++four) factor[four] = load<4>(factors + four * 4);
+#pragma unroll 1
+    for (int first = start; first < scaling.pixels; first += GATE_AHEAD * step) {
+        if (first > start) ask_map(seen, scaling, first);
 #pragma unroll
         for (int i = 0; i < GATE_AHEAD; ++i) {
-            const int item = min(start + i * GATE_THREADS, items - 1);
-            const int pixel = item / packs;
-            seen[i] = ask<PACK>(scaling.map + (begin + pixel) * scaling.map_pitch + first +
-                                (item - pixel * packs) * PACK);
-        }
-#pragma unroll
-        for (int i = 0; i < GATE_AHEAD; ++i) {
-            const int item = start + i * GATE_THREADS;
-            if (item >= items) break;
-            const int pixel = item / packs;
-            const int channel = (item - pixel * packs) * PACK;
+            if (first + i * step >= scaling.pixels) break;
             Pack<PACK> x;
 #pragma unroll
             for (int k = 0; k < PACK; ++k) {
-                x.v[k] = value_of<PACK>(seen[i], k) * factors[channel + k];
+                x.v[k] = value_of<PACK>(seen[i], k) * factor[k / 4].v[k % 4];
             }
             activate_all(scaling.kind, x.v);
-            store<PACK>(scaling.out + (begin + pixel) * scaling.out_pitch + first + channel, x);
+            store<PACK>(scaling.out + (first + i * step) * scaling.out_pitch, x);
         }
     }
 }
 
-// The sums of all parts, in `groups` shares of the parts.
-__device__ __forceinline__ void share_out_parts(const float* sums, float* shares, int quads,
-                                                int parts, int groups)
+// The sums of all pieces, in `groups` shares of the pieces.
+__device__ __forceinline__ void share_out_pieces(const float* squeezed, float* shares, int quads,
+                                                 int pieces, int groups)
 {
+#pragma unroll 1
     for (int unit = threadIdx.x; unit < quads * groups; unit += GATE_THREADS) {
-        const float* from = sums + unit % quads * 4;
+        const float* from = squeezed + unit % quads * 4;
         Pack<4> sum = {};
-        for (int first = unit / quads; first < parts; first += GATE_PARTS * groups) {
-            Pack<4> seen[GATE_PARTS];
+#pragma unroll 1
+        for (int first = unit / quads; first < pieces; first += GATE_PIECES * groups) {
+            Pack<4> seen[GATE_PIECES];
 #pragma unroll
-            for (int i = 0; i < GATE_PARTS; ++i) {
-                seen[i] = load<4>(from + min(first + i * groups, parts - 1) * quads * 4);
+            for (int i = 0; i < GATE_PIECES; ++i) {
+                seen[i] = load<4>(from + min(first + i * groups, pieces - 1) * quads * 4);
             }
 #pragma unroll
-            for (int i = 0; i < GATE_PARTS; ++i) {
+            for (int i = 0; i < GATE_PIECES; ++i) {
 #pragma unroll
                 for (int k = 0; k < 4; ++k) {
-                    sum.v[k] += first + i * groups < parts ? seen[i].v[k] : 0.f;
+                    sum.v[k] += first + i * groups < pieces ? seen[i].v[k] : 0.f;
                 }
             }
         }
@@ -159,60 +155,63 @@ __device__ __forceinline__ void share_out_parts(const float* sums, float* shares
     }
 }
 
-// Dynamic shared memory: the packs of a row of either layer, and what the largest step leaves: four
-// floats for every thread or every four channels, `hidden`, or a share of `out`.
+// Dynamic shared memory: `hidden` as whole packs, and what the larger step leaves: four floats for
+// every thread or every four of `hidden`, or a share of `out`.
 // Nothing is __restrict__: what may lie anywhere is read where the text says so, before the wait.
-extern "C" __global__ void gate(const float* sums, const real* squeeze, const float* squeeze_bias,
-                                const real* expand, const float* expand_bias, real* out, int rows,
-                                int channels, int area, int parts, int hidden, int filters,
-                                int out_pitch, int shares, int share, int squeeze_lanes,
-                                int expand_lanes, int kind, int last, const real* map,
-                                real* scaled, int map_pitch, int scaled_pitch, int scaled_kind,
-                                int spreads)
+extern "C" __global__ void __launch_bounds__(GATE_THREADS, 2)
+    gate(const float* squeezed, const float* squeeze_bias, const real* expand,
+         const float* expand_bias, real* out, int rows, int area, int pieces, int hidden,
+         int filters, int out_pitch, int shares, int share, int expand_lanes, int kind, int last,
+         const real* map, real* scaled, int map_pitch, int scaled_pitch, int scaled_kind,
+         int spreads)
 {
     extern __shared__ float memory[];
-    const int packs = (channels + PACK - 1) / PACK;
-    const int hidden_packs = (hidden + PACK - 1) / PACK;
-    const int quads = (channels + 3) / 4;
-    const int groups = max(1, min(GATE_THREADS / quads, (parts + GATE_PARTS - 1) / GATE_PARTS));
+    const int thread = threadIdx.x;
+    const int packs = (hidden + PACK - 1) / PACK;
+    const int quads = (hidden + 3) / 4;
+    const int groups =
+        max(1, min(GATE_THREADS / quads, (pieces + GATE_PIECES - 1) / GATE_PIECES));
     const float part_of_mean = 1.f / area;
-    float* mean = memory;
-    float* middle = mean + packs * PACK;
-    float* step = middle + hidden_packs * PACK;
+    float* middle = memory;
+    float* step = middle + packs * PACK;
     for (int item = blockIdx.x; item < rows * shares * spreads; item += gridDim.x) {
         const int row = item / spreads / shares;
         const int spread = item % spreads;
         const int first = item / spreads % shares * share;
         const int end = min(first + share, filters);
-        const Dense squeezes = {squeeze, packs, squeeze_lanes, 0, hidden};
-        const Dense expands = {expand, hidden_packs, expand_lanes, first, end};
-        const int thread = threadIdx.x;
-        Held<GATE_ROWS, GATE_STEPS> squeezing;
-        Held<GATE_ROWS, 1> expanding;
-        hold(squeezing, squeezes, 0, 0);
-        hold(expanding, expands, first, 0);
+        const Dense expands = {expand, packs, expand_lanes, first, end};
+        Bits<16> held[GATE_ROWS];
+        hold(held, expands, first, 0);
         float squeeze_start = squeeze_bias && thread < hidden ? squeeze_bias[thread] : 0.f;
         float expand_start =
             expand_bias && first + thread < end ? expand_bias[first + thread] : 0.f;
+        const int run = (area + spreads - 1) / spreads;
+        const int begin = row * area + spread * run;
+        const int share_packs = share / PACK;
+        const int channel = thread % max(share_packs, 1) * PACK;
+        const bool scales = map && first + channel < end;
+        const Scaling scaling = {map + begin * map_pitch + first + channel,
+                                 scaled + begin * scaled_pitch + first + channel,
+                                 map_pitch,
+                                 scaled_pitch,
+                                 scaled_kind,
+                                 share_packs,
+                                 min(run, area - spread * run)};
+        Bits<16> seen[GATE_AHEAD];
         after_previous_kernel();  // at once when it has ended
-        share_out_parts(sums + (size_t)row * parts * quads * 4, step, quads, parts, groups);
+        if (scales && scaling.pixels > 0) ask_map(seen, scaling, thread / share_packs);
+        share_out_pieces(squeezed + (size_t)row * pieces * quads * 4, step, quads, pieces, groups);
         __syncthreads();
-        for (int c = thread; c < packs * PACK; c += GATE_THREADS) {
+        for (int s = thread; s < packs * PACK; s += GATE_THREADS) {
             float sum = 0.f;
 #pragma unroll 4
-            for (int i = 0; i < groups && c < channels; ++i) sum += step[i * quads * 4 + c];
-            mean[kept_at(c, packs)] = sum * part_of_mean;
-        }
-        __syncthreads();
-        multiply_held(squeezing, squeezes, mean, step);
-        __syncthreads();
-        for (int s = thread; s < hidden_packs * PACK; s += GATE_THREADS) {
+            for (int i = 0; i < groups && s < hidden; ++i) sum += step[i * quads * 4 + s];
             if (s > thread) squeeze_start = squeeze_bias && s < hidden ? squeeze_bias[s] : 0.f;
-            middle[kept_at(s, hidden_packs)] =
-                s < hidden ? activate(kind, step[s] + squeeze_start) : 0.f;
+            middle[kept_at(s, packs)] =
+                s < hidden ? activate(kind, sum * part_of_mean + squeeze_start) : 0.f;
         }
         __syncthreads();
-        multiply_held(expanding, expands, middle, step);
+        multiply_held(held, expands, middle, step);
         __syncthreads();
         for (int n = first + thread; n < end; n += GATE_THREADS) {
             if (n > first + thread) expand_start = expand_bias ? expand_bias[n] : 0.f;
@@ -223,10 +222,7 @@ extern "C" __global__ void gate(const float* sums, const real* squeeze, const fl
         }
         __syncthreads();
         if (!map) continue;
-        const int run = (area + spreads - 1) / spreads;
-        const int begin = row * area + spread * run;
-        scale({map, scaled, map_pitch, scaled_pitch, scaled_kind}, step, first, end, begin,
-              min(begin + run, (row + 1) * area));
+        if (scales) scale(seen, scaling, step + channel);
         __syncthreads();  // the next item takes the same memory
     }
 }

@@ -1,34 +1,59 @@
-// What the threads of a block have added up for columns that several of them share.
+// What the threads of a block have added up for channels that several of them share.
 #pragma once
 #include "common.cuh"
 
-// `shares` has a line of `columns` sums for each of `lanes` lanes; their totals, added in order,
-// are those of channels from `first` on. A part's sums are whole fours long, so that `gate` reads
-// them as such.
-template <int THREADS>
-__device__ __forceinline__ void leave_totals(float* shares, int lanes, int columns, float* to,
-                                             int first, int channels)
+#define SQUEEZE_LANES 8  // threads that share a row of a gate's weights; a block has no more packs
+
+// V sums of every thread, of which each `wide`th, a power of two up to 32, has the same channels:
+// afterwards `shares` begins with the totals of wide * V channels, added in the same order always.
+// It has room for those of every warp.
+template <int THREADS, int V>
+__device__ __forceinline__ void add_up(Pack<V> sums, int wide, float* shares)
 {
-    const int groups = min(THREADS / columns, lanes);
-    const int group = threadIdx.x / columns;
-    const int column = threadIdx.x % columns;
+    const int columns = wide * V;
+    const int lane = threadIdx.x % 32;
+#pragma unroll 1
+    for (int apart = wide; apart < 32; apart *= 2) {
+#pragma unroll
+        for (int k = 0; k < V; ++k) sums.v[k] += __shfl_xor_sync(0xFFFFFFFFu, sums.v[k], apart);
+    }
+    if (lane < wide) store<V>(shares + threadIdx.x / 32 * columns + lane * V, sums);
     __syncthreads();
-    if (group < groups) {
+    for (int i = threadIdx.x; i < columns; i += THREADS) {
         float total = 0.f;
-#pragma unroll 4
-        for (int i = group; i < lanes; i += groups) total += shares[i * columns + column];
-        shares[group * columns + column] = total;  // which no other thread has read
+#pragma unroll
+        for (int warp = 0; warp < THREADS / 32; ++warp) total += shares[warp * columns + i];
+        shares[i] = total;  // which no other thread has read
     }
     __syncthreads();
-    const int channel = first + column;
-    if (group == 0 && channel < channels) {
-        float total = 0.f;
+}
+
+// What a block's totals, of `packs` packs of channels, add to the product with the weights of a gate's
+// first layer, whose rows are `pitch` values apart: whole fours of rows, the last ones nobody's, but
+// read with the others.
+template <int THREADS>
+__device__ __forceinline__ void leave_squeezed(const float* totals, int packs, const real* weight,
+                                               int pitch, int hidden, float* to)
+{
+    const int lane = threadIdx.x % SQUEEZE_LANES;
+    const int end = (hidden + 3) / 4 * 4;
 #pragma unroll 4
-        for (int i = 0; i < groups; ++i) total += shares[i * columns + column];
-        to[channel] = total;
-        // nobody's, but read with the others
-        const int end = (channels + 3) / 4 * 4;
-        for (int c = channels; c < end && channel == channels - 1; ++c) to[c] = 0.f;
+    for (int first = 0; first < end; first += THREADS / SQUEEZE_LANES) {
+        const int row = first + threadIdx.x / SQUEEZE_LANES;
+        float sum = 0.f;
+        if (row < hidden && lane < packs) {
+            const Bits<16> held = ask<PACK>(weight + row * pitch + lane * PACK);
+#pragma unroll
+            for (int four = 0; four < PACK; four += 4) {
+                const Pack<4> x = load<4>(totals + lane * PACK + four);
+#pragma unroll
+                for (int k = 0; k < 4; ++k) sum += value_of<PACK>(held, four + k) * x.v[k];
+            }
+        }
+#pragma unroll
+        for (int apart = SQUEEZE_LANES / 2; apart > 0; apart /= 2) {
+            sum += __shfl_xor_sync(0xFFFFFFFFu, sum, apart);
+        }
+        if (lane == 0 && row < end) to[row] = sum;
     }
-    __syncthreads();  // the next turn takes the same memory
 }

@@ -17,7 +17,7 @@ import pkgutil
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 from engine.cli import _darknet_options
 from engine.errors import EngineError, InputError, suggest, within_memory
@@ -65,6 +65,10 @@ def _nowhere() -> TextIO:
 class Parser(argparse.ArgumentParser):
     """Raises InputError instead of leaving, and answers misspelt options."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.register("type", None, _filled)  # of what has no other
+
     def error(self, message: str) -> NoReturn:
         if len(message) > _LONGEST:
             message = f"{message[:_LONGEST]}…"
@@ -83,6 +87,13 @@ class Parser(argparse.ArgumentParser):
             hint = suggest(unknown[0].partition("=")[0], self._option_string_actions)
             raise InputError(f"unknown option {unknown[0]!r}.{hint} See: {self.prog} --help")
         return arguments
+
+
+def _filled(text: str) -> str:
+    """A shell's variable that is not set leaves an empty name, which must not mean none."""
+    if not text:
+        raise argparse.ArgumentTypeError("expected a name, got an empty one")
+    return text
 
 
 def _without_dashes(argv: Sequence[str]) -> list[str]:

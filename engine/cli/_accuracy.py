@@ -10,19 +10,15 @@ import sys
 from pathlib import Path
 
 from engine.cli import FAILED, _model
-from engine.cli._filled import filled
 from engine.cli._output import JsonDocument
 from engine.errors import ImageError, InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("accuracy")
-    group.add_argument(
-        "--list", type=filled, metavar="FILE", help="score the pictures that FILE names"
-    )
+    group.add_argument("--list", metavar="FILE", help="score the pictures that FILE names")
     group.add_argument(
         "--labels",
-        type=filled,
         metavar="FILE",
         help="what paths call the classes, if not their names",
     )

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from engine import shipped
 from engine.cli._download import progress_of
-from engine.cli._filled import filled
 from engine.errors import ConfigError, InputError
 from engine.vision.naming import shown
 
@@ -24,7 +23,6 @@ def add_arguments(
     parser.add_argument(
         "inputs",
         nargs="*",
-        type=filled,
         metavar=metavar,
         help=f"{what}; darknet's order CFG WEIGHTS {metavar}… works too",
     )
@@ -36,18 +34,13 @@ def add_options(parser: argparse.ArgumentParser, *, batch: int = 1) -> None:
     model = parser.add_argument_group("model")
     model.add_argument(
         "--model",
-        type=filled,
         metavar="NAME",
         help="a network of the zoo: see models list; fetched at first",
     )
-    model.add_argument(
-        "--cfg", type=filled, metavar="FILE", help="the network, in place of --model"
-    )
-    model.add_argument("--weights", type=filled, metavar="FILE", help="its weights")
-    model.add_argument("--names", type=filled, metavar="FILE", help="class names, one a line")
-    model.add_argument(
-        "--data", type=filled, metavar="FILE", help="darknet's .data file, for its names"
-    )
+    model.add_argument("--cfg", metavar="FILE", help="the network, in place of --model")
+    model.add_argument("--weights", metavar="FILE", help="its weights")
+    model.add_argument("--names", metavar="FILE", help="class names, one a line")
+    model.add_argument("--data", metavar="FILE", help="darknet's .data file, for its names")
     running = parser.add_argument_group("running")
     running.add_argument(
         "--device", default="auto", help="auto, cpu, cuda (all cards), cuda:0 or cuda:0,1 (auto)"

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli import _model
-from engine.cli._filled import filled
 from engine.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,13 +17,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser, *, has_size: bool = True) -> None:
     network = parser.add_argument_group("network")
-    network.add_argument(
-        "--model", type=filled, metavar="NAME", help="a network of the zoo: see models list"
-    )
-    network.add_argument(
-        "--cfg", type=filled, metavar="FILE", help="the network, in place of --model"
-    )
-    network.add_argument("--weights", type=filled, metavar="FILE", help="its weights")
+    network.add_argument("--model", metavar="NAME", help="a network of the zoo: see models list")
+    network.add_argument("--cfg", metavar="FILE", help="the network, in place of --model")
+    network.add_argument("--weights", metavar="FILE", help="its weights")
     if has_size:
         network.add_argument("--size", type=_model.size, metavar="N|WxH", help="instead of cfg's")
     parser.set_defaults(names=None, data=None, size=None)  # what fill_in() may look at

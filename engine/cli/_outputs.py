@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from engine.cli._filled import filled
 from engine.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,30 +24,24 @@ def add_arguments(parser: argparse.ArgumentParser, *, of_boxes: bool) -> None:
         output.add_argument(
             "-o",
             "--output",
-            type=filled,
             metavar="DIR|FILE",
             help="annotated pictures and videos go here",
         )
-    output.add_argument("--json", type=filled, metavar="FILE", help="results as JSON; - is stdout")
+    output.add_argument("--json", metavar="FILE", help="results as JSON; - is stdout")
     if of_boxes:
         output.add_argument(
             "--json-style", type=_json_style, help="engine, darknet or coco (engine)"
         )
     output.add_argument(
         "--jsonl",
-        type=filled,
         metavar="FILE",
         help="results as lines of JSON, one a picture; - is stdout",
     )
-    output.add_argument("--csv", type=filled, metavar="FILE", help="results as rows; - is stdout")
+    output.add_argument("--csv", metavar="FILE", help="results as rows; - is stdout")
     if of_boxes:
-        output.add_argument(
-            "--save-txt", type=filled, metavar="DIR", help="YOLO's label files go here"
-        )
+        output.add_argument("--save-txt", metavar="DIR", help="YOLO's label files go here")
         output.add_argument("--save-conf", action="store_true", help="with the scores in them")
-        output.add_argument(
-            "--crops", type=filled, metavar="DIR", help="what was found, cut out, goes here"
-        )
+        output.add_argument("--crops", metavar="DIR", help="what was found, cut out, goes here")
     output.add_argument("--overwrite", action="store_true", help="replace earlier outputs")
     output.add_argument("--quiet", action="store_true", help="no table and no progress")
 

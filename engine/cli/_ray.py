@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from engine import extras
 from engine.cli import FAILED, _model
-from engine.cli._filled import filled
 from engine.errors import InputError
 from engine.version import __version__
 
@@ -50,9 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ADDRESS",
         help="auto or host:port of a Ray; alone: one of its own, on this machine",
     )
-    fleet.add_argument(
-        "--out", type=filled, metavar="DIR", help="results go here; s3://… and the like, too"
-    )
+    fleet.add_argument("--out", metavar="DIR", help="results go here; s3://… and the like, too")
     fleet.add_argument("--format", metavar="F", help="of the results: parquet or jsonl (parquet)")
     fleet.add_argument(
         "--actors", type=_bounds, metavar="N|MIN:MAX", help="workers (what there is room for)"

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.cli import _model, _network, _targets
-from engine.cli._filled import filled
 from engine.cli._table import align
 from engine.errors import InputError
 from engine.version import __version__
@@ -30,9 +29,7 @@ JSON_VERSION = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "inputs", nargs="*", type=filled, metavar="NET", help="CFG, or a name; and WEIGHTS"
-    )
+    parser.add_argument("inputs", nargs="*", metavar="NET", help="CFG, or a name; and WEIGHTS")
     _network.add_arguments(parser)
     running = parser.add_argument_group("running")
     running.add_argument(
@@ -41,9 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     running.add_argument("--precision", default="float32", help="float32, tf32 or float16")
     running.add_argument("--threads", type=int, metavar="N", help="threads of the CPU backend")
     running.add_argument("--batch", type=_batches, default=(1,), metavar="N,N", help="a sweep (1)")
-    running.add_argument(
-        "--image", type=filled, metavar="FILE", help="a picture (noise of 768 x 576)"
-    )
+    running.add_argument("--image", metavar="FILE", help="a picture (noise of 768 x 576)")
     running.add_argument(
         "--no-passes", action="store_true", help="run the plan as written, without optimisation"
     )
@@ -59,10 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tables.add_argument(
         "--peers", action="store_true", help="beside OpenCV DNN, ONNX Runtime and PyTorch"
     )
-    tables.add_argument(
-        "--json", type=filled, metavar="FILE", help="all numbers; - is stdout, without tables"
-    )
-    tables.add_argument("--plot", type=filled, metavar="FILE", help="a PNG of pictures a second")
+    tables.add_argument("--json", metavar="FILE", help="all numbers; - is stdout, without tables")
+    tables.add_argument("--plot", metavar="FILE", help="a PNG of pictures a second")
     tables.add_argument("--overwrite", action="store_true", help="replace these files")
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli import FAILED, _model, _targets
-from engine.cli._filled import filled
 from engine.cli._output import JsonDocument
 from engine.cli._table import Cell, align
 from engine.errors import ImageError, InputError
@@ -33,16 +32,10 @@ _MOST_CONFUSED = 5
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     _model.add_arguments(parser, "LIST|DIR|JSON", "labelled pictures")
     truth = parser.add_argument_group("ground truth")
-    truth.add_argument(
-        "--labels", type=filled, metavar="DIR", help="label files, if they lie elsewhere"
-    )
-    truth.add_argument(
-        "--images", type=filled, metavar="DIR", help="the pictures that a COCO file names"
-    )
+    truth.add_argument("--labels", metavar="DIR", help="label files, if they lie elsewhere")
+    truth.add_argument("--images", metavar="DIR", help="the pictures that a COCO file names")
     boxes = parser.add_argument_group("detections")
-    boxes.add_argument(
-        "--detections", type=filled, metavar="FILE", help="COCO results instead of a model's"
-    )
+    boxes.add_argument("--detections", metavar="FILE", help="COCO results instead of a model's")
     boxes.add_argument(
         "--min-score", type=float, default=0.005, help="least score that is ranked (0.005)"
     )
@@ -58,15 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     rules.add_argument("--points", type=int, default=0, help="of darknet: 0 (area), 11 or 101 (0)")
     output = parser.add_argument_group("output")
-    output.add_argument(
-        "--curves", type=filled, metavar="DIR", help="precision-recall and confusion pictures"
-    )
-    output.add_argument(
-        "--save-coco", type=filled, metavar="DIR", help="what was compared, as COCO's files"
-    )
-    output.add_argument(
-        "--json", type=filled, metavar="FILE", help="write the report as JSON; - is stdout"
-    )
+    output.add_argument("--curves", metavar="DIR", help="precision-recall and confusion pictures")
+    output.add_argument("--save-coco", metavar="DIR", help="what was compared, as COCO's files")
+    output.add_argument("--json", metavar="FILE", help="write the report as JSON; - is stdout")
     output.add_argument("--overwrite", action="store_true", help="replace earlier outputs")
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 
 from engine.cli import _model, _network, _targets
-from engine.cli._filled import filled
 from engine.errors import InputError, suggest
 
 FORMATS = ("onnx",)
@@ -27,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--opset", type=int, metavar="N", help="the lowest that has all activations (13; mish: 18)"
     )
     model.add_argument("--batch", type=int, metavar="N", help="only this many pictures (any)")
-    parser.add_argument("-o", "--output", type=filled, metavar="FILE", help="the .onnx file")
+    parser.add_argument("-o", "--output", metavar="FILE", help="the .onnx file")
     parser.add_argument("--overwrite", action="store_true", help="replace the file")
 
 

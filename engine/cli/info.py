@@ -6,7 +6,6 @@ import argparse
 from typing import TYPE_CHECKING
 
 from engine.cli import _model, _network
-from engine.cli._filled import filled
 from engine.cli._table import align
 from engine.errors import InputError
 
@@ -19,14 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "inputs",
         nargs="*",
-        type=filled,
         metavar="CFG",
         help="a file or a name (the one in the box)",
     )
-    parser.add_argument("--cfg", type=filled, metavar="FILE", help="the same")
-    parser.add_argument(
-        "--model", type=filled, metavar="NAME", help="a network of the zoo: see models list"
-    )
+    parser.add_argument("--cfg", metavar="FILE", help="the same")
+    parser.add_argument("--model", metavar="NAME", help="a network of the zoo: see models list")
     parser.add_argument("--size", type=_model.size, metavar="N|WxH", help="instead of the cfg's")
     parser.set_defaults(weights=None, names=None, data=None)  # what fill_in() may look at
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli import _model, _network, _targets
-from engine.cli._filled import filled
 from engine.cli._table import align
 from engine.errors import InputError, suggest
 from engine.numerals import whole_number
@@ -30,9 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", metavar="ACTION", help=", ".join(_ACTIONS))
     parser.add_argument("inputs", nargs="*", metavar="CFG WEIGHTS [N]", help="the network")
     _network.add_arguments(parser, has_size=False)
-    parser.add_argument(
-        "-o", "--output", type=filled, metavar="FILE", help="the .weights file to write"
-    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="the .weights file to write")
     parser.add_argument("--overwrite", action="store_true", help="replace what is there")
 
 

@@ -17,9 +17,7 @@ AVERAGE_PIXELS = (32, 16, 8, 4)  # that one thread of average_parts sums: fewer 
 AVERAGE_PACKS = 8  # neighbouring packs that one block of it takes at most: whole lines of the cache
 LEAST_AVERAGE_AREA = 33  # pixels; below this a thread for each channel is as fast
 GATE_THREADS, GATE_ROWS = 256, 4  # of kernels/gate.cu
-GATE_SHARE = (
-    8  # packs of a pixel's channels that a gate's block scales at least: whole lines of the cache
-)
+GATE_SHARE = 8  # packs of channels that a gate's block scales at least: whole lines of the cache
 GATE_SCALED = 2  # packs of the map that a thread scales before more blocks do
 SOFTMAX_THREADS = 128
 CHANNEL_KINDS = {"positive": 0, "softmax": 1, "softmax_max": 2}

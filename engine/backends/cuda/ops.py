@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.backends.cuda import conv, heads, windows
+from engine.backends.cuda import averages, conv, gates, heads, windows
 from engine.backends.cuda.blas import Product
 from engine.backends.cuda.gpu import KINDS, Arrays, Gpu, Target, runs
 from engine.plan import ops
 from engine.plan.shapes import Shape
 
-__all__ = ["conv", "heads"]  # importing them registers what they run
+__all__ = ["averages", "conv", "gates", "heads"]  # importing them registers what they run
 
-AVERAGE_THREADS = 256  # of kernels/average_pool.cu
-AVERAGE_PIXELS = (32, 16, 8, 4)  # that one thread of average_parts sums: fewer in small maps
-AVERAGE_PACKS = 8  # neighbouring packs that one block of it takes at most: whole lines of the cache
-LEAST_AVERAGE_AREA = 33  # pixels; below this a thread for each channel is as fast
-GATE_THREADS, GATE_ROWS = 256, 4  # of kernels/gate.cu
-GATE_SHARE = 8  # packs of channels that a gate's block scales at least: whole lines of the cache
-GATE_SCALED = 2  # packs of the map that a thread scales before more blocks do
 SOFTMAX_THREADS = 128
 CHANNEL_KINDS = {"positive": 0, "softmax": 1, "softmax_max": 2}
 
@@ -223,153 +216,6 @@ def max_pool_depth(gpu: Gpu, op: ops.MaxPoolDepth) -> None:
         gpu.pixels(op.out) * op.out.shape.channels,
         *(gpu[op.src], gpu[op.out], gpu.pixels(op.out)),
         *(op.out.shape.channels, op.src.shape.channels, gpu.pitch(op.src), gpu.pitch(op.out)),
-    )
-
-
-def _wide(target: Target, channels: int, values: int) -> int:
-    """Packs of so many values that a block of average_parts takes: a power of two of 16 bytes."""
-    at_once = 16 // target.value_bytes
-    most = min(AVERAGE_PACKS * at_once // values, 32)
-    needed = max(-(-channels // values), at_once // values)
-    return min(1 << (needed - 1).bit_length(), most)
-
-
-def _parts(target: Target, src: ops.Tensor) -> int:
-    """In how many parts the mean over a map is summed: enough to keep half of the device busy.
-
-    By the rows that the program is for, not those of a run: the same sums for any company.
-    """
-    values = 16 // target.value_bytes
-    channels = -(-src.shape.channels // values) * values
-    wide = _wide(target, channels, values)
-    chunks = -(-channels // values // wide)
-    parts = 1
-    for pixels in AVERAGE_PIXELS:
-        parts = -(-src.shape.area // (AVERAGE_THREADS // wide * pixels))
-        if 2 * target.rows(src) * chunks * parts >= target.multiprocessors:
-            break
-    return parts
-
-
-def _chunks(target: Target, src: ops.Tensor) -> int:
-    """In how many chunks of channels it is summed at most, packed or not."""
-    values = 16 // target.value_bytes
-    return max(
-        -(-src.shape.channels // each // _wide(target, src.shape.channels, each))
-        for each in (1, values)
-    )
-
-
-def _sum_parts(
-    gpu: Gpu, src: ops.Tensor, squeeze: tuple[int, int, int] = (0, 0, 0)
-) -> tuple[int, int]:
-    """Sums of the parts of each row, as floats in the workspace; how many parts, and chunks.
-
-    `squeeze`: pointer to the weights of a gate's first layer, values from a row to the next, rows.
-    """
-    rows, channels, parts = gpu.rows(src), src.shape.channels, _parts(gpu.target, src)
-    values = 16 // gpu.target.value_bytes if gpu.packs(src) else 1
-    wide = _wide(gpu.target, channels, values)
-    chunks = -(-channels // values // wide)
-    gpu.launch_grid(
-        "average_parts" if values == 1 else "average_parts_packed",
-        (chunks, min(parts, 65535), min(rows, 65535)),
-        AVERAGE_THREADS,
-        *(gpu[src], gpu.workspace, rows, channels, src.shape.area, gpu.pitch(src), parts, wide),
-        *squeeze,
-    )
-    return parts, chunks
-
-
-def _is_summed_in_parts(op: ops.AveragePool) -> bool:
-    src = op.src.shape
-    is_whole = op.window.size == (src.height, src.width) and op.window.padding == (0, 0, 0, 0)
-    return is_whole and op.out.shape.area == 1 and src.area >= LEAST_AVERAGE_AREA
-
-
-def _average_workspace(target: Target, op: ops.AveragePool) -> int:
-    sums = target.rows(op.src) * _parts(target, op.src) * op.src.shape.channels
-    return 4 * sums if _is_summed_in_parts(op) else 0
-
-
-@runs(ops.AveragePool, workspace=_average_workspace)
-def average_pool(gpu: Gpu, op: ops.AveragePool) -> None:
-    rows, channels = gpu.rows(op.out), op.out.shape.channels
-    if _is_summed_in_parts(op):
-        parts, _ = _sum_parts(gpu, op.src)
-        sizes = (rows, channels, op.src.shape.area, parts, gpu.pitch(op.out))
-        gpu.launch_grid(
-            "average_join",
-            (rows * -(-channels // 32), 1, 1),
-            AVERAGE_THREADS,
-            *(gpu.workspace, gpu[op.out], *sizes),
-        )
-        return
-    gpu.launch(
-        "average_pool",
-        gpu.pixels(op.out) * channels,
-        *(gpu[op.src], gpu[op.out], rows, channels),
-        *windows.maps(op.src.shape, op.out.shape),
-        *(gpu.pitch(op.src), gpu.pitch(op.out)),
-        *windows.window(op.window),
-    )
-
-
-def _gate_weights(target: Target, op: ops.Gate, constants: Arrays) -> Arrays:
-    """Rows of weights padded with zeros to whole packs."""
-    kind = np.float16 if target.precision == "float16" else np.float32
-    values = 16 // target.value_bytes
-    made = {}
-    for name in ("squeeze", "expand"):
-        matrix = constants[name][:, :, 0, 0]
-        padding = -matrix.shape[1] % values
-        made[name] = np.pad(matrix, ((0, 0), (0, padding))).astype(kind)
-    return {**constants, **made}
-
-
-def _gate_workspace(target: Target, op: ops.Gate) -> int:
-    hidden = -(-op.squeeze.shape[0] // 4) * 4
-    pieces = _parts(target, op.src) * _chunks(target, op.src)
-    return 4 * target.rows(op.src) * max(pieces * hidden, conv.depthwise.MOST_SQUEEZED)
-
-
-@runs(ops.Gate, prepare=_gate_weights, workspace=_gate_workspace)
-def gate(gpu: Gpu, op: ops.Gate) -> None:
-    values = 16 // gpu.target.value_bytes
-    rows, processors = gpu.rows(op.out), gpu.target.multiprocessors
-    hidden, filters = op.squeeze.shape[0], op.out.shape.channels
-    if gpu.squeezing is not None:
-        pieces = gpu.squeezing.pieces
-    else:
-        pitch = -(-op.src.shape.channels // values) * values
-        parts, chunks = _sum_parts(gpu, op.src, (gpu.array(op, "squeeze"), pitch, hidden))
-        pieces = parts * chunks
-    packs = -(-hidden // values)
-    lanes = min(1 << (packs - 1).bit_length(), 32)  # threads that share a row of weights
-    if gpu.scaling is None:
-        at_once = GATE_ROWS * GATE_THREADS // lanes
-        share = -(-filters // max(1, min(processors // rows, -(-filters // at_once))))
-        scaling, spreads = (0, 0, 0, 0, 0), 1
-    else:
-        map_, scaled, kind = gpu.scaling.src, gpu.scaling.out, gpu.scaling.activation
-        scaling = (gpu[map_], gpu[scaled], gpu.pitch(map_), gpu.pitch(scaled), KINDS[kind])
-        share = GATE_SHARE * values
-        while rows * -(-filters // share) > processors and share < GATE_THREADS * values:
-            share *= 2
-        needed = -(-map_.shape.area * share // values // (GATE_THREADS * GATE_SCALED))
-        spreads = max(1, min(processors // (rows * -(-filters // share)), needed))
-    shares = -(-filters // share)
-    memory = values * packs + max(4 * GATE_THREADS, -(-hidden // 4) * 4, share)
-    gpu.launch_grid(
-        "gate",
-        (rows * shares * spreads, 1, 1),
-        GATE_THREADS,
-        *(gpu.workspace, gpu.array(op, "squeeze_bias")),
-        *(gpu.array(op, "expand"), gpu.array(op, "expand_bias"), gpu[op.out]),
-        *(rows, op.src.shape.area, pieces, hidden, filters, gpu.pitch(op.out)),
-        *(shares, share, lanes, KINDS[op.squeeze_activation], KINDS[op.activation]),
-        *(*scaling, spreads),
-        shared=4 * memory,
     )
 
 

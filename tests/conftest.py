@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -12,6 +13,10 @@ from engine.backends.base import Device
 from tests.devices import open_or_skip
 
 pytest_plugins = ["tests.small_models"]
+
+# What a shell starts in the background ignores it, and some tests press Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(

@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         _targets.Taken([source, arguments.detections]).claim("--save-coco", str(file))
     if arguments.detections:
         truth = _truth(arguments, source, _names(arguments.names))
-        _spare(truth, document)
+        _spare(truth, document, folders["curves"])
         examples, failures = _examples_of_file(arguments, truth)
         about: dict[str, object] = {"detections": arguments.detections}
     else:
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
             if detector.task != "detector":
                 raise InputError(f"{arguments.cfg}: has no boxes to score. Try: classify --list")
             truth = _truth_for(arguments, source, detector)
-            _spare(truth, document)
+            _spare(truth, document, folders["curves"])
             examples, failures = _examples_of(detector, truth)
             about = {
                 "cfg": str(arguments.cfg),
@@ -151,10 +151,14 @@ def _truth_for(arguments: argparse.Namespace, source: str, detector: Detector) -
     return _truth(arguments, source, detector.labels)
 
 
-def _spare(truth: GroundTruth, document: JsonDocument | None) -> None:
+def _spare(truth: GroundTruth, document: JsonDocument | None, curves: Path | None) -> None:
     """The report may not replace what it is about."""
+    pictures = [entry.path for entry in truth.entries]
     if document:
-        document.check([*truth.label_files, *(entry.path for entry in truth.entries)])
+        document.check([*truth.label_files, *pictures])
+    if curves and any(_targets.is_folder_of(curves, picture) for picture in pictures):
+        problem = "holds pictures that are read, and a curve could replace one"
+        raise InputError(f"--curves {shown(str(curves))}: {problem}. Name another folder")
 
 
 def _examples_of(detector: Detector, truth: GroundTruth) -> tuple[list[Example], list[str]]:

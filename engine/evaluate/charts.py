@@ -13,6 +13,7 @@ from PIL import Image, ImageDraw, ImageFont
 from engine.errors import InputError
 from engine.evaluate.score import ClassScore, Report
 from engine.vision.colours import Colour, colour_of
+from engine.vision.new_file import NewFile
 
 Array = NDArray[Any]
 Font: TypeAlias = "ImageFont.FreeTypeFont | ImageFont.ImageFont"
@@ -40,8 +41,8 @@ def write(folder: Path, report: Report, *, overwrite: bool = False) -> list[Path
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / name for name in pictures]
     for path, picture in zip(paths, pictures.values(), strict=True):
-        with path.open("wb" if overwrite else "xb") as file:
-            picture.save(file, "PNG", optimize=True)
+        with NewFile(path, overwrite=overwrite) as file:
+            picture.save(file.part, "PNG", optimize=True)
     return paths
 
 

@@ -210,6 +210,8 @@ def test_nothing_that_is_read_is_replaced(evaluate, dataset, tmp_path):
         has_model = "--detections" not in words
         status, _, err = evaluate(*words, "--overwrite", model=has_model)
         assert (status, err.count("would replace a file that is read")) == (2, 1), words
+    status, _, err = evaluate(listing, "--curves", dataset / "images", "--overwrite")
+    assert (status, err.count("a curve could replace one. Name another folder")) == (2, 1)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from engine.errors import InputError
 from engine.evaluate import charts
 from engine.evaluate.score import Rules, score
 from engine.vision.colours import colour_of
@@ -39,10 +40,13 @@ def test_a_curve_is_drawn_in_its_class_colour_where_precision_is(report):
 
 
 def test_a_written_picture_is_not_replaced_unless_asked(tmp_path, report):
-    charts.write(tmp_path, report)
-    with pytest.raises(FileExistsError):
+    paths = charts.write(tmp_path, report)
+    paths[0].write_bytes(b"mine")
+    with pytest.raises(InputError, match=r"precision_recall\.png: exists already"):
         charts.write(tmp_path, report)
+    assert paths[0].read_bytes() == b"mine"
     charts.write(tmp_path, report, overwrite=True)
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
 
 
 @pytest.mark.parametrize("classes", [1, 80])

@@ -13,7 +13,7 @@ import numpy as np
 
 from engine.backends.cuda import averages, conv
 from engine.backends.cuda.conv import depthwise
-from engine.backends.cuda.gpu import KINDS, Arrays, Gpu, Squeezing, Target, runs
+from engine.backends.cuda.gpu import KINDS, Arrays, Gpu, Squeezing, Target, padded_hidden, runs
 from engine.plan import ops
 from engine.plan.build import Plan
 from engine.plan.ops import Op
@@ -73,9 +73,8 @@ def _gate_weights(target: Target, op: ops.Gate, constants: Arrays) -> Arrays:
 
 
 def _gate_workspace(target: Target, op: ops.Gate) -> int:
-    hidden = -(-op.squeeze.shape[0] // 4) * 4
-    pieces = averages.most_pieces(target, op.src)
-    return 4 * target.rows(op.src) * max(pieces * hidden, conv.depthwise.MOST_SQUEEZED)
+    floats = averages.most_pieces(target, op.src) * padded_hidden(op)
+    return 4 * target.rows(op.src) * max(floats, depthwise.MOST_SQUEEZED)
 
 
 @runs(ops.Gate, prepare=_gate_weights, workspace=_gate_workspace)
@@ -104,7 +103,7 @@ def gate(gpu: Gpu, op: ops.Gate) -> None:
         needed = -(-map_.shape.area * share // values // (_THREADS * _SCALED))
         spreads = max(1, min(processors // (rows * -(-filters // share)), needed))
     shares = -(-filters // share)
-    memory = values * packs + max(4 * _THREADS, -(-hidden // 4) * 4, share)
+    memory = values * packs + max(4 * _THREADS, padded_hidden(op), share)
     gpu.launch_grid(
         "gate",
         (rows * shares * spreads, 1, 1),

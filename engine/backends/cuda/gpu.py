@@ -123,6 +123,16 @@ class Squeezing:
     def pieces(self) -> int:
         return self.parts * self.chunks
 
+    @property
+    def floats(self) -> int:
+        """Of a row."""
+        return self.pieces * padded_hidden(self.gate)
+
+
+def padded_hidden(gate: Gate) -> int:
+    """The floats of a piece: what a gate's first layer puts out, in whole fours."""
+    return -(-gate.squeeze.shape[0] // 4) * 4
+
 
 class Gpu:
     """The memory, kernels and stream of one program, for a run of `sequences` sequences."""

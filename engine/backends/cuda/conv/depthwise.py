@@ -52,7 +52,7 @@ def squeezing(target: Target, op: ops.Conv2d, gate: ops.Gate) -> Squeezing | Non
     launch = _launch(op, rows, op.out.shape.channels // values, target.multiprocessors)
     parts = min(launch.turns, _most_parts(target.multiprocessors, launch.chunks * rows))
     left = Squeezing(gate, parts, launch.chunks)
-    return left if left.pieces * -(-gate.squeeze.shape[0] // 4) * 4 <= MOST_SQUEEZED else None
+    return left if left.floats <= MOST_SQUEEZED else None
 
 
 def prepare(target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:

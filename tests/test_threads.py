@@ -1,6 +1,7 @@
 """engine/threads.py: work in its order, by no more threads than allowed, to its end."""
 
 import gc
+import math
 import os
 import threading
 import time
@@ -9,6 +10,7 @@ from contextlib import closing
 
 import pytest
 
+from engine import hands
 from engine.errors import DeviceError, EngineError
 from engine.threads import Threads
 from tests.faults.child import run
@@ -56,20 +58,65 @@ def test_threads_that_do_not_start_are_told_of_in_the_name_of_their_owner(monkey
     def start(self):
         raise RuntimeError("can't start new thread")
 
+    monkeypatch.setattr(hands, "_idle", [])
     monkeypatch.setattr(threading.Thread, "start", start)
     told = pytest.raises(DeviceError, match=r"^stream: no more threads can be started")
     with closing(Threads(2, "stream-read")) as threads, told:
         threads.submit(print)
 
 
-def test_those_that_nobody_has_any_more_end():
+def test_those_that_nobody_has_any_more_are_free_for_others():
     threads = Threads(1, "left")
     threads.submit(time.monotonic).result()
-    (thread,) = [each for each in threading.enumerate() if each.name == "left_0"]
+    (over,) = threads._over
+    assert names_of("left") == {"left_0"}
     del threads
     gc.collect()
-    thread.join(5)
-    assert not thread.is_alive()
+    assert over.wait(5)
+    assert names_of("left") == set()
+
+
+def test_the_next_ones_are_the_same():
+    seen = []
+    for name in ("first", "second"):
+        together = threading.Barrier(3, timeout=5)
+        with closing(Threads(3, name)) as threads:
+            made = [threads.submit(ident_beside, together) for _ in range(3)]
+            seen.append({each.result() for each in made})
+    assert len(seen[0]) == 3
+    assert seen[1] == seen[0]
+
+
+def ident_beside(others):
+    others.wait()
+    return threading.get_ident()
+
+
+def test_no_more_are_kept_than_anybody_needs(monkeypatch):
+    monkeypatch.setattr(hands, "_idle", [])
+    monkeypatch.setattr(hands, "_MOST_IDLE", 2)
+    before = set(threading.enumerate())
+    together = threading.Barrier(5, timeout=5)
+    with closing(Threads(5, "many")) as threads:
+        for made in [threads.submit(together.wait) for _ in range(5)]:
+            made.result()
+    kept = {each.thread for each in hands._idle}
+    assert len(kept) == 2
+    for each in set(threading.enumerate()) - before - kept:
+        each.join(5)
+        assert not each.is_alive()
+    for hand in hands._idle:
+        hand.end()
+
+
+def test_a_forked_child_does_not_wait_for_its_parents(monkeypatch):
+    with closing(Threads(1, "parent")) as threads:
+        is_free = threading.Event()
+        threads.submit(is_free.wait)
+        with monkeypatch.context() as child:
+            child.setattr(os, "getpid", lambda: -1)
+            threads.wait(math.inf)
+        is_free.set()
 
 
 def test_an_idle_thread_keeps_nothing_alive():

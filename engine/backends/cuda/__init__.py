@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
-from engine.errors import InputError, threads_told
+from engine.errors import InputError
 
 if TYPE_CHECKING:
     from engine.backends.base import Device
@@ -49,7 +49,9 @@ def open(argument: str) -> Device:
 @contextmanager
 def waking(argument: str) -> Iterator[None]:
     """Inside, these cards wake up on a thread, for a caller who opens them a little later."""
-    from threading import Event, Thread
+    from threading import Event
+
+    from engine.threads import Threads
 
     indices, is_over = parse(argument), Event()
 
@@ -58,14 +60,12 @@ def waking(argument: str) -> Iterator[None]:
 
         driver.keep_awake(indices, is_over)
 
-    thread = Thread(target=wake, name="cuda-wake", daemon=True)
-    with threads_told("cuda"):
-        thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
+    with closing(Threads(1, "cuda-wake")) as waker:
+        waker.submit(wake)
+        try:
+            yield
+        finally:
+            is_over.set()
 
 
 def parse(argument: str) -> tuple[int, ...] | None:

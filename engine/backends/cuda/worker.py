@@ -1,17 +1,15 @@
-"""One thread that owns what may be touched from one thread only; others hand it functions.
-
-Threads are kept when their devices are closed, for the next ones: PyCUDA leaves some hundred bytes
-behind for each thread that ever used a context.
-"""
+"""One thread that owns what may be touched from one thread only; others hand it functions."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
+from engine import hands
 from engine.errors import DeviceError
 
 _Result = TypeVar("_Result")
@@ -58,49 +56,10 @@ class _Call:
 _Calls: TypeAlias = "SimpleQueue[_Call | None]"
 
 
-class _Server:
-    """A thread that serves one queue of calls after the other, each until its None."""
-
-    def __init__(self) -> None:
-        self.process = os.getpid()
-        self._queues: SimpleQueue[_Calls | None] = SimpleQueue()
-        # A daemon: the interpreter joins other threads before it tells anyone that it ends.
-        self.thread = threading.Thread(target=_serve, args=(self._queues,), daemon=True)
-        self.thread.start()
-
-    def begin(self, calls: _Calls, name: str) -> None:
-        self.thread.name = name
-        self._queues.put(calls)
-
-    def rest(self) -> None:
-        """Until the next queue."""
-        self.thread.name = "cuda-idle"
-        _idle.append(self)
-
-    def end(self) -> None:
-        self._queues.put(None)
-
-
-def _serve(queues: SimpleQueue[_Calls | None]) -> None:
-    while (calls := queues.get()) is not None:
-        while (call := calls.get()) is not None:
-            call.run()
-            del call
-        del calls
-
-
-_idle: list[_Server] = []  # without a lock: a finalizer may close a device amid anything
-
-
-def _server() -> _Server:
-    """One that is idle, or a new one; a forked child has none of its parent's."""
-    while True:
-        try:
-            server = _idle.pop()
-        except IndexError:
-            return _Server()
-        if server.process == os.getpid():
-            return server
+def _serve(calls: _Calls) -> None:
+    while (call := calls.get()) is not None:
+        call.run()
+        del call
 
 
 class Worker:
@@ -115,8 +74,8 @@ class Worker:
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._is_closed = False
-        self._server = _server()
-        self._server.begin(self._calls, name)
+        self._hand = hands.take()
+        self._hand.begin(partial(_serve, self._calls), name)
 
     def run(self, function: Callable[[], _Result]) -> _Result:
         """Run on the thread; return what it returns, raise what it raises."""
@@ -159,13 +118,13 @@ class Worker:
             raise
         finally:
             if is_clean:
-                self._server.rest()
+                self._hand.rest()
             else:
-                self._server.end()
+                self._hand.end()
 
     @property
     def _is_its_own(self) -> bool:
-        return threading.get_ident() == self._server.thread.ident
+        return threading.get_ident() == self._hand.thread.ident
 
     @property
     def is_here(self) -> bool:

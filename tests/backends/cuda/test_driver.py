@@ -167,7 +167,7 @@ def test_devices_that_are_about_to_be_opened_wake_up_meanwhile(monkeypatch, argu
             noted.append((name, threading.current_thread().name))
             if name == "cuDeviceGetCount":
                 arguments[0]._obj.value = 3
-            if noted.count(("cuDevicePrimaryCtxRetain", "cuda-wake")) == count:
+            if noted.count(("cuDevicePrimaryCtxRetain", "cuda-wake_0")) == count:
                 is_awake.set()
             return 0
 
@@ -176,7 +176,7 @@ def test_devices_that_are_about_to_be_opened_wake_up_meanwhile(monkeypatch, argu
         assert is_awake.wait(5)
         assert "cuDevicePrimaryCtxRelease_v2" not in dict(noted)
     assert [name for name, _ in noted].count("cuDevicePrimaryCtxRelease_v2") == count
-    assert {thread for _, thread in noted} == {"cuda-wake"}
+    assert {thread for _, thread in noted} == {"cuda-wake_0"}
 
 
 def test_a_device_that_does_not_wake_up_keeps_nobody_from_being_told(monkeypatch):

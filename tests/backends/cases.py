@@ -187,6 +187,37 @@ for _size, _stride in [(3, 1), (3, 2), (5, 1), (5, 2)]:
         residual=_stride == 1,
         last_activation="leaky",
     )
+    convolution(
+        f"depthwise_strips_{_size}_{_stride}",
+        (48, 30, 27),
+        48,
+        (_size, _size),
+        groups=48,
+        stride=(_stride, _stride),
+        padding=(_size // 2,) * 4,
+        activation="swish",
+    )
+    convolution(
+        f"depthwise_strips_in_wide_borders_{_size}_{_stride}",
+        (16, 6, 5),
+        16,
+        (_size, _size),
+        groups=16,
+        stride=(_stride, _stride),
+        padding=(9, 7, 8, 11),
+        activation="leaky",
+    )
+    convolution(
+        f"depthwise_strips_without_borders_{_size}_{_stride}",
+        (64, 29, 9),
+        64,
+        (_size, _size),
+        groups=64,
+        stride=(_stride, _stride),
+        padding=(0, 1, 0, 0),
+        activation="relu6" if _size == 3 else "relu",
+        residual=True,
+    )
 convolution("depthwise_twice_the_filters", (5, 6, 6), 10, groups=5, **SAME)
 convolution("signed", (3, 6, 5), 4, signed=True, **SAME)
 convolution("signed_many_channels", (35, 5, 4), 3, signed=True, activation="leaky", **SAME)

@@ -30,10 +30,10 @@ def squeezing(plan: Plan, target: Target) -> dict[Op, Squeezing]:
     for op, gate in pairwise(plan.ops):
         if not isinstance(op, ops.Conv2d) or not isinstance(gate, ops.Gate) or gate.src != op.out:
             continue
-        own = target.of(op)
-        left = depthwise.squeezing(own, op, gate)
-        is_alike = own.value_bytes == target.of(gate).value_bytes
-        if left and is_alike and conv.choice(target, op) == "depthwise":
+        own, algorithm = target.of(op), conv.LEAVES_SUMS.get(conv.choice(target, op))
+        if algorithm is None or own.value_bytes != target.of(gate).value_bytes:
+            continue
+        if left := algorithm.squeezing(own, op, gate):
             found |= {op: left, gate: left}
     return found
 

@@ -26,6 +26,7 @@ from tests.backends.cuda.host_device import HostDevice, on_tape
 Array = NDArray[Any]
 
 CARD = Target(1, "float16", (9, 0), 132)
+ALGORITHMS = ("depthwise", "depthwise_strips")
 TOLERANCE = {"float32": 2e-6, "tf32": 2e-6, "float16": 3e-3}
 SQUEEZE = """
 [avgpool]
@@ -68,11 +69,12 @@ def pair_of(plan: Plan) -> tuple[ops.Op, ops.Op]:
 @pytest.mark.parametrize("precision", TOLERANCE)
 @pytest.mark.parametrize("size", [3, 5])
 @pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_convolution_and_its_gate_agree_on_the_pieces(
-    precision: str, size: int, stride: int
+    precision: str, size: int, stride: int, algorithm: str
 ) -> None:
     plan = plan_of(size, stride)
-    left = gates.squeezing(plan, replace(CARD, precision=precision))
+    left = gates.squeezing(plan, replace(CARD, precision=precision, algorithm=algorithm))
     op, gate = pair_of(plan)
     assert set(left) == {op, gate}
     assert left[op] == left[gate]
@@ -96,10 +98,11 @@ def test_nothing_may_run_between_that_could_take_the_memory() -> None:
 
 @pytest.mark.parametrize("channels", [16, 96, 1152])
 @pytest.mark.parametrize("batch", [1, 8, 64])
-def test_a_gate_has_few_sums_to_read(channels: int, batch: int) -> None:
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_gate_has_few_sums_to_read(channels: int, batch: int, algorithm: str) -> None:
     plan = plan_of(channels=channels, sides="height=104\nwidth=104")
     _, gate = pair_of(plan)
-    left = gates.squeezing(plan, replace(CARD, batch=batch))
+    left = gates.squeezing(plan, replace(CARD, batch=batch, algorithm=algorithm))
     assert left[gate].floats <= depthwise.MOST_SQUEEZED
 
 
@@ -140,6 +143,7 @@ def host() -> Iterator[HostDevice]:
 
 @needs_gxx
 @pytest.mark.parametrize("precision", TOLERANCE)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize(
     ("size", "stride", "channels", "hidden"),
     [
@@ -148,19 +152,26 @@ def host() -> Iterator[HostDevice]:
     ],
 )
 def test_results_are_those_of_the_cpu(
-    host: HostDevice, precision: str, size: int, stride: int, channels: int, hidden: int
+    host: HostDevice,
+    precision: str,
+    algorithm: str,
+    size: int,
+    stride: int,
+    channels: int,
+    hidden: int,
 ) -> None:
     """For fewer pictures than there is room for, too: a picture's sums are its own."""
     plan = plan_of(size, stride, channels, hidden=hidden)
     images = np.random.default_rng(1).random((3, *plan.source.shape.sides), np.float32)
     with (
         closing(open_device("cpu").compile(plan, batch=3)) as cpu,
-        closing(host.compile(plan, batch=3, precision=precision)) as program,
+        closing(host.compile(plan, batch=3, precision=precision, algorithm=algorithm)) as program,
     ):
         (expected,) = cpu.forward(images)
         (got,) = program.forward(images)
         (alone,) = program.forward(images[2:])
-    assert gates.squeezing(plan, replace(CARD, batch=3, precision=precision))
+    target = replace(CARD, batch=3, precision=precision, algorithm=algorithm)
+    assert gates.squeezing(plan, target)
     error = np.sqrt(np.square(got - expected).mean() / np.square(expected).mean())
     assert error <= TOLERANCE[precision]
     np.testing.assert_array_equal(alone[0], got[2])

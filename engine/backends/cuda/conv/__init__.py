@@ -10,6 +10,7 @@ from __future__ import annotations
 from engine.backends.cuda.conv import (
     apart,
     depthwise,
+    depthwise_strips,
     direct,
     dot,
     geometry,
@@ -42,12 +43,15 @@ ALGORITHMS: dict[str, Algorithm] = {
     "winograd": winograd,
     "tiled": tiled,
     "direct": direct,
+    "depthwise_strips": depthwise_strips,
     **hopper.VARIANTS,
     **hopper_turns.VARIANTS,
     **hopper_patches.VARIANTS,
     **thin.VARIANTS,
     **implicit_gemm.VARIANTS,
 }
+# What can leave its sums for a gate behind it.
+LEAVES_SUMS = {"depthwise": depthwise, "depthwise_strips": depthwise_strips}
 _WITH_POOL = frozenset({*thin.VARIANTS, *implicit_gemm.VARIANTS})
 _WITH_YOLO = _WITH_POOL | {*hopper.VARIANTS, *hopper_turns.VARIANTS}
 ALGORITHMS |= {name + apart.SUFFIX: apart.Apart(each) for name, each in ALGORITHMS.items()}
@@ -63,7 +67,7 @@ _WRITE_FLOATS = _EVERYWHERE | {
     *hopper_turns.VARIANTS,
     *hopper_patches.VARIANTS,
 }
-_EXACT = _EVERYWHERE | {"tiled", "depthwise"}
+_EXACT = _EVERYWHERE | {"tiled", *LEAVES_SUMS}
 
 
 def candidates(target: Target, op: ops.Conv2d) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ def squeezing(target: Target, op: ops.Conv2d, gate: ops.Gate) -> Squeezing | Non
     """
     tensors = {op.src, op.out, *([op.residual] if op.residual else [])}
     values = 16 // target.value_bytes
-    if not _is_fixed(op) or tensors & target.misaligned or op.out.shape.channels % values:
+    if not is_fixed(op) or tensors & target.misaligned or op.out.shape.channels % values:
         return None
     rows = target.rows(op.out)
     launch = _launch(op, rows, op.out.shape.channels // values, target.multiprocessors)
@@ -68,7 +68,7 @@ def enqueue(gpu: Gpu, op: ops.Conv2d) -> None:
     pointers = (gpu[op.src], gpu.array(op, "weight"), gpu.array(op, "bias"), pointer, gpu[op.out])
     sizes = (out.channels, *geometry.maps(op), gpu.pitch(op.src), pitch, gpu.pitch(op.out))
     values = 16 // gpu.target.value_bytes if packs else 1
-    if packs and _is_fixed(op):
+    if packs and is_fixed(op):
         _enqueue_fixed(gpu, op, pointers, sizes)
         return
     runs = gpu.rows(op.out) * out.height * -(-out.width // RUN)
@@ -79,14 +79,14 @@ def enqueue(gpu: Gpu, op: ops.Conv2d) -> None:
     )
 
 
-def _is_fixed(op: ops.Conv2d) -> bool:
+def is_fixed(op: ops.Conv2d) -> bool:
     """Whether its size and stride have kernels of their own."""
     (size, width), (stride, across) = op.kernel, op.stride
     is_square = size == width and stride == across and op.dilation == (1, 1)
     return is_square and (size, stride) in LONG_RUNS
 
 
-def _wide(packs: int) -> int:
+def wide_of(packs: int) -> int:
     """How many a block takes: whole lines of the cache, unless that leaves many threads idle."""
     return min(WIDTHS, key=lambda wide: -(-packs // wide) * (wide + 1))
 
@@ -103,7 +103,7 @@ def _launch(op: ops.Conv2d, rows: int, packs: int, processors: int) -> _Launch:
     lines = rows * out.height
     if lines * -(-out.width // lengths[size, stride]) * packs < threads * processors:
         name, lengths, threads = f"{name}_short", SHORT_RUNS, SHORT_THREADS
-    wide = _wide(packs)
+    wide = wide_of(packs)
     chunks = -(-packs // wide)
     runs = out.height * -(-out.width // lengths[size, stride])
     return _Launch(name, threads, -(-runs // (threads // wide)), chunks, wide)

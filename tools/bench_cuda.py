@@ -6,8 +6,8 @@
 Weights are random: speed does not depend on them. Milliseconds are medians of CUDA events around
 graph replays, without copies to or from the host: `ms` from floats in the host's layout to outputs
 in the same, `boxes_ms` from bytes to the boxes above a threshold, about as many as in a street.
-PEER.py takes the same nets and batches, `--only VARIANTS` and `--out FILE`, and writes a list of
-{net, batch, variant, ms}.
+PEER.py, as torch_peer.py, takes the same nets and batches, `--only VARIANTS` and `--out FILE`, and
+writes a list of {net, batch, variant, ms}.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -46,6 +47,12 @@ def random_plan(path: Path, size: int | None) -> Plan:
     return lower(network, random_weights.arrays(network))
 
 
+def random_images(plan: Plan, batch: int) -> NDArray[np.float32]:
+    images = np.zeros((batch, *plan.source.shape.sides), np.float32)
+    images[:] = np.random.default_rng(1).random(images.shape[1:], np.float32)
+    return images
+
+
 def main(words: list[str] | None = None) -> int:
     arguments = parse(words)
     batches = [int(batch) for batch in arguments.batches.split(",")]
@@ -59,11 +66,10 @@ def main(words: list[str] | None = None) -> int:
         about = {"net": Path(name).stem, "size": plan.source.shape.width}
         peers = peer_rows(arguments, spec, precisions) if arguments.peer else []
         for precision, batch in product(precisions, batches):
-            repeats = arguments.repeats if batch <= 8 else max(20, arguments.repeats // 4)
             start = time.perf_counter()
             program = device.compile(plan, batch=batch, precision=precision, **options)
-            ms, ready = measured(program, batch, repeats, start)
-            boxes_ms = measured_to_boxes(program, batch, repeats) if plan.heads else None
+            ms, ready = measured(program, batch, arguments.repeats, start)
+            boxes_ms = measured_to_boxes(program, batch, arguments.repeats) if plan.heads else None
             program.close()
             rows.append(
                 {
@@ -99,8 +105,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
 
 def measured(program: Any, batch: int, repeats: int, start: float) -> tuple[float, float]:
     """Milliseconds of a run, and seconds from `start` until the first one was over."""
-    images = np.zeros((batch, *program.plan.source.shape.sides), np.float32)
-    images[:] = np.random.default_rng(1).random(images.shape[1:], np.float32)
+    images = random_images(program.plan, batch)
     program.forward(images)
     ready = time.perf_counter() - start
     return statistics.median(program.measure(images, repeats=repeats)), ready

@@ -27,11 +27,16 @@ def open_peer(subject: Subject, batch: int) -> base.Run:
     torch.backends.cuda.matmul.allow_tf32 = subject.precision == "tf32"
     torch.backends.cudnn.allow_tf32 = subject.precision == "tf32"
     torch.backends.cudnn.benchmark = True
-    network = Network(torch, optimise(subject.plan, _PASSES), place, subject.precision)
+    network = Network(torch, plan_of(subject.plan), place, subject.precision)
     if place != "cpu":
         return network.recorded(subject.images(batch))
     network.run(subject.images(batch))  # says what has no form here
     return network.run
+
+
+def plan_of(plan: Plan) -> Plan:
+    """As PyTorch is given it: it has no batch norm to do, and fuses what it fuses by itself."""
+    return optimise(plan, _PASSES)
 
 
 class Network:
@@ -45,25 +50,31 @@ class Network:
         missing |= kinds - set(_ACTIVATIONS)
         if missing:
             raise Missing(f"no form here of {', '.join(sorted(missing))}")
-        self._constants = {name: self._sent(each) for name, each in plan.constants.items()}
+        self._constants = {name: self.sent(each) for name, each in plan.constants.items()}
 
     def run(self, images: base.Array) -> object:
         with self._torch.inference_mode():
-            outputs = self._forward(self._sent(images))
+            outputs = self.forward(self.sent(images))
             return [each.float().cpu().numpy() for each in outputs]
 
-    def recorded(self, images: base.Array) -> base.Run:
+    def record(self, given: Any) -> tuple[Any, list[Any]]:
+        """A CUDA graph that reads `given`, and what it fills."""
         torch = self._torch
         with torch.inference_mode():
-            given = self._sent(images)
             side = torch.cuda.Stream()
             with torch.cuda.stream(side):
                 for _ in range(3):
-                    self._forward(given)
+                    self.forward(given)
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
-                outputs = self._forward(given)
+                outputs = self.forward(given)
+        return graph, outputs
+
+    def recorded(self, images: base.Array) -> base.Run:
+        torch = self._torch
+        given = self.sent(images)
+        graph, outputs = self.record(given)
 
         def run(images: base.Array) -> object:
             with torch.inference_mode():
@@ -73,13 +84,14 @@ class Network:
 
         return run
 
-    def _forward(self, source: Any) -> list[Any]:
+    def forward(self, source: Any) -> list[Any]:
+        """Of what was sent."""
         values: dict[Tensor, Any] = {self._plan.source: source}
         for op in self._plan.ops:
             values[op.out] = _FORMS[type(op)](self._torch, op, values, self._constants)
         return [values[tensor] for tensor in self._plan.outputs]
 
-    def _sent(self, values: base.Array) -> Any:
+    def sent(self, values: base.Array) -> Any:
         """Channels last where there are four axes, as cuDNN and oneDNN like them best."""
         sent = self._torch.from_numpy(values).to(self._place, self._kind)
         if sent.ndim == 4:

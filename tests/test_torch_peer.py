@@ -1,0 +1,33 @@
+"""tools/torch_peer.py: what PyTorch is given is our network, and it makes the same of it."""
+
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.backends import open_device
+from engine.benchmark.peers.pytorch_peer import Network, plan_of
+from engine.passes import optimise
+from tools import torch_peer
+from tools.bench_cuda import random_images, random_plan
+
+CFGS = Path(__file__).parents[1] / "cfg"
+
+
+@pytest.mark.parametrize("net", ["yolov3-tiny", "enet-coco", "resnet50"])
+def test_what_is_compiled_makes_what_the_engine_makes(net):
+    torch = pytest.importorskip("torch")
+    plan = random_plan(CFGS / f"{net}.cfg", 64)
+    images = random_images(plan, 2)
+    network = Network(torch, plan_of(plan), "cpu", "float32")
+    given = network.sent(images)
+    outputs = torch_peer.traced(torch, network, given)(given)
+    with (
+        closing(open_device("cpu")) as device,
+        closing(device.compile(optimise(plan, device.passes), batch=2)) as program,
+    ):
+        expected = program.forward(images)
+    assert len(outputs) == len(expected)
+    for ours, theirs in zip(expected, outputs, strict=True):
+        np.testing.assert_allclose(theirs.numpy(), ours, atol=1e-5 * np.abs(ours).max())

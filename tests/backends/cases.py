@@ -197,27 +197,26 @@ for _size, _stride in [(3, 1), (3, 2), (5, 1), (5, 2)]:
         padding=(_size // 2,) * 4,
         activation="swish",
     )
-    convolution(
-        f"depthwise_strips_in_wide_borders_{_size}_{_stride}",
-        (16, 6, 5),
-        16,
-        (_size, _size),
-        groups=16,
-        stride=(_stride, _stride),
-        padding=(9, 7, 8, 11),
-        activation="leaky",
-    )
-    convolution(
-        f"depthwise_strips_without_borders_{_size}_{_stride}",
-        (64, 29, 9),
-        64,
-        (_size, _size),
-        groups=64,
-        stride=(_stride, _stride),
-        padding=(0, 1, 0, 0),
-        activation="relu6" if _size == 3 else "relu",
-        residual=True,
-    )
+convolution(
+    *("depthwise_in_wide_borders", (16, 6, 5), 16),
+    groups=16,
+    padding=(9, 7, 8, 11),
+    activation="leaky",
+)
+convolution(
+    *("depthwise_in_wide_borders_5_2", (16, 6, 5), 16, (5, 5)),
+    groups=16,
+    stride=(2, 2),
+    padding=(9, 7, 8, 11),
+    activation="relu",
+)
+convolution(
+    *("depthwise_without_borders", (64, 29, 9), 64, (5, 5)),
+    groups=64,
+    padding=(0, 1, 0, 0),
+    activation="relu6",
+    residual=True,
+)
 convolution("depthwise_twice_the_filters", (5, 6, 6), 10, groups=5, **SAME)
 convolution("signed", (3, 6, 5), 4, signed=True, **SAME)
 convolution("signed_many_channels", (35, 5, 4), 3, signed=True, activation="leaky", **SAME)
@@ -411,6 +410,8 @@ for name in ACTIVATIONS:
     add_case(name, ops.Activate(tensor(3, 5, 7), tensor(3, 5, 7), name), wide)
 
 add_case("packs", ops.Activate(tensor(8, 3, 5), tensor(8, 3, 5), "swish"), wide)
+for name in ("mish", "logistic"):
+    add_case(f"packs_{name}", ops.Activate(tensor(8, 3, 5), tensor(8, 3, 5), name), wide)
 # on a card it leaves in tiles
 add_case("large_map", ops.Activate(tensor(41, 41, 41), tensor(41, 41, 41), "relu"))
 

@@ -22,7 +22,7 @@ from engine.plan.ops import Tensor, YoloHead
 from engine.plan.shapes import Shape
 from engine.vision.boxes import Suppression
 from engine.vision.resize import Placement
-from tests.backends.cases import CASES, Case, all_cases
+from tests.backends.cases import CASES, Case, all_cases, tensor
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostContext, HostDevice
 from tests.backends.head_cases import HEADS, decode_by_loops, values_for
@@ -101,6 +101,32 @@ def test_halves_agree_with_the_definition(
     case = half(case)
     got = run_case(host, case, sequences=SEQUENCES, layout=layout, precision="float16")
     assert_close_as_halves(got, defined(case))
+
+
+FAR = np.concatenate([np.linspace(-60, 60, 2391), [-6e4, -1000, -100, -22, 22, 100, 1000, 6e4, 0]])
+
+
+@needs_gxx
+@pytest.mark.parametrize("name", ["swish", "mish", "logistic"])
+def test_what_shares_a_reciprocal_is_right_to_the_last_bit_of_a_half(
+    host: HostDevice, name: str
+) -> None:
+    """Whatever shares it: the values are in an order of their own for each sample.
+
+    Where a swish is nothing, from -22 down, it may be a billionth of what it is of.
+    """
+
+    def shuffled(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        return np.stack([rng.permutation(FAR) for _ in range(shape[0])]).reshape(shape)
+
+    source, out = tensor(8, FAR.size // 8), tensor(8, FAR.size // 8)
+    case = half(Case(name, ops.Activate(out, source, name), shuffled))
+    got = run_case(host, case, sequences=5, precision="float16")
+    with closing(open_device("cpu:1")) as device:
+        exact = run_case(device, case, sequences=5, precision="float64")
+    assert (abs(got - exact) <= 2**-11 * 1.01 * abs(exact) + 2**-24 + 1e-9 * abs(FAR).max()).all()
+    near = abs(exact) > 1e-3
+    np.testing.assert_allclose(got[near], exact[near], rtol=2**-11 * 1.01)
 
 
 # ---------------------------------------------------------------- convolution algorithms

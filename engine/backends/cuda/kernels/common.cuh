@@ -102,23 +102,48 @@ template <int V, typename T> __device__ __forceinline__ void store(T* p, const P
     *reinterpret_cast<Raw<V, T>*>(p) = raw;
 }
 
+// Those that take a power and a reciprocal. Of values that will be halves fours share a reciprocal:
+// powers end where halves have nothing left, so that four factors still have a product. The product
+// is with x itself, so that what is none, or infinite, is seen.
+template <int N> __device__ __forceinline__ void activate_by_powers(int kind, float (&x)[N])
+{
+#ifdef STORE_HALF
+    float upper[N], lower[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const float e = exponential(kind == KIND_mish ? fminf(x[i], 10.f) : fminf(-x[i], 21.f));
+        upper[i] = kind == KIND_mish ? e * (e + 2.f) : 1.f;
+        lower[i] = kind == KIND_mish ? upper[i] + 2.f : 1.f + e;
+    }
+    invert(lower);
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] = (kind == KIND_logistic ? 1.f : x[i]) * upper[i] * lower[i];
+#else
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] = activate(kind, x[i]);
+#endif
+}
+
 // The commonest activations over several values. A launch has one kind, so the switch costs once for
 // all of them; before each value it would cost more than the arithmetic. True where it knew the kind.
 template <int N> __device__ __forceinline__ bool activate_common(int kind, float (&x)[N])
 {
-#define CASE(name)                                                                         \
+#define CASE(name, function)                                                               \
     case KIND_##name:                                                                      \
-        _Pragma("unroll") for (int i = 0; i < N; ++i) x[i] = activate(KIND_##name, x[i]);  \
+        function;                                                                          \
         return true
+#define EACH(name) \
+    CASE(name, _Pragma("unroll") for (int i = 0; i < N; ++i) x[i] = activate(KIND_##name, x[i]))
     switch (kind) {
     case KIND_linear: return true;
-        CASE(leaky);
-        CASE(relu);
-        CASE(mish);
-        CASE(swish);
-        CASE(logistic);
+        EACH(leaky);
+        EACH(relu);
+        CASE(mish, activate_by_powers(KIND_mish, x));
+        CASE(swish, activate_by_powers(KIND_swish, x));
+        CASE(logistic, activate_by_powers(KIND_logistic, x));
     }
     return false;
+#undef EACH
 #undef CASE
 }
 

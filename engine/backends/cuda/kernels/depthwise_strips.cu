@@ -16,8 +16,7 @@
 template <int N> __device__ __forceinline__ void activate_strip(int kind, float (&x)[N])
 {
     if (kind == KIND_swish) {
-#pragma unroll
-        for (int i = 0; i < N; ++i) x[i] = activate(KIND_swish, x[i]);
+        activate_by_powers(KIND_swish, x);
     } else if (kind == KIND_leaky) {
 #pragma unroll
         for (int i = 0; i < N; ++i) x[i] = activate(KIND_leaky, x[i]);

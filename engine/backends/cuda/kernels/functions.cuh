@@ -26,3 +26,27 @@ __device__ __forceinline__ float exponential(float x)
     return expf(x);
 #endif
 }
+
+// 1 / x for several x from 1 to 2^31, as reciprocal() or a few bits less. The units for powers and
+// reciprocals take eight times as long as those for products, and a swish or mish wants two of them:
+// of halves four values share one, since nobody sees the last bits.
+template <int N> __device__ __forceinline__ void invert(float (&x)[N])
+{
+#ifdef STORE_HALF
+#pragma unroll
+    for (int i = 0; i + 4 <= N; i += 4) {
+        const float a = x[i], b = x[i + 1], c = x[i + 2], d = x[i + 3];
+        const float of_all = reciprocal(a * b * (c * d));
+        const float of_ab = of_all * (c * d), of_cd = of_all * (a * b);
+        x[i] = of_ab * b;
+        x[i + 1] = of_ab * a;
+        x[i + 2] = of_cd * d;
+        x[i + 3] = of_cd * c;
+    }
+    const int alone = N / 4 * 4;
+#else
+    const int alone = 0;
+#endif
+#pragma unroll
+    for (int i = alone; i < N; ++i) x[i] = reciprocal(x[i]);
+}

@@ -147,14 +147,29 @@ template <int N> __device__ __forceinline__ bool activate_common(int kind, float
 #undef CASE
 }
 
-// What [yolo] makes of value x, an entry of an anchor: box (4, or 8 with sigmas), objectness, classes.
-__device__ __forceinline__ float yolo_value(float x, int entry, int box, int is_raw,
-                                            float scale_x_y)
+// What [yolo] makes of several values: of neighbours, the first of which is entry `entry` of its
+// anchor, or of the same entry of several pixels. Box (4, or 8 with sigmas), objectness, classes.
+template <bool ARE_NEIGHBOURS, int N>
+__device__ __forceinline__ void yolo_values(float (&x)[N], int entry, int entries, int box,
+                                            int is_raw, float scale_x_y)
 {
-    const bool is_extent = box == 4 ? entry == 2 || entry == 3 : entry == 4 || entry == 6;
-    const bool is_centre = box == 4 ? entry < 2 : entry == 0 || entry == 2;
-    if (!is_raw && !is_extent) x = activate(KIND_logistic, x);
-    return is_centre ? x * scale_x_y - (scale_x_y - 1.f) / 2.f : x;
+    float y[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) y[i] = x[i];
+    if (!is_raw) activate_by_powers(KIND_logistic, y);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        int own = entry;
+        if (ARE_NEIGHBOURS) {
+            own += i;
+#pragma unroll
+            for (int most = 5; most <= N + 4; most += 5) own -= own >= entries ? entries : 0;
+        }
+        const bool is_extent = box == 4 ? own == 2 || own == 3 : own == 4 || own == 6;
+        const bool is_centre = box == 4 ? own < 2 : own == 0 || own == 2;
+        if (!is_extent) x[i] = y[i];
+        if (is_centre) x[i] = x[i] * scale_x_y - (scale_x_y - 1.f) / 2.f;
+    }
 }
 
 // Any activation over several values; what is not common goes through memory, as code for each value

@@ -22,9 +22,10 @@ extern "C" __global__ void yolo_output(const real* __restrict__ src, real* __res
         const int entry = channel % entries;
 #pragma unroll 4
         for (int pixel = blockIdx.x; pixel < pixels; pixel += gridDim.x) {
-            const float x = to_float(src[pixel * src_pitch + channel]);
-            note_strange(flag, x);
-            put(out + pixel * out_pitch + channel, yolo_value(x, entry, box, is_raw, scale_x_y));
+            float x[1] = {to_float(src[pixel * src_pitch + channel])};
+            note_strange(flag, x[0]);
+            yolo_values<false>(x, entry, entries, box, is_raw, scale_x_y);
+            put(out + pixel * out_pitch + channel, x[0]);
         }
     }
 }

@@ -180,15 +180,17 @@ __device__ __forceinline__ void finish_values(const float* corner, const Output&
                 }
             }
             activate_common(o.last, x);
+#if IS_YOLO
+#pragma unroll
+            for (int i = 0; i < at_once; ++i) {
+                if (m + i * down < o.pixels) note_strange(o.flag, x[i]);
+            }
+            yolo_values<false>(x, entry, o.entries, o.box, o.is_raw, o.scale_x_y);
+#endif
             result* to = o.out + (size_t)m * o.pitch + channel + n;
 #pragma unroll
             for (int i = 0; i < at_once; ++i) {
-                if (m + i * down >= o.pixels) continue;
-#if IS_YOLO
-                note_strange(o.flag, x[i]);
-                x[i] = yolo_value(x[i], entry, o.box, o.is_raw, o.scale_x_y);
-#endif
-                put(to + i * down * o.pitch, x[i]);
+                if (m + i * down < o.pixels) put(to + i * down * o.pitch, x[i]);
             }
         }
     }

@@ -256,12 +256,16 @@ __device__ __forceinline__ void finish_line(Line& x, const Line& residual, bool 
 // What [yolo] makes of a line, whose first value is of filter n.
 __device__ __forceinline__ void make_yolo(Line& x, const Problem& p, int n)
 {
+    float y[OUT_PACK];
 #pragma unroll
     for (int c = 0; c < OUT_PACK; ++c) {
-        const float v = to_float(x.v[c]);
-        note_strange(p.flag, v);
-        put(&x.v[c], yolo_value(v, (n + c) % p.entries, p.box, p.is_raw, p.scale_x_y));
+        y[c] = to_float(x.v[c]);
+        note_strange(p.flag, y[c]);
     }
+    const int entry = (unsigned)n % (unsigned)p.entries;
+    yolo_values<true>(y, entry, p.entries, p.box, p.is_raw, p.scale_x_y);
+#pragma unroll
+    for (int c = 0; c < OUT_PACK; ++c) put(&x.v[c], y[c]);
 }
 #endif
 
@@ -274,10 +278,10 @@ __device__ __forceinline__ void finish(float (&x)[N], const Problem& p, int m, i
 #if IS_YOLO
 #pragma unroll
     for (int c = 0; c < N; ++c) {
-        if (c >= count) continue;
-        note_strange(p.flag, x[c]);
-        x[c] = yolo_value(x[c], (n + c) % p.entries, p.box, p.is_raw, p.scale_x_y);
+        if (c < count) note_strange(p.flag, x[c]);
     }
+    const int entry = (unsigned)n % (unsigned)p.entries;
+    yolo_values<true>(x, entry, p.entries, p.box, p.is_raw, p.scale_x_y);
 #endif
     result* to = static_cast<result*>(p.out) + (size_t)m * p.out_pitch + n;
     if (WHOLE || (count == N && p.is_aligned)) {
@@ -402,14 +406,16 @@ __device__ __forceinline__ void finish_values(const result* corner, const Proble
                 }
             }
             activate_all(LAST, x);
+#if IS_YOLO
 #pragma unroll
             for (int i = 0; i < at_once; ++i) {
-                if (first + i >= rows) continue;
-#if IS_YOLO
-                note_strange(p.flag, x[i]);
-                x[i] = yolo_value(x[i], entry, p.box, p.is_raw, p.scale_x_y);
+                if (first + i < rows) note_strange(p.flag, x[i]);
+            }
+            yolo_values<false>(x, entry, p.entries, p.box, p.is_raw, p.scale_x_y);
 #endif
-                put(to + i * p.out_pitch, x[i]);
+#pragma unroll
+            for (int i = 0; i < at_once; ++i) {
+                if (first + i < rows) put(to + i * p.out_pitch, x[i]);
             }
         }
     }

@@ -302,13 +302,18 @@ __device__ __forceinline__ void finish_eights(float (&x)[EIGHTS * 2 * VALUES],
     }
     activate_common(o.last, x);
 #if IS_YOLO
+    const int entry = (unsigned)n % (unsigned)o.entries;
 #pragma unroll
-    for (int i = 0; i < values; ++i) {
-        if (exists(i)) {
-            note_strange(o.flag, x[i]);
-            const int entry = (n + i % VALUES) % o.entries;
-            x[i] = yolo_value(x[i], entry, o.box, o.is_raw, o.scale_x_y);
+    for (int i = 0; i < values; i += VALUES) {
+        float y[VALUES];
+#pragma unroll
+        for (int v = 0; v < VALUES; ++v) {
+            y[v] = x[i + v];
+            if (exists(i + v)) note_strange(o.flag, y[v]);
         }
+        yolo_values<true>(y, entry, o.entries, o.box, o.is_raw, o.scale_x_y);
+#pragma unroll
+        for (int v = 0; v < VALUES; ++v) x[i + v] = y[v];
     }
 #endif
     const bool is_whole = o.is_aligned && n + VALUES <= p.filters;

@@ -36,6 +36,7 @@ from engine.errors import EngineError
 from engine.passes import optimise
 from engine.plan.build import Plan
 from engine.vision.resize import Placement
+from tools import random_model
 
 BOXES = 20  # in a picture, before suppression
 PEER_OF = {"float32": ("fp32",), "tf32": ("tf32",), "float16": ("fp16", "fp16-compile")}
@@ -117,7 +118,7 @@ def measured_to_boxes(program: Any, batch: int, repeats: int) -> float:
     noise = np.random.default_rng(1).integers(0, 256, (height, width, channels), np.uint8)
     picture = Placed(noise, Placement((width, height), (width, height)))
     (rows,) = program.start_detect([picture], threshold=0.0).result()
-    threshold = float(np.sort(rows[:, 5:], axis=None)[-BOXES:][0])
+    threshold = random_model.least(rows, BOXES)
     return statistics.median(
         program.measure([picture] * batch, repeats=repeats, threshold=threshold)
     )

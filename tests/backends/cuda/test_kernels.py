@@ -129,6 +129,20 @@ def test_what_shares_a_reciprocal_is_right_to_the_last_bit_of_a_half(
     np.testing.assert_allclose(got[near], exact[near], rtol=2**-11 * 1.01)
 
 
+@needs_gxx
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+@pytest.mark.parametrize("name", ["swish", "mish", "logistic"])
+def test_what_is_no_number_stays_none(host: HostDevice, name: str, precision: str) -> None:
+    """Else an overflow would not be seen."""
+    source, out = tensor(8, 3), tensor(8, 3)
+    values = np.zeros((1, 8, 3, 1), np.float32)
+    values[0, 5, 1] = np.nan
+    case = Case(name, ops.Activate(out, source, name), lambda rng, shape: values)
+    got = run_case(host, case, sequences=1, precision=precision)
+    assert np.isnan(got[0, 5, 1])
+    assert np.isfinite(got[0, :, [0, 2]]).all()
+
+
 # ---------------------------------------------------------------- convolution algorithms
 
 

@@ -103,21 +103,29 @@ template <int V, typename T> __device__ __forceinline__ void store(T* p, const P
 }
 
 // Those that take a power and a reciprocal. Of values that will be halves fours share a reciprocal:
-// powers end where halves have nothing left, so that four factors still have a product. The product
-// is with x itself, so that what is none, or infinite, is seen.
+// powers end where halves have nothing left, so that four factors still have a product. What is no
+// number stays none: a swish or mish of it by x itself, which fminf would drop.
 template <int N> __device__ __forceinline__ void activate_by_powers(int kind, float (&x)[N])
 {
 #ifdef STORE_HALF
     float upper[N], lower[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-        const float e = exponential(kind == KIND_mish ? fminf(x[i], 10.f) : fminf(-x[i], 21.f));
-        upper[i] = kind == KIND_mish ? e * (e + 2.f) : 1.f;
-        lower[i] = kind == KIND_mish ? upper[i] + 2.f : 1.f + e;
+        if (kind == KIND_mish) {
+            const float e = exponential(fminf(x[i], 10.f));
+            upper[i] = x[i] * (e * (e + 2.f));
+            lower[i] = e * (e + 2.f) + 2.f;
+        } else if (kind == KIND_swish) {
+            upper[i] = x[i];
+            lower[i] = 1.f + exponential(fminf(-x[i], 21.f));
+        } else {
+            upper[i] = 1.f;
+            lower[i] = 1.f + exponential(x[i] < -21.f ? 21.f : -x[i]);
+        }
     }
     invert(lower);
 #pragma unroll
-    for (int i = 0; i < N; ++i) x[i] = (kind == KIND_logistic ? 1.f : x[i]) * upper[i] * lower[i];
+    for (int i = 0; i < N; ++i) x[i] = upper[i] * lower[i];
 #else
 #pragma unroll
     for (int i = 0; i < N; ++i) x[i] = activate(kind, x[i]);

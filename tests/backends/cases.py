@@ -164,39 +164,25 @@ convolution("depthwise_5x5", (9, 7, 6), 9, (5, 5), groups=9, padding=(2, 2, 2, 2
 convolution("depthwise_8", (8, 5, 6), 8, groups=8, activation="leaky", **SAME)
 convolution("depthwise_of_packs_7", (8, 9, 8), 8, (7, 7), groups=8, padding=(3, 3, 3, 3))
 for _size, _stride in [(3, 1), (3, 2), (5, 1), (5, 2)]:
-    convolution(
-        f"depthwise_of_packs_{_size}_{_stride}",
-        (16, 7, 9),
-        16,
-        (_size, _size),
-        groups=16,
-        stride=(_stride, _stride),
-        padding=(_size // 2,) * 4,
-        activation="swish",
-        residual=_stride == 1,
-    )
-    convolution(
-        f"depthwise_of_many_{_size}_{_stride}",
-        (40, 24, 44),
-        40,
-        (_size, _size),
-        groups=40,
-        stride=(_stride, _stride),
-        padding=(_size // 2,) * 4,
-        activation="relu6",
-        residual=_stride == 1,
-        last_activation="leaky",
-    )
-    convolution(
-        f"depthwise_strips_{_size}_{_stride}",
-        (48, 30, 27),
-        48,
-        (_size, _size),
-        groups=48,
-        stride=(_stride, _stride),
-        padding=(_size // 2,) * 4,
-        activation="swish",
-    )
+    for _name, _sides, _options in (
+        ("of_packs", (16, 7, 9), {"activation": "swish", "residual": _stride == 1}),
+        (
+            "of_many",
+            (40, 24, 44),
+            {"activation": "relu6", "residual": _stride == 1, "last_activation": "leaky"},
+        ),
+        ("strips", (48, 30, 27), {"activation": "swish"}),
+    ):
+        convolution(
+            f"depthwise_{_name}_{_size}_{_stride}",
+            _sides,
+            _sides[0],
+            (_size, _size),
+            groups=_sides[0],
+            stride=(_stride, _stride),
+            padding=(_size // 2,) * 4,
+            **_options,
+        )
 convolution(
     *("depthwise_in_wide_borders", (16, 6, 5), 16),
     groups=16,

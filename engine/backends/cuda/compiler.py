@@ -30,6 +30,8 @@ _DEFINES = {"float32": (), "tf32": (), "float16": ("-DSTORE_HALF",)}
 _KERNEL = re.compile(
     r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(([^)]*)\)'
 )
+# Parameters that several kernels have in common.
+_PARAMETERS = re.compile(r"^#define (\w+_PARAMETERS)\s((?:.*\\\n)*.*)$", re.MULTILINE)
 _CODES = {
     "int": "i",
     "unsigned": "I",
@@ -119,11 +121,17 @@ def activate_function() -> str:
     )
 
 
+def declared(text: str) -> dict[str, str]:
+    """Map every kernel in `text` to its parameters as they stand there."""
+    shared = {name: given.replace("\\\n", " ") for name, given in _PARAMETERS.findall(text)}
+    return {name: shared.get(given, given) for name, given in _KERNEL.findall(text)}
+
+
 def signatures(text: str) -> dict[str, str]:
     """Map every kernel in `text` to its argument codes for `Function.prepare`."""
     return {
-        name: "".join(_code(name, argument) for argument in arguments.split(","))
-        for name, arguments in _KERNEL.findall(text)
+        name: "".join(_code(name, argument) for argument in parameters.split(","))
+        for name, parameters in declared(text).items()
     }
 
 

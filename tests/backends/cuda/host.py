@@ -45,7 +45,7 @@ def source() -> str:
         if _waits(body, waiting):
             waiting.append(name)
     runners = []
-    for name, arguments in compiler._KERNEL.findall(unit):
+    for name, arguments in compiler.declared(unit).items():
         names = ", ".join(re.findall(r"(\w+)\s*(?:,|$)", arguments))
         body = re.split(rf"\b{name}\(", unit, maxsplit=1)[1]
         body = body[: body.find('\nextern "C"') if '\nextern "C"' in body else None]

@@ -30,6 +30,15 @@ def test_launch_bounds_hide_no_kernel():
     assert compiler.signatures(text) == {"copy": "i"}
 
 
+def test_parameters_that_kernels_have_in_common_are_read_once():
+    text = (
+        "#define ALL_PARAMETERS      \\\n    const real *src,  \\\n        int n\n\n"
+        'extern "C" __global__ void copy(ALL_PARAMETERS)\n{\n}\n'
+        'extern "C" __global__ void __launch_bounds__(64) move(ALL_PARAMETERS)\n{\n}\n'
+    )
+    assert compiler.signatures(text) == {"copy": "Pi", "move": "Pi"}
+
+
 def test_an_argument_of_a_type_without_a_code_is_our_mistake():
     with pytest.raises(AssertionError, match="copy: no code for an argument of type 'double'"):
         compiler.signatures('extern "C" __global__ void copy(double x)')

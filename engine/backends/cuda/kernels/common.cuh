@@ -34,6 +34,15 @@ __device__ __forceinline__ void note_strange(unsigned* flag, float x)
     if (flag && x - x != 0.f) *flag = 1;
 }
 
+// The same of several values: zero times one that is none is none, and so is a sum with it.
+template <int N> __device__ __forceinline__ void note_strange(unsigned* flag, const float (&x)[N])
+{
+    float nothing = 0.f;
+#pragma unroll
+    for (int i = 0; i < N; ++i) nothing += x[i] * 0.f;
+    note_strange(flag, nothing);
+}
+
 // Values in 16 bytes: what one thread of a `_packed` kernel moves at once.
 #define PACK (16 / (int)sizeof(real))
 
@@ -164,28 +173,40 @@ template <int N> __device__ __forceinline__ bool activate_common(int kind, float
 #undef CASE
 }
 
-// What [yolo] makes of several values: of neighbours, the first of which is entry `entry` of its
-// anchor, or of the same entry of several pixels. Box (4, or 8 with sigmas), objectness, classes.
+// Which of N neighbouring values, the first of which is entry `entry` of its anchor, are a box's width
+// or height, and from bit 16 on which are its centre. Box (4, or 8 with sigmas), objectness, classes.
+template <int N> __device__ __forceinline__ unsigned yolo_bits(int entry, int entries, int box)
+{
+    unsigned bits = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        int own = entry + i;
+#pragma unroll
+        for (int most = 5; most <= N + 4; most += 5) own -= own >= entries ? entries : 0;
+        const bool is_extent = box == 4 ? own == 2 || own == 3 : own == 4 || own == 6;
+        const bool is_centre = box == 4 ? own < 2 : own == 0 || own == 2;
+        bits |= (unsigned)is_extent << i | (unsigned)is_centre << (16 + i);
+    }
+    asm("" : "+r"(bits));  // else a compiler keeps every bit in a register of its own
+    return bits;
+}
+
+// What [yolo] makes of several values: of neighbours, or of the same entry of several pixels.
 template <bool ARE_NEIGHBOURS, int N>
-__device__ __forceinline__ void yolo_values(float (&x)[N], int entry, int entries, int box,
-                                            int is_raw, float scale_x_y)
+__device__ __forceinline__ void yolo_values(float (&x)[N], unsigned bits, int is_raw,
+                                            float scale_x_y)
 {
     float y[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) y[i] = x[i];
     if (!is_raw) activate_by_powers(KIND_logistic, y);
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-        int own = entry;
-        if (ARE_NEIGHBOURS) {
-            own += i;
+    for (int i = 0; i < N; ++i) x[i] = bits >> (ARE_NEIGHBOURS ? i : 0) & 1 ? x[i] : y[i];
+    if (scale_x_y == 1.f) return;
 #pragma unroll
-            for (int most = 5; most <= N + 4; most += 5) own -= own >= entries ? entries : 0;
-        }
-        const bool is_extent = box == 4 ? own == 2 || own == 3 : own == 4 || own == 6;
-        const bool is_centre = box == 4 ? own < 2 : own == 0 || own == 2;
-        if (!is_extent) x[i] = y[i];
-        if (is_centre) x[i] = x[i] * scale_x_y - (scale_x_y - 1.f) / 2.f;
+    for (int i = 0; i < N; ++i) {
+        const bool is_centre = bits >> (ARE_NEIGHBOURS ? 16 + i : 16) & 1;
+        x[i] = is_centre ? x[i] * scale_x_y - (scale_x_y - 1.f) / 2.f : x[i];
     }
 }
 

@@ -19,12 +19,12 @@ extern "C" __global__ void yolo_output(const real* __restrict__ src, real* __res
 {
     after_previous_kernel();
     for (int channel = threadIdx.x; channel < channels; channel += blockDim.x) {
-        const int entry = channel % entries;
+        const unsigned bits = yolo_bits<1>(channel % entries, entries, box);
 #pragma unroll 4
         for (int pixel = blockIdx.x; pixel < pixels; pixel += gridDim.x) {
             float x[1] = {to_float(src[pixel * src_pitch + channel])};
             note_strange(flag, x[0]);
-            yolo_values<false>(x, entry, entries, box, is_raw, scale_x_y);
+            yolo_values<false>(x, bits, is_raw, scale_x_y);
             put(out + pixel * out_pitch + channel, x[0]);
         }
     }

@@ -156,7 +156,7 @@ __device__ __forceinline__ void finish_values(const float* corner, const Output&
     for (int n = lane % across; n < COLUMNS && n < count; n += across) {
         const float bias = o.bias[line + n];
 #if IS_YOLO
-        const int entry = (channel + n) % o.entries;
+        const unsigned bits = yolo_bits<1>((channel + n) % o.entries, o.entries, o.box);
 #endif
 #pragma unroll 1
         for (int first = 0; first < items; first += at_once) {
@@ -185,7 +185,7 @@ __device__ __forceinline__ void finish_values(const float* corner, const Output&
             for (int i = 0; i < at_once; ++i) {
                 if (m + i * down < o.pixels) note_strange(o.flag, x[i]);
             }
-            yolo_values<false>(x, entry, o.entries, o.box, o.is_raw, o.scale_x_y);
+            yolo_values<false>(x, bits, o.is_raw, o.scale_x_y);
 #endif
             result* to = o.out + (size_t)m * o.pitch + channel + n;
 #pragma unroll

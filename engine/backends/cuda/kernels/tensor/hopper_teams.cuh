@@ -64,6 +64,11 @@ __device__ __forceinline__ void finish_from_registers(float (&sum)[BN / 2], cons
     const int lane = threadIdx.x % 32;
     add_bias(sum, bias);
     activate_all(KIND, sum);
+#if IS_YOLO
+    unsigned bits[BN / 32];
+#pragma unroll
+    for (int j = 0; j < BN / 32; ++j) bits[j] = bits_from(n0 + j * 32 + lane % 4 * 8, p);
+#endif
 #pragma unroll
     for (int low_row = 0; low_row < 2; ++low_row) {
         const int m = pixel_of(lane / 4 + low_row * 8);
@@ -98,7 +103,7 @@ __device__ __forceinline__ void finish_from_registers(float (&sum)[BN / 2], cons
                 for (int c = 0; c < LINES; ++c) {
                     finish_line(line[c], residual[j][c], p.residual);
 #if IS_YOLO
-                    make_yolo(line[c], p, n + c * OUT_PACK);
+                    make_yolo(line[c], p, c, bits[j]);
 #endif
                     *reinterpret_cast<Line*>(to + n + c * OUT_PACK) = line[c];
                 }

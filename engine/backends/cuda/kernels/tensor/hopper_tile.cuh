@@ -253,17 +253,20 @@ __device__ __forceinline__ void finish_line(Line& x, const Line& residual, bool 
 }
 
 #if IS_YOLO
-// What [yolo] makes of a line, whose first value is of filter n.
-__device__ __forceinline__ void make_yolo(Line& x, const Problem& p, int n)
+// Of eight filters from n on.
+__device__ __forceinline__ unsigned bits_from(int n, const Problem& p)
+{
+    return yolo_bits<8>((unsigned)n % (unsigned)p.entries, p.entries, p.box);
+}
+
+// What [yolo] makes of a line of eight filters, which are those of `bits`.
+__device__ __forceinline__ void make_yolo(Line& x, const Problem& p, int line, unsigned bits)
 {
     float y[OUT_PACK];
 #pragma unroll
-    for (int c = 0; c < OUT_PACK; ++c) {
-        y[c] = to_float(x.v[c]);
-        note_strange(p.flag, y[c]);
-    }
-    const int entry = (unsigned)n % (unsigned)p.entries;
-    yolo_values<true>(y, entry, p.entries, p.box, p.is_raw, p.scale_x_y);
+    for (int c = 0; c < OUT_PACK; ++c) y[c] = to_float(x.v[c]);
+    note_strange(p.flag, y);
+    yolo_values<true>(y, bits >> line * OUT_PACK, p.is_raw, p.scale_x_y);
 #pragma unroll
     for (int c = 0; c < OUT_PACK; ++c) put(&x.v[c], y[c]);
 }
@@ -277,11 +280,10 @@ __device__ __forceinline__ void finish(float (&x)[N], const Problem& p, int m, i
     activate_all(LAST, x);
 #if IS_YOLO
 #pragma unroll
-    for (int c = 0; c < N; ++c) {
-        if (c < count) note_strange(p.flag, x[c]);
-    }
+    for (int c = 0; c < N; ++c) x[c] = c < count ? x[c] : 0.f;
+    note_strange(p.flag, x);
     const int entry = (unsigned)n % (unsigned)p.entries;
-    yolo_values<true>(x, entry, p.entries, p.box, p.is_raw, p.scale_x_y);
+    yolo_values<true>(x, yolo_bits<N>(entry, p.entries, p.box), p.is_raw, p.scale_x_y);
 #endif
     result* to = static_cast<result*>(p.out) + (size_t)m * p.out_pitch + n;
     if (WHOLE || (count == N && p.is_aligned)) {
@@ -343,6 +345,10 @@ __device__ __forceinline__ void finish_lines(const result* corner, const Problem
     const int columns = p.filters - n0;
     result* out = static_cast<result*>(p.out) + (size_t)first_row * p.out_pitch + n0;
     const result* residuals = p.residual + (size_t)first_row * p.residual_pitch + n0;
+#if IS_YOLO
+    const bool keeps_column = 32 % EIGHTS == 0;  // a lane has the same one in each row
+    const unsigned own_bits = bits_from(n0 + lane % EIGHTS * 8, p);
+#endif
 #pragma unroll 1
     for (int first = 0; first < items; first += at_once) {
         Line residual[at_once][LINES];
@@ -365,12 +371,15 @@ __device__ __forceinline__ void finish_lines(const result* corner, const Problem
             if (row[i] >= rows || column[i] >= columns) continue;
             const result* from = corner + row[i] * ROW_PITCH + column[i];
             result* to = out + row[i] * p.out_pitch + column[i];
+#if IS_YOLO
+            const unsigned bits = keeps_column ? own_bits : bits_from(n0 + column[i], p);
+#endif
 #pragma unroll
             for (int c = 0; c < LINES; ++c) {
                 Line x = *reinterpret_cast<const Line*>(from + c * OUT_PACK);
                 finish_line(x, residual[i][c], p.residual);
 #if IS_YOLO
-                make_yolo(x, p, n0 + column[i] + c * OUT_PACK);
+                make_yolo(x, p, c, bits);
 #endif
                 *reinterpret_cast<Line*>(to + c * OUT_PACK) = x;
             }
@@ -390,7 +399,7 @@ __device__ __forceinline__ void finish_values(const result* corner, const Proble
         const int n = n0 + column;
         if (n >= p.filters) break;
 #if IS_YOLO
-        const int entry = n % p.entries;
+        const unsigned bits = yolo_bits<1>(n % p.entries, p.entries, p.box);
 #endif
 #pragma unroll 1
         for (int first = 0; first < rows; first += at_once) {
@@ -411,7 +420,7 @@ __device__ __forceinline__ void finish_values(const result* corner, const Proble
             for (int i = 0; i < at_once; ++i) {
                 if (first + i < rows) note_strange(p.flag, x[i]);
             }
-            yolo_values<false>(x, entry, p.entries, p.box, p.is_raw, p.scale_x_y);
+            yolo_values<false>(x, bits, p.is_raw, p.scale_x_y);
 #endif
 #pragma unroll
             for (int i = 0; i < at_once; ++i) {

@@ -302,16 +302,15 @@ __device__ __forceinline__ void finish_eights(float (&x)[EIGHTS * 2 * VALUES],
     }
     activate_common(o.last, x);
 #if IS_YOLO
-    const int entry = (unsigned)n % (unsigned)o.entries;
+    const unsigned bits =
+        yolo_bits<VALUES>((unsigned)n % (unsigned)o.entries, o.entries, o.box);
 #pragma unroll
     for (int i = 0; i < values; i += VALUES) {
         float y[VALUES];
 #pragma unroll
-        for (int v = 0; v < VALUES; ++v) {
-            y[v] = x[i + v];
-            if (exists(i + v)) note_strange(o.flag, y[v]);
-        }
-        yolo_values<true>(y, entry, o.entries, o.box, o.is_raw, o.scale_x_y);
+        for (int v = 0; v < VALUES; ++v) y[v] = exists(i + v) ? x[i + v] : 0.f;
+        note_strange(o.flag, y);
+        yolo_values<true>(y, bits, o.is_raw, o.scale_x_y);
 #pragma unroll
         for (int v = 0; v < VALUES; ++v) x[i + v] = y[v];
     }

@@ -13,7 +13,7 @@ from weakref import WeakSet, finalize
 from numpy.typing import NDArray
 
 from engine.backends.base import Peaks
-from engine.backends.cuda import PASSES, conv, memory, ops, peak  # noqa: F401  its import registers how each op is run
+from engine.backends.cuda import PASSES, conv, gates, memory, ops, peak  # noqa: F401  its import registers how each op is run
 from engine.backends.cuda.context import Card, Context
 from engine.backends.cuda.floats import floats
 from engine.backends.cuda.gpu import VALUE_BYTES, Target
@@ -101,7 +101,7 @@ class CudaDevice:
         chosen = conv.choice(target, op)
         plain = [name for name in conv.candidates(target, op) if name in PLAIN]
         names = dict.fromkeys([chosen, *shortlist(target, op), *plain])
-        time = partial(measure, self._context, target, op)
+        time = partial(measure, self._context, target, op, gate=gates.behind(plan).get(op))
         return chosen, {name: self._context.run(partial(time, name, inf)) for name in names}
 
     def peaks(self, precision: str) -> Peaks | None:

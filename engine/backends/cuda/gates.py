@@ -24,16 +24,29 @@ _SCALED = 2  # packs of the map that a thread scales before more blocks do
 _MOST_SCALED = 3 << 18  # values of all rows: larger maps are scaled faster by a kernel of their own
 
 
+def behind(plan: Plan) -> dict[ops.Conv2d, ops.Gate]:
+    """By convolution the gate that comes next and reads what it makes."""
+    return {
+        op: gate
+        for op, gate in pairwise(plan.ops)
+        if isinstance(op, ops.Conv2d) and isinstance(gate, ops.Gate) and gate.src == op.out
+    }
+
+
+def left_by(name: str, target: Target, op: ops.Conv2d, gate: ops.Gate) -> Squeezing | None:
+    """What an algorithm leaves for the gate."""
+    own, algorithm = target.of(op), conv.LEAVES_SUMS.get(name)
+    if algorithm is None or own.value_bytes != target.of(gate).value_bytes:
+        return None
+    left: Squeezing | None = algorithm.squeezing(own, op, gate)
+    return left
+
+
 def squeezing(plan: Plan, target: Target) -> dict[Op, Squeezing]:
     """By convolution and by gate: what the one leaves and the other has."""
     found: dict[Op, Squeezing] = {}
-    for op, gate in pairwise(plan.ops):
-        if not isinstance(op, ops.Conv2d) or not isinstance(gate, ops.Gate) or gate.src != op.out:
-            continue
-        own, algorithm = target.of(op), conv.LEAVES_SUMS.get(conv.choice(target, op))
-        if algorithm is None or own.value_bytes != target.of(gate).value_bytes:
-            continue
-        if left := algorithm.squeezing(own, op, gate):
+    for op, gate in behind(plan).items():
+        if left := left_by(conv.choice(target, op), target, op, gate):
             found |= {op: left, gate: left}
     return found
 

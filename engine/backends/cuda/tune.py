@@ -14,13 +14,13 @@ import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
-from math import inf
+from math import inf, prod
 from time import monotonic
 from typing import Any
 
 import numpy as np
 
-from engine.backends.cuda import cache, conv, graph, memory, tensor, texts
+from engine.backends.cuda import cache, conv, gates, graph, memory, tensor, texts
 from engine.backends.cuda.context import Context
 from engine.backends.cuda.conv import apart
 from engine.backends.cuda.conv.hopper import Hopper
@@ -29,7 +29,7 @@ from engine.backends.cuda.conv.hopper_turns import HopperTurns
 from engine.backends.cuda.gpu import Gpu, Place, Target
 from engine.errors import InputError
 from engine.plan.build import Plan
-from engine.plan.ops import Conv2d
+from engine.plan.ops import Conv2d, Gate
 
 SECONDS = 10.0  # then the rest of a network waits for the next time it is compiled
 COMPILING = 0.6  # the share of them that may go into compiling what is to be measured
@@ -53,7 +53,7 @@ _NEARLY = 1.1  # times the least, in which they are preferred there
 _HOPELESS = 3.0  # times the best so far, launched alone
 _LAUNCH = 0.5  # milliseconds that a launch alone may take: a busy machine is slow to send it
 
-_RULES = "2"  # another one where times are measured or compared otherwise than before
+_RULES = "3"  # another one where times are measured or compared otherwise than before
 
 _log = logging.getLogger(__name__)
 
@@ -87,6 +87,7 @@ class Tuner:
             return
         name = self._context.name
         _log.info("%s: measuring %d convolutions, once for this card", name, len(unknown))
+        behind = gates.behind(plan)
         late = _compile_together(unknown, target, limit * COMPILING)
         for op in unknown:
             if monotonic() > deadline:
@@ -95,7 +96,7 @@ class Tuner:
             names = shortlist(target, op)
             ready = [name for name in names[1:] if conv.tile(target, op, name) not in late]
             signature = conv.signature(target, op)
-            chosen = fastest(partial(self._time, target, op), [names[0], *ready])
+            chosen = fastest(partial(self._time, target, op, behind.get(op)), [names[0], *ready])
             if chosen is None:
                 continue
             self.choices[signature] = chosen
@@ -106,8 +107,12 @@ class Tuner:
     def _is_open(self, target: Target, op: Conv2d) -> bool:
         return conv.signature(target, op) not in self.choices and len(shortlist(target, op)) > 1
 
-    def _time(self, target: Target, op: Conv2d, name: str, give_up: float) -> float:
-        return self._context.run(partial(measure, self._context, target, op, name, give_up))
+    def _time(
+        self, target: Target, op: Conv2d, gate: Gate | None, name: str, give_up: float
+    ) -> float:
+        return self._context.run(
+            partial(measure, self._context, target, op, name, give_up, gate=gate)
+        )
 
     def _load(self) -> None:
         stored = self._cache.read(self._key)
@@ -213,16 +218,28 @@ def fastest(time: Callable[[str, float], float], names: list[str]) -> str | None
 # ---------------------------------------------------------------- the device's thread
 
 
-def measure(context: Context, target: Target, op: Conv2d, name: str, give_up: float) -> float:
+def measure(
+    context: Context,
+    target: Target,
+    op: Conv2d,
+    name: str,
+    give_up: float,
+    gate: Gate | None = None,
+) -> float:
     """Milliseconds of one run; infinite where memory is short.
 
-    A run that alone takes longer than `give_up` is not repeated.
+    It leaves its sums for the gate, if it can. A run that alone takes longer than `give_up` is not
+    repeated.
     """
     algorithm, driver, stream = conv.ALGORITHMS[name], context.driver, context.stream
     layout = memory.lay_out(Plan(op.src, (op,), (), ()), target)
     places = {tensor: Place(each.offset, each.pitch) for tensor, each in layout.slices.items()}
     offsets, counters, weights = _weights(target, op, name)
-    size = _align(layout.size) + COPIES * weights + _align(algorithm.workspace(target, op))
+    left = gates.left_by(name, target, op, gate) if gate else None
+    sums = 4 * target.rows(op.out) * left.floats if left else 0
+    workspace = _align(max(algorithm.workspace(target, op), sums))
+    squeeze = _align(4 * prod(gate.squeeze.shape)) if gate else 0
+    size = _align(layout.size) + COPIES * weights + workspace + squeeze
     if size > driver.mem_get_info()[0] // 2:
         return inf
     block = driver.mem_alloc(size)
@@ -236,7 +253,10 @@ def measure(context: Context, target: Target, op: Conv2d, name: str, give_up: fl
                 blas=context.blas,
                 stream=stream,
                 places={t: Place(start + p.pointer, p.pitch) for t, p in places.items()},
-                arrays={key: first + copy * weights + at for key, at in offsets.items()},
+                arrays={
+                    **{key: first + copy * weights + at for key, at in offsets.items()},
+                    **({(gate, "squeeze"): start + size - squeeze} if gate else {}),
+                },
                 workspace=first + COPIES * weights,
                 candidates=None,
             )
@@ -245,6 +265,7 @@ def measure(context: Context, target: Target, op: Conv2d, name: str, give_up: fl
         for offset in range(0, size, _NOISE_BYTES):  # zeros take less power, and so less time
             gpus[0].noise(start + offset, min(_NOISE_BYTES, size - offset))
         for gpu in gpus:
+            gpu.squeezing = left
             for field, bytes_ in counters.items():
                 gpu.zero(gpu.array(op, field), bytes_)
         context.blas.allow_tf32(target.precision == "tf32")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from engine.plan.build import Plan, PlanBuilder
 from engine.plan.shapes import Shape
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice
+from tests.backends.cuda.test_gates import pair_of, plan_of
 
 TARGET = Target(2, "float32", (7, 5), 4)
 HOPPER = Target(2, "float32", (9, 0), 132)
@@ -63,7 +65,13 @@ class Clock:
         self.asked: list[tuple[int, str]] = []
 
     def __call__(
-        self, context: object, target: Target, op: ops.Conv2d, name: str, give_up: float
+        self,
+        context: object,
+        target: Target,
+        op: ops.Conv2d,
+        name: str,
+        give_up: float,
+        gate: ops.Gate | None = None,
     ) -> float:
         self.asked.append((op.out.shape.channels, name))
         return self._milliseconds.get(name, 1.0)
@@ -344,6 +352,27 @@ def test_what_counts_begins_at_zero(host: HostDevice, monkeypatch: pytest.Monkey
     tune.measure(host.context, TARGET, op, "counting", inf)
     assert len(counted) > tune.COPIES
     assert not np.any(counted)
+
+
+@needs_gxx
+@pytest.mark.parametrize("name", conv.LEAVES_SUMS)
+def test_a_convolution_is_timed_with_what_it_leaves_for_its_gate(
+    host: HostDevice, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    op, gate = pair_of(plan_of())
+    assert isinstance(op, ops.Conv2d)
+    assert isinstance(gate, ops.Gate)
+    algorithm, left = conv.LEAVES_SUMS[name], []
+
+    def enqueue(gpu: Gpu, op: ops.Conv2d) -> None:
+        left.append(gpu.squeezing)
+        algorithm.enqueue(gpu, op)
+
+    spied = SimpleNamespace(**vars(algorithm) | {"enqueue": enqueue})
+    monkeypatch.setitem(conv.ALGORITHMS, name, spied)
+    assert tune.measure(host.context, TARGET, op, name, inf, gate=gate) < inf
+    assert set(left) == {algorithm.squeezing(TARGET, op, gate)} - {None}
+    assert not host.context.driver.live
 
 
 def test_what_could_not_be_timed_is_not_chosen(device: HostDevice, clock: Clock) -> None:

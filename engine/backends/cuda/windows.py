@@ -6,6 +6,9 @@ from engine.backends.cuda.gpu import Gpu
 from engine.plan.ops import Tensor
 from engine.plan.shapes import Shape, Window
 
+_DOWN = 4  # of kernels/max_pool.cu
+_MANY = 4096  # packs for each multiprocessor
+
 
 def launch(gpu: Gpu, kernel: str, tensors: tuple[Tensor, ...], *arguments: int | float) -> None:
     """Launch over values: the packed form where every tensor's memory allows it."""
@@ -27,10 +30,24 @@ def window(window: Window) -> tuple[int, ...]:
 
 
 def max_pool(gpu: Gpu, src: Tensor, out: Tensor, over: Window) -> None:
+    sizes = gpu.rows(out), out.shape.channels, *maps(src.shape, out.shape)
+    pitches = gpu.pitch(src), gpu.pitch(out)
+    if _shares_lines(gpu, src, out, over):
+        (size, stride), (top, left, _, _) = (over.size, over.stride), over.padding
+        groups = gpu.rows(out) * -(-out.shape.height // _DOWN) * out.shape.width
+        gpu.launch(
+            *("max_pool_down", groups * out.shape.channels * gpu.target.value_bytes // 16),
+            *(gpu[src], gpu[out], *sizes, *pitches, *size, stride[1], top, left),
+        )
+        return
     launch(
         *(gpu, "max_pool", (src, out)),
-        *(gpu[src], gpu[out], gpu.rows(out), out.shape.channels),
-        *maps(src.shape, out.shape),
-        *(gpu.pitch(src), gpu.pitch(out)),
-        *window(over),
+        *(gpu[src], gpu[out], *sizes, *pitches, *window(over)),
     )
+
+
+def _shares_lines(gpu: Gpu, src: Tensor, out: Tensor, over: Window) -> bool:
+    """Whether windows have most of their lines in common, and are many: few threads wait longer."""
+    packs = gpu.pixels(out) * out.shape.channels * gpu.target.value_bytes // 16
+    is_overlapping = over.stride[0] == 1 and over.size[0] > 2
+    return is_overlapping and packs >= _MANY * gpu.target.multiprocessors and gpu.packs(src, out)

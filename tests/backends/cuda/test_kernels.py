@@ -13,16 +13,17 @@ from numpy.typing import NDArray
 
 from engine.backends import open_device
 from engine.backends.base import Placed
-from engine.backends.cuda import compiler
+from engine.backends.cuda import compiler, windows
 from engine.backends.cuda.conv import candidates
 from engine.backends.cuda.gpu import Target
 from engine.plan import ops
 from engine.plan.build import Plan, PlanBuilder
 from engine.plan.ops import Tensor, YoloHead
-from engine.plan.shapes import Shape
+from engine.plan.shapes import Shape, Window
 from engine.vision.boxes import Suppression
 from engine.vision.resize import Placement
-from tests.backends.cases import CASES, Case, all_cases, tensor
+from tests.backends.cases import CASES, Case, all_cases, pooled, tensor
+from tests.backends.cuda.cards import CARDS, open_card
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostContext, HostDevice
 from tests.backends.head_cases import HEADS, decode_by_loops, values_for
@@ -280,3 +281,41 @@ def test_every_kernel_is_launched_by_a_case_above() -> None:
     device.close()
     kernels = set(compiler.signatures(compiler.translation_unit()))
     assert launched == kernels
+
+
+SHARING = {
+    "5x5": (16, 7, 9, Window((5, 5), (1, 1), (2, 2, 2, 2))),
+    "3x3": (24, 4, 5, Window((3, 3), (1, 1), (0, 1, 2, 1))),
+    "larger_than_the_map": (8, 5, 4, Window((9, 9), (1, 1), (4, 4, 4, 4))),
+    "13x13": (8, 14, 11, Window((13, 13), (1, 1), (6, 6, 6, 6))),
+    "stride_2_across": (8, 10, 12, Window((4, 3), (1, 2), (1, 0, 2, 1))),
+    "beyond_the_map": (8, 3, 4, Window((3, 2), (1, 2), (3, 0, 3, 3))),
+}
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+@pytest.mark.parametrize(("channels", "height", "width", "window"), SHARING.values(), ids=SHARING)
+@pytest.mark.parametrize("card", CARDS)
+def test_pools_that_share_lines_are_the_same_to_the_bit(
+    monkeypatch: pytest.MonkeyPatch,
+    card: str,
+    channels: int,
+    height: int,
+    width: int,
+    window: Window,
+    precision: str,
+) -> None:
+    src = (channels, height, width)
+    source = tensor(*src)
+
+    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        return rng.standard_normal(shape).astype(np.float16).astype(np.float32)
+
+    case = Case("pool", ops.MaxPool(pooled(src, window), source, window), draw)
+    results = []
+    with open_card(card) as device:
+        for many in (0, 1 << 20):
+            monkeypatch.setattr(windows, "_MANY", many)
+            results.append(run_case(device, case, sequences=SEQUENCES, precision=precision))
+    assert results[0].any()
+    np.testing.assert_array_equal(*results)

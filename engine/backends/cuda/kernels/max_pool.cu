@@ -1,4 +1,6 @@
 // max_pool: the largest value of each window; cells outside never win, an empty window is -max.
+// max_pool_down: the same for windows that lie a line apart. Each thread takes DOWN of them, one below
+// the other, and the largest of a line once for all that it is part of.
 // max_pool_depth: out[g] = max over src channels g, g + out channels, ...
 //
 // Work item  one output pixel and a pack of channels; four cells of its window are asked for at once.
@@ -43,6 +45,80 @@ __device__ __forceinline__ void max_pool_body(const real* __restrict__ src, real
             }
         }
         store<V>(out + pixel * out_pitch + channel, best);
+    }
+}
+
+#define DOWN 4
+
+typedef Bits<16> Values;
+
+__device__ __forceinline__ Values larger(const Values& a, const Values& b)
+{
+    Values most;
+#if defined(STORE_HALF) && defined(__CUDA_ARCH__)
+    const __half2 *x = reinterpret_cast<const __half2*>(&a), *y = reinterpret_cast<const __half2*>(&b);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) reinterpret_cast<__half2*>(&most)[i] = __hmax2(x[i], y[i]);
+#else
+#pragma unroll
+    for (int i = 0; i < PACK; ++i) {
+        put(&reinterpret_cast<Raw<PACK>&>(most).v[i],
+            fmaxf(value_of<PACK>(a, i), value_of<PACK>(b, i)));
+    }
+#endif
+    return most;
+}
+
+extern "C" __global__ void max_pool_down(const real* __restrict__ src, real* __restrict__ out,
+                                         int rows, int channels, int height, int width, int out_h,
+                                         int out_w, int src_pitch, int out_pitch, int size_y,
+                                         int size_x, int stride_x, int top, int left)
+{
+    after_previous_kernel();
+    const int packs = channels / PACK;
+    const int groups = (out_h + DOWN - 1) / DOWN;
+    GRID_STRIDE(item, rows * groups * out_w * packs)
+    {
+        const int place = item / packs;
+        const int channel = (item - place * packs) * PACK;
+        const int x = place % out_w;
+        const int first = place / out_w % groups * DOWN;
+        const int row = place / out_w / groups;
+        const int begin_x = max(x * stride_x - left, 0);
+        const int end_x = min(x * stride_x - left + size_x, width);
+        Values least;
+#pragma unroll
+        for (int i = 0; i < PACK; ++i) {
+            put(&reinterpret_cast<Raw<PACK>&>(least).v[i], -3.402823466e38f);
+        }
+        Values best[DOWN];
+#pragma unroll
+        for (int k = 0; k < DOWN; ++k) best[k] = least;
+        const real* image = src + row * height * width * src_pitch + channel;
+        for (int line = max(0, top - first); line < size_y + DOWN - 1; ++line) {
+            const int y = first - top + line;
+            if (y >= height) break;
+            Values most = least;
+            for (int j = begin_x; j < end_x; j += 5) {
+                Values seen[5];  // at the end the last one again
+#pragma unroll
+                for (int k = 0; k < 5; ++k) {
+                    seen[k] = ask<PACK>(image + (y * width + min(j + k, end_x - 1)) * src_pitch);
+                }
+#pragma unroll
+                for (int k = 0; k < 5; ++k) most = larger(most, seen[k]);
+            }
+#pragma unroll
+            for (int k = 0; k < DOWN; ++k) {
+                if (line >= k && line < size_y + k) best[k] = larger(best[k], most);
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < DOWN; ++k) {
+            if (first + k >= out_h) break;
+            const int pixel = (row * out_h + first + k) * out_w + x;
+            *reinterpret_cast<Values*>(out + pixel * out_pitch + channel) = best[k];
+        }
     }
 }
 

@@ -7,7 +7,6 @@ from engine.plan.ops import Tensor
 from engine.plan.shapes import Shape, Window
 
 _DOWN = 4  # of kernels/max_pool.cu
-_MANY = 4096  # packs for each multiprocessor
 
 
 def launch(gpu: Gpu, kernel: str, tensors: tuple[Tensor, ...], *arguments: int | float) -> None:
@@ -32,7 +31,7 @@ def window(window: Window) -> tuple[int, ...]:
 def max_pool(gpu: Gpu, src: Tensor, out: Tensor, over: Window) -> None:
     sizes = gpu.rows(out), out.shape.channels, *maps(src.shape, out.shape)
     pitches = gpu.pitch(src), gpu.pitch(out)
-    if _shares_lines(gpu, src, out, over):
+    if shares_lines(gpu, src, out, over):
         (size, stride), (top, left, _, _) = (over.size, over.stride), over.padding
         groups = gpu.rows(out) * -(-out.shape.height // _DOWN) * out.shape.width
         gpu.launch(
@@ -46,8 +45,6 @@ def max_pool(gpu: Gpu, src: Tensor, out: Tensor, over: Window) -> None:
     )
 
 
-def _shares_lines(gpu: Gpu, src: Tensor, out: Tensor, over: Window) -> bool:
-    """Whether windows have most of their lines in common, and are many: few threads wait longer."""
-    packs = gpu.pixels(out) * out.shape.channels * gpu.target.value_bytes // 16
-    is_overlapping = over.stride[0] == 1 and over.size[0] > 2
-    return is_overlapping and packs >= _MANY * gpu.target.multiprocessors and gpu.packs(src, out)
+def shares_lines(gpu: Gpu, src: Tensor, out: Tensor, over: Window) -> bool:
+    """Whether neighbouring windows have most of their lines in common."""
+    return over.stride[0] == 1 and over.size[0] > 2 and gpu.packs(src, out)

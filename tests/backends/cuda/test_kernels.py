@@ -314,8 +314,8 @@ def test_pools_that_share_lines_are_the_same_to_the_bit(
     case = Case("pool", ops.MaxPool(pooled(src, window), source, window), draw)
     results = []
     with open_card(card) as device:
-        for many in (0, 1 << 20):
-            monkeypatch.setattr(windows, "_MANY", many)
+        for shares_lines in (windows.shares_lines, lambda *_: False):
+            monkeypatch.setattr(windows, "shares_lines", shares_lines)
             results.append(run_case(device, case, sequences=SEQUENCES, precision=precision))
     assert results[0].any()
     np.testing.assert_array_equal(*results)

@@ -10,6 +10,17 @@
 __device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
 __device__ __forceinline__ void put(__half* p, float x) { *p = __float2half_rn(x); }
 #endif
+__device__ __forceinline__ unsigned halves_of(float low, float high)
+{
+#if defined(__CUDA_ARCH__) && (defined(STORE_HALF) || OUT_BYTES == 2)
+    const __half2 pair = __floats2half2_rn(low, high);
+    return reinterpret_cast<const unsigned&>(pair);
+#elif defined(STORE_HALF) || OUT_BYTES == 2
+    return __float2half_rn(low).bits | (unsigned)__float2half_rn(high).bits << 16;
+#else
+    return 0;  // of no program that has none
+#endif
+}
 #ifdef STORE_HALF
 typedef __half real;
 #else
@@ -103,12 +114,20 @@ __device__ __forceinline__ float value_of(const Bits<V * sizeof(real)>& bits, in
     return to_float(reinterpret_cast<const Raw<V>&>(bits).v[i]);
 }
 
+// Halves are put into words first, which a compiler does not tear apart into stores of one half each.
 template <int V, typename T> __device__ __forceinline__ void store(T* p, const Pack<V>& pack)
 {
-    Raw<V, T> raw;
+    if constexpr (sizeof(T) == 2 && V % 2 == 0) {
+        Bits<V * 2> bits;
 #pragma unroll
-    for (int i = 0; i < V; ++i) put(&raw.v[i], pack.v[i]);
-    *reinterpret_cast<Raw<V, T>*>(p) = raw;
+        for (int i = 0; i < V / 2; ++i) bits.word[i] = halves_of(pack.v[2 * i], pack.v[2 * i + 1]);
+        *reinterpret_cast<Bits<V * 2>*>(p) = bits;
+    } else {
+        Raw<V, T> raw;
+#pragma unroll
+        for (int i = 0; i < V; ++i) put(&raw.v[i], pack.v[i]);
+        *reinterpret_cast<Raw<V, T>*>(p) = raw;
+    }
 }
 
 // Those that take a power and a reciprocal. Of values that will be halves fours share a reciprocal:

@@ -2,7 +2,7 @@
 
     python -m tools.soak_cpu [PART ...] [--json rows.json] [--quick]
 
-    images    10,000 pictures of many sizes: slope of memory
+    images    100,000 pictures of many sizes: slope of memory
     loads     1,000 loads, first results and closes: the same
     threads   32 threads on one detector, 500 tagged pictures each
 

@@ -2,7 +2,7 @@
 
     python tools/soak_cuda.py [PART ...] [--json rows.json] [--quick]
 
-    images    10,000 pictures of many sizes: fitted slopes of device and host memory
+    images    100,000 pictures of many sizes: fitted slopes of device and host memory
     loads     1,000 loads and closes: the same
     threads   32 threads on one detector, 500 tagged pictures each
     calls     what a batch-1 call costs the host beyond the device's copies and kernels, on the

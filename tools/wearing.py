@@ -30,7 +30,7 @@ from tools.figures import Figures
 
 Array = NDArray[Any]
 
-PICTURES, LOADS, THREADS, CALLS = 10_000, 1_000, 32, 500
+PICTURES, LOADS, THREADS, CALLS = 100_000, 1_000, 32, 500
 AN_HOUR = {"picture": 30 * 3600, "load": 3600}
 MOST_BYTES = 1e6  # more in an hour
 WARM = 2_000  # pictures before the first that counts: malloc takes a while to settle

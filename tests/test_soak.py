@@ -74,10 +74,14 @@ def test_answers_that_are_mixed_up_are_noticed(wear, monkeypatch):
     [("images", 1500, "picture", 300), ("loads", 150, "load", 3e3)],
 )
 def test_memory_stays_flat(wear, monkeypatch, part, number, unit, most):
-    """Within what malloc does by itself in so short a time."""
+    """Within what malloc does by itself in so short a time; what it takes once is no leak."""
     monkeypatch.setattr(wearing, {"images": "PICTURES", "loads": "LOADS"}[part], number)
-    getattr(wear, part)()
-    assert row(wear, "host memory, slope").value < most
+    slopes = []
+    while not slopes or (slopes[-1] >= most and len(slopes) < 2):
+        wear.rows.clear()
+        getattr(wear, part)()
+        slopes.append(row(wear, "host memory, slope").value)
+    assert slopes[-1] < most, slopes
     assert row(wear, part.replace("images", "pictures")).value == number
 
 

@@ -24,12 +24,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from engine.backends.base import Placed
 from engine.backends.cuda import compiler
+from engine.backends.cuda.conv import thin
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.launch import Module
 from engine.plan import ops
-from engine.plan.build import Plan
+from engine.plan.build import Plan, PlanBuilder
 from engine.plan.ops import Tensor
-from engine.plan.shapes import Shape
+from engine.plan.shapes import Shape, Window
 from engine.vision.resize import Placement
 from tests.backends.cases import all_cases, missing_pass
 from tests.backends.head_cases import HEADS, values_for
@@ -71,6 +72,30 @@ def convolutions_and_others(
                 algorithm=name,
             )
             yield f"{case} {name or ''}"
+
+
+def products(device: CudaDevice, precision: str) -> Iterator[str]:
+    """Of a map and its means, for convolutions that multiply while they read."""
+    random = np.random.default_rng(0)
+    for channels, filters in ((32, 16), (96, 24), (192, 40)):
+        builder = PlanBuilder(Shape(channels, 9, 7))
+        source = builder.source
+        means, product, out = map(
+            builder.tensor, (Shape(channels, 1, 1), source.shape, Shape(filters, 9, 7))
+        )
+        builder.emit(ops.AveragePool(means, source, Window((9, 7), (1, 1))))
+        builder.emit(ops.Multiply(product, source, means))
+        weight = builder.constant("weight", random.standard_normal((filters, channels, 1, 1)))
+        builder.emit(ops.Conv2d(out, product, weight))
+        plan = builder.build((out,), (out,))
+        images = random.standard_normal((SEQUENCES, *source.shape.sides), np.float32)
+        for name in thin.VARIANTS:
+            run(
+                *(device, plan, lambda program, images=images: program.forward(images)),
+                precision=precision,
+                algorithm=name,
+            )
+            yield f"product of {channels} channels {name}"
 
 
 def heads(device: CudaDevice, precision: str) -> Iterator[str]:
@@ -140,6 +165,7 @@ def main() -> int:
             convolutions_and_others(
                 *(device, precision), by_each=arguments.algorithms, every=arguments.every
             ),
+            products(device, precision),
             heads(device, precision),
             pictures(device, precision),
         ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from math import isfinite
 from typing import Protocol, runtime_checkable
@@ -47,7 +48,8 @@ def measure(subject: Subject, batch: int) -> Iterator[AlgorithmTime]:
     device = subject.device
     tuned = tuned_of(device)
     plan = optimise(subject.plan, subject.passes) if subject.passes else subject.plan
-    device.compile(plan, batch=batch, precision=subject.precision).close()  # chooses
+    with closing(device.compile(plan, batch=batch, precision=subject.precision)) as program:
+        plan = program.plan  # what it has chosen algorithms for
     peaks = device.peaks(subject.precision) if isinstance(device, Peaked) else None
     for alike in _alike(plan):
         op = alike[0]

@@ -13,7 +13,7 @@ from weakref import WeakSet, finalize
 from numpy.typing import NDArray
 
 from engine.backends.base import Peaks
-from engine.backends.cuda import PASSES, conv, gates, memory, ops, peak  # noqa: F401  its import registers how each op is run
+from engine.backends.cuda import PASSES, conv, factors, gates, memory, ops, peak  # noqa: F401  its import registers how each op is run
 from engine.backends.cuda.context import Card, Context
 from engine.backends.cuda.floats import floats
 from engine.backends.cuda.gpu import VALUE_BYTES, Target
@@ -62,6 +62,7 @@ class CudaDevice:
         With `tune`, convolutions that this card has not met are measured, for at most ENGINE_TUNE
         seconds.
         """
+        plan = factors.fold(plan, self._target(plan, batch, precision, algorithm))
         target = self._target(plan, batch, precision, algorithm)
         if target.floats.issuperset(plan.tensors):
             _log.info("%s: runs in float32: %s would change its results", self.name, precision)

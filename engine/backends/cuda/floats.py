@@ -21,6 +21,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from engine.backends.cuda.scaled import ScaledConv2d
 from engine.plan import ops
 from engine.plan.build import Plan
 from engine.plan.ops import Head, Op, Tensor
@@ -117,6 +118,8 @@ def _is_mixing(op: Op) -> bool:
 def _alike(op: Op) -> list[tuple[Tensor, ...]]:
     if not _is_mixing(op):
         return [(op.out, *op.reads)]
+    if isinstance(op, ScaledConv2d):
+        return [(op.src, op.factor), (op.out, op.residual or op.out)]
     if isinstance(op, ops.Conv2d) and op.residual is not None:
         return [(op.src,), (op.out, op.residual)]
     return [(tensor,) for tensor in (op.out, *op.reads)]

@@ -182,10 +182,10 @@ class Gpu:
         made.target, made._kernels = target, self._kernels.in_floats()
         return made
 
-    def aside(self, part: Op, op: Op, pointer: int) -> Gpu:
-        """What runs a part of an op, with the op's arrays, and leaves its result at a pointer."""
+    def aside(self, part: Op, op: Op, between: Tensor, pointer: int) -> Gpu:
+        """What runs a part of an op, with the op's arrays; what is `between` lies at a pointer."""
         made = copy(self)
-        made._places = {**self._places, part.out: Place(pointer, part.out.shape.channels)}
+        made._places = {**self._places, between: Place(pointer, between.shape.channels)}
         of_op = ((name, at) for (item, name), at in self._arrays.items() if item == op)
         made._arrays = {(part, name): at for name, at in of_op}
         return made

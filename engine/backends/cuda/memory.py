@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from engine.backends.cuda import beside
 from engine.backends.cuda.gpu import DECODERS, RUNNERS, Runner, Target
+from engine.backends.cuda.scaled import ScaledConv2d
 from engine.backends.cuda.tensor import whole_eights
 from engine.errors import InputError
 from engine.plan.build import Plan
@@ -50,7 +51,7 @@ def lay_out(plan: Plan, target: Target) -> Layout:
     The arena counts values of one size, without room between: floats in a program of halves and
     pictures in colours lie behind it, and what is used out of the order of the ops.
     """
-    apart = beside.tensors(plan, target)
+    apart = beside.tensors(plan, target) | _written_early(plan)
     detected = _detected(plan)
     arena = plan.arena
     top = 0 if arena is None else _align(arena.size * target.batch * target.value_bytes)
@@ -81,6 +82,26 @@ def lay_out(plan: Plan, target: Target) -> Layout:
         inside = view.channel * target.bytes_of(view.root)
         slices[tensor] = Slice(root_slice.offset + inside, root_slice.pitch)
     return Layout(slices, tuple(states), tuple(spaced), top)
+
+
+def _written_early(plan: Plan) -> frozenset[Tensor]:
+    """What convolutions write while they read what the arena has another op read before."""
+    offsets: Mapping[Tensor, int] = {} if plan.arena is None else plan.arena.offsets
+
+    def share_memory(one: Tensor, other: Tensor) -> bool:
+        if not {one, other} <= offsets.keys():
+            return False
+        (start, end), (first, last) = (
+            (offsets[each], offsets[each] + each.shape.size * each.steps) for each in (one, other)
+        )
+        return start < last and first < end
+
+    return frozenset(
+        plan.root(op.out)
+        for op in plan.ops
+        if isinstance(op, ScaledConv2d)
+        and any(share_memory(*map(plan.root, (op.out, each))) for each in (op.src, op.factor))
+    )
 
 
 def _check_count(values: int, target: Target) -> None:

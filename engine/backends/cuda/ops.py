@@ -82,19 +82,7 @@ def add(gpu: Gpu, op: ops.Add) -> None:
 
 @runs(ops.Multiply)
 def multiply(gpu: Gpu, op: ops.Multiply) -> None:
-    shape, factor = op.out.shape, op.factor.shape
-    pitch = gpu.pitch(op.factor)
-    windows.launch(
-        gpu,
-        "multiply",
-        (op.src, op.out) if factor.channels == 1 else (op.src, op.factor, op.out),
-        *(gpu[op.src], gpu[op.factor], gpu[op.out]),
-        *(gpu.rows(op.out), shape.area, shape.channels, gpu.pitch(op.src), gpu.pitch(op.out)),
-        factor.area * pitch,
-        pitch if factor.area > 1 else 0,
-        1 if factor.channels > 1 else 0,
-        KINDS[op.activation],
-    )
+    windows.multiply(gpu, op)
 
 
 @runs(ops.Mix)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.backends.cuda.gpu import Gpu
-from engine.plan.ops import Tensor
+from engine.backends.cuda.gpu import KINDS, Gpu
+from engine.plan.ops import Multiply, Tensor
 from engine.plan.shapes import Shape, Window
 
 _DOWN = 4  # of kernels/max_pool.cu
@@ -42,6 +42,19 @@ def max_pool(gpu: Gpu, src: Tensor, out: Tensor, over: Window) -> None:
     launch(
         *(gpu, "max_pool", (src, out)),
         *(gpu[src], gpu[out], *sizes, *pitches, *window(over)),
+    )
+
+
+def multiply(gpu: Gpu, op: Multiply) -> None:
+    shape, factor = op.out.shape, op.factor.shape
+    pitch = gpu.pitch(op.factor)
+    packed = (op.src, op.out) if factor.channels == 1 else (op.src, op.factor, op.out)
+    launch(
+        *(gpu, "multiply", packed),
+        *(gpu[op.src], gpu[op.factor], gpu[op.out]),
+        *(gpu.rows(op.out), shape.area, shape.channels, gpu.pitch(op.src), gpu.pitch(op.out)),
+        *(factor.area * pitch, pitch if factor.area > 1 else 0, 1 if factor.channels > 1 else 0),
+        KINDS[op.activation],
     )
 
 

@@ -110,7 +110,7 @@ def run(
     Between the pixels of the source there is room for so many values more.
     """
     memory = {}
-    for each in (op.src, op.out, *([op.residual] if op.residual else [])):
+    for each in (*op.reads, op.out):
         channels, height, width = each.shape.sides
         kind = np.float16 if target.bytes_of(each) == 2 else np.float32
         pitch = channels + 2 * margin + (room if each == op.src else 0)

@@ -190,17 +190,17 @@ def test_a_pool_is_run_by_something(card: Target, name: str) -> None:
 def test_a_pool_that_does_not_fit_comes_after(card: Target, options: dict[str, Any]) -> None:
     op = pooled(LAYERS["wide"], **options)
     assert conv.candidates(card, op)
-    assert all(name.endswith("+tail") for name in conv.candidates(card, op))
+    assert all(name.endswith("+apart") for name in conv.candidates(card, op))
 
 
 def test_the_algorithm_that_is_forced_comes_before_the_pool() -> None:
     op, forced = pooled(LAYERS["wide"]), replace(HOPPER, algorithm="im2col_gemm")
-    assert conv.choice(forced, op) == "im2col_gemm+tail"
+    assert conv.choice(forced, op) == "im2col_gemm+apart"
 
 
 def test_long_sums_are_computed_by_the_fastest_kernel_unless_there_are_few() -> None:
     card = replace(HOPPER, precision="float16", batch=64)
-    assert conv.choice(card, pooled(LAYERS["wide"])).endswith("+tail")
+    assert conv.choice(card, pooled(LAYERS["wide"])).endswith("+apart")
     assert conv.choice(replace(card, batch=1), pooled(LAYERS["wide"])).startswith("mma")
     short = convolution(32, 64, 3, 104)
     assert conv.choice(card, pooled(short)).startswith("mma")

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from engine.backends.cuda.conv import implicit_gemm, thin
 from engine.backends.cuda.gpu import Target
+from engine.backends.cuda.scaled import ScaledConv2d
 from engine.plan.activations import ACTIVATIONS
-from engine.plan.ops import Constant, Conv2d, Tensor, YoloOutput
+from engine.plan.ops import Constant, Conv2d, Multiply, Tensor, YoloOutput
 from engine.plan.shapes import Shape, Window, window_count
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.tensor_host import run
@@ -92,7 +93,10 @@ class Problem:
         op = self.op
         top, left, bottom, right = op.padding
         sides = ((0, 0), (0, 0), (top, bottom), (left, right))
-        padded = np.pad(self.inputs[op.src].astype(np.float64), sides)
+        src = self.inputs[op.src].astype(np.float64)
+        if isinstance(op, ScaledConv2d):
+            src *= self.inputs[op.factor]
+        padded = np.pad(src, sides)
         reach = [(k - 1) * d + 1 for k, d in zip(op.kernel, op.dilation, strict=True)]
         windows = sliding_window_view(padded, reach, axis=(2, 3))
         windows = windows[
@@ -361,6 +365,40 @@ def test_thin_leaves_out_what_lies_between_pixels(name: str, room: int, precisio
 @every_precision
 def test_thin_needs_no_alignment(precision: str) -> None:
     check(thin.VARIANTS["thin_16"], THIN["1_channel"], precision=precision, margin=3)
+
+
+def scaled(channels: int, side: tuple[int, int], filters: int, **options: Any) -> ScaledConv2d:
+    op = convolution((channels, *side), filters, (1, 1), padding=(0, 0, 0, 0), **options)
+    product, factor = op.src, Tensor(4, Shape(channels, 1, 1))
+    return ScaledConv2d.of(Multiply(product, replace(product, index=5), factor), op)
+
+
+SCALED = {  # of a picture: fewer pixels than a warp takes, as many, several times as many and some
+    "small": scaled(16, (3, 3), 16, activation="leaky"),
+    "whole_runs": scaled(32, (8, 8), 24, has_residual=True),
+    "deep": scaled(144, (7, 13), 20, has_bias=False),
+    "deepest": scaled(192, (5, 9), 40, has_residual=True, last_activation="relu"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"), [("small", 16), ("whole_runs", 32), ("deep", 16), ("deepest", 64)]
+)
+@every_precision
+def test_thin_reads_a_product_that_nobody_has_stored(
+    name: str, columns: int, precision: str
+) -> None:
+    algorithm = thin.VARIANTS[f"thin_{columns}"]
+    for margin, rows in ((0, 1), (8, 7)):
+        check(algorithm, SCALED[name], precision=precision, margin=margin, rows=rows)
+
+
+def test_thin_wants_whole_pieces_of_a_product() -> None:
+    op, target = SCALED["small"], Target(1, "float16", AMPERE, 2)
+    assert thin.VARIANTS["thin_16"].supports(target, op)
+    for crooked in (op.src, op.factor):
+        crooked_one = replace(target, misaligned=frozenset({crooked}))
+        assert not thin.VARIANTS["thin_16"].supports(crooked_one, op)
 
 
 # ---------------------------------------------------------------- one kind in, the other out

@@ -1,8 +1,8 @@
 """Convolution algorithms, one file each, and the choice among them.
 
 Each offers what algorithm.py says. The choice is the forced one, else what was measured, else a
-rule of thumb. Where a pool or [yolo] follows, few take it in; the others run before it, under names
-of their own.
+rule of thumb. Where a product comes first, or a pool or [yolo] follows, few take it in; the others
+run apart from it, under names of their own.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from engine.backends.cuda.conv import (
 from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.floats import is_narrow
 from engine.backends.cuda.gpu import Arrays, Gpu, Target, runs
+from engine.backends.cuda.scaled import ScaledConv2d
 from engine.backends.cuda.tensor import Tile
 from engine.plan import ops
 
@@ -52,6 +53,7 @@ ALGORITHMS: dict[str, Algorithm] = {
 }
 # What can leave its sums for a gate behind it.
 LEAVES_SUMS = {"depthwise": depthwise, "depthwise_strips": depthwise_strips}
+_WITH_PRODUCT = frozenset(thin.VARIANTS)
 _WITH_POOL = frozenset({*thin.VARIANTS, *implicit_gemm.VARIANTS})
 _WITH_YOLO = _WITH_POOL | {*hopper.VARIANTS, *hopper_turns.VARIANTS}
 ALGORITHMS |= {name + apart.SUFFIX: apart.Apart(each) for name, each in ALGORITHMS.items()}
@@ -81,7 +83,9 @@ def _can_run(name: str, target: Target, op: ops.Conv2d) -> bool:
         return False
     if name.endswith(apart.SUFFIX):
         inner = name.removesuffix(apart.SUFFIX)
-        return apart.has_tail(op) and _can_run(inner, *apart.alone(target, op))
+        return apart.has_more(op) and _can_run(inner, *apart.alone(target, op))
+    if isinstance(op, ScaledConv2d) and name not in _WITH_PRODUCT:
+        return False
     if op.yolo is not None and name not in _WITH_YOLO:
         return False
     if op.pool is not None and not (name in _WITH_POOL and op.pools_quads):
@@ -105,6 +109,7 @@ def signature(target: Target, op: ops.Conv2d) -> str:
     extras += "".join(str(target.bytes_of(each)) for each in (op.src, op.out))
     kinds = f"{op.activation},{op.last_activation}"
     kinds += ",pool" if op.pool else ",yolo" if op.yolo else ""
+    kinds += ",scaled" if isinstance(op, ScaledConv2d) else ""
     rows = target.rows(op.out)
     return f"{target.precision} {rows} {source} {weight} {window} {extras} {kinds}"
 
@@ -122,7 +127,7 @@ def choice(target: Target, op: ops.Conv2d) -> str:
 def rule_of_thumb(target: Target, op: ops.Conv2d) -> str:
     """What is likely to be fastest, for a convolution that was not measured."""
     target = target.of(op)
-    if apart.has_tail(op) and not _is_better_whole(target, op):
+    if apart.has_more(op) and not _is_better_whole(target, op):
         return rule_of_thumb(*apart.alone(target, op)) + apart.SUFFIX
     if target.rows(op.out) * op.out.shape.area <= 8 and _can_run("dot", target, op):
         return "dot"
@@ -130,7 +135,7 @@ def rule_of_thumb(target: Target, op: ops.Conv2d) -> str:
         best = best_of(target, op)
         if best is not None and _can_run(best, target, op):
             return best
-    if apart.has_tail(op):
+    if apart.has_more(op):
         return rule_of_thumb(*apart.alone(target, op)) + apart.SUFFIX
     return candidates(target, op)[0]
 
@@ -156,7 +161,7 @@ def tile(target: Target, op: ops.Conv2d, name: str) -> Tile | None:
 
 
 def _is_better_whole(target: Target, op: ops.Conv2d) -> bool:
-    """Whether a kernel that does the tail as well should be faster than two kernels."""
+    """Whether a kernel that does the rest as well should be faster than two kernels."""
     able = any(_can_run(name, target, op) for name in _WITH_YOLO)
     is_short = op.pool is None or geometry.depth(op) <= _SHORT
     return able and (is_short or target.rows(op.out) * op.grid.area <= _FEW)
@@ -170,6 +175,7 @@ def _prepare(target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
     return ALGORITHMS[choice(target, op)].prepare(target, op, constants)
 
 
+@runs(ScaledConv2d, workspace=_workspace, prepare=_prepare)
 @runs(ops.Conv2d, workspace=_workspace, prepare=_prepare)
 def conv2d(gpu: Gpu, op: ops.Conv2d) -> None:
     ALGORITHMS[choice(gpu.target, op)].enqueue(gpu, op)

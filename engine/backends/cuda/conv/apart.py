@@ -1,6 +1,7 @@
-"""A convolution and its tail, a pool or what [yolo] puts out, one after the other.
+"""A convolution and what is to be done with its map before, or with its sums behind, one by one.
 
-For algorithms that cannot do more with what they compute: it goes through the workspace.
+For algorithms that only convolve: a product, a pool's windows or what [yolo] reads go through the
+workspace.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from engine.backends.cuda.conv import geometry
 from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.gpu import Arrays, Gpu, Target
 from engine.backends.cuda.heads import yolo_output
+from engine.backends.cuda.scaled import ScaledConv2d
 from engine.plan import ops
 
-SUFFIX = "+tail"
+SUFFIX = "+apart"
 
 _ALIGNMENT = 256
 _PACK = 16  # bytes that a thread moves at once
@@ -29,19 +31,21 @@ class Apart:
     inner: Algorithm
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
-        return has_tail(op) and self.inner.supports(*alone(target, op))
+        return has_more(op) and self.inner.supports(*alone(target, op))
 
     def workspace(self, target: Target, op: ops.Conv2d) -> int:
-        return _grid_bytes(target, op) + self.inner.workspace(*alone(target, op))
+        return _bytes_between(target, op) + self.inner.workspace(*alone(target, op))
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
         return self.inner.prepare(*alone(target, op), constants)
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         target, part = alone(gpu.target, op)
-        inner = gpu.aside(part, op, gpu.workspace)
+        inner = gpu.aside(part, op, _between(op), gpu.workspace)
         inner.target = target
-        inner.workspace += _grid_bytes(gpu.target, op)
+        inner.workspace += _bytes_between(gpu.target, op)
+        if isinstance(op, ScaledConv2d):
+            windows.multiply(inner, op.multiply)
         self.inner.enqueue(inner, part)
         if op.pool is not None:
             windows.max_pool(inner.storing(part.out), part.out, op.out, op.pool)
@@ -51,25 +55,40 @@ class Apart:
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
         """Cycles, where `inner` has an estimate."""
-        through = _grid_bytes(target, op) * 5 / 4 / _BYTES / target.multiprocessors
+        through = _bytes_between(target, op) * 5 / 4 / _BYTES / target.multiprocessors
         cycles: float = self.inner.estimate(*alone(target, op))  # type: ignore[attr-defined]
         return cycles + _LAUNCH + through
 
 
-def has_tail(op: ops.Conv2d) -> bool:
-    return op.pool is not None or op.yolo is not None
+def has_more(op: ops.Conv2d) -> bool:
+    return isinstance(op, ScaledConv2d) or op.pool is not None or op.yolo is not None
 
 
 def alone(target: Target, op: ops.Conv2d) -> tuple[Target, ops.Conv2d]:
-    """The convolution alone, and what it is compiled for: its result is stored as the output is."""
-    part = op.before_pool if op.yolo is None else op.before_yolo
-    if op.out in target.floats:
-        target = replace(target, floats=target.floats | {part.out})
-    if part.out.shape.channels * target.bytes_of(part.out) % _PACK:
-        target = replace(target, misaligned=target.misaligned | {part.out})
+    """The convolution alone, and what it is compiled for: what lies between is stored as its other
+    side is.
+    """
+    between, like = _between(op), op.out
+    if isinstance(op, ScaledConv2d):
+        part, like = op.after_multiply, op.src
+    else:
+        part = op.before_pool if op.yolo is None else op.before_yolo
+    if like in target.floats:
+        target = replace(target, floats=target.floats | {between})
+    if between.shape.channels * target.bytes_of(between) % _PACK:
+        target = replace(target, misaligned=target.misaligned | {between})
     return target, part
 
 
-def _grid_bytes(target: Target, op: ops.Conv2d) -> int:
-    size = target.rows(op.out) * op.grid.size * target.bytes_of(op.out)
+def _between(op: ops.Conv2d) -> ops.Tensor:
+    """What one leaves for the other in the workspace."""
+    if isinstance(op, ScaledConv2d):
+        return op.multiply.out
+    return op.before_pool.out if op.yolo is None else op.yolo.src
+
+
+def _bytes_between(target: Target, op: ops.Conv2d) -> int:
+    target, _ = alone(target, op)
+    between = _between(op)
+    size = target.rows(between) * between.shape.size * target.bytes_of(between)
     return -(-size // _ALIGNMENT) * _ALIGNMENT

@@ -17,6 +17,7 @@ from engine.backends.cuda import tensor
 from engine.backends.cuda.conv import finish, geometry
 from engine.backends.cuda.conv.implicit_gemm import AMPERE, TURING
 from engine.backends.cuda.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.scaled import ScaledConv2d
 from engine.backends.cuda.tensor import COMMON, HOPPER
 from engine.plan import ops
 
@@ -51,12 +52,13 @@ class Problem(ctypes.Structure):
 
     _fields_ = (
         ("output", finish.Output),
-        *((name, ctypes.c_void_p) for name in ("input", "weight")),
+        *((name, ctypes.c_void_p) for name in ("input", "weight", "factor")),
         *(
             (name, ctypes.c_int)
             for name in (
                 *("height", "width", "pitch", "out_h", "out_w", "filters", "lines"),
                 *("stride_y", "stride_x", "top", "left", "dilation_y", "dilation_x"),
+                "factor_pitch",
             )
         ),
         *((name, Divisor) for name in ("by_out_h", "by_out_w")),
@@ -77,6 +79,7 @@ class ThinTile:
     cells: int = 1
     is_yolo: bool = False
     is_wide: bool = True  # pixels begin on 8 bytes
+    is_scaled: bool = False
     kernel: str = "thin_conv"
 
     @property
@@ -114,6 +117,7 @@ class ThinTile:
             "OUT_BYTES": self.out_bytes,
             "POOLED": self.cells,
             "IS_WIDE": int(self.is_wide),
+            "IS_SCALED": int(self.is_scaled),
             "IS_YOLO": int(self.is_yolo),
         }
 
@@ -154,7 +158,8 @@ class Thin:
         tail = geometry.cells(op), op.yolo is not None
         channels = op.weight.shape[1]
         tile = ThinTile(channels, *op.kernel, self.columns, most, *modes, *tail)
-        return replace(tile, is_wide=channels == _COLOURS or channels % tile.piece == 0)
+        is_wide = channels == _COLOURS or channels % tile.piece == 0
+        return replace(tile, is_wide=is_wide, is_scaled=isinstance(op, ScaledConv2d))
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         oldest = TURING if target.bytes_of(op.src) == 2 else AMPERE
@@ -163,6 +168,8 @@ class Thin:
         if not {op.activation, op.last_activation} <= COMMON or geometry.depth(op) > _MOST_DEPTH:
             return False
         if self.columns > COLUMNS[0] and self.columns >= 2 * op.out.shape.channels:
+            return False
+        if isinstance(op, ScaledConv2d) and {op.src, op.factor} & target.misaligned:
             return False
         tile = self.tile(target, op)
         return tile.shared_bytes <= tile.most_shared
@@ -184,13 +191,14 @@ class Thin:
         tile, filters, lines = self.tile(gpu.target, op), op.out.shape.channels, self._lines(op)
         top, left, _, _ = op.padding
         src, pitch = gpu[op.src], gpu.pitch(op.src)
+        factor = op.factor if isinstance(op, ScaledConv2d) else None
         tile = replace(tile, is_wide=src % _PIECE_BYTES == 0 and pitch % tile.piece == 0)
         problem = Problem(
             finish.output(gpu, op, filters=filters),
-            *(src, gpu.array(op, "weight")),
+            *(src, gpu.array(op, "weight"), gpu[factor] if factor else 0),
             *(op.src.shape.height, op.src.shape.width, pitch),
             *(op.out.shape.height, op.out.shape.width, filters, lines),
-            *(*op.stride, top, left, *op.dilation),
+            *(*op.stride, top, left, *op.dilation, gpu.pitch(factor) if factor else 0),
             *map(Divisor.of, (op.out.shape.height, op.out.shape.width)),
         )
         across = lines // self.columns

@@ -14,9 +14,12 @@
 // brought into shared memory once. Their lines are an odd number of 16 bytes, so that eight lines of
 // one column lie in different banks.
 //
+// A 1x1 convolution may read a product that nobody has stored: the map times a factor for each channel
+// of a row, each of these products rounded as if it had been.
+//
 // Chosen at compile time: CHANNELS TAPS_Y TAPS_X, BN (filters of a block), WARPS, BLOCKS (resident on
 // a multiprocessor), POOLED (cells that share a maximum, 1 or 4), IS_WIDE (pixels begin on 8 bytes),
-// MODE, see products.cuh, OUT_BYTES and IS_YOLO, see finish.cuh.
+// IS_SCALED (there are factors), MODE, see products.cuh, OUT_BYTES and IS_YOLO, see finish.cuh.
 #define CELLS 1  // of rows of sums: cells are pooled before
 #include "products.cuh"
 #include "finish.cuh"
@@ -61,17 +64,28 @@ struct Problem {
     Output output;
     const real* input;
     const real* weight;
+    const real* factor;  // of the channels, row by row
     int height, width, pitch, out_h, out_w;
     int filters, lines;  // of weights: filters and what fills them up to whole blocks
     int stride_y, stride_x, top, left, dilation_y, dilation_x;
+    int factor_pitch;  // from a row of factors to the next
     Divisor by_out_h, by_out_w;
 };
 
 // The windows of a lane: where each begins, in the map and in memory.
 struct Windows {
     int y[WINDOWS], x[WINDOWS], at[WINDOWS];
+    int factors[WINDOWS];  // where those of its row begin
     bool exists[WINDOWS];
-    bool are_inside;  // those of all lanes
+    bool are_inside;    // those of all lanes
+    bool are_of_a_row;  // likewise
+};
+
+// What is on its way from memory: what windows have for the steps of a turn, and the factors of all
+// windows where they are of a row.
+struct Asked {
+    Piece pieces[AT_ONCE][WINDOWS];
+    Piece factors[AT_ONCE];
 };
 
 // What a lane reads of a window in each step.
@@ -107,6 +121,11 @@ __device__ __forceinline__ Taps taps_of(int lane, const Problem& p)
 // lanes side by side store pixels side by side.
 __device__ __forceinline__ int pixel_in(int n) { return n / 2 + n % 2 * 4; }
 
+__device__ __forceinline__ int row_of(int m, const Problem& p)
+{
+    return divide(divide(m, p.by_out_w), p.by_out_h);
+}
+
 // Of the batch that begins with pixel m0.
 __device__ __forceinline__ Windows windows_of(int m0, int lane, const Problem& p)
 {
@@ -115,6 +134,9 @@ __device__ __forceinline__ Windows windows_of(int m0, int lane, const Problem& p
     const int room_x = p.width - 1 - (TAPS_X - 1) * p.dilation_x;
     const int right = p.stride_x * p.pitch;
     const int down = p.stride_y * p.width * p.pitch;
+    const int first_row = row_of(min(m0, p.output.pixels - 1), p);
+    const int last_row = row_of(min(m0 + WINDOWS / POOLED * 8, p.output.pixels) - 1, p);
+    windows.are_of_a_row = first_row == last_row;
     bool are_inside = true;
 #pragma unroll
     for (int i = 0; i < WINDOWS; i += POOLED) {
@@ -129,6 +151,7 @@ __device__ __forceinline__ Windows windows_of(int m0, int lane, const Problem& p
             windows.y[i + cell] = first_y + cell / SIDE * p.stride_y;
             windows.x[i + cell] = first_x + cell % SIDE * p.stride_x;
             windows.at[i + cell] = at + cell / SIDE * down + cell % SIDE * right;
+            windows.factors[i + cell] = min(row, last_row) * p.factor_pitch;
             windows.exists[i + cell] = m < p.output.pixels;
         }
         const int last = i + POOLED - 1;
@@ -141,8 +164,8 @@ __device__ __forceinline__ Windows windows_of(int m0, int lane, const Problem& p
 
 // Asks for the steps of a turn, from `first` on.
 template <bool ARE_INSIDE>
-__device__ __forceinline__ void gather_as(Piece (&pieces)[AT_ONCE][WINDOWS], const Windows& windows,
-                                          const Taps& taps, int first, int lane, const Problem& p)
+__device__ __forceinline__ void gather_as(Asked& asked, const Windows& windows, const Taps& taps,
+                                          int first, int lane, const Problem& p)
 {
 #pragma unroll
     for (int s = 0; s < AT_ONCE; ++s) {
@@ -155,7 +178,7 @@ __device__ __forceinline__ void gather_as(Piece (&pieces)[AT_ONCE][WINDOWS], con
             const bool is_inside = ARE_INSIDE || (windows.exists[i] && y < (unsigned)p.height &&
                                                   x < (unsigned)p.width);
             const real* from = p.input + (taps.at[step] + windows.at[i]);
-            Piece& piece = pieces[s][i];
+            Piece& piece = asked.pieces[s][i];
             piece.word[0] = piece.word[1] = 0;
             if constexpr (IS_WIDE) {
                 if (is_inside) piece = *reinterpret_cast<const Piece*>(from);
@@ -172,13 +195,56 @@ __device__ __forceinline__ void gather_as(Piece (&pieces)[AT_ONCE][WINDOWS], con
     }
 }
 
-__device__ __forceinline__ void gather(Piece (&pieces)[AT_ONCE][WINDOWS], const Windows& windows,
-                                       const Taps& taps, int first, int lane, const Problem& p)
+__device__ __forceinline__ Piece factors_of(int row, int step, int lane, const Problem& p)
+{
+    return *reinterpret_cast<const Piece*>(p.factor + row + first_channel(lane, step));
+}
+
+__device__ __forceinline__ void gather(Asked& asked, const Windows& windows, const Taps& taps,
+                                       int first, int lane, const Problem& p)
 {
     if (IS_WIDE && windows.are_inside) {
-        gather_as<true>(pieces, windows, taps, first, lane, p);
+        gather_as<true>(asked, windows, taps, first, lane, p);
     } else {
-        gather_as<false>(pieces, windows, taps, first, lane, p);
+        gather_as<false>(asked, windows, taps, first, lane, p);
+    }
+    if constexpr (IS_SCALED) {
+#pragma unroll
+        for (int s = 0; s < AT_ONCE; ++s) {
+            if (first + s < STEPS && windows.are_of_a_row) {
+                asked.factors[s] = factors_of(windows.factors[0], first + s, lane, p);
+            }
+        }
+    }
+}
+
+// A piece as it would be read if its products had been stored.
+__device__ __forceinline__ void scale(Piece& piece, const Piece& factor)
+{
+#pragma unroll
+    for (int word = 0; word < 2; ++word) {
+#if HALVES
+        piece.word[word] = product_of_halves(piece.word[word], factor.word[word]);
+#else
+        const float x = __uint_as_float(piece.word[word]);
+        piece.word[word] = __float_as_uint(__fmul_rn(x, __uint_as_float(factor.word[word])));
+#endif
+    }
+}
+
+template <int FIRST, int LAST>
+__device__ __forceinline__ void scale_all(Asked& asked, const Windows& windows, int lane,
+                                          const Problem& p)
+{
+    const bool are_of_a_row = windows.are_of_a_row;
+#pragma unroll
+    for (int s = 0; s < LAST - FIRST; ++s) {
+#pragma unroll
+        for (int i = 0; i < WINDOWS; ++i) {
+            Piece own = asked.factors[s];
+            if (!are_of_a_row) own = factors_of(windows.factors[i], FIRST + s, lane, p);
+            scale(asked.pieces[s][i], own);
+        }
     }
 }
 
@@ -198,8 +264,7 @@ __device__ __forceinline__ void clear_behind(Piece& piece, int channel)
 // sum += steps FIRST to LAST of BN filters times the lanes' windows, which are in `pieces`.
 template <int FIRST, int LAST>
 __device__ __forceinline__ void multiply_steps(float (&sum)[BN / 16][WINDOWS][4],
-                                               Piece (&pieces)[AT_ONCE][WINDOWS], unsigned weights,
-                                               int lane)
+                                               Asked& asked, unsigned weights, int lane)
 {
 #if MODE == 2
     float part[BN / 16][WINDOWS][4] = {};
@@ -208,7 +273,7 @@ __device__ __forceinline__ void multiply_steps(float (&sum)[BN / 16][WINDOWS][4]
 #endif
 #pragma unroll
     for (int step = FIRST; step < LAST; ++step) {
-        Piece(&piece)[WINDOWS] = pieces[step - FIRST];
+        Piece(&piece)[WINDOWS] = asked.pieces[step - FIRST];
 #pragma unroll
         for (int j = 0; j < WINDOWS; ++j) clear_behind(piece[j], first_channel(lane, step));
 #if !HALVES
@@ -259,19 +324,20 @@ __device__ __forceinline__ void multiply_steps(float (&sum)[BN / 16][WINDOWS][4]
 // All steps of the windows in hand; leaves with the first of those from pixel `next` on asked for.
 template <int TURN>
 __device__ __forceinline__ void multiply_turns(float (&sum)[BN / 16][WINDOWS][4],
-                                               Piece (&pieces)[AT_ONCE][WINDOWS], Windows& windows,
-                                               const Taps& taps, unsigned weights, int next,
-                                               int lane, const Problem& p)
+                                               Asked& asked, Windows& windows, const Taps& taps,
+                                               unsigned weights, int next, int lane,
+                                               const Problem& p)
 {
     const int first = TURN * AT_ONCE;
     const int last = TURN == TURNS - 1 ? STEPS : first + AT_ONCE;
-    multiply_steps<first, last>(sum, pieces, weights, lane);
+    if constexpr (IS_SCALED) scale_all<first, last>(asked, windows, lane, p);
+    multiply_steps<first, last>(sum, asked, weights, lane);
     if constexpr (TURN == TURNS - 1) {
         windows = windows_of(next, lane, p);
-        gather(pieces, windows, taps, 0, lane, p);
+        gather(asked, windows, taps, 0, lane, p);
     } else {
-        gather(pieces, windows, taps, last, lane, p);
-        multiply_turns<TURN + 1>(sum, pieces, windows, taps, weights, next, lane, p);
+        gather(asked, windows, taps, last, lane, p);
+        multiply_turns<TURN + 1>(sum, asked, windows, taps, weights, next, lane, p);
     }
 }
 
@@ -362,9 +428,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     const int runs = (p.output.pixels + RUN - 1) / RUN;
     const int stride = gridDim.x / blocks_n * WARPS;
     int run = blockIdx.x / blocks_n * WARPS + warp;
-    Piece pieces[AT_ONCE][WINDOWS];
+    Asked asked;
     Windows windows = windows_of(run * RUN, lane, p);
-    gather(pieces, windows, taps, 0, lane, p);
+    gather(asked, windows, taps, 0, lane, p);
     for (; run < runs; run += stride) {
         float eights[RUN / 8][2][VALUES];
 #pragma unroll
@@ -372,7 +438,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
             float sum[BN / 16][WINDOWS][4] = {};
             const int next = batch + 1 < BATCHES ? run * RUN + (batch + 1) * WINDOWS / POOLED * 8
                                                  : (run + stride) * RUN;
-            multiply_turns<0>(sum, pieces, windows, taps, weights, next, lane, p);
+            multiply_turns<0>(sum, asked, windows, taps, weights, next, lane, p);
 #pragma unroll
             for (int e = 0; e < 2; ++e) {
 #pragma unroll

@@ -1,0 +1,66 @@
+"""Maps times a factor for each channel: the convolution behind multiplies where it reads them.
+
+That saves writing a map and reading it again. Behind a gate it is the widest of its block, and the
+convolution, which makes few channels of it, has little else to do than to read it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+from engine.backends.cuda import conv, gates
+from engine.backends.cuda.conv import apart
+from engine.backends.cuda.gpu import Target
+from engine.backends.cuda.scaled import ScaledConv2d
+from engine.plan.build import Plan
+from engine.plan.ops import Conv2d, Multiply, Op, Tensor
+
+
+def fold(plan: Plan, target: Target) -> Plan:
+    """Multiply, Conv2d -> ScaledConv2d, where an algorithm knows it and no gate multiplies."""
+    by_gates = set(gates.scaling(plan, target).values())
+    readers = Counter(tensor for op in plan.ops for tensor in op.reads)
+    shared = plan.kept | plan.views.keys() | {view.root for view in plan.views.values()}
+    joined: dict[Op, ScaledConv2d | None] = {}
+    for before, op in pairwise(plan.ops):
+        if (
+            isinstance(before, Multiply)
+            and isinstance(op, Conv2d)
+            and before not in by_gates
+            and op.src == before.out
+            and readers[before.out] == 1
+            and before.out not in shared
+            and _fits(before, op)
+            and _can_run(target, made := ScaledConv2d.of(before, op))
+        ):
+            joined |= {before: None, op: made}
+    if not joined:
+        return plan
+    ops = (joined.get(op, op) for op in plan.ops)
+    return replace(plan, ops=tuple(op for op in ops if op is not None))
+
+
+def _fits(multiply: Multiply, op: Conv2d) -> bool:
+    """Whether the one scales whole channels, and the other reads each value once."""
+    src, factor = multiply.src, multiply.factor
+    return (
+        multiply.activation == "linear"
+        and _is_of_channels(src, factor)
+        and src.shape.area > 1
+        and op.is_pointwise
+        and op.groups == 1
+        and op.pool is None
+        and op.yolo is None
+    )
+
+
+def _is_of_channels(src: Tensor, factor: Tensor) -> bool:
+    return factor.shape.sides == (src.shape.channels, 1, 1) and factor.steps == src.steps
+
+
+def _can_run(target: Target, op: ScaledConv2d) -> bool:
+    if len({target.bytes_of(each) for each in (op.src, op.factor)}) > 1:
+        return False
+    return any(not name.endswith(apart.SUFFIX) for name in conv.candidates(target, op))

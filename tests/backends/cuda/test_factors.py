@@ -111,7 +111,6 @@ def test_what_a_program_hands_back_is_stored() -> None:
 
 
 def test_what_no_algorithm_knows_stays_apart() -> None:
-    assert not folded(plan_of(channels=200))
     assert not folded(plan_of(channels=30))
     assert not folded(plan_of(), replace(CARD, capability=(7, 0)))
     plan = plan_of()
@@ -132,7 +131,7 @@ def test_few_algorithms_multiply_by_themselves_and_the_others_apart() -> None:
     assert isinstance(op, ScaledConv2d)
     names = conv.candidates(CARD, op)
     alone = {name for name in names if not name.endswith(apart.SUFFIX)}
-    assert alone == {"thin_16", "thin_32"}
+    assert {name.split("_")[0] for name in alone} == {"thin", "mma"}
     assert {f"{name}{apart.SUFFIX}" for name in conv.candidates(CARD, op.after_multiply)} <= {
         *names
     }
@@ -168,6 +167,7 @@ def card(request: pytest.FixtureRequest) -> Iterator[CudaDevice]:
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(("channels", "side"), [(16, 3), (32, 8), (144, 13), (192, 9)])
 @pytest.mark.parametrize("batch", [1, 7])
+@pytest.mark.parametrize("kernel", ["thin", "mma"])
 def test_results_are_those_of_a_product_that_is_stored(
     card: CudaDevice,
     monkeypatch: pytest.MonkeyPatch,
@@ -175,12 +175,14 @@ def test_results_are_those_of_a_product_that_is_stored(
     channels: int,
     side: int,
     batch: int,
+    kernel: str,
 ) -> None:
     """To the bit. Where a card has no matrix units every algorithm runs apart from the product."""
     behind = PROJECTION * 2
     plan = plan_of(behind, channels=channels, side=side)
     images = np.random.default_rng(1).random((batch, *plan.source.shape.sides), np.float32)
-    algorithm = "thin_32"
+    mma = f"mma_64x32x{4 if precision == 'float32' else 6}_split1"
+    algorithm = mma if kernel == "mma" else "thin_32"
     if card.card.capability < (7, 5):
         monkeypatch.setattr(factors, "_can_run", lambda target, op: True)
         algorithm = "pointwise"

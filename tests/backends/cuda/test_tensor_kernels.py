@@ -375,7 +375,7 @@ def scaled(channels: int, side: tuple[int, int], filters: int, **options: Any) -
 
 SCALED = {  # of a picture: fewer pixels than a warp takes, as many, several times as many and some
     "small": scaled(16, (3, 3), 16, activation="leaky"),
-    "whole_runs": scaled(32, (8, 8), 24, has_residual=True),
+    "whole_runs": scaled(32, (16, 8), 24, has_residual=True),
     "deep": scaled(144, (7, 13), 20, has_bias=False),
     "deepest": scaled(192, (5, 9), 40, has_residual=True, last_activation="relu"),
 }
@@ -391,6 +391,24 @@ def test_thin_reads_a_product_that_nobody_has_stored(
     algorithm = thin.VARIANTS[f"thin_{columns}"]
     for margin, rows in ((0, 1), (8, 7)):
         check(algorithm, SCALED[name], precision=precision, margin=margin, rows=rows)
+
+
+@pytest.mark.parametrize("op", SCALED.values(), ids=SCALED)
+@every_precision
+def test_implicit_gemm_reads_a_product_that_nobody_has_stored(
+    op: ScaledConv2d, precision: str
+) -> None:
+    for margin, rows in ((0, 1), (8, 3)):
+        check(small(precision), op, precision=precision, margin=margin, rows=rows)
+
+
+@pytest.mark.parametrize(("split", "capability"), [(1, TURING), (2, AMPERE), (2, TURING)], ids=str)
+def test_blocks_that_share_a_sum_read_their_own_factors(
+    split: int, capability: tuple[int, int]
+) -> None:
+    op = scaled(520, (16, 6), 40, activation="leaky")
+    algorithm = implicit_gemm.VARIANTS[f"mma_64x32x6_split{split}"]
+    check(algorithm, op, precision="float16", capability=capability, rows=2)
 
 
 def test_thin_wants_whole_pieces_of_a_product() -> None:

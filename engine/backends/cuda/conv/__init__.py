@@ -53,8 +53,7 @@ ALGORITHMS: dict[str, Algorithm] = {
 }
 # What can leave its sums for a gate behind it.
 LEAVES_SUMS = {"depthwise": depthwise, "depthwise_strips": depthwise_strips}
-_WITH_PRODUCT = frozenset(thin.VARIANTS)
-_WITH_POOL = frozenset({*thin.VARIANTS, *implicit_gemm.VARIANTS})
+_WITH_PRODUCT = _WITH_POOL = frozenset({*thin.VARIANTS, *implicit_gemm.VARIANTS})
 _WITH_YOLO = _WITH_POOL | {*hopper.VARIANTS, *hopper_turns.VARIANTS}
 ALGORITHMS |= {name + apart.SUFFIX: apart.Apart(each) for name, each in ALGORITHMS.items()}
 _SHORT = 450  # products in a value: where it has more, the best kernel for them and a pool win

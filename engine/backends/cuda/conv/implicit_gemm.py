@@ -17,6 +17,7 @@ import numpy as np
 from engine.backends.cuda import tensor
 from engine.backends.cuda.conv import finish, geometry
 from engine.backends.cuda.gpu import Array, Arrays, Gpu, Target
+from engine.backends.cuda.scaled import ScaledConv2d
 from engine.backends.cuda.tensor import COMMON, HOPPER
 from engine.plan import ops
 
@@ -55,14 +56,14 @@ class Problem(ctypes.Structure):
 
     _fields_ = (
         ("output", finish.Output),
-        *((name, ctypes.c_void_p) for name in ("input", "weight", "parts", "arrivals")),
+        *((name, ctypes.c_void_p) for name in ("input", "weight", "factor", "parts", "arrivals")),
         *(
             (name, ctypes.c_int)
             for name in (
                 *("height", "width", "pitch", "out_h", "out_w"),
                 *("groups", "channels", "filters", "taps_y", "taps_x", "steps"),
                 *("stride_y", "stride_x", "top", "left", "dilation_y", "dilation_x"),
-                *("next_y", "next_x", "next_channel", "split", "tiles_n"),
+                *("next_y", "next_x", "next_channel", "split", "tiles_n", "area", "factor_pitch"),
             )
         ),
     )
@@ -83,6 +84,7 @@ class MmaTile:
     out_bytes: int
     cells: int = 1
     is_yolo: bool = False
+    is_scaled: bool = False
     kernel: str = "mma_conv"
 
     @property
@@ -98,6 +100,7 @@ class MmaTile:
             "OUT_BYTES": self.out_bytes,
             "CELLS": self.cells,
             "IS_YOLO": int(self.is_yolo),
+            "IS_SCALED": int(self.is_scaled),
         }
 
     @property
@@ -156,6 +159,8 @@ def can_run(target: Target, op: ops.Conv2d) -> bool:
         return False
     if not {op.activation, op.last_activation} <= COMMON or op.src in target.misaligned:
         return False
+    if isinstance(op, ScaledConv2d) and op.factor in target.misaligned:
+        return False
     return bundles(target, op) is not None
 
 
@@ -194,7 +199,7 @@ class ImplicitGemm:
         return MmaTile(
             *(rows, columns, warp_rows, warp_columns, self._depth(target, op)),
             *(stages, blocks, tensor.mode_of(target, op), target.bytes_of(op.out)),
-            *(geometry.cells(op), op.yolo is not None),
+            *(geometry.cells(op), op.yolo is not None, isinstance(op, ScaledConv2d)),
         )
 
     def workspace(self, target: Target, op: ops.Conv2d) -> int:
@@ -222,16 +227,19 @@ class ImplicitGemm:
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         target, tile, each = gpu.target, self.tile(gpu.target, op), self._bundles(gpu.target, op)
         across = self._across(target, op)
+        factor = op.factor if isinstance(op, ScaledConv2d) else None
         taps, next_channel = divmod(tile.depth, each.channels)
         top, left, _, _ = op.padding
         problem = Problem(
             finish.output(gpu, op, filters=each.filters),
-            *(gpu[op.src], gpu.array(op, "weight"), gpu.workspace, gpu.array(op, "arrivals")),
+            *(gpu[op.src], gpu.array(op, "weight"), gpu[factor] if factor else 0),
+            *(gpu.workspace, gpu.array(op, "arrivals")),
             *(op.src.shape.height, op.src.shape.width, gpu.pitch(op.src)),
             *(op.out.shape.height, op.out.shape.width),
             *(each.count, each.channels, each.filters, *op.kernel, self._steps(target, op)),
             *(*op.stride, top, left, *op.dilation),
             *(*divmod(taps, op.kernel[1]), next_channel, self.split, across),
+            *(op.src.shape.area, gpu.pitch(factor) if factor else 0),
         )
         tiles = -(-gpu.pixels(op.out) * tile.cells // tile.rows) * across * each.count
         gpu.tile(tile, tile.shared_bytes).launch(

@@ -21,22 +21,6 @@ __device__ __forceinline__ unsigned halves_of(float low, float high)
     return 0;  // of no program that has none
 #endif
 }
-// Of two halves in a word with two others, each rounded once, as a float's would be.
-__device__ __forceinline__ unsigned product_of_halves(unsigned x, unsigned y)
-{
-#if defined(__CUDA_ARCH__) && defined(STORE_HALF)
-    const __half2 product =
-        __hmul2(reinterpret_cast<const __half2&>(x), reinterpret_cast<const __half2&>(y));
-    return reinterpret_cast<const unsigned&>(product);
-#elif defined(STORE_HALF)
-    const auto half = [](unsigned word, int i) {
-        return __half2float({(unsigned short)(word >> 16 * i)});
-    };
-    return halves_of(half(x, 0) * half(y, 0), half(x, 1) * half(y, 1));
-#else
-    return 0;  // of no program that has none
-#endif
-}
 #ifdef STORE_HALF
 typedef __half real;
 #else

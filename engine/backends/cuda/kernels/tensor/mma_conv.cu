@@ -12,9 +12,12 @@
 // last adds them up in the order of their ranks, so that a result never changes from run to run.
 // Weights do not depend on the layer before, so they are fetched before the wait for it.
 // Only the common activations: each is inlined over all of a thread's values.
+// A 1x1 convolution may read a product that nobody has stored: the map times a factor for each channel
+// of a row. What a lane needs of the factors for a slice is asked for while the slice before is
+// multiplied, unless the warp has pixels of several rows.
 //
-// Chosen at compile time: BM BN BK WM WN STAGES BLOCKS (resident on a multiprocessor) MODE, see
-// products.cuh, OUT_BYTES, CELLS and IS_YOLO, see finish.cuh. Turing's ring has two stages.
+// Chosen at compile time: BM BN BK WM WN STAGES BLOCKS (resident on a multiprocessor) IS_SCALED (there
+// are factors) MODE, see products.cuh, OUT_BYTES, CELLS and IS_YOLO, see finish.cuh. Turing's ring has two stages.
 #include "products.cuh"
 #include "finish.cuh"
 
@@ -28,11 +31,13 @@
 #define A_ROUNDS (BM / ROWS_AT_ONCE)
 #define B_ROUNDS (PARTS * BN / ROWS_AT_ONCE)
 #define CORNER (WM * (WN + CORNER_PADDING))
+#define STEPS (ROW_BYTES / STEP_BYTES)
 
 struct Problem {
     Output output;
     const real* input;
     const real* weight;
+    const real* factor;  // of the channels, row by row
     float4* parts;  // of sums, where they are split
     int* arrivals;  // a counter for each tile; zero before and after
     int height, width, pitch, out_h, out_w;
@@ -41,6 +46,7 @@ struct Problem {
     int stride_y, stride_x, top, left, dilation_y, dilation_x;
     int next_y, next_x, next_channel;  // a slice of k in taps and channels
     int split, tiles_n;
+    int area, factor_pitch;  // of a row; from a row of factors to the next
 };
 
 // Where the window of one output pixel begins.
@@ -57,6 +63,34 @@ __device__ __forceinline__ Window window_of(int m, const Problem& p)
     window.pixel = (corner.row * p.height + window.y) * p.width + window.x;
     if (m >= p.output.pixels * CELLS) window.y = -(1 << 30);  // never inside the map
     return window;
+}
+
+// What a lane's share of a slice is multiplied by: of each step the words of its two chunks.
+struct Factors {
+    unsigned word[STEPS][2];
+};
+
+// Of the row of pixel m. Behind the last channel there are none.
+__device__ __forceinline__ unsigned factor_of(int m, int slice, int step, int chunk, int lane,
+                                              const Problem& p)
+{
+    const int channel = slice * BK + (step * 2 + chunk) * PACK;
+    const int row = min(m, p.output.pixels - 1) / p.area;
+    const real* at = p.factor + row * p.factor_pitch + channel + lane % 4 * (PACK / 4);
+    return channel < p.channels ? *reinterpret_cast<const unsigned*>(at) : 0;
+}
+
+__device__ __forceinline__ Factors factors_of(int m, int slice, int lane, const Problem& p)
+{
+    Factors factors;
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+#pragma unroll
+        for (int chunk = 0; chunk < 2; ++chunk) {
+            factors.word[step][chunk] = factor_of(m, slice, step, chunk, lane, p);
+        }
+    }
+    return factors;
 }
 
 __device__ __forceinline__ int swizzle(int row, int chunk)
@@ -212,6 +246,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 
     const unsigned a_row = base + (warp_m + row_of_a(lane)) * ROW_BYTES;
     const unsigned b_row = base + A_BYTES + (warp_n + row_of_b(lane)) * ROW_BYTES;
+    const int first_m = m0 + warp_m;
+    const int last_m = min(first_m + WM, p.output.pixels) - 1;
+    const bool are_of_a_row = IS_SCALED && (last_m < first_m || first_m / p.area == last_m / p.area);
+    Factors factors = {}, next = {};
+    if (are_of_a_row) next = factors_of(first_m, first, lane, p);
     float sum[WM / 16][WN / 8][4] = {};
     int reading = 0;
     int writing = STAGES - 1;
@@ -224,8 +263,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             fetch_input(writing);
         }
         copies_commit();
+        factors = next;
+        if (are_of_a_row) next = factors_of(first_m, step + 1, lane, p);
         const unsigned stage = reading * STAGE_BYTES;
-        multiply_slice<WM, WN, ROW_BYTES / STEP_BYTES>(
+        multiply_slice<WM, WN, STEPS>(
             sum,
             [&](int i, int s) {
                 return a_row + stage + i * 16 * ROW_BYTES +
@@ -234,6 +275,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             [&](int j, int s, int part) {
                 return b_row + stage + part * B_BYTES + j * 16 * ROW_BYTES +
                        swizzle(row_of_b(lane), s * 2 + chunk_of_b(lane));
+            },
+            [&](int i, int s, unsigned (&a)[4]) {
+                if constexpr (IS_SCALED) {
+#pragma unroll
+                    for (int word = 0; word < 4; ++word) {
+                        const int m = first_m + i * 16 + lane / 4 + word % 2 * 8;
+                        unsigned factor = factors.word[s][word / 2];
+                        if (!are_of_a_row) factor = factor_of(m, step, s, word / 2, lane, p);
+                        a[word] = scaled(a[word], factor);
+                    }
+                }
             });
         if (has_more) settle(writing);
         if (++reading == STAGES) reading = 0;

@@ -20,6 +20,26 @@ __device__ __forceinline__ int chunk_of_a(int lane) { return lane / 16; }
 __device__ __forceinline__ int row_of_b(int lane) { return lane % 8 + lane / 16 * 8; }
 __device__ __forceinline__ int chunk_of_b(int lane) { return lane / 8 % 2; }
 
+// A word of a map times one of factors, each product rounded as if it had been stored.
+__device__ __forceinline__ unsigned scaled(unsigned word, unsigned factor)
+{
+#if !HALVES
+    return __float_as_uint(__fmul_rn(__uint_as_float(word), __uint_as_float(factor)));
+#elif defined(__CUDA_ARCH__)
+    const __half2 product =
+        __hmul2(reinterpret_cast<const __half2&>(word), reinterpret_cast<const __half2&>(factor));
+    return reinterpret_cast<const unsigned&>(product);
+#else
+    const auto product = [=](int i) {
+        const auto half = [=](unsigned word) {
+            return __half2float({(unsigned short)(word >> 16 * i)});
+        };
+        return half(word) * half(factor);
+    };
+    return halves_of(product(0), product(1));
+#endif
+}
+
 // b: for every two blocks of 8 columns low k, high k, low k, high k.
 template <int ROWS, int COLUMNS>
 __device__ __forceinline__ void multiply_all(float (&sum)[ROWS / 16][COLUMNS / 8][4],
@@ -37,9 +57,10 @@ __device__ __forceinline__ void multiply_all(float (&sum)[ROWS / 16][COLUMNS / 8
 
 // sum += STEPS steps of a warp's ROWS x COLUMNS. a_at(i, step) is this lane's address in the 16 rows
 // of number i, b_at(j, step, part) in the 16 columns of number j; see row_of_a and its neighbours.
-template <int ROWS, int COLUMNS, int STEPS, typename A, typename B>
+// change(i, step, a) may change what was loaded of rows before it is multiplied.
+template <int ROWS, int COLUMNS, int STEPS, typename A, typename B, typename Change>
 __device__ __forceinline__ void multiply_slice(float (&sum)[ROWS / 16][COLUMNS / 8][4], A a_at,
-                                               B b_at)
+                                               B b_at, Change change)
 {
 #if MODE == 2
     float part[ROWS / 16][COLUMNS / 8][4] = {};
@@ -48,7 +69,10 @@ __device__ __forceinline__ void multiply_slice(float (&sum)[ROWS / 16][COLUMNS /
     for (int step = 0; step < STEPS; ++step) {
         unsigned a[ROWS / 16][4], b[COLUMNS / 16][4];
 #pragma unroll
-        for (int i = 0; i < ROWS / 16; ++i) load_matrices(a[i], a_at(i, step));
+        for (int i = 0; i < ROWS / 16; ++i) {
+            load_matrices(a[i], a_at(i, step));
+            change(i, step, a[i]);
+        }
 #pragma unroll
         for (int j = 0; j < COLUMNS / 16; ++j) load_matrices(b[j], b_at(j, step, 0));
 #if HALVES

@@ -218,20 +218,6 @@ __device__ __forceinline__ void gather(Asked& asked, const Windows& windows, con
     }
 }
 
-// A piece as it would be read if its products had been stored.
-__device__ __forceinline__ void scale(Piece& piece, const Piece& factor)
-{
-#pragma unroll
-    for (int word = 0; word < 2; ++word) {
-#if HALVES
-        piece.word[word] = product_of_halves(piece.word[word], factor.word[word]);
-#else
-        const float x = __uint_as_float(piece.word[word]);
-        piece.word[word] = __float_as_uint(__fmul_rn(x, __uint_as_float(factor.word[word])));
-#endif
-    }
-}
-
 template <int FIRST, int LAST>
 __device__ __forceinline__ void scale_all(Asked& asked, const Windows& windows, int lane,
                                           const Problem& p)
@@ -243,7 +229,10 @@ __device__ __forceinline__ void scale_all(Asked& asked, const Windows& windows, 
         for (int i = 0; i < WINDOWS; ++i) {
             Piece own = asked.factors[s];
             if (!are_of_a_row) own = factors_of(windows.factors[i], FIRST + s, lane, p);
-            scale(asked.pieces[s][i], own);
+            for (int word = 0; word < 2; ++word) {
+                unsigned& x = asked.pieces[s][i].word[word];
+                x = scaled(x, own.word[word]);
+            }
         }
     }
 }

@@ -80,6 +80,8 @@ class ThinTile:
     is_yolo: bool = False
     is_wide: bool = True  # pixels begin on 8 bytes
     is_scaled: bool = False
+    has_residual: bool = False
+    kinds: tuple[int, int] = (0, 0)  # KIND and LAST
     kernel: str = "thin_conv"
 
     @property
@@ -118,6 +120,9 @@ class ThinTile:
             "POOLED": self.cells,
             "IS_WIDE": int(self.is_wide),
             "IS_SCALED": int(self.is_scaled),
+            "HAS_RESIDUAL": int(self.has_residual),
+            "KIND": self.kinds[0],
+            "LAST": self.kinds[1],
             "IS_YOLO": int(self.is_yolo),
         }
 
@@ -137,7 +142,7 @@ class ThinTile:
     @property
     def blocks(self) -> int:
         """Resident on one multiprocessor."""
-        resident = _MOST_RESIDENT[self.value_bytes][self.columns]
+        resident = _MOST_RESIDENT[self.value_bytes][self.columns] - int(self.is_scaled)
         return max(1, min(self.most_shared // (self.shared_bytes + 1024), resident))
 
 
@@ -158,8 +163,13 @@ class Thin:
         tail = geometry.cells(op), op.yolo is not None
         channels = op.weight.shape[1]
         tile = ThinTile(channels, *op.kernel, self.columns, most, *modes, *tail)
-        is_wide = channels == _COLOURS or channels % tile.piece == 0
-        return replace(tile, is_wide=is_wide, is_scaled=isinstance(op, ScaledConv2d))
+        return replace(
+            tile,
+            is_wide=channels == _COLOURS or channels % tile.piece == 0,
+            is_scaled=isinstance(op, ScaledConv2d),
+            has_residual=op.residual is not None,
+            kinds=geometry.kinds(op),
+        )
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         oldest = TURING if target.bytes_of(op.src) == 2 else AMPERE

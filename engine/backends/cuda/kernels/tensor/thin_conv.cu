@@ -19,7 +19,8 @@
 //
 // Chosen at compile time: CHANNELS TAPS_Y TAPS_X, BN (filters of a block), WARPS, BLOCKS (resident on
 // a multiprocessor), POOLED (cells that share a maximum, 1 or 4), IS_WIDE (pixels begin on 8 bytes),
-// IS_SCALED (there are factors), MODE, see products.cuh, OUT_BYTES and IS_YOLO, see finish.cuh.
+// IS_SCALED (there are factors), HAS_RESIDUAL, KIND and LAST (the activations), MODE, see products.cuh,
+// OUT_BYTES and IS_YOLO, see finish.cuh. The bias is what sums begin with.
 #define CELLS 1  // of rows of sums: cells are pooled before
 #include "products.cuh"
 #include "finish.cuh"
@@ -126,7 +127,8 @@ __device__ __forceinline__ int row_of(int m, const Problem& p)
     return divide(divide(m, p.by_out_w), p.by_out_h);
 }
 
-// Of the batch that begins with pixel m0.
+// Of the batch that begins with pixel m0. Where a lane's windows are of a line, as they are most
+// often on large maps, that line is found once.
 __device__ __forceinline__ Windows windows_of(int m0, int lane, const Problem& p)
 {
     Windows windows;
@@ -134,29 +136,60 @@ __device__ __forceinline__ Windows windows_of(int m0, int lane, const Problem& p
     const int room_x = p.width - 1 - (TAPS_X - 1) * p.dilation_x;
     const int right = p.stride_x * p.pitch;
     const int down = p.stride_y * p.width * p.pitch;
-    const int first_row = row_of(min(m0, p.output.pixels - 1), p);
-    const int last_row = row_of(min(m0 + WINDOWS / POOLED * 8, p.output.pixels) - 1, p);
+    const int last = p.output.pixels - 1;
+    const int first_row = row_of(min(m0, last), p);
+    const int last_row = row_of(min(m0 + WINDOWS / POOLED * 8 - 1, last), p);
     windows.are_of_a_row = first_row == last_row;
-    bool are_inside = true;
-#pragma unroll
-    for (int i = 0; i < WINDOWS; i += POOLED) {
-        const int m = m0 + pixel_in(lane / 4) + i / POOLED * 8;
-        const int line = divide(m, p.by_out_w);
-        const int row = divide(line, p.by_out_h);
-        const int first_y = (line - row * p.out_h) * (SIDE * p.stride_y) - p.top;
-        const int first_x = (m - line * p.out_w) * (SIDE * p.stride_x) - p.left;
-        const int at = ((row * p.height + first_y) * p.width + first_x) * p.pitch;
+    const auto place = [&](int i, int m, int row, int y, int x, int at) {
 #pragma unroll
         for (int cell = 0; cell < POOLED; ++cell) {
-            windows.y[i + cell] = first_y + cell / SIDE * p.stride_y;
-            windows.x[i + cell] = first_x + cell % SIDE * p.stride_x;
+            windows.y[i + cell] = y + cell / SIDE * p.stride_y;
+            windows.x[i + cell] = x + cell % SIDE * p.stride_x;
             windows.at[i + cell] = at + cell / SIDE * down + cell % SIDE * right;
             windows.factors[i + cell] = min(row, last_row) * p.factor_pitch;
-            windows.exists[i + cell] = m < p.output.pixels;
+            windows.exists[i + cell] = m <= last;
         }
-        const int last = i + POOLED - 1;
-        are_inside = are_inside && windows.exists[i] && first_y >= 0 && first_x >= 0 &&
-                     windows.y[last] <= room_y && windows.x[last] <= room_x;
+    };
+    const auto first_y = [&](int line, int row) {
+        return (line - row * p.out_h) * (SIDE * p.stride_y) - p.top;
+    };
+    const auto first_x = [&](int m, int line) {
+        return (m - line * p.out_w) * (SIDE * p.stride_x) - p.left;
+    };
+    const auto is_inside = [&](int i) {  // all cells from i on
+        const int end = i + POOLED - 1;
+        return windows.exists[i] & (windows.y[i] >= 0) & (windows.x[i] >= 0) &
+               (windows.y[end] <= room_y) & (windows.x[end] <= room_x);
+    };
+    const int m = m0 + pixel_in(lane / 4);
+    const int line = divide(m, p.by_out_w);
+    const int row = divide(line, p.by_out_h);
+    const int far = WINDOWS - POOLED;  // the first cell of the last pixel
+    const bool are_of_a_line = m - line * p.out_w + far / POOLED * 8 < p.out_w;
+    bool are_inside;
+    if (__all_sync(~0u, are_of_a_line)) {
+        const int y = first_y(line, row);
+        const int x = first_x(m, line);
+        const int at = ((row * p.height + y) * p.width + x) * p.pitch;
+#pragma unroll
+        for (int i = 0; i < WINDOWS; i += POOLED) {
+            const int next = i / POOLED * 8;
+            const int over = next * SIDE;
+            place(i, m + next, row, y, x + over * p.stride_x, at + over * right);
+        }
+        are_inside = is_inside(0) & is_inside(far);
+    } else {
+        are_inside = true;
+#pragma unroll
+        for (int i = 0; i < WINDOWS; i += POOLED) {
+            const int own = m + i / POOLED * 8;
+            const int own_line = divide(own, p.by_out_w);
+            const int own_row = divide(own_line, p.by_out_h);
+            const int y = first_y(own_line, own_row);
+            const int x = first_x(own, own_line);
+            place(i, own, own_row, y, x, ((own_row * p.height + y) * p.width + x) * p.pitch);
+            are_inside &= is_inside(i);
+        }
     }
     windows.are_inside = __all_sync(~0u, are_inside);
     return windows;
@@ -218,17 +251,17 @@ __device__ __forceinline__ void gather(Asked& asked, const Windows& windows, con
     }
 }
 
-template <int FIRST, int LAST>
+template <int BEGIN, int END>
 __device__ __forceinline__ void scale_all(Asked& asked, const Windows& windows, int lane,
                                           const Problem& p)
 {
     const bool are_of_a_row = windows.are_of_a_row;
 #pragma unroll
-    for (int s = 0; s < LAST - FIRST; ++s) {
+    for (int s = 0; s < END - BEGIN; ++s) {
 #pragma unroll
         for (int i = 0; i < WINDOWS; ++i) {
             Piece own = asked.factors[s];
-            if (!are_of_a_row) own = factors_of(windows.factors[i], FIRST + s, lane, p);
+            if (!are_of_a_row) own = factors_of(windows.factors[i], BEGIN + s, lane, p);
             for (int word = 0; word < 2; ++word) {
                 unsigned& x = asked.pieces[s][i].word[word];
                 x = scaled(x, own.word[word]);
@@ -250,8 +283,8 @@ __device__ __forceinline__ void clear_behind(Piece& piece, int channel)
     }
 }
 
-// sum += steps FIRST to LAST of BN filters times the lanes' windows, which are in `pieces`.
-template <int FIRST, int LAST>
+// sum += steps BEGIN to END of BN filters times the lanes' windows, which are in `pieces`.
+template <int BEGIN, int END>
 __device__ __forceinline__ void multiply_steps(float (&sum)[BN / 16][WINDOWS][4],
                                                Asked& asked, unsigned weights, int lane)
 {
@@ -261,8 +294,8 @@ __device__ __forceinline__ void multiply_steps(float (&sum)[BN / 16][WINDOWS][4]
     auto& part = sum;
 #endif
 #pragma unroll
-    for (int step = FIRST; step < LAST; ++step) {
-        Piece(&piece)[WINDOWS] = asked.pieces[step - FIRST];
+    for (int step = BEGIN; step < END; ++step) {
+        Piece(&piece)[WINDOWS] = asked.pieces[step - BEGIN];
 #pragma unroll
         for (int j = 0; j < WINDOWS; ++j) clear_behind(piece[j], first_channel(lane, step));
 #if !HALVES
@@ -333,29 +366,39 @@ __device__ __forceinline__ void multiply_turns(float (&sum)[BN / 16][WINDOWS][4]
 // The channel of value v of a lane's.
 __device__ __forceinline__ int channel_of(int lane, int v) { return lane / 4 * VALUES + v; }
 
-// Values of `out` from channel n on: of pixels m and m + 4, and of those 8 further on.
-__device__ __forceinline__ void finish_eights(float (&x)[EIGHTS * 2 * VALUES],
-                                              const float (&bias)[VALUES], int m, int n,
-                                              const Problem& p)
+// Values of `out` from channel n on: of pixels m and m + 4, and of those 8 further on. Where all of
+// the run's pixels exist, and lines are whole, nobody asks for each.
+__device__ __forceinline__ void finish_eights(float (&x)[EIGHTS * 2 * VALUES], int m, int n,
+                                              bool is_whole, const Problem& p)
 {
     const Output& o = p.output;
-    const auto pixel_of = [=](int i) { return m + i / VALUES * 4; };
-    const auto exists = [=](int i) {
-        return pixel_of(i) < p.output.pixels && n + i % VALUES < p.filters;
-    };
     const int values = EIGHTS * 2 * VALUES;
+    const auto exists = [=](int i) {
+        return m + i / VALUES * 4 < p.output.pixels && n + i % VALUES < p.filters;
+    };
+#if HAS_RESIDUAL
+    const result* more = o.residual + (m * o.residual_pitch + n);
+    Raw<CHUNK, result> residual[values / CHUNK];
+    if (is_whole) {
 #pragma unroll
-    for (int i = 0; i < values; ++i) x[i] += bias[i % VALUES];
-    activate_common(o.kind, x);
-    if (o.residual) {
+        for (int i = 0; i < values; i += CHUNK) {
+            residual[i / CHUNK] = *reinterpret_cast<const Raw<CHUNK, result>*>(
+                more + i / VALUES * 4 * o.residual_pitch + i % VALUES);
+        }
+    } else {
 #pragma unroll
         for (int i = 0; i < values; ++i) {
-            if (exists(i)) {
-                x[i] += to_float(o.residual[pixel_of(i) * o.residual_pitch + n + i % VALUES]);
-            }
+            const result* from = more + i / VALUES * 4 * o.residual_pitch + i % VALUES;
+            if (exists(i)) residual[i / CHUNK].v[i % CHUNK] = *from;
         }
     }
-    activate_common(o.last, x);
+#endif
+    activate_common(KIND, x);
+#if HAS_RESIDUAL
+#pragma unroll
+    for (int i = 0; i < values; ++i) x[i] += to_float(residual[i / CHUNK].v[i % CHUNK]);
+#endif
+    activate_common(LAST, x);
 #if IS_YOLO
     const unsigned bits =
         yolo_bits<VALUES>((unsigned)n % (unsigned)o.entries, o.entries, o.box);
@@ -370,21 +413,20 @@ __device__ __forceinline__ void finish_eights(float (&x)[EIGHTS * 2 * VALUES],
         for (int v = 0; v < VALUES; ++v) x[i + v] = y[v];
     }
 #endif
-    const bool is_whole = o.is_aligned && n + VALUES <= p.filters;
+    result* out = o.out + (m * o.pitch + n);
+    if (is_whole) {
 #pragma unroll
-    for (int i = 0; i < values; i += CHUNK) {
-        result* to = o.out + (pixel_of(i) * o.pitch + n + i % VALUES);
-        if (is_whole && pixel_of(i) < o.pixels) {
+        for (int i = 0; i < values; i += CHUNK) {
             Pack<CHUNK> pack;
 #pragma unroll
             for (int v = 0; v < CHUNK; ++v) pack.v[v] = x[i + v];
-            store<CHUNK>(to, pack);
+            store<CHUNK>(out + i / VALUES * 4 * o.pitch + i % VALUES, pack);
         }
+        return;
     }
-    if (is_whole) return;
 #pragma unroll
     for (int i = 0; i < values; ++i) {
-        if (exists(i)) put(o.out + (pixel_of(i) * o.pitch + n + i % VALUES), x[i]);
+        if (exists(i)) put(out + i / VALUES * 4 * o.pitch + i % VALUES, x[i]);
     }
 }
 
@@ -421,10 +463,17 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     Windows windows = windows_of(run * RUN, lane, p);
     gather(asked, windows, taps, 0, lane, p);
     for (; run < runs; run += stride) {
+        const bool is_whole =
+            p.output.is_aligned && n0 + BN <= p.filters && (run + 1) * RUN <= p.output.pixels;
         float eights[RUN / 8][2][VALUES];
 #pragma unroll
         for (int batch = 0; batch < BATCHES; ++batch) {
-            float sum[BN / 16][WINDOWS][4] = {};
+            float sum[BN / 16][WINDOWS][4];
+#pragma unroll
+            for (int i = 0; i < BN / 16 * WINDOWS * 4; ++i) {
+                sum[i / (WINDOWS * 4)][i / 4 % WINDOWS][i % 4] =
+                    bias[i / (WINDOWS * 4) * 2 + i % 4 / 2];
+            }
             const int next = batch + 1 < BATCHES ? run * RUN + (batch + 1) * WINDOWS / POOLED * 8
                                                  : (run + stride) * RUN;
             multiply_turns<0>(sum, asked, windows, taps, weights, next, lane, p);
@@ -449,7 +498,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
                 x[i] = eights[first + i / (2 * VALUES)][i / VALUES % 2][i % VALUES];
             }
             const int m = run * RUN + first * 8 + lane % 4;
-            finish_eights(x, bias, m, n0 + channel_of(lane, 0), p);
+            finish_eights(x, m, n0 + channel_of(lane, 0), is_whole, p);
         }
     }
 }

@@ -4,7 +4,8 @@ A command module has a docstring (its help), `add_arguments(parser)` and `run(ar
 Commands import what loads NumPy inside `run`, so that --help answers at once.
 Files that begin with an underscore are shared by commands.
 
-Status: 0 fine, 1 some inputs failed, 2 usage, 3 model unreadable, 4 no device, 130 interrupted.
+Status: 0 fine, 1 some inputs failed, 2 usage, 3 model unreadable, 4 no device, 130 interrupted,
+143 terminated.
 Errors are caught here and nowhere else.
 """
 
@@ -20,12 +21,13 @@ from importlib import import_module
 from typing import Any, NoReturn, TextIO
 
 from engine.cli import _darknet_options
+from engine.cli._interrupts import Terminated, terminable
 from engine.errors import EngineError, InputError, suggest, within_memory
 from engine.version import __version__
 
 FAILED = 1
 USAGE = 2
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
 _LONGEST = 300  # characters of what is wrong with an option
 CLOSED_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
 
@@ -39,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        with within_memory("this run"):
+        with terminable(), within_memory("this run"):
             status = _dispatch(sys.argv[1:] if argv is None else list(argv))
         sys.stdout.flush()
     except EngineError as error:
@@ -53,8 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         where = f"{error.filename}: " if error.filename else ""
         _complain(f"{where}{error.strerror or error}")
         return FAILED
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except KeyboardInterrupt as interrupt:
+        return TERMINATED if isinstance(interrupt, Terminated) else INTERRUPTED
     return status
 
 

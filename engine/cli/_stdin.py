@@ -10,6 +10,7 @@ from queue import Empty, Queue
 from threading import Event, Thread, current_thread, main_thread
 from types import FrameType
 
+from engine.cli._interrupts import SIGNALS
 from engine.errors import InputError
 
 _PIECE = 1 << 16
@@ -21,13 +22,17 @@ def lines() -> Iterator[str]:
     if sys.stdin is None:  # it was closed before we began
         raise InputError("-: expected names on standard input, which is closed")
     interrupted = Event()
+    before = {number: signal.getsignal(number) for number in SIGNALS}
 
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
+    def interrupt(number: int, frame: FrameType | None) -> None:
         interrupted.set()
-        raise KeyboardInterrupt
+        known = before[signal.Signals(number)]
+        if callable(known):
+            known(number, frame)
 
-    if current_thread() is main_thread():
-        signal.signal(signal.SIGINT, interrupt)
+    for number, known in before.items():
+        if callable(known) and current_thread() is main_thread():
+            signal.signal(number, interrupt)
     return _lines(sys.stdin.fileno(), interrupted)
 
 

@@ -15,6 +15,7 @@ from PIL import Image
 
 import engine
 from engine.backends.cpu.workers import Workers
+from engine.cli._interrupts import SIGNALS, Terminated, terminable
 from engine.cli._progress import Progress
 from engine.cli._run import run_all
 from engine.cli._sinks.base import Sink
@@ -67,15 +68,13 @@ def ended(process):
 def test_a_run_ends_and_leaves_whole_files(running, place, number):
     running.send_signal(number)
     status, err = ended(running)
-    assert status == (130 if number == signal.SIGINT else -signal.SIGTERM)
+    assert status == 128 + number
     assert "Traceback" not in err
     lines = (place / "found.jsonl").read_text().splitlines()
     assert len(lines) >= 3
     assert all(json.loads(line)["path"] == "street.png" for line in lines)
-    if number == signal.SIGINT:  # what has been found so far is asked for all the more
-        assert len(json.loads((place / "found.json").read_text())["images"]) == len(lines)
-    else:
-        assert not (place / "found.json").exists()
+    # what has been found so far is asked for all the more
+    assert len(json.loads((place / "found.json").read_text())["images"]) == len(lines)
     for picture in (place / "out").glob("street*.png"):
         Image.open(picture).load()
 
@@ -83,23 +82,23 @@ def test_a_run_ends_and_leaves_whole_files(running, place, number):
 class Output(Sink):
     """Is interrupted so many times while it takes what it is given, or while it finishes."""
 
-    def __init__(self, *, taking=0, finishing=0):
-        self.taking, self.finishing = taking, finishing
+    def __init__(self, *, taking=0, finishing=0, number=signal.SIGINT):
+        self.taking, self.finishing, self.number = taking, finishing, number
         self.taken, self.is_finished = 0, False
 
     def take(self, item, outcome, milliseconds):
         for _ in range(self.taking):
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(self.number)
         self.taken += 1
 
     def finish(self):
         for _ in range(self.finishing):
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(self.number)
         self.is_finished = True
 
 
 def is_interrupted(place, tiny_detector, *outputs):
-    before = signal.getsignal(signal.SIGINT)
+    before = [signal.getsignal(each) for each in SIGNALS]
     street = Place(str(place / "street.png"), Kind.PICTURE)
     feed = Feed([street] * 3, Pace(1, None), 3, ())
     with engine.load(tiny_detector.cfg, tiny_detector.weights, device="cpu") as detector:
@@ -110,7 +109,7 @@ def is_interrupted(place, tiny_detector, *outputs):
         except KeyboardInterrupt:
             return True
         finally:
-            assert signal.getsignal(signal.SIGINT) is before
+            assert [signal.getsignal(each) for each in SIGNALS] == before
 
 
 def test_what_a_picture_has_goes_to_every_output(place, tiny_detector):
@@ -119,6 +118,31 @@ def test_what_a_picture_has_goes_to_every_output(place, tiny_detector):
     assert (first.taken, second.taken) == (1, 1)
     assert first.is_finished
     assert second.is_finished
+
+
+def test_who_is_asked_to_end_finishes_every_output(place, tiny_detector):
+    first, second = Output(taking=1, number=signal.SIGTERM), Output()
+    with terminable():
+        assert is_interrupted(place, tiny_detector, first, second)
+        assert (first.taken, second.taken) == (1, 1)
+        assert first.is_finished
+        assert second.is_finished
+        with pytest.raises(Terminated):
+            signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_somebody_elses_use_of_a_signal_stays(place, tiny_detector):
+    seen = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
+    try:
+        with terminable():
+            output = Output(taking=1, number=signal.SIGTERM)
+            assert not is_interrupted(place, tiny_detector, output)
+        assert seen == [signal.SIGTERM] * 3
+        assert output.taken == 3
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_every_output_is_finished(place, tiny_detector):

@@ -310,7 +310,7 @@ def test_thin_agrees_with_the_definition(op: Conv2d, precision: str) -> None:
     check(thin.VARIANTS["thin_16"], op, precision=precision)
 
 
-@pytest.mark.parametrize("columns", [32, 64])
+@pytest.mark.parametrize("columns", [32, 64, 96])
 @every_precision
 def test_thin_takes_more_filters_at_once(columns: int, precision: str) -> None:
     op = convolution((3, 11, 13), columns + 6, activation="leaky")
@@ -378,11 +378,13 @@ SCALED = {  # of a picture: fewer pixels than a warp takes, as many, several tim
     "whole_runs": scaled(32, (16, 8), 24, has_residual=True),
     "deep": scaled(144, (7, 13), 20, has_bias=False),
     "deepest": scaled(192, (5, 9), 40, has_residual=True, last_activation="relu"),
+    "wide": scaled(24, (7, 9), 130, activation="swish", has_residual=True),
 }
 
 
 @pytest.mark.parametrize(
-    ("name", "columns"), [("small", 16), ("whole_runs", 32), ("deep", 16), ("deepest", 64)]
+    ("name", "columns"),
+    [("small", 16), ("whole_runs", 32), ("deep", 16), ("deepest", 64), ("wide", 96)],
 )
 @every_precision
 def test_thin_reads_a_product_that_nobody_has_stored(

@@ -23,7 +23,7 @@ from engine.plan import ops
 
 Array = NDArray[np.float32]
 
-COLUMNS = (16, 32, 64)
+COLUMNS = (16, 32, 64, 96)
 _MOST_DEPTH = 192  # values of a window
 _MOST_GATHERS = 2  # of a window, before a wider kernel is better
 _COLOURS = 3  # channels of a picture, whose pixels begin on whole words: see memory.py
@@ -33,7 +33,7 @@ _PIECES_OF_STEP = 4
 _WORDS = 2  # of a piece
 _RATES = (300, 150, 50, 150)  # products in a cycle, by mode
 # Blocks on a multiprocessor that registers suffice for, by bytes of a value and columns.
-_MOST_RESIDENT = {2: {16: 5, 32: 5, 64: 4}, 4: {16: 4, 32: 4, 64: 3}}
+_MOST_RESIDENT = {2: {16: 5, 32: 5, 64: 4, 96: 4}, 4: {16: 4, 32: 4, 64: 3, 96: 2}}
 
 
 class Divisor(ctypes.Structure):
@@ -178,6 +178,8 @@ class Thin:
         if not {op.activation, op.last_activation} <= COMMON or geometry.depth(op) > _MOST_DEPTH:
             return False
         if self.columns > COLUMNS[0] and self.columns >= 2 * op.out.shape.channels:
+            return False
+        if self.columns == COLUMNS[-1] and op.pool is not None:  # more sums than registers
             return False
         if isinstance(op, ScaledConv2d) and {op.src, op.factor} & target.misaligned:
             return False

@@ -45,8 +45,9 @@
 
 // ---- filters
 #define VALUES (BN / 8)  // of a pixel that a lane gets
-#define CHUNK (VALUES < OUT_PACK ? VALUES : OUT_PACK)  // of them that are stored at once
-#define EIGHTS (8 / VALUES < RUN / 8 ? 8 / VALUES : RUN / 8)  // of pixels that are finished at once
+#define CHUNK (VALUES % OUT_PACK == 0 ? OUT_PACK : VALUES % 4 == 0 ? 4 : VALUES)  // stored at once
+// Of pixels that are finished at once.
+#define EIGHTS (VALUES >= 8 ? 1 : 8 / VALUES < RUN / 8 ? 8 / VALUES : RUN / 8)
 
 typedef Bits<8> Piece;
 

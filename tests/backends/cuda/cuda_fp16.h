@@ -1,4 +1,4 @@
-// As much of CUDA's header of this name as the kernels use: conversions, nothing else.
+// As much of CUDA's header of this name as the kernels use: conversions, and the sum of pairs.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -30,4 +30,13 @@ inline __half __float2half_rn(float x)
     const int places = int(std::nearbyint(std::ldexp(size, 11 - exponent)));
     // A fraction that rounds up to 2048 carries into the exponent by itself.
     return {uint16_t(sign | (((exponent + 13) << 10) + places))};
+}
+
+struct __half2 {
+    __half x, y;
+};
+inline __half2 __hadd2(__half2 a, __half2 b)
+{
+    return {__float2half_rn(__half2float(a.x) + __half2float(b.x)),
+            __float2half_rn(__half2float(a.y) + __half2float(b.y))};
 }

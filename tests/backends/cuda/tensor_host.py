@@ -1,18 +1,20 @@
-"""Runs the portable tensor-core kernels' own text on the CPU, over warps.h."""
+"""Runs the text of kernels for tensor cores on the CPU, over warps.h, Hopper's with hopper.h."""
 
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.backends.cuda import tensor
+from engine.backends.cuda import launch, tensor
 from engine.backends.cuda.gpu import Gpu, Place, Target
 from engine.backends.cuda.tensor import Tile
 from engine.plan.ops import Conv2d
@@ -21,12 +23,51 @@ from tests.backends.cuda import host
 Array = NDArray[Any]
 
 _RUNNER = """
-extern "C" void run(int blocks, int threads, int shared, int first, const Problem* p)
+extern "C" void run(int blocks, int threads, int shared, int first, %s)
 {
-    run_warps(blocks, threads, shared, first, [=] { %s(*p); });
+    run_warps(blocks, threads, shared, first, [=] { %s; });
 }
 """
-_SHARED = "extern __shared__ __align__(128) unsigned char memory[];"
+_SHARED = re.compile(r"extern __shared__ __align__\(\d+\) unsigned char memory\[\];")
+
+
+class TensorMap(ctypes.Structure):
+    """The struct of the same name in hopper.h."""
+
+    _fields_ = (
+        ("from_", ctypes.c_void_p),
+        *(
+            (name, ctypes.c_longlong)
+            for name in (
+                *("is_tf32", "value_bytes", "channels", "width", "height", "rows", "row_bytes"),
+                *("first_x", "first_y", "last_x", "last_y", "stride_x", "stride_y"),
+            )
+        ),
+        *(
+            (name, ctypes.c_int)
+            for name in ("box_channels", "box_pixels", "box_width", "box_height")
+        ),
+    )
+
+    @classmethod
+    def of(
+        cls,
+        windows: launch.Windows,
+        *,
+        channels: int,
+        pixels: int = 0,
+        width: int = 0,
+        height: int = 0,
+    ) -> TensorMap:
+        w = windows
+        top, left, bottom, right = w.padding
+        reach_y, reach_x = ((k - 1) * d for k, d in zip(w.kernel, w.dilation, strict=True))
+        return cls(
+            *(w.pointer, w.kind == launch.TF32, w.value_bytes),
+            *(w.channels, w.width, w.height, w.rows, w.pitch * w.value_bytes),
+            *(-left, -top, w.width - 1 + right - reach_x, w.height - 1 + bottom - reach_y),
+            *(w.stride[1], w.stride[0], channels, pixels, width, height),
+        )
 
 
 @dataclass(frozen=True)
@@ -35,7 +76,8 @@ class _OnHost:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        return {"mma.cuh": host.FOLDER.joinpath("warps.h").read_text()}
+        warps, hopper = (host.FOLDER.joinpath(name).read_text() for name in ("warps.h", "hopper.h"))
+        return {"mma.cuh": warps, "hopper.cuh": warps + hopper, "wgmma.cuh": ""}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.tile, name)
@@ -44,14 +86,18 @@ class _OnHost:
 @lru_cache(maxsize=64)
 def build(tile: Tile, *, is_turing: bool) -> ctypes.CDLL:
     text = tensor.source(_OnHost(tile))
-    assert _SHARED in text
-    text = text.replace(_SHARED, "unsigned char* memory = block_memory;")
+    text, count = _SHARED.subn("unsigned char* memory = block_memory;", text)
+    assert count == 1
     text = text.replace("__syncthreads()", "sync_block()")
     defines = ["-DSTORE_HALF"] if tensor.reads_halves(tile.mode) else []
     if is_turing:
         defines.append("-DHELD_COPIES")
     heads = '#include "host.h"\n#define __grid_constant__\n'
-    return host.compile_library(heads + text + _RUNNER % tile.kernel, defines)
+    runner = _RUNNER % ("const Problem* p", f"{tile.kernel}(*p)")
+    if "const __grid_constant__ TensorMap" in text:
+        takes = "const TensorMap* map, const Problem* p"
+        runner = _RUNNER % (takes, f"{tile.kernel}(*map, *p)")
+    return host.compile_library(heads + text + runner, defines)
 
 
 @dataclass(frozen=True)
@@ -68,9 +114,10 @@ class _Function:
         *,
         stream: int,
         early: bool,
+        cluster: int = 1,
     ) -> None:
-        (problem,) = arguments
-        self.library.run(grid[0], threads, self.shared, self.first, ctypes.byref(problem))
+        assert cluster == 1, "blocks run one after the other"
+        self.library.run(grid[0], threads, self.shared, self.first, *map(ctypes.byref, arguments))
 
 
 class _Kernels:
@@ -135,8 +182,10 @@ def run(
         workspace=workspace.ctypes.data,
         candidates=None,
     )
-    for _ in range(times):
-        algorithm.enqueue(gpu, op)
+    maps = dict.fromkeys(("windows_map", "boxes_map"), TensorMap.of)
+    with mock.patch.multiple(launch, **maps):
+        for _ in range(times):
+            algorithm.enqueue(gpu, op)
     result = memory[op.out]
     end = margin + op.out.shape.channels
     assert np.isnan(result[..., :margin]).all(), "written before the first channel"

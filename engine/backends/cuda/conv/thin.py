@@ -103,6 +103,12 @@ class ThinTile:
         return -(-self.pieces // _PIECES_OF_STEP)
 
     @property
+    def chunk(self) -> int:
+        """Channels of a pixel that a lane stores at once."""
+        values, most = self.columns // 8, 16 // self.out_bytes
+        return most if values % most == 0 else 4 if values % 4 == 0 else values
+
+    @property
     def run(self) -> int:
         """Pixels that a warp finishes at once."""
         return 16 if self.cells > 1 or self.columns > 32 else 32
@@ -259,12 +265,14 @@ def _permuted(weight: Array, tile: ThinTile, lines: int) -> NDArray[np.generic]:
     by_word = (
         parts.reshape(steps).transpose(0, 1, 3, 2, 4).reshape(-1, tile.columns, room * tile.piece)
     )
-    return np.ascontiguousarray(by_word[:, _order(tile.columns)])
+    return np.ascontiguousarray(by_word[:, _order(tile)])
 
 
-def _order(columns: int) -> NDArray[np.intp]:
+def _order(tile: ThinTile) -> NDArray[np.intp]:
     """The channel of each filter of a block: a lane, with two of every sixteen, has neighbours."""
-    return np.arange(columns).reshape(8, columns // 16, 2).transpose(1, 2, 0).ravel()
+    channels = np.arange(tile.columns).reshape(-1, 8, tile.chunk)  # chunks of each of 8 lanes
+    of_lane = channels.transpose(1, 0, 2).reshape(8, tile.columns // 16, 2)
+    return of_lane.transpose(1, 2, 0).ravel()
 
 
 VARIANTS = {each.name: each for each in map(Thin, COLUMNS)}

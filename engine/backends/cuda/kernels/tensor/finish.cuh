@@ -33,14 +33,15 @@ struct Output {
     result* out;
     int pixels, pitch, residual_pitch;  // pixels of `out`
     int kind, last;
-    int is_aligned;  // lines of eight channels of `out` and `residual` begin on 16 bytes
+    int is_aligned;  // packs of channels of `out` and `residual` begin on 16 bytes
     int entries, box, is_raw;  // of an anchor, where [yolo]'s own output is to be made
     float scale_x_y;
     unsigned* flag;
 };
 
 // A warp's finished sums lie in its own corner of shared memory, ROWS x (COLUMNS + CORNER_PADDING)
-// floats, from where residuals are read and results written 16 bytes at a time.
+// floats, from where residuals are read and results written 16 bytes at a time, side by side by lanes
+// side by side: a sector of the L2 that is written in parts takes as long for each part.
 //   m0       the first pixel of `out`
 //   channel  the first channel in `out`, of which `count` exist
 //   line     of the first bias; a multiple of 8
@@ -51,35 +52,34 @@ __device__ __forceinline__ void finish_packs(const float* corner, const Output& 
 {
     const int lane = threadIdx.x % 32;
     const int pitch = COLUMNS + CORNER_PADDING;
-    const int lines = ROWS / CELLS * COLUMNS / 8;  // of eight channels
-    const int items = (lines + 31) / 32;           // for each lane
-    const int at_once = items < 4 ? items : 4;
-    static_assert(items % at_once == 0, "lines come in whole rounds");
+    const int across = COLUMNS / OUT_PACK;
+    const int packs = ROWS / CELLS * across;
+    const int items = (packs + 31) / 32;  // for each lane
+    const int most = 32 / OUT_PACK;
+    const int at_once = items < most ? items : most;
+    static_assert(items % at_once == 0, "packs come in whole rounds");
 #pragma unroll 1
     for (int first = 0; first < items; first += at_once) {
-        Raw<OUT_PACK, result> residual[at_once][8 / OUT_PACK];
-        float x[at_once * 8];
+        Raw<OUT_PACK, result> residual[at_once];
+        float x[at_once * OUT_PACK];
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
             const int item = lane + (first + i) * 32;
-            const int m = m0 + item / (COLUMNS / 8);
-            const int n = item % (COLUMNS / 8) * 8;
-            if (o.residual && m < o.pixels && n + 8 <= count) {
+            const int m = m0 + item / across;
+            const int n = item % across * OUT_PACK;
+            if (o.residual && m < o.pixels && n + OUT_PACK <= count) {
                 const result* from = o.residual + (size_t)m * o.residual_pitch + channel + n;
-#pragma unroll
-                for (int c = 0; c < 8 / OUT_PACK; ++c) {
-                    residual[i][c] = reinterpret_cast<const Raw<OUT_PACK, result>*>(from)[c];
-                }
+                residual[i] = *reinterpret_cast<const Raw<OUT_PACK, result>*>(from);
             }
         }
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
             const int item = lane + (first + i) * 32;
-            const int n = item % (COLUMNS / 8) * 8;
-            const int row = item / (COLUMNS / 8) * CELLS;
+            const int n = item % across * OUT_PACK;
+            const int row = item / across * CELLS;
             const float* from = corner + (row < ROWS ? row : 0) * pitch + n;
 #pragma unroll
-            for (int c = 0; c < 8; c += 4) {
+            for (int c = 0; c < OUT_PACK; c += 4) {
                 const float4 bias = *reinterpret_cast<const float4*>(o.bias + line + n + c);
                 float4 v = *reinterpret_cast<const float4*>(from + c);
 #pragma unroll
@@ -88,10 +88,10 @@ __device__ __forceinline__ void finish_packs(const float* corner, const Output& 
                     v = make_float4(fmaxf(v.x, w.x), fmaxf(v.y, w.y), fmaxf(v.z, w.z),
                                     fmaxf(v.w, w.w));
                 }
-                x[i * 8 + c] = v.x + bias.x;
-                x[i * 8 + c + 1] = v.y + bias.y;
-                x[i * 8 + c + 2] = v.z + bias.z;
-                x[i * 8 + c + 3] = v.w + bias.w;
+                x[i * OUT_PACK + c] = v.x + bias.x;
+                x[i * OUT_PACK + c + 1] = v.y + bias.y;
+                x[i * OUT_PACK + c + 2] = v.z + bias.z;
+                x[i * OUT_PACK + c + 3] = v.w + bias.w;
             }
         }
         activate_common(o.kind, x);
@@ -99,16 +99,14 @@ __device__ __forceinline__ void finish_packs(const float* corner, const Output& 
 #pragma unroll
             for (int i = 0; i < at_once; ++i) {
                 const int item = lane + (first + i) * 32;
-                const int m = m0 + item / (COLUMNS / 8);
-                const int n = item % (COLUMNS / 8) * 8;
+                const int m = m0 + item / across;
+                const int n = item % across * OUT_PACK;
                 const result* from = o.residual + (size_t)m * o.residual_pitch + channel + n;
-                const bool is_wide = n + 8 <= count;
+                const bool is_wide = n + OUT_PACK <= count;
 #pragma unroll
-                for (int c = 0; c < 8; ++c) {
+                for (int c = 0; c < OUT_PACK; ++c) {
                     if (m < o.pixels && n + c < count) {
-                        const result r =
-                            is_wide ? residual[i][c / OUT_PACK].v[c % OUT_PACK] : from[c];
-                        x[i * 8 + c] += to_float(r);
+                        x[i * OUT_PACK + c] += to_float(is_wide ? residual[i].v[c] : from[c]);
                     }
                 }
             }
@@ -117,22 +115,19 @@ __device__ __forceinline__ void finish_packs(const float* corner, const Output& 
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
             const int item = lane + (first + i) * 32;
-            const int m = m0 + item / (COLUMNS / 8);
-            const int n = item % (COLUMNS / 8) * 8;
-            if (m >= o.pixels || item >= lines) continue;
+            const int m = m0 + item / across;
+            const int n = item % across * OUT_PACK;
+            if (m >= o.pixels || item >= packs) continue;
             result* to = o.out + (size_t)m * o.pitch + channel + n;
-            if (n + 8 <= count) {
+            if (n + OUT_PACK <= count) {
+                Pack<OUT_PACK> pack;
 #pragma unroll
-                for (int c = 0; c < 8; c += OUT_PACK) {
-                    Pack<OUT_PACK> pack;
-#pragma unroll
-                    for (int k = 0; k < OUT_PACK; ++k) pack.v[k] = x[i * 8 + c + k];
-                    store<OUT_PACK>(to + c, pack);
-                }
+                for (int k = 0; k < OUT_PACK; ++k) pack.v[k] = x[i * OUT_PACK + k];
+                store<OUT_PACK>(to, pack);
             } else {
 #pragma unroll
-                for (int c = 0; c < 8; ++c) {
-                    if (n + c < count) put(to + c, x[i * 8 + c]);
+                for (int c = 0; c < OUT_PACK; ++c) {
+                    if (n + c < count) put(to + c, x[i * OUT_PACK + c]);
                 }
             }
         }

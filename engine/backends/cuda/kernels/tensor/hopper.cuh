@@ -125,6 +125,13 @@ template <int N> __device__ __forceinline__ void products_wait()
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
+__device__ __forceinline__ float read_shared(unsigned from)
+{
+    float x;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(from));
+    return x;
+}
+
 // Four matrices of 8 x 8 halves; lane l says where row l % 8 of matrix l / 8 goes.
 __device__ __forceinline__ void store_matrices(unsigned to, const unsigned (&word)[4])
 {

@@ -29,31 +29,42 @@ __device__ __forceinline__ void transpose_quad(unsigned (&word)[4])
     }
 }
 
-// Eight neighbouring results of a row for each lane, out of the pairs that a quad's lanes hold:
-// `pair` has those of four groups of eight columns, lane q gets group q.
-__device__ __forceinline__ void gather_lines(const float (&pair)[4][2], Line (&x)[LINES])
+// A line of neighbouring results of a row for each lane of a quad, out of the pairs that they hold:
+// `pair` has those of SHARED columns, in groups of eight, which begin with column_of(lane). The four
+// lines lie side by side.
+#if OUT_BYTES == 2
+#define SHARED 32
+
+__device__ __forceinline__ int column_of(int lane) { return lane % 4 * 8; }
+
+__device__ __forceinline__ void gather_line(const float (&pair)[SHARED / 8][2], Line& x)
 {
     unsigned word[4];
-#if OUT_BYTES == 2
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const __half2 halves = __floats2half2_rn(pair[i][0], pair[i][1]);
-        word[i] = reinterpret_cast<const unsigned&>(halves);
-    }
+    for (int i = 0; i < 4; ++i) word[i] = halves_of(pair[i][0], pair[i][1]);
     transpose_quad(word);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) reinterpret_cast<unsigned*>(x[0].v)[i] = word[i];
+    for (int i = 0; i < 4; ++i) reinterpret_cast<unsigned*>(x.v)[i] = word[i];
+}
 #else
+#define SHARED 16
+
+__device__ __forceinline__ int column_of(int lane) { return lane % 2 * 8 + lane / 2 % 2 * 4; }
+
+// Neighbours swap: the even one takes both pairs of the first group, the odd one those of the second.
+__device__ __forceinline__ void gather_line(const float (&pair)[SHARED / 8][2], Line& x)
+{
+    const bool is_odd = threadIdx.x & 1;
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) word[i] = __float_as_uint(pair[i][k]);
-        transpose_quad(word);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) x[i / 2].v[i % 2 * 2 + k] = __uint_as_float(word[i]);
+        const float given = is_odd ? pair[0][k] : pair[1][k];
+        const float taken =
+            __uint_as_float(__shfl_xor_sync(~0u, __float_as_uint(given), 1));
+        x.v[k] = is_odd ? taken : pair[0][k];
+        x.v[2 + k] = is_odd ? pair[1][k] : taken;
     }
-#endif
 }
+#endif
 
 // A warp's 16 rows of finished sums, straight from registers: shared memory is busy with what comes
 // next. pixel_of(row) is the pixel of one of them, negative where there is none.
@@ -62,12 +73,16 @@ __device__ __forceinline__ void finish_from_registers(float (&sum)[BN / 2], cons
                                                       const Problem& p, int n0, PixelOf pixel_of)
 {
     const int lane = threadIdx.x % 32;
+    const int first = n0 + column_of(lane);
     add_bias(sum, bias);
     activate_all(KIND, sum);
 #if IS_YOLO
-    unsigned bits[BN / 32];
+    const int kept = 16 / OUT_PACK;  // lines whose bits fit into a word
+    unsigned bits[(BN / SHARED + kept - 1) / kept] = {};
 #pragma unroll
-    for (int j = 0; j < BN / 32; ++j) bits[j] = bits_from(n0 + j * 32 + lane % 4 * 8, p);
+    for (int j = 0; j < BN / SHARED; ++j) {
+        bits[j / kept] |= bits_from(first + j * SHARED, p) << j % kept * OUT_PACK;
+    }
 #endif
 #pragma unroll
     for (int low_row = 0; low_row < 2; ++low_row) {
@@ -75,43 +90,37 @@ __device__ __forceinline__ void finish_from_registers(float (&sum)[BN / 2], cons
         const bool is_row = m >= 0;
         const result* more = p.residual + (size_t)m * p.residual_pitch;
         result* to = static_cast<result*>(p.out) + (size_t)m * p.out_pitch;
-        Line residual[BN / 32][LINES];
+        Line residual[BN / SHARED];
 #pragma unroll
-        for (int j = 0; j < BN / 32; ++j) {
-            const int n = n0 + j * 32 + lane % 4 * 8;
+        for (int j = 0; j < BN / SHARED; ++j) {
+            const int n = first + j * SHARED;
             if (WHOLE && p.residual && is_row && n < p.filters) {
-#pragma unroll
-                for (int c = 0; c < LINES; ++c) {
-                    residual[j][c] = ask_residual<OUT_PACK>(more + n + c * OUT_PACK);
-                }
+                residual[j] = ask_residual<OUT_PACK>(more + n);
             }
         }
 #pragma unroll
-        for (int j = 0; j < BN / 32; ++j) {
-            float pair[4][2];
+        for (int j = 0; j < BN / SHARED; ++j) {
+            float pair[SHARED / 8][2];
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                pair[i][0] = sum[(j * 4 + i) * 4 + low_row * 2];
-                pair[i][1] = sum[(j * 4 + i) * 4 + low_row * 2 + 1];
+            for (int i = 0; i < SHARED / 8; ++i) {
+                pair[i][0] = sum[(j * (SHARED / 8) + i) * 4 + low_row * 2];
+                pair[i][1] = sum[(j * (SHARED / 8) + i) * 4 + low_row * 2 + 1];
             }
-            Line line[LINES];
-            gather_lines(pair, line);
-            const int n = n0 + j * 32 + lane % 4 * 8;
+            Line line;
+            gather_line(pair, line);
+            const int n = first + j * SHARED;
             if (!is_row || n >= p.filters) continue;
             if constexpr (WHOLE) {
-#pragma unroll
-                for (int c = 0; c < LINES; ++c) {
-                    finish_line(line[c], residual[j][c], p.residual);
+                finish_line(line, residual[j], p.residual);
 #if IS_YOLO
-                    make_yolo(line[c], p, c, bits[j]);
+                make_yolo(line, p, bits[j / kept] >> j % kept * OUT_PACK);
 #endif
-                    *reinterpret_cast<Line*>(to + n + c * OUT_PACK) = line[c];
-                }
+                *reinterpret_cast<Line*>(to + n) = line;
             } else {
-                const int count = min(p.filters - n, 8);
-                float x[8];
+                const int count = min(p.filters - n, OUT_PACK);
+                float x[OUT_PACK];
 #pragma unroll
-                for (int c = 0; c < 8; ++c) x[c] = to_float(line[c / OUT_PACK].v[c % OUT_PACK]);
+                for (int c = 0; c < OUT_PACK; ++c) x[c] = to_float(line.v[c]);
                 if (p.residual) add_residual(x, more + n, count);
                 finish(x, p, m, n, count);
             }

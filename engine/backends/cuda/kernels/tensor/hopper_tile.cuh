@@ -13,8 +13,7 @@
 #define STAGE_BYTES (A_BYTES + WEIGHT_BYTES)
 #define BLOCKS_OF_ROWS (BM / 64 / CONSUMERS)  // of 64, for each warpgroup
 #define OWN_BIASES ((BN + 128 * CONSUMERS - 1) / (128 * CONSUMERS))  // of a thread
-#define LINES (8 / OUT_PACK)  // of 16 bytes, in which eight results are
-#define EIGHTS (BN / 8)  // of a row
+#define PACKS (BN / OUT_PACK)  // of a row: results in 16 bytes
 #define ROW_PITCH (BN + 8)  // of stored values, for a warp: keeps fragments off each other's banks
 
 struct Problem {
@@ -122,8 +121,7 @@ __device__ __forceinline__ void multiply_slice(float (&sum)[BN / 2], unsigned a,
         for (int i = 0; i < 4; ++i) {
             unsigned at = a + (row + i % 2 * 8) * ROW_BYTES + (step * 2 + i / 2) * 16;
             at ^= (at >> 7 & (chunks - 1)) << 4;  // the copy engine's swizzle
-            float x;
-            asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at + lane % 4 * 4));
+            const float x = read_shared(at + lane % 4 * 4);
             high[step][i] = round_to_tf32(x);
             low[step][i] = round_to_tf32(x - __uint_as_float(high[step][i]));
         }
@@ -253,20 +251,20 @@ __device__ __forceinline__ void finish_line(Line& x, const Line& residual, bool 
 }
 
 #if IS_YOLO
-// Of eight filters from n on.
+// Of a line's filters from n on.
 __device__ __forceinline__ unsigned bits_from(int n, const Problem& p)
 {
-    return yolo_bits<8>((unsigned)n % (unsigned)p.entries, p.entries, p.box);
+    return yolo_bits<OUT_PACK>((unsigned)n % (unsigned)p.entries, p.entries, p.box);
 }
 
-// What [yolo] makes of a line of eight filters, which are those of `bits`.
-__device__ __forceinline__ void make_yolo(Line& x, const Problem& p, int line, unsigned bits)
+// What [yolo] makes of a line of filters, which are those of `bits`.
+__device__ __forceinline__ void make_yolo(Line& x, const Problem& p, unsigned bits)
 {
     float y[OUT_PACK];
 #pragma unroll
     for (int c = 0; c < OUT_PACK; ++c) y[c] = to_float(x.v[c]);
     note_strange(p.flag, y);
-    yolo_values<true>(y, bits >> line * OUT_PACK, p.is_raw, p.scale_x_y);
+    yolo_values<true>(y, bits, p.is_raw, p.scale_x_y);
 #pragma unroll
     for (int c = 0; c < OUT_PACK; ++c) put(&x.v[c], y[c]);
 }
@@ -313,8 +311,7 @@ __device__ __forceinline__ void put_rows(result* corner, const float (&sum)[BN /
         unsigned word[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const __half2 pair = __floats2half2_rn(sum[j * 4 + i * 2], sum[j * 4 + i * 2 + 1]);
-            word[i] = reinterpret_cast<const unsigned&>(pair);
+            word[i] = halves_of(sum[j * 4 + i * 2], sum[j * 4 + i * 2 + 1]);
         }
         store_matrices(to + j * 16, word);
     }
@@ -333,56 +330,45 @@ __device__ __forceinline__ void put_rows(result* corner, const float (&sum)[BN /
 }
 #endif
 
-// From a warp's corner on: lanes side by side take eights side by side.
+// From a warp's corner on: lanes side by side take lines side by side, so that sectors of the L2 are
+// written whole, not in two halves that each take as long.
 __device__ __forceinline__ void finish_lines(const result* corner, const Problem& p, int first_row,
                                              int n0)
 {
-    static_assert(EIGHTS % 2 == 0, "16 rows are a whole number of eights for each lane");
+    static_assert(PACKS % 2 == 0, "16 rows are a whole number of lines for each lane");
     const int lane = threadIdx.x % 32;
-    const int items = EIGHTS / 2;
+    const int items = PACKS / 2;
     const int at_once = items < 8 ? items : items % 8 == 0 ? 8 : 6;
     const int rows = p.pixels - first_row;
     const int columns = p.filters - n0;
     result* out = static_cast<result*>(p.out) + (size_t)first_row * p.out_pitch + n0;
     const result* residuals = p.residual + (size_t)first_row * p.residual_pitch + n0;
 #if IS_YOLO
-    const bool keeps_column = 32 % EIGHTS == 0;  // a lane has the same one in each row
-    const unsigned own_bits = bits_from(n0 + lane % EIGHTS * 8, p);
+    const bool keeps_column = 32 % PACKS == 0;  // a lane has the same one in each row
+    const unsigned own_bits = bits_from(n0 + lane % PACKS * OUT_PACK, p);
 #endif
 #pragma unroll 1
     for (int first = 0; first < items; first += at_once) {
-        Line residual[at_once][LINES];
+        Line residual[at_once];
         int row[at_once], column[at_once];
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
-            const int eight = (first + i) * 32 + lane;
-            row[i] = eight / EIGHTS;
-            column[i] = eight % EIGHTS * 8;
+            const int item = (first + i) * 32 + lane;
+            row[i] = item / PACKS;
+            column[i] = item % PACKS * OUT_PACK;
             if (first + i >= items) row[i] = rows;
             if (!p.residual || row[i] >= rows || column[i] >= columns) continue;
-#pragma unroll
-            for (int c = 0; c < LINES; ++c) {
-                residual[i][c] = ask_residual<OUT_PACK>(residuals + row[i] * p.residual_pitch +
-                                                        column[i] + c * OUT_PACK);
-            }
+            residual[i] = ask_residual<OUT_PACK>(residuals + row[i] * p.residual_pitch + column[i]);
         }
 #pragma unroll
         for (int i = 0; i < at_once; ++i) {
             if (row[i] >= rows || column[i] >= columns) continue;
-            const result* from = corner + row[i] * ROW_PITCH + column[i];
-            result* to = out + row[i] * p.out_pitch + column[i];
+            Line x = *reinterpret_cast<const Line*>(corner + row[i] * ROW_PITCH + column[i]);
+            finish_line(x, residual[i], p.residual);
 #if IS_YOLO
-            const unsigned bits = keeps_column ? own_bits : bits_from(n0 + column[i], p);
+            make_yolo(x, p, keeps_column ? own_bits : bits_from(n0 + column[i], p));
 #endif
-#pragma unroll
-            for (int c = 0; c < LINES; ++c) {
-                Line x = *reinterpret_cast<const Line*>(from + c * OUT_PACK);
-                finish_line(x, residual[i][c], p.residual);
-#if IS_YOLO
-                make_yolo(x, p, c, bits);
-#endif
-                *reinterpret_cast<Line*>(to + c * OUT_PACK) = x;
-            }
+            *reinterpret_cast<Line*>(out + row[i] * p.out_pitch + column[i]) = x;
         }
     }
 }

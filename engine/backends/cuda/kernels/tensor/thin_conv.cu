@@ -364,8 +364,14 @@ __device__ __forceinline__ void multiply_turns(float (&sum)[BN / 16][WINDOWS][4]
     }
 }
 
-// The channel of value v of a lane's.
-__device__ __forceinline__ int channel_of(int lane, int v) { return lane / 4 * VALUES + v; }
+// How far the channel of value v of a lane's is from that of its first: chunks of a lane are those of
+// 8 lanes apart, so that what is stored at once lies side by side.
+__device__ __forceinline__ constexpr int apart_of(int v)
+{
+    return v / CHUNK * (8 * CHUNK) + v % CHUNK;
+}
+
+__device__ __forceinline__ int channel_of(int lane, int v) { return lane / 4 * CHUNK + apart_of(v); }
 
 // Values of `out` from channel n on: of pixels m and m + 4, and of those 8 further on. Where all of
 // the run's pixels exist, and lines are whole, nobody asks for each.
@@ -375,7 +381,7 @@ __device__ __forceinline__ void finish_eights(float (&x)[EIGHTS * 2 * VALUES], i
     const Output& o = p.output;
     const int values = EIGHTS * 2 * VALUES;
     const auto exists = [=](int i) {
-        return m + i / VALUES * 4 < p.output.pixels && n + i % VALUES < p.filters;
+        return m + i / VALUES * 4 < p.output.pixels && n + apart_of(i % VALUES) < p.filters;
     };
 #if HAS_RESIDUAL
     const result* more = o.residual + (m * o.residual_pitch + n);
@@ -384,12 +390,12 @@ __device__ __forceinline__ void finish_eights(float (&x)[EIGHTS * 2 * VALUES], i
 #pragma unroll
         for (int i = 0; i < values; i += CHUNK) {
             residual[i / CHUNK] = *reinterpret_cast<const Raw<CHUNK, result>*>(
-                more + i / VALUES * 4 * o.residual_pitch + i % VALUES);
+                more + i / VALUES * 4 * o.residual_pitch + apart_of(i % VALUES));
         }
     } else {
 #pragma unroll
         for (int i = 0; i < values; ++i) {
-            const result* from = more + i / VALUES * 4 * o.residual_pitch + i % VALUES;
+            const result* from = more + i / VALUES * 4 * o.residual_pitch + apart_of(i % VALUES);
             if (exists(i)) residual[i / CHUNK].v[i % CHUNK] = *from;
         }
     }
@@ -401,17 +407,21 @@ __device__ __forceinline__ void finish_eights(float (&x)[EIGHTS * 2 * VALUES], i
 #endif
     activate_common(LAST, x);
 #if IS_YOLO
-    const unsigned bits =
-        yolo_bits<VALUES>((unsigned)n % (unsigned)o.entries, o.entries, o.box);
+    unsigned bits[VALUES / CHUNK];
 #pragma unroll
-    for (int i = 0; i < values; i += VALUES) {
-        float y[VALUES];
+    for (int c = 0; c < VALUES / CHUNK; ++c) {
+        const unsigned entry = (unsigned)(n + apart_of(c * CHUNK)) % (unsigned)o.entries;
+        bits[c] = yolo_bits<CHUNK>(entry, o.entries, o.box);
+    }
 #pragma unroll
-        for (int v = 0; v < VALUES; ++v) y[v] = exists(i + v) ? x[i + v] : 0.f;
+    for (int i = 0; i < values; i += CHUNK) {
+        float y[CHUNK];
+#pragma unroll
+        for (int v = 0; v < CHUNK; ++v) y[v] = exists(i + v) ? x[i + v] : 0.f;
         note_strange(o.flag, y);
-        yolo_values<true>(y, bits, o.is_raw, o.scale_x_y);
+        yolo_values<true>(y, bits[i % VALUES / CHUNK], o.is_raw, o.scale_x_y);
 #pragma unroll
-        for (int v = 0; v < VALUES; ++v) x[i + v] = y[v];
+        for (int v = 0; v < CHUNK; ++v) x[i + v] = y[v];
     }
 #endif
     result* out = o.out + (m * o.pitch + n);
@@ -421,13 +431,13 @@ __device__ __forceinline__ void finish_eights(float (&x)[EIGHTS * 2 * VALUES], i
             Pack<CHUNK> pack;
 #pragma unroll
             for (int v = 0; v < CHUNK; ++v) pack.v[v] = x[i + v];
-            store<CHUNK>(out + i / VALUES * 4 * o.pitch + i % VALUES, pack);
+            store<CHUNK>(out + i / VALUES * 4 * o.pitch + apart_of(i % VALUES), pack);
         }
         return;
     }
 #pragma unroll
     for (int i = 0; i < values; ++i) {
-        if (exists(i)) put(out + i / VALUES * 4 * o.pitch + i % VALUES, x[i]);
+        if (exists(i)) put(out + i / VALUES * 4 * o.pitch + apart_of(i % VALUES), x[i]);
     }
 }
 

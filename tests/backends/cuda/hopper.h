@@ -1,0 +1,212 @@
+// Gives Hopper's own instructions a meaning in C++: stands in for kernels/tensor/hopper.cuh and for the
+// wrappers of wgmma, on top of warps.h. A copy arrives at once, a product is there at once: what is
+// tested is where things lie, and that nobody waits for ever. Clusters are of one block.
+#pragma once
+#include <map>
+
+struct uint2 {
+    unsigned x, y;
+};
+inline unsigned __shfl_xor_sync(unsigned, unsigned x, int lanes)
+{
+    const int other = running % 32 ^ lanes;
+    return show(&x, 1)[other][0];
+}
+
+inline void wait_a_turn()
+{
+    swapcontext(&fibers[running].context, &scheduler);
+    threadIdx.x = running;
+}
+
+// ---- barriers in shared memory that copies complete on
+
+struct Barrier {
+    int arrivals, pending, phase;
+    long long bytes;
+};
+static std::map<unsigned, Barrier> barriers;
+
+inline void barrier_moves_on(Barrier& barrier)
+{
+    if (barrier.pending || barrier.bytes) return;
+    barrier.phase ^= 1;
+    barrier.pending = barrier.arrivals;
+}
+inline void barrier_init(unsigned at, int arrivals) { barriers[at] = {arrivals, arrivals, 0, 0}; }
+inline void barrier_fence() {}
+inline void barrier_arrive(unsigned at)
+{
+    --barriers.at(at).pending;
+    barrier_moves_on(barriers.at(at));
+}
+inline void barrier_expect(unsigned at, int bytes)
+{
+    barriers.at(at).bytes += bytes;
+    barrier_arrive(at);
+}
+inline void bytes_have_come(unsigned at, int bytes)
+{
+    barriers.at(at).bytes -= bytes;
+    barrier_moves_on(barriers.at(at));
+}
+inline void barrier_wait(unsigned at, int phase)
+{
+    while (barriers.at(at).phase == (phase & 1)) wait_a_turn();
+}
+inline void consumers_barrier(int barrier, int threads)
+{
+    static Meeting meetings[16];
+    meet(meetings[barrier], threads);
+}
+
+// ---- the bulk copy engine
+
+struct TensorMap {  // of what tests/backends/cuda/tensor_host.py says
+    const unsigned char* from;
+    long long is_tf32, value_bytes, channels, width, height, rows, row_bytes;
+    long long first_x, first_y, last_x, last_y, stride_x, stride_y;
+    int box_channels, box_pixels, box_width, box_height;
+};
+inline void prefetch_map(const TensorMap*) {}
+inline void call_bytes(const void*, unsigned) {}
+
+// Chunks of 16 bytes change places by the line of 128 that they are in.
+inline unsigned swizzled(unsigned at) { return at ^ (at >> 7 & (ROW_BYTES / 16 - 1)) << 4; }
+
+inline void copy_pixel(unsigned to, const TensorMap& map, int channel, int x, int y, int row)
+{
+    const bool is_pixel = x >= 0 && x < map.width && y >= 0 && y < map.height && row < map.rows;
+    for (int c = 0; c < map.box_channels; ++c) {
+        unsigned char value[4] = {};
+        if (is_pixel && channel + c < map.channels) {
+            const long long pixel = (row * map.height + y) * map.width + x;
+            const long long at = pixel * map.row_bytes + (channel + c) * map.value_bytes;
+            std::memcpy(value, map.from + at, map.value_bytes);
+        }
+        if (map.is_tf32) {
+            float x;
+            std::memcpy(&x, value, 4);
+            const unsigned bits = round_to_tf32(x);
+            std::memcpy(value, &bits, 4);
+        }
+        const unsigned at = to + c * map.value_bytes;
+        std::memcpy(block_memory + swizzled(at), value, map.value_bytes);
+    }
+}
+inline void copy_windows(unsigned to, const TensorMap* map, unsigned barrier, int channel, int x,
+                         int y, int row, int tap_x, int tap_y)
+{
+    for (int pixel = 0; pixel < map->box_pixels; ++pixel) {
+        copy_pixel(to + pixel * ROW_BYTES, *map, channel, x + tap_x, y + tap_y, row);
+        x += map->stride_x;
+        if (x <= map->last_x) continue;
+        x = map->first_x;
+        y += map->stride_y;
+        if (y <= map->last_y) continue;
+        y = map->first_y;
+        ++row;
+    }
+    bytes_have_come(barrier, map->box_pixels * ROW_BYTES);
+}
+inline void copy_box(unsigned to, const TensorMap* map, unsigned barrier, int channel, int x, int y,
+                     int row)
+{
+    for (int down = 0; down < map->box_height; ++down) {
+        for (int right = 0; right < map->box_width; ++right) {
+            const unsigned pixel = down * map->box_width + right;
+            copy_pixel(to + pixel * ROW_BYTES, *map, channel, x + right, y + down, row);
+        }
+    }
+    bytes_have_come(barrier, map->box_height * map->box_width * ROW_BYTES);
+}
+inline void copy_bytes(unsigned to, const void* from, int bytes, unsigned barrier)
+{
+    std::memcpy(block_memory + to, from, bytes);
+    bytes_have_come(barrier, bytes);
+}
+
+// ---- wgmma
+
+struct Matrix {
+    unsigned address;
+    int apart;
+
+    float at(int row, int k) const
+    {
+        const int bytes = MODE == 0 ? 2 : 4;
+        const unsigned line = address + row / 8 * apart * ROW_BYTES + row % 8 * ROW_BYTES;
+        unsigned word = 0;
+        std::memcpy(&word, block_memory + swizzled(line + k * bytes), bytes);
+        return MODE == 0 ? half_at(word, 0) : tf32_of(word);
+    }
+};
+inline Matrix matrix_at(unsigned address, int apart = 8) { return {address, apart}; }
+inline void products_begin() {}
+inline void products_commit() {}
+template <int N> inline void products_wait() {}
+
+#define DEPTH (MODE == 0 ? 16 : 8)
+
+// A lane has rows lane / 4 and 8 further on of its warp's 16, and pairs of every eight columns.
+template <int N, typename Row>
+inline void add_products(float (&sum)[N], Row row_of, const Matrix& b)
+{
+    const int lane = running % 32;
+    float rows[2][DEPTH];
+    for (int i = 0; i < 2; ++i) {
+        for (int k = 0; k < DEPTH; ++k) rows[i][k] = row_of(i, k);
+    }
+    for (int j = 0; j < N; ++j) {
+        const int column = j / 4 * 8 + lane % 4 * 2 + j % 2;
+        double total = sum[j];
+        for (int k = 0; k < DEPTH; ++k) total += (double)rows[j / 2 % 2][k] * b.at(column, k);
+        sum[j] = (float)total;
+    }
+}
+template <int N> inline void wgmma(float (&sum)[N], const Matrix& a, const Matrix& b)
+{
+    const int first = running / 32 % 4 * 16 + running % 32 / 4;
+    add_products(sum, [&](int i, int k) { return a.at(first + i * 8, k); }, b);
+}
+template <int N>
+inline void wgmma_registers(float (&sum)[N], const unsigned (&a)[4], const Matrix& b)
+{
+    const auto lanes = show(a, 4);
+    const int first = running % 32 / 4 * 4;
+    float all[2][8];
+    for (int i = 0; i < 2; ++i) {
+        for (int k = 0; k < 8; ++k) all[i][k] = tf32_of(lanes[first + k % 4][i + k / 4 * 2]);
+    }
+    add_products(sum, [&](int i, int k) { return all[i][k]; }, b);
+}
+template <int N>
+inline void wgmma_registers_anew(float (&sum)[N], const unsigned (&a)[4], const Matrix& b)
+{
+    for (float& each : sum) each = 0.f;
+    wgmma_registers(sum, a, b);
+}
+inline float read_shared(unsigned at)
+{
+    float x;
+    std::memcpy(&x, block_memory + at, 4);
+    return x;
+}
+inline void store_matrices(unsigned to, const unsigned (&word)[4])
+{
+    const auto lanes = show(&to, 1);
+    const int lane = running % 32;
+    for (int i = 0; i < 4; ++i) {
+        std::memcpy(block_memory + lanes[i * 8 + lane / 4][0] + lane % 4 * 4, &word[i], 4);
+    }
+    __syncwarp();
+}
+
+// ---- registers and clusters
+
+template <int> inline void fewer_registers() {}
+template <int> inline void more_registers() {}
+inline void cluster_barrier() {}
+inline void cluster_meeting() {}
+inline unsigned neighbour(unsigned address, int) { return address; }
+inline float4 read_neighbour(unsigned) { return {}; }

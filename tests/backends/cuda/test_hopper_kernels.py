@@ -1,0 +1,81 @@
+"""Hopper's kernels, their own text run on the CPU over hopper.h, against float64."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.backends.cuda.conv import ALGORITHMS
+from engine.backends.cuda.tensor import HOPPER
+from engine.plan.ops import Conv2d
+from tests.backends.cuda.host import needs_gxx
+from tests.backends.cuda.test_tensor_kernels import TOLERANCES, check, convolution, detecting
+
+pytestmark = [
+    pytest.mark.slow,
+    needs_gxx,
+]
+
+every_precision = pytest.mark.parametrize("precision", TOLERANCES)
+
+OPS = {
+    "1x1": convolution((72, 5, 7), 40, (1, 1), padding=(0, 0, 0, 0), activation="swish"),
+    "3x3": convolution((24, 9, 8), 72, activation="leaky", has_residual=True),
+    "stride_2": convolution(
+        (16, 9, 7), 36, stride=(2, 2), has_residual=True, last_activation="relu"
+    ),
+    "crooked": convolution((40, 9, 11), 33, (5, 2), stride=(1, 3), padding=(2, 0, 1, 1)),
+    "detecting": detecting(6, scale_x_y=1.05),
+}
+
+
+SMALL = {"float16": "hopper_64x64x4x3_split1"}
+
+
+@pytest.mark.parametrize("op", OPS.values(), ids=OPS)
+@every_precision
+def test_a_block_for_each_tile_agrees_with_the_definition(op: Conv2d, precision: str) -> None:
+    name = SMALL.get(precision, "hopper_64x32x4x3_split1")
+    check(ALGORITHMS[name], op, precision=precision, capability=HOPPER)
+
+
+TURNS = [
+    *(("turns_128x32x4x2_teams3", name, "float16") for name in ("1x1", "3x3", "crooked")),
+    ("turns_128x64x4x2_teams2", "3x3", "float16"),
+    ("turns_128x128x6x1_teams2", "3x3", "tf32"),
+]
+
+
+@pytest.mark.parametrize(("name", "op", "precision"), TURNS)
+def test_teams_that_take_turns_agree_with_the_definition(
+    name: str, op: str, precision: str
+) -> None:
+    check(ALGORITHMS[name], OPS[op], precision=precision, capability=HOPPER, rows=9)
+
+
+def test_a_detection_layer_of_a_net_of_halves_is_of_floats() -> None:
+    op = OPS["detecting"]
+    options = {"capability": HOPPER, "floats": frozenset({op.out}), "rows": 9, "tolerance": 2e-6}
+    for name in ("hopper_64x64x4x3_split1", "turns_128x32x4x2_teams3"):
+        check(ALGORITHMS[name], op, precision="float16", **options)
+
+
+PATCHES = [
+    ("patches_32x2x2_teams3", (16, 15, 23), "float16"),
+    ("patches_32x2x2_teams3", (16, 15, 23), "tf32"),
+    ("patches_64x2x1_teams4", (40, 15, 23), "float16"),
+]
+
+
+@pytest.mark.parametrize(("name", "src", "precision"), PATCHES)
+def test_patches_agree_with_the_definition(
+    name: str, src: tuple[int, int, int], precision: str
+) -> None:
+    op = convolution(src, 36, activation="leaky", has_residual=True)
+    check(ALGORITHMS[name], op, precision=precision, capability=HOPPER, rows=9)
+
+
+@pytest.mark.parametrize("precision", ["float16", "tf32"])
+def test_results_lie_between_the_margins(precision: str) -> None:
+    name = SMALL.get(precision, "hopper_64x32x4x3_split1")
+    options = {"precision": precision, "capability": HOPPER, "margin": 8}
+    check(ALGORITHMS[name], OPS["3x3"], **options)

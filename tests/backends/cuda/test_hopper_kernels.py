@@ -63,6 +63,9 @@ PATCHES = [
     ("patches_32x2x2_teams3", (16, 15, 23), "float16"),
     ("patches_32x2x2_teams3", (16, 15, 23), "tf32"),
     ("patches_64x2x1_teams4", (40, 15, 23), "float16"),
+    ("columns_64x256x1x1_teams2", (16, 31, 23), "float16"),
+    ("columns_64x128x2x1_teams3", (64, 15, 23), "float16"),
+    ("columns_64x128x1x2_teams2", (16, 16, 15), "tf32"),
 ]
 
 
@@ -70,8 +73,15 @@ PATCHES = [
 def test_patches_agree_with_the_definition(
     name: str, src: tuple[int, int, int], precision: str
 ) -> None:
-    op = convolution(src, 36, activation="leaky", has_residual=True)
-    check(ALGORITHMS[name], op, precision=precision, capability=HOPPER, rows=9)
+    for filters in (48, 53):
+        op = convolution(src, filters, activation="leaky", has_residual=True)
+        check(ALGORITHMS[name], op, precision=precision, capability=HOPPER, rows=9)
+
+
+def test_columns_of_two_slices_for_two_tiles_of_filters() -> None:
+    op = convolution((72, 16, 23), 80, (2, 2), padding=(0, 1, 1, 0), activation="swish")
+    algorithm = ALGORITHMS["columns_64x128x2x1_teams2"]
+    check(algorithm, op, precision="float16", capability=HOPPER, rows=9)
 
 
 @pytest.mark.parametrize("precision", ["float16", "tf32"])

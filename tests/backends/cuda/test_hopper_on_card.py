@@ -77,6 +77,8 @@ PLANS = {
     "patches that stand out": (plan_of(64, 100, 72, 3), 8),
     "patches of two slices": (plan_of(96, 72, 64, 3), 16),
     "patches of many taps": (plan_of(16, 104, 64, 5), 8),
+    "pixels as columns": (plan_of(64, 160, 64, 3, has_residual=True), 8),
+    "pixels as columns that stand out": (plan_of(32, 100, 72, 3, last="mish"), 8),
     "small map": (plan_of(256, 13, 256, 3), 1),
     "detection layer": (plan_of(256, 13, 255, 1, classes=80), 2),
 }

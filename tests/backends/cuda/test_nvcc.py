@@ -12,6 +12,7 @@ import pytest
 from engine.backends.cuda import compiler, tensor
 from engine.backends.cuda.conv import hopper, implicit_gemm
 from engine.backends.cuda.conv.hopper import HopperTile
+from engine.backends.cuda.conv.hopper_columns import ColumnsTile
 from engine.backends.cuda.conv.hopper_patches import PatchesTile
 from engine.backends.cuda.conv.hopper_turns import TurnsTile
 from engine.backends.cuda.conv.implicit_gemm import MmaTile
@@ -88,6 +89,9 @@ def hopper_tiles() -> list[HopperTile]:
     ):
         sizes = (64, columns, 64, stages, 1, blocks, 0, out_bytes)
         found.append(PatchesTile(*sizes, LEAKY, out_bytes == 2, teams=teams, taps=taps))
+    for out_bytes, pixels, teams in ((4, 256, 2), (2, 128, 3)):
+        sizes = (pixels, 64, 64, 1, 1, 1, 0, out_bytes)
+        found.append(ColumnsTile(*sizes, LEAKY, out_bytes == 2, teams=teams))
     return found
 
 

@@ -15,6 +15,7 @@ from engine.backends.cuda.conv import (
     dot,
     geometry,
     hopper,
+    hopper_columns,
     hopper_patches,
     hopper_turns,
     im2col_gemm,
@@ -48,6 +49,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     **hopper.VARIANTS,
     **hopper_turns.VARIANTS,
     **hopper_patches.VARIANTS,
+    **hopper_columns.VARIANTS,
     **thin.VARIANTS,
     **implicit_gemm.VARIANTS,
 }
@@ -67,6 +69,7 @@ _WRITE_FLOATS = _EVERYWHERE | {
     *hopper.VARIANTS,
     *hopper_turns.VARIANTS,
     *hopper_patches.VARIANTS,
+    *hopper_columns.VARIANTS,
 }
 _EXACT = _EVERYWHERE | {"tiled", *LEAVES_SUMS}
 

@@ -26,9 +26,9 @@ _SHAPES = (
 )
 _SIDE = 8  # of a block of pixels
 _LEAST_USED = 0.75  # of the pixels in those blocks
-_MOST_TAPS = 5  # along a side
+MOST_TAPS = 5  # along a side
 _MOST_TILES = 4  # side by side over the filters
-_SHARED_BYTES = 228 << 10  # of a multiprocessor, a block of which takes 1 KiB for itself
+SHARED_BYTES = 228 << 10  # of a multiprocessor, a block of which takes 1 KiB for itself
 _START = 8000  # cycles until a block is under way, with its weights
 _COSTS = {0: (1450, 38, 6), 1: (750, 38, 6)}  # products, bytes, finished values in a cycle
 
@@ -104,13 +104,13 @@ class HopperPatches(HopperVariant):
             return False
         if op.yolo is not None or {*op.stride, *op.dilation} != {1}:
             return False
-        if max(op.kernel) > _MOST_TAPS or min(op.kernel) < 2:
+        if max(op.kernel) > MOST_TAPS or min(op.kernel) < 2:
             return False
         columns, filters = self.sides[0], op.out.shape.channels
         if (columns > 32 and columns >= 2 * filters) or filters > _MOST_TILES * columns:
             return False
         tile = self.tile(target, op)
-        if tile.blocks * (tile.shared_bytes + 1024) > _SHARED_BYTES:
+        if tile.blocks * (tile.shared_bytes + 1024) > SHARED_BYTES:
             return False
         blocks = self._blocks(target, op)
         if target.rows(op.out) * op.out.shape.area < _LEAST_USED * tile.rows * blocks:

@@ -38,6 +38,9 @@ struct Problem {
 typedef Raw<OUT_PACK, result> Line;
 
 template <int BYTES> struct WordsOf;
+template <> struct WordsOf<4> {
+    typedef unsigned type;
+};
 template <> struct WordsOf<8> {
     typedef uint2 type;
 };

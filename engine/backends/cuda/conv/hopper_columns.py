@@ -1,0 +1,138 @@
+"""Hopper's convolution of patches with pixels as columns: few filters would be too few of them.
+
+As hopper_patches.py, but for what a warpgroup has: 64 filters of blocks of 8 pixels by many lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from engine.backends.cuda import launch, wgmma
+from engine.backends.cuda.conv import hopper
+from engine.backends.cuda.conv.hopper import HopperVariant
+from engine.backends.cuda.conv.hopper_patches import MOST_TAPS, SHARED_BYTES, PatchesTile
+from engine.backends.cuda.gpu import Array, Arrays, Gpu, Target
+from engine.plan import ops
+
+# lines of a block, filters, stages of a team, teams, resident blocks
+_SHAPES = (
+    (32, 64, 1, 2, 1),
+    (16, 64, 2, 2, 1),
+    (16, 64, 2, 3, 1),
+    (16, 64, 1, 2, 2),
+)
+_WIDE = 8  # pixels of a line of a block
+_FILTERS_OF_WARP = 16
+_LEAST_USED = 0.75  # of the pixels in those blocks
+_LEAST_FILTERS = 40  # of the rows of a product
+_MOST_TILES = 2  # side by side over the filters
+_START = 8000  # cycles until a block is under way, with its weights
+_COSTS = {0: (1700, 38, 6), 1: (850, 38, 6)}  # products, bytes, finished values in a cycle
+
+
+@dataclass(frozen=True)
+class ColumnsTile(PatchesTile):
+    """rows are the pixels of a block and columns its filters, as of every tile."""
+
+    kernel: str = "hopper_columns"
+
+    @property
+    def defines(self) -> Mapping[str, int]:
+        return {**super().defines, "BM": self.columns, "BN": self.rows}
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {"wgmma.cuh": wgmma.header(self.rows, self.mode)}
+
+    @property
+    def patch(self) -> tuple[int, int]:
+        taps_y, taps_x = self.taps
+        return self.rows // _WIDE + taps_y - 1, _WIDE + taps_x - 1
+
+
+class HopperColumns(HopperVariant):
+    """lines of a block, columns, stages of a team, teams, resident blocks."""
+
+    @property
+    def name(self) -> str:
+        lines, filters, stages, teams, blocks = self.sides
+        return f"columns_{filters}x{_WIDE * lines}x{stages}x{blocks}_teams{teams}"
+
+    def tile(self, target: Target, op: ops.Conv2d) -> ColumnsTile:
+        lines, filters, stages, teams, blocks = self.sides
+        depth = hopper.depth(target, op)
+        return ColumnsTile(
+            *(_WIDE * lines, filters, depth, stages, 1, blocks, *hopper.way_out(target, op)),
+            teams=teams,
+            taps=op.kernel,
+            slices=-(-op.src.shape.channels // depth),
+        )
+
+    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
+        """Filters in an order that leaves a lane with neighbours: it has rows n and n + 8."""
+        tile, weight = self.tile(target, op), constants["weight"]
+        missing = -len(weight) % tile.columns
+        padded = np.pad(weight, ((0, missing), (0, 0), (0, 0), (0, 0)))
+        made = hopper.prepare(tile, op, constants)
+        return {**made, "weight": hopper.slices(_paired(padded), tile)}
+
+    def supports(self, target: Target, op: ops.Conv2d) -> bool:
+        if target.precision not in ("float16", "tf32") or not hopper.can_run(target, op):
+            return False
+        if op.yolo is not None or {*op.stride, *op.dilation} != {1}:
+            return False
+        if max(op.kernel) > MOST_TAPS or min(op.kernel) < 2:
+            return False
+        filters = op.out.shape.channels
+        if not _LEAST_FILTERS <= filters <= _MOST_TILES * self.columns:
+            return False
+        tile = self.tile(target, op)
+        if tile.blocks * (tile.shared_bytes + 1024) > SHARED_BYTES:
+            return False
+        blocks = self._blocks(target, op)
+        if target.rows(op.out) * op.out.shape.area < _LEAST_USED * tile.rows * blocks:
+            return False
+        return blocks * hopper.across(op, tile) >= tile.teams * self._resident(target)
+
+    def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
+        tile = self.tile(gpu.target, op)
+        across = hopper.across(op, tile)
+        blocks = self._resident(gpu.target) // across * across
+        height, width = tile.patch
+        boxes = launch.boxes_map(
+            hopper.source(gpu, op, tile), height=height, width=width, channels=tile.depth
+        )
+        hopper.enqueue(gpu, op, tile, boxes, blocks=blocks)
+
+    def estimate(self, target: Target, op: ops.Conv2d) -> float:
+        """Cycles, roughly, as hopper.py's."""
+        tile = self.tile(target, op)
+        rate, width, finish = _COSTS[tile.mode]
+        area = tile.rows * tile.columns
+        products = prod(tile.taps) * tile.slices * area * tile.depth / rate
+        taking_turns = tile.teams * tile.blocks
+        turn = max(
+            *(products, tile.slices * tile.patch_bytes / width),
+            (products + area / finish) / taking_turns,
+        )
+        turns = self._blocks(target, op) * hopper.across(op, tile) / target.multiprocessors
+        return float(_START + turns * turn)
+
+    def _blocks(self, target: Target, op: ops.Conv2d) -> int:
+        """Of pixels."""
+        out, lines = op.out.shape, self.sides[0]
+        return target.rows(op.out) * -(-out.height // lines) * -(-out.width // _WIDE)
+
+
+def _paired(weight: Array) -> Array:
+    """Rows n and n + 8 of a warp are neighbouring filters."""
+    order = np.arange(len(weight)).reshape(-1, _FILTERS_OF_WARP // 2, 2)
+    paired: Array = weight[order.transpose(0, 2, 1).ravel()]
+    return paired
+
+
+VARIANTS = {each.name: each for each in map(HopperColumns, _SHAPES)}

@@ -180,8 +180,10 @@ def windows_map(windows: Windows, *, pixels: int, channels: int) -> TensorMap:
     return made
 
 
-def boxes_map(windows: Windows, *, height: int, width: int, channels: int) -> TensorMap:
-    """For boxes of height x width pixels by `channels` channels of the same map."""
+def boxes_map(
+    windows: Windows, *, height: int, width: int, channels: int, stride: int = 1
+) -> TensorMap:
+    """For boxes of height x width pixels, `stride` apart, by `channels` channels of that map."""
     w = windows
     row = w.pitch * w.value_bytes
     made = _aligned_map()
@@ -190,8 +192,8 @@ def boxes_map(windows: Windows, *, height: int, width: int, channels: int) -> Te
         *(ctypes.c_int(w.kind), ctypes.c_uint(4), ctypes.c_void_p(w.pointer)),
         (ctypes.c_uint64 * 4)(w.channels, w.width, w.height, w.rows),
         (ctypes.c_uint64 * 3)(row, row * w.width, row * w.width * w.height),
-        (ctypes.c_uint * 4)(channels, width, height, 1),
-        (ctypes.c_uint * 4)(1, 1, 1, 1),
+        (ctypes.c_uint * 4)(channels, width * stride, height * stride, 1),
+        (ctypes.c_uint * 4)(1, stride, stride, 1),
         *(0, _SWIZZLES[channels * w.value_bytes], _PROMOTE_TO_256, 0),
     )
     _check("cuTensorMapEncodeTiled", status)

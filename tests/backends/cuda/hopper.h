@@ -115,7 +115,8 @@ inline void copy_box(unsigned to, const TensorMap* map, unsigned barrier, int ch
     for (int down = 0; down < map->box_height; ++down) {
         for (int right = 0; right < map->box_width; ++right) {
             const unsigned pixel = down * map->box_width + right;
-            copy_pixel(to + pixel * ROW_BYTES, *map, channel, x + right, y + down, row);
+            copy_pixel(to + pixel * ROW_BYTES, *map, channel, x + right * (int)map->stride_x,
+                       y + down * (int)map->stride_y, row);
         }
     }
     bytes_have_come(barrier, map->box_height * map->box_width * ROW_BYTES);

@@ -58,6 +58,7 @@ class TensorMap(ctypes.Structure):
         pixels: int = 0,
         width: int = 0,
         height: int = 0,
+        stride: int = 1,
     ) -> TensorMap:
         w = windows
         top, left, bottom, right = w.padding
@@ -66,7 +67,8 @@ class TensorMap(ctypes.Structure):
             *(w.pointer, w.kind == launch.TF32, w.value_bytes),
             *(w.channels, w.width, w.height, w.rows, w.pitch * w.value_bytes),
             *(-left, -top, w.width - 1 + right - reach_x, w.height - 1 + bottom - reach_y),
-            *(w.stride[1], w.stride[0], channels, pixels, width, height),
+            *((w.stride[1], w.stride[0]) if pixels else (stride, stride)),
+            *(channels, pixels, width, height),
         )
 
 

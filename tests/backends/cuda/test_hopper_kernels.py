@@ -84,6 +84,21 @@ def test_columns_of_two_slices_for_two_tiles_of_filters() -> None:
     check(algorithm, op, precision="float16", capability=HOPPER, rows=9)
 
 
+@pytest.mark.parametrize(
+    ("name", "channels", "precision", "padding"),
+    [
+        ("columns_64x256x1x1_teams2", 40, "float16", (1, 1, 1, 1)),
+        ("columns_64x256x1x1_teams2", 32, "float16", (0, 1, 2, 0)),
+        ("columns_64x128x2x1_teams2", 16, "tf32", (0, 1, 2, 0)),
+    ],
+)
+def test_columns_that_are_two_pixels_apart(
+    name: str, channels: int, precision: str, padding: tuple[int, int, int, int]
+) -> None:
+    op = convolution((channels, 61, 47), 64, stride=(2, 2), padding=padding, activation="leaky")
+    check(ALGORITHMS[name], op, precision=precision, capability=HOPPER, rows=9)
+
+
 @pytest.mark.parametrize("precision", ["float16", "tf32"])
 def test_results_lie_between_the_margins(precision: str) -> None:
     name = SMALL.get(precision, "hopper_64x32x4x3_split1")

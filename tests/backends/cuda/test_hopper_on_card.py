@@ -37,10 +37,13 @@ def plan_of(
     *,
     has_residual: bool = False,
     last: str = "linear",
+    stride: int = 1,
     classes: int | None = None,
 ) -> Plan:
     random = np.random.default_rng(0)
-    src, out = Tensor(-1, Shape(channels, side, side)), Tensor(0, Shape(filters, side, side))
+    out_side = (side - 1) // stride + 1
+    src = Tensor(-1, Shape(channels, side, side))
+    out = Tensor(0, Shape(filters, out_side, out_side))
     weight = random.standard_normal((filters, channels, size, size), np.float32)
     constants = {
         "weight": weight / np.float32(np.sqrt(weight[0].size)),
@@ -51,6 +54,7 @@ def plan_of(
         src,
         Constant("weight", weight.shape),
         Constant("bias", (filters,)),
+        stride=(stride, stride),
         padding=(size // 2,) * 4,
         activation="leaky",
         residual=src if has_residual else None,
@@ -79,6 +83,8 @@ PLANS = {
     "patches of many taps": (plan_of(16, 104, 64, 5), 8),
     "pixels as columns": (plan_of(64, 160, 64, 3, has_residual=True), 8),
     "pixels as columns that stand out": (plan_of(32, 100, 72, 3, last="mish"), 8),
+    "pixels as columns, two apart": (plan_of(32, 320, 64, 3, stride=2), 8),
+    "pixels as columns, two apart, of slices": (plan_of(64, 319, 64, 3, stride=2), 8),
     "small map": (plan_of(256, 13, 256, 3), 1),
     "detection layer": (plan_of(256, 13, 255, 1, classes=80), 2),
 }

@@ -91,7 +91,7 @@ def hopper_tiles() -> list[HopperTile]:
         found.append(PatchesTile(*sizes, LEAKY, out_bytes == 2, teams=teams, taps=taps))
     for out_bytes, pixels, teams in ((4, 256, 2), (2, 128, 3)):
         sizes = (pixels, 64, 64, 1, 1, 1, 0, out_bytes)
-        found.append(ColumnsTile(*sizes, LEAKY, out_bytes == 2, teams=teams))
+        found.append(ColumnsTile(*sizes, LEAKY, out_bytes == 2, teams=teams, stride=teams - 1))
     return found
 
 

@@ -1,6 +1,7 @@
 """Hopper's convolution of patches with pixels as columns: few filters would be too few of them.
 
-As hopper_patches.py, but for what a warpgroup has: 64 filters of blocks of 8 pixels by many lines.
+As hopper_patches.py, but for what a warpgroup has, 64 filters of blocks of 8 pixels by many lines,
+and for windows that are two pixels apart, too.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _SHAPES = (
     (16, 64, 2, 3, 1),
     (16, 64, 1, 2, 2),
 )
+_SHORT_ROW = 64  # bytes
 _WIDE = 8  # pixels of a line of a block
 _FILTERS_OF_WARP = 16
 _LEAST_USED = 0.75  # of the pixels in those blocks
@@ -39,10 +41,12 @@ class ColumnsTile(PatchesTile):
     """rows are the pixels of a block and columns its filters, as of every tile."""
 
     kernel: str = "hopper_columns"
+    stride: int = 1
 
     @property
     def defines(self) -> Mapping[str, int]:
-        return {**super().defines, "BM": self.columns, "BN": self.rows}
+        own = {"BM": self.columns, "BN": self.rows, "STRIDE": self.stride}
+        return {**super().defines, **own}
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -50,8 +54,13 @@ class ColumnsTile(PatchesTile):
 
     @property
     def patch(self) -> tuple[int, int]:
-        taps_y, taps_x = self.taps
-        return self.rows // _WIDE + taps_y - 1, _WIDE + taps_x - 1
+        """One of as many as there are steps of a stride down and across."""
+        down, across = ((taps - 1) // self.stride for taps in self.taps)
+        return self.rows // _WIDE + down, _WIDE + across
+
+    @property
+    def patch_bytes(self) -> int:
+        return super().patch_bytes * self.stride * self.stride
 
 
 class HopperColumns(HopperVariant):
@@ -64,12 +73,15 @@ class HopperColumns(HopperVariant):
 
     def tile(self, target: Target, op: ops.Conv2d) -> ColumnsTile:
         lines, filters, stages, teams, blocks = self.sides
-        depth = hopper.depth(target, op)
+        depth, stride = hopper.depth(target, op), op.stride[0]
+        if stride > 1:  # four patches share the memory
+            depth = min(depth, _SHORT_ROW // target.value_bytes)
         return ColumnsTile(
             *(_WIDE * lines, filters, depth, stages, 1, blocks, *hopper.way_out(target, op)),
             teams=teams,
             taps=op.kernel,
             slices=-(-op.src.shape.channels // depth),
+            stride=stride,
         )
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
@@ -83,7 +95,7 @@ class HopperColumns(HopperVariant):
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         if target.precision not in ("float16", "tf32") or not hopper.can_run(target, op):
             return False
-        if op.yolo is not None or {*op.stride, *op.dilation} != {1}:
+        if op.yolo is not None or {*op.dilation} != {1} or op.stride not in ((1, 1), (2, 2)):
             return False
         if max(op.kernel) > MOST_TAPS or min(op.kernel) < 2:
             return False
@@ -104,7 +116,11 @@ class HopperColumns(HopperVariant):
         blocks = self._resident(gpu.target) // across * across
         height, width = tile.patch
         boxes = launch.boxes_map(
-            hopper.source(gpu, op, tile), height=height, width=width, channels=tile.depth
+            hopper.source(gpu, op, tile),
+            height=height,
+            width=width,
+            channels=tile.depth,
+            stride=tile.stride,
         )
         hopper.enqueue(gpu, op, tile, boxes, blocks=blocks)
 

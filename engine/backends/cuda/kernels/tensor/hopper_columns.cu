@@ -3,19 +3,22 @@
 // memory cannot keep up: 64 filters by 256 pixels read two thirds of what four products of 64 pixels by
 // 64 filters do.
 //
-// A warpgroup takes blocks of 8 pixels by BN / 8 lines. A lane has two filters of each of its pixels; by
+// A warpgroup takes blocks of 8 pixels by BN / 8 lines. Where windows are two pixels apart, pixels of even
+// and odd columns and lines come as patches of their own, in each of which taps are neighbours. A lane has two filters of each of its pixels; by
 // the order in which the host puts filters they are neighbours, and eight lanes store a whole sector.
 //
-// Chosen at compile time: BM 64 (filters), BN (pixels), and the rest as in hopper_patches.
+// Chosen at compile time: BM 64 (filters), BN (pixels), STRIDE 1 or 2, and the rest as in hopper_patches.
 #include "hopper_teams.cuh"
 
 #define WIDE 8
 #define HIGH (BN / WIDE)
 #define TAPS (TAPS_Y * TAPS_X)
-#define PATCH_W (WIDE + TAPS_X - 1)
-#define PATCH_H (HIGH + TAPS_Y - 1)
+#define PATCH_W (WIDE + (TAPS_X - 1) / STRIDE)
+#define PATCH_H (HIGH + (TAPS_Y - 1) / STRIDE)
 #define PATCH_BYTES (PATCH_W * PATCH_H * ROW_BYTES)
-#define PLACE_BYTES ((PATCH_BYTES + 1023) / 1024 * 1024)
+#define PATCHES (STRIDE * STRIDE)
+#define PATCH_PLACE ((PATCH_BYTES + 1023) / 1024 * 1024)
+#define PLACE_BYTES (PATCHES * PATCH_PLACE)
 #define AT_ONCE 4  // lines whose residuals are asked for together
 
 typedef Raw<2, result> Pair;
@@ -49,7 +52,10 @@ __device__ __forceinline__ void multiply_patch(float (&sum)[BN / 2], unsigned we
 #pragma unroll
     for (int tap = 0; tap < TAPS; ++tap) {
         const unsigned a = weights + tap * SLICES * A_BYTES;
-        const unsigned b = patch + (tap / TAPS_X * PATCH_W + tap % TAPS_X) * ROW_BYTES;
+        const int y = tap / TAPS_X;
+        const int x = tap % TAPS_X;
+        const unsigned b = patch + (y % STRIDE * STRIDE + x % STRIDE) * PATCH_PLACE +
+                           (y / STRIDE * PATCH_W + x / STRIDE) * ROW_BYTES;
 #pragma unroll
         for (int step = 0; step < ROW_BYTES; step += STEP_BYTES) {
             wgmma(sum, matrix_at(a + step), matrix_at(b + step, PATCH_W));
@@ -156,9 +162,14 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
                     const int lap = (asked + slice) / STAGES;
                     // Of the first lap every place is free: the phase before counts as done.
                     barrier_wait(empty + 8 * stage, (lap & 1) ^ 1);
-                    barrier_expect(full + 8 * stage, PATCH_BYTES);
-                    copy_box(patches + stage * PLACE_BYTES, &input, full + 8 * stage, slice * BK,
-                             corner.x - p.left, corner.y - p.top, corner.row);
+                    barrier_expect(full + 8 * stage, PATCHES * PATCH_BYTES);
+#pragma unroll
+                    for (int i = 0; i < PATCHES; ++i) {
+                        copy_box(patches + stage * PLACE_BYTES + i * PATCH_PLACE, &input,
+                                 full + 8 * stage, slice * BK,
+                                 corner.x * STRIDE - p.left + i % STRIDE,
+                                 corner.y * STRIDE - p.top + i / STRIDE, corner.row);
+                    }
                 }
                 if (++team == TEAMS) {
                     team = 0;

@@ -28,7 +28,7 @@ from engine.backends.cuda.conv.hopper_columns import HopperColumns
 from engine.backends.cuda.conv.hopper_patches import HopperPatches
 from engine.backends.cuda.conv.hopper_turns import HopperTurns
 from engine.backends.cuda.gpu import Gpu, Place, Target
-from engine.errors import InputError
+from engine.errors import DeviceError, InputError
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d, Gate
 
@@ -111,9 +111,13 @@ class Tuner:
     def _time(
         self, target: Target, op: Conv2d, gate: Gate | None, name: str, give_up: float
     ) -> float:
-        return self._context.run(
-            partial(measure, self._context, target, op, name, give_up, gate=gate)
-        )
+        """Infinite where the card refuses: who cannot run is not to keep others from it."""
+        time = partial(measure, self._context, target, op, name, give_up, gate=gate)
+        try:
+            return self._context.run(time)
+        except DeviceError as error:
+            _log.warning("%s: %s is left out: %s", self._context.name, name, error)
+            return inf
 
     def _load(self) -> None:
         stored = self._cache.read(self._key)

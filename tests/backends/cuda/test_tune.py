@@ -8,6 +8,7 @@ from math import inf
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from engine.backends.cuda import conv, tune
 from engine.backends.cuda.context import Card
 from engine.backends.cuda.gpu import Arrays, Gpu, Target
-from engine.errors import InputError
+from engine.errors import DeviceError, InputError
 from engine.plan import ops
 from engine.plan.build import Plan, PlanBuilder
 from engine.plan.shapes import Shape
@@ -382,6 +383,22 @@ def test_what_could_not_be_timed_is_not_chosen(device: HostDevice, clock: Clock)
     assert not tuned(device, network(8))
     clock._milliseconds = {}
     assert tuned(device, network(8))
+
+
+def test_what_the_card_refuses_is_left_out_with_a_word(
+    device: HostDevice, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock(tiled=0.1)
+
+    def measure(*arguments: Any, **options: Any) -> float:
+        if arguments[3] == "tiled":
+            raise DeviceError("cuda: cuLaunchKernelEx: invalid argument")
+        return clock(*arguments, **options)
+
+    monkeypatch.setattr(tune, "measure", measure)
+    plan = network(8)
+    assert tuned(device, plan)[signatures(plan)[0]] != "tiled"
+    assert "tiled is left out: cuda: cuLaunchKernelEx: invalid argument" in caplog.text
 
 
 def test_where_memory_is_short_nothing_is_timed() -> None:

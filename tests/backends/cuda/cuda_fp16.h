@@ -2,19 +2,30 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 struct __half {
     uint16_t bits;
 };
 
-inline float __half2float(__half h)
+inline float value_of_bits(int bits)
 {
-    const int exponent = h.bits >> 10 & 31;
-    const int fraction = h.bits & 1023;
+    const int exponent = bits >> 10 & 31;
+    const int fraction = bits & 1023;
     float x = exponent == 31 ? (fraction ? NAN : INFINITY)
               : exponent     ? std::ldexp(1024 + fraction, exponent - 25)
                              : std::ldexp(fraction, -24);
-    return h.bits >> 15 ? -x : x;
+    return bits >> 15 ? -x : x;
+}
+
+inline float __half2float(__half h)
+{
+    static const std::vector<float> values = [] {
+        std::vector<float> all(1 << 16);
+        for (int bits = 0; bits < 1 << 16; ++bits) all[bits] = value_of_bits(bits);
+        return all;
+    }();
+    return values[h.bits];
 }
 
 // Rounds to nearest, ties to even: std::nearbyint does.

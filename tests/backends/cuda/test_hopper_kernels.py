@@ -65,7 +65,7 @@ PATCHES = [
     ("patches_64x2x1_teams4", (40, 15, 23), 53, "float16"),
     ("columns_64x256x1x1_teams2", (16, 31, 23), 53, "float16"),
     ("columns_64x128x2x1_teams3", (64, 15, 23), 48, "float16"),
-    ("columns_64x128x1x2_teams2", (16, 16, 15), 53, "tf32"),
+    ("columns_64x128x2x2_teams1", (16, 16, 15), 53, "tf32"),
 ]
 
 

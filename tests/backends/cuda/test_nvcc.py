@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.backends.cuda import compiler, tensor
-from engine.backends.cuda.conv import hopper, implicit_gemm
+from engine.backends.cuda.conv import hopper, hopper_columns, implicit_gemm
 from engine.backends.cuda.conv.hopper import HopperTile
 from engine.backends.cuda.conv.hopper_columns import ColumnsTile
 from engine.backends.cuda.conv.hopper_patches import PatchesTile
@@ -89,9 +89,10 @@ def hopper_tiles() -> list[HopperTile]:
     ):
         sizes = (64, columns, 64, stages, 1, blocks, 0, out_bytes)
         found.append(PatchesTile(*sizes, LEAKY, out_bytes == 2, teams=teams, taps=taps))
-    for out_bytes, pixels, teams in ((4, 256, 2), (2, 128, 3)):
-        sizes = (pixels, 64, 64, 1, 1, 1, 0, out_bytes)
-        found.append(ColumnsTile(*sizes, LEAKY, out_bytes == 2, teams=teams, stride=teams - 1))
+    for number, (lines, columns, stages, teams, blocks) in enumerate(hopper_columns._SHAPES):
+        for out_bytes, stride in ((2, 1), (4, 2)) if number == 0 else ((2 + number % 2 * 2, 1),):
+            sizes = (8 * lines, columns, 64, stages, 1, blocks, 0, out_bytes)
+            found.append(ColumnsTile(*sizes, LEAKY, out_bytes == 2, teams=teams, stride=stride))
     return found
 
 

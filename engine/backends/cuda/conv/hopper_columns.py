@@ -24,7 +24,7 @@ _SHAPES = (
     (32, 64, 1, 2, 1),
     (16, 64, 2, 2, 1),
     (16, 64, 2, 3, 1),
-    (16, 64, 1, 2, 2),
+    (16, 64, 2, 1, 2),
 )
 _SHORT_ROW = 64  # bytes
 _WIDE = 8  # pixels of a line of a block

@@ -19,7 +19,7 @@
 #define PATCHES (STRIDE * STRIDE)
 #define PATCH_PLACE ((PATCH_BYTES + 1023) / 1024 * 1024)
 #define PLACE_BYTES (PATCHES * PATCH_PLACE)
-#define AT_ONCE 4  // lines whose residuals are asked for together
+#define AT_ONCE 8  // lines whose residuals are asked for together
 
 typedef Raw<2, result> Pair;
 
@@ -60,6 +60,21 @@ __device__ __forceinline__ void multiply_patch(float (&sum)[BN / 2], unsigned we
         for (int step = 0; step < ROW_BYTES; step += STEP_BYTES) {
             wgmma(sum, matrix_at(a + step), matrix_at(b + step, PATCH_W));
         }
+    }
+}
+
+// The residual of a block is called into the L2 while the products are summed, each pixel's by one
+// thread.
+__device__ __forceinline__ void call_residual_of(const Problem& p, const Corner& corner, int n0)
+{
+    if (!WHOLE || !p.residual) return;
+    const unsigned bytes = min(BM, p.filters - n0) * OUT_BYTES;
+    for (int pixel = threadIdx.x % 128; pixel < BN; pixel += 128) {
+        const int x = corner.x + pixel % WIDE;
+        const int y = corner.y + pixel / WIDE;
+        if (x >= p.out_w || y >= p.out_h) continue;
+        const int m = (corner.row * p.out_h + y) * p.out_w + x;
+        call_bytes(p.residual + (size_t)m * p.residual_pitch + n0, bytes);
     }
 }
 
@@ -190,6 +205,7 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
         int taken = 0;
         for (int block = first + team * stride; block < blocks.count; block += TEAMS * stride) {
             const Corner corner = corner_of(blocks, block);
+            call_residual_of(p, corner, tile_n * BM);
             float sum[BN / 2];
 #pragma unroll
             for (int j = 0; j < BN / 2; ++j) sum[j] = start[j / 2 % 2];

@@ -53,10 +53,13 @@ def test_teams_that_take_turns_agree_with_the_definition(
 
 
 def test_a_detection_layer_of_a_net_of_halves_is_of_floats() -> None:
-    op = OPS["detecting"]
-    options = {"capability": HOPPER, "floats": frozenset({op.out}), "rows": 9, "tolerance": 2e-6}
-    for name in ("hopper_64x64x4x3_split1", "turns_128x32x4x2_teams3"):
-        check(ALGORITHMS[name], op, precision="float16", **options)
+    for name, op in (
+        ("hopper_64x64x4x3_split1", OPS["detecting"]),
+        ("turns_128x32x4x2_teams3", OPS["detecting"]),
+        ("turns_128x32x4x2_teams3", detecting(6, raw=True, scale_x_y=2.0)),
+    ):
+        options = {"capability": HOPPER, "floats": frozenset({op.out}), "rows": 9}
+        check(ALGORITHMS[name], op, precision="float16", tolerance=2e-6, **options)
 
 
 PATCHES = [

@@ -118,7 +118,7 @@ def portable_tiles() -> list[MmaTile | ThinTile]:
             found.append(ThinTile(6, 1, 1, 16, 99 << 10, mode, 6 - value_bytes, is_wide=False))
             found.append(MmaTile(*block, depth, stages, blocks, mode, value_bytes, cells=4))
             found.append(ThinTile(3, 3, 3, 16, 99 << 10, mode, value_bytes, cells=4))
-            found.append(MmaTile(*block, depth, stages, blocks, mode, 4, is_yolo=True))
+            found.append(MmaTile(*block, depth, stages, blocks, mode, 4, yolo=1))
     return found
 
 

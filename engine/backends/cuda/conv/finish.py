@@ -22,7 +22,7 @@ class Output(ctypes.Structure):
             (name, ctypes.c_int)
             for name in ("pixels", "pitch", "residual_pitch", "kind", "last", "is_aligned")
         ),
-        *((name, ctypes.c_int) for name in ("entries", "box", "is_raw")),
+        *((name, ctypes.c_int) for name in ("entries", "box")),
         ("scale_x_y", ctypes.c_float),
         ("flag", ctypes.c_void_p),
     )
@@ -38,7 +38,7 @@ def output(gpu: Gpu, op: ops.Conv2d, *, filters: int) -> Output:
         *(gpu.array(op, "bias"), residual, gpu[op.out]),
         *(gpu.pixels(op.out), gpu.pitch(op.out), residual_pitch, *geometry.kinds(op)),
         int(fills_packs and all(map(gpu.is_aligned, written))),
-        *((0, 0, 0, 0.0, 0) if op.yolo is None else (*op.yolo.numbers, gpu.flag)),
+        *(*geometry.yolo_numbers(op), gpu.flag if op.yolo else 0),
     )
 
 

@@ -27,6 +27,19 @@ def cells(op: ops.Conv2d) -> int:
     return 1 if op.pool is None else op.pool.size[0] * op.pool.size[1]
 
 
+def yolo(op: ops.Conv2d) -> int:
+    """YOLO of the kernels that make what a detection layer does, too."""
+    return 0 if op.yolo is None else 2 if op.yolo.raw else 1
+
+
+def yolo_numbers(op: ops.Conv2d) -> tuple[int, int, float]:
+    """Entries of an anchor, those of its box, and the scale of x, y; zeros where there are none."""
+    if op.yolo is None:
+        return 0, 0, 0.0
+    entries, box, _, scale = op.yolo.numbers
+    return entries, box, scale
+
+
 def residual(gpu: Gpu, op: ops.Conv2d) -> tuple[int, int]:
     """Pointer and pitch of the residual; 0, C's null, where there is none."""
     if op.residual is None:

@@ -77,7 +77,7 @@ class HopperTile:
     out_bytes: int
     kinds: tuple[int, int]  # of activation: before and after the residual
     is_whole: bool  # filters come in eights, or have room for them, and lie on 16 bytes
-    is_yolo: bool = False  # what a detection layer puts out is made, too
+    yolo: int = 0  # what a detection layer does, too: geometry.yolo
     kernel: str = "hopper_conv"
 
     @property
@@ -93,7 +93,7 @@ class HopperTile:
             "KIND": self.kinds[0],
             "LAST": self.kinds[1],
             "WHOLE": int(self.is_whole),
-            "IS_YOLO": int(self.is_yolo),
+            "YOLO": self.yolo,
         }
 
     @property
@@ -134,7 +134,7 @@ class Problem(ctypes.Structure):
                 *("pixels", "filters", "out_h", "out_w", "taps_x", "slices", "steps"),
                 *("stride_y", "stride_x", "top", "left", "dilation_y", "dilation_x"),
                 *("out_pitch", "residual_pitch", "split", "tiles_n", "is_aligned"),
-                *("entries", "box", "is_raw"),
+                *("entries", "box"),
             )
         ),
         ("scale_x_y", ctypes.c_float),
@@ -182,13 +182,13 @@ def slices(weight: Array, tile: HopperTile) -> Array:
     return np.ascontiguousarray(swizzled).view(parts.dtype)
 
 
-def way_out(target: Target, op: ops.Conv2d) -> tuple[int, int, tuple[int, int], bool, bool]:
+def way_out(target: Target, op: ops.Conv2d) -> tuple[int, int, tuple[int, int], bool, int]:
     """How a tile multiplies, and what becomes of its sums."""
-    is_yolo = op.yolo is not None
+    yolo = geometry.yolo(op)
     is_aligned = not {op.out, op.residual} & target.misaligned
-    is_whole = is_aligned and (op.out.shape.channels % EIGHT == 0 or is_yolo)
+    is_whole = is_aligned and (op.out.shape.channels % EIGHT == 0 or yolo > 0)
     mode, out_bytes = MODES[target.precision], target.bytes_of(op.out)
-    return mode, out_bytes, geometry.kinds(op), is_whole, is_yolo
+    return mode, out_bytes, geometry.kinds(op), is_whole, yolo
 
 
 def across(op: ops.Conv2d, tile: HopperTile) -> int:
@@ -230,7 +230,7 @@ def problem(gpu: Gpu, op: ops.Conv2d, tile: HopperTile, *, blocks: int, split: i
         *(*op.stride, top, left, *op.dilation),
         *(gpu.pitch(op.out), residual_pitch),
         *(split, across(op, tile), int(all(map(gpu.is_aligned, written)))),
-        *((0, 0, 0, 0.0) if op.yolo is None else op.yolo.numbers),
+        *geometry.yolo_numbers(op),
     )
 
 

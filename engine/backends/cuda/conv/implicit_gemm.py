@@ -83,7 +83,7 @@ class MmaTile:
     mode: int
     out_bytes: int
     cells: int = 1
-    is_yolo: bool = False
+    yolo: int = 0  # geometry.yolo
     is_scaled: bool = False
     kernel: str = "mma_conv"
 
@@ -99,7 +99,7 @@ class MmaTile:
             "BLOCKS": self.blocks,
             "OUT_BYTES": self.out_bytes,
             "CELLS": self.cells,
-            "IS_YOLO": int(self.is_yolo),
+            "YOLO": self.yolo,
             "IS_SCALED": int(self.is_scaled),
         }
 
@@ -199,7 +199,7 @@ class ImplicitGemm:
         return MmaTile(
             *(rows, columns, warp_rows, warp_columns, self._depth(target, op)),
             *(stages, blocks, tensor.mode_of(target, op), target.bytes_of(op.out)),
-            *(geometry.cells(op), op.yolo is not None, isinstance(op, ScaledConv2d)),
+            *(geometry.cells(op), geometry.yolo(op), isinstance(op, ScaledConv2d)),
         )
 
     def workspace(self, target: Target, op: ops.Conv2d) -> int:

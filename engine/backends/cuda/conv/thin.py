@@ -77,7 +77,7 @@ class ThinTile:
     mode: int
     out_bytes: int
     cells: int = 1
-    is_yolo: bool = False
+    yolo: int = 0  # geometry.yolo
     is_wide: bool = True  # pixels begin on 8 bytes
     is_scaled: bool = False
     has_residual: bool = False
@@ -129,7 +129,7 @@ class ThinTile:
             "HAS_RESIDUAL": int(self.has_residual),
             "KIND": self.kinds[0],
             "LAST": self.kinds[1],
-            "IS_YOLO": int(self.is_yolo),
+            "YOLO": self.yolo,
         }
 
     @property
@@ -166,7 +166,7 @@ class Thin:
         """Where pixels begin is known when it is enqueued; this is where they are likely to."""
         most = tensor.most_shared_bytes(target.capability)
         modes = tensor.mode_of(target, op), target.bytes_of(op.out)
-        tail = geometry.cells(op), op.yolo is not None
+        tail = geometry.cells(op), geometry.yolo(op)
         channels = op.weight.shape[1]
         tile = ThinTile(channels, *op.kernel, self.columns, most, *modes, *tail)
         return replace(

@@ -34,7 +34,7 @@ struct Output {
     int pixels, pitch, residual_pitch;  // pixels of `out`
     int kind, last;
     int is_aligned;  // packs of channels of `out` and `residual` begin on 16 bytes
-    int entries, box, is_raw;  // of an anchor, where [yolo]'s own output is to be made
+    int entries, box;  // of an anchor, where [yolo]'s own output is to be made
     float scale_x_y;
     unsigned* flag;
 };
@@ -150,7 +150,7 @@ __device__ __forceinline__ void finish_values(const float* corner, const Output&
 #pragma unroll 1
     for (int n = lane % across; n < COLUMNS && n < count; n += across) {
         const float bias = o.bias[line + n];
-#if IS_YOLO
+#if YOLO
         const unsigned bits = yolo_bits<1>((channel + n) % o.entries, o.entries, o.box);
 #endif
 #pragma unroll 1
@@ -175,12 +175,12 @@ __device__ __forceinline__ void finish_values(const float* corner, const Output&
                 }
             }
             activate_common(o.last, x);
-#if IS_YOLO
+#if YOLO
 #pragma unroll
             for (int i = 0; i < at_once; ++i) {
                 if (m + i * down < o.pixels) note_strange(o.flag, x[i]);
             }
-            yolo_values<false>(x, bits, o.is_raw, o.scale_x_y);
+            yolo_values<false>(x, bits, YOLO == RAW, o.scale_x_y);
 #endif
             result* to = o.out + (size_t)m * o.pitch + channel + n;
 #pragma unroll
@@ -209,7 +209,7 @@ __device__ __forceinline__ void finish(const float (&sum)[ROWS / 16][COLUMNS / 8
         }
     }
     __syncwarp();
-    if (!IS_YOLO && o.is_aligned) {
+    if (!YOLO && o.is_aligned) {
         finish_packs<ROWS, COLUMNS>(corner, o, m0, channel, count, line);
     } else {
         finish_values<ROWS, COLUMNS>(corner, o, m0, channel, count, line);

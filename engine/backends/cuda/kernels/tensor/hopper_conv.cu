@@ -20,7 +20,7 @@
 // Chosen at compile time: BM BN BK STAGES CONSUMERS BLOCKS (resident on a multiprocessor), KIND and
 //   LAST, OUT_BYTES of a result
 //   WHOLE   filters come in eights and lie on 16 bytes: what else would be needed is left out
-//   IS_YOLO what a detection layer puts out is made of the results
+//   YOLO what a detection layer makes of the results, see result.cuh
 //   MODE 0  halves in, half products
 //   MODE 1  floats in, tf32 products; the copy engine and the host round to nearest
 //   MODE 2  floats in, each factor the sum of two tf32, three products; the sums of a slice are added

@@ -76,7 +76,7 @@ __device__ __forceinline__ void finish_from_registers(float (&sum)[BN / 2], cons
     const int first = n0 + column_of(lane);
     add_bias(sum, bias);
     activate_all(KIND, sum);
-#if IS_YOLO
+#if YOLO
     const int kept = 16 / OUT_PACK;  // lines whose bits fit into a word
     unsigned bits[(BN / SHARED + kept - 1) / kept] = {};
 #pragma unroll
@@ -112,7 +112,7 @@ __device__ __forceinline__ void finish_from_registers(float (&sum)[BN / 2], cons
             if (!is_row || n >= p.filters) continue;
             if constexpr (WHOLE) {
                 finish_line(line, residual[j], p.residual);
-#if IS_YOLO
+#if YOLO
                 make_yolo(line, p, bits[j / kept] >> j % kept * OUT_PACK);
 #endif
                 *reinterpret_cast<Line*>(to + n) = line;

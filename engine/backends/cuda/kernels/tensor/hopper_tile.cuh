@@ -31,7 +31,7 @@ struct Problem {
     int stride_y, stride_x, top, left, dilation_y, dilation_x;
     int out_pitch, residual_pitch;
     int split, tiles_n, is_aligned;
-    int entries, box, is_raw;  // of an anchor, where [yolo]'s own output is to be made
+    int entries, box;  // of an anchor, where [yolo]'s own output is to be made
     float scale_x_y;
 };
 
@@ -253,7 +253,7 @@ __device__ __forceinline__ void finish_line(Line& x, const Line& residual, bool 
     }
 }
 
-#if IS_YOLO
+#if YOLO
 // Of a line's filters from n on.
 __device__ __forceinline__ unsigned bits_from(int n, const Problem& p)
 {
@@ -267,7 +267,7 @@ __device__ __forceinline__ void make_yolo(Line& x, const Problem& p, unsigned bi
 #pragma unroll
     for (int c = 0; c < OUT_PACK; ++c) y[c] = to_float(x.v[c]);
     note_strange(p.flag, y);
-    yolo_values<true>(y, bits, p.is_raw, p.scale_x_y);
+    yolo_values<true>(y, bits, YOLO == RAW, p.scale_x_y);
 #pragma unroll
     for (int c = 0; c < OUT_PACK; ++c) put(&x.v[c], y[c]);
 }
@@ -279,12 +279,12 @@ __device__ __forceinline__ void finish(float (&x)[N], const Problem& p, int m, i
 {
     const int wide = N < OUT_PACK ? N : OUT_PACK;
     activate_all(LAST, x);
-#if IS_YOLO
+#if YOLO
 #pragma unroll
     for (int c = 0; c < N; ++c) x[c] = c < count ? x[c] : 0.f;
     note_strange(p.flag, x);
     const int entry = (unsigned)n % (unsigned)p.entries;
-    yolo_values<true>(x, yolo_bits<N>(entry, p.entries, p.box), p.is_raw, p.scale_x_y);
+    yolo_values<true>(x, yolo_bits<N>(entry, p.entries, p.box), YOLO == RAW, p.scale_x_y);
 #endif
     result* to = static_cast<result*>(p.out) + (size_t)m * p.out_pitch + n;
     if (WHOLE || (count == N && p.is_aligned)) {
@@ -346,7 +346,7 @@ __device__ __forceinline__ void finish_lines(const result* corner, const Problem
     const int columns = p.filters - n0;
     result* out = static_cast<result*>(p.out) + (size_t)first_row * p.out_pitch + n0;
     const result* residuals = p.residual + (size_t)first_row * p.residual_pitch + n0;
-#if IS_YOLO
+#if YOLO
     const bool keeps_column = 32 % PACKS == 0;  // a lane has the same one in each row
     const unsigned own_bits = bits_from(n0 + lane % PACKS * OUT_PACK, p);
 #endif
@@ -368,7 +368,7 @@ __device__ __forceinline__ void finish_lines(const result* corner, const Problem
             if (row[i] >= rows || column[i] >= columns) continue;
             Line x = *reinterpret_cast<const Line*>(corner + row[i] * ROW_PITCH + column[i]);
             finish_line(x, residual[i], p.residual);
-#if IS_YOLO
+#if YOLO
             make_yolo(x, p, keeps_column ? own_bits : bits_from(n0 + column[i], p));
 #endif
             *reinterpret_cast<Line*>(out + row[i] * p.out_pitch + column[i]) = x;
@@ -387,7 +387,7 @@ __device__ __forceinline__ void finish_values(const result* corner, const Proble
     for (int column = threadIdx.x % 32; column < BN; column += 32) {
         const int n = n0 + column;
         if (n >= p.filters) break;
-#if IS_YOLO
+#if YOLO
         const unsigned bits = yolo_bits<1>(n % p.entries, p.entries, p.box);
 #endif
 #pragma unroll 1
@@ -404,12 +404,12 @@ __device__ __forceinline__ void finish_values(const result* corner, const Proble
                 }
             }
             activate_all(LAST, x);
-#if IS_YOLO
+#if YOLO
 #pragma unroll
             for (int i = 0; i < at_once; ++i) {
                 if (first + i < rows) note_strange(p.flag, x[i]);
             }
-            yolo_values<false>(x, bits, p.is_raw, p.scale_x_y);
+            yolo_values<false>(x, bits, YOLO == RAW, p.scale_x_y);
 #endif
 #pragma unroll
             for (int i = 0; i < at_once; ++i) {

@@ -17,7 +17,7 @@
 // multiplied, unless the warp has pixels of several rows.
 //
 // Chosen at compile time: BM BN BK WM WN STAGES BLOCKS (resident on a multiprocessor) IS_SCALED (there
-// are factors) MODE, see products.cuh, OUT_BYTES, CELLS and IS_YOLO, see finish.cuh. Turing's ring has two stages.
+// are factors) MODE, see products.cuh, OUT_BYTES, CELLS and YOLO, see finish.cuh. Turing's ring has two stages.
 #include "products.cuh"
 #include "finish.cuh"
 

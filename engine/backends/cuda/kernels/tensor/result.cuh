@@ -8,3 +8,4 @@ typedef __half result;
 typedef float result;
 #endif
 #define OUT_PACK (16 / OUT_BYTES)
+#define RAW 2  // of YOLO: 0 where no [yolo] follows, 1 where it is logistic, 2 where it scales alone

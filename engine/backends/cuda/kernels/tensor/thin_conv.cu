@@ -20,7 +20,7 @@
 // Chosen at compile time: CHANNELS TAPS_Y TAPS_X, BN (filters of a block), WARPS, BLOCKS (resident on
 // a multiprocessor), POOLED (cells that share a maximum, 1 or 4), IS_WIDE (pixels begin on 8 bytes),
 // IS_SCALED (there are factors), HAS_RESIDUAL, KIND and LAST (the activations), MODE, see products.cuh,
-// OUT_BYTES and IS_YOLO, see finish.cuh. The bias is what sums begin with.
+// OUT_BYTES and YOLO, see finish.cuh. The bias is what sums begin with.
 #define CELLS 1  // of rows of sums: cells are pooled before
 #include "products.cuh"
 #include "finish.cuh"
@@ -406,7 +406,7 @@ __device__ __forceinline__ void finish_eights(float (&x)[EIGHTS * 2 * VALUES], i
     for (int i = 0; i < values; ++i) x[i] += to_float(residual[i / CHUNK].v[i % CHUNK]);
 #endif
     activate_common(LAST, x);
-#if IS_YOLO
+#if YOLO
     unsigned bits[VALUES / CHUNK];
 #pragma unroll
     for (int c = 0; c < VALUES / CHUNK; ++c) {
@@ -419,7 +419,7 @@ __device__ __forceinline__ void finish_eights(float (&x)[EIGHTS * 2 * VALUES], i
 #pragma unroll
         for (int v = 0; v < CHUNK; ++v) y[v] = exists(i + v) ? x[i + v] : 0.f;
         note_strange(o.flag, y);
-        yolo_values<true>(y, bits[i % VALUES / CHUNK], o.is_raw, o.scale_x_y);
+        yolo_values<true>(y, bits[i % VALUES / CHUNK], YOLO == RAW, o.scale_x_y);
 #pragma unroll
         for (int v = 0; v < CHUNK; ++v) x[i + v] = y[v];
     }

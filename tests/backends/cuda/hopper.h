@@ -2,8 +2,6 @@
 // wrappers of wgmma, on top of warps.h. A copy arrives at once, a product is there at once: what is
 // tested is where things lie, and that nobody waits for ever. Clusters are of one block.
 #pragma once
-#include <map>
-
 struct uint2 {
     unsigned x, y;
 };

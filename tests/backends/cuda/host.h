@@ -3,11 +3,15 @@
 // Kernels without barriers run as loops over blocks and threads; a kernel with __syncthreads() runs
 // the threads of one block at a time as real threads. Shared memory is static: one block at a time.
 #pragma once
+#include <ucontext.h>
+
 #include <atomic>
 #include <barrier>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <memory>
 #include <thread>
 #include <vector>

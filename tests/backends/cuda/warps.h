@@ -4,11 +4,6 @@
 // into shared memory arrive as late as the kernel allows, and what was never written is not a number.
 // Fragments lie among the lanes as the instruction set's manual has them.
 #pragma once
-#include <ucontext.h>
-
-#include <functional>
-#include <memory>
-
 #include "common.cuh"
 
 struct uint4 {

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
-from engine.backends.cuda import launch, wgmma
+from engine.backends.cuda import wgmma
 from engine.backends.cuda.conv import hopper
-from engine.backends.cuda.conv.hopper import HopperVariant
-from engine.backends.cuda.conv.hopper_patches import MOST_TAPS, SHARED_BYTES, PatchesTile
-from engine.backends.cuda.gpu import Array, Arrays, Gpu, Target
+from engine.backends.cuda.conv.hopper_patches import HopperPatches, PatchesTile
+from engine.backends.cuda.gpu import Array, Arrays, Target
 from engine.plan import ops
 
 # lines of a block, filters, stages of a team, teams, resident blocks
@@ -29,10 +27,8 @@ _SHAPES = (
 _SHORT_ROW = 64  # bytes
 _WIDE = 8  # pixels of a line of a block
 _FILTERS_OF_WARP = 16
-_LEAST_USED = 0.75  # of the pixels in those blocks
 _LEAST_FILTERS = 40  # of the rows of a product
 _MOST_TILES = 2  # side by side over the filters
-_START = 8000  # cycles until a block is under way, with its weights
 _COSTS = {0: (1700, 38, 6), 1: (850, 38, 6)}  # products, bytes, finished values in a cycle
 
 
@@ -63,8 +59,15 @@ class ColumnsTile(PatchesTile):
         return super().patch_bytes * self.stride * self.stride
 
 
-class HopperColumns(HopperVariant):
+class HopperColumns(HopperPatches):
     """lines of a block, columns, stages of a team, teams, resident blocks."""
+
+    strides = frozenset({(1, 1), (2, 2)})
+    costs = _COSTS
+
+    @property
+    def columns(self) -> int:
+        return self.sides[1]
 
     @property
     def name(self) -> str:
@@ -92,51 +95,8 @@ class HopperColumns(HopperVariant):
         made = hopper.prepare(tile, op, constants)
         return {**made, "weight": hopper.slices(_paired(padded), tile)}
 
-    def supports(self, target: Target, op: ops.Conv2d) -> bool:
-        if target.precision not in ("float16", "tf32") or not hopper.can_run(target, op):
-            return False
-        if op.yolo is not None or {*op.dilation} != {1} or op.stride not in ((1, 1), (2, 2)):
-            return False
-        if max(op.kernel) > MOST_TAPS or min(op.kernel) < 2:
-            return False
-        filters = op.out.shape.channels
-        if not _LEAST_FILTERS <= filters <= _MOST_TILES * self.columns:
-            return False
-        tile = self.tile(target, op)
-        if tile.blocks * (tile.shared_bytes + 1024) > SHARED_BYTES:
-            return False
-        blocks = self._blocks(target, op)
-        if target.rows(op.out) * op.out.shape.area < _LEAST_USED * tile.rows * blocks:
-            return False
-        return blocks * hopper.across(op, tile) >= tile.teams * self._resident(target)
-
-    def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
-        tile = self.tile(gpu.target, op)
-        across = hopper.across(op, tile)
-        blocks = self._resident(gpu.target) // across * across
-        height, width = tile.patch
-        boxes = launch.boxes_map(
-            hopper.source(gpu, op, tile),
-            height=height,
-            width=width,
-            channels=tile.depth,
-            stride=tile.stride,
-        )
-        hopper.enqueue(gpu, op, tile, boxes, blocks=blocks)
-
-    def estimate(self, target: Target, op: ops.Conv2d) -> float:
-        """Cycles, roughly, as hopper.py's."""
-        tile = self.tile(target, op)
-        rate, width, finish = _COSTS[tile.mode]
-        area = tile.rows * tile.columns
-        products = prod(tile.taps) * tile.slices * area * tile.depth / rate
-        taking_turns = tile.teams * tile.blocks
-        turn = max(
-            *(products, tile.slices * tile.patch_bytes / width),
-            (products + area / finish) / taking_turns,
-        )
-        turns = self._blocks(target, op) * hopper.across(op, tile) / target.multiprocessors
-        return float(_START + turns * turn)
+    def suits(self, filters: int) -> bool:
+        return _LEAST_FILTERS <= filters <= _MOST_TILES * self.columns
 
     def _blocks(self, target: Target, op: ops.Conv2d) -> int:
         """Of pixels."""

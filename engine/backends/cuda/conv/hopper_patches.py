@@ -26,9 +26,9 @@ _SHAPES = (
 )
 _SIDE = 8  # of a block of pixels
 _LEAST_USED = 0.75  # of the pixels in those blocks
-MOST_TAPS = 5  # along a side
+_MOST_TAPS = 5  # along a side
 _MOST_TILES = 4  # side by side over the filters
-SHARED_BYTES = 228 << 10  # of a multiprocessor, a block of which takes 1 KiB for itself
+_SHARED_BYTES = 228 << 10  # of a multiprocessor, a block of which takes 1 KiB for itself
 _START = 8000  # cycles until a block is under way, with its weights
 _COSTS = {0: (1450, 38, 6), 1: (750, 38, 6)}  # products, bytes, finished values in a cycle
 
@@ -80,6 +80,9 @@ class PatchesTile(HopperTile):
 class HopperPatches(HopperVariant):
     """columns, stages of a team, teams, resident blocks."""
 
+    strides = frozenset({(1, 1)})
+    costs = _COSTS
+
     @property
     def name(self) -> str:
         columns, stages, teams, blocks = self.sides
@@ -102,20 +105,24 @@ class HopperPatches(HopperVariant):
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         if target.precision not in ("float16", "tf32") or not hopper.can_run(target, op):
             return False
-        if op.yolo is not None or {*op.stride, *op.dilation} != {1}:
+        if op.yolo is not None or op.dilation != (1, 1) or op.stride not in self.strides:
             return False
-        if max(op.kernel) > MOST_TAPS or min(op.kernel) < 2:
+        if max(op.kernel) > _MOST_TAPS or min(op.kernel) < 2:
             return False
-        columns, filters = self.sides[0], op.out.shape.channels
-        if (columns > 32 and columns >= 2 * filters) or filters > _MOST_TILES * columns:
+        if not self.suits(op.out.shape.channels):
             return False
         tile = self.tile(target, op)
-        if tile.blocks * (tile.shared_bytes + 1024) > SHARED_BYTES:
+        if tile.blocks * (tile.shared_bytes + 1024) > _SHARED_BYTES:
             return False
         blocks = self._blocks(target, op)
         if target.rows(op.out) * op.out.shape.area < _LEAST_USED * tile.rows * blocks:
             return False
         return blocks * hopper.across(op, tile) >= tile.teams * self._resident(target)
+
+    def suits(self, filters: int) -> bool:
+        """Whether so many filters fill its tiles, and few of them."""
+        columns = self.columns
+        return filters <= _MOST_TILES * columns and (columns <= 32 or columns < 2 * filters)
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile = self.tile(gpu.target, op)
@@ -123,14 +130,18 @@ class HopperPatches(HopperVariant):
         blocks = self._resident(gpu.target) // across * across
         height, width = tile.patch
         boxes = launch.boxes_map(
-            hopper.source(gpu, op, tile), height=height, width=width, channels=tile.depth
+            hopper.source(gpu, op, tile),
+            height=height,
+            width=width,
+            channels=tile.depth,
+            stride=op.stride[0],
         )
         hopper.enqueue(gpu, op, tile, boxes, blocks=blocks)
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
         """Cycles, roughly, as hopper.py's."""
         tile = self.tile(target, op)
-        rate, width, finish = _COSTS[tile.mode]
+        rate, width, finish = self.costs[tile.mode]
         area = tile.rows * tile.columns
         products = prod(tile.taps) * tile.slices * area * tile.depth / rate
         taking_turns = tile.teams * tile.blocks

@@ -3,47 +3,18 @@
 // memory cannot keep up: 64 filters by 256 pixels read two thirds of what four products of 64 pixels by
 // 64 filters do.
 //
-// A warpgroup takes blocks of 8 pixels by BN / 8 lines. Where windows are two pixels apart, pixels of even
-// and odd columns and lines come as patches of their own, in each of which taps are neighbours. A lane has two filters of each of its pixels; by
+// A warpgroup takes blocks of 8 pixels by BN / 8 lines. A lane has two filters of each of its pixels; by
 // the order in which the host puts filters they are neighbours, and eight lanes store a whole sector.
 //
 // Chosen at compile time: BM 64 (filters), BN (pixels), STRIDE 1 or 2, and the rest as in hopper_patches.
-#include "hopper_teams.cuh"
-
 #define WIDE 8
 #define HIGH (BN / WIDE)
-#define TAPS (TAPS_Y * TAPS_X)
-#define PATCH_W (WIDE + (TAPS_X - 1) / STRIDE)
-#define PATCH_H (HIGH + (TAPS_Y - 1) / STRIDE)
-#define PATCH_BYTES (PATCH_W * PATCH_H * ROW_BYTES)
-#define PATCHES (STRIDE * STRIDE)
-#define PATCH_PLACE ((PATCH_BYTES + 1023) / 1024 * 1024)
-#define PLACE_BYTES (PATCHES * PATCH_PLACE)
+#define TAP_BYTES A_BYTES
+#include "hopper_blocks.cuh"
+
 #define AT_ONCE 8  // lines whose residuals are asked for together
 
 typedef Raw<2, result> Pair;
-
-// Blocks of pixels of all rows, and where one begins.
-struct Blocks {
-    int across, down, count;
-};
-
-struct Corner {
-    int x, y, row;
-};
-
-__device__ __forceinline__ Blocks blocks_of(const Problem& p)
-{
-    const int across = (p.out_w + WIDE - 1) / WIDE;
-    const int down = (p.out_h + HIGH - 1) / HIGH;
-    return {across, down, p.pixels / (p.out_h * p.out_w) * down * across};
-}
-
-__device__ __forceinline__ Corner corner_of(const Blocks& blocks, int block)
-{
-    const int line = block / blocks.across;
-    return {(block - line * blocks.across) * WIDE, line % blocks.down * HIGH, line / blocks.down};
-}
 
 // A slice of channels: every tap's weights times its rows of the patch, added to sum.
 __device__ __forceinline__ void multiply_patch(float (&sum)[BN / 2], unsigned weights,
@@ -51,11 +22,8 @@ __device__ __forceinline__ void multiply_patch(float (&sum)[BN / 2], unsigned we
 {
 #pragma unroll
     for (int tap = 0; tap < TAPS; ++tap) {
-        const unsigned a = weights + tap * SLICES * A_BYTES;
-        const int y = tap / TAPS_X;
-        const int x = tap % TAPS_X;
-        const unsigned b = patch + (y % STRIDE * STRIDE + x % STRIDE) * PATCH_PLACE +
-                           (y / STRIDE * PATCH_W + x / STRIDE) * ROW_BYTES;
+        const unsigned a = weights + tap * SLICES * TAP_BYTES;
+        const unsigned b = patch + place_of(tap);
 #pragma unroll
         for (int step = 0; step < ROW_BYTES; step += STEP_BYTES) {
             wgmma(sum, matrix_at(a + step), matrix_at(b + step, PATCH_W));
@@ -135,11 +103,7 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
     hopper_columns(const __grid_constant__ TensorMap input, const __grid_constant__ Problem p)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
-    const unsigned weights = (shared_address(memory) + 1023) & ~1023u;
-    const unsigned patches = weights + TAPS * SLICES * A_BYTES;
-    const unsigned full = patches + TEAMS * STAGES * PLACE_BYTES;
-    const unsigned empty = full + 8 * TEAMS * STAGES;
-    const unsigned ready = empty + 8 * TEAMS * STAGES;
+    const Room room = room_from(shared_address(memory));
 
     // A block of threads keeps its filters.
     const int tile_n = blockIdx.x % p.tiles_n;
@@ -147,50 +111,13 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
     const int stride = gridDim.x / p.tiles_n;
     const Blocks blocks = blocks_of(p);
 
-    if (threadIdx.x == ALL_CONSUMERS) prefetch_map(&input);
-    if (threadIdx.x == 0) {
-        for (int s = 0; s < TEAMS * STAGES; ++s) {
-            barrier_init(full + 8 * s, 1);
-            barrier_init(empty + 8 * s, 4);
-        }
-        barrier_init(ready, 1);
-        barrier_fence();
-    }
+    prepare(room, &input);
     __syncthreads();
 
     if (threadIdx.x >= ALL_CONSUMERS) {
         fewer_registers<PRODUCER_SHARE>();
         if (threadIdx.x == ALL_CONSUMERS) {
-            const int bytes = TAPS * SLICES * A_BYTES;
-            barrier_expect(ready, bytes);
-            for (int at = 0; at < bytes; at += A_BYTES) {
-                copy_bytes(weights + at, p.weight + (size_t)tile_n * bytes + at, A_BYTES, ready);
-            }
-            wait_for_previous_kernel();
-            int team = 0;
-            int asked = 0;  // slices of the blocks that a team had before
-            for (int block = first; block < blocks.count; block += stride) {
-                const Corner corner = corner_of(blocks, block);
-#pragma unroll 1
-                for (int slice = 0; slice < SLICES; ++slice) {
-                    const int stage = team * STAGES + (asked + slice) % STAGES;
-                    const int lap = (asked + slice) / STAGES;
-                    // Of the first lap every place is free: the phase before counts as done.
-                    barrier_wait(empty + 8 * stage, (lap & 1) ^ 1);
-                    barrier_expect(full + 8 * stage, PATCHES * PATCH_BYTES);
-#pragma unroll
-                    for (int i = 0; i < PATCHES; ++i) {
-                        copy_box(patches + stage * PLACE_BYTES + i * PATCH_PLACE, &input,
-                                 full + 8 * stage, slice * BK,
-                                 corner.x * STRIDE - p.left + i % STRIDE,
-                                 corner.y * STRIDE - p.top + i / STRIDE, corner.row);
-                    }
-                }
-                if (++team == TEAMS) {
-                    team = 0;
-                    asked += SLICES;
-                }
-            }
+            fetch_all(room, &input, p, blocks, tile_n, first, stride);
         }
         __syncwarp();
         dependents_may_start();  // any earlier, they would be in the way
@@ -201,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
         const int count = min(p.filters - n, 2);
         const float start[2] = {count > 0 ? p.bias[n] : 0.f, count > 1 ? p.bias[n + 1] : 0.f};
         if (threadIdx.x == 0) call_next_weights(p);
-        barrier_wait(ready, 0);
+        barrier_wait(room.ready, 0);
         int taken = 0;
         for (int block = first + team * stride; block < blocks.count; block += TEAMS * stride) {
             const Corner corner = corner_of(blocks, block);
@@ -212,12 +139,13 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
 #pragma unroll 1
             for (int slice = 0; slice < SLICES; ++slice, ++taken) {
                 const int stage = team * STAGES + taken % STAGES;
-                barrier_wait(full + 8 * stage, taken / STAGES & 1);
+                barrier_wait(room.full + 8 * stage, taken / STAGES & 1);
                 products_begin();
-                multiply_patch(sum, weights + slice * A_BYTES, patches + stage * PLACE_BYTES);
+                multiply_patch(sum, room.weights + slice * A_BYTES,
+                               room.patches + stage * PLACE_BYTES);
                 products_commit();
                 products_wait<0>();
-                if (threadIdx.x % 32 == 0) barrier_arrive(empty + 8 * stage);
+                if (threadIdx.x % 32 == 0) barrier_arrive(room.empty + 8 * stage);
             }
             finish_columns(sum, p, corner, n, count);
             __syncwarp();

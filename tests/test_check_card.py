@@ -22,7 +22,7 @@ case "$ENGINE_GOLDEN_ALGORITHM $*" in *"${FAILS:-nothing}"*) exit 1 ;; esac
 """
 
 
-def check(folder, *steps, **said):
+def check(folder, *steps, logs=None, **said):
     python = folder / "python"
     python.write_text(PYTHON)
     python.chmod(0o755)
@@ -30,8 +30,10 @@ def check(folder, *steps, **said):
     golden.mkdir(exist_ok=True)
     golden.joinpath("check.py").touch()
     environment = {"SHARED": str(folder), **os.environ, **said, "PYTHON": str(python)}
-    command = ["bash", ROOT / "tools" / "check_card.sh", folder / "logs", *steps]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    command = ["bash", ROOT / "tools" / "check_card.sh", logs or folder / "logs", *steps]
+    return subprocess.run(
+        command, env=environment, cwd=folder, capture_output=True, text=True, check=False
+    )
 
 
 def lines(done):
@@ -81,3 +83,8 @@ def test_a_step_that_is_none_is_refused(tmp_path):
     done = check(tmp_path, "gulden")
     assert done.returncode == 2
     assert "gulden: no such step" in done.stderr
+
+
+def test_the_folder_is_where_the_caller_says(tmp_path):
+    assert check(tmp_path, "precision", logs="two words/logs").returncode == 0
+    assert tmp_path.joinpath("two words", "logs", "precision.log").exists()

@@ -12,11 +12,13 @@
 #   soak        tools/soak_cuda.py
 # Golden cases, trained networks and pictures are those of ../shared (SHARED says otherwise).
 set -uo pipefail
-cd "$(dirname "$0")/.."
 
 folder=${1:?"expected a folder for logs"}
 shift
-mkdir -p "$folder"
+mkdir -p "$folder" || exit 2
+folder=$(cd "$folder" && pwd) || exit 2
+cd "$(dirname "$0")/.." || exit 2
+
 shared=${SHARED:-../shared}
 python=${PYTHON:-python3}
 jobs=${JOBS:-8}

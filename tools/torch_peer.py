@@ -74,6 +74,10 @@ def ready(torch: Any, network: Network, given: Any, *, is_compiled: bool) -> Cal
     if not is_compiled:
         graph, _ = network.record(given)
         return lambda: graph.replay()
+    from torch._inductor import config
+
+    # By threads: what it lets other processes compile, it compiles again to time it, one by one.
+    config.compile_threads = 1
     compiled = torch.compile(traced(torch, network, given), mode="max-autotune")
     return lambda: compiled(given)
 

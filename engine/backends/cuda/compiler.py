@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import re
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -146,6 +147,32 @@ def _code(kernel: str, argument: str) -> str:
 # ---------------------------------------------------------------- compilation
 
 
+class _WarningsOff:
+    """catch_warnings for threads that overlap: the first to come turns them off, the last on."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._filters = warnings.catch_warnings()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._filters = warnings.catch_warnings()
+                self._filters.__enter__()
+                warnings.simplefilter("ignore")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._filters.__exit__(None, None, None)
+
+
+_WARNINGS_OFF = _WarningsOff()
+
+
 def image(capability: tuple[int, int], precision: str) -> bytes:
     """The compiled kernels: from the cache, or compiled now; a warm start runs no compiler."""
     tools = toolkit()
@@ -189,8 +216,7 @@ def _compile_with_nvcc(source: str, target: str, defines: tuple[str, ...], nvcc:
     from pycuda.compiler import compile as compile_source
     from pycuda.driver import CompileError
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # whatever nvcc said while it succeeded
+    with _WARNINGS_OFF:  # whatever nvcc said while it succeeded
         try:
             compiled: bytes = compile_source(
                 source,

@@ -1,7 +1,12 @@
 """The translation unit, the launch signatures in it, and what a compiler says of it."""
 
 import shutil
+import sys
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -173,3 +178,31 @@ def test_the_identity_of_nvcc_changes_with_its_file(tmp_path):
     assert Toolkit(str(nvcc)).identity == before
     nvcc.write_text("another")
     assert Toolkit(str(nvcc)).identity != before
+
+
+def test_what_nvcc_says_while_it_succeeds_is_not_told_however_threads_overlap(monkeypatch):
+    """Where each thread restored the filters that it found, the second would warn."""
+    both_compile, first_is_done = threading.Barrier(2, timeout=10), threading.Event()
+
+    def compile_source(source, **_):
+        both_compile.wait()
+        if source == "second":
+            assert first_is_done.wait(10)
+            warnings.warn("The CUDA compiler succeeded, but said the following", stacklevel=2)
+        return source.encode()
+
+    monkeypatch.setitem(sys.modules, "pycuda", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "pycuda.compiler", SimpleNamespace(compile=compile_source))
+    monkeypatch.setitem(sys.modules, "pycuda.driver", SimpleNamespace(CompileError=OSError))
+    with warnings.catch_warnings(record=True) as told, ThreadPoolExecutor(2) as pool:
+        warnings.simplefilter("always")
+        first, second = (
+            pool.submit(compiler._compile_with_nvcc, name, "sm_90a", (), "nvcc")
+            for name in ("first", "second")
+        )
+        assert first.result(10) == b"first"
+        first_is_done.set()
+        assert second.result(10) == b"second"
+        assert not told
+        warnings.warn("heard again", stacklevel=2)
+    assert [str(each.message) for each in told] == ["heard again"]

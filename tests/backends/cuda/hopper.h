@@ -11,12 +11,6 @@ inline unsigned __shfl_xor_sync(unsigned, unsigned x, int lanes)
     return show(&x, 1)[other][0];
 }
 
-inline void wait_a_turn()
-{
-    swapcontext(&fibers[running].context, &scheduler);
-    threadIdx.x = running;
-}
-
 // ---- barriers in shared memory that copies complete on
 
 struct Barrier {

@@ -1,28 +1,21 @@
 // Gives CUDA's words a meaning in C++, so that g++ compiles the kernels' own text and a test runs it.
 //
 // Kernels without barriers run as loops over blocks and threads; a kernel with __syncthreads() runs
-// the threads of one block at a time as real threads. Shared memory is static: one block at a time.
+// the threads of one block at a time as fibers. Shared memory is static: one block at a time.
 #pragma once
-#include <ucontext.h>
-
-#include <atomic>
-#include <barrier>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <map>
-#include <memory>
-#include <thread>
-#include <vector>
+
+#include "fibers.h"
 
 struct Dim {
     int x = 1, y = 1, z = 1;
 };
-static thread_local Dim threadIdx, blockIdx;
-static Dim blockDim, gridDim;
-static std::barrier<>* block_barrier = nullptr;
-static std::vector<std::unique_ptr<std::barrier<>>> warp_barriers;
+static Dim threadIdx, blockIdx, blockDim, gridDim;
+static Meeting block_meeting;
+static std::vector<Meeting> warp_meetings;
 static std::vector<float> shown_to_warp;
 static std::vector<double> dynamic_shared;
 
@@ -34,14 +27,17 @@ static std::vector<double> dynamic_shared;
 #define __shared__ static
 #define __launch_bounds__(...)
 
-inline void __syncthreads() { block_barrier->arrive_and_wait(); }
+template <class T> inline T min(T a, T b) { return b < a ? b : a; }
+template <class T> inline T max(T a, T b) { return a < b ? b : a; }
+inline void __syncthreads() { meet(block_meeting, blockDim.x); }
 inline float __shfl_xor_sync(unsigned, float x, int lanes)
 {
-    std::barrier<>& warp = *warp_barriers[threadIdx.x / 32];
-    shown_to_warp[threadIdx.x] = x;
-    warp.arrive_and_wait();
-    const float other = shown_to_warp[threadIdx.x ^ lanes];
-    warp.arrive_and_wait();  // all have read it
+    const int warp = running / 32;
+    const int size = min(blockDim.x - warp * 32, 32);
+    shown_to_warp[running] = x;
+    meet(warp_meetings[warp], size);
+    const float other = shown_to_warp[running ^ lanes];
+    meet(warp_meetings[warp], size);  // all have read it
     return other;
 }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
@@ -80,14 +76,16 @@ inline unsigned __float_as_uint(float x)
 inline float __int_as_float(int x) { return __uint_as_float((unsigned)x); }
 inline int __float_as_int(float x) { return (int)__float_as_uint(x); }
 template <class T> inline T __ldg(const T* p) { return *p; }
-template <class T> inline T min(T a, T b) { return b < a ? b : a; }
-template <class T> inline T max(T a, T b) { return a < b ? b : a; }
-template <class T> inline T atomicAdd(T* p, T x) { return __atomic_fetch_add(p, x, __ATOMIC_SEQ_CST); }
+template <class T> inline T atomicAdd(T* p, T x)
+{
+    const T before = *p;
+    *p += x;
+    return before;
+}
 inline unsigned atomicMax(unsigned* p, unsigned x)
 {
-    std::atomic_ref<unsigned> place(*p);
-    unsigned before = place.load();
-    while (before < x && !place.compare_exchange_weak(before, x)) {}
+    const unsigned before = *p;
+    *p = max(before, x);
     return before;
 }
 struct float2 {
@@ -107,29 +105,17 @@ void run_on_host(int blocks, int threads, int shared_bytes, bool has_barriers, K
     blockDim = {threads, 1, 1};
     dynamic_shared.assign(shared_bytes / sizeof(double) + 1, 0.);
     for (int block = 0; block < blocks; ++block) {
-        if (!has_barriers) {
-            for (int thread = 0; thread < threads; ++thread) {
-                blockIdx = {block, 0, 0};
-                threadIdx = {thread, 0, 0};
-                kernel();
-            }
+        blockIdx = {block, 0, 0};
+        if (has_barriers) {
+            block_meeting = {};
+            warp_meetings.assign((threads + 31) / 32, {});
+            shown_to_warp.resize(threads);
+            run_fibers(threads, kernel, [](int thread) { threadIdx = {thread, 0, 0}; });
             continue;
         }
-        std::barrier<> barrier(threads);
-        block_barrier = &barrier;
-        shown_to_warp.resize(threads);
-        warp_barriers.clear();
-        for (int left = threads; left > 0; left -= 32) {
-            warp_barriers.push_back(std::make_unique<std::barrier<>>(std::min(left, 32)));
-        }
-        std::vector<std::thread> workers;
         for (int thread = 0; thread < threads; ++thread) {
-            workers.emplace_back([=] {
-                blockIdx = {block, 0, 0};
-                threadIdx = {thread, 0, 0};
-                kernel();
-            });
+            threadIdx = {thread, 0, 0};
+            kernel();
         }
-        for (auto& worker : workers) worker.join();
     }
 }

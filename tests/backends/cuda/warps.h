@@ -1,8 +1,7 @@
 // Gives the matrix units' words a meaning in C++: stands in for kernels/tensor/mma.cuh.
 //
-// The threads of a block are fibers, run in turns until each waits for its warp or its block. Copies
-// into shared memory arrive as late as the kernel allows, and what was never written is not a number.
-// Fragments lie among the lanes as the instruction set's manual has them.
+// Copies into shared memory arrive as late as the kernel allows, and what was never written is not a
+// number. Fragments lie among the lanes as the instruction set's manual has them.
 #pragma once
 #include "common.cuh"
 
@@ -20,40 +19,15 @@ struct Copy {
     bool exists;
 };
 
-struct Fiber {
-    ucontext_t context;
-    std::unique_ptr<char[]> stack;
-    bool is_done = false;
-    std::vector<std::vector<Copy>> groups{1};
-};
-
-struct Meeting {
-    int count = 0, generation = 0;
-};
-
 // What a lane shows the others of its warp; two, so that the fastest may already fill the next.
 struct Shown {
     unsigned words[2][32][8];
     Meeting meeting;
 };
 
-static std::vector<Fiber> fibers;
 static std::vector<Shown> shown;
-static Meeting block_meeting;
-static ucontext_t scheduler;
+static std::vector<std::vector<std::vector<Copy>>> copies;  // of each thread, by group
 static unsigned char* block_memory;
-static int running;
-
-inline void meet(Meeting& meeting, int size)
-{
-    const int generation = meeting.generation;
-    if (++meeting.count == size) {
-        meeting.count = 0;
-        ++meeting.generation;
-    }
-    while (meeting.generation == generation) swapcontext(&fibers[running].context, &scheduler);
-    threadIdx.x = running;
-}
 
 inline void __syncwarp() { meet(shown[running / 32].meeting, 32); }
 inline void sync_block() { meet(block_meeting, blockDim.x); }
@@ -108,13 +82,13 @@ template <int N> inline void copies_wait() {}
 #else
 inline void copy_chunk(unsigned to, const void* from, bool exists, uint4&)
 {
-    fibers[running].groups.back().push_back({to, from, exists});
+    copies[running].back().push_back({to, from, exists});
 }
 inline void settle_chunk(unsigned, const uint4&) {}
-inline void copies_commit() { fibers[running].groups.emplace_back(); }
+inline void copies_commit() { copies[running].emplace_back(); }
 template <int N> inline void copies_wait()
 {
-    auto& groups = fibers[running].groups;
+    auto& groups = copies[running];
     while (groups.size() > N + 1) {
         for (const Copy& each : groups.front()) copy_now(each.to, each.from, each.exists);
         groups.erase(groups.begin());
@@ -170,23 +144,11 @@ inline unsigned round_to_tf32(float x) { return (__float_as_uint(x) + 0x1000u) &
 
 // ---- blocks
 
-static std::function<void()> block_kernel;
-
-static void start_fiber()
-{
-    threadIdx.x = running;
-    block_kernel();
-    fibers[running].is_done = true;
-    swapcontext(&fibers[running].context, &scheduler);
-}
-
 // Runs every block of a grid, one after the other; `first` first, then the rest and round.
 static void run_warps(int blocks, int threads, int shared, int first, std::function<void()> kernel)
 {
-    const int stack = 256 << 10;
     gridDim = {blocks, 1, 1};
     blockDim = {threads, 1, 1};
-    block_kernel = std::move(kernel);
     std::vector<double> room(shared / 8 + 32);
     block_memory = reinterpret_cast<unsigned char*>(((uintptr_t)room.data() + 127) & ~127ull);
     for (int block = 0; block < blocks; ++block) {
@@ -194,22 +156,7 @@ static void run_warps(int blocks, int threads, int shared, int first, std::funct
         std::memset(room.data(), 0xFF, room.size() * 8);
         block_meeting = {};
         shown.assign(threads / 32, {});
-        fibers.clear();
-        fibers.resize(threads);
-        for (Fiber& fiber : fibers) {
-            getcontext(&fiber.context);
-            fiber.stack = std::make_unique<char[]>(stack);
-            fiber.context.uc_stack.ss_sp = fiber.stack.get();
-            fiber.context.uc_stack.ss_size = stack;
-            makecontext(&fiber.context, start_fiber, 0);
-        }
-        for (int left = threads; left > 0;) {
-            for (running = 0; running < threads; ++running) {
-                if (fibers[running].is_done) continue;
-                threadIdx.x = running;
-                swapcontext(&scheduler, &fibers[running].context);
-                left -= fibers[running].is_done;
-            }
-        }
+        copies.assign(threads, {{}});
+        run_fibers(threads, kernel, [](int thread) { threadIdx.x = thread; });
     }
 }

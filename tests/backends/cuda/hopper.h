@@ -185,6 +185,7 @@ inline float read_shared(unsigned at)
     std::memcpy(&x, block_memory + at, 4);
     return x;
 }
+inline void store_words(void* to, const unsigned (&word)[4]) { std::memcpy(to, word, 16); }
 inline void store_matrices(unsigned to, const unsigned (&word)[4])
 {
     const auto lanes = show(&to, 1);

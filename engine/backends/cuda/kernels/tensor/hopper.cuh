@@ -132,6 +132,14 @@ __device__ __forceinline__ float read_shared(unsigned from)
     return x;
 }
 
+// 16 bytes of results, which a compiler may tear into words, or halves, however they are aligned: each of
+// them would be a write of a sector of the L2. Nothing in a kernel reads them.
+__device__ __forceinline__ void store_words(void* to, const unsigned (&word)[4])
+{
+    asm volatile("st.global.v4.b32 [%0], {%1,%2,%3,%4};" ::"l"(to), "r"(word[0]), "r"(word[1]),
+                 "r"(word[2]), "r"(word[3]));
+}
+
 // Four matrices of 8 x 8 halves; lane l says where row l % 8 of matrix l / 8 goes.
 __device__ __forceinline__ void store_matrices(unsigned to, const unsigned (&word)[4])
 {

@@ -39,12 +39,9 @@ __device__ __forceinline__ int column_of(int lane) { return lane % 4 * 8; }
 
 __device__ __forceinline__ void gather_line(const float (&pair)[SHARED / 8][2], Line& x)
 {
-    unsigned word[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) word[i] = halves_of(pair[i][0], pair[i][1]);
-    transpose_quad(word);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) reinterpret_cast<unsigned*>(x.v)[i] = word[i];
+    for (int i = 0; i < 4; ++i) x.word[i] = halves_of(pair[i][0], pair[i][1]);
+    transpose_quad(x.word);
 }
 #else
 #define SHARED 16
@@ -57,11 +54,10 @@ __device__ __forceinline__ void gather_line(const float (&pair)[SHARED / 8][2], 
     const bool is_odd = threadIdx.x & 1;
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
-        const float given = is_odd ? pair[0][k] : pair[1][k];
-        const float taken =
-            __uint_as_float(__shfl_xor_sync(~0u, __float_as_uint(given), 1));
-        x.v[k] = is_odd ? taken : pair[0][k];
-        x.v[2 + k] = is_odd ? pair[1][k] : taken;
+        const unsigned given = __float_as_uint(is_odd ? pair[0][k] : pair[1][k]);
+        const unsigned taken = __shfl_xor_sync(~0u, given, 1);
+        x.word[k] = is_odd ? taken : __float_as_uint(pair[0][k]);
+        x.word[2 + k] = is_odd ? __float_as_uint(pair[1][k]) : taken;
     }
 }
 #endif
@@ -95,7 +91,7 @@ __device__ __forceinline__ void finish_from_registers(float (&sum)[BN / 2], cons
         for (int j = 0; j < BN / SHARED; ++j) {
             const int n = first + j * SHARED;
             if (WHOLE && p.residual && is_row && n < p.filters) {
-                residual[j] = ask_residual<OUT_PACK>(more + n);
+                residual[j] = ask_line(more + n);
             }
         }
 #pragma unroll
@@ -115,12 +111,11 @@ __device__ __forceinline__ void finish_from_registers(float (&sum)[BN / 2], cons
 #if YOLO
                 make_yolo(line, p, bits[j / kept] >> j % kept * OUT_PACK);
 #endif
-                *reinterpret_cast<Line*>(to + n) = line;
+                store_words(to + n, line.word);
             } else {
                 const int count = min(p.filters - n, OUT_PACK);
                 float x[OUT_PACK];
-#pragma unroll
-                for (int c = 0; c < OUT_PACK; ++c) x[c] = to_float(line.v[c]);
+                values_of(line, x);
                 if (p.residual) add_residual(x, more + n, count);
                 finish(x, p, m, n, count);
             }

@@ -35,7 +35,8 @@ struct Problem {
     float scale_x_y;
 };
 
-typedef Raw<OUT_PACK, result> Line;
+// OUT_PACK results side by side, as words.
+typedef Bits<16> Line;
 
 template <int BYTES> struct WordsOf;
 template <> struct WordsOf<4> {
@@ -227,29 +228,79 @@ __device__ __forceinline__ void call_next_weights(const Problem& p)
     if (begin < p.next_bytes) call_bytes(p.next + begin, min(p.next_share, p.next_bytes - begin));
 }
 
-// The residual and the last activation. Sums of two halves round alike in halves and in floats.
+__device__ __forceinline__ Line ask_line(const result* from)
+{
+    const uint4 words = __ldcg(reinterpret_cast<const uint4*>(from));
+    return {{words.x, words.y, words.z, words.w}};
+}
+
+#if OUT_BYTES == 2
+__device__ __forceinline__ void values_of(const Line& line, float (&x)[OUT_PACK])
+{
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const __half2 pair = reinterpret_cast<const __half2&>(line.word[i]);
+        x[2 * i] = to_float(pair.x), x[2 * i + 1] = to_float(pair.y);
+    }
+}
+
+__device__ __forceinline__ Line line_of(const float (&x)[OUT_PACK])
+{
+    Line line;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) line.word[i] = halves_of(x[2 * i], x[2 * i + 1]);
+    return line;
+}
+
+// Sums of two halves round alike in halves and in floats.
+__device__ __forceinline__ void add_line(Line& x, const Line& more)
+{
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const __half2 sum = __hadd2(reinterpret_cast<const __half2&>(x.word[i]),
+                                    reinterpret_cast<const __half2&>(more.word[i]));
+        x.word[i] = reinterpret_cast<const unsigned&>(sum);
+    }
+}
+#else
+__device__ __forceinline__ void values_of(const Line& line, float (&x)[OUT_PACK])
+{
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x[i] = __uint_as_float(line.word[i]);
+}
+
+__device__ __forceinline__ Line line_of(const float (&x)[OUT_PACK])
+{
+    Line line;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) line.word[i] = __float_as_uint(x[i]);
+    return line;
+}
+
+__device__ __forceinline__ void add_line(Line& x, const Line& more)
+{
+    float sums[OUT_PACK], others[OUT_PACK];
+    values_of(x, sums);
+    values_of(more, others);
+#pragma unroll
+    for (int c = 0; c < OUT_PACK; ++c) sums[c] += others[c];
+    x = line_of(sums);
+}
+#endif
+
+// The residual and the last activation.
 __device__ __forceinline__ void finish_line(Line& x, const Line& residual, bool has_residual)
 {
     if constexpr (LAST == KIND_linear) {
-        if (!has_residual) return;
-#if OUT_BYTES == 2
-        __half2* to = reinterpret_cast<__half2*>(x.v);
-        const __half2* more = reinterpret_cast<const __half2*>(residual.v);
-#pragma unroll
-        for (int c = 0; c < OUT_PACK / 2; ++c) to[c] = __hadd2(to[c], more[c]);
-#else
-#pragma unroll
-        for (int c = 0; c < OUT_PACK; ++c) x.v[c] += residual.v[c];
-#endif
+        if (has_residual) add_line(x, residual);
     } else {
-        float y[OUT_PACK];
+        float y[OUT_PACK], more[OUT_PACK];
+        values_of(x, y);
+        values_of(residual, more);
 #pragma unroll
-        for (int c = 0; c < OUT_PACK; ++c) {
-            y[c] = to_float(x.v[c]) + (has_residual ? to_float(residual.v[c]) : 0.f);
-        }
+        for (int c = 0; c < OUT_PACK; ++c) y[c] += has_residual ? more[c] : 0.f;
         activate_all(LAST, y);
-#pragma unroll
-        for (int c = 0; c < OUT_PACK; ++c) put(&x.v[c], y[c]);
+        x = line_of(y);
     }
 }
 
@@ -264,12 +315,10 @@ __device__ __forceinline__ unsigned bits_from(int n, const Problem& p)
 __device__ __forceinline__ void make_yolo(Line& x, const Problem& p, unsigned bits)
 {
     float y[OUT_PACK];
-#pragma unroll
-    for (int c = 0; c < OUT_PACK; ++c) y[c] = to_float(x.v[c]);
+    values_of(x, y);
     note_strange(p.flag, y);
     yolo_values<true>(y, bits, YOLO == RAW, p.scale_x_y);
-#pragma unroll
-    for (int c = 0; c < OUT_PACK; ++c) put(&x.v[c], y[c]);
+    x = line_of(y);
 }
 #endif
 
@@ -339,39 +388,45 @@ __device__ __forceinline__ void finish_lines(const result* corner, const Problem
                                              int n0)
 {
     static_assert(PACKS % 2 == 0, "16 rows are a whole number of lines for each lane");
-    const int lane = threadIdx.x % 32;
+    const unsigned lane = threadIdx.x % 32;
     const int items = PACKS / 2;
     const int at_once = items < 8 ? items : items % 8 == 0 ? 8 : 6;
+    const bool keeps_column = 32 % PACKS == 0;  // a lane has the same one in each row
     const int rows = p.pixels - first_row;
     const int columns = p.filters - n0;
+    const int own_column = lane % PACKS * OUT_PACK;
+    if (keeps_column && own_column >= columns) return;
     result* out = static_cast<result*>(p.out) + (size_t)first_row * p.out_pitch + n0;
     const result* residuals = p.residual + (size_t)first_row * p.residual_pitch + n0;
 #if YOLO
-    const bool keeps_column = 32 % PACKS == 0;  // a lane has the same one in each row
-    const unsigned own_bits = bits_from(n0 + lane % PACKS * OUT_PACK, p);
+    const unsigned own_bits = bits_from(n0 + own_column, p);
 #endif
+    auto row_of = [&](int i) {
+        return keeps_column ? i * (32 / PACKS) + lane / PACKS : (i * 32 + lane) / PACKS;
+    };
+    auto column_of = [&](int i) {
+        return keeps_column ? own_column : int((i * 32 + lane) % PACKS * OUT_PACK);
+    };
+    auto is_there = [&](int i) {
+        return i < items && int(row_of(i)) < rows && (keeps_column || column_of(i) < columns);
+    };
 #pragma unroll 1
     for (int first = 0; first < items; first += at_once) {
         Line residual[at_once];
-        int row[at_once], column[at_once];
 #pragma unroll
-        for (int i = 0; i < at_once; ++i) {
-            const int item = (first + i) * 32 + lane;
-            row[i] = item / PACKS;
-            column[i] = item % PACKS * OUT_PACK;
-            if (first + i >= items) row[i] = rows;
-            if (!p.residual || row[i] >= rows || column[i] >= columns) continue;
-            residual[i] = ask_residual<OUT_PACK>(residuals + row[i] * p.residual_pitch + column[i]);
+        for (int i = first; i < first + at_once; ++i) {
+            if (!p.residual || !is_there(i)) continue;
+            residual[i - first] = ask_line(residuals + row_of(i) * p.residual_pitch + column_of(i));
         }
 #pragma unroll
-        for (int i = 0; i < at_once; ++i) {
-            if (row[i] >= rows || column[i] >= columns) continue;
-            Line x = *reinterpret_cast<const Line*>(corner + row[i] * ROW_PITCH + column[i]);
-            finish_line(x, residual[i], p.residual);
+        for (int i = first; i < first + at_once; ++i) {
+            if (!is_there(i)) continue;
+            Line x = *reinterpret_cast<const Line*>(corner + row_of(i) * ROW_PITCH + column_of(i));
+            finish_line(x, residual[i - first], p.residual);
 #if YOLO
-            make_yolo(x, p, keeps_column ? own_bits : bits_from(n0 + column[i], p));
+            make_yolo(x, p, keeps_column ? own_bits : bits_from(n0 + column_of(i), p));
 #endif
-            *reinterpret_cast<Line*>(out + row[i] * p.out_pitch + column[i]) = x;
+            store_words(out + row_of(i) * p.out_pitch + column_of(i), x.word);
         }
     }
 }

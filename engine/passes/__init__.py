@@ -19,6 +19,7 @@ from engine.passes.fuse_pool import fuse_pool
 from engine.passes.fuse_residual import fuse_residual
 from engine.passes.fuse_yolo import fuse_yolo
 from engine.passes.merge_siblings import merge_siblings
+from engine.passes.part_shortcut import part_shortcut
 from engine.passes.place_tensors import place_tensors
 from engine.plan.build import Plan
 
@@ -32,6 +33,7 @@ PASSES: dict[str, Pass] = {
         fuse_activation,
         fuse_gate,
         fuse_pool,
+        part_shortcut,
         fuse_residual,
         chain_convolutions,
         chain_pools,

@@ -467,6 +467,7 @@ for name, shape, runs, temperature in [
     ("map", (3, 2, 4), (24,), 1.0),
     ("map_in_groups", (4, 3, 2), (6,), 0.5),
     ("tree", (14, 1, 1), (2, 4, 1), 1.0),
+    ("long", (1100, 1, 1), (1100,), 1.0),
 ]:
     add_case(name, ops.Softmax(tensor(*shape), tensor(*shape), runs, temperature), wide)
 

@@ -21,6 +21,7 @@ PASSES = (
     "fuse_activation",
     "fuse_gate",
     "fuse_pool",
+    "part_shortcut",
     "fuse_residual",
     "chain_pools",
     "merge_siblings",

@@ -10,6 +10,7 @@ import pytest
 
 from engine.backends.cuda import conv, tensor
 from engine.backends.cuda.conv import hopper, implicit_gemm, thin
+from engine.backends.cuda.conv.divisor import Divisor
 from engine.backends.cuda.conv.implicit_gemm import Bundles, ImplicitGemm, bundles
 from engine.backends.cuda.gpu import Target
 from engine.plan.ops import Constant, Conv2d, Tensor
@@ -210,7 +211,7 @@ def test_weights_lie_as_a_map_would_have_left_them(depth: int) -> None:
 def test_a_product_and_a_shift_divide() -> None:
     random = np.random.default_rng(0)
     for divisor in (*range(1, 70), 416, 608, 4095, 65537, 2**20, 2**31 - 1):
-        by = thin.Divisor.of(divisor)
+        by = Divisor.of(divisor)
         values = random.integers(0, 2**31, 300).tolist()
         near = [divisor * n + d for n in (1, 2, 2**31 // divisor - 1) for d in (-1, 0, 1)]
         for value in (0, 2**31 - 1, *values, *(n for n in near if 0 <= n < 2**31)):

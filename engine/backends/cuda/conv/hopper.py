@@ -17,6 +17,7 @@ import numpy as np
 
 from engine.backends.cuda import launch, wgmma
 from engine.backends.cuda.conv import geometry
+from engine.backends.cuda.conv.divisor import Divisor
 from engine.backends.cuda.gpu import Array, Arrays, Gpu, Target
 from engine.backends.cuda.tensor import EIGHT, HOPPER, MODES, factors, whole_eights
 from engine.plan import ops
@@ -60,6 +61,7 @@ _CHUNK = 16  # bytes that change places together
 _CHUNKS_OF_BANKS = 8  # of all banks of shared memory
 _SUM_PADDING = 8  # floats between rows of sums, as SUM_PITCH in the kernel
 _LINE_BYTES = 128
+_NEAR = 16 << 20  # bytes of a map of which an L2 still has most two convolutions later
 BARRIERS = 16  # bytes of both barriers of a stage
 
 
@@ -134,10 +136,15 @@ class Problem(ctypes.Structure):
                 *("pixels", "filters", "out_h", "out_w", "taps_x", "slices", "steps"),
                 *("stride_y", "stride_x", "top", "left", "dilation_y", "dilation_x"),
                 *("out_pitch", "residual_pitch", "split", "tiles_n", "is_aligned"),
+                "is_residual_far",
                 *("entries", "box"),
             )
         ),
         ("scale_x_y", ctypes.c_float),
+        *(
+            (f"by_{name}", Divisor)
+            for name in ("split", "tiles_n", "out_h", "out_w", "slices", "taps_x")
+        ),
     )
 
 
@@ -230,7 +237,16 @@ def problem(gpu: Gpu, op: ops.Conv2d, tile: HopperTile, *, blocks: int, split: i
         *(*op.stride, top, left, *op.dilation),
         *(gpu.pitch(op.out), residual_pitch),
         *(split, across(op, tile), int(all(map(gpu.is_aligned, written)))),
+        int(_is_residual_far(gpu, op)),
         *geometry.yolo_numbers(op),
+        *map(Divisor.of, (split, across(op, tile), out.height, out.width, deep, op.kernel[1])),
+    )
+
+
+def _is_residual_far(gpu: Gpu, op: ops.Conv2d) -> bool:
+    residual = op.residual
+    return residual is not None and (
+        gpu.pixels(residual) * gpu.pitch(residual) * gpu.target.bytes_of(residual) > _NEAR
     )
 
 

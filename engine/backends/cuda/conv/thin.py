@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from engine.backends.cuda import tensor
 from engine.backends.cuda.conv import finish, geometry
+from engine.backends.cuda.conv.divisor import Divisor
 from engine.backends.cuda.conv.implicit_gemm import AMPERE, TURING
 from engine.backends.cuda.gpu import Arrays, Gpu, Target
 from engine.backends.cuda.scaled import ScaledConv2d
@@ -34,17 +35,6 @@ _WORDS = 2  # of a piece
 _RATES = (300, 150, 50, 150)  # products in a cycle, by mode
 # Blocks on a multiprocessor that registers suffice for, by bytes of a value and columns.
 _MOST_RESIDENT = {2: {16: 5, 32: 5, 64: 4, 96: 4}, 4: {16: 4, 32: 4, 64: 3, 96: 2}}
-
-
-class Divisor(ctypes.Structure):
-    """Divides what is below 2^31 by a product and a shift."""
-
-    _fields_ = (("factor", ctypes.c_uint), ("shift", ctypes.c_int))
-
-    @classmethod
-    def of(cls, divisor: int) -> Divisor:
-        shift = 31 + (divisor - 1).bit_length()
-        return cls(-(-(1 << shift) // divisor), shift)
 
 
 class Problem(ctypes.Structure):

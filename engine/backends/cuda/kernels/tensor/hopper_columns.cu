@@ -35,7 +35,7 @@ __device__ __forceinline__ void multiply_patch(float (&sum)[BN / 2], unsigned we
 // thread.
 __device__ __forceinline__ void call_residual_of(const Problem& p, const Corner& corner, int n0)
 {
-    if (!WHOLE || !p.residual) return;
+    if (!WHOLE || !p.is_residual_far) return;
     const unsigned bytes = min(BM, p.filters - n0) * OUT_BYTES;
     for (int pixel = threadIdx.x % 128; pixel < BN; pixel += 128) {
         const int x = corner.x + pixel % WIDE;

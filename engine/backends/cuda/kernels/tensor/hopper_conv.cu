@@ -110,12 +110,13 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     const unsigned empty = full + 8 * STAGES;
     const bool is_producer = threadIdx.x >= 128 * CONSUMERS;
     const int lane = threadIdx.x % 32;
-    const int tile = blockIdx.x / p.split;
+    const int tile = divide(blockIdx.x, p.by_split);
     const int rank = blockIdx.x - tile * p.split;
-    const int m0 = tile / p.tiles_n * BM;
-    const int n0 = tile % p.tiles_n * BN;
-    const int first = rank * p.steps / p.split;
-    const int end = (rank + 1) * p.steps / p.split;
+    const int down = divide(tile, p.by_tiles_n);
+    const int m0 = down * BM;
+    const int n0 = (tile - down * p.tiles_n) * BN;
+    const int first = divide(rank * p.steps, p.by_split);
+    const int end = divide((rank + 1) * p.steps, p.by_split);
     float* bias = reinterpret_cast<float*>(memory + (empty + 8 * STAGES - shared_address(memory)));
 
     if (threadIdx.x == 128 * CONSUMERS) prefetch_map(&input);

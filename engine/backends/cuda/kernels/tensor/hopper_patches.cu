@@ -75,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
         int taken = 0;
         for (int block = first + team * stride; block < blocks.count; block += TEAMS * stride) {
             const Corner corner = corner_of(blocks, block);
-            if (threadIdx.x % 128 < WIDE * HIGH) {
+            if (p.is_residual_far && threadIdx.x % 128 < WIDE * HIGH) {
                 const int m = pixel_of(p, corner, threadIdx.x % 128);
                 if (m >= 0) call_residual_of(p, m, n0);
             }

@@ -2,6 +2,7 @@
 #pragma once
 #define ELEMENT_BYTES (MODE == 0 ? 2 : 4)
 #define ROW_BYTES (BK * ELEMENT_BYTES)  // 128, 64 or 32: one swizzled row of a slice
+#include "divide.cuh"
 #include "hopper.cuh"
 #include "result.cuh"
 #include "wgmma.cuh"
@@ -31,8 +32,10 @@ struct Problem {
     int stride_y, stride_x, top, left, dilation_y, dilation_x;
     int out_pitch, residual_pitch;
     int split, tiles_n, is_aligned;
+    int is_residual_far;  // larger than what the L2 still has of it
     int entries, box;  // of an anchor, where [yolo]'s own output is to be made
     float scale_x_y;
+    Divisor by_split, by_tiles_n, by_out_h, by_out_w, by_slices, by_taps_x;
 };
 
 // OUT_PACK results side by side, as words.
@@ -58,9 +61,12 @@ struct Origin {  // of a tile: where its windows begin, its slices of weights
 
 __device__ __forceinline__ Origin origin_of(const Problem& p, int tile)
 {
-    const int m = tile / p.tiles_n * BM;
-    return {m % p.out_w * p.stride_x - p.left, m / p.out_w % p.out_h * p.stride_y - p.top,
-            m / p.out_w / p.out_h, p.weight + (size_t)(tile % p.tiles_n) * p.steps * WEIGHT_BYTES};
+    const int down = divide(tile, p.by_tiles_n);
+    const int m = down * BM;
+    const int line = divide(m, p.by_out_w);
+    const int row = divide(line, p.by_out_h);
+    return {(m - line * p.out_w) * p.stride_x - p.left, (line - row * p.out_h) * p.stride_y - p.top,
+            row, p.weight + (size_t)(tile - down * p.tiles_n) * p.steps * WEIGHT_BYTES};
 }
 
 // A slice of k: where its channels begin, and its tap. One thread fetches for all others, so it goes
@@ -71,8 +77,8 @@ struct Slice {
 
 __device__ __forceinline__ Slice slice_at(const Problem& p, int k)
 {
-    const int tap = k / p.slices;
-    const int tap_y = tap / p.taps_x;
+    const int tap = divide(k, p.by_slices);
+    const int tap_y = divide(tap, p.by_taps_x);
     return {(k - tap * p.slices) * BK, tap - tap_y * p.taps_x, tap_y};
 }
 
@@ -205,16 +211,18 @@ __device__ __forceinline__ void add_residual(float (&x)[N], const result* from, 
 }
 
 // A large map's residual lies beyond the L2 by the time it is needed: it is called there while the
-// products are summed, each row by one thread.
+// products are summed, each row by one thread. Every call takes time of the copy engine, which is why
+// what is near is not called.
 __device__ __forceinline__ void call_residual_of(const Problem& p, int m, int n0)
 {
-    if (!WHOLE || !p.residual) return;
+    if (!WHOLE || !p.is_residual_far) return;
     const unsigned bytes = min(BN, p.filters - n0) * OUT_BYTES;
     call_bytes(p.residual + (size_t)m * p.residual_pitch + n0, bytes);
 }
 
 __device__ __forceinline__ void call_residual(const Problem& p, int m0, int n0, int thread)
 {
+    if (!p.is_residual_far) return;
     for (int row = thread; row < BM && m0 + row < p.pixels; row += 128 * CONSUMERS) {
         call_residual_of(p, m0 + row, n0);
     }

@@ -84,8 +84,9 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
         for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, ++turn) {
             if (TEAMS > 1 && turn % TEAMS != team) continue;
             float own[OWN_BIASES];
-            const int m0 = tile / p.tiles_n * BM;
-            const int n0 = tile % p.tiles_n * BN;
+            const int down = divide(tile, p.by_tiles_n);
+            const int m0 = down * BM;
+            const int n0 = (tile - down * p.tiles_n) * BN;
             ask_biases(own, p, n0, thread);
             call_residual(p, m0, n0, thread);
             float sum[BLOCKS_OF_ROWS][BN / 2];

@@ -22,6 +22,7 @@
 // IS_SCALED (there are factors), HAS_RESIDUAL, KIND and LAST (the activations), MODE, see products.cuh,
 // OUT_BYTES and YOLO, see finish.cuh. The bias is what sums begin with.
 #define CELLS 1  // of rows of sums: cells are pooled before
+#include "divide.cuh"
 #include "products.cuh"
 #include "finish.cuh"
 
@@ -50,17 +51,6 @@
 #define EIGHTS (VALUES >= 8 ? 1 : 8 / VALUES < RUN / 8 ? 8 / VALUES : RUN / 8)
 
 typedef Bits<8> Piece;
-
-// Divides what is below 2^31.
-struct Divisor {
-    unsigned factor;
-    int shift;
-};
-
-__device__ __forceinline__ int divide(int n, Divisor by)
-{
-    return (int)((unsigned long long)(unsigned)n * by.factor >> by.shift);
-}
 
 struct Problem {
     Output output;

@@ -1,0 +1,82 @@
+"""Conv2d, Add of fewer channels -> two Conv2d side by side, of which one has something to add.
+
+The first block of a residual network makes many channels of a map of few and adds that map to as
+many of them. What the other filters make needs no addition and is never read again for one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.passes.usage import Middles, with_ops
+from engine.plan.build import Plan
+from engine.plan.ops import Add, Concat, Constant, Conv2d, Op, Part, Tensor
+
+_EIGHT = 8  # channels begin where a backend's wide reads may
+
+
+def part_shortcut(plan: Plan) -> Plan:
+    middles = Middles(plan)
+    constants = dict(plan.constants)
+    writers: dict[Tensor, Op] = {op.out: op for op in plan.ops}
+    index = max((tensor.index for tensor in plan.tensors), default=0)
+    parted: dict[Op, tuple[Op, ...]] = {}
+    for op in plan.ops:
+        if not isinstance(op, Add) or not _adds_fewer(op):
+            continue
+        middle, few = op.sources
+        conv = writers.get(middle)
+        if middle not in middles or not isinstance(conv, Conv2d) or not _is_free(conv):
+            continue
+        count, channels = few.shape.channels, middle.shape.channels
+        outs = []
+        for size in (count, count, channels - count):
+            index += 1
+            outs.append(replace(op.out, index=index, shape=replace(op.out.shape, channels=size)))
+        first, total, rest = outs
+
+        def part(constant: Constant, begin: int, end: int) -> Constant:
+            name = f"{constant.name}[{begin}:{end}]"
+            constants[name] = plan.constants[constant.name][begin:end]
+            return Constant(name, constants[name].shape)
+
+        def filters(conv: Conv2d, begin: int, end: int, out: Tensor) -> Conv2d:
+            bias = part(conv.bias, begin, end) if conv.bias else None
+            return replace(conv, weight=part(conv.weight, begin, end), bias=bias, out=out)
+
+        parted[conv] = (filters(conv, 0, count, first),)
+        other = filters(conv, count, channels, rest)
+        parted[op] = (
+            replace(op, out=total, sources=(first, few)),
+            replace(other, last_activation=op.activation),
+            Concat(op.out, (Part(total, 0, count, 0), Part(rest, 0, channels - count, count))),
+        )
+    ops = [each for op in plan.ops for each in parted.get(op, (op,))]
+    return with_ops(plan, ops, constants) if parted else plan
+
+
+def _adds_fewer(op: Add) -> bool:
+    """Whether it adds a map to the first channels of a larger one of the same sides."""
+    if len(op.sources) != 2 or op.weights is not None:
+        return False
+    middle, few = (each.shape for each in op.sources)
+    is_part = few.channels < middle.channels and few.sides[1:] == middle.sides[1:]
+    tensors = (*op.sources, op.out)
+    return (
+        is_part
+        and middle == op.out.shape
+        and few.channels % _EIGHT == 0
+        and len({each.steps for each in tensors}) == 1
+        and not any(each.is_state for each in tensors)
+    )
+
+
+def _is_free(conv: Conv2d) -> bool:
+    return (
+        conv.groups == 1
+        and not (conv.src.is_state or conv.signed)
+        and conv.pool is None
+        and conv.residual is None
+        and conv.yolo is None
+        and conv.last_activation == "linear"
+    )

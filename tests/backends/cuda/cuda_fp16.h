@@ -46,6 +46,14 @@ inline __half __float2half_rn(float x)
 struct __half2 {
     __half x, y;
 };
+inline __half2 __hmax2_nan(__half2 a, __half2 b)
+{
+    const auto most = [](__half x, __half y) {
+        const float f = __half2float(x), g = __half2float(y);
+        return f != f || f > g ? x : y;
+    };
+    return {most(a.x, b.x), most(a.y, b.y)};
+}
 inline __half2 __hadd2(__half2 a, __half2 b)
 {
     return {__float2half_rn(__half2float(a.x) + __half2float(b.x)),

@@ -260,6 +260,8 @@ __device__ __forceinline__ Line line_of(const float (&x)[OUT_PACK])
     return line;
 }
 
+#define LAST_OF_WORDS (LAST == KIND_linear || LAST == KIND_relu)
+
 // Sums of two halves round alike in halves and in floats.
 __device__ __forceinline__ void add_line(Line& x, const Line& more)
 {
@@ -270,7 +272,22 @@ __device__ __forceinline__ void add_line(Line& x, const Line& more)
         x.word[i] = reinterpret_cast<const unsigned&>(sum);
     }
 }
+
+__device__ __forceinline__ void finish_words(Line& x)
+{
+    if constexpr (LAST == KIND_relu) {
+        const unsigned zeros = 0;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const __half2 most = __hmax2_nan(reinterpret_cast<const __half2&>(x.word[i]),
+                                             reinterpret_cast<const __half2&>(zeros));
+            x.word[i] = reinterpret_cast<const unsigned&>(most);
+        }
+    }
+}
 #else
+#define LAST_OF_WORDS (LAST == KIND_linear)
+
 __device__ __forceinline__ void values_of(const Line& line, float (&x)[OUT_PACK])
 {
 #pragma unroll
@@ -294,13 +311,16 @@ __device__ __forceinline__ void add_line(Line& x, const Line& more)
     for (int c = 0; c < OUT_PACK; ++c) sums[c] += others[c];
     x = line_of(sums);
 }
+
+__device__ __forceinline__ void finish_words(Line&) {}
 #endif
 
 // The residual and the last activation.
 __device__ __forceinline__ void finish_line(Line& x, const Line& residual, bool has_residual)
 {
-    if constexpr (LAST == KIND_linear) {
+    if constexpr (LAST_OF_WORDS) {
         if (has_residual) add_line(x, residual);
+        finish_words(x);
     } else {
         float y[OUT_PACK], more[OUT_PACK];
         values_of(x, y);

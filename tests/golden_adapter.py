@@ -23,11 +23,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the judge lies elsewhere
 
 from engine.backends import open_device
 from engine.backends.base import Program
+from engine.backends.cpu.heads import candidates_of_all
 from engine.backends.cuda.device import CudaDevice
 from engine.darknet import cfg, graph, weights
 from engine.darknet.lower import lower
 from engine.passes import optimise
-from engine.plan.ops import GridHead
+from engine.plan.ops import GridHead, Tensor
 from engine.vision import boxes
 from engine.vision.boxes import Suppression
 from engine.vision.resize import Placement
@@ -45,7 +46,8 @@ def load(cfg_path: str, weights_path: str, batch: int = 1, time_steps: int = 1) 
         plans = [optimise(each, device.passes) for each in (*plans, plan)]
     options = _options() if isinstance(device, CudaDevice) else {}
     programs = [device.compile(each, batch=batch // time_steps, **options) for each in plans]
-    engine = Engine(network, programs)
+    is_decoded_here = not isinstance(device, CudaDevice)
+    engine = Engine(network, programs, is_decoded_here=is_decoded_here)
     finalize(engine, device.close)
     return engine
 
@@ -58,10 +60,14 @@ def _options() -> dict[str, Any]:
 class Engine:
     """The first program keeps every layer, the last is the one whose boxes are graded."""
 
-    def __init__(self, network: graph.Graph, programs: Sequence[Program]) -> None:
+    def __init__(
+        self, network: graph.Graph, programs: Sequence[Program], *, is_decoded_here: bool
+    ) -> None:
         self._network = network
         self._programs = programs
+        self._is_decoded_here = is_decoded_here
         self._inputs: list[Array] = []
+        self._values: dict[Tensor, Array] = {}  # what the last program made of the last input
         self._candidates: dict[float, Array] = {}  # of the inputs so far, by threshold
 
     def layers_output(self, x: Array) -> list[Array]:
@@ -70,7 +76,8 @@ class Engine:
         self._candidates.clear()
         values = {}
         for program in self._programs:
-            values.update(zip(program.plan.outputs, program.forward(images), strict=True))
+            self._values = dict(zip(program.plan.outputs, program.forward(images), strict=True))
+            values.update(self._values)
         return [values[tensor] for tensor in self._programs[0].plan.layers]
 
     def detections(
@@ -100,8 +107,15 @@ class Engine:
             yield class_id, score, *box
 
     def _find_candidates(self, threshold: float) -> Array:
-        """Those of the last call's first row; the calls before it are repeated for their state."""
+        """Those of the last call's first row; the calls before it are repeated for their state.
+
+        On a CPU they are made of what that call handed back, as detect() makes them.
+        """
         program = self._programs[-1]
+        sources = [head.src for head in program.plan.heads]
+        if self._is_decoded_here and all(source in self._values for source in sources):
+            values = [self._values[source][0] for source in sources]
+            return candidates_of_all(program.plan.heads, values, threshold=threshold, hierarchy=0.5)
         program.reset()
         for images in self._inputs[:-1]:
             program.forward(images)

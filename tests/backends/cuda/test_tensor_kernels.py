@@ -342,14 +342,11 @@ WIDE = {
 }
 
 
-@pytest.mark.parametrize("columns", [16, 32, 64])
 @pytest.mark.parametrize("op", WIDE.values(), ids=WIDE)
 @every_precision
-def test_thin_reads_a_pixel_of_three_channels_at_once(
-    op: Conv2d, precision: str, columns: int
-) -> None:
-    if columns < 2 * op.out.shape.channels:
-        check(thin.VARIANTS[f"thin_{columns}"], op, precision=precision, room=1, rows=3)
+def test_thin_reads_a_pixel_of_three_channels_at_once(op: Conv2d, precision: str) -> None:
+    columns = 16 if precision == "float32" or op.out.shape.channels <= 16 else 32
+    check(thin.VARIANTS[f"thin_{columns}"], op, precision=precision, room=1, rows=3)
 
 
 @pytest.mark.parametrize(

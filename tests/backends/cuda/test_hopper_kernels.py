@@ -80,6 +80,22 @@ def test_patches_agree_with_the_definition(
     check(ALGORITHMS[name], op, precision=precision, capability=HOPPER, rows=9)
 
 
+POINTS = [
+    ("patches_32x2x2_teams3", (72, 15, 23), 48, "float16"),
+    ("patches_64x2x1_teams4", (40, 15, 23), 64, "tf32"),
+    ("patches_256x2x1_teams2", (64, 16, 23), 216, "float16"),
+]
+
+
+@pytest.mark.parametrize(("name", "src", "filters", "precision"), POINTS)
+def test_patches_of_windows_of_one_pixel_agree_with_the_definition(
+    name: str, src: tuple[int, int, int], filters: int, precision: str
+) -> None:
+    options = {"padding": (0, 0, 0, 0), "has_residual": True, "last_activation": "relu"}
+    op = convolution(src, filters, (1, 1), **options)
+    check(ALGORITHMS[name], op, precision=precision, capability=HOPPER, rows=9)
+
+
 def test_columns_of_two_slices_for_two_tiles_of_filters() -> None:
     op = convolution((72, 16, 23), 80, (2, 2), padding=(0, 1, 1, 0), activation="swish")
     algorithm = ALGORITHMS["columns_64x128x2x1_teams2"]

@@ -85,6 +85,8 @@ PLANS = {
     "pixels as columns that stand out": (plan_of(32, 100, 72, 3, last="mish"), 8),
     "pixels as columns, two apart": (plan_of(32, 320, 64, 3, stride=2), 8),
     "pixels as columns, two apart, of slices": (plan_of(64, 319, 64, 3, stride=2), 8),
+    "patches of one pixel": (plan_of(64, 104, 64, 1, has_residual=True, last="relu"), 8),
+    "patches of one pixel, of slices": (plan_of(256, 64, 256, 1, has_residual=True), 8),
     "small map": (plan_of(256, 13, 256, 3), 1),
     "detection layer": (plan_of(256, 13, 255, 1, classes=80), 2),
 }

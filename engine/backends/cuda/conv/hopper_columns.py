@@ -63,6 +63,7 @@ class HopperColumns(HopperPatches):
     """lines of a block, columns, stages of a team, teams, resident blocks."""
 
     strides = frozenset({(1, 1), (2, 2)})
+    least_taps = 2
     costs = _COSTS
 
     @property

@@ -1,7 +1,8 @@
 """Hopper's convolution of patches: what windows share is brought once, the weights stay.
 
-For large maps of few channels, where im2col would bring every pixel once for each tap. Many shapes
-compute the same; each is an algorithm.
+For large maps of few channels, where im2col would bring every pixel once for each tap. Windows of
+one pixel share nothing, but what memory bounds gains from weights that stay and teams that take
+turns. Many shapes compute the same; each is an algorithm.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _SHAPES = (
     (64, 2, 4, 1),
     (128, 2, 2, 1),
     (128, 1, 3, 1),
+    (256, 2, 2, 1),
 )
 _SIDE = 8  # of a block of pixels
 _LEAST_USED = 0.75  # of the pixels in those blocks
@@ -81,6 +83,7 @@ class HopperPatches(HopperVariant):
     """columns, stages of a team, teams, resident blocks."""
 
     strides = frozenset({(1, 1)})
+    least_taps = 1  # along a side
     costs = _COSTS
 
     @property
@@ -107,8 +110,10 @@ class HopperPatches(HopperVariant):
             return False
         if op.yolo is not None or op.dilation != (1, 1) or op.stride not in self.strides:
             return False
-        if max(op.kernel) > _MOST_TAPS or min(op.kernel) < 2:
+        if max(op.kernel) > _MOST_TAPS or min(op.kernel) < self.least_taps:
             return False
+        if op.is_pointwise and target.bytes_of(op.out) > target.bytes_of(op.src):
+            return False  # a detection layer, which others make whole
         if not self.suits(op.out.shape.channels):
             return False
         tile = self.tile(target, op)

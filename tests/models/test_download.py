@@ -317,4 +317,4 @@ def test_https_works_with_certificates_that_are_trusted_and_no_others(
 def test_the_same_failure_at_one_host_is_told_once(server, target):
     server.answers.update({"/a": [answers.status(404)], "/b": [answers.status(404)]})
     message = refused(server, target, paths=("/a", "/b"))
-    assert message.count("404") == 1
+    assert message.count("404 Not Found") == 1

@@ -63,36 +63,26 @@ def test_a_detection_layer_of_a_net_of_halves_is_of_floats() -> None:
 
 
 PATCHES = [
-    ("patches_32x2x2_teams3", (16, 15, 23), 48, "float16"),
-    ("patches_32x2x2_teams3", (16, 15, 23), 53, "tf32"),
-    ("patches_64x2x1_teams4", (40, 15, 23), 53, "float16"),
-    ("columns_64x256x1x1_teams2", (16, 31, 23), 53, "float16"),
-    ("columns_64x128x2x1_teams3", (64, 15, 23), 48, "float16"),
-    ("columns_64x128x2x2_teams1", (16, 16, 15), 53, "tf32"),
+    ("patches_32x2x2_teams3", (16, 15, 23), 48, 3, "float16"),
+    ("patches_32x2x2_teams3", (16, 15, 23), 53, 3, "tf32"),
+    ("patches_64x2x1_teams4", (40, 15, 23), 53, 3, "float16"),
+    ("patches_32x2x2_teams3", (72, 15, 23), 48, 1, "float16"),
+    ("patches_64x2x1_teams4", (40, 15, 23), 64, 1, "tf32"),
+    ("patches_256x2x1_teams2", (64, 16, 23), 216, 1, "float16"),
+    ("columns_64x256x1x1_teams2", (16, 31, 23), 53, 3, "float16"),
+    ("columns_64x128x2x1_teams3", (64, 15, 23), 48, 3, "float16"),
+    ("columns_64x128x2x2_teams1", (16, 16, 15), 53, 3, "tf32"),
 ]
 
 
-@pytest.mark.parametrize(("name", "src", "filters", "precision"), PATCHES)
+@pytest.mark.parametrize(("name", "src", "filters", "size", "precision"), PATCHES)
 def test_patches_agree_with_the_definition(
-    name: str, src: tuple[int, int, int], filters: int, precision: str
+    name: str, src: tuple[int, int, int], filters: int, size: int, precision: str
 ) -> None:
-    op = convolution(src, filters, activation="leaky", has_residual=True)
-    check(ALGORITHMS[name], op, precision=precision, capability=HOPPER, rows=9)
-
-
-POINTS = [
-    ("patches_32x2x2_teams3", (72, 15, 23), 48, "float16"),
-    ("patches_64x2x1_teams4", (40, 15, 23), 64, "tf32"),
-    ("patches_256x2x1_teams2", (64, 16, 23), 216, "float16"),
-]
-
-
-@pytest.mark.parametrize(("name", "src", "filters", "precision"), POINTS)
-def test_patches_of_windows_of_one_pixel_agree_with_the_definition(
-    name: str, src: tuple[int, int, int], filters: int, precision: str
-) -> None:
-    options = {"padding": (0, 0, 0, 0), "has_residual": True, "last_activation": "relu"}
-    op = convolution(src, filters, (1, 1), **options)
+    kinds = {"last_activation": "relu"} if size == 1 else {"activation": "leaky"}
+    op = convolution(
+        src, filters, (size, size), padding=(size // 2,) * 4, has_residual=True, **kinds
+    )
     check(ALGORITHMS[name], op, precision=precision, capability=HOPPER, rows=9)
 
 

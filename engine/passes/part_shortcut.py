@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from engine.passes.usage import Middles, with_ops
 from engine.plan.build import Plan
 from engine.plan.ops import Add, Concat, Constant, Conv2d, Op, Part, Tensor
@@ -34,18 +37,8 @@ def part_shortcut(plan: Plan) -> Plan:
             index += 1
             outs.append(replace(op.out, index=index, shape=replace(op.out.shape, channels=size)))
         first, total, rest = outs
-
-        def part(constant: Constant, begin: int, end: int) -> Constant:
-            name = f"{constant.name}[{begin}:{end}]"
-            constants[name] = plan.constants[constant.name][begin:end]
-            return Constant(name, constants[name].shape)
-
-        def filters(conv: Conv2d, begin: int, end: int, out: Tensor) -> Conv2d:
-            bias = part(conv.bias, begin, end) if conv.bias else None
-            return replace(conv, weight=part(conv.weight, begin, end), bias=bias, out=out)
-
-        parted[conv] = (filters(conv, 0, count, first),)
-        other = filters(conv, count, channels, rest)
+        parted[conv] = (_filters(conv, slice(0, count), first, constants),)
+        other = _filters(conv, slice(count, channels), rest, constants)
         parted[op] = (
             replace(op, out=total, sources=(first, few)),
             replace(other, last_activation=op.activation),
@@ -53,6 +46,20 @@ def part_shortcut(plan: Plan) -> Plan:
         )
     ops = [each for op in plan.ops for each in parted.get(op, (op,))]
     return with_ops(plan, ops, constants) if parted else plan
+
+
+def _filters(
+    conv: Conv2d, kept: slice, out: Tensor, constants: dict[str, NDArray[np.float32]]
+) -> Conv2d:
+    """Some filters of the convolution, whose arrays join `constants`."""
+
+    def part(constant: Constant) -> Constant:
+        name = f"{constant.name}[{kept.start}:{kept.stop}]"
+        constants[name] = constants[constant.name][kept]
+        return Constant(name, constants[name].shape)
+
+    bias = part(conv.bias) if conv.bias else None
+    return replace(conv, weight=part(conv.weight), bias=bias, out=out)
 
 
 def _adds_fewer(op: Add) -> bool:

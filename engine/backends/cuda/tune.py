@@ -25,6 +25,7 @@ from engine.backends.cuda.context import Context
 from engine.backends.cuda.conv import apart
 from engine.backends.cuda.conv.hopper import Hopper
 from engine.backends.cuda.conv.hopper_columns import HopperColumns
+from engine.backends.cuda.conv.hopper_even import HopperEven
 from engine.backends.cuda.conv.hopper_patches import HopperPatches
 from engine.backends.cuda.conv.hopper_turns import HopperTurns
 from engine.backends.cuda.gpu import Gpu, Place, Target
@@ -42,7 +43,7 @@ _PLAIN = ("direct", "tiled", "winograd")
 PLAIN = frozenset({*_PLAIN, *(name + apart.SUFFIX for name in _PLAIN)})
 _LARGE = {
     (family, is_apart)
-    for family in (Hopper, HopperTurns, HopperPatches, HopperColumns)
+    for family in (Hopper, HopperTurns, HopperEven, HopperPatches, HopperColumns)
     for is_apart in (False, True)
 }
 _ALIGNMENT = 256

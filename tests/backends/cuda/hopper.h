@@ -1,6 +1,6 @@
 // Gives Hopper's own instructions a meaning in C++: stands in for kernels/tensor/hopper.cuh and for the
 // wrappers of wgmma, on top of warps.h. A copy arrives at once, a product is there at once: what is
-// tested is where things lie, and that nobody waits for ever. Clusters are of one block.
+// tested is where things lie, and that nobody waits for ever.
 #pragma once
 struct uint2 {
     unsigned x, y;
@@ -11,6 +11,23 @@ inline unsigned __shfl_xor_sync(unsigned, unsigned x, int lanes)
     return show(&x, 1)[other][0];
 }
 
+// ---- addresses of a cluster
+
+// The upper bits say whose memory it is; without them it is the block's own.
+inline unsigned neighbour(unsigned address, int rank)
+{
+    return (address & 0xFFFFFF) | (unsigned)(rank + 1) << 24;
+}
+inline unsigned anywhere(unsigned address)
+{
+    return address >> 24 ? address : neighbour(address, block_rank);
+}
+inline unsigned char* memory_at(unsigned address)
+{
+    const unsigned at = anywhere(address);
+    return cluster[(at >> 24) - 1].memory + (at & 0xFFFFFF);
+}
+
 // ---- barriers in shared memory that copies complete on
 
 struct Barrier {
@@ -18,6 +35,7 @@ struct Barrier {
     long long bytes;
 };
 static std::map<unsigned, Barrier> barriers;
+inline Barrier& barrier_at(unsigned address) { return barriers.at(anywhere(address)); }
 
 inline void barrier_moves_on(Barrier& barrier)
 {
@@ -25,31 +43,35 @@ inline void barrier_moves_on(Barrier& barrier)
     barrier.phase ^= 1;
     barrier.pending = barrier.arrivals;
 }
-inline void barrier_init(unsigned at, int arrivals) { barriers[at] = {arrivals, arrivals, 0, 0}; }
+inline void barrier_init(unsigned at, int arrivals)
+{
+    barriers[anywhere(at)] = {arrivals, arrivals, 0, 0};
+}
 inline void barrier_fence() {}
 inline void barrier_arrive(unsigned at)
 {
-    --barriers.at(at).pending;
-    barrier_moves_on(barriers.at(at));
+    --barrier_at(at).pending;
+    barrier_moves_on(barrier_at(at));
 }
+inline void neighbour_arrive(unsigned at) { barrier_arrive(at); }
 inline void barrier_expect(unsigned at, int bytes)
 {
-    barriers.at(at).bytes += bytes;
+    barrier_at(at).bytes += bytes;
     barrier_arrive(at);
 }
 inline void bytes_have_come(unsigned at, int bytes)
 {
-    barriers.at(at).bytes -= bytes;
-    barrier_moves_on(barriers.at(at));
+    barrier_at(at).bytes -= bytes;
+    barrier_moves_on(barrier_at(at));
 }
 inline void barrier_wait(unsigned at, int phase)
 {
-    while (barriers.at(at).phase == (phase & 1)) wait_a_turn();
+    while (barrier_at(at).phase == (phase & 1)) wait_a_turn();
 }
 inline void consumers_barrier(int barrier, int threads)
 {
-    static Meeting meetings[16];
-    meet(meetings[barrier], threads);
+    static Meeting meetings[8][16];  // of each block of a cluster
+    meet(meetings[block_rank][barrier], threads);
 }
 
 // ---- the bulk copy engine
@@ -83,7 +105,7 @@ inline void copy_pixel(unsigned to, const TensorMap& map, int channel, int x, in
             std::memcpy(value, &bits, 4);
         }
         const unsigned at = to + c * map.value_bytes;
-        std::memcpy(block_memory + swizzled(at), value, map.value_bytes);
+        std::memcpy(memory_at(swizzled(at)), value, map.value_bytes);
     }
 }
 inline void copy_windows(unsigned to, const TensorMap* map, unsigned barrier, int channel, int x,
@@ -100,6 +122,14 @@ inline void copy_windows(unsigned to, const TensorMap* map, unsigned barrier, in
         ++row;
     }
     bytes_have_come(barrier, map->box_pixels * ROW_BYTES);
+}
+inline void copy_windows_to_all(unsigned to, const TensorMap* map, unsigned barrier, int channel, int x,
+                                int y, int row, int tap_x, int tap_y, int blocks)
+{
+    for (int rank = 0; rank < blocks; ++rank) {
+        copy_windows(neighbour(to, rank), map, neighbour(barrier, rank), channel, x, y, row, tap_x,
+                     tap_y);
+    }
 }
 inline void copy_box(unsigned to, const TensorMap* map, unsigned barrier, int channel, int x, int y,
                      int row)
@@ -159,7 +189,7 @@ inline void add_products(float (&sum)[N], Row row_of, const Matrix& b)
 }
 template <int N> inline void wgmma(float (&sum)[N], const Matrix& a, const Matrix& b)
 {
-    const int first = running / 32 % 4 * 16 + running % 32 / 4;
+    const int first = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
     add_products(sum, [&](int i, int k) { return a.at(first + i * 8, k); }, b);
 }
 template <int N>
@@ -185,7 +215,10 @@ inline float read_shared(unsigned at)
     std::memcpy(&x, block_memory + at, 4);
     return x;
 }
-inline void store_words(void* to, const unsigned (&word)[4]) { std::memcpy(to, word, 16); }
+template <int N> inline void store_words(void* to, const unsigned (&word)[N])
+{
+    std::memcpy(to, word, sizeof word);
+}
 inline void store_matrices(unsigned to, const unsigned (&word)[4])
 {
     const auto lanes = show(&to, 1);
@@ -200,7 +233,15 @@ inline void store_matrices(unsigned to, const unsigned (&word)[4])
 
 template <int> inline void fewer_registers() {}
 template <int> inline void more_registers() {}
-inline void cluster_barrier() {}
-inline void cluster_meeting() {}
-inline unsigned neighbour(unsigned address, int) { return address; }
-inline float4 read_neighbour(unsigned) { return {}; }
+inline void cluster_barrier()
+{
+    static Meeting meeting;
+    meet(meeting, blockDim.x * (int)cluster.size());
+}
+inline void cluster_meeting() { cluster_barrier(); }
+inline float4 read_neighbour(unsigned address)
+{
+    float4 v;
+    std::memcpy(&v, memory_at(address), sizeof v);
+    return v;
+}

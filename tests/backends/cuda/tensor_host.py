@@ -23,9 +23,9 @@ from tests.backends.cuda import host
 Array = NDArray[Any]
 
 _RUNNER = """
-extern "C" void run(int blocks, int threads, int shared, int first, %s)
+extern "C" void run(int blocks, int threads, int shared, int together, int first, %s)
 {
-    run_warps(blocks, threads, shared, first, [=] { %s; });
+    run_warps(blocks, threads, shared, together, first, [=] { %s; });
 }
 """
 _SHARED = re.compile(r"extern __shared__ __align__\(\d+\) unsigned char memory\[\];")
@@ -118,8 +118,8 @@ class _Function:
         early: bool,
         cluster: int = 1,
     ) -> None:
-        assert cluster == 1, "blocks run one after the other"
-        self.library.run(grid[0], threads, self.shared, self.first, *map(ctypes.byref, arguments))
+        places = map(ctypes.byref, arguments)
+        self.library.run(grid[0], threads, self.shared, cluster, self.first, *places)
 
 
 class _Kernels:

@@ -38,6 +38,15 @@ def test_a_block_for_each_tile_agrees_with_the_definition(op: Conv2d, precision:
     check(ALGORITHMS[name], op, precision=precision, capability=HOPPER)
 
 
+@pytest.mark.parametrize("split", [2, 5])
+@every_precision
+def test_a_cluster_shares_the_sum_over_k(precision: str, split: int) -> None:
+    tile = "64x64x4x3" if precision == "float16" else "64x32x4x3"
+    op = convolution((200, 5, 7), 44, has_residual=True, activation="leaky")
+    algorithm = ALGORITHMS[f"hopper_{tile}_split{split}"]
+    check(algorithm, op, precision=precision, capability=HOPPER)
+
+
 TURNS = [
     *(("turns_128x32x4x2_teams3", name, "float16") for name in ("1x1", "3x3", "crooked")),
     ("turns_128x64x4x2_teams2", "3x3", "float16"),
@@ -50,6 +59,26 @@ def test_teams_that_take_turns_agree_with_the_definition(
     name: str, op: str, precision: str
 ) -> None:
     check(ALGORITHMS[name], OPS[op], precision=precision, capability=HOPPER, rows=9)
+
+
+EVEN = [
+    ("even_128_teams2", convolution((24, 9, 8), 100, activation="leaky", has_residual=True)),
+    ("even_128_teams2", convolution((72, 9, 7), 128, (1, 1), padding=(0, 0, 0, 0))),
+    (
+        "even_128_teams2_pairs",
+        convolution(
+            (40, 9, 11), 248, stride=(2, 1), has_residual=True, last_activation="relu"
+        ),
+    ),
+    ("even_256_teams1", convolution((16, 9, 7), 200, activation="swish", has_residual=True)),
+]
+
+
+@pytest.mark.parametrize(("name", "op"), EVEN, ids=[name for name, _ in EVEN])
+def test_tiles_of_as_many_pixels_as_go_round_agree_with_the_definition(
+    name: str, op: Conv2d
+) -> None:
+    check(ALGORITHMS[name], op, precision="float16", capability=HOPPER, rows=9)
 
 
 def test_a_detection_layer_of_a_net_of_halves_is_of_floats() -> None:

@@ -87,6 +87,10 @@ PLANS = {
     "pixels as columns, two apart, of slices": (plan_of(64, 319, 64, 3, stride=2), 8),
     "patches of one pixel": (plan_of(64, 104, 64, 1, has_residual=True, last="relu"), 8),
     "patches of one pixel, of slices": (plan_of(256, 64, 256, 1, has_residual=True), 8),
+    "tiles that go round": (plan_of(128, 52, 256, 3), 16),
+    "tiles that go round with a residual": (plan_of(256, 26, 256, 3, has_residual=True), 48),
+    "tiles that go round and stand out": (plan_of(32, 75, 228, 3, last="mish"), 8),
+    "tiles that go round once, two apart": (plan_of(64, 103, 512, 3, stride=2), 4),
     "small map": (plan_of(256, 13, 256, 3), 1),
     "detection layer": (plan_of(256, 13, 255, 1, classes=80), 2),
 }

@@ -27,10 +27,19 @@ struct Shown {
 
 static std::vector<Shown> shown;
 static std::vector<std::vector<std::vector<Copy>>> copies;  // of each thread, by group
-static unsigned char* block_memory;
+
+// A cluster's blocks run together, each with a memory of its own; those of all others are one.
+struct Block {
+    std::vector<double> room;
+    unsigned char* memory;
+    Meeting meeting;
+};
+static std::vector<Block> cluster;
+static int block_rank;               // in its cluster, of the block whose thread runs
+static unsigned char* block_memory;  // of that block
 
 inline void __syncwarp() { meet(shown[running / 32].meeting, 32); }
-inline void sync_block() { meet(block_meeting, blockDim.x); }
+inline void sync_block() { meet(cluster[block_rank].meeting, blockDim.x); }
 
 // Shows `count` words to the warp and returns what all lanes show.
 inline const unsigned (*show(const unsigned* words, int count))[8]
@@ -144,19 +153,29 @@ inline unsigned round_to_tf32(float x) { return (__float_as_uint(x) + 0x1000u) &
 
 // ---- blocks
 
-// Runs every block of a grid, one after the other; `first` first, then the rest and round.
-static void run_warps(int blocks, int threads, int shared, int first, std::function<void()> kernel)
+// Runs a grid, cluster after cluster; `first` first, then the rest and round.
+static void run_warps(int blocks, int threads, int shared, int together, int first,
+                      std::function<void()> kernel)
 {
     gridDim = {blocks, 1, 1};
     blockDim = {threads, 1, 1};
-    std::vector<double> room(shared / 8 + 32);
-    block_memory = reinterpret_cast<unsigned char*>(((uintptr_t)room.data() + 127) & ~127ull);
-    for (int block = 0; block < blocks; ++block) {
-        blockIdx = {(block + first) % blocks, 0, 0};
-        std::memset(room.data(), 0xFF, room.size() * 8);
-        block_meeting = {};
-        shown.assign(threads / 32, {});
-        copies.assign(threads, {{}});
-        run_fibers(threads, kernel, [](int thread) { threadIdx.x = thread; });
+    cluster.resize(together);
+    const int clusters = blocks / together;
+    for (int each = 0; each < clusters; ++each) {
+        for (Block& block : cluster) {
+            block.room.resize(shared / 8 + 32);
+            std::memset(block.room.data(), 0xFF, block.room.size() * 8);
+            const uintptr_t begin = reinterpret_cast<uintptr_t>(block.room.data());
+            block.memory = reinterpret_cast<unsigned char*>((begin + 127) & ~127ull);
+            block.meeting = {};
+        }
+        shown.assign(threads / 32 * together, {});
+        copies.assign(threads * together, {{}});
+        run_fibers(threads * together, kernel, [=](int thread) {
+            block_rank = thread / threads;
+            block_memory = cluster[block_rank].memory;
+            blockIdx.x = (each + first) % clusters * together + block_rank;
+            threadIdx.x = thread % threads;
+        });
     }
 }

@@ -16,6 +16,7 @@ from engine.backends.cuda.conv import (
     geometry,
     hopper,
     hopper_columns,
+    hopper_even,
     hopper_patches,
     hopper_turns,
     im2col_gemm,
@@ -48,6 +49,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "depthwise_strips": depthwise_strips,
     **hopper.VARIANTS,
     **hopper_turns.VARIANTS,
+    **hopper_even.VARIANTS,
     **hopper_patches.VARIANTS,
     **hopper_columns.VARIANTS,
     **thin.VARIANTS,
@@ -68,6 +70,7 @@ _WRITE_FLOATS = _EVERYWHERE | {
     *("dot", "pointwise", "strided_batched", "im2col_gemm"),
     *hopper.VARIANTS,
     *hopper_turns.VARIANTS,
+    *hopper_even.VARIANTS,
     *hopper_patches.VARIANTS,
     *hopper_columns.VARIANTS,
 }

@@ -30,11 +30,13 @@ _HALF_TILES = (
     (128, 176, 4, 2, 1),
     (192, 128, 4, 3, 1),
     (128, 96, 6, 2, 1),
+    (128, 96, 3, 2, 2),
     (128, 128, 3, 2, 2),
     (128, 128, 4, 2, 1),
     (128, 64, 4, 2, 2),
     (64, 128, 4, 1, 2),
     (64, 128, 6, 1, 1),
+    (64, 96, 5, 1, 2),
     (64, 64, 4, 1, 3),
     (64, 64, 8, 1, 1),
     (64, 32, 8, 1, 1),
@@ -59,6 +61,8 @@ _LEAST_STEPS = 4  # slices that each block of a split sums at least
 
 _CHUNK = 16  # bytes that change places together
 _CHUNKS_OF_BANKS = 8  # of all banks of shared memory
+_WARPS = 4  # of a warpgroup
+_LANES_DOWN = 8  # of a warp, one below the other
 _SUM_PADDING = 8  # floats between rows of sums, as SUM_PITCH in the kernel
 _LINE_BYTES = 128
 _NEAR = 16 << 20  # bytes of a map of which an L2 still has most two convolutions later
@@ -189,6 +193,19 @@ def slices(weight: Array, tile: HopperTile) -> Array:
     return np.ascontiguousarray(swizzled).view(parts.dtype)
 
 
+def filters_by_lanes(weight: Array, filters: int, blocks: int) -> Array:
+    """Where filters are rows of products, in an order that leaves each lane with neighbours.
+
+    A warpgroup has `blocks` of 64 rows, of each of which a lane has two, eight apart; what fills up
+    the last tile of `filters` is zero.
+    """
+    missing = -len(weight) % filters
+    padded = np.pad(weight, ((0, missing), (0, 0), (0, 0), (0, 0)))
+    order = np.arange(len(padded)).reshape(-1, _WARPS, _LANES_DOWN, blocks, 2)
+    by_lanes: Array = padded[order.transpose(0, 3, 1, 4, 2).ravel()]
+    return by_lanes
+
+
 def way_out(target: Target, op: ops.Conv2d) -> tuple[int, int, tuple[int, int], bool, int]:
     """How a tile multiplies, and what becomes of its sums."""
     yolo = geometry.yolo(op)
@@ -290,14 +307,15 @@ def enqueue(
     *,
     blocks: int,
     split: int = 1,
+    sharers: int = 1,
 ) -> None:
-    """Launch so many blocks, in clusters of `split`, that read the map as `source` says."""
+    """Launch so many blocks, in clusters that share work, that read the map as `source` says."""
     gpu.tile(tile, tile.shared_bytes).launch(
         (blocks, 1, 1),
         tile.threads,
         [source, problem(gpu, op, tile, blocks=blocks, split=split)],
         stream=gpu.stream.handle,
-        cluster=split,
+        cluster=split * sharers,
         early=True,
     )
 

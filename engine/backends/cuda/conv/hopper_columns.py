@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from engine.backends.cuda import wgmma
 from engine.backends.cuda.conv import hopper
 from engine.backends.cuda.conv.hopper_patches import HopperPatches, PatchesTile
-from engine.backends.cuda.gpu import Array, Arrays, Target
+from engine.backends.cuda.gpu import Arrays, Target
 from engine.plan import ops
 
 # lines of a block, filters, stages of a team, teams, resident blocks
@@ -26,7 +24,6 @@ _SHAPES = (
 )
 _SHORT_ROW = 64  # bytes
 _WIDE = 8  # pixels of a line of a block
-_FILTERS_OF_WARP = 16
 _LEAST_FILTERS = 40  # of the rows of a product
 _MOST_TILES = 2  # side by side over the filters
 _COSTS = {0: (1700, 38, 6), 1: (850, 38, 6)}  # products, bytes, finished values in a cycle
@@ -89,12 +86,10 @@ class HopperColumns(HopperPatches):
         )
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-        """Filters in an order that leaves a lane with neighbours: it has rows n and n + 8."""
-        tile, weight = self.tile(target, op), constants["weight"]
-        missing = -len(weight) % tile.columns
-        padded = np.pad(weight, ((0, missing), (0, 0), (0, 0), (0, 0)))
+        tile = self.tile(target, op)
+        weight = hopper.filters_by_lanes(constants["weight"], tile.columns, blocks=1)
         made = hopper.prepare(tile, op, constants)
-        return {**made, "weight": hopper.slices(_paired(padded), tile)}
+        return {**made, "weight": hopper.slices(weight, tile)}
 
     def suits(self, filters: int) -> bool:
         return _LEAST_FILTERS <= filters <= _MOST_TILES * self.columns
@@ -103,13 +98,6 @@ class HopperColumns(HopperPatches):
         """Of pixels."""
         out, lines = op.out.shape, self.sides[0]
         return target.rows(op.out) * -(-out.height // lines) * -(-out.width // _WIDE)
-
-
-def _paired(weight: Array) -> Array:
-    """Rows n and n + 8 of a warp are neighbouring filters."""
-    order = np.arange(len(weight)).reshape(-1, _FILTERS_OF_WARP // 2, 2)
-    paired: Array = weight[order.transpose(0, 2, 1).ravel()]
-    return paired
 
 
 VARIANTS = {each.name: each for each in map(HopperColumns, _SHAPES)}

@@ -40,10 +40,16 @@ class TurnsTile(HopperTile):
 
     kernel: str = "hopper_turns"
     teams: int = 2
+    sharers: int = 1  # blocks of a cluster, which bring parts of the input for each other
 
     @property
     def defines(self) -> Mapping[str, int]:
-        return {**super().defines, "TEAMS": self.teams}
+        return {**super().defines, "TEAMS": self.teams, "SHARERS": self.sharers}
+
+    @property
+    def brought(self) -> int:
+        """Rows that a block brings of each slice."""
+        return self.rows
 
     @property
     def threads(self) -> int:
@@ -80,12 +86,11 @@ class HopperTurns(HopperVariant):
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile = self.tile(gpu.target, op)
-        tiles = -(-gpu.pixels(op.out) // tile.rows) * hopper.across(op, tile)
-        blocks = min(tiles, self._resident(gpu.target))
+        blocks = min(self._tiles(gpu.target, op), self._resident(gpu.target))
         windows = launch.windows_map(
-            hopper.source(gpu, op, tile), pixels=tile.rows, channels=tile.depth
+            hopper.source(gpu, op, tile), pixels=tile.brought, channels=tile.depth
         )
-        hopper.enqueue(gpu, op, tile, windows, blocks=blocks)
+        hopper.enqueue(gpu, op, tile, windows, blocks=blocks, sharers=tile.sharers)
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
         """Cycles, roughly, as hopper.py's."""
@@ -102,9 +107,8 @@ class HopperTurns(HopperVariant):
         return float(_START + turns * turn * tile.blocks)
 
     def _tiles(self, target: Target, op: ops.Conv2d) -> int:
-        rows, columns = self.sides[:2]
-        down = -(-target.rows(op.out) * op.out.shape.area // rows)
-        return down * -(-op.out.shape.channels // columns)
+        tile = self.tile(target, op)
+        return -(-target.rows(op.out) * op.out.shape.area // tile.rows) * hopper.across(op, tile)
 
 
 VARIANTS = {each.name: each for each in map(HopperTurns, (*_HALF_SHAPES, *_TF32_SHAPES))}

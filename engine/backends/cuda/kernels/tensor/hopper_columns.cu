@@ -11,10 +11,7 @@
 #define HIGH (BN / WIDE)
 #define TAP_BYTES A_BYTES
 #include "hopper_blocks.cuh"
-
-#define AT_ONCE 8  // lines whose residuals are asked for together
-
-typedef Raw<2, result> Pair;
+#include "hopper_filters.cuh"
 
 // A slice of channels: every tap's weights times its rows of the patch, added to sum.
 __device__ __forceinline__ void multiply_patch(float (&sum)[BN / 2], unsigned weights,
@@ -35,67 +32,12 @@ __device__ __forceinline__ void multiply_patch(float (&sum)[BN / 2], unsigned we
 // thread.
 __device__ __forceinline__ void call_residual_of(const Problem& p, const Corner& corner, int n0)
 {
-    if (!WHOLE || !p.is_residual_far) return;
-    const unsigned bytes = min(BM, p.filters - n0) * OUT_BYTES;
+    if (!p.is_residual_far) return;
     for (int pixel = threadIdx.x % 128; pixel < BN; pixel += 128) {
         const int x = corner.x + pixel % WIDE;
         const int y = corner.y + pixel / WIDE;
         if (x >= p.out_w || y >= p.out_h) continue;
-        const int m = (corner.row * p.out_h + y) * p.out_w + x;
-        call_bytes(p.residual + (size_t)m * p.residual_pitch + n0, bytes);
-    }
-}
-
-__device__ __forceinline__ void finish_pair(float (&x)[2], const Pair& residual, bool has_residual)
-{
-#pragma unroll
-    for (int c = 0; c < 2; ++c) x[c] += has_residual ? to_float(residual.v[c]) : 0.f;
-    activate_all(LAST, x);
-}
-
-// Two filters from n on, of which `count` exist, of a lane's pixels: neighbours in each of its lines.
-__device__ __forceinline__ void finish_columns(float (&sum)[BN / 2], const Problem& p,
-                                               const Corner& corner, int n, int count)
-{
-    const int x = corner.x + threadIdx.x % 4 * 2;
-    const int first = (corner.row * p.out_h + corner.y) * p.out_w + x;
-    const int lines = count > 0 ? min(p.out_h - corner.y, HIGH) : 0;
-    activate_all(KIND, sum);
-#pragma unroll
-    for (int begin = 0; begin < HIGH; begin += AT_ONCE) {
-        Pair residual[AT_ONCE][2];
-#pragma unroll
-        for (int i = 0; i < AT_ONCE * 2; ++i) {
-            const int y = begin + i / 2;
-            if (!p.residual || y >= lines || x + i % 2 >= p.out_w) continue;
-            const int m = first + y * p.out_w + i % 2;
-            const result* from = p.residual + (size_t)m * p.residual_pitch + n;
-            if (WHOLE) {
-                residual[i / 2][i % 2] = ask_residual<2>(from);
-            } else {
-#pragma unroll
-                for (int c = 0; c < 2; ++c) {
-                    if (c < count) residual[i / 2][i % 2].v[c] = from[c];
-                }
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < AT_ONCE * 2; ++i) {
-            const int y = begin + i / 2;
-            if (y >= lines || x + i % 2 >= p.out_w) continue;
-            const int m = first + y * p.out_w + i % 2;
-            float pair[2] = {sum[y * 4 + i % 2], sum[y * 4 + 2 + i % 2]};
-            finish_pair(pair, residual[i / 2][i % 2], p.residual);
-            result* to = static_cast<result*>(p.out) + (size_t)m * p.out_pitch + n;
-            if (WHOLE) {
-                store<2>(to, Pack<2>{pair[0], pair[1]});
-            } else {
-#pragma unroll
-                for (int c = 0; c < 2; ++c) {
-                    if (c < count) put(to + c, pair[c]);
-                }
-            }
-        }
+        call_residual_of(p, (corner.row * p.out_h + y) * p.out_w + x, n0, BM);
     }
 }
 
@@ -124,30 +66,33 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
     } else {
         more_registers<CONSUMER_SHARE>();
         const int team = threadIdx.x / 128;
-        const int n = tile_n * BM + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4 * 2;
-        const int count = min(p.filters - n, 2);
-        const float start[2] = {count > 0 ? p.bias[n] : 0.f, count > 1 ? p.bias[n + 1] : 0.f};
+        const int n = tile_n * BM + own_filter(0);
+        float bias[OWN];
+        read_biases(bias, p, n);
         if (threadIdx.x == 0) call_next_weights(p);
         barrier_wait(room.ready, 0);
         int taken = 0;
         for (int block = first + team * stride; block < blocks.count; block += TEAMS * stride) {
             const Corner corner = corner_of(blocks, block);
             call_residual_of(p, corner, tile_n * BM);
-            float sum[BN / 2];
-#pragma unroll
-            for (int j = 0; j < BN / 2; ++j) sum[j] = start[j / 2 % 2];
+            float sum[1][BN / 2];
+            begin_with(bias, sum);
 #pragma unroll 1
             for (int slice = 0; slice < SLICES; ++slice, ++taken) {
                 const int stage = team * STAGES + taken % STAGES;
                 barrier_wait(room.full + 8 * stage, taken / STAGES & 1);
                 products_begin();
-                multiply_patch(sum, room.weights + slice * A_BYTES,
+                multiply_patch(sum[0], room.weights + slice * A_BYTES,
                                room.patches + stage * PLACE_BYTES);
                 products_commit();
                 products_wait<0>();
                 if (threadIdx.x % 32 == 0) barrier_arrive(room.empty + 8 * stage);
             }
-            finish_columns(sum, p, corner, n, count);
+            const int x = corner.x + threadIdx.x % 4 * 2;
+            const int m = (corner.row * p.out_h + corner.y) * p.out_w + x;
+            auto ahead = [&](int i) { return i / 2 * p.out_w + i % 2; };
+            auto exists = [&](int i) { return x + i % 2 < p.out_w && corner.y + i / 2 < p.out_h; };
+            finish_filters(sum, p, m, n, exists, ahead);
             __syncwarp();
         }
     }

@@ -25,7 +25,7 @@
 //   MODE 1  floats in, tf32 products; the copy engine and the host round to nearest
 //   MODE 2  floats in, each factor the sum of two tf32, three products; the sums of a slice are added
 //           up outside the matrix unit, which drops bits that a float would keep
-#include "hopper_tile.cuh"
+#include "hopper_rows.cuh"
 
 #define RING_BYTES (STAGES * STAGE_BYTES)
 #define SUM_PITCH (BN + 8)  // of floats, for a cluster
@@ -113,8 +113,9 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     const int tile = divide(blockIdx.x, p.by_split);
     const int rank = blockIdx.x - tile * p.split;
     const int down = divide(tile, p.by_tiles_n);
+    const int across = tile - down * p.tiles_n;
     const int m0 = down * BM;
-    const int n0 = (tile - down * p.tiles_n) * BN;
+    const int n0 = across * BN;
     const int first = divide(rank * p.steps, p.by_split);
     const int end = divide((rank + 1) * p.steps, p.by_split);
     float* bias = reinterpret_cast<float*>(memory + (empty + 8 * STAGES - shared_address(memory)));
@@ -131,11 +132,12 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
 
     if (is_producer) {
         if (threadIdx.x == 128 * CONSUMERS) {
-            const Origin origin = origin_of(p, tile);
+            const Origin origin = origin_of(p, m0);
+            const unsigned char* weight = p.weight + (size_t)across * p.steps * WEIGHT_BYTES;
             const int ahead = min(end - first, STAGES);
             Slice slice = slice_at(p, first);
             auto want_weights = [&](int k, int stage) {
-                fetch_weights(base + stage * STAGE_BYTES, full + 8 * stage, origin, k);
+                fetch_weights(base + stage * STAGE_BYTES, full + 8 * stage, weight, k);
             };
             auto want_input = [&](int stage) {
                 fetch_input(base + stage * STAGE_BYTES, full + 8 * stage, &input, p, origin, slice);
@@ -162,7 +164,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         const int warp = threadIdx.x / 32 % 4;
         float own[OWN_BIASES];
         ask_biases(own, p, n0, threadIdx.x);
-        call_residual(p, m0, n0, threadIdx.x);
+        call_residual(p, m0, n0, BM, BN, threadIdx.x);
         if (threadIdx.x == 0) call_next_weights(p);
         float sum[BLOCKS_OF_ROWS][BN / 2];
 #pragma unroll

@@ -77,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
             const Corner corner = corner_of(blocks, block);
             if (p.is_residual_far && threadIdx.x % 128 < WIDE * HIGH) {
                 const int m = pixel_of(p, corner, threadIdx.x % 128);
-                if (m >= 0) call_residual_of(p, m, n0);
+                if (m >= 0) call_residual_of(p, m, n0, BN);
             }
             float sum[BN / 2];
 #pragma unroll

@@ -91,7 +91,7 @@ __device__ __forceinline__ void finish_from_registers(float (&sum)[BN / 2], cons
         for (int j = 0; j < BN / SHARED; ++j) {
             const int n = first + j * SHARED;
             if (WHOLE && p.residual && is_row && n < p.filters) {
-                residual[j] = ask_line(more + n);
+                residual[j] = ask_line<16>(more + n);
             }
         }
 #pragma unroll

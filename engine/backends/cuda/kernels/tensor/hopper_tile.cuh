@@ -14,8 +14,6 @@
 #define STAGE_BYTES (A_BYTES + WEIGHT_BYTES)
 #define BLOCKS_OF_ROWS (BM / 64 / CONSUMERS)  // of 64, for each warpgroup
 #define OWN_BIASES ((BN + 128 * CONSUMERS - 1) / (128 * CONSUMERS))  // of a thread
-#define PACKS (BN / OUT_PACK)  // of a row: results in 16 bytes
-#define ROW_PITCH (BN + 8)  // of stored values, for a warp: keeps fragments off each other's banks
 
 struct Problem {
     const float* bias;
@@ -54,19 +52,16 @@ template <> struct WordsOf<16> {
 
 // ---- the thread that fetches
 
-struct Origin {  // of a tile: where its windows begin, its slices of weights
+struct Origin {  // of a tile: where its windows begin
     int x, y, row;
-    const unsigned char* weight;
 };
 
-__device__ __forceinline__ Origin origin_of(const Problem& p, int tile)
+__device__ __forceinline__ Origin origin_of(const Problem& p, int m)
 {
-    const int down = divide(tile, p.by_tiles_n);
-    const int m = down * BM;
     const int line = divide(m, p.by_out_w);
     const int row = divide(line, p.by_out_h);
     return {(m - line * p.out_w) * p.stride_x - p.left, (line - row * p.out_h) * p.stride_y - p.top,
-            row, p.weight + (size_t)(tile - down * p.tiles_n) * p.steps * WEIGHT_BYTES};
+            row};
 }
 
 // A slice of k: where its channels begin, and its tap. One thread fetches for all others, so it goes
@@ -92,11 +87,11 @@ __device__ __forceinline__ void advance(Slice& slice, const Problem& p)
     ++slice.tap_y;
 }
 
-__device__ __forceinline__ void fetch_weights(unsigned stage, unsigned full, const Origin& tile,
-                                              int k)
+__device__ __forceinline__ void fetch_weights(unsigned stage, unsigned full,
+                                              const unsigned char* weight, int k)
 {
     barrier_expect(full, STAGE_BYTES);
-    copy_bytes(stage + A_BYTES, tile.weight + (size_t)k * WEIGHT_BYTES, WEIGHT_BYTES, full);
+    copy_bytes(stage + A_BYTES, weight + (size_t)k * WEIGHT_BYTES, WEIGHT_BYTES, full);
 }
 
 __device__ __forceinline__ void fetch_input(unsigned stage, unsigned full, const TensorMap* map,
@@ -213,18 +208,20 @@ __device__ __forceinline__ void add_residual(float (&x)[N], const result* from, 
 // A large map's residual lies beyond the L2 by the time it is needed: it is called there while the
 // products are summed, each row by one thread. Every call takes time of the copy engine, which is why
 // what is near is not called.
-__device__ __forceinline__ void call_residual_of(const Problem& p, int m, int n0)
+__device__ __forceinline__ void call_residual_of(const Problem& p, int m, int n0, int filters)
 {
     if (!WHOLE || !p.is_residual_far) return;
-    const unsigned bytes = min(BN, p.filters - n0) * OUT_BYTES;
+    const unsigned bytes = min(filters, p.filters - n0) * OUT_BYTES;
     call_bytes(p.residual + (size_t)m * p.residual_pitch + n0, bytes);
 }
 
-__device__ __forceinline__ void call_residual(const Problem& p, int m0, int n0, int thread)
+// Of so many pixels.
+__device__ __forceinline__ void call_residual(const Problem& p, int m0, int n0, int pixels,
+                                              int filters, int thread)
 {
     if (!p.is_residual_far) return;
-    for (int row = thread; row < BM && m0 + row < p.pixels; row += 128 * CONSUMERS) {
-        call_residual_of(p, m0 + row, n0);
+    for (int i = thread; i < pixels && m0 + i < p.pixels; i += 128 * CONSUMERS) {
+        call_residual_of(p, m0 + i, n0, filters);
     }
 }
 
@@ -236,49 +233,52 @@ __device__ __forceinline__ void call_next_weights(const Problem& p)
     if (begin < p.next_bytes) call_bytes(p.next + begin, min(p.next_share, p.next_bytes - begin));
 }
 
-__device__ __forceinline__ Line ask_line(const result* from)
+template <int BYTES> __device__ __forceinline__ Bits<BYTES> ask_line(const result* from)
 {
-    const uint4 words = __ldcg(reinterpret_cast<const uint4*>(from));
-    return {{words.x, words.y, words.z, words.w}};
+    typedef typename WordsOf<BYTES>::type Words;
+    const Words words = __ldcg(reinterpret_cast<const Words*>(from));
+    return reinterpret_cast<const Bits<BYTES>&>(words);
 }
 
 #if OUT_BYTES == 2
-__device__ __forceinline__ void values_of(const Line& line, float (&x)[OUT_PACK])
+template <int N>
+__device__ __forceinline__ void values_of(const Bits<N * OUT_BYTES>& line, float (&x)[N])
 {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < N / 2; ++i) {
         const __half2 pair = reinterpret_cast<const __half2&>(line.word[i]);
         x[2 * i] = to_float(pair.x), x[2 * i + 1] = to_float(pair.y);
     }
 }
 
-__device__ __forceinline__ Line line_of(const float (&x)[OUT_PACK])
+template <int N> __device__ __forceinline__ Bits<N * OUT_BYTES> line_of(const float (&x)[N])
 {
-    Line line;
+    Bits<N * OUT_BYTES> line;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) line.word[i] = halves_of(x[2 * i], x[2 * i + 1]);
+    for (int i = 0; i < N / 2; ++i) line.word[i] = halves_of(x[2 * i], x[2 * i + 1]);
     return line;
 }
 
 #define LAST_OF_WORDS (LAST == KIND_linear || LAST == KIND_relu)
 
 // Sums of two halves round alike in halves and in floats.
-__device__ __forceinline__ void add_line(Line& x, const Line& more)
+template <int BYTES>
+__device__ __forceinline__ void add_line(Bits<BYTES>& x, const Bits<BYTES>& more)
 {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < BYTES / 4; ++i) {
         const __half2 sum = __hadd2(reinterpret_cast<const __half2&>(x.word[i]),
                                     reinterpret_cast<const __half2&>(more.word[i]));
         x.word[i] = reinterpret_cast<const unsigned&>(sum);
     }
 }
 
-__device__ __forceinline__ void finish_words(Line& x)
+template <int BYTES> __device__ __forceinline__ void finish_words(Bits<BYTES>& x)
 {
     if constexpr (LAST == KIND_relu) {
         const unsigned zeros = 0;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < BYTES / 4; ++i) {
             const __half2 most = __hmax2_nan(reinterpret_cast<const __half2&>(x.word[i]),
                                              reinterpret_cast<const __half2&>(zeros));
             x.word[i] = reinterpret_cast<const unsigned&>(most);
@@ -288,45 +288,47 @@ __device__ __forceinline__ void finish_words(Line& x)
 #else
 #define LAST_OF_WORDS (LAST == KIND_linear)
 
-__device__ __forceinline__ void values_of(const Line& line, float (&x)[OUT_PACK])
+template <int N>
+__device__ __forceinline__ void values_of(const Bits<N * OUT_BYTES>& line, float (&x)[N])
 {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) x[i] = __uint_as_float(line.word[i]);
+    for (int i = 0; i < N; ++i) x[i] = __uint_as_float(line.word[i]);
 }
 
-__device__ __forceinline__ Line line_of(const float (&x)[OUT_PACK])
+template <int N> __device__ __forceinline__ Bits<N * OUT_BYTES> line_of(const float (&x)[N])
 {
-    Line line;
+    Bits<N * OUT_BYTES> line;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) line.word[i] = __float_as_uint(x[i]);
+    for (int i = 0; i < N; ++i) line.word[i] = __float_as_uint(x[i]);
     return line;
 }
 
-__device__ __forceinline__ void add_line(Line& x, const Line& more)
+template <int BYTES>
+__device__ __forceinline__ void add_line(Bits<BYTES>& x, const Bits<BYTES>& more)
 {
-    float sums[OUT_PACK], others[OUT_PACK];
-    values_of(x, sums);
-    values_of(more, others);
 #pragma unroll
-    for (int c = 0; c < OUT_PACK; ++c) sums[c] += others[c];
-    x = line_of(sums);
+    for (int i = 0; i < BYTES / 4; ++i) {
+        x.word[i] = __float_as_uint(__uint_as_float(x.word[i]) + __uint_as_float(more.word[i]));
+    }
 }
 
-__device__ __forceinline__ void finish_words(Line&) {}
+template <int BYTES> __device__ __forceinline__ void finish_words(Bits<BYTES>&) {}
 #endif
 
 // The residual and the last activation.
-__device__ __forceinline__ void finish_line(Line& x, const Line& residual, bool has_residual)
+template <int BYTES>
+__device__ __forceinline__ void finish_line(Bits<BYTES>& x, const Bits<BYTES>& residual,
+                                            bool has_residual)
 {
     if constexpr (LAST_OF_WORDS) {
         if (has_residual) add_line(x, residual);
         finish_words(x);
     } else {
-        float y[OUT_PACK], more[OUT_PACK];
+        float y[BYTES / OUT_BYTES], more[BYTES / OUT_BYTES];
         values_of(x, y);
         values_of(residual, more);
 #pragma unroll
-        for (int c = 0; c < OUT_PACK; ++c) y[c] += has_residual ? more[c] : 0.f;
+        for (int c = 0; c < BYTES / OUT_BYTES; ++c) y[c] += has_residual ? more[c] : 0.f;
         activate_all(LAST, y);
         x = line_of(y);
     }
@@ -378,143 +380,4 @@ __device__ __forceinline__ void finish(float (&x)[N], const Problem& p, int m, i
             if (c < count) put(to + c, x[c]);
         }
     }
-}
-
-#if OUT_BYTES == 2
-// A warp's 16 rows: two words of each lane for every eight columns, as four matrices of 8 x 8 halves.
-__device__ __forceinline__ void put_rows(result* corner, const float (&sum)[BN / 2])
-{
-    const int lane = threadIdx.x % 32;
-    const unsigned to = shared_address(corner) + (lane % 16 * ROW_PITCH + lane / 16 * 8) * 2;
-#pragma unroll
-    for (int j = 0; j < BN / 8; j += 2) {
-        unsigned word[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            word[i] = halves_of(sum[j * 4 + i * 2], sum[j * 4 + i * 2 + 1]);
-        }
-        store_matrices(to + j * 16, word);
-    }
-}
-#else
-__device__ __forceinline__ void put_rows(result* corner, const float (&sum)[BN / 2])
-{
-    const int lane = threadIdx.x % 32;
-    float* to = corner + lane / 4 * ROW_PITCH + lane % 4 * 2;
-#pragma unroll
-    for (int j = 0; j < BN / 8; ++j) {
-        *reinterpret_cast<float2*>(to + j * 8) = make_float2(sum[j * 4], sum[j * 4 + 1]);
-        *reinterpret_cast<float2*>(to + 8 * ROW_PITCH + j * 8) =
-            make_float2(sum[j * 4 + 2], sum[j * 4 + 3]);
-    }
-}
-#endif
-
-// From a warp's corner on: lanes side by side take lines side by side, so that sectors of the L2 are
-// written whole, not in two halves that each take as long.
-__device__ __forceinline__ void finish_lines(const result* corner, const Problem& p, int first_row,
-                                             int n0)
-{
-    static_assert(PACKS % 2 == 0, "16 rows are a whole number of lines for each lane");
-    const unsigned lane = threadIdx.x % 32;
-    const int items = PACKS / 2;
-    const int at_once = items < 8 ? items : items % 8 == 0 ? 8 : 6;
-    const bool keeps_column = 32 % PACKS == 0;  // a lane has the same one in each row
-    const int rows = p.pixels - first_row;
-    const int columns = p.filters - n0;
-    const int own_column = lane % PACKS * OUT_PACK;
-    if (keeps_column && own_column >= columns) return;
-    result* out = static_cast<result*>(p.out) + (size_t)first_row * p.out_pitch + n0;
-    const result* residuals = p.residual + (size_t)first_row * p.residual_pitch + n0;
-#if YOLO
-    const unsigned own_bits = bits_from(n0 + own_column, p);
-#endif
-    auto row_of = [&](int i) {
-        return keeps_column ? i * (32 / PACKS) + lane / PACKS : (i * 32 + lane) / PACKS;
-    };
-    auto column_of = [&](int i) {
-        return keeps_column ? own_column : int((i * 32 + lane) % PACKS * OUT_PACK);
-    };
-    auto is_there = [&](int i) {
-        return i < items && int(row_of(i)) < rows && (keeps_column || column_of(i) < columns);
-    };
-#pragma unroll 1
-    for (int first = 0; first < items; first += at_once) {
-        Line residual[at_once];
-#pragma unroll
-        for (int i = first; i < first + at_once; ++i) {
-            if (!p.residual || !is_there(i)) continue;
-            residual[i - first] = ask_line(residuals + row_of(i) * p.residual_pitch + column_of(i));
-        }
-#pragma unroll
-        for (int i = first; i < first + at_once; ++i) {
-            if (!is_there(i)) continue;
-            Line x = *reinterpret_cast<const Line*>(corner + row_of(i) * ROW_PITCH + column_of(i));
-            finish_line(x, residual[i - first], p.residual);
-#if YOLO
-            make_yolo(x, p, keeps_column ? own_bits : bits_from(n0 + column_of(i), p));
-#endif
-            store_words(out + row_of(i) * p.out_pitch + column_of(i), x.word);
-        }
-    }
-}
-
-// The same for any number of filters, anywhere, value by value: lanes side by side write side by
-// side. Each keeps its filter from row to row.
-__device__ __forceinline__ void finish_values(const result* corner, const Problem& p, int first_row,
-                                              int n0)
-{
-    const int at_once = 8;
-    const int rows = min(p.pixels - first_row, 16);
-#pragma unroll 1
-    for (int column = threadIdx.x % 32; column < BN; column += 32) {
-        const int n = n0 + column;
-        if (n >= p.filters) break;
-#if YOLO
-        const unsigned bits = yolo_bits<1>(n % p.entries, p.entries, p.box);
-#endif
-#pragma unroll 1
-        for (int first = 0; first < rows; first += at_once) {
-            const size_t m = first_row + first;
-            const result* more = p.residual + m * p.residual_pitch + n;
-            result* to = static_cast<result*>(p.out) + m * p.out_pitch + n;
-            float x[at_once];
-#pragma unroll
-            for (int i = 0; i < at_once; ++i) {
-                x[i] = to_float(corner[(first + i) * ROW_PITCH + column]);
-                if (p.residual && first + i < rows) {
-                    x[i] += to_float(__ldcg(more + i * p.residual_pitch));
-                }
-            }
-            activate_all(LAST, x);
-#if YOLO
-#pragma unroll
-            for (int i = 0; i < at_once; ++i) {
-                if (first + i < rows) note_strange(p.flag, x[i]);
-            }
-            yolo_values<false>(x, bits, YOLO == RAW, p.scale_x_y);
-#endif
-#pragma unroll
-            for (int i = 0; i < at_once; ++i) {
-                if (first + i < rows) put(to + i * p.out_pitch, x[i]);
-            }
-        }
-    }
-}
-
-// A warp's 16 rows of a finished block of rows pass through its own corner of shared memory, so that
-// residuals are read and results written 16 bytes at a time.
-__device__ __forceinline__ void finish_rows(float (&sum)[BN / 2], result* corner, const float* bias,
-                                            const Problem& p, int first_row, int n0)
-{
-    add_bias(sum, bias);
-    activate_all(KIND, sum);
-    put_rows(corner, sum);
-    __syncwarp();
-    if constexpr (WHOLE) {
-        finish_lines(corner, p, first_row, n0);
-    } else {
-        finish_values(corner, p, first_row, n0);
-    }
-    __syncwarp();
 }

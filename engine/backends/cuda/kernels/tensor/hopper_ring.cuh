@@ -1,0 +1,125 @@
+// What kernels have in common whose blocks take tile after tile of an implicit GEMM: a ring of slices that
+// never runs dry between two of them.
+//
+// TEAMS of CONSUMERS warpgroups take turns: while one finishes its tile, another multiplies. SHARERS
+// blocks, a cluster, bring parts of their slices for each other: a slot is free once all have read it.
+#pragma once
+#include "hopper_teams.cuh"
+
+struct Ring {  // addresses in shared memory
+    unsigned slots, full, empty, turns, end;
+};
+
+__device__ __forceinline__ Ring ring_from(unsigned begin)
+{
+    Ring ring;
+    ring.slots = (begin + 1023) & ~1023u;
+    ring.full = ring.slots + STAGES * STAGE_BYTES;
+    ring.empty = ring.full + 8 * STAGES;
+    ring.turns = ring.empty + 8 * STAGES;
+    ring.end = ring.turns + 8 * TEAMS;
+    return ring;
+}
+
+__device__ __forceinline__ void prepare(const Ring& ring, const TensorMap* input)
+{
+    if (threadIdx.x == ALL_CONSUMERS) prefetch_map(input);
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < STAGES; ++s) {
+            barrier_init(ring.full + 8 * s, 1);
+            barrier_init(ring.empty + 8 * s, CONSUMERS * SHARERS);
+        }
+        for (int t = 0; t < TEAMS; ++t) barrier_init(ring.turns + 8 * t, 4 * CONSUMERS);
+        barrier_fence();
+    }
+#if SHARERS > 1
+    cluster_barrier();
+#else
+    __syncthreads();
+#endif
+}
+
+// One thread: the slices of a block's tiles, one after the other. begin(tile) comes before the first of a
+// tile, want_weights(k, slot, full) and want_input(slot, full) ask for what it consists of.
+template <typename Begin, typename WantWeights, typename WantInput>
+__device__ __forceinline__ void fetch_tiles(const Ring& ring, const Problem& p, int tiles, Begin begin,
+                                            WantWeights want_weights, WantInput want_input)
+{
+    auto slot = [&](int stage) { return ring.slots + stage * STAGE_BYTES; };
+    auto full = [&](int stage) { return ring.full + 8 * stage; };
+    int tile = blockIdx.x;
+    begin(tile);
+    // Of the first tile the weights, which are nobody's output, then wait for the input.
+    const int ahead = min(p.steps, STAGES);
+    for (int s = 0; s < ahead; ++s) want_weights(s, slot(s), full(s));
+    wait_for_previous_kernel();
+    for (int s = 0; s < ahead; ++s) want_input(slot(s), full(s));
+    int stage = ahead % STAGES;
+    int phase = ahead / STAGES;
+    int k = ahead;
+    while (true) {
+        if (k == p.steps) {
+            tile += gridDim.x;
+            if (tile >= tiles) break;
+            begin(tile);
+            k = 0;
+        }
+        // Of the first lap every slot is free: the phase before the first counts as done.
+        barrier_wait(ring.empty + 8 * stage, phase ^ 1);
+        want_weights(k, slot(stage), full(stage));
+        want_input(slot(stage), full(stage));
+        ++k;
+        if (++stage == STAGES) {
+            stage = 0;
+            phase ^= 1;
+        }
+    }
+}
+
+// A warpgroup has read a slot.
+__device__ __forceinline__ void leave(const Ring& ring, int stage)
+{
+    const unsigned barrier = ring.empty + 8 * stage;
+    const int rank = threadIdx.x % 128;
+#if SHARERS > 1
+    if (rank < SHARERS) neighbour_arrive(neighbour(barrier, rank));
+#else
+    if (rank == 0) barrier_arrive(barrier);
+#endif
+}
+
+// A team's turn: multiply(slot) adds the products of each slice of a tile to its sums.
+template <typename Multiply>
+__device__ __forceinline__ void take_turn(const Ring& ring, const Problem& p, int turn, int team,
+                                          Multiply multiply)
+{
+    // A wait tells a phase from the next one only: whoever skipped the slices of another team must know
+    // that those have come before it waits for its own.
+    if (TEAMS > 1 && turn > 0) {
+        barrier_wait(ring.turns + 8 * team, (turn / TEAMS - (team == 0)) & 1);
+    }
+    const unsigned before = (unsigned)turn * p.steps;  // slices of the tiles before this
+    int stage = before % STAGES;
+    int phase = before / STAGES & 1;
+    int previous = -1;
+    int k = 0;
+    do {  // once at least: sums that nothing was added to would be another set of registers
+        barrier_wait(ring.full + 8 * stage, phase);
+        // Every warp says so: one that still waited for its turn would miss the next one's.
+        if (TEAMS > 1 && k + 1 == p.steps && threadIdx.x % 32 == 0) {
+            barrier_arrive(ring.turns + 8 * ((team + 1) % TEAMS));
+        }
+        products_begin();
+        multiply(ring.slots + stage * STAGE_BYTES);
+        products_commit();
+        products_wait<1>();  // the slice before this one has been read
+        if (previous >= 0) leave(ring, previous);
+        previous = stage;
+        if (++stage == STAGES) {
+            stage = 0;
+            phase ^= 1;
+        }
+    } while (++k < p.steps);
+    products_wait<0>();
+    leave(ring, previous);
+}

@@ -21,6 +21,7 @@ from engine.passes.fuse_yolo import fuse_yolo
 from engine.passes.merge_siblings import merge_siblings
 from engine.passes.part_shortcut import part_shortcut
 from engine.passes.place_tensors import place_tensors
+from engine.passes.pool_parts import pool_parts
 from engine.plan.build import Plan
 
 Pass = Callable[[Plan], Plan]
@@ -32,6 +33,7 @@ PASSES: dict[str, Pass] = {
         fold_batchnorm,
         fuse_activation,
         fuse_gate,
+        pool_parts,
         fuse_pool,
         part_shortcut,
         fuse_residual,

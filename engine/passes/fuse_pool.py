@@ -18,13 +18,15 @@ def fuse_pool(plan: Plan) -> Plan:
 
 
 def _join(conv: Op, pool: Op) -> Op | None:
-    if not isinstance(conv, Conv2d) or not isinstance(pool, MaxPool):
-        return None
-    is_free = conv.pool is None and conv.residual is None and conv.last_activation == "linear"
-    # where the activation rises, a backend is free to take the maximum first
-    if is_free and ACTIVATIONS[conv.activation].rises and is_tiled(pool):
+    if isinstance(conv, Conv2d) and isinstance(pool, MaxPool) and can_take(conv, pool):
         return replace(conv, out=pool.out, pool=TILE)
     return None
+
+
+def can_take(conv: Conv2d, pool: MaxPool) -> bool:
+    is_free = conv.pool is None and conv.residual is None and conv.last_activation == "linear"
+    # where the activation rises, a backend is free to take the maximum first
+    return is_free and ACTIVATIONS[conv.activation].rises and is_tiled(pool)
 
 
 def is_tiled(pool: MaxPool) -> bool:

@@ -38,6 +38,7 @@ class CpuDevice:
         "fold_batchnorm",
         "fuse_activation",
         "fuse_residual",
+        "pool_parts",
         "fuse_pool",
         "chain_convolutions",
         "elide_copies",

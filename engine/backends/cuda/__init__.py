@@ -20,6 +20,7 @@ PASSES = (
     "fold_batchnorm",
     "fuse_activation",
     "fuse_gate",
+    "pool_parts",
     "fuse_pool",
     "part_shortcut",
     "fuse_residual",

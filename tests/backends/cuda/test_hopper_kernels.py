@@ -66,9 +66,7 @@ EVEN = [
     ("even_128_teams2", convolution((72, 9, 7), 128, (1, 1), padding=(0, 0, 0, 0))),
     (
         "even_128_teams2_pairs",
-        convolution(
-            (40, 9, 11), 248, stride=(2, 1), has_residual=True, last_activation="relu"
-        ),
+        convolution((40, 9, 11), 248, stride=(2, 1), has_residual=True, last_activation="relu"),
     ),
     ("even_256_teams1", convolution((16, 9, 7), 200, activation="swish", has_residual=True)),
 ]

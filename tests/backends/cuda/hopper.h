@@ -233,15 +233,24 @@ inline void store_matrices(unsigned to, const unsigned (&word)[4])
 
 template <int> inline void fewer_registers() {}
 template <int> inline void more_registers() {}
-inline void cluster_barrier()
+static Meeting cluster_meeting;
+static std::vector<int> cluster_turns;  // the generation to which each thread came
+inline void cluster_arrive()
 {
-    static Meeting meeting;
-    meet(meeting, blockDim.x * (int)cluster.size());
+    const int size = blockDim.x * (int)cluster.size();
+    cluster_turns.resize(size);
+    cluster_turns[running] = cluster_meeting.generation;
+    if (++cluster_meeting.count == size) {
+        cluster_meeting.count = 0;
+        ++cluster_meeting.generation;
+    }
 }
-inline void cluster_meeting() { cluster_barrier(); }
-inline float4 read_neighbour(unsigned address)
+inline void cluster_wait()
 {
-    float4 v;
-    std::memcpy(&v, memory_at(address), sizeof v);
-    return v;
+    while (cluster_meeting.generation == cluster_turns[running]) wait_a_turn();
+}
+inline void post(unsigned to, unsigned barrier, float4 x)
+{
+    std::memcpy(memory_at(to), &x, sizeof x);
+    bytes_have_come(barrier, sizeof x);
 }

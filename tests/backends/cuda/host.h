@@ -41,6 +41,7 @@ inline float __shfl_xor_sync(unsigned, float x, int lanes)
     return other;
 }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __clz(int x) { return __builtin_clz(x); }
 inline float __fmul_rn(float a, float b)
 {
     volatile float product = a * b;

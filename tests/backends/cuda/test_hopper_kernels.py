@@ -38,13 +38,27 @@ def test_a_block_for_each_tile_agrees_with_the_definition(op: Conv2d, precision:
     check(ALGORITHMS[name], op, precision=precision, capability=HOPPER)
 
 
-@pytest.mark.parametrize("split", [2, 5])
+@pytest.mark.parametrize("split", [2, 5, 8])
 @every_precision
 def test_a_cluster_shares_the_sum_over_k(precision: str, split: int) -> None:
+    """Of floats eight blocks share four eights of columns, and the inbox lies apart."""
     tile = "64x64x4x3" if precision == "float16" else "64x32x4x3"
     op = convolution((200, 5, 7), 44, has_residual=True, activation="leaky")
     algorithm = ALGORITHMS[f"hopper_{tile}_split{split}"]
     check(algorithm, op, precision=precision, capability=HOPPER)
+
+
+@pytest.mark.parametrize("name", ["hopper_64x96x5x2_split3", "hopper_192x64x3x2_split2"])
+def test_a_cluster_finishes_filters_that_come_in_eights(name: str) -> None:
+    op = convolution((136, 9, 8), 88, has_residual=True, last_activation="relu")
+    check(ALGORITHMS[name], op, precision="float16", capability=HOPPER, rows=3)
+
+
+def test_a_cluster_makes_a_detection_layer() -> None:
+    op = detecting(6, scale_x_y=1.05, channels=512)
+    options = {"capability": HOPPER, "floats": frozenset({op.out}), "rows": 9}
+    name = "hopper_64x64x4x3_split2"
+    check(ALGORITHMS[name], op, precision="float16", tolerance=2e-6, **options)
 
 
 TURNS = [

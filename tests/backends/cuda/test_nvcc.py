@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from engine.backends.cuda import compiler, tensor
-from engine.backends.cuda.conv import hopper, hopper_columns, implicit_gemm
+from engine.backends.cuda.conv import hopper, hopper_columns, hopper_even, implicit_gemm
 from engine.backends.cuda.conv.hopper import HopperTile
 from engine.backends.cuda.conv.hopper_columns import ColumnsTile
+from engine.backends.cuda.conv.hopper_even import EvenTile
 from engine.backends.cuda.conv.hopper_patches import PatchesTile
 from engine.backends.cuda.conv.hopper_turns import TurnsTile
 from engine.backends.cuda.conv.implicit_gemm import MmaTile
@@ -87,6 +88,13 @@ def hopper_tiles() -> list[HopperTile]:
         sizes = (rows, columns, 64, stages, consumers, blocks, 0, out_bytes)
         found.append(TurnsTile(*sizes, LEAKY, out_bytes == 2, teams=teams))
     found.append(TurnsTile(128, 64, 64, 4, 1, 2, 0, 4, linear, True, True, teams=2))
+    for out_bytes, pixels, (filters, teams, consumers, sharers, blocks) in (
+        (2, 168, hopper_even._SHAPES[0]),
+        (4, 88, hopper_even._SHAPES[1]),
+        (2, 168, hopper_even._SHAPES[2]),
+    ):
+        sizes = (pixels, filters, 64, 4, consumers, blocks, 0, out_bytes)
+        found.append(EvenTile(*sizes, LEAKY, out_bytes == 2, teams=teams, sharers=sharers))
     for out_bytes, (columns, stages, teams, blocks), taps in (
         (4, (64, 2, 4, 1), (3, 3)),
         (2, (32, 2, 3, 2), (2, 5)),

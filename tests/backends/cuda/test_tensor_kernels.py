@@ -264,9 +264,9 @@ def test_what_a_split_summed_is_pooled() -> None:
     check(implicit_gemm.VARIANTS["mma_64x32x6_split4"], op, precision="float16", first=3, rows=3)
 
 
-def detecting(classes: int, **options: Any) -> Conv2d:
+def detecting(classes: int, *, channels: int = 40, **options: Any) -> Conv2d:
     anchors, entries = 3, options.get("box", 4) + 1 + classes
-    op = convolution((40, 5, 7), anchors * entries, (1, 1), padding=(0, 0, 0, 0))
+    op = convolution((channels, 5, 7), anchors * entries, (1, 1), padding=(0, 0, 0, 0))
     out = replace(op.out, index=9)
     return replace(op, out=out, yolo=YoloOutput(out, op.out, anchors, classes, **options))
 

@@ -29,6 +29,7 @@ _HALF_TILES = (
     (128, 192, 4, 2, 1),
     (128, 176, 4, 2, 1),
     (192, 128, 4, 3, 1),
+    (192, 64, 3, 3, 2),
     (128, 96, 6, 2, 1),
     (128, 96, 3, 2, 2),
     (128, 128, 3, 2, 2),
@@ -36,6 +37,7 @@ _HALF_TILES = (
     (128, 64, 4, 2, 2),
     (64, 128, 4, 1, 2),
     (64, 128, 6, 1, 1),
+    (64, 112, 5, 1, 2),
     (64, 96, 5, 1, 2),
     (64, 64, 4, 1, 3),
     (64, 64, 8, 1, 1),
@@ -55,7 +57,10 @@ _FLOAT_TILES = (
     (128, 32, 4, 2, 2),
 )
 SPLITS = (1, 2, 3, 4, 5, 6, 8)
-_COSTS = {0: (1680, 57, 6, 3300, 300), 1: (750, 45, 8, 6000, 700), 2: (315, 25, 3, 2500, 700)}
+_COSTS = {0: (1680, 57, 6, 3300, 900), 1: (750, 45, 8, 6000, 2100), 2: (315, 25, 3, 2500, 2100)}
+_POSTED = 16  # bytes a cycle, from one multiprocessor to others
+_PART = 16  # multiprocessors, among which a cluster finds its place
+_WHOLE = 0.95  # of the clusters that would have room if all were
 _MOST_BLOCKS = 1024  # more tiles than this fill the device without a split
 _LEAST_STEPS = 4  # slices that each block of a split sums at least
 
@@ -63,7 +68,10 @@ _CHUNK = 16  # bytes that change places together
 _CHUNKS_OF_BANKS = 8  # of all banks of shared memory
 _WARPS = 4  # of a warpgroup
 _LANES_DOWN = 8  # of a warp, one below the other
-_SUM_PADDING = 8  # floats between rows of sums, as SUM_PITCH in the kernel
+_ROW_PADDING = 8  # results between rows on their way out, as in ROW_PITCH of the kernel
+_MOST_SHARED = 227 << 10  # bytes of a block
+_ALL_SHARED = 228 << 10  # bytes of a multiprocessor
+_OF_EACH_BLOCK = 1 << 10  # that it takes for itself
 _LINE_BYTES = 128
 _NEAR = 16 << 20  # bytes of a map of which an L2 still has most two convolutions later
 BARRIERS = 16  # bytes of both barriers of a stage
@@ -121,10 +129,32 @@ class HopperTile:
 
     @property
     def shared_bytes(self) -> int:
-        """The ring, or the sums that take its place, barriers, biases, and what aligns it."""
-        sums = self.rows * (self.columns + _SUM_PADDING) * 4
-        barriers = self.stages * BARRIERS
-        return max(self.stages * self.stage_bytes, sums) + barriers + 4 * self.columns + 1024
+        """What comes before an inbox, and what aligns it."""
+        return self._before_inbox + 1024
+
+    @property
+    def _room(self) -> int:
+        """The ring, or the results that take its place."""
+        results = self.rows * (self.columns + _ROW_PADDING) * self.out_bytes
+        return max(self.stages * self.stage_bytes, results)
+
+    @property
+    def _before_inbox(self) -> int:
+        """The room, barriers and biases."""
+        return self._room + (self.stages + 1) * BARRIERS + 4 * self.columns
+
+    def inbox_bytes(self, split: int) -> int:
+        """For the sums of the columns that a block of a cluster finishes."""
+        eights = -(-self.columns // (8 * split))
+        return split * self.rows * 8 * eights * 4
+
+    def inbox(self, split: int) -> int:
+        """Where it begins: behind the rest where that leaves blocks their neighbours, else at 0."""
+        if split == 1:
+            return 0
+        size, before = self.inbox_bytes(split), self._before_inbox
+        most = min(_ALL_SHARED // self.blocks - _OF_EACH_BLOCK, _MOST_SHARED)
+        return before if before + size + 1024 <= most or size > self._room else 0
 
 
 class Problem(ctypes.Structure):
@@ -140,7 +170,7 @@ class Problem(ctypes.Structure):
                 *("pixels", "filters", "out_h", "out_w", "taps_x", "slices", "steps"),
                 *("stride_y", "stride_x", "top", "left", "dilation_y", "dilation_x"),
                 *("out_pitch", "residual_pitch", "split", "tiles_n", "is_aligned"),
-                "is_residual_far",
+                *("inbox", "is_residual_far"),
                 *("entries", "box"),
             )
         ),
@@ -238,7 +268,9 @@ def source(gpu: Gpu, op: ops.Conv2d, tile: HopperTile) -> launch.Windows:
     )
 
 
-def problem(gpu: Gpu, op: ops.Conv2d, tile: HopperTile, *, blocks: int, split: int = 1) -> Problem:
+def problem(
+    gpu: Gpu, op: ops.Conv2d, tile: HopperTile, *, blocks: int, split: int = 1, inbox: int = 0
+) -> Problem:
     """`blocks` are those of the grid, each of which calls some of the next weights."""
     residual, residual_pitch = geometry.residual(gpu, op)
     channels, out = op.src.shape.channels, op.out.shape
@@ -254,7 +286,7 @@ def problem(gpu: Gpu, op: ops.Conv2d, tile: HopperTile, *, blocks: int, split: i
         *(*op.stride, top, left, *op.dilation),
         *(gpu.pitch(op.out), residual_pitch),
         *(split, across(op, tile), int(all(map(gpu.is_aligned, written)))),
-        int(_is_residual_far(gpu, op)),
+        *(inbox, int(_is_residual_far(gpu, op))),
         *geometry.yolo_numbers(op),
         *map(Divisor.of, (split, across(op, tile), out.height, out.width, deep, op.kernel[1])),
     )
@@ -310,10 +342,12 @@ def enqueue(
     sharers: int = 1,
 ) -> None:
     """Launch so many blocks, in clusters that share work, that read the map as `source` says."""
-    gpu.tile(tile, tile.shared_bytes).launch(
+    inbox = tile.inbox(split)
+    shared = tile.shared_bytes + (tile.inbox_bytes(split) if inbox else 0)
+    gpu.tile(tile, shared).launch(
         (blocks, 1, 1),
         tile.threads,
-        [source, problem(gpu, op, tile, blocks=blocks, split=split)],
+        [source, problem(gpu, op, tile, blocks=blocks, split=split, inbox=inbox)],
         stream=gpu.stream.handle,
         cluster=split * sharers,
         early=True,
@@ -368,16 +402,22 @@ class Hopper(HopperVariant):
         tile = self.tile(target, op)
         rate, width, finish, start, split = _COSTS[tile.mode]
         across = -(-op.out.shape.channels // tile.columns)
-        blocks = _tiles(target, op, tile.rows) * across * self.split
-        most = -(-blocks // target.multiprocessors)
+        most = -(-_tiles(target, op, tile.rows) * across // _clusters(target, self.split))
         at_once = min(most, tile.blocks)
         products = at_once * tile.rows * tile.columns * tile.depth / rate
         cycles = max(products, at_once * tile.stage_bytes / width, 300)
         block = start + self._steps(target, op) / self.split * cycles
         block += at_once * tile.rows * tile.columns / finish
         if self.split > 1:
-            block += split * (2 + self.split)
+            block += split + at_once * tile.rows * tile.columns * 4 * (1 - 1 / self.split) / _POSTED
         return -(-most // tile.blocks) * block
+
+
+def _clusters(target: Target, size: int) -> int:
+    """How many find room at once: one lies inside a part of the card, of which few are whole."""
+    if size <= 2:
+        return target.multiprocessors // size
+    return int(target.multiprocessors // _PART * (_PART // size) * _WHOLE)
 
 
 def _tiles(target: Target, op: ops.Conv2d, rows: int) -> int:

@@ -187,16 +187,16 @@ template <int COUNT> __device__ __forceinline__ void more_registers()
 
 // ---- clusters, the kernel before and the kernel after
 
-// What was written before it is seen behind it.
-__device__ __forceinline__ void cluster_barrier()
+// Behind cluster_wait() all have come as far as cluster_arrive(). What was written before is not seen for
+// it: that would take until all of it had reached the memory of the card.
+__device__ __forceinline__ void cluster_arrive()
 {
-    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 
-// Behind it everyone has come this far.
-__device__ __forceinline__ void cluster_meeting()
+__device__ __forceinline__ void cluster_wait()
 {
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }
 
 // The same place in the shared memory of block `rank` of the cluster.
@@ -214,14 +214,14 @@ __device__ __forceinline__ void neighbour_arrive(unsigned barrier)
                  : "memory");
 }
 
-__device__ __forceinline__ float4 read_neighbour(unsigned address)
+// Four floats into its shared memory, for a barrier there, which counts their bytes as those of copies.
+__device__ __forceinline__ void post(unsigned to, unsigned barrier, float4 x)
 {
-    float4 v;
-    asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-                 : "r"(address)
-                 : "memory");
-    return v;
+    asm volatile(
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1,%2,%3,%4}, [%5];" ::"r"(
+            to),
+        "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w), "r"(barrier)
+        : "memory");
 }
 
 __device__ __forceinline__ void dependents_may_start()

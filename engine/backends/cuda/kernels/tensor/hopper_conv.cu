@@ -11,8 +11,7 @@
 //
 // A producer thread keeps a ring of STAGES slices, BM x BK of input and BN x BK of weights;
 // CONSUMERS warpgroups before it multiply BM / CONSUMERS rows each. A cluster of `split` blocks shares the
-// sum over k: each adds up a part, then they reduce through each other's shared memory, always in
-// the order of their ranks, so that a result never changes from run to run.
+// sum over k: each adds up a part, see hopper_cluster.cuh.
 // Weights do not depend on the layer before, so they are fetched before the wait for it.
 // On a small map a block finishes one tile and its code is cold: the activations, KIND and LAST, are
 // chosen at compile time, and what can be asked for early is.
@@ -25,81 +24,13 @@
 //   MODE 1  floats in, tf32 products; the copy engine and the host round to nearest
 //   MODE 2  floats in, each factor the sum of two tf32, three products; the sums of a slice are added
 //           up outside the matrix unit, which drops bits that a float would keep
+#include "hopper_cluster.cuh"
 #include "hopper_rows.cuh"
 
 #define RING_BYTES (STAGES * STAGE_BYTES)
-#define SUM_PITCH (BN + 8)  // of floats, for a cluster
-#define SUM_BYTES (BM * SUM_PITCH * 4)  // take the place of the ring, as other results do
+#define ROWS_BYTES (BM * ROW_PITCH * OUT_BYTES)  // take the place of the ring
 // Barriers lie behind both: nothing else may write to them.
-#define ROOM_BYTES (RING_BYTES > SUM_BYTES ? RING_BYTES : SUM_BYTES)
-#define AT_ONCE 4  // blocks whose sums are under way together
-#define RESIDENT ((128 * CONSUMERS + 32) * BLOCKS)       // threads of a multiprocessor
-#define ITEMS (RESIDENT <= 512 ? 4 : RESIDENT <= 600 ? 3 : 2)  // fours of a thread, likewise
-
-// The consumers of all blocks of a cluster add up the sums in each other's shared memory: a warp
-// reads whole lines, and asks for what comes from far, of several lines, before the first of it is
-// needed.
-__device__ __forceinline__ void finish_cluster(unsigned sums, const float* bias, const Problem& p,
-                                               int m0, int n0, int rank)
-{
-    const int fours = BM * BN / 4;
-    const int stride = p.split * 128 * CONSUMERS;
-    const bool is_wide = (WHOLE || p.is_aligned) && p.residual;
-    for (int begin = rank * 128 * CONSUMERS + threadIdx.x; begin < fours; begin += ITEMS * stride) {
-        Raw<4, result> residual[ITEMS];
-        float x[ITEMS][4];
-        unsigned at[ITEMS];
-#pragma unroll
-        for (int i = 0; i < ITEMS; ++i) {
-            const int item = begin + i * stride < fours ? begin + i * stride : begin;
-            const int row = item / (BN / 4);
-            const int column = item % (BN / 4) * 4;
-            const int m = m0 + row;
-            const int n = n0 + column;
-            if (is_wide && m < p.pixels && n + 4 <= p.filters) {
-                residual[i] = ask_residual<4>(p.residual + (size_t)m * p.residual_pitch + n);
-            }
-            const float4 start = *reinterpret_cast<const float4*>(bias + column);
-            x[i][0] = start.x, x[i][1] = start.y, x[i][2] = start.z, x[i][3] = start.w;
-            at[i] = (row * SUM_PITCH + column) * 4;
-        }
-        for (int first = 0; first < p.split; first += AT_ONCE) {
-            float4 part[ITEMS][AT_ONCE];
-#pragma unroll
-            for (int r = 0; r < AT_ONCE; ++r) {
-                if (first + r >= p.split) continue;
-                const unsigned there = neighbour(sums, first + r);
-#pragma unroll
-                for (int i = 0; i < ITEMS; ++i) part[i][r] = read_neighbour(there + at[i]);
-            }
-#pragma unroll
-            for (int r = 0; r < AT_ONCE; ++r) {
-                if (first + r >= p.split) continue;
-#pragma unroll
-                for (int i = 0; i < ITEMS; ++i) {
-                    x[i][0] += part[i][r].x, x[i][1] += part[i][r].y;
-                    x[i][2] += part[i][r].z, x[i][3] += part[i][r].w;
-                }
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < ITEMS; ++i) {
-            const int item = begin + i * stride;
-            const int m = m0 + item / (BN / 4);
-            const int n = n0 + item % (BN / 4) * 4;
-            if (item >= fours || m >= p.pixels || n >= p.filters) continue;
-            const int count = min(p.filters - n, 4);
-            activate_all(KIND, x[i]);
-            if (is_wide && (WHOLE || count == 4)) {
-#pragma unroll
-                for (int c = 0; c < 4; ++c) x[i][c] += to_float(residual[i].v[c]);
-            } else if (!WHOLE && p.residual) {
-                add_residual(x[i], p.residual + (size_t)m * p.residual_pitch + n, count);
-            }
-            finish(x[i], p, m, n, count);
-        }
-    }
-}
+#define ROOM_BYTES (RING_BYTES > ROWS_BYTES ? RING_BYTES : ROWS_BYTES)
 
 extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     hopper_conv(const __grid_constant__ TensorMap input, const __grid_constant__ Problem p)
@@ -109,7 +40,6 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     const unsigned full = base + ROOM_BYTES;
     const unsigned empty = full + 8 * STAGES;
     const bool is_producer = threadIdx.x >= 128 * CONSUMERS;
-    const int lane = threadIdx.x % 32;
     const int tile = divide(blockIdx.x, p.by_split);
     const int rank = blockIdx.x - tile * p.split;
     const int down = divide(tile, p.by_tiles_n);
@@ -118,7 +48,9 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     const int n0 = across * BN;
     const int first = divide(rank * p.steps, p.by_split);
     const int end = divide((rank + 1) * p.steps, p.by_split);
-    float* bias = reinterpret_cast<float*>(memory + (empty + 8 * STAGES - shared_address(memory)));
+    const unsigned posted = empty + 8 * STAGES;
+    float* bias = reinterpret_cast<float*>(memory + (posted + 16 - shared_address(memory)));
+    const Inbox inbox = inbox_at(base + p.inbox, posted, p, rank);
 
     if (threadIdx.x == 128 * CONSUMERS) prefetch_map(&input);
     if (threadIdx.x == 0) {
@@ -126,9 +58,11 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
             barrier_init(full + 8 * s, 1);
             barrier_init(empty + 8 * s, CONSUMERS);
         }
+        if (p.split > 1) expect_sums(inbox, p);
         barrier_fence();
     }
     __syncthreads();
+    if (p.split > 1) cluster_arrive();
 
     if (is_producer) {
         if (threadIdx.x == 128 * CONSUMERS) {
@@ -159,6 +93,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         }
         __syncwarp();
         dependents_may_start();  // any earlier, they would be in the way
+        if (p.split > 1) wait_for_inboxes(p);
     } else {
         const int group = threadIdx.x / 128;
         const int warp = threadIdx.x / 32 % 4;
@@ -199,33 +134,20 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         }
         products_wait<0>();
         put_biases(bias, own, threadIdx.x);
-        consumers_barrier(1, 128 * CONSUMERS);  // the ring is read: its memory takes the sums
-        unsigned char* ring = memory + (base - shared_address(memory));
-        if (p.split == 1) {
-            result* corner = reinterpret_cast<result*>(ring) + threadIdx.x / 32 * 16 * ROW_PITCH;
-#pragma unroll
-            for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
-                const int first_row = m0 + (group * BLOCKS_OF_ROWS + i) * 64 + warp * 16;
-                finish_rows(sum[i], corner, bias, p, first_row, n0);
-            }
+        const int first_row = group * BLOCKS_OF_ROWS * 64 + warp * 16;
+        if (p.split > 1) {
+            wait_for_inboxes(p);
+            post_sums(sum, p, inbox, rank, first_row);
+            consumers_barrier(1, 128 * CONSUMERS);  // the biases are there
+            finish_share(inbox, bias, p, m0, n0, memory + (inbox.at - shared_address(memory)));
             return;
         }
-        float* sums = reinterpret_cast<float*>(ring);
+        consumers_barrier(1, 128 * CONSUMERS);  // the ring is read: its memory takes the rows
+        unsigned char* ring = memory + (base - shared_address(memory));
+        result* corner = reinterpret_cast<result*>(ring) + threadIdx.x / 32 * 16 * ROW_PITCH;
 #pragma unroll
         for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
-            const int m = (group * BLOCKS_OF_ROWS + i) * 64 + warp * 16 + lane / 4;
-#pragma unroll
-            for (int j = 0; j < BN / 8; ++j) {
-                float* to = sums + m * SUM_PITCH + j * 8 + lane % 4 * 2;
-                *reinterpret_cast<float2*>(to) = make_float2(sum[i][j * 4], sum[i][j * 4 + 1]);
-                *reinterpret_cast<float2*>(to + 8 * SUM_PITCH) =
-                    make_float2(sum[i][j * 4 + 2], sum[i][j * 4 + 3]);
-            }
+            finish_rows(sum[i], corner, bias, p, m0 + first_row + i * 64, n0);
         }
     }
-
-    if (p.split == 1) return;
-    cluster_barrier();
-    if (!is_producer) finish_cluster(base, bias, p, m0, n0, rank);
-    cluster_meeting();  // nobody leaves while a neighbour reads its sums
 }

@@ -88,7 +88,4 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
             __syncwarp();
         }
     }
-#if SHARERS > 1
-    cluster_barrier();  // nobody leaves while a neighbour has something to tell it
-#endif
 }

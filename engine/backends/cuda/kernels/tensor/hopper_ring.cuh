@@ -32,10 +32,10 @@ __device__ __forceinline__ void prepare(const Ring& ring, const TensorMap* input
         for (int t = 0; t < TEAMS; ++t) barrier_init(ring.turns + 8 * t, 4 * CONSUMERS);
         barrier_fence();
     }
-#if SHARERS > 1
-    cluster_barrier();
-#else
     __syncthreads();
+#if SHARERS > 1
+    cluster_arrive();
+    cluster_wait();  // nobody brings anything to a block whose barriers are not there
 #endif
 }
 
@@ -74,6 +74,16 @@ __device__ __forceinline__ void fetch_tiles(const Ring& ring, const Problem& p, 
             phase ^= 1;
         }
     }
+#if SHARERS > 1
+    // A block is there until the others have told it of every slot.
+    for (int s = 0; s < STAGES; ++s) {
+        barrier_wait(ring.empty + 8 * stage, phase ^ 1);
+        if (++stage == STAGES) {
+            stage = 0;
+            phase ^= 1;
+        }
+    }
+#endif
 }
 
 // A warpgroup has read a slot.

@@ -30,6 +30,7 @@ struct Problem {
     int stride_y, stride_x, top, left, dilation_y, dilation_x;
     int out_pitch, residual_pitch;
     int split, tiles_n, is_aligned;
+    int inbox;  // bytes behind the first slot, or zero: in its place
     int is_residual_far;  // larger than what the L2 still has of it
     int entries, box;  // of an anchor, where [yolo]'s own output is to be made
     float scale_x_y;
@@ -189,13 +190,6 @@ __device__ __forceinline__ void add_bias(float (&sum)[BN / 2], const float* bias
 
 // Residuals are read past the multiprocessor's own cache: only the thread that fetches waits for
 // the kernel before, and that cache may hold what was there earlier.
-template <int V> __device__ __forceinline__ Raw<V, result> ask_residual(const result* from)
-{
-    typedef typename WordsOf<sizeof(Raw<V, result>)>::type Words;
-    const Words words = __ldcg(reinterpret_cast<const Words*>(from));
-    return reinterpret_cast<const Raw<V, result>&>(words);
-}
-
 template <int N>
 __device__ __forceinline__ void add_residual(float (&x)[N], const result* from, int count)
 {

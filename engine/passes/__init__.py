@@ -17,6 +17,7 @@ from engine.passes.fuse_activation import fuse_activation
 from engine.passes.fuse_gate import fuse_gate
 from engine.passes.fuse_pool import fuse_pool
 from engine.passes.fuse_residual import fuse_residual
+from engine.passes.fuse_upsample import fuse_upsample
 from engine.passes.fuse_yolo import fuse_yolo
 from engine.passes.merge_siblings import merge_siblings
 from engine.passes.part_shortcut import part_shortcut
@@ -41,6 +42,7 @@ PASSES: dict[str, Pass] = {
         chain_pools,
         merge_siblings,
         fuse_yolo,
+        fuse_upsample,
         elide_copies,
         place_tensors,
     )

@@ -79,10 +79,10 @@ class Conv2d(Op):
     """out[n,y,x] = sum over c,i,j of weight[n,c,i,j] * src[c, y*stride+i*dilation-padding, ...]
 
     then + bias, activation, maximum over `pool` (when present), + residual, last_activation, and
-    what `yolo` does, whose src is not there: `out` has the shape after all of it. Cells outside
-    src count as zero. Groups split channels and filters. A 1-D convolution is one of height 1.
-    With `signed` the input is read as its sign (x > 0 is +1, anything else -1) and cells outside
-    count as -1, and weights are plus or minus one number for each filter: darknet's xnor.
+    what `yolo` or `upsample` does, whose src is not there: `out` has the shape after all of it.
+    Cells outside src count as zero. Groups split channels and filters. A 1-D convolution is one of
+    height 1. With `signed` the input is read as its sign (x > 0 is +1, anything else -1) and cells
+    outside count as -1, and weights are plus or minus one number for each filter: darknet's xnor.
     """
 
     src: Tensor
@@ -98,6 +98,7 @@ class Conv2d(Op):
     residual: Tensor | None = None
     last_activation: str = "linear"
     yolo: YoloOutput | None = None
+    upsample: Upsample | None = None
 
     @property
     def kernel(self) -> tuple[int, int]:
@@ -105,7 +106,9 @@ class Conv2d(Op):
 
     @property
     def grid(self) -> Shape:
-        """The shape of the convolution itself: that of `out` unless a pool follows."""
+        """The shape of the convolution itself: of `out` unless a pool or `upsample` follows."""
+        if self.upsample is not None:
+            return self.upsample.src.shape
         if self.pool is None:
             return self.out.shape
         top, left, bottom, right = self.padding
@@ -127,6 +130,12 @@ class Conv2d(Op):
         """All that comes before `yolo`, which reads its output."""
         assert self.yolo is not None
         return replace(self, out=self.yolo.src, yolo=None)
+
+    @property
+    def before_upsample(self) -> Conv2d:
+        """All that comes before `upsample`, which reads its output."""
+        assert self.upsample is not None
+        return replace(self, out=self.upsample.src, upsample=None)
 
     @property
     def pools_quads(self) -> bool:

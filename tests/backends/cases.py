@@ -85,6 +85,7 @@ def missing_pass(case: Case, passes: Sequence[str]) -> str | None:
     """The pass that makes such an op, where a device does not ask for it: it never sees the op."""
     makers = {
         "fuse_pool": getattr(case.op, "pool", None) is not None,
+        "fuse_upsample": getattr(case.op, "upsample", None) is not None,
         "chain_convolutions": isinstance(case.op, ops.Chain),
     }
     return next((name for name, makes in makers.items() if makes and name not in passes), None)
@@ -102,6 +103,7 @@ def convolution(
     bias: bool = True,
     residual: bool = False,
     yolo: dict[str, Any] | None = None,
+    upsample: int = 1,
     **options: Any,
 ) -> None:
     source = tensor(*src)
@@ -127,6 +129,9 @@ def convolution(
     out = tensor(filters, height, width)
     if yolo:
         options["yolo"] = ops.YoloOutput(out, tensor(filters, height, width), **yolo)
+    if upsample > 1:
+        small, out = out, tensor(filters, height * upsample, width * upsample)
+        options["upsample"] = ops.Upsample(out, small, upsample)
     add_case(name, ops.Conv2d(out, source, weight, **options), **constants)
 
 
@@ -221,6 +226,8 @@ convolution(
 convolution(
     "residual_depthwise", (5, 6, 5), 5, groups=5, residual=True, last_activation="swish", **SAME
 )
+convolution("upsampled", (8, 5, 7), 16, (1, 1), upsample=2, activation="leaky")
+convolution("upsampled_thrice", (5, 4, 3), 6, upsample=3, **SAME)
 convolution("yolo", (9, 5, 7), 24, (1, 1), yolo={"anchors": 3, "classes": 3})
 convolution(
     *("yolo_sigmas", (8, 4, 5), 20, (1, 1)),

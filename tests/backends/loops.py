@@ -129,6 +129,8 @@ def conv2d(op: ops.Conv2d, read: Read) -> Array:
     if op.residual is not None:
         result = result + read(op.residual)
     result = activated(op.last_activation, result)
+    if op.upsample is not None:
+        return upsample(op.upsample, lambda _: result)
     return result if op.yolo is None else yolo_output(op.yolo, lambda _: result)
 
 

@@ -72,6 +72,8 @@ def _check_conv(op: Conv2d) -> None:
         assert op.pool.size == op.pool.stride == (2, 2)
         assert op.pool.padding == (0, 0, 0, 0)
         height, width = height // 2, width // 2
+    if op.upsample is not None:
+        height, width = height * op.upsample.stride, width * op.upsample.stride
     assert op.out.shape.sides == (channels, height, width)
     if op.residual is not None:
         assert (op.residual.shape, op.residual.steps) == (op.out.shape, op.out.steps)

@@ -41,6 +41,7 @@ class CpuDevice:
         "pool_parts",
         "fuse_pool",
         "chain_convolutions",
+        "fuse_upsample",
         "elide_copies",
         "place_tensors",
     )

@@ -27,6 +27,7 @@ PASSES = (
     "chain_pools",
     "merge_siblings",
     "fuse_yolo",
+    "fuse_upsample",
     "elide_copies",
     "place_tensors",
     "drop_unread",

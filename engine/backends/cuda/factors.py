@@ -53,6 +53,7 @@ def _fits(multiply: Multiply, op: Conv2d) -> bool:
         and op.groups == 1
         and op.pool is None
         and op.yolo is None
+        and op.upsample is None
     )
 
 

@@ -240,14 +240,7 @@ def reshape(gpu: Gpu, op: ops.Reshape) -> None:
 
 @runs(ops.Upsample)
 def upsample(gpu: Gpu, op: ops.Upsample) -> None:
-    out = op.out.shape
-    windows.launch(
-        gpu,
-        "upsample",
-        (op.src, op.out),
-        *(gpu[op.src], gpu[op.out], gpu.rows(op.out), out.channels, out.height, out.width),
-        *(gpu.pitch(op.src), gpu.pitch(op.out), op.stride, float(op.scale)),
-    )
+    windows.upsample(gpu, op)
 
 
 @runs(ops.BlockSum)

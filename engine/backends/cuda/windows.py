@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.backends.cuda.gpu import KINDS, Gpu
-from engine.plan.ops import Multiply, Tensor
+from engine.plan.ops import Multiply, Tensor, Upsample
 from engine.plan.shapes import Shape, Window
 
 _DOWN = 4  # of kernels/max_pool.cu
@@ -42,6 +42,17 @@ def max_pool(gpu: Gpu, src: Tensor, out: Tensor, over: Window) -> None:
     launch(
         *(gpu, "max_pool", (src, out)),
         *(gpu[src], gpu[out], *sizes, *pitches, *window(over)),
+    )
+
+
+def upsample(gpu: Gpu, op: Upsample) -> None:
+    out = op.out.shape
+    launch(
+        gpu,
+        "upsample",
+        (op.src, op.out),
+        *(gpu[op.src], gpu[op.out], gpu.rows(op.out), out.channels, out.height, out.width),
+        *(gpu.pitch(op.src), gpu.pitch(op.out), op.stride, float(op.scale)),
     )
 
 

@@ -54,6 +54,17 @@ def test_a_cluster_finishes_filters_that_come_in_eights(name: str) -> None:
     check(ALGORITHMS[name], op, precision="float16", capability=HOPPER, rows=3)
 
 
+@pytest.mark.parametrize(("split", "times"), [(1, 2), (2, 2), (1, 3)])
+@every_precision
+def test_results_of_an_upsampled_map_are_repeated(precision: str, split: int, times: int) -> None:
+    tile = "64x64x4x3" if precision == "float16" else "64x32x4x3"
+    op = convolution(
+        (520, 5, 7), 48, (1, 1), padding=(0, 0, 0, 0), activation="leaky", upsample=times
+    )
+    algorithm = ALGORITHMS[f"hopper_{tile}_split{split}"]
+    check(algorithm, op, precision=precision, capability=HOPPER, margin=8)
+
+
 def test_a_cluster_makes_a_detection_layer() -> None:
     op = detecting(6, scale_x_y=1.05, channels=512)
     options = {"capability": HOPPER, "floats": frozenset({op.out}), "rows": 9}

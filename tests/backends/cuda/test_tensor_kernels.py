@@ -17,7 +17,7 @@ from engine.backends.cuda.conv import implicit_gemm, thin
 from engine.backends.cuda.gpu import Target
 from engine.backends.cuda.scaled import ScaledConv2d
 from engine.plan.activations import ACTIVATIONS
-from engine.plan.ops import Constant, Conv2d, Multiply, Tensor, YoloOutput
+from engine.plan.ops import Constant, Conv2d, Multiply, Tensor, Upsample, YoloOutput
 from engine.plan.shapes import Shape, Window, window_count
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.tensor_host import run
@@ -46,6 +46,7 @@ def convolution(
     has_bias: bool = True,
     has_residual: bool = False,
     is_pooled: bool = False,
+    upsample: int = 1,
     **options: Any,
 ) -> Conv2d:
     stride, dilation = options.get("stride", (1, 1)), options.get("dilation", (1, 1))
@@ -56,6 +57,9 @@ def convolution(
         options["pool"] = TILE
         height, width = height // 2, width // 2
     out = Shape(filters, height, width)
+    if upsample > 1:
+        small, out = out, Shape(filters, height * upsample, width * upsample)
+        options["upsample"] = Upsample(Tensor(2, out), Tensor(4, small), upsample)
     return Conv2d(
         Tensor(2, out),
         Tensor(1, Shape(*src)),
@@ -119,6 +123,8 @@ class Problem:
         if op.residual:
             values = values + self.inputs[op.residual]
         values = np.asarray(ACTIVATIONS[op.last_activation].numpy(values))
+        if op.upsample:
+            return values.repeat(op.upsample.stride, axis=2).repeat(op.upsample.stride, axis=3)
         return values if op.yolo is None else yolo_output(op.yolo, values)
 
 

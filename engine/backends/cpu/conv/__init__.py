@@ -23,6 +23,7 @@ from engine.backends.cpu.conv import (
 from engine.backends.cpu.conv.base import Array, Convolution
 from engine.backends.cpu.conv.detecting import Detecting
 from engine.backends.cpu.conv.pooled import Pooled
+from engine.backends.cpu.conv.repeated import Repeated
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
 
@@ -44,6 +45,8 @@ def choose(
         return depthwise.prepare_chain(op, constants, workers)
     if op.yolo is not None:
         return Detecting(op, choose(op.before_yolo, constants, workers))
+    if op.upsample is not None:
+        return Repeated(op, choose(op.before_upsample, constants, workers), workers)
     if op.pool is not None and not op.pools_quads:
         return Pooled(op, choose(op.before_pool, constants, workers), workers)
     weight = constants[op.weight.name]

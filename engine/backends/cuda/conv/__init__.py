@@ -1,8 +1,8 @@
 """Convolution algorithms, one file each, and the choice among them.
 
 Each offers what algorithm.py says. The choice is the forced one, else what was measured, else a
-rule of thumb. Where a product comes first, or a pool or [yolo] follows, few take it in; the others
-run apart from it, under names of their own.
+rule of thumb. Where a product comes first, or a pool, [yolo] or an upsampling follows, few take it
+in; the others run apart from it, under names of their own.
 """
 
 from __future__ import annotations
@@ -93,6 +93,8 @@ def _can_run(name: str, target: Target, op: ops.Conv2d) -> bool:
         return False
     if op.yolo is not None and name not in _WITH_YOLO:
         return False
+    if op.upsample is not None and name not in hopper.VARIANTS:
+        return False
     if op.pool is not None and not (name in _WITH_POOL and op.pools_quads):
         return False
     if op.src in target.floats and name not in _EVERYWHERE:
@@ -113,7 +115,7 @@ def signature(target: Target, op: ops.Conv2d) -> str:
     extras = f"{int(op.signed)}{int(op.bias is not None)}{int(op.residual is not None)}"
     extras += "".join(str(target.bytes_of(each)) for each in (op.src, op.out))
     kinds = f"{op.activation},{op.last_activation}"
-    kinds += ",pool" if op.pool else ",yolo" if op.yolo else ""
+    kinds += ",pool" if op.pool else ",yolo" if op.yolo else ",upsample" if op.upsample else ""
     kinds += ",scaled" if isinstance(op, ScaledConv2d) else ""
     rows = target.rows(op.out)
     return f"{target.precision} {rows} {source} {weight} {window} {extras} {kinds}"

@@ -1,7 +1,7 @@
 """A convolution and what is to be done with its map before, or with its sums behind, one by one.
 
-For algorithms that only convolve: a product, a pool's windows or what [yolo] reads go through the
-workspace.
+For algorithms that only convolve: a product, a pool's windows, what [yolo] reads or what is
+repeated go through the workspace.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ class Apart:
         if op.pool is not None:
             windows.max_pool(inner.storing(part.out), part.out, op.out, op.pool)
             geometry.finish(gpu, replace(op, bias=None, activation="linear"))
+        if op.upsample is not None:
+            windows.upsample(inner.storing(part.out), op.upsample)
         if op.yolo is not None:
             yolo_output(inner.storing(part.out), op.yolo)
 
@@ -61,7 +63,8 @@ class Apart:
 
 
 def has_more(op: ops.Conv2d) -> bool:
-    return isinstance(op, ScaledConv2d) or op.pool is not None or op.yolo is not None
+    behind = (op.pool, op.yolo, op.upsample)
+    return isinstance(op, ScaledConv2d) or any(each is not None for each in behind)
 
 
 def alone(target: Target, op: ops.Conv2d) -> tuple[Target, ops.Conv2d]:
@@ -72,7 +75,7 @@ def alone(target: Target, op: ops.Conv2d) -> tuple[Target, ops.Conv2d]:
     if isinstance(op, ScaledConv2d):
         part, like = op.after_multiply, op.src
     else:
-        part = op.before_pool if op.yolo is None else op.before_yolo
+        part = _before(op)
     if like in target.floats:
         target = replace(target, floats=target.floats | {between})
     if between.shape.channels * target.bytes_of(between) % _PACK:
@@ -84,7 +87,14 @@ def _between(op: ops.Conv2d) -> ops.Tensor:
     """What one leaves for the other in the workspace."""
     if isinstance(op, ScaledConv2d):
         return op.multiply.out
-    return op.before_pool.out if op.yolo is None else op.yolo.src
+    return _before(op).out
+
+
+def _before(op: ops.Conv2d) -> ops.Conv2d:
+    """Without what follows the convolution."""
+    if op.yolo is not None:
+        return op.before_yolo
+    return op.before_pool if op.upsample is None else op.before_upsample
 
 
 def _bytes_between(target: Target, op: ops.Conv2d) -> int:

@@ -93,10 +93,13 @@ class HopperTile:
     is_whole: bool  # filters come in eights, or have room for them, and lie on 16 bytes
     yolo: int = 0  # what a detection layer does, too: geometry.yolo
     kernel: str = "hopper_conv"
+    upsample: int = 1  # how often a result is repeated, down and across
 
     @property
     def defines(self) -> Mapping[str, int]:
+        repeated = {"REPEATED": self.upsample} if self.upsample > 1 else {}
         return {
+            **repeated,
             "BM": self.rows,
             "BN": self.columns,
             "BK": self.depth,
@@ -273,7 +276,7 @@ def problem(
 ) -> Problem:
     """`blocks` are those of the grid, each of which calls some of the next weights."""
     residual, residual_pitch = geometry.residual(gpu, op)
-    channels, out = op.src.shape.channels, op.out.shape
+    channels, out = op.src.shape.channels, op.grid
     filters = whole_eights(out.channels) if tile.is_whole else out.channels
     deep = -(-channels // tile.depth)
     top, left, _, _ = op.padding
@@ -281,7 +284,7 @@ def problem(
     return Problem(
         *(gpu.array(op, "bias"), residual, gpu[op.out], gpu.flag if op.yolo else 0),
         *(gpu.array(op, "weight"), *_next_weights(gpu, blocks)),
-        *(gpu.pixels(op.out), filters),
+        *(gpu.rows(op.out) * out.area, filters),
         *(out.height, out.width, op.kernel[1], deep, op.kernel[0] * op.kernel[1] * deep),
         *(*op.stride, top, left, *op.dilation),
         *(gpu.pitch(op.out), residual_pitch),
@@ -368,11 +371,14 @@ class Hopper(HopperVariant):
     def tile(self, target: Target, op: ops.Conv2d) -> HopperTile:
         rows, columns, stages, consumers, blocks = self.sides
         sizes = (rows, columns, depth(target, op), stages, consumers, blocks)
-        return HopperTile(*sizes, *way_out(target, op))
+        repeated = 1 if op.upsample is None else op.upsample.stride
+        return HopperTile(*sizes, *way_out(target, op), upsample=repeated)
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         tiles = _HALF_TILES if target.precision == "float16" else _FLOAT_TILES
         if self.sides not in tiles or not can_run(target, op):
+            return False
+        if op.upsample is not None and not self.tile(target, op).is_whole:
             return False
         rows, columns = self.sides[:2]
         filters = op.out.shape.channels
@@ -385,7 +391,7 @@ class Hopper(HopperVariant):
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile = self.tile(gpu.target, op)
-        blocks = -(-gpu.pixels(op.out) // tile.rows) * across(op, tile) * self.split
+        blocks = _tiles(gpu.target, op, tile.rows) * across(op, tile) * self.split
         windows = launch.windows_map(source(gpu, op, tile), pixels=tile.rows, channels=tile.depth)
         enqueue(gpu, op, tile, windows, blocks=blocks, split=self.split)
 
@@ -421,7 +427,7 @@ def _clusters(target: Target, size: int) -> int:
 
 
 def _tiles(target: Target, op: ops.Conv2d, rows: int) -> int:
-    return -(-target.rows(op.out) * op.out.shape.area // rows)
+    return -(-target.rows(op.out) * op.grid.area // rows)
 
 
 VARIANTS = {

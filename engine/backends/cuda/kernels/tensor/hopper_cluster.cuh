@@ -7,7 +7,7 @@
 // the cluster that makes stores seen. The inbox lies apart, where shared memory has room for it: else in
 // place of the ring, and nobody posts before all have read theirs.
 #pragma once
-#include "hopper_tile.cuh"
+#include "hopper_places.cuh"
 
 #define EIGHTS (BN / 8)       // of the columns of a tile
 #define AT_ONCE 2             // of what a thread finishes: two rows, eight further, of an eight
@@ -150,7 +150,6 @@ __device__ __forceinline__ void finish_share(const Inbox& inbox, const float* bi
             const int m = m0 + row_of(item, low);
             const int n = n_of(item);
             if constexpr (WHOLE) {
-                result* to = static_cast<result*>(p.out) + (size_t)m * p.out_pitch + n;
 #pragma unroll
                 for (int l = 0; l < LINES; ++l) {
                     float z[OUT_PACK];
@@ -161,7 +160,7 @@ __device__ __forceinline__ void finish_share(const Inbox& inbox, const float* bi
 #if YOLO
                     make_yolo(line, p, bits_from(n + l * OUT_PACK, p));
 #endif
-                    store_words(to + l * OUT_PACK, line.word);
+                    store_line(p, m, n + l * OUT_PACK, line);
                 }
             } else {
                 const int count = min(p.filters - n, 8);

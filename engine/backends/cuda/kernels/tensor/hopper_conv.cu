@@ -20,6 +20,7 @@
 //   LAST, OUT_BYTES of a result
 //   WHOLE   filters come in eights and lie on 16 bytes: what else would be needed is left out
 //   YOLO what a detection layer makes of the results, see result.cuh
+//   REPEATED of an upsampled map, of WHOLE alone
 //   MODE 0  halves in, half products
 //   MODE 1  floats in, tf32 products; the copy engine and the host round to nearest
 //   MODE 2  floats in, each factor the sum of two tf32, three products; the sums of a slice are added

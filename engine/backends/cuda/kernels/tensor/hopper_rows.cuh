@@ -1,6 +1,6 @@
 // Finished sums whose rows are pixels pass through shared memory on their way out.
 #pragma once
-#include "hopper_tile.cuh"
+#include "hopper_places.cuh"
 
 #define PACKS (BN / OUT_PACK)  // of a row: results in 16 bytes
 #define ROW_PITCH (BN + 8)  // of stored values, for a warp: keeps fragments off each other's banks
@@ -79,7 +79,11 @@ __device__ __forceinline__ void finish_lines(const result* corner, const Problem
 #if YOLO
             make_yolo(x, p, keeps_column ? own_bits : bits_from(n0 + column_of(i), p));
 #endif
-            store_words(out + row_of(i) * p.out_pitch + column_of(i), x.word);
+            if constexpr (REPEATED > 1) {
+                store_line(p, first_row + row_of(i), n0 + column_of(i), x);
+            } else {
+                store_words(out + row_of(i) * p.out_pitch + column_of(i), x.word);
+            }
         }
     }
 }

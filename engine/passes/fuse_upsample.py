@@ -1,0 +1,22 @@
+"""Conv2d, Upsample -> Conv2d(upsample=...): each value leaves for all the pixels that repeat it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.passes.usage import join_pairs
+from engine.plan.build import Plan
+from engine.plan.ops import Conv2d, Op, Upsample
+
+
+def fuse_upsample(plan: Plan) -> Plan:
+    return replace(plan, ops=join_pairs(plan, _join))
+
+
+def _join(conv: Op, upsample: Op) -> Op | None:
+    if not isinstance(conv, Conv2d) or not isinstance(upsample, Upsample):
+        return None
+    if conv.pool is not None or conv.residual is not None or conv.yolo is not None:
+        return None
+    is_plain = conv.upsample is None and upsample.scale == 1
+    return replace(conv, out=upsample.out, upsample=upsample) if is_plain else None

@@ -88,6 +88,7 @@ def hopper_tiles() -> list[HopperTile]:
         sizes = (rows, columns, 64, stages, consumers, blocks, 0, out_bytes)
         found.append(TurnsTile(*sizes, LEAKY, out_bytes == 2, teams=teams))
     found.append(TurnsTile(128, 64, 64, 4, 1, 2, 0, 4, linear, True, True, teams=2))
+    found.append(HopperTile(64, 32, 64, 8, 1, 1, 0, 2, LEAKY, True, upsample=2))
     for out_bytes, pixels, (filters, teams, consumers, sharers, blocks) in (
         (2, 168, hopper_even._SHAPES[0]),
         (4, 88, hopper_even._SHAPES[1]),

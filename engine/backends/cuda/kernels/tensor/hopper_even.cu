@@ -25,6 +25,7 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
 
     if (threadIdx.x >= ALL_CONSUMERS) {
         fewer_registers<PRODUCER_SHARE>();
+        Next next = {};
         if (threadIdx.x == ALL_CONSUMERS) {
             const int ahead = blockIdx.x % SHARERS * (BN - BROUGHT);
             const unsigned char* weight;
@@ -51,10 +52,11 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
                 fetch_input(to, full, &input, p, origin, slice);
 #endif
             };
-            fetch_tiles(ring, p, tiles, begin, want_weights, want_input);
+            next = fetch_tiles(ring, p, tiles, begin, want_weights, want_input);
         }
         __syncwarp();
         dependents_may_start();  // any earlier, they would be in the way
+        if (SHARERS > 1 && threadIdx.x == ALL_CONSUMERS) wait_for_readers(ring, next);
     } else {
         more_registers<CONSUMER_SHARE>();
         const int group = threadIdx.x / 128;

@@ -39,10 +39,15 @@ __device__ __forceinline__ void prepare(const Ring& ring, const TensorMap* input
 #endif
 }
 
+struct Next {  // slot of a ring, and the phase of its barriers
+    int stage, phase;
+};
+
 // One thread: the slices of a block's tiles, one after the other. begin(tile) comes before the first of a
-// tile, want_weights(k, slot, full) and want_input(slot, full) ask for what it consists of.
+// tile, want_weights(k, slot, full) and want_input(slot, full) ask for what it consists of. Returns what
+// would come next.
 template <typename Begin, typename WantWeights, typename WantInput>
-__device__ __forceinline__ void fetch_tiles(const Ring& ring, const Problem& p, int tiles, Begin begin,
+__device__ __forceinline__ Next fetch_tiles(const Ring& ring, const Problem& p, int tiles, Begin begin,
                                             WantWeights want_weights, WantInput want_input)
 {
     auto slot = [&](int stage) { return ring.slots + stage * STAGE_BYTES; };
@@ -60,7 +65,7 @@ __device__ __forceinline__ void fetch_tiles(const Ring& ring, const Problem& p, 
     while (true) {
         if (k == p.steps) {
             tile += gridDim.x;
-            if (tile >= tiles) break;
+            if (tile >= tiles) return {stage, phase};
             begin(tile);
             k = 0;
         }
@@ -74,16 +79,18 @@ __device__ __forceinline__ void fetch_tiles(const Ring& ring, const Problem& p, 
             phase ^= 1;
         }
     }
-#if SHARERS > 1
-    // A block is there until the others have told it of every slot.
+}
+
+// The same thread: a block is there until the others have told it of every slot that they have read it.
+__device__ __forceinline__ void wait_for_readers(const Ring& ring, Next next)
+{
     for (int s = 0; s < STAGES; ++s) {
-        barrier_wait(ring.empty + 8 * stage, phase ^ 1);
-        if (++stage == STAGES) {
-            stage = 0;
-            phase ^= 1;
+        barrier_wait(ring.empty + 8 * next.stage, next.phase ^ 1);
+        if (++next.stage == STAGES) {
+            next.stage = 0;
+            next.phase ^= 1;
         }
     }
-#endif
 }
 
 // A warpgroup has read a slot.

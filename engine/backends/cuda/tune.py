@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
@@ -39,6 +40,7 @@ COPIES = 10  # in one graph, each with weights of its own: in a network these co
 REPEATS = 5
 VARIANTS = 9  # of the families that their estimates rank well
 FEW_VARIANTS = 2  # of the others
+_ALIKE = 2  # that do the same work
 _PLAIN = ("direct", "tiled", "winograd")
 PLAIN = frozenset({*_PLAIN, *(name + apart.SUFFIX for name in _PLAIN)})
 _LARGE = {
@@ -168,12 +170,24 @@ def shortlist(target: Target, op: Conv2d) -> list[str]:
     promising = [
         name
         for family, names in families.items()
-        for name in sorted(names, key=partial(_estimate, target, op))[: _quota(family)]
+        for name in _unlike(sorted(names, key=partial(_estimate, target, op)))[: _quota(family)]
     ]
     single = [name for name in able if conv.family(name) is None]
     if promising:
         single = [name for name in single if name not in PLAIN]
     return list(dict.fromkeys([conv.rule_of_thumb(target, op), *promising, *single]))
+
+
+def _unlike(names: list[str]) -> list[str]:
+    """No more than a few that differ in nothing but the room that they take."""
+    seen: Counter[object] = Counter()
+    found = []
+    for name in names:
+        work = getattr(conv.ALGORITHMS[name.removesuffix(apart.SUFFIX)], "work", name)
+        seen[work] += 1
+        if seen[work] <= _ALIKE:
+            found.append(name)
+    return found
 
 
 def _estimate(target: Target, op: Conv2d, name: str) -> float:

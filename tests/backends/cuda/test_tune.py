@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from threading import Event
@@ -15,6 +17,7 @@ import pytest
 
 from engine.backends.cuda import conv, tune
 from engine.backends.cuda.context import Card
+from engine.backends.cuda.conv.hopper import Hopper
 from engine.backends.cuda.gpu import Arrays, Gpu, Target
 from engine.errors import DeviceError, InputError
 from engine.plan import ops
@@ -161,6 +164,20 @@ def test_of_many_variants_only_the_most_promising_are_tried() -> None:
     most = tune.VARIANTS + tune.FEW_VARIANTS * (len(families) - 1) + 1
     assert len(variants) > most >= len(tried) >= tune.VARIANTS
     assert set(able) - set(variants) - tune.PLAIN <= set(names)
+
+
+def test_of_tiles_that_do_the_same_work_two_are_tried() -> None:
+    op = ops.Conv2d(
+        ops.Tensor(2, Shape(512, 26, 26)),
+        ops.Tensor(1, Shape(256, 26, 26)),
+        ops.Constant("weight", (512, 256, 3, 3)),
+        padding=(1, 1, 1, 1),
+    )
+    target = replace(HOPPER, precision="float16")
+    chosen = [conv.ALGORITHMS[name] for name in tune.shortlist(target, op)]
+    works = Counter(each.work for each in chosen if isinstance(each, Hopper))
+    assert len(works) > tune.VARIANTS / 2
+    assert max(works.values()) == 2
 
 
 def test_kernels_of_variants_are_compiled_together_before_any_is_measured(

@@ -59,8 +59,7 @@ _FLOAT_TILES = (
 SPLITS = (1, 2, 3, 4, 5, 6, 8)
 _COSTS = {0: (1680, 57, 6, 3300, 900), 1: (750, 45, 8, 6000, 2100), 2: (315, 25, 3, 2500, 2100)}
 _POSTED = 16  # bytes a cycle, from one multiprocessor to others
-_PART = 16  # multiprocessors, among which a cluster finds its place
-_WHOLE = 0.95  # of the clusters that would have room if all were
+_CLUSTERS = {1: 132, 2: 66, 3: 39, 4: 30, 5: 22, 6: 17, 8: 15}  # by size, as an H200 says
 _MOST_BLOCKS = 1024  # more tiles than this fill the device without a split
 _LEAST_STEPS = 4  # slices that each block of a split sums at least
 
@@ -368,6 +367,12 @@ class Hopper(HopperVariant):
         rows, columns, stages, _, blocks = self.sides
         return f"hopper_{rows}x{columns}x{stages}x{blocks}_split{self.split}"
 
+    @property
+    def work(self) -> tuple[int, int, int]:
+        """What a block does; others do the same with more or fewer slices on their way."""
+        rows, columns = self.sides[:2]
+        return rows, columns, self.split
+
     def tile(self, target: Target, op: ops.Conv2d) -> HopperTile:
         rows, columns, stages, consumers, blocks = self.sides
         sizes = (rows, columns, depth(target, op), stages, consumers, blocks)
@@ -420,10 +425,8 @@ class Hopper(HopperVariant):
 
 
 def _clusters(target: Target, size: int) -> int:
-    """How many find room at once: one lies inside a part of the card, of which few are whole."""
-    if size <= 2:
-        return target.multiprocessors // size
-    return int(target.multiprocessors // _PART * (_PART // size) * _WHOLE)
+    """How many find room at once: each lies inside a part of the card, which few sizes fill."""
+    return _CLUSTERS[size] * target.multiprocessors // _CLUSTERS[1]
 
 
 def _tiles(target: Target, op: ops.Conv2d, rows: int) -> int:

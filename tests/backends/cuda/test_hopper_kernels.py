@@ -104,6 +104,12 @@ def test_tiles_of_as_many_pixels_as_go_round_agree_with_the_definition(
     check(ALGORITHMS[name], op, precision="float16", capability=HOPPER, rows=9)
 
 
+def test_pairs_leave_a_multiprocessor_out_where_their_number_is_odd() -> None:
+    op = convolution((40, 9, 11), 248, activation="leaky")
+    options = {"precision": "float16", "capability": HOPPER, "rows": 9}
+    check(ALGORITHMS["even_128_teams2_pairs"], op, multiprocessors=3, **options)
+
+
 def test_a_detection_layer_of_a_net_of_halves_is_of_floats() -> None:
     for name, op in (
         ("hopper_64x64x4x3_split1", OPS["detecting"]),

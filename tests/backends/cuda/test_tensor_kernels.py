@@ -151,8 +151,9 @@ def target_for(
     margin: int,
     rows: int,
     floats: frozenset[Tensor],
+    multiprocessors: int = 2,
 ) -> Target:
-    target = Target(rows, precision, capability, multiprocessors=2, floats=floats)
+    target = Target(rows, precision, capability, multiprocessors, floats=floats)
     crooked = frozenset(
         each
         for each in (*op.reads, op.out)
@@ -175,9 +176,11 @@ def check(
     floats: frozenset[Tensor] = frozenset(),
     weights_are_halves: bool = True,
     tolerance: float | None = None,
+    multiprocessors: int = 2,
 ) -> None:
     problem = Problem(op, rows, weights_are_halves)
     sizes = {"capability": capability, "margin": margin, "rows": rows}
+    sizes["multiprocessors"] = multiprocessors
     target = target_for(op, precision=precision, floats=floats, **sizes)  # type: ignore[arg-type]
     assert algorithm.supports(target, op)
     where = {"margin": margin, "room": room, "first": first}

@@ -86,7 +86,8 @@ class HopperTurns(HopperVariant):
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile = self.tile(gpu.target, op)
-        blocks = min(self._tiles(gpu.target, op), self._resident(gpu.target))
+        room = self._resident(gpu.target) // tile.sharers * tile.sharers  # for whole clusters
+        blocks = min(self._tiles(gpu.target, op), room)
         windows = launch.windows_map(
             hopper.source(gpu, op, tile), pixels=tile.brought, channels=tile.depth
         )

@@ -24,9 +24,8 @@ def _join(conv: Op, pool: Op) -> Op | None:
 
 
 def can_take(conv: Conv2d, pool: MaxPool) -> bool:
-    is_free = conv.pool is None and conv.residual is None and conv.last_activation == "linear"
     # where the activation rises, a backend is free to take the maximum first
-    return is_free and ACTIVATIONS[conv.activation].rises and is_tiled(pool)
+    return conv.is_bare and ACTIVATIONS[conv.activation].rises and is_tiled(pool)
 
 
 def is_tiled(pool: MaxPool) -> bool:

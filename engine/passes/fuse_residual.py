@@ -19,7 +19,7 @@ def fuse_residual(plan: Plan) -> Plan:
             continue
         for middle in sorted(op.sources, key=written.__getitem__, reverse=True):
             conv = ops.get(written[middle])
-            if middle not in middles or not isinstance(conv, Conv2d) or not _is_free(conv):
+            if middle not in middles or not isinstance(conv, Conv2d) or not conv.is_bare:
                 continue
             residual = _other(op, middle)
             target = written[middle]
@@ -41,10 +41,6 @@ def _is_shortcut(op: Add) -> bool:
     shapes = {(each.shape, each.steps) for each in (*op.sources, op.out)}
     has_state = any(each.is_state for each in (*op.sources, op.out))
     return len(op.sources) == 2 and op.weights is None and len(shapes) == 1 and not has_state
-
-
-def _is_free(conv: Conv2d) -> bool:
-    return conv.pool is None and conv.residual is None and conv.last_activation == "linear"
 
 
 def _other(op: Add, middle: Tensor) -> Tensor:

@@ -16,7 +16,6 @@ def fuse_upsample(plan: Plan) -> Plan:
 def _join(conv: Op, upsample: Op) -> Op | None:
     if not isinstance(conv, Conv2d) or not isinstance(upsample, Upsample):
         return None
-    if conv.pool is not None or conv.residual is not None or conv.yolo is not None:
-        return None
-    is_plain = conv.upsample is None and upsample.scale == 1
-    return replace(conv, out=upsample.out, upsample=upsample) if is_plain else None
+    if conv.is_bare and upsample.scale == 1:
+        return replace(conv, out=upsample.out, upsample=upsample)
+    return None

@@ -14,8 +14,6 @@ def fuse_yolo(plan: Plan) -> Plan:
 
 
 def _join(conv: Op, yolo: Op) -> Op | None:
-    if not isinstance(conv, Conv2d) or not isinstance(yolo, YoloOutput):
-        return None
-    if conv.pool is not None or conv.residual is not None or conv.yolo is not None:
-        return None
-    return replace(conv, out=yolo.out, yolo=yolo)
+    if isinstance(conv, Conv2d) and isinstance(yolo, YoloOutput) and conv.is_bare:
+        return replace(conv, out=yolo.out, yolo=yolo)
+    return None

@@ -29,7 +29,7 @@ def part_shortcut(plan: Plan) -> Plan:
             continue
         middle, few = op.sources
         conv = writers.get(middle)
-        if middle not in middles or not isinstance(conv, Conv2d) or not _is_free(conv):
+        if middle not in middles or not isinstance(conv, Conv2d) or not _is_plain(conv):
             continue
         count, channels = few.shape.channels, middle.shape.channels
         outs = []
@@ -78,12 +78,5 @@ def _adds_fewer(op: Add) -> bool:
     )
 
 
-def _is_free(conv: Conv2d) -> bool:
-    return (
-        conv.groups == 1
-        and not (conv.src.is_state or conv.signed)
-        and conv.pool is None
-        and conv.residual is None
-        and conv.yolo is None
-        and conv.last_activation == "linear"
-    )
+def _is_plain(conv: Conv2d) -> bool:
+    return conv.groups == 1 and not (conv.src.is_state or conv.signed) and conv.is_bare

@@ -150,6 +150,12 @@ class Conv2d(Op):
         )
 
     @property
+    def is_bare(self) -> bool:
+        """Whether nothing but bias and activation follows its sums."""
+        behind = (self.pool, self.residual, self.yolo, self.upsample)
+        return all(each is None for each in behind) and self.last_activation == "linear"
+
+    @property
     def is_pointwise(self) -> bool:
         return self.kernel == (1, 1) and self.stride == (1, 1) and self.padding == (0, 0, 0, 0)
 

@@ -19,7 +19,14 @@ from engine.backends.cuda import launch, wgmma
 from engine.backends.cuda.conv import geometry
 from engine.backends.cuda.conv.divisor import Divisor
 from engine.backends.cuda.gpu import Array, Arrays, Gpu, Target
-from engine.backends.cuda.tensor import EIGHT, HOPPER, MODES, factors, whole_eights
+from engine.backends.cuda.tensor import (
+    EIGHT,
+    HOPPER,
+    MODES,
+    factors,
+    most_shared_bytes,
+    whole_eights,
+)
 from engine.plan import ops
 
 # rows, columns, stages, consumers, blocks on a multiprocessor
@@ -68,9 +75,9 @@ _CHUNKS_OF_BANKS = 8  # of all banks of shared memory
 _WARPS = 4  # of a warpgroup
 _LANES_DOWN = 8  # of a warp, one below the other
 _ROW_PADDING = 8  # results between rows on their way out, as in ROW_PITCH of the kernel
-_MOST_SHARED = 227 << 10  # bytes of a block
-_ALL_SHARED = 228 << 10  # bytes of a multiprocessor
-_OF_EACH_BLOCK = 1 << 10  # that it takes for itself
+MOST_SHARED = most_shared_bytes(HOPPER)
+ALL_SHARED = 228 << 10  # bytes of a multiprocessor
+OF_EACH_BLOCK = 1 << 10  # of them, that a block takes for itself
 _LINE_BYTES = 128
 _NEAR = 16 << 20  # bytes of a map of which an L2 still has most two convolutions later
 BARRIERS = 16  # bytes of both barriers of a stage
@@ -155,7 +162,7 @@ class HopperTile:
         if split == 1:
             return 0
         size, before = self.inbox_bytes(split), self._before_inbox
-        most = min(_ALL_SHARED // self.blocks - _OF_EACH_BLOCK, _MOST_SHARED)
+        most = min(ALL_SHARED // self.blocks - OF_EACH_BLOCK, MOST_SHARED)
         return before if before + size + 1024 <= most or size > self._room else 0
 
 

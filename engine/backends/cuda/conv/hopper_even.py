@@ -27,7 +27,6 @@ _LEAST_PIXELS = 64
 _LEAST_USED = 0.75  # of the filters of all tiles
 _EIGHT = 8  # pixels, the step of a product's columns
 _MOST_STAGES = 8
-_SHARED_BYTES = 227 << 10  # that a block may have
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class HopperEven(HopperTurns):
         filters, teams, consumers, sharers, blocks = self.sides
         depth, pixels = hopper.depth(target, op), self._pixels(target, op)
         stage = (pixels + filters) * depth * target.value_bytes + hopper.BARRIERS
-        stages = min((_SHARED_BYTES - 8 * teams - 1024) // stage, _MOST_STAGES)
+        stages = min((hopper.MOST_SHARED - 8 * teams - 1024) // stage, _MOST_STAGES)
         return EvenTile(
             *(pixels, filters, depth, stages, consumers, blocks, *hopper.way_out(target, op)),
             teams=teams,

@@ -30,7 +30,6 @@ _SIDE = 8  # of a block of pixels
 _LEAST_USED = 0.75  # of the pixels in those blocks
 _MOST_TAPS = 5  # along a side
 _MOST_TILES = 4  # side by side over the filters
-_SHARED_BYTES = 228 << 10  # of a multiprocessor, a block of which takes 1 KiB for itself
 _START = 8000  # cycles until a block is under way, with its weights
 _COSTS = {0: (1450, 38, 6), 1: (750, 38, 6)}  # products, bytes, finished values in a cycle
 
@@ -117,7 +116,7 @@ class HopperPatches(HopperVariant):
         if not self.suits(op.out.shape.channels):
             return False
         tile = self.tile(target, op)
-        if tile.blocks * (tile.shared_bytes + 1024) > _SHARED_BYTES:
+        if tile.blocks * (tile.shared_bytes + hopper.OF_EACH_BLOCK) > hopper.ALL_SHARED:
             return False
         blocks = self._blocks(target, op)
         if target.rows(op.out) * op.out.shape.area < _LEAST_USED * tile.rows * blocks:

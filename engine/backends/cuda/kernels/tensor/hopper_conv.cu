@@ -41,12 +41,11 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     const unsigned full = base + ROOM_BYTES;
     const unsigned empty = full + 8 * STAGES;
     const bool is_producer = threadIdx.x >= 128 * CONSUMERS;
-    const int tile = divide(blockIdx.x, p.by_split);
-    const int rank = blockIdx.x - tile * p.split;
-    const int down = divide(tile, p.by_tiles_n);
-    const int across = tile - down * p.tiles_n;
-    const int m0 = down * BM;
-    const int n0 = across * BN;
+    const int index = divide(blockIdx.x, p.by_split);
+    const int rank = blockIdx.x - index * p.split;
+    const Tile tile = tile_at(p, index);
+    const int m0 = tile.down * BM;
+    const int n0 = tile.across * BN;
     const int first = divide(rank * p.steps, p.by_split);
     const int end = divide((rank + 1) * p.steps, p.by_split);
     const unsigned posted = empty + 8 * STAGES;
@@ -68,14 +67,16 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     if (is_producer) {
         if (threadIdx.x == 128 * CONSUMERS) {
             const Origin origin = origin_of(p, m0);
-            const unsigned char* weight = p.weight + (size_t)across * p.steps * WEIGHT_BYTES;
+            const unsigned char* weight = p.weight + (size_t)tile.across * p.steps * WEIGHT_BYTES;
             const int ahead = min(end - first, STAGES);
             Slice slice = slice_at(p, first);
             auto want_weights = [&](int k, int stage) {
-                fetch_weights(base + stage * STAGE_BYTES, full + 8 * stage, weight, k);
+                fetch_weights(base + stage * STAGE_BYTES, full + 8 * stage,
+                              weight + (size_t)k * WEIGHT_BYTES);
             };
             auto want_input = [&](int stage) {
                 fetch_input(base + stage * STAGE_BYTES, full + 8 * stage, &input, p, origin, slice);
+                advance(slice, p);
             };
             for (int s = 0; s < ahead; ++s) want_weights(first + s, s);
             wait_for_previous_kernel();

@@ -28,31 +28,21 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
         Next next = {};
         if (threadIdx.x == ALL_CONSUMERS) {
             const int ahead = blockIdx.x % SHARERS * (BN - BROUGHT);
-            const unsigned char* weight;
-            Origin origin;
-            Slice slice;
-            auto begin = [&](int tile) {
-                const int down = divide(tile, p.by_tiles_n);
-                const int across = tile - down * p.tiles_n;
-                weight = p.weight + (size_t)across * p.steps * A_BYTES;
-                origin = origin_of(p, down * BN + ahead);
-                slice = slice_at(p, 0);
-            };
-            auto want_weights = [&](int k, unsigned slot, unsigned full) {
+            auto want_weights = [&](const unsigned char* weights, unsigned slot, unsigned full) {
                 barrier_expect(full, COMING_BYTES);
-                copy_bytes(slot, weight + (size_t)k * A_BYTES, A_BYTES, full);
+                copy_bytes(slot, weights, A_BYTES, full);
             };
-            auto want_input = [&](unsigned slot, unsigned full) {
+            auto want_input = [&](const Origin& origin, const Slice& slice, unsigned slot,
+                                  unsigned full) {
                 const unsigned to = slot + A_BYTES + ahead * ROW_BYTES;
 #if SHARERS > 1
                 copy_windows_to_all(to, &input, full, slice.channel, origin.x, origin.y, origin.row,
                                     slice.tap_x * p.dilation_x, slice.tap_y * p.dilation_y, SHARERS);
-                advance(slice, p);
 #else
                 fetch_input(to, full, &input, p, origin, slice);
 #endif
             };
-            next = fetch_tiles(ring, p, tiles, begin, want_weights, want_input);
+            next = fetch_tiles<BN, A_BYTES>(ring, p, tiles, ahead, want_weights, want_input);
         }
         __syncwarp();
         dependents_may_start();  // any earlier, they would be in the way
@@ -65,11 +55,11 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
         const int own = own_filter(member);
         if (threadIdx.x == 0) call_next_weights(p);
         int turn = 0;
-        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, ++turn) {
+        for (int index = blockIdx.x; index < tiles; index += gridDim.x, ++turn) {
             if (TEAMS > 1 && turn % TEAMS != team) continue;
-            const int down = divide(tile, p.by_tiles_n);
-            const int m0 = down * BN;
-            const int n0 = (tile - down * p.tiles_n) * BM;
+            const Tile tile = tile_at(p, index);
+            const int m0 = tile.down * BN;
+            const int n0 = tile.across * BM;
             call_residual(p, m0, n0, BN, BM, member * 128 + threadIdx.x % 128);
             float sum[BLOCKS_OF_ROWS][BN / 2];
             float bias[OWN];

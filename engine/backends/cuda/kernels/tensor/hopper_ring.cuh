@@ -43,36 +43,51 @@ struct Next {  // slot of a ring, and the phase of its barriers
     int stage, phase;
 };
 
-// One thread: the slices of a block's tiles, one after the other. begin(tile) comes before the first of a
-// tile, want_weights(k, slot, full) and want_input(slot, full) ask for what it consists of. Returns what
-// would come next.
-template <typename Begin, typename WantWeights, typename WantInput>
-__device__ __forceinline__ Next fetch_tiles(const Ring& ring, const Problem& p, int tiles, Begin begin,
+// One thread: the slices of a block's tiles of PIXELS, one after the other, from pixel `ahead` of each on.
+// A slice of weights has SLICE_BYTES. want_weights(weights, slot, full) and want_input(origin, slice, slot,
+// full) ask for what it consists of. Returns what would come next.
+template <int PIXELS, int SLICE_BYTES, typename WantWeights, typename WantInput>
+__device__ __forceinline__ Next fetch_tiles(const Ring& ring, const Problem& p, int tiles, int ahead,
                                             WantWeights want_weights, WantInput want_input)
 {
-    auto slot = [&](int stage) { return ring.slots + stage * STAGE_BYTES; };
-    auto full = [&](int stage) { return ring.full + 8 * stage; };
-    int tile = blockIdx.x;
-    begin(tile);
+    const unsigned char* weights;
+    Origin origin;
+    Slice slice;
+    auto begin = [&](int index) {
+        const Tile tile = tile_at(p, index);
+        weights = p.weight + (size_t)tile.across * p.steps * SLICE_BYTES;
+        origin = origin_of(p, tile.down * PIXELS + ahead);
+        slice = slice_at(p, 0);
+    };
+    auto want = [&](int k, int stage) {
+        want_weights(weights + (size_t)k * SLICE_BYTES, ring.slots + stage * STAGE_BYTES,
+                     ring.full + 8 * stage);
+    };
+    auto want_rest = [&](int stage) {
+        want_input(origin, slice, ring.slots + stage * STAGE_BYTES, ring.full + 8 * stage);
+        advance(slice, p);
+    };
+    int index = blockIdx.x;
+    begin(index);
     // Of the first tile the weights, which are nobody's output, then wait for the input.
-    const int ahead = min(p.steps, STAGES);
-    for (int s = 0; s < ahead; ++s) want_weights(s, slot(s), full(s));
+    const int first = min(p.steps, STAGES);
+    for (int s = 0; s < first; ++s) want(s, s);
     wait_for_previous_kernel();
-    for (int s = 0; s < ahead; ++s) want_input(slot(s), full(s));
-    int stage = ahead % STAGES;
-    int phase = ahead / STAGES;
-    int k = ahead;
+    for (int s = 0; s < first; ++s) want_rest(s);
+    int stage = first % STAGES;
+    int phase = first / STAGES;
+    int k = first;
     while (true) {
         if (k == p.steps) {
-            tile += gridDim.x;
-            if (tile >= tiles) return {stage, phase};
-            begin(tile);
+            index += gridDim.x;
+            if (index >= tiles) return {stage, phase};
+            begin(index);
             k = 0;
         }
         // Of the first lap every slot is free: the phase before the first counts as done.
         barrier_wait(ring.empty + 8 * stage, phase ^ 1);
-        want_weights(k, slot(stage), full(stage));
-        want_input(slot(stage), full(stage));
+        want(k, stage);
+        want_rest(stage);
         ++k;
         if (++stage == STAGES) {
             stage = 0;

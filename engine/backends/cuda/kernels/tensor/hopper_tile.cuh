@@ -51,6 +51,17 @@ template <> struct WordsOf<16> {
     typedef uint4 type;
 };
 
+// Where a tile lies: tiles side by side over the filters come first.
+struct Tile {
+    int down, across;
+};
+
+__device__ __forceinline__ Tile tile_at(const Problem& p, int index)
+{
+    const int down = divide(index, p.by_tiles_n);
+    return {down, index - down * p.tiles_n};
+}
+
 // ---- the thread that fetches
 
 struct Origin {  // of a tile: where its windows begin
@@ -89,18 +100,17 @@ __device__ __forceinline__ void advance(Slice& slice, const Problem& p)
 }
 
 __device__ __forceinline__ void fetch_weights(unsigned stage, unsigned full,
-                                              const unsigned char* weight, int k)
+                                              const unsigned char* weights)
 {
     barrier_expect(full, STAGE_BYTES);
-    copy_bytes(stage + A_BYTES, weight + (size_t)k * WEIGHT_BYTES, WEIGHT_BYTES, full);
+    copy_bytes(stage + A_BYTES, weights, WEIGHT_BYTES, full);
 }
 
 __device__ __forceinline__ void fetch_input(unsigned stage, unsigned full, const TensorMap* map,
-                                            const Problem& p, const Origin& tile, Slice& slice)
+                                            const Problem& p, const Origin& tile, const Slice& slice)
 {
     copy_windows(stage, map, full, slice.channel, tile.x, tile.y, tile.row,
                  slice.tap_x * p.dilation_x, slice.tap_y * p.dilation_y);
-    advance(slice, p);
 }
 
 // ---- the warps that multiply

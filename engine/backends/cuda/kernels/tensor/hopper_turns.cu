@@ -17,23 +17,14 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
     if (threadIdx.x >= ALL_CONSUMERS) {
         fewer_registers<PRODUCER_SHARE>();
         if (threadIdx.x == ALL_CONSUMERS) {
-            const unsigned char* weight;
-            Origin origin;
-            Slice slice;
-            auto begin = [&](int tile) {
-                const int down = divide(tile, p.by_tiles_n);
-                const int across = tile - down * p.tiles_n;
-                weight = p.weight + (size_t)across * p.steps * WEIGHT_BYTES;
-                origin = origin_of(p, down * BM);
-                slice = slice_at(p, 0);
+            auto want_weights = [&](const unsigned char* weights, unsigned slot, unsigned full) {
+                fetch_weights(slot, full, weights);
             };
-            auto want_weights = [&](int k, unsigned slot, unsigned full) {
-                fetch_weights(slot, full, weight, k);
-            };
-            auto want_input = [&](unsigned slot, unsigned full) {
+            auto want_input = [&](const Origin& origin, const Slice& slice, unsigned slot,
+                                  unsigned full) {
                 fetch_input(slot, full, &input, p, origin, slice);
             };
-            fetch_tiles(ring, p, tiles, begin, want_weights, want_input);
+            fetch_tiles<BM, WEIGHT_BYTES>(ring, p, tiles, 0, want_weights, want_input);
         }
         __syncwarp();
         dependents_may_start();  // any earlier, they would be in the way
@@ -46,12 +37,12 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
         const int warp = threadIdx.x / 32 % 4;
         if (threadIdx.x == 0) call_next_weights(p);
         int turn = 0;
-        for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, ++turn) {
+        for (int index = blockIdx.x; index < tiles; index += gridDim.x, ++turn) {
             if (TEAMS > 1 && turn % TEAMS != team) continue;
             float own[OWN_BIASES];
-            const int down = divide(tile, p.by_tiles_n);
-            const int m0 = down * BM;
-            const int n0 = (tile - down * p.tiles_n) * BN;
+            const Tile tile = tile_at(p, index);
+            const int m0 = tile.down * BM;
+            const int n0 = tile.across * BN;
             ask_biases(own, p, n0, thread);
             call_residual(p, m0, n0, BM, BN, thread);
             float sum[BLOCKS_OF_ROWS][BN / 2];

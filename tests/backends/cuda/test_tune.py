@@ -149,13 +149,17 @@ def test_a_time_limit_is_given_once_there_is_a_best() -> None:
     assert 2 < limits[1] < 10
 
 
-def test_of_many_variants_only_the_most_promising_are_tried() -> None:
-    op = ops.Conv2d(
-        ops.Tensor(2, Shape(64, 52, 52)),
-        ops.Tensor(1, Shape(64, 52, 52)),
-        ops.Constant("weight", (64, 64, 3, 3)),
+def three_by_three(filters: int, channels: int, side: int) -> ops.Conv2d:
+    return ops.Conv2d(
+        ops.Tensor(2, Shape(filters, side, side)),
+        ops.Tensor(1, Shape(channels, side, side)),
+        ops.Constant("weight", (filters, channels, 3, 3)),
         padding=(1, 1, 1, 1),
     )
+
+
+def test_of_many_variants_only_the_most_promising_are_tried() -> None:
+    op = three_by_three(64, 64, 52)
     able, names = conv.candidates(HOPPER, op), tune.shortlist(HOPPER, op)
     variants = [name for name in able if hasattr(conv.ALGORITHMS[name], "estimate")]
     tried = [name for name in variants if name in names]
@@ -167,12 +171,7 @@ def test_of_many_variants_only_the_most_promising_are_tried() -> None:
 
 
 def test_of_tiles_that_do_the_same_work_two_are_tried() -> None:
-    op = ops.Conv2d(
-        ops.Tensor(2, Shape(512, 26, 26)),
-        ops.Tensor(1, Shape(256, 26, 26)),
-        ops.Constant("weight", (512, 256, 3, 3)),
-        padding=(1, 1, 1, 1),
-    )
+    op = three_by_three(512, 256, 26)
     target = replace(HOPPER, precision="float16")
     chosen = [conv.ALGORITHMS[name] for name in tune.shortlist(target, op)]
     works = Counter(each.work for each in chosen if isinstance(each, Hopper))

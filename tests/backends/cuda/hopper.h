@@ -66,7 +66,10 @@ inline void bytes_have_come(unsigned at, int bytes)
 }
 inline void barrier_wait(unsigned at, int phase)
 {
-    while (barrier_at(at).phase == (phase & 1)) wait_a_turn();
+    for (int turns = 0; barrier_at(at).phase == (phase & 1); ++turns) {
+        if (turns == 20000) std::abort();  // it would for ever
+        wait_a_turn();
+    }
 }
 inline void consumers_barrier(int barrier, int threads)
 {
@@ -215,8 +218,10 @@ inline float read_shared(unsigned at)
     std::memcpy(&x, block_memory + at, 4);
     return x;
 }
+// The last warp of four takes long over it: the others may be far ahead of it by then.
 template <int N> inline void store_words(void* to, const unsigned (&word)[N])
 {
+    for (int turns = 0; running / 32 % 4 == 3 && turns < 50; ++turns) wait_a_turn();
     std::memcpy(to, word, sizeof word);
 }
 inline void store_matrices(unsigned to, const unsigned (&word)[4])

@@ -56,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; ++s) {
             barrier_init(full + 8 * s, 1);
-            barrier_init(empty + 8 * s, CONSUMERS);
+            barrier_init(empty + 8 * s, 4 * CONSUMERS);  // every warp reads for itself
         }
         if (p.split > 1) expect_sums(inbox, p);
         barrier_fence();
@@ -99,6 +99,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     } else {
         const int group = threadIdx.x / 128;
         const int warp = threadIdx.x / 32 % 4;
+        const bool is_first = threadIdx.x % 32 == 0;
         float own[OWN_BIASES];
         ask_biases(own, p, n0, threadIdx.x);
         call_residual(p, m0, n0, BM, BN, threadIdx.x);
@@ -124,9 +125,9 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
             if (MODE < 2) {
                 products_commit();
                 products_wait<1>();  // the slice before this one has been read
-                if (previous >= 0 && threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * previous);
+                if (previous >= 0 && is_first) barrier_arrive(empty + 8 * previous);
                 previous = stage;
-            } else if (threadIdx.x % 128 == 0) {
+            } else if (is_first) {
                 barrier_arrive(empty + 8 * stage);
             }
             if (++stage == STAGES) {

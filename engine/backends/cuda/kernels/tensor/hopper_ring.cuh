@@ -27,7 +27,7 @@ __device__ __forceinline__ void prepare(const Ring& ring, const TensorMap* input
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; ++s) {
             barrier_init(ring.full + 8 * s, 1);
-            barrier_init(ring.empty + 8 * s, CONSUMERS * SHARERS);
+            barrier_init(ring.empty + 8 * s, 4 * CONSUMERS * SHARERS);
         }
         for (int t = 0; t < TEAMS; ++t) barrier_init(ring.turns + 8 * t, 4 * CONSUMERS);
         barrier_fence();
@@ -108,15 +108,16 @@ __device__ __forceinline__ void wait_for_readers(const Ring& ring, Next next)
     }
 }
 
-// A warpgroup has read a slot.
+// A warp has read a slot. Each says so for itself: the four of a warpgroup multiply apart from each other, and
+// one that still finishes its tile would find the slots that it waits for two laps further on.
 __device__ __forceinline__ void leave(const Ring& ring, int stage)
 {
     const unsigned barrier = ring.empty + 8 * stage;
-    const int rank = threadIdx.x % 128;
+    const int lane = threadIdx.x % 32;
 #if SHARERS > 1
-    if (rank < SHARERS) neighbour_arrive(neighbour(barrier, rank));
+    if (lane < SHARERS) neighbour_arrive(neighbour(barrier, lane));
 #else
-    if (rank == 0) barrier_arrive(barrier);
+    if (lane == 0) barrier_arrive(barrier);
 #endif
 }
 

@@ -165,6 +165,24 @@ def test_columns_that_are_two_pixels_apart(
     check(ALGORITHMS[name], op, precision=precision, capability=HOPPER, rows=9)
 
 
+FAMILIES = {
+    "hopper_64x64x4x3_split1": ((24, 15, 23), 48),
+    "hopper_64x64x4x3_split2": ((120, 9, 8), 48),
+    "turns_128x32x4x2_teams3": ((24, 9, 8), 72),
+    "even_128_teams2": ((24, 9, 8), 100),
+    "even_128_teams2_pairs": ((24, 9, 8), 248),
+    "patches_32x2x2_teams3": ((16, 15, 23), 48),
+    "columns_64x128x2x1_teams3": ((64, 15, 23), 48),
+}
+
+
+@pytest.mark.parametrize(("name", "sizes"), FAMILIES.items(), ids=FAMILIES)
+def test_a_last_batch_has_fewer_rows(name: str, sizes: tuple[tuple[int, int, int], int]) -> None:
+    op = convolution(*sizes, activation="leaky", has_residual=True)
+    options = {"precision": "float16", "capability": HOPPER, "rows": 9}
+    check(ALGORITHMS[name], op, present=1, multiprocessors=6, **options)
+
+
 @pytest.mark.parametrize("precision", ["float16", "tf32"])
 def test_results_lie_between_the_margins(precision: str) -> None:
     name = SMALL.get(precision, "hopper_64x32x4x3_split1")

@@ -398,12 +398,12 @@ class Hopper(HopperVariant):
             return False
         if self.split == 1:
             return True
-        blocks = _tiles(target, op, rows) * -(-filters // columns) * self.split
+        blocks = _down(target, op, rows) * -(-filters // columns) * self.split
         return blocks <= _MOST_BLOCKS and self._steps(target, op) >= _LEAST_STEPS * self.split
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile = self.tile(gpu.target, op)
-        blocks = _tiles(gpu.target, op, tile.rows) * across(op, tile) * self.split
+        blocks = _down(gpu, op, tile.rows) * across(op, tile) * self.split
         windows = launch.windows_map(source(gpu, op, tile), pixels=tile.rows, channels=tile.depth)
         enqueue(gpu, op, tile, windows, blocks=blocks, split=self.split)
 
@@ -420,7 +420,7 @@ class Hopper(HopperVariant):
         tile = self.tile(target, op)
         rate, width, finish, start, split = _COSTS[tile.mode]
         across = -(-op.out.shape.channels // tile.columns)
-        most = -(-_tiles(target, op, tile.rows) * across // _clusters(target, self.split))
+        most = -(-_down(target, op, tile.rows) * across // _clusters(target, self.split))
         at_once = min(most, tile.blocks)
         products = at_once * tile.rows * tile.columns * tile.depth / rate
         cycles = max(products, at_once * tile.stage_bytes / width, 300)
@@ -436,8 +436,9 @@ def _clusters(target: Target, size: int) -> int:
     return _CLUSTERS[size] * target.multiprocessors // _CLUSTERS[1]
 
 
-def _tiles(target: Target, op: ops.Conv2d, rows: int) -> int:
-    return -(-target.rows(op.out) * op.grid.area // rows)
+def _down(run: Gpu | Target, op: ops.Conv2d, rows: int) -> int:
+    """Tiles one below the other, of this run or of the largest."""
+    return -(-run.rows(op.out) * op.grid.area // rows)
 
 
 VARIANTS = {

@@ -82,12 +82,12 @@ class HopperTurns(HopperVariant):
         columns, filters = self.sides[1], op.out.shape.channels
         if columns > 32 and columns >= 2 * filters:
             return False
-        return self._tiles(target, op) >= _LEAST_TURNS * self._resident(target)
+        return self._tiles(target, op, target.rows(op.out)) >= _LEAST_TURNS * self._resident(target)
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile = self.tile(gpu.target, op)
         room = self._resident(gpu.target) // tile.sharers * tile.sharers  # for whole clusters
-        blocks = min(self._tiles(gpu.target, op), room)
+        blocks = min(self._tiles(gpu.target, op, gpu.rows(op.out)), room)
         windows = launch.windows_map(
             hopper.source(gpu, op, tile), pixels=tile.brought, channels=tile.depth
         )
@@ -104,12 +104,13 @@ class HopperTurns(HopperVariant):
         turn = max(products, (products + area / finish) / taking_turns)
         if taking_turns == 1:
             turn = products + area / finish
-        turns = -(-self._tiles(target, op) // self._resident(target))
+        turns = -(-self._tiles(target, op, target.rows(op.out)) // self._resident(target))
         return float(_START + turns * turn * tile.blocks)
 
-    def _tiles(self, target: Target, op: ops.Conv2d) -> int:
+    def _tiles(self, target: Target, op: ops.Conv2d, rows: int) -> int:
+        """Of so many rows of the map: a block that found none would wait for one."""
         tile = self.tile(target, op)
-        return -(-target.rows(op.out) * op.out.shape.area // tile.rows) * hopper.across(op, tile)
+        return -(-rows * op.out.shape.area // tile.rows) * hopper.across(op, tile)
 
 
 VARIANTS = {each.name: each for each in map(HopperTurns, (*_HALF_SHAPES, *_TF32_SHAPES))}

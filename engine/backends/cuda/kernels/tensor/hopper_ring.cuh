@@ -108,8 +108,8 @@ __device__ __forceinline__ void wait_for_readers(const Ring& ring, Next next)
     }
 }
 
-// A warp has read a slot. Each says so for itself: the four of a warpgroup multiply apart from each other, and
-// one that still finishes its tile would find the slots that it waits for two laps further on.
+// A warp has read a slot. Each says so for itself: one that still finished its tile while its three others
+// went on would find the slots that it waits for two laps further on.
 __device__ __forceinline__ void leave(const Ring& ring, int stage)
 {
     const unsigned barrier = ring.empty + 8 * stage;

@@ -74,6 +74,8 @@ _CHUNK = 16  # bytes that change places together
 _CHUNKS_OF_BANKS = 8  # of all banks of shared memory
 _WARPS = 4  # of a warpgroup
 _LANES_DOWN = 8  # of a warp, one below the other
+_EIGHT, _SIXTEEN = 8, 16  # columns and rows of sums that travel together
+_EIGHT_BYTES = 32 * 16 + 16  # of those, as in EIGHT_BYTES of the kernel
 _ROW_PADDING = 8  # results between rows on their way out, as in ROW_PITCH of the kernel
 MOST_SHARED = most_shared_bytes(HOPPER)
 ALL_SHARED = 228 << 10  # bytes of a multiprocessor
@@ -154,16 +156,34 @@ class HopperTile:
 
     def inbox_bytes(self, split: int) -> int:
         """For the sums of the columns that a block of a cluster finishes."""
-        eights = -(-self.columns // (8 * split))
-        return split * self.rows * 8 * eights * 4
+        return split * self._sums_bytes(-(-self.columns // (_EIGHT * split)))
 
     def inbox(self, split: int) -> int:
-        """Where it begins: behind the rest where that leaves blocks their neighbours, else at 0."""
-        if split == 1:
-            return 0
-        size, before = self.inbox_bytes(split), self._before_inbox
+        """Where it begins: behind the rest where that leaves blocks their neighbours.
+
+        Else in the ring, behind the outbox.
+        """
+        before, outbox = self._before_inbox, self._outbox_bytes(split)
+        size = self.inbox_bytes(split)
         most = min(ALL_SHARED // self.blocks - OF_EACH_BLOCK, MOST_SHARED)
-        return before if before + size + 1024 <= most or size > self._room else 0
+        return before if before + size + 1024 <= most or outbox + size > self._room else outbox
+
+    def shared_by(self, split: int) -> int:
+        """Bytes that a block of a cluster has."""
+        is_apart = split > 1 and self.inbox(split) == self._before_inbox
+        return self.shared_bytes + (self.inbox_bytes(split) if is_apart else 0)
+
+    def can_split(self, split: int) -> bool:
+        has_room = self._outbox_bytes(split) <= self._room
+        return split == 1 or (has_room and self.shared_by(split) <= MOST_SHARED)
+
+    def _outbox_bytes(self, split: int) -> int:
+        """For the sums of all other columns."""
+        eights = self.columns // _EIGHT
+        return self._sums_bytes(eights - eights // split)
+
+    def _sums_bytes(self, eights: int) -> int:
+        return self.rows // _SIXTEEN * eights * _EIGHT_BYTES
 
 
 class Problem(ctypes.Structure):
@@ -277,9 +297,7 @@ def source(gpu: Gpu, op: ops.Conv2d, tile: HopperTile) -> launch.Windows:
     )
 
 
-def problem(
-    gpu: Gpu, op: ops.Conv2d, tile: HopperTile, *, blocks: int, split: int = 1, inbox: int = 0
-) -> Problem:
+def problem(gpu: Gpu, op: ops.Conv2d, tile: HopperTile, *, blocks: int, split: int = 1) -> Problem:
     """`blocks` are those of the grid, each of which calls some of the next weights."""
     residual, residual_pitch = geometry.residual(gpu, op)
     channels, out = op.src.shape.channels, op.grid
@@ -295,7 +313,7 @@ def problem(
         *(*op.stride, top, left, *op.dilation),
         *(gpu.pitch(op.out), residual_pitch),
         *(split, across(op, tile), int(all(map(gpu.is_aligned, written)))),
-        *(inbox, int(_is_residual_far(gpu, op))),
+        *(tile.inbox(split) if split > 1 else 0, int(_is_residual_far(gpu, op))),
         *geometry.yolo_numbers(op),
         *map(Divisor.of, (split, across(op, tile), out.height, out.width, deep, op.kernel[1])),
     )
@@ -351,12 +369,10 @@ def enqueue(
     sharers: int = 1,
 ) -> None:
     """Launch so many blocks, in clusters that share work, that read the map as `source` says."""
-    inbox = tile.inbox(split)
-    shared = tile.shared_bytes + (tile.inbox_bytes(split) if inbox else 0)
-    gpu.tile(tile, shared).launch(
+    gpu.tile(tile, tile.shared_by(split)).launch(
         (blocks, 1, 1),
         tile.threads,
-        [source, problem(gpu, op, tile, blocks=blocks, split=split, inbox=inbox)],
+        [source, problem(gpu, op, tile, blocks=blocks, split=split)],
         stream=gpu.stream.handle,
         cluster=split * sharers,
         early=True,
@@ -398,6 +414,8 @@ class Hopper(HopperVariant):
             return False
         if self.split == 1:
             return True
+        if not self.tile(target, op).can_split(self.split):
+            return False
         blocks = _down(target, op, rows) * -(-filters // columns) * self.split
         return blocks <= _MOST_BLOCKS and self._steps(target, op) >= _LEAST_STEPS * self.split
 

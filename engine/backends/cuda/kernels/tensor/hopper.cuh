@@ -214,13 +214,20 @@ __device__ __forceinline__ void neighbour_arrive(unsigned barrier)
                  : "memory");
 }
 
-// Four floats into its shared memory, for a barrier there, which counts their bytes as those of copies.
-__device__ __forceinline__ void post(unsigned to, unsigned barrier, float4 x)
+// What was written to shared memory is there for copies of it.
+__device__ __forceinline__ void copies_may_read()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Bytes of this block's shared memory into a neighbour's, both ends on 16, for a barrier there.
+__device__ __forceinline__ void copy_to_neighbour(unsigned to, unsigned from, int bytes,
+                                                  unsigned barrier)
 {
     asm volatile(
-        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1,%2,%3,%4}, [%5];" ::"r"(
+        "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
             to),
-        "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w), "r"(barrier)
+        "r"(from), "r"(bytes), "r"(barrier)
         : "memory");
 }
 

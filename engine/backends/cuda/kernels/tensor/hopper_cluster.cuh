@@ -1,24 +1,27 @@
 // A sum over k that the blocks of a cluster share: each adds up a part of it for all columns of the tile,
-// posts its sums to those that own the columns, and finishes its own, always in the order of ranks, so
+// sends its sums to those that own the columns, and finishes its own, always in the order of ranks, so
 // that a result never changes from run to run.
 //
-// What is posted is on its way while a block does something else, and a barrier knows when all has come:
-// nobody waits for a neighbour's answer, or for the memory of the whole card to settle, as at a barrier of
-// the cluster that makes stores seen. The inbox lies apart, where shared memory has room for it: else in
-// place of the ring, and nobody posts before all have read theirs.
+// Sums lie in an outbox, by owner, and the copy engine brings them: stores into another block's memory,
+// each lane's by itself, take far longer. A barrier there knows when all has come. The inbox lies apart,
+// where shared memory has room for it: else behind the outbox in place of the ring, and nobody sends
+// before all have read theirs.
 #pragma once
 #include "hopper_places.cuh"
 
 #define EIGHTS (BN / 8)       // of the columns of a tile
+#define SIXTEENS (BM / 16)    // of its rows, one for each warp at a time
 #define AT_ONCE 2             // of what a thread finishes: two rows, eight further, of an eight
 #define LINES (8 / OUT_PACK)  // of an eight
+// Of sixteen rows: four floats of each lane, as wgmma leaves them; the rest keeps eights off each other's
+// banks.
+#define EIGHT_BYTES (32 * 16 + 16)
 
-// Sums of all ranks, of the columns that this block owns. Of a rank, of two rows that are eight apart: four
-// pairs of columns of every eight, the first of all eights, the second, ...; of a pair both rows side by side.
+// Sums of all ranks, of the columns that this block owns: of a rank, of sixteen rows, of an eight.
 struct Inbox {
     unsigned at, full;  // full: a barrier
     int first, count;   // eights that this block owns
-    int most;           // that any block owns
+    bool is_apart;
 };
 
 __device__ __forceinline__ int first_eight(const Problem& p, int rank)
@@ -26,60 +29,83 @@ __device__ __forceinline__ int first_eight(const Problem& p, int rank)
     return divide(rank * EIGHTS, p.by_split);
 }
 
-__device__ __forceinline__ Inbox inbox_at(unsigned at, unsigned full, const Problem& p, int rank)
+// `room` bytes are the ring's, or of what takes its place.
+__device__ __forceinline__ Inbox inbox_at(unsigned base, unsigned full, const Problem& p, int rank,
+                                          int room)
 {
     const int first = first_eight(p, rank);
-    return {at, full, first, first_eight(p, rank + 1) - first, divide(EIGHTS + p.split - 1, p.by_split)};
+    return {base + p.inbox, full, first, first_eight(p, rank + 1) - first, p.inbox >= room};
 }
 
 __device__ __forceinline__ void expect_sums(const Inbox& inbox, const Problem& p)
 {
     barrier_init(inbox.full, 1);
-    barrier_expect(inbox.full, p.split * BM * inbox.count * 8 * 4);
+    barrier_expect(inbox.full, (p.split - 1) * SIXTEENS * inbox.count * EIGHT_BYTES);
 }
 
-// Nobody posts to a block that has not begun, or whose ring is still read where the inbox is in its place.
-__device__ __forceinline__ void wait_for_inboxes(const Problem& p)
+// In an outbox, where an owner's columns begin: this block's own are not there.
+__device__ __forceinline__ unsigned outbox_of(unsigned base, const Inbox& inbox, int first)
 {
-    cluster_wait();
-    if (p.inbox) return;
-    cluster_arrive();
-    cluster_wait();
+    return base + (first - (first > inbox.first ? inbox.count : 0)) * SIXTEENS * EIGHT_BYTES;
 }
 
-// A warp's rows, from first_row of the tile on, and 64 further.
-__device__ __forceinline__ void post_sums(const float (&sum)[BLOCKS_OF_ROWS][BN / 2], const Problem& p,
-                                          const Inbox& inbox, int rank, int first_row)
+// A warp's sums, of the sixteen rows `first` and of each fourth behind them: into the outbox, and its own
+// share into its own inbox. `memory` is what is addressed from `base` on.
+__device__ __forceinline__ void put_sums(const float (&sum)[BLOCKS_OF_ROWS][BN / 2], const Problem& p,
+                                         const Inbox& inbox, int rank, int first, unsigned base,
+                                         unsigned char* memory)
 {
-    const int lane = threadIdx.x % 32;
-    const int row = (rank * BM + first_row) / 2 + lane / 4;  // and its partner
-    const unsigned own = inbox.at + (row * 4 + lane % 4) * inbox.most * 16;
-    const unsigned next = 32 * 4 * inbox.most * 16;  // block of rows
-    unsigned there = neighbour(own, 0);
-    unsigned full = neighbour(inbox.full, 0);
-    int owner = 0;
-    int end = first_eight(p, 1);
+    int owner = -1;
+    int begin = 0;
+    int end = 0;
+    unsigned to = 0;
+    unsigned next = 0;  // block of rows
 #pragma unroll
     for (int j = 0; j < EIGHTS; ++j) {
         while (j == end) {
-            there = neighbour(own, ++owner);
-            full = neighbour(inbox.full, owner);
-            end = first_eight(p, owner + 1);
+            begin = end;
+            end = first_eight(p, ++owner + 1);
+            const bool is_own = owner == rank;
+            const unsigned start = is_own ? inbox.at + rank * SIXTEENS * inbox.count * EIGHT_BYTES
+                                          : outbox_of(base, inbox, begin);
+            to = start - base + first * (end - begin) * EIGHT_BYTES + threadIdx.x % 32 * 16;
+            next = 4 * (end - begin) * EIGHT_BYTES;
         }
 #pragma unroll
         for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
             const float* x = sum[i] + j * 4;
-            post(there + i * next, full, make_float4(x[0], x[1], x[2], x[3]));
+            *reinterpret_cast<float4*>(memory + to + i * next) = make_float4(x[0], x[1], x[2], x[3]);
         }
-        there += 16;
+        to += EIGHT_BYTES;
     }
+    copies_may_read();
+    __syncwarp();
+}
+
+// What a warp has put into the outbox goes to its owners, each by a lane.
+__device__ __forceinline__ void send_sums(const Problem& p, const Inbox& inbox, int rank, int first,
+                                          unsigned base)
+{
+    const int owner = threadIdx.x % 32;
+    if (owner < p.split && owner != rank) {
+        const int begin = first_eight(p, owner);
+        const int bytes = (first_eight(p, owner + 1) - begin) * EIGHT_BYTES;
+        const unsigned from = outbox_of(base, inbox, begin);
+        const unsigned to = neighbour(inbox.at, owner) + rank * SIXTEENS * bytes;
+        const unsigned full = neighbour(inbox.full, owner);
+        for (int i = 0; bytes > 0 && i < BLOCKS_OF_ROWS; ++i) {
+            const int before = (first + i * 4) * bytes;
+            copy_to_neighbour(to + before, from + before, bytes, full);
+        }
+    }
+    __syncwarp();
 }
 
 // The consumers finish the columns that their block owns, lanes side by side eights side by side.
+// `sums` is the inbox.
 __device__ __forceinline__ void finish_share(const Inbox& inbox, const float* bias, const Problem& p,
-                                             int m0, int n0, const unsigned char* memory)
+                                             int m0, int n0, const unsigned char* sums)
 {
-    const float4* sums = reinterpret_cast<const float4*>(memory);
     const int shift = inbox.count > 1 ? 32 - __clz(inbox.count - 1) : 0;
     const int stride = 128 * CONSUMERS;
     const int total = BM / 2 << shift;
@@ -113,11 +139,12 @@ __device__ __forceinline__ void finish_share(const Inbox& inbox, const float* bi
     };
     ask_residuals(threadIdx.x);
     barrier_wait(inbox.full, 0);
+    cluster_arrive();  // what came has left its block
 #pragma unroll 1
     for (int first = threadIdx.x; first < total; first += AT_ONCE * stride) {
         if (first >= AT_ONCE * stride) ask_residuals(first);
         float x[AT_ONCE][2][8];
-        const float4* from[AT_ONCE];
+        const unsigned char* from[AT_ONCE];
 #pragma unroll
         for (int i = 0; i < AT_ONCE; ++i) {
             const int item = min(first + i * stride, total - 1);
@@ -125,7 +152,8 @@ __device__ __forceinline__ void finish_share(const Inbox& inbox, const float* bi
             const float* start = bias + (inbox.first + eight) * 8;
 #pragma unroll
             for (int c = 0; c < 8; ++c) x[i][0][c] = x[i][1][c] = start[c];
-            from[i] = sums + (item >> shift) * 4 * inbox.most + eight;
+            const int pair = item >> shift;
+            from[i] = sums + (pair / 8 * inbox.count + eight) * EIGHT_BYTES + pair % 8 * 64;
         }
 #pragma unroll 1
         for (int r = 0; r < p.split; ++r) {
@@ -133,11 +161,11 @@ __device__ __forceinline__ void finish_share(const Inbox& inbox, const float* bi
             for (int i = 0; i < AT_ONCE; ++i) {
 #pragma unroll
                 for (int c = 0; c < 4; ++c) {
-                    const float4 part = from[i][c * inbox.most];
+                    const float4 part = reinterpret_cast<const float4*>(from[i])[c];
                     x[i][0][c * 2] += part.x, x[i][0][c * 2 + 1] += part.y;
                     x[i][1][c * 2] += part.z, x[i][1][c * 2 + 1] += part.w;
                 }
-                from[i] += BM / 2 * 4 * inbox.most;
+                from[i] += SIXTEENS * inbox.count * EIGHT_BYTES;
             }
         }
 #pragma unroll
@@ -169,4 +197,5 @@ __device__ __forceinline__ void finish_share(const Inbox& inbox, const float* bi
             }
         }
     }
+    __syncwarp();
 }

@@ -50,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     const int end = divide((rank + 1) * p.steps, p.by_split);
     const unsigned posted = empty + 8 * STAGES;
     float* bias = reinterpret_cast<float*>(memory + (posted + 16 - shared_address(memory)));
-    const Inbox inbox = inbox_at(base + p.inbox, posted, p, rank);
+    const Inbox inbox = inbox_at(base, posted, p, rank, ROOM_BYTES);
 
     if (threadIdx.x == 128 * CONSUMERS) prefetch_map(&input);
     if (threadIdx.x == 0) {
@@ -62,7 +62,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         barrier_fence();
     }
     __syncthreads();
-    if (p.split > 1) cluster_arrive();
+    if (p.split > 1 && inbox.is_apart) cluster_arrive();  // its barrier is there
 
     if (is_producer) {
         if (threadIdx.x == 128 * CONSUMERS) {
@@ -95,7 +95,11 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         }
         __syncwarp();
         dependents_may_start();  // any earlier, they would be in the way
-        if (p.split > 1) wait_for_inboxes(p);
+        if (p.split > 1) {
+            if (!inbox.is_apart) cluster_arrive();
+            cluster_wait();
+            cluster_arrive();
+        }
     } else {
         const int group = threadIdx.x / 128;
         const int warp = threadIdx.x / 32 % 4;
@@ -138,15 +142,18 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         products_wait<0>();
         put_biases(bias, own, threadIdx.x);
         const int first_row = group * BLOCKS_OF_ROWS * 64 + warp * 16;
+        unsigned char* ring = memory + (base - shared_address(memory));
+        consumers_barrier(1, 128 * CONSUMERS);  // the ring is read: its memory takes the sums, or the rows
         if (p.split > 1) {
-            wait_for_inboxes(p);
-            post_sums(sum, p, inbox, rank, first_row);
-            consumers_barrier(1, 128 * CONSUMERS);  // the biases are there
-            finish_share(inbox, bias, p, m0, n0, memory + (inbox.at - shared_address(memory)));
+            if (!inbox.is_apart) cluster_arrive();
+            put_sums(sum, p, inbox, rank, first_row / 16, base, ring);
+            cluster_wait();
+            send_sums(p, inbox, rank, first_row / 16, base);
+            consumers_barrier(1, 128 * CONSUMERS);  // the own share is there
+            finish_share(inbox, bias, p, m0, n0, ring + p.inbox);
+            cluster_wait();  // a block is there until what it has sent has come
             return;
         }
-        consumers_barrier(1, 128 * CONSUMERS);  // the ring is read: its memory takes the rows
-        unsigned char* ring = memory + (base - shared_address(memory));
         result* corner = reinterpret_cast<result*>(ring) + threadIdx.x / 32 * 16 * ROW_PITCH;
 #pragma unroll
         for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {

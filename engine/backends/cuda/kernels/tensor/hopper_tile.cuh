@@ -30,7 +30,7 @@ struct Problem {
     int stride_y, stride_x, top, left, dilation_y, dilation_x;
     int out_pitch, residual_pitch;
     int split, tiles_n, is_aligned;
-    int inbox;  // bytes behind the first slot, or zero: in its place
+    int inbox;  // bytes behind where the ring begins
     int is_residual_far;  // larger than what the L2 still has of it
     int entries, box;  // of an anchor, where [yolo]'s own output is to be made
     float scale_x_y;

@@ -10,6 +10,7 @@ inline unsigned __shfl_xor_sync(unsigned, unsigned x, int lanes)
     const int other = running % 32 ^ lanes;
     return show(&x, 1)[other][0];
 }
+inline unsigned __shfl_sync(unsigned, unsigned x, int lane) { return show(&x, 1)[lane][0]; }
 
 // ---- addresses of a cluster
 
@@ -156,18 +157,24 @@ inline void copy_bytes(unsigned to, const void* from, int bytes, unsigned barrie
 
 struct Matrix {
     unsigned address;
-    int apart;
+    int row, apart, across;  // bytes; across: to the next 16 of k, zero where they follow, swizzled
 
-    float at(int row, int k) const
+    float at(int i, int k) const
     {
         const int bytes = MODE == 0 ? 2 : 4;
-        const unsigned line = address + row / 8 * apart * ROW_BYTES + row % 8 * ROW_BYTES;
+        const unsigned line = address + i / 8 * apart + i % 8 * row;
+        const unsigned at = across ? line + k * bytes / 16 * across + k * bytes % 16
+                                   : swizzled(line + k * bytes);
         unsigned word = 0;
-        std::memcpy(&word, block_memory + swizzled(line + k * bytes), bytes);
+        std::memcpy(&word, block_memory + at, bytes);
         return MODE == 0 ? half_at(word, 0) : tf32_of(word);
     }
 };
-inline Matrix matrix_at(unsigned address, int apart = 8) { return {address, apart}; }
+inline Matrix matrix_at(unsigned address, int apart = 8)
+{
+    return {address, ROW_BYTES, apart * ROW_BYTES, 0};
+}
+inline Matrix rows_at(unsigned address, int across, int apart) { return {address, 16, apart, across}; }
 inline void products_begin() {}
 inline void products_commit() {}
 template <int N> inline void products_wait() {}

@@ -165,6 +165,32 @@ def test_columns_that_are_two_pixels_apart(
     check(ALGORITHMS[name], op, precision=precision, capability=HOPPER, rows=9)
 
 
+FIRST = {
+    "7x7_pooled": convolution(
+        (3, 37, 41),
+        64,
+        (7, 7),
+        stride=(2, 2),
+        padding=(3, 3, 3, 3),
+        activation="leaky",
+        is_pooled=True,
+    ),
+    "3x3": convolution((3, 21, 150), 32, activation="mish"),
+    "3x3_pooled": convolution((3, 18, 37), 32, activation="leaky", is_pooled=True),
+    "3x3_two_apart": convolution((3, 19, 151), 32, stride=(2, 2), activation="relu"),
+    "3x3_of_halves": convolution((3, 9, 12), 16, padding=(0, 2, 1, 0)),
+    "crooked": convolution((3, 30, 14), 64, (5, 4), stride=(3, 2), padding=(1, 2, 0, 3)),
+}
+
+
+@pytest.mark.parametrize("op", FIRST.values(), ids=FIRST)
+@pytest.mark.parametrize("room", [0, 1])
+def test_a_first_layer_reads_windows_where_they_overlap(op: Conv2d, room: int) -> None:
+    """With room for a fourth value pixels begin on 8 bytes."""
+    options = {"precision": "float16", "capability": HOPPER, "rows": 3}
+    check(ALGORITHMS["first"], op, room=room, **options)
+
+
 FAMILIES = {
     "hopper_64x64x4x3_split1": ((24, 15, 23), 48),
     "hopper_64x64x4x3_split2": ((120, 9, 8), 48),

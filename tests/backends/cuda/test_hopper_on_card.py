@@ -128,6 +128,47 @@ def test_every_tile_agrees_with_the_matrix_product(
         assert difference <= TOLERANCE[precision], f"{each}: {difference:.1e}"
 
 
+FIRST = {
+    "7x7 two apart": plan_of(3, 230, 64, 7, stride=2),
+    "3x3": plan_of(3, 300, 32, 3),
+    "3x3 two apart": plan_of(3, 211, 32, 3, stride=2),
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
+@pytest.mark.parametrize("batch", [1, 5])
+def test_a_first_layer_agrees_with_the_matrix_product(
+    card: CudaDevice, name: str, batch: int
+) -> None:
+    """Behind it another layer: what comes last is of floats."""
+    first = FIRST[name]
+    filters, side = first.outputs[0].shape.channels, first.outputs[0].shape.height
+    second = plan_of(filters, side, 64, 3)
+    (before,), (behind,) = first.ops, second.ops
+    assert isinstance(before, ops.Conv2d)
+    assert isinstance(behind, ops.Conv2d)
+    last = replace(
+        behind,
+        src=before.out,
+        out=Tensor(1, behind.out.shape),
+        weight=replace(behind.weight, name="weight2"),
+        bias=Constant("bias2", (64,)),
+    )
+    constants = {f"{key}2": values for key, values in second.constants.items()}
+    plan = Plan(
+        first.source,
+        (before, last),
+        (last.out,),
+        (last.out,),
+        constants={**first.constants, **constants},
+    )
+    assert "first" in card.algorithms(plan, before, batch=batch, precision="float16")
+    images = np.random.default_rng(1).standard_normal((batch, *plan.source.shape.sides), np.float32)
+    expected = run(card, plan, images, "float16", "im2col_gemm")
+    got = run(card, plan, images, "float16", "first")
+    assert np.abs(got - expected).max() <= TOLERANCE["float16"] * np.abs(expected).max()
+
+
 def run(card: CudaDevice, plan: Plan, images: Array, precision: str, algorithm: str) -> Array:
     program = card.compile(
         plan, batch=len(images), precision=precision, algorithm=algorithm, tune=False

@@ -17,6 +17,7 @@ from engine.backends.cuda.conv import (
     hopper,
     hopper_columns,
     hopper_even,
+    hopper_first,
     hopper_patches,
     hopper_turns,
     im2col_gemm,
@@ -47,6 +48,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "tiled": tiled,
     "direct": direct,
     "depthwise_strips": depthwise_strips,
+    "first": hopper_first,
     **hopper.VARIANTS,
     **hopper_turns.VARIANTS,
     **hopper_even.VARIANTS,
@@ -57,8 +59,9 @@ ALGORITHMS: dict[str, Algorithm] = {
 }
 # What can leave its sums for a gate behind it.
 LEAVES_SUMS = {"depthwise": depthwise, "depthwise_strips": depthwise_strips}
-_WITH_PRODUCT = _WITH_POOL = frozenset({*thin.VARIANTS, *implicit_gemm.VARIANTS})
-_WITH_YOLO = _WITH_POOL | {*hopper.VARIANTS, *hopper_turns.VARIANTS}
+_WITH_PRODUCT = frozenset({*thin.VARIANTS, *implicit_gemm.VARIANTS})
+_WITH_POOL = _WITH_PRODUCT | {"first"}
+_WITH_YOLO = _WITH_PRODUCT | {*hopper.VARIANTS, *hopper_turns.VARIANTS}
 ALGORITHMS |= {name + apart.SUFFIX: apart.Apart(each) for name, each in ALGORITHMS.items()}
 _SHORT = 450  # products in a value: where it has more, the best kernel for them and a pool win
 _FEW = 1 << 14  # values of a channel: where there are fewer, another launch takes longer
@@ -74,7 +77,7 @@ _WRITE_FLOATS = _EVERYWHERE | {
     *hopper_patches.VARIANTS,
     *hopper_columns.VARIANTS,
 }
-_EXACT = _EVERYWHERE | {"tiled", *LEAVES_SUMS}
+_EXACT = _EVERYWHERE | {"tiled", "first", *LEAVES_SUMS}
 
 
 def candidates(target: Target, op: ops.Conv2d) -> tuple[str, ...]:

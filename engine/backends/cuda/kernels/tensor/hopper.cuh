@@ -125,6 +125,14 @@ __device__ __forceinline__ unsigned long long matrix_at(unsigned address, int ap
            (unsigned long long)(apart * ROW_BYTES >> 4) << 32 | swizzle << 62;
 }
 
+// One whose rows begin 16 bytes apart, each eight of them `apart` from the eight before; the next 16 bytes of
+// k of all rows lie `across`. Rows may overlap.
+__device__ __forceinline__ unsigned long long rows_at(unsigned address, int across, int apart)
+{
+    return (unsigned long long)((address & 0x3FFFF) >> 4) | (unsigned long long)(across >> 4) << 16 |
+           (unsigned long long)(apart >> 4) << 32;
+}
+
 __device__ __forceinline__ void products_begin()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

@@ -4,7 +4,7 @@
 #define ROW_BYTES (BK * ELEMENT_BYTES)  // 128, 64 or 32: one swizzled row of a slice
 #include "divide.cuh"
 #include "hopper.cuh"
-#include "result.cuh"
+#include "quads.cuh"
 #include "wgmma.cuh"
 
 #define STEP_BYTES 32  // one wgmma along k: 16 halves or 8 floats
@@ -36,9 +36,6 @@ struct Problem {
     float scale_x_y;
     Divisor by_split, by_tiles_n, by_out_h, by_out_w, by_slices, by_taps_x;
 };
-
-// OUT_PACK results side by side, as words.
-typedef Bits<16> Line;
 
 template <int BYTES> struct WordsOf;
 template <> struct WordsOf<4> {

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import inf
+from time import monotonic
 from typing import Any
 from weakref import WeakSet, finalize
 
@@ -18,7 +19,8 @@ from engine.backends.cuda.context import Card, Context
 from engine.backends.cuda.floats import floats
 from engine.backends.cuda.gpu import VALUE_BYTES, Target
 from engine.backends.cuda.program import CudaProgram
-from engine.backends.cuda.tune import PLAIN, Tuner, measure, shortlist, time_limit
+from engine.backends.cuda.trials import Trials
+from engine.backends.cuda.tune import PLAIN, SECONDS, Tuner, measure, shortlist, time_limit
 from engine.errors import InputError, suggest
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d
@@ -60,7 +62,7 @@ class CudaDevice:
         """Make the plan ready; `graph` records and replays, `algorithm` forces one on Conv2d.
 
         With `tune`, convolutions that this card has not met are measured, for at most ENGINE_TUNE
-        seconds.
+        seconds; who gives more than the usual ten lets the network as a whole be tried, too.
         """
         plan = factors.fold(plan, self._target(plan, batch, precision, algorithm))
         target = self._target(plan, batch, precision, algorithm)
@@ -68,13 +70,8 @@ class CudaDevice:
             _log.info("%s: runs in float32: %s would change its results", self.name, precision)
         limit = time_limit() if tune and algorithm is None else 0
         if limit:
-            self._tuner = self._tuner or Tuner(self._context, self.measured)
-            for each in dict.fromkeys((precision, "float32")):
-                part = tuple(op for op in plan.ops if target.of(op).precision == each)
-                alike = target if each == precision else target.in_floats()
-                self._tuner.tune(replace(plan, ops=part), alike, limit)
-        # A copy: what is measured later must not change what this program has prepared.
-        target = replace(target, measured=dict(self.measured))
+            self._tune(plan, target, limit, as_a_whole=graph)
+        target = replace(target, measured=self._choices(plan, target))
         program = CudaProgram(self._context, plan, target, has_graphs=graph)
         self._programs.add(program)
         try:
@@ -83,6 +80,27 @@ class CudaDevice:
             program.close()
             raise
         return program
+
+    def _tune(self, plan: Plan, target: Target, limit: float, *, as_a_whole: bool) -> None:
+        """Measure what this card has not met; the time left is for the network as a whole.
+
+        One that has been measured gets no more of the usual time, so that it is loaded fast.
+        """
+        self._tuner = self._tuner or Tuner(self._context, self.measured)
+        end = monotonic() + limit
+        is_new = False
+        for each in dict.fromkeys((target.precision, "float32")):
+            part = tuple(op for op in plan.ops if target.of(op).precision == each)
+            alike = target if each == target.precision else target.in_floats()
+            is_new |= self._tuner.tune(replace(plan, ops=part), alike, limit)
+        if as_a_whole and (is_new or limit > SECONDS) and monotonic() < end:
+            trials = Trials(self._context, plan, target)
+            self._tuner.settle(plan, target, trials.make, end - monotonic())
+
+    def _choices(self, plan: Plan, target: Target) -> dict[str, str]:
+        """A copy: what is measured later must not change what a program has prepared."""
+        tuner = self._tuner
+        return dict(self.measured) if tuner is None else tuner.choices_for(plan, target)
 
     def algorithms(
         self, plan: Plan, op: Conv2d, *, batch: int = 1, precision: str = "float32"
@@ -97,8 +115,8 @@ class CudaDevice:
 
         These are what the tuner tries, and the plain ones, which it may not.
         """
-        target = self._target(plan, batch, precision).of(op)
-        target = replace(target, measured=dict(self.measured))
+        target = self._target(plan, batch, precision)
+        target = replace(target, measured=self._choices(plan, target)).of(op)
         chosen = conv.choice(target, op)
         plain = [name for name in conv.candidates(target, op) if name in PLAIN]
         names = dict.fromkeys([chosen, *shortlist(target, op), *plain])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -153,7 +153,18 @@ class Weights:
     size: int
 
 
-def lay_out_weights(plan: Plan, target: Target) -> Weights:
+def prepare(plan: Plan, target: Target, item: Op | Head) -> dict[str, Array]:
+    """The arrays of an op or head as the device will have them."""
+    constants = {name: plan.constants[each.name] for name, each in _constants(item).items()}
+    with np.errstate(over="ignore"):  # weights that no half can hold: overflow.py finds them
+        made = runner(item).prepare(target.of(item), item, constants)
+    return {name: np.ascontiguousarray(values) for name, values in made.items()}
+
+
+Prepare = Callable[[Plan, Target, Op | Head], Mapping[str, Array]]
+
+
+def lay_out_weights(plan: Plan, target: Target, prepare: Prepare = prepare) -> Weights:
     """Prepare the arrays of every op; what several ops share is kept once."""
     readers = Counter(constant.name for op in plan.ops for constant in op.constants)
     arrays: list[tuple[int, Array]] = []
@@ -161,15 +172,9 @@ def lay_out_weights(plan: Plan, target: Target) -> Weights:
     known: dict[bytes, int] = {}
     top = 0
 
-    def prepare(item: Op | Head) -> dict[str, Array]:
-        constants = {name: plan.constants[each.name] for name, each in _constants(item).items()}
-        with np.errstate(over="ignore"):  # weights that no half can hold: overflow.py finds them
-            made = runner(item).prepare(target.of(item), item, constants)
-        return {name: np.ascontiguousarray(values) for name, values in made.items()}
-
     for item in _items(plan):
         # Not on several threads: glibc keeps what each of them has freed, up to all that it had.
-        made = prepare(item)
+        made = prepare(plan, target, item)
         is_shared = any(readers[constant.name] > 1 for constant in _constants(item).values())
         for name, values in made.items():
             identity = _identity(values) if is_shared else b""

@@ -6,8 +6,8 @@ for it. The host sees float32 (rows, channels, height, width).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -45,7 +45,14 @@ class CudaProgram:
     runs_ahead = SLOTS - 1
 
     def __init__(
-        self, context: Context, plan: Plan, target: Target, *, has_graphs: bool = True
+        self,
+        context: Context,
+        plan: Plan,
+        target: Target,
+        *,
+        has_graphs: bool = True,
+        slots: int = SLOTS,
+        prepare: memory.Prepare = memory.prepare,
     ) -> None:
         self.plan = plan
         self.batch = target.batch
@@ -57,9 +64,9 @@ class CudaProgram:
         self._crowded = 0  # runs to come that do without suppression on the device
         self._room = candidates.room(plan, target.batch)
         context.post(partial(_load_kernels, context, plan, target))  # meanwhile
-        weights = memory.lay_out_weights(plan, target)
-        resident = partial(Resident, context, plan, target, weights)
-        self._resident = context.run(partial(resident, room=self._room, has_graphs=has_graphs))
+        weights = memory.lay_out_weights(plan, target, prepare)
+        resident = partial(Resident, context, plan, target, weights, room=self._room, slots=slots)
+        self._resident = context.run(partial(resident, has_graphs=has_graphs))
         self._slots = Slots(self._resident.slots)
         self._can_overflow = overflow.is_possible(plan, target)
         # A run is looked at by running it again, which a state would remember.
@@ -139,10 +146,19 @@ class CudaProgram:
 
         With a threshold they end with boxes, else with the network's outputs.
         """
+        with self.repeating(images, threshold=threshold) as times:
+            return times(repeats)
+
+    @contextmanager
+    def repeating(
+        self, images: Array | Sequence[Placed], *, threshold: float | None = None
+    ) -> Iterator[Callable[[int], list[float]]]:
+        """Measures so many runs at a time, as often as wanted, of images that are sent once."""
         put = self._any(images, None if threshold is None else self._decoding(threshold, 0.5))
         slot = self._taken()
         try:
-            return self._context.run(partial(self._resident.measure, slot, put(slot), repeats))
+            job = put(slot)
+            yield lambda runs: self._context.run(partial(self._resident.measure, slot, job, runs))
         finally:
             self._slots.give(slot)
 

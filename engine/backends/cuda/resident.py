@@ -55,6 +55,7 @@ class Resident:
         *,
         room: Room | None,
         has_graphs: bool,
+        slots: int = SLOTS,
     ) -> None:
         self._context = context
         self._driver = context.driver
@@ -92,7 +93,7 @@ class Resident:
             kept_copied=self.keep.near_words,
         )
         # With a state, a run whose candidates were not all fetched cannot be run again.
-        slots = 1 if layout.states else SLOTS
+        slots = 1 if layout.states else slots
         border = self._sizes.outputs + HEADER_WORDS + self._sizes.found + self.keep.words
         border = (1 + slots) * self._sizes.settings_bytes + border * WORD + self.keep.list_bytes
         self._fixed = Memory(weights.size, layout.size + border, workspace)
@@ -333,7 +334,7 @@ class Resident:
         """Milliseconds of each of so many runs, without copies."""
         stream = self._context.stream
         key = job.key
-        self._send(slot, job)
+        self._send_once(slot, job)
         for _ in range(3):  # eager, recorded, and once more
             self._replay(key)
         stream.synchronize()

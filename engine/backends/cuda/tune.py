@@ -1,7 +1,9 @@
 """Measures which algorithm runs each convolution fastest on a card, once, and remembers it on disk.
 
-Until a convolution was measured, the rule of thumb serves. What is stored never changes by itself,
-so a network runs the same way every time.
+Until a convolution was measured, the rule of thumb serves. What time is left goes into networks as
+a whole, see settle.py: whose choices for its convolutions then count for it alone. What is stored
+never changes by itself, so a network runs the same way every time; who gives more than the usual
+time lets a network go on where it was.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from math import inf, prod
@@ -21,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.backends.cuda import cache, conv, gates, graph, memory, tensor, texts
+from engine.backends.cuda import cache, conv, gates, graph, memory, settle, tensor, texts
 from engine.backends.cuda.context import Context
 from engine.backends.cuda.conv import apart
 from engine.backends.cuda.conv.hopper import Hopper
@@ -57,7 +59,7 @@ _NEARLY = 1.1  # times the least, in which they are preferred there
 _HOPELESS = 3.0  # times the best so far, launched alone
 _LAUNCH = 0.5  # milliseconds that a launch alone may take: a busy machine is slow to send it
 
-_RULES = "3"  # another one where times are measured or compared otherwise than before
+_RULES = "4"  # another one where times are measured or compared otherwise than before
 
 _log = logging.getLogger(__name__)
 
@@ -78,17 +80,43 @@ class Tuner:
     def __init__(self, context: Context, choices: dict[str, str]) -> None:
         self.choices = choices
         self._context = context
+        self._near: dict[str, list[str]] = {}  # by signature: those worth a try in a network
+        self._networks: dict[str, settle.Progress] = {}
         self._passing: set[str] = set()  # chosen while some kernels were still being compiled
         self._cache = cache.Cache(cache.folder() / "tuned")
         self._key = _identity(context)
         self._load()
 
-    def tune(self, plan: Plan, target: Target, limit: float) -> None:
-        """Measure what is not known yet of `plan`, the heaviest first, for `limit` seconds."""
+    def choices_for(self, plan: Plan, target: Target) -> dict[str, str]:
+        """Those of a network, where it has some, before those of its convolutions alone."""
+        known = self._networks.get(_network(plan, target), settle.Progress())
+        return {**self.choices, **known.choices}
+
+    def settle(self, plan: Plan, target: Target, make: settle.Make, limit: float) -> None:
+        """Time the network as a whole with what is nearly as fast alone, for `limit` seconds."""
+        key = _network(plan, target)
+        known = [conv.signature(target, op) for op in _distinct(plan, target)]
+        near = {each: self._near[each] for each in known if len(self._near.get(each, ())) > 1}
+        progress = self._networks.get(key)
+        if progress is None:
+            choices = {each: self.choices[each] for each in known if each in self.choices}
+            progress = settle.Progress(choices, list(near))
+        progress.left = [each for each in progress.left if each in near]
+        if not progress.left:
+            return
+        settle.settle(progress, near, make, monotonic() + limit)
+        self._networks[key] = progress
+        self._store()
+
+    def tune(self, plan: Plan, target: Target, limit: float) -> bool:
+        """Measure what is not known yet of `plan`, the heaviest first, for `limit` seconds.
+
+        Whether there was any.
+        """
         deadline = monotonic() + limit
         unknown = [op for op in _distinct(plan, target) if self._is_open(target, op)]
         if not unknown:
-            return
+            return False
         name = self._context.name
         _log.info("%s: measuring %d convolutions, once for this card", name, len(unknown))
         behind = gates.behind(plan)
@@ -100,38 +128,73 @@ class Tuner:
             names = shortlist(target, op)
             ready = [name for name in names[1:] if conv.tile(target, op, name) not in late]
             signature = conv.signature(target, op)
-            chosen = fastest(partial(self._time, target, op, behind.get(op)), [names[0], *ready])
+            taken: dict[str, float] = {}
+            time = partial(self._time, target, op, behind.get(op), taken)
+            chosen = fastest(time, [names[0], *ready])
             if chosen is None:
                 continue
             self.choices[signature] = chosen
+            self._near[signature] = settle.near(taken)
             if len(ready) < len(names) - 1:
                 self._passing.add(signature)
         self._store()
+        return True
 
     def _is_open(self, target: Target, op: Conv2d) -> bool:
         return conv.signature(target, op) not in self.choices and len(shortlist(target, op)) > 1
 
     def _time(
-        self, target: Target, op: Conv2d, gate: Gate | None, name: str, give_up: float
+        self,
+        target: Target,
+        op: Conv2d,
+        gate: Gate | None,
+        taken: dict[str, float],
+        name: str,
+        give_up: float,
     ) -> float:
         """Infinite where the card refuses: who cannot run is not to keep others from it."""
         time = partial(measure, self._context, target, op, name, give_up, gate=gate)
         try:
-            return self._context.run(time)
+            taken[name] = self._context.run(time)
         except DeviceError as error:
             _log.warning("%s: %s is left out: %s", self._context.name, name, error)
-            return inf
+            taken[name] = inf
+        return taken[name]
 
     def _load(self) -> None:
         stored = self._cache.read(self._key)
-        if stored is not None:
-            self.choices.update(json.loads(stored))
+        if stored is None:
+            return
+        known = json.loads(stored)
+        self.choices.update(known["choices"])
+        self._near.update(known["near"])
+        networks = {key: settle.Progress(**each) for key, each in known["networks"].items()}
+        self._networks = networks | self._networks
 
     def _store(self) -> None:
-        """Together with what other processes have stored in the meantime; theirs stays."""
+        """Together with what other processes have stored in the meantime.
+
+        Theirs stays, but of networks, of which this one may have come further.
+        """
         self._load()
-        lasting = {key: self.choices[key] for key in self.choices.keys() - self._passing}
-        self._cache.write(self._key, json.dumps(lasting, sort_keys=True).encode())
+        known = {
+            "choices": self._lasting(self.choices),
+            "near": self._lasting(self._near),
+            "networks": {key: vars(each) for key, each in self._networks.items()},
+        }
+        self._cache.write(self._key, json.dumps(known, sort_keys=True).encode())
+
+    def _lasting(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: known[key] for key in known.keys() - self._passing}
+
+
+def _network(plan: Plan, target: Target) -> str:
+    """Changes with whatever may change which choices suit a network best."""
+    facts = [
+        conv.signature(target, op) if isinstance(op, Conv2d) else type(op).__name__
+        for op in plan.ops
+    ]
+    return hashlib.sha256("\0".join([target.precision, *facts]).encode()).hexdigest()
 
 
 # ---------------------------------------------------------------- what is tried

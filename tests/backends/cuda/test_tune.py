@@ -24,7 +24,7 @@ from engine.plan import ops
 from engine.plan.build import Plan, PlanBuilder
 from engine.plan.shapes import Shape
 from tests.backends.cuda.host import needs_gxx
-from tests.backends.cuda.host_device import HostDevice
+from tests.backends.cuda.host_device import HostDevice, on_tape
 from tests.backends.cuda.test_gates import pair_of, plan_of
 
 TARGET = Target(2, "float32", (7, 5), 4)
@@ -56,9 +56,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def device() -> Iterator[HostDevice]:
-    opened = HostDevice(runs_kernels=False)
-    yield opened
-    opened.close()
+    with on_tape(HostDevice(runs_kernels=False)) as opened:
+        yield opened
 
 
 class Clock:

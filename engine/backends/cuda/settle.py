@@ -1,0 +1,108 @@
+"""Settles with which algorithms a network as a whole is fastest, of those that nearly are so alone.
+
+What a convolution takes in a network depends on its neighbours: whether their blocks find room
+beside its own, what they leave in the cache, and how much of the power. So whole networks are
+timed, in turns, each with another algorithm for the convolutions of one signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from statistics import median
+from time import monotonic
+from typing import Protocol
+
+_NEAR = 1.3  # times the least alone
+_SPARE = 3e-4  # milliseconds besides
+_MOST_NEAR = 7
+_CLEARLY = 0.997  # what runs stays unless another network takes less of its time than this
+_HOPELESS = 1.02
+_ROUNDS = 3  # in which both are timed, since a card's clock follows what it has just done
+_MILLISECONDS = 20.0  # of one of them in a round
+_FEWEST, _MOST = 2, 20  # runs of a round
+MOST_PASSES = 3
+
+
+class Trial(Protocol):
+    """A network as it would run with some choices."""
+
+    def times(self, runs: int) -> list[float]:
+        """Milliseconds of each of so many runs."""
+        ...
+
+    def close(self) -> None: ...
+
+
+Make = Callable[[Mapping[str, str]], Trial | None]  # None where memory is short
+
+
+@dataclass
+class Progress:
+    """What is known of a network, by signatures of convolutions."""
+
+    choices: dict[str, str] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)  # in the order in which they will be tried
+    has_changed: bool = False  # in this pass
+    passes: int = 0
+
+
+def near(milliseconds: Mapping[str, float]) -> list[str]:
+    """The algorithms that are worth a try in a network, by what they took alone."""
+    least = min(milliseconds.values(), default=0.0)
+    names = sorted(milliseconds, key=milliseconds.__getitem__)
+    kept = [name for name in names if milliseconds[name] <= least * _NEAR + _SPARE]
+    return [name for name in kept if isfinite(milliseconds[name])][:_MOST_NEAR]
+
+
+def settle(
+    progress: Progress, near: Mapping[str, Sequence[str]], make: Make, deadline: float
+) -> None:
+    """Try what is left, each signature's algorithms one by one, until `deadline`.
+
+    A change may make others worth another try: passes follow until one of them changes nothing.
+    """
+    best = make(progress.choices)
+    if best is None:
+        return
+    try:
+        while progress.left:
+            signature = progress.left[0]
+            for name in near[signature]:
+                if name == progress.choices.get(signature):
+                    continue
+                if monotonic() > deadline:
+                    return
+                choices = {**progress.choices, signature: name}
+                trial = make(choices)
+                if trial is None:
+                    continue
+                if _is_faster(trial, best):
+                    best, trial = trial, best
+                    progress.choices, progress.has_changed = choices, True
+                trial.close()
+            del progress.left[0]
+            if not progress.left:
+                _begin_again(progress, near)
+    finally:
+        best.close()
+
+
+def _begin_again(progress: Progress, near: Mapping[str, Sequence[str]]) -> None:
+    progress.passes += 1
+    if progress.has_changed and progress.passes < MOST_PASSES:
+        progress.left, progress.has_changed = list(near), False
+
+
+def _is_faster(trial: Trial, best: Trial) -> bool:
+    (first,) = best.times(1)
+    runs = int(min(max(_MILLISECONDS / max(first, 1e-3), _FEWEST), _MOST))
+    taken: list[float] = []
+    least: list[float] = []
+    for _ in range(_ROUNDS):
+        least += best.times(runs)
+        taken += trial.times(runs)
+        if median(taken) > _HOPELESS * median(least):
+            return False
+    return median(taken) < _CLEARLY * median(least)

@@ -1,0 +1,287 @@
+"""With which algorithms a whole network runs, where times are made up or programs are real."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+from time import monotonic
+
+import numpy as np
+import pytest
+
+from engine.backends.cuda import conv, settle, trials, tune
+from engine.backends.cuda.gpu import Target
+from engine.backends.cuda.settle import Progress
+from engine.backends.cuda.trials import Trials
+from engine.errors import DeviceError
+from engine.plan.build import Plan
+from tests.backends.cuda.host import needs_gxx
+from tests.backends.cuda.host_device import HostDevice, on_tape
+from tests.backends.cuda.test_tune import Clock, network
+
+TARGET = Target(2, "float32", (7, 5), 4)
+LONG = 3600.0
+
+Takes = Callable[[Mapping[str, str]], float]
+
+
+class MadeUp:
+    """Networks that take what `takes` says of their choices; notes those that were made."""
+
+    def __init__(self, takes: Takes) -> None:
+        self._takes = takes
+        self.made: list[dict[str, str]] = []
+        self.open = 0
+
+    def __call__(self, choices: Mapping[str, str]) -> settle.Trial | None:
+        self.made.append(dict(choices))
+        taken = self._takes(choices)
+        if taken == inf:
+            return None
+        self.open += 1
+        outer = self
+
+        class Trial:
+            def times(self, runs: int) -> list[float]:
+                return [taken] * runs
+
+            def close(self) -> None:
+                outer.open -= 1
+
+        return Trial()
+
+
+def settled(
+    takes: Takes, near: Mapping[str, list[str]], *, seconds: float = LONG
+) -> tuple[Progress, MadeUp]:
+    progress = Progress({name: ways[0] for name, ways in near.items()}, list(near))
+    made = MadeUp(takes)
+    settle.settle(progress, near, made, monotonic() + seconds)
+    assert made.open == 0
+    return progress, made
+
+
+NEAR = {"one": ["a", "b"], "two": ["a", "b", "c"]}
+
+
+def test_what_is_fastest_in_the_network_is_chosen_though_it_is_not_so_alone() -> None:
+    progress, _ = settled(lambda choices: 2.0 - (choices["two"] == "c"), NEAR)
+    assert progress.choices == {"one": "a", "two": "c"}
+    assert not progress.left
+
+
+def test_what_runs_stays_unless_another_is_clearly_faster() -> None:
+    progress, made = settled(lambda choices: 1.0 - 0.001 * (choices["one"] == "b"), NEAR)
+    assert progress.choices == {"one": "a", "two": "a"}
+    assert len(made.made) == 1 + 1 + 2  # as it was, and each other way once
+
+
+def test_a_change_lets_others_be_tried_again() -> None:
+    """`one` is better as b only beside `two` as b, which comes after it."""
+
+    def takes(choices: Mapping[str, str]) -> float:
+        pair = choices["one"], choices["two"]
+        return {("a", "b"): 0.9, ("b", "b"): 0.8}.get(pair, 1.0)
+
+    progress, _ = settled(takes, NEAR)
+    assert progress.choices == {"one": "b", "two": "b"}
+    assert progress.passes > 1
+
+
+def test_passes_come_to_an_end() -> None:
+    """Where clocks run faster and faster everything seems to be better than before."""
+    runs = iter(range(1, 10_000))
+    progress, _ = settled(lambda choices: 1 / next(runs), NEAR)
+    assert progress.passes == settle.MOST_PASSES
+    assert not progress.left
+
+
+def test_what_finds_no_memory_is_left_out() -> None:
+    progress, _ = settled(lambda choices: inf if choices["two"] == "b" else 1.0, NEAR)
+    assert progress.choices == {"one": "a", "two": "a"}
+    assert not progress.left
+    progress, made = settled(lambda choices: inf, NEAR)
+    assert len(made.made) == 1
+    assert progress.left == list(NEAR)
+
+
+def test_without_time_nothing_changes_and_the_rest_is_left() -> None:
+    progress, made = settled(lambda choices: 1.0 - (choices["one"] == "b") / 2, NEAR, seconds=-1)
+    assert progress.choices == {"one": "a", "two": "a"}
+    assert progress.left == ["one", "two"]
+    assert len(made.made) == 1
+
+
+def test_it_goes_on_where_it_was() -> None:
+    progress = Progress({"one": "b", "two": "a"}, ["two"])
+    made = MadeUp(lambda choices: 1.0)
+    settle.settle(progress, NEAR, made, monotonic() + LONG)
+    assert [each["one"] for each in made.made] == ["b"] * 3
+    assert not progress.left
+
+
+def test_of_those_timed_alone_the_near_ones_are_worth_a_try() -> None:
+    assert settle.near({"a": 0.013, "b": 0.01, "c": 0.02, "d": inf}) == ["b", "a"]
+    assert settle.near({"a": 0.0011, "b": 0.001, "c": 0.0016}) == ["b", "a", "c"]
+    assert settle.near({"a": inf}) == []
+    assert settle.near({}) == []
+    assert len(settle.near({str(number): 1.0 for number in range(20)})) < 10
+
+
+# ---------------------------------------------------------------- programs
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ENGINE_CACHE", str(tmp_path))
+    monkeypatch.delenv("ENGINE_TUNE", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def taped() -> Iterator[HostDevice]:
+    with on_tape(HostDevice(runs_kernels=False)) as device:
+        yield device
+
+
+@pytest.fixture
+def faster(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """The choices of the trials made; the network with all of its layers as `direct` wins."""
+    made: list[dict[str, str]] = []
+
+    class Trial:
+        def __init__(self, choices: Mapping[str, str]) -> None:
+            self._taken = 1.0 / (1 + sum(name == "direct" for name in choices.values()))
+
+        def times(self, runs: int) -> list[float]:
+            return [self._taken] * runs
+
+        def close(self) -> None: ...
+
+    def make(self: Trials, choices: Mapping[str, str]) -> Trial:
+        made.append(dict(choices))
+        return Trial(choices)
+
+    monkeypatch.setattr(Trials, "make", make)
+    monkeypatch.setattr(tune, "measure", Clock(tiled=0.9, direct=0.95))
+    return made
+
+
+def run_by(device: HostDevice, plan: Plan, **options: object) -> list[str]:
+    """The algorithms of the plan's layers in a program compiled with the tuner."""
+    program = device.compile(plan, batch=2, tune=True, **options)
+    images = np.zeros((2, *plan.source.shape.sides), np.float32)
+    names = [each.algorithm for each in program.profile(images, repeats=1)]
+    program.close()
+    return names
+
+
+def test_a_network_runs_as_it_is_fastest_as_a_whole(
+    taped: HostDevice, faster: list[dict[str, str]]
+) -> None:
+    plan = network(8, 16)
+    assert run_by(taped, plan) == ["direct", "direct"]
+    assert set(taped.measured.values()) == {"tiled"}
+
+
+def test_another_network_of_the_same_convolutions_has_choices_of_its_own(
+    taped: HostDevice, faster: list[dict[str, str]]
+) -> None:
+    run_by(taped, network(8, 16))
+    faster.clear()
+    other = network(8)
+    assert run_by(taped, other) == ["tiled"]
+    assert not faster  # its convolution is known, and the usual time is for new ones
+    assert run_by(taped, network(8, 16)) == ["direct", "direct"]
+
+
+def test_who_gives_more_than_the_usual_time_lets_a_known_network_be_tried(
+    taped: HostDevice, faster: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_by(taped, network(8, 16))
+    monkeypatch.setenv("ENGINE_TUNE", str(int(tune.SECONDS) + 1))
+    assert run_by(taped, network(8)) == ["direct"]
+    faster.clear()
+    assert run_by(taped, network(8)) == ["direct"]
+    assert not faster  # nothing was left
+
+
+def test_another_process_finds_what_was_settled(
+    taped: HostDevice, faster: list[dict[str, str]]
+) -> None:
+    run_by(taped, network(8, 16))
+    faster.clear()
+    with on_tape(HostDevice(runs_kernels=False)) as later:
+        assert run_by(later, network(8, 16)) == ["direct", "direct"]
+    assert not faster
+
+
+def test_what_two_processes_settle_is_kept_together(
+    taped: HostDevice, faster: list[dict[str, str]]
+) -> None:
+    other = HostDevice(runs_kernels=False)
+    other.compile(network(24), batch=2, tune=True).close()
+    run_by(taped, network(8, 16))
+    other.compile(network(32), batch=2, tune=True).close()
+    with on_tape(HostDevice(runs_kernels=False)) as third:
+        for filters in ((8, 16), (24,), (32,)):
+            assert run_by(third, network(*filters)) == ["direct"] * len(filters)
+    other.close()
+
+
+@pytest.mark.parametrize("options", [{"graph": False}, {"algorithm": "winograd"}])
+def test_only_what_runs_as_a_graph_and_is_free_to_choose_is_tried(
+    taped: HostDevice, faster: list[dict[str, str]], options: dict[str, object]
+) -> None:
+    run_by(taped, network(8, 16), **options)
+    assert not faster
+
+
+@needs_gxx
+def test_a_trial_times_a_program_of_those_choices_and_leaves_nothing(host: HostDevice) -> None:
+    plan = network(8, 16)
+    target = replace(TARGET, capability=host.card.capability)
+    signatures = [conv.signature(target, op) for op in plan.ops]
+    with on_tape(host):
+        made = Trials(host.context, plan, target)
+        for name in ("tiled", "direct", "winograd", "tiled"):
+            trial = made.make(dict.fromkeys(signatures, name))
+            assert trial is not None
+            host.context.launched.clear()
+            assert len(trial.times(3)) == 3
+            assert any(kernel.startswith(name) for kernel in host.context.launched)
+            trial.close()
+            assert not host.context.driver.live
+
+
+def test_an_op_is_prepared_once_for_the_trials_that_have_it_alike(
+    taped: HostDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared: list[object] = []
+    prepare = trials.memory.prepare
+
+    def spied(plan: Plan, target: Target, item: object) -> object:
+        prepared.append(item)
+        return prepare(plan, target, item)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(trials.memory, "prepare", spied)
+    plan = network(8, 16)
+    first, second = (conv.signature(TARGET, op) for op in plan.ops)
+    made = Trials(taped.context, plan, TARGET)
+    for choices in ({first: "tiled", second: "tiled"}, {first: "tiled", second: "winograd"}) * 2:
+        trial = made.make(choices)
+        assert trial is not None
+        trial.close()
+    assert len(prepared) == 3
+
+
+def test_a_trial_that_finds_no_memory_is_none(
+    taped: HostDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise DeviceError("cuda: out of memory")
+
+    monkeypatch.setattr(trials, "CudaProgram", refuse)
+    assert Trials(taped.context, network(8), TARGET).make({}) is None

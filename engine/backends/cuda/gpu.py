@@ -37,7 +37,8 @@ Arrays = Mapping[str, Array]  # the constants of one op, by the name of the op's
 
 VALUE_BYTES = {"float32": 4, "tf32": 4, "float16": 2}
 THREADS = 256
-_LEAVE_TILE = 32  # TILE in kernels/border.cu
+_LEAVE_PIXELS, _LEAVE_CHANNELS = 64, 32  # of a tile, as in kernels/border.cu
+_FOUR = 4  # pixels that enter at once
 _LEAVE_IN_TILES = 1 << 17  # values
 KINDS = {name: kind for kind, name in enumerate(ACTIVATIONS)}  # the `kind` of the C `activate`
 
@@ -252,7 +253,8 @@ class Gpu:
         shape, pixels, pitch = out.shape, self.pixels(out), self.pitch(out)
         storing = self.storing(out)
         if (shape.channels, pitch) == (3, 4):
-            storing.launch("enter_colours", pixels, src, self[out], pixels, shape.area)
+            at_once = _FOUR if shape.area % _FOUR == 0 else 1
+            storing.launch("enter_colours", pixels // at_once, src, self[out], pixels, shape.area)
             return
         sizes = (pixels, shape.channels, shape.area, pitch)
         storing.launch("enter", pixels * shape.channels, src, self[out], *sizes)
@@ -268,10 +270,10 @@ class Gpu:
         shape, pixels = src.shape, self.pixels(src)
         arguments = (self[src], out, pixels, shape.channels, shape.area, self.pitch(src), self.flag)
         values = pixels * shape.channels
-        if shape.area < _LEAVE_TILE or values < _LEAVE_IN_TILES:
+        if shape.area < _LEAVE_PIXELS or values < _LEAVE_IN_TILES:
             self.storing(src).launch("leave", values, *arguments)
             return
-        tiles = -(-pixels // _LEAVE_TILE) * -(-shape.channels // _LEAVE_TILE)
+        tiles = -(-pixels // _LEAVE_PIXELS) * -(-shape.channels // _LEAVE_CHANNELS)
         blocks = (min(tiles, self._most_blocks), 1, 1)
         self.storing(src).launch_grid("leave_tiles", blocks, THREADS, *arguments)
 

@@ -18,7 +18,7 @@ _NEAR = 1.3  # times the least alone
 _SPARE = 3e-4  # milliseconds besides
 _MOST_NEAR = 7
 _CLEARLY = 0.997  # what runs stays unless another network takes less of its time than this
-_HOPELESS = 1.02
+_HOPELESS = 1.01  # not tried again
 _ROUNDS = 3  # in which both are timed, since a card's clock follows what it has just done
 _MILLISECONDS = 20.0  # of one of them in a round
 _FEWEST, _MOST = 2, 20  # runs of a round
@@ -44,6 +44,7 @@ class Progress:
 
     choices: dict[str, str] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)  # in the order in which they will be tried
+    hopeless: dict[str, list[str]] = field(default_factory=dict)
     has_changed: bool = False  # in this pass
     passes: int = 0
 
@@ -70,7 +71,8 @@ def settle(
         while progress.left:
             signature = progress.left[0]
             for name in near[signature]:
-                if name == progress.choices.get(signature):
+                hopeless = progress.hopeless.setdefault(signature, [])
+                if name in (progress.choices.get(signature), *hopeless):
                     continue
                 if monotonic() > deadline:
                     return
@@ -78,9 +80,12 @@ def settle(
                 trial = make(choices)
                 if trial is None:
                     continue
-                if _is_faster(trial, best):
+                share = _share(trial, best)
+                if share < _CLEARLY:
                     best, trial = trial, best
                     progress.choices, progress.has_changed = choices, True
+                elif share > _HOPELESS:
+                    hopeless.append(name)
                 trial.close()
             del progress.left[0]
             if not progress.left:
@@ -95,7 +100,8 @@ def _begin_again(progress: Progress, near: Mapping[str, Sequence[str]]) -> None:
         progress.left, progress.has_changed = list(near), False
 
 
-def _is_faster(trial: Trial, best: Trial) -> bool:
+def _share(trial: Trial, best: Trial) -> float:
+    """Of the time of the best that the other takes; more than one is found out in one round."""
     (first,) = best.times(1)
     runs = int(min(max(_MILLISECONDS / max(first, 1e-3), _FEWEST), _MOST))
     taken: list[float] = []
@@ -103,6 +109,7 @@ def _is_faster(trial: Trial, best: Trial) -> bool:
     for _ in range(_ROUNDS):
         least += best.times(runs)
         taken += trial.times(runs)
-        if median(taken) > _HOPELESS * median(least):
-            return False
-    return median(taken) < _CLEARLY * median(least)
+        share = median(taken) / median(least)
+        if share > 1:
+            break
+    return share

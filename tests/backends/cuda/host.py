@@ -34,7 +34,7 @@ _C_TYPES = {
 }
 MOST_BLOCKS = 4  # fewer than there are items, so that every grid-stride loop goes round
 _TEMPLATE = re.compile(
-    r"^__device__ __forceinline__ void (\w+)\([^{]*\{(.*?)^\}", re.DOTALL | re.MULTILINE
+    r"^__device__ __forceinline__ \w+ (\w+)\([^{]*\{(.*?)^\}", re.DOTALL | re.MULTILINE
 )
 _DYNAMIC = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
 
@@ -61,7 +61,8 @@ def source() -> str:
 
 def _waits(body: str, waiting: Sequence[str]) -> bool:
     """Whether threads of a block wait for each other in it, or in what it calls."""
-    return "__syncthreads" in body or any(f" {each}<" in body for each in waiting)
+    calls = (re.search(rf"\b{each}[<(]", body) for each in waiting)
+    return "__syncthreads" in body or any(calls)
 
 
 @lru_cache(maxsize=4)

@@ -365,3 +365,38 @@ def test_memory_of_several_cards_is_their_sum(several, detector):
     program = several.compile(detector, batch=3)
     each = [device.compile(detector, batch=1).memory for device in several.devices]
     assert program.memory.total == sum(memory.total for memory in each)
+
+
+# ---------------------------------------------------------------- the borders
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+@pytest.mark.parametrize(
+    "sides",
+    [(3, 12, 9), (3, 5, 7), (1, 6, 6), (255, 26, 20), (33, 50, 81), (70, 64, 32), (40, 5, 700)],
+)
+def test_what_goes_in_comes_out(device, sides, precision):
+    """Four pixels of a picture at once or one; large maps in tiles, which they seldom fill."""
+    builder = PlanBuilder(Shape(*sides))
+    program = device.compile(
+        builder.build([builder.source], [builder.source]), batch=2, precision=precision
+    )
+    expected = images(program.plan, 2).astype(np.float16).astype(np.float32)
+    for rows in (2, 1):
+        (found,) = program.forward(expected[:rows])
+        np.testing.assert_array_equal(found, expected[:rows])
+
+
+@pytest.mark.parametrize("offset", [0, 1, 4])
+def test_a_picture_may_begin_anywhere(device, offset):
+    """Four pixels can be read at once on 16 bytes alone."""
+    builder = PlanBuilder(Shape(3, 4, 8))
+    program = device.compile(builder.build([builder.source], [builder.source]))
+    driver, size = device.context.driver, 3 * 4 * 8
+    values = np.random.default_rng(1).random(offset + size, np.float32)
+    memory = driver.mem_alloc(values.nbytes), driver.mem_alloc(4 * size)
+    driver.memcpy_htod(int(memory[0]), values)
+    program.forward_on_card(int(memory[0]) + 4 * offset, int(memory[1]), rows=1)
+    found = np.empty(size, np.float32)
+    driver.memcpy_dtoh(found, int(memory[1]))
+    np.testing.assert_array_equal(found, values[offset:])

@@ -90,6 +90,16 @@ def test_a_change_lets_others_be_tried_again() -> None:
     assert progress.passes > 1
 
 
+def test_what_is_hopeless_is_tried_once() -> None:
+    def takes(choices: Mapping[str, str]) -> float:
+        return 1.0 + (choices["two"] == "b") * 0.02 - (choices["one"] == "b") * 0.5
+
+    progress, made = settled(takes, NEAR)
+    assert progress.passes == 2
+    assert sum(each["two"] == "b" for each in made.made) == 1
+    assert sum(each["two"] == "c" for each in made.made) == 2
+
+
 def test_passes_come_to_an_end() -> None:
     """Where clocks run faster and faster everything seems to be better than before."""
     runs = iter(range(1, 10_000))

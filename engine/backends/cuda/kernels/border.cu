@@ -5,9 +5,14 @@
 // Where the host's values are is read when `enter` runs: every run brings them in another place.
 //
 // Work item  one value, in the order in which it is written.   Memory  writes coalesce.
-// enter_colours takes a pixel of three channels with room for a fourth: reads coalesce, too.
-// leave_tiles, for large maps, turns TILE pixels by TILE channels in shared memory: likewise.
+// enter_colours takes pixels of three channels with room for a fourth, four at once where the host's
+// planes allow it: reads coalesce, too.
+// leave_tiles, for large maps, turns pixels by channels in shared memory: likewise. A thread asks for
+// all of its values before it looks at the first.
 #include "common.cuh"
+
+#define COLOURS 3
+#define FOUR 4  // pixels
 
 extern "C" __global__ void enter(const float* const* src_pointer, real* __restrict__ out,
                                  int pixels, int channels, int area, int out_pitch)
@@ -29,6 +34,26 @@ extern "C" __global__ void enter_colours(const float* const* src_pointer, real* 
 {
     after_previous_kernel();
     const float* __restrict__ src = *src_pointer;
+    if (area % FOUR == 0 && reinterpret_cast<size_t>(src) % sizeof(float4) == 0) {
+        GRID_STRIDE(four, pixels / FOUR)
+        {
+            const int pixel = four * FOUR;
+            const float* from = src + pixel / area * 2 * area + pixel;
+            Pack<FOUR> planes[COLOURS];
+#pragma unroll
+            for (int c = 0; c < COLOURS; ++c) planes[c] = load<FOUR>(from + c * area);
+#pragma unroll
+            for (int first = 0; first < FOUR; first += PACK / 4) {
+                Pack<PACK> colours;
+#pragma unroll
+                for (int i = 0; i < PACK; ++i) {
+                    colours.v[i] = i % 4 < COLOURS ? planes[i % 4].v[first + i / 4] : 0.f;
+                }
+                store<PACK>(out + (pixel + first) * 4, colours);
+            }
+        }
+        return;
+    }
     GRID_STRIDE(pixel, pixels)
     {
         const float* from = src + pixel / area * 2 * area + pixel;
@@ -48,35 +73,48 @@ extern "C" __global__ void leave(const real* __restrict__ src, float* __restrict
     }
 }
 
-#define TILE 32
+#define TILE_CHANNELS 32
+#define TILE_PIXELS 64
+#define TILE_WARPS 8  // of a block
 
 extern "C" __global__ void leave_tiles(const real* __restrict__ src, float* __restrict__ out,
                                        int pixels, int channels, int area, int src_pitch,
                                        unsigned* flag)
 {
     after_previous_kernel();
-    __shared__ float tile[TILE][TILE + 1];
-    const int across = (channels + TILE - 1) / TILE;
-    const int tiles = (pixels + TILE - 1) / TILE * across;
-    const int lane = threadIdx.x % TILE;
+    __shared__ float tile[TILE_CHANNELS][TILE_PIXELS + 1];
+    const int across = (channels + TILE_CHANNELS - 1) / TILE_CHANNELS;
+    const int tiles = (pixels + TILE_PIXELS - 1) / TILE_PIXELS * across;
+    const int lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32;
     for (int item = blockIdx.x; item < tiles; item += gridDim.x) {
-        const int first_pixel = item / across * TILE;
-        const int first_channel = item % across * TILE;
-        for (int y = threadIdx.x / TILE; y < TILE; y += blockDim.x / TILE) {
-            const int pixel = first_pixel + y;
-            const int channel = first_channel + lane;
-            if (pixel < pixels && channel < channels) {
-                tile[y][lane] = to_float(src[pixel * src_pitch + channel]);
-            }
+        const int first_pixel = item / across * TILE_PIXELS;
+        const int first_channel = item % across * TILE_CHANNELS;
+        const real* from = src + first_pixel * src_pitch + first_channel + lane;
+        const int most = first_channel + lane < channels ? pixels - first_pixel : 0;
+        Bits<sizeof(real)> held[TILE_PIXELS / TILE_WARPS];
+#pragma unroll
+        for (int i = 0; i < TILE_PIXELS / TILE_WARPS; ++i) {
+            const int pixel = i * TILE_WARPS + warp;
+            held[i] = ask_if<1>(pixel < most, from + pixel * src_pitch);
+        }
+#pragma unroll
+        for (int i = 0; i < TILE_PIXELS / TILE_WARPS; ++i) {
+            tile[lane][i * TILE_WARPS + warp] = value_of<1>(held[i], 0);
         }
         __syncthreads();
-        const int pixel = first_pixel + lane;
-        const int row = pixel / area;
-        for (int x = threadIdx.x / TILE; x < TILE; x += blockDim.x / TILE) {
-            const int channel = first_channel + x;
-            if (pixel < pixels && channel < channels) {
-                note_strange(flag, tile[lane][x]);
-                out[(row * channels + channel) * area + pixel - row * area] = tile[lane][x];
+#pragma unroll
+        for (int beside = 0; beside < TILE_PIXELS; beside += 32) {
+            const int pixel = first_pixel + beside + lane;
+            const int row = pixel / area;
+            float* to = out + row * channels * area + pixel - row * area;
+#pragma unroll
+            for (int i = 0; i < TILE_CHANNELS / TILE_WARPS; ++i) {
+                const int own = i * TILE_WARPS + warp;
+                if (pixel >= pixels || first_channel + own >= channels) continue;
+                const float x = tile[own][beside + lane];
+                note_strange(flag, x);
+                to[(first_channel + own) * area] = x;
             }
         }
         __syncthreads();  // the next tile takes the same memory

@@ -9,6 +9,20 @@
 
 #define SOFTMAX_HELD 8  // values of a thread
 
+// What `join` makes of all threads' values: of each warp's first, then of those in `shared`, which has
+// a place for every warp.
+template <typename Join>
+__device__ __forceinline__ float over_block(float x, float* shared, Join join)
+{
+#pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2) x = join(x, __shfl_xor_sync(~0u, x, apart));
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = shared[0];
+    for (int warp = 1; warp < blockDim.x / 32; ++warp) x = join(x, shared[warp]);
+    return x;
+}
+
 extern "C" __global__ void softmax(const real* __restrict__ src, real* __restrict__ out,
                                    const int* __restrict__ starts, const int* __restrict__ lengths,
                                    int rows, int runs, int channels, int area,
@@ -16,18 +30,21 @@ extern "C" __global__ void softmax(const real* __restrict__ src, real* __restric
                                    float temperature)
 {
     after_previous_kernel();
-    __shared__ float shared[256];
+    __shared__ float tops[32];
+    __shared__ float sums[32];
     const int thread = threadIdx.x;
     const int stride = blockDim.x;
     for (int item = blockIdx.x; item < rows * runs; item += gridDim.x) {
         const int row = item / runs;
-        const int first = row * channels * area + starts[item - row * runs];
+        const int start = starts[item - row * runs];
         const int count = lengths[item - row * runs];
+        const real* from = src + (size_t)row * area * src_pitch;
+        real* to = out + (size_t)row * out_area * out_pitch;
         auto value = [&](int i) {
-            return to_float(src[place(first + i, channels, area, src_pitch)]);
+            return to_float(from[place(start + i, channels, area, src_pitch)]);
         };
         auto leave = [&](int i, float x) {
-            put(out + place(first + i, out_channels, out_area, out_pitch), x);
+            put(to + place(start + i, out_channels, out_area, out_pitch), x);
         };
         float held[SOFTMAX_HELD];
         float top = -3.4e38f;
@@ -41,14 +58,7 @@ extern "C" __global__ void softmax(const real* __restrict__ src, real* __restric
         for (int i = thread + SOFTMAX_HELD * stride; i < count; i += stride) {
             top = fmaxf(top, value(i));
         }
-        shared[thread] = top;
-        __syncthreads();
-        for (int half = stride / 2; half > 0; half /= 2) {
-            if (thread < half) shared[thread] = fmaxf(shared[thread], shared[thread + half]);
-            __syncthreads();
-        }
-        top = shared[0];
-        __syncthreads();
+        top = over_block(top, tops, [](float a, float b) { return fmaxf(a, b); });
         auto power = [&](float x) { return expf(x / temperature - top / temperature); };
         float sum = 0.f;
 #pragma unroll
@@ -57,14 +67,8 @@ extern "C" __global__ void softmax(const real* __restrict__ src, real* __restric
             if (thread + i * stride < count) sum += held[i];
         }
         for (int i = thread + SOFTMAX_HELD * stride; i < count; i += stride) sum += power(value(i));
-        shared[thread] = sum;
-        __syncthreads();
-        for (int half = stride / 2; half > 0; half /= 2) {
-            if (thread < half) shared[thread] += shared[thread + half];
-            __syncthreads();
-        }
-        sum = shared[0];
-        __syncthreads();
+        // The next run's tops are put down behind this barrier, and its sums behind that of its tops.
+        sum = over_block(sum, sums, [](float a, float b) { return a + b; });
 #pragma unroll
         for (int i = 0; i < SOFTMAX_HELD; ++i) {
             const int at = thread + i * stride;

@@ -62,7 +62,7 @@ class CudaDevice:
         """Make the plan ready; `graph` records and replays, `algorithm` forces one on Conv2d.
 
         With `tune`, convolutions that this card has not met are measured, for at most ENGINE_TUNE
-        seconds; who gives more than the usual ten lets the network as a whole be tried, too.
+        seconds; who gives more than the usual ten lets the network as a whole be settled.
         """
         plan = factors.fold(plan, self._target(plan, batch, precision, algorithm))
         target = self._target(plan, batch, precision, algorithm)
@@ -82,20 +82,23 @@ class CudaDevice:
         return program
 
     def _tune(self, plan: Plan, target: Target, limit: float, *, as_a_whole: bool) -> None:
-        """Measure what this card has not met; the time left is for the network as a whole.
+        """Measure what this card has not met, then the network as a whole.
 
-        One that has been measured gets no more of the usual time, so that it is loaded fast.
+        Of the usual time that gets no more than measuring took, so that what is small or known is
+        loaded fast; of more than that, all that is left.
         """
         self._tuner = self._tuner or Tuner(self._context, self.measured)
-        end = monotonic() + limit
+        start = monotonic()
         is_new = False
         for each in dict.fromkeys((target.precision, "float32")):
             part = tuple(op for op in plan.ops if target.of(op).precision == each)
             alike = target if each == target.precision else target.in_floats()
             is_new |= self._tuner.tune(replace(plan, ops=part), alike, limit)
-        if as_a_whole and (is_new or limit > SECONDS) and monotonic() < end:
+        taken = monotonic() - start
+        left = limit - taken if limit > SECONDS else min(limit - taken, taken)
+        if as_a_whole and left > 0 and (is_new or limit > SECONDS):
             trials = Trials(self._context, plan, target)
-            self._tuner.settle(plan, target, trials.make, end - monotonic())
+            self._tuner.settle(plan, target, trials.make, left)
 
     def _choices(self, plan: Plan, target: Target) -> dict[str, str]:
         """A copy: what is measured later must not change what a program has prepared."""

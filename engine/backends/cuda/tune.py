@@ -1,9 +1,8 @@
 """Measures which algorithm runs each convolution fastest on a card, once, and remembers it on disk.
 
-Until a convolution was measured, the rule of thumb serves. What time is left goes into networks as
-a whole, see settle.py: whose choices for its convolutions then count for it alone. What is stored
-never changes by itself, so a network runs the same way every time; who gives more than the usual
-time lets a network go on where it was.
+Until a convolution was measured, the rule of thumb serves. A network as a whole may have choices of
+its own, see settle.py. What is stored never changes by itself, so a network runs the same way every
+time; who gives more than the usual time lets it go on where it was.
 """
 
 from __future__ import annotations

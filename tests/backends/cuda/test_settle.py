@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from engine.backends.cuda import conv, settle, trials, tune
+from engine.backends.cuda import device as device_module
 from engine.backends.cuda.gpu import Target
 from engine.backends.cuda.settle import Progress
 from engine.backends.cuda.trials import Trials
@@ -146,7 +147,7 @@ def test_of_those_timed_alone_the_near_ones_are_worth_a_try() -> None:
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ENGINE_CACHE", str(tmp_path))
-    monkeypatch.delenv("ENGINE_TUNE", raising=False)
+    monkeypatch.setenv("ENGINE_TUNE", "600")
     return tmp_path
 
 
@@ -197,10 +198,11 @@ def test_a_network_runs_as_it_is_fastest_as_a_whole(
 
 
 def test_another_network_of_the_same_convolutions_has_choices_of_its_own(
-    taped: HostDevice, faster: list[dict[str, str]]
+    taped: HostDevice, faster: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_by(taped, network(8, 16))
     faster.clear()
+    monkeypatch.delenv("ENGINE_TUNE")
     other = network(8)
     assert run_by(taped, other) == ["tiled"]
     assert not faster  # its convolution is known, and the usual time is for new ones
@@ -211,11 +213,41 @@ def test_who_gives_more_than_the_usual_time_lets_a_known_network_be_tried(
     taped: HostDevice, faster: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_by(taped, network(8, 16))
+    monkeypatch.delenv("ENGINE_TUNE")
+    assert run_by(taped, network(8)) == ["tiled"]
     monkeypatch.setenv("ENGINE_TUNE", str(int(tune.SECONDS) + 1))
     assert run_by(taped, network(8)) == ["direct"]
     faster.clear()
     assert run_by(taped, network(8)) == ["direct"]
     assert not faster  # nothing was left
+
+
+@pytest.mark.parametrize(
+    ("given", "measuring", "least", "most"),
+    [("", 2.0, 0, 2), ("", 7.0, 0, 3), ("", 11.0, None, None), ("100", 2.0, 90, 98)],
+)
+def test_of_the_usual_time_a_network_gets_no_more_than_measuring_took(
+    taped: HostDevice, monkeypatch: pytest.MonkeyPatch, given: str, measuring: float, least, most
+) -> None:
+    now = [0.0]
+    given_to_it: list[float] = []
+
+    def measure(*arguments: object, **options: object) -> bool:
+        now[0] += measuring
+        return True
+
+    def settle(self: object, plan: Plan, target: Target, make: object, limit: float) -> None:
+        given_to_it.append(limit)
+
+    monkeypatch.setenv("ENGINE_TUNE", given)
+    monkeypatch.setattr(tune.Tuner, "tune", measure)
+    monkeypatch.setattr(tune.Tuner, "settle", settle)
+    monkeypatch.setattr(device_module, "monotonic", lambda: now[0])
+    taped.compile(network(8), tune=True).close()
+    if most is None:
+        assert not given_to_it
+    else:
+        assert least < given_to_it[0] <= most
 
 
 def test_another_process_finds_what_was_settled(

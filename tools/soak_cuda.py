@@ -131,7 +131,8 @@ class Soak(Wear):
             images = np.zeros((batch, 3, *reversed(detector.size)), np.float32)
             images[:] = np.random.default_rng(0).random(images.shape[1:], np.float32)
             program: Any = detector._program
-            forward = batch * 1e3 / median(program.measure(images, repeats=40))
+            # As many as are streamed: what is short is over before a card is at its most power.
+            forward = batch * 1e3 / median(program.measure(images, repeats=rounds))
             found = sum(map(len, detector.stream(given * 4))) / len(given) / 4
             copied = streamed(detector, given, rounds)
             pinned = streamed(detector, list(detector.pin(np.stack(given))), rounds)

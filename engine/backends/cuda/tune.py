@@ -103,6 +103,8 @@ class Tuner:
         progress.left = [each for each in progress.left if each in near]
         if not progress.left:
             return
+        name = self._context.name
+        _log.info("%s: timing the network as a whole with what was nearly as fast", name)
         settle.settle(progress, near, make, monotonic() + limit)
         self._networks[key] = progress
         self._store()

@@ -17,6 +17,7 @@ from engine.backends.cuda.gpu import Target
 from engine.backends.cuda.settle import Progress
 from engine.backends.cuda.trials import Trials
 from engine.errors import DeviceError
+from engine.plan import ops
 from engine.plan.build import Plan
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice, on_tape
@@ -195,6 +196,10 @@ def test_a_network_runs_as_it_is_fastest_as_a_whole(
     plan = network(8, 16)
     assert run_by(taped, plan) == ["direct", "direct"]
     assert set(taped.measured.values()) == {"tiled"}
+    first, _ = plan.ops
+    assert isinstance(first, ops.Conv2d)
+    chosen, _ = taped.algorithm_times(plan, first, batch=2)
+    assert chosen == "direct"
 
 
 def test_another_network_of_the_same_convolutions_has_choices_of_its_own(

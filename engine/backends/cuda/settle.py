@@ -7,12 +7,15 @@ timed, in turns, each with another algorithm for the convolutions of one signatu
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from math import inf, isfinite
 from statistics import median
 from time import monotonic
 from typing import Protocol
+
+from engine.errors import DeviceError
 
 _NEAR = 1.3  # times the least alone
 _SPARE = 3e-4  # milliseconds besides
@@ -23,6 +26,8 @@ _ROUNDS = 3  # in which both are timed, since a card's clock follows what it has
 _MILLISECONDS = 20.0  # of one of them in a round
 _FEWEST, _MOST = 2, 20  # runs of a round
 MOST_PASSES = 3
+
+_log = logging.getLogger(__name__)
 
 
 class Trial(Protocol):
@@ -80,13 +85,15 @@ def settle(
                 trial = make(choices)
                 if trial is None:
                     continue
-                share = _share(trial, best)
-                if share < _CLEARLY:
-                    best, trial = trial, best
-                    progress.choices, progress.has_changed = choices, True
-                elif share > _HOPELESS:
-                    hopeless.append(name)
-                trial.close()
+                try:
+                    share = _share(trial, best)
+                    if share < _CLEARLY:
+                        best, trial = trial, best
+                        progress.choices, progress.has_changed = choices, True
+                    elif share > _HOPELESS:
+                        hopeless.append(name)
+                finally:
+                    trial.close()
             del progress.left[0]
             if not progress.left:
                 _begin_again(progress, near)
@@ -101,14 +108,21 @@ def _begin_again(progress: Progress, near: Mapping[str, Sequence[str]]) -> None:
 
 
 def _share(trial: Trial, best: Trial) -> float:
-    """Of the time of the best that the other takes; more than one is found out in one round."""
+    """Of the time of the best that the other takes; more than one is found out in one round.
+
+    Infinite where the card refuses: who cannot run is not to keep the network from it.
+    """
     (first,) = best.times(1)
     runs = int(min(max(_MILLISECONDS / max(first, 1e-3), _FEWEST), _MOST))
     taken: list[float] = []
     least: list[float] = []
     for _ in range(_ROUNDS):
         least += best.times(runs)
-        taken += trial.times(runs)
+        try:
+            taken += trial.times(runs)
+        except DeviceError as error:
+            _log.warning("a network with other algorithms is left out: %s", error)
+            return inf
         share = median(taken) / median(least)
         if share > 1:
             break

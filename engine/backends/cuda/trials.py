@@ -40,7 +40,11 @@ class Trials:
             program = CudaProgram(self._context, self._plan, target, slots=1, prepare=self._prepare)
         except DeviceError:
             return None
-        return Trial(program, self._images)
+        try:
+            return Trial(program, self._images)
+        except DeviceError:
+            program.close()
+            return None
 
     def _prepare(self, plan: Plan, target: Target, item: Op | Head) -> Mapping[str, Array]:
         way = conv.choice(target, item) if isinstance(item, Conv2d) else ""

@@ -30,7 +30,10 @@ Takes = Callable[[Mapping[str, str]], float]
 
 
 class MadeUp:
-    """Networks that take what `takes` says of their choices; notes those that were made."""
+    """Networks that take what `takes` says of their choices, a card refuses those below zero.
+
+    Notes those that were made.
+    """
 
     def __init__(self, takes: Takes) -> None:
         self._takes = takes
@@ -47,6 +50,8 @@ class MadeUp:
 
         class Trial:
             def times(self, runs: int) -> list[float]:
+                if taken < 0:
+                    raise DeviceError("cuda: invalid argument")
                 return [taken] * runs
 
             def close(self) -> None:
@@ -117,6 +122,14 @@ def test_what_finds_no_memory_is_left_out() -> None:
     progress, made = settled(lambda choices: inf, NEAR)
     assert len(made.made) == 1
     assert progress.left == list(NEAR)
+
+
+def test_what_the_card_refuses_is_left_out_with_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    progress, made = settled(lambda choices: -1.0 if choices["two"] == "b" else 1.0, NEAR)
+    assert progress.choices == {"one": "a", "two": "a"}
+    assert progress.hopeless["two"] == ["b"]
+    assert len(made.made) == 1 + 1 + 2  # the others are tried all the same
+    assert "left out: cuda: invalid argument" in caplog.text
 
 
 def test_without_time_nothing_changes_and_the_rest_is_left() -> None:
@@ -330,5 +343,9 @@ def test_a_trial_that_finds_no_memory_is_none(
     def refuse(*arguments: object, **options: object) -> None:
         raise DeviceError("cuda: out of memory")
 
+    with monkeypatch.context() as patch:
+        patch.setattr(trials, "Trial", refuse)  # of what a run needs besides
+        assert Trials(taped.context, network(8), TARGET).make({}) is None
+        assert not taped.context.driver.live
     monkeypatch.setattr(trials, "CudaProgram", refuse)
     assert Trials(taped.context, network(8), TARGET).make({}) is None

@@ -32,6 +32,7 @@ from engine.plan.ops import Tensor
 from engine.plan.shapes import Shape, Window
 from engine.vision.resize import Placement
 from tests.backends.cases import all_cases, missing_pass
+from tests.backends.cuda.test_chains import FIRST, REST, SECOND, plan_of, squeeze
 from tests.backends.head_cases import HEADS, values_for
 from tests.backends.layouts import INSIDE_ALIGNED, laid_out
 
@@ -95,6 +96,15 @@ def products(device: CudaDevice, precision: str) -> Iterator[str]:
                 algorithm=name,
             )
             yield f"product of {channels} channels {name}"
+
+
+def chains(device: CudaDevice, precision: str) -> Iterator[str]:
+    """Of convolutions, where a card has a kernel for two of them."""
+    plan = plan_of(FIRST + SECOND + squeeze() + REST, (45, 63))
+    random = np.random.default_rng(0)
+    images = random.random((SEQUENCES, *plan.source.shape.sides), np.float32)
+    run(device, plan, lambda program: program.forward(images), precision=precision)
+    yield "opening and squeeze"
 
 
 def heads(device: CudaDevice, precision: str) -> Iterator[str]:
@@ -165,6 +175,7 @@ def main() -> int:
                 *(device, precision), by_each=arguments.algorithms, every=arguments.every
             ),
             products(device, precision),
+            chains(device, precision),
             heads(device, precision),
             pictures(device, precision),
         ):

@@ -14,7 +14,7 @@ from weakref import WeakSet, finalize
 from numpy.typing import NDArray
 
 from engine.backends.base import Peaks
-from engine.backends.cuda import PASSES, conv, factors, gates, memory, ops, peak  # noqa: F401  its import registers how each op is run
+from engine.backends.cuda import PASSES, chains, conv, factors, gates, memory, ops, peak  # noqa: F401  its import registers how each op is run
 from engine.backends.cuda.context import Card, Context
 from engine.backends.cuda.floats import floats
 from engine.backends.cuda.gpu import VALUE_BYTES, Target
@@ -66,6 +66,7 @@ class CudaDevice:
         """
         plan = factors.fold(plan, self._target(plan, batch, precision, algorithm))
         target = self._target(plan, batch, precision, algorithm)
+        plan = chains.join(plan, target)
         if target.floats.issuperset(plan.tensors):
             _log.info("%s: runs in float32: %s would change its results", self.name, precision)
         limit = time_limit() if tune and algorithm is None else 0
@@ -158,6 +159,7 @@ class CudaDevice:
             raise InputError(f"{self.name}: precision: expected {known}, got {precision!r}.{hint}")
         if batch < 1:
             raise InputError(f"{self.name}: batch: expected at least 1, got {batch}")
+        plan = chains.part(plan)  # joined or not, it computes alike
         target = Target(
             batch=batch,
             precision=precision,

@@ -6,11 +6,7 @@ convolution, which makes few channels of it, has little else to do than to read 
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import replace
-from itertools import pairwise
-
-from engine.backends.cuda import conv, gates
+from engine.backends.cuda import conv, gates, neighbours
 from engine.backends.cuda.conv import apart
 from engine.backends.cuda.gpu import Target
 from engine.backends.cuda.scaled import ScaledConv2d
@@ -21,25 +17,16 @@ from engine.plan.ops import Conv2d, Multiply, Op, Tensor
 def fold(plan: Plan, target: Target) -> Plan:
     """Multiply, Conv2d -> ScaledConv2d, where an algorithm knows it and no gate multiplies."""
     by_gates = set(gates.scaling(plan, target).values())
-    readers = Counter(tensor for op in plan.ops for tensor in op.reads)
-    shared = plan.kept | plan.views.keys() | {view.root for view in plan.views.values()}
-    joined: dict[Op, ScaledConv2d | None] = {}
-    for before, op in pairwise(plan.ops):
-        if (
-            isinstance(before, Multiply)
-            and isinstance(op, Conv2d)
-            and before not in by_gates
-            and op.src == before.out
-            and readers[before.out] == 1
-            and before.out not in shared
-            and _fits(before, op)
-            and _can_run(target, made := ScaledConv2d.of(before, op))
-        ):
-            joined |= {before: None, op: made}
-    if not joined:
-        return plan
-    ops = (joined.get(op, op) for op in plan.ops)
-    return replace(plan, ops=tuple(op for op in ops if op is not None))
+
+    def made_of(before: Op, op: Op) -> ScaledConv2d | None:
+        if not isinstance(before, Multiply) or not isinstance(op, Conv2d) or before in by_gates:
+            return None
+        if op.src != before.out or not _fits(before, op):
+            return None
+        made = ScaledConv2d.of(before, op)
+        return made if _can_run(target, made) else None
+
+    return neighbours.join(plan, made_of)
 
 
 def _fits(multiply: Multiply, op: Conv2d) -> bool:

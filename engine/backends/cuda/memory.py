@@ -17,7 +17,7 @@ from engine.backends.cuda.scaled import ScaledConv2d
 from engine.backends.cuda.tensor import whole_eights
 from engine.errors import InputError
 from engine.plan.build import Plan
-from engine.plan.ops import Constant, Conv2d, Head, Op, Tensor
+from engine.plan.ops import Chain, Constant, Conv2d, Head, Op, Tensor
 
 Array = NDArray[Any]
 
@@ -99,8 +99,8 @@ def _written_early(plan: Plan) -> frozenset[Tensor]:
     return frozenset(
         plan.root(op.out)
         for op in plan.ops
-        if isinstance(op, ScaledConv2d)
-        and any(share_memory(*map(plan.root, (op.out, each))) for each in (op.src, op.factor))
+        if isinstance(op, ScaledConv2d | Chain)
+        and any(share_memory(*map(plan.root, (op.out, each))) for each in op.reads)
     )
 
 
@@ -217,7 +217,13 @@ def _items(plan: Plan) -> tuple[Op | Head, ...]:
 
 
 def _constants(item: Op | Head) -> dict[str, Constant]:
-    """The constants of an op by the name of its field."""
+    """The constants of an op by the name of its field; of a chain's links behind their number."""
+    if isinstance(item, Chain):
+        return {
+            f"{number}.{name}": value
+            for number, link in enumerate(item.links)
+            for name, value in _constants(link).items()
+        }
     return {name: value for name, value in vars(item).items() if isinstance(value, Constant)}
 
 

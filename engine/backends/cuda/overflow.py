@@ -10,6 +10,7 @@ what is infinite there, too, is what the network says.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from engine.backends.cuda.gpu import Target
 from engine.errors import EngineError
 from engine.plan.build import Plan
-from engine.plan.ops import Op
+from engine.plan.ops import Chain, Op
 
 Array = NDArray[Any]
 
@@ -54,8 +55,13 @@ def suspect(plan: Plan, target: Target, largest: Array) -> int | None:
     return None
 
 
-def refuse(plan: Plan, op: Op, value: float | None) -> None:
-    """Raise, unless floats reach no number here either; `value` is None where nobody knows."""
+def refuse(plan: Plan, op: Op, values: Mapping[Op, float]) -> None:
+    """Raise, unless floats reach no number here either; of `values` there are none where nobody
+    knows. In a chain it is the first link beyond the range.
+    """
+    links = op.links if isinstance(op, Chain) else (op,)
+    op = next((link for link in links if values.get(link, 0.0) > LARGEST), links[-1])
+    value = values.get(op)
     if value is not None and not value < _ENDLESS:
         return
     if value is None:

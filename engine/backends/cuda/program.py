@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.backends.base import Memory, OpTime, Placed, Stages
-from engine.backends.cuda import candidates, conv, memory, overflow, pictures, survivors
+from engine.backends.cuda import candidates, chains, conv, memory, overflow, pictures, survivors
 from engine.backends.cuda.candidates import FLAG, HEADER_WORDS, WORD
 from engine.backends.cuda.context import Context
 from engine.backends.cuda.gpu import Target
@@ -28,7 +28,7 @@ from engine.backends.cuda.slot import Decoding, Job, Slot
 from engine.backends.cuda.tickets import Slots, Ticket
 from engine.errors import DeviceError, EngineError, InputError
 from engine.plan.build import Plan
-from engine.plan.ops import Conv2d
+from engine.plan.ops import Chain, Conv2d, Op
 from engine.vision import boxes, resize
 from engine.vision.boxes import Boxes, Suppression
 
@@ -203,9 +203,13 @@ class CudaProgram:
         finally:
             self._slots.give(slot)
         return [
-            OpTime(op, taken, conv.choice(self._target, op) if isinstance(op, Conv2d) else "")
-            for op, taken in zip(self.plan.ops, times, strict=True)
+            OpTime(op, taken, self._way(op)) for op, taken in zip(self.plan.ops, times, strict=True)
         ]
+
+    def _way(self, op: Op) -> str:
+        if isinstance(op, Chain):
+            return chains.name(self._target, op)
+        return conv.choice(self._target, op) if isinstance(op, Conv2d) else ""
 
     def check_range(self) -> None:
         """Raise if a made-up picture makes activations that no half can hold."""
@@ -428,19 +432,20 @@ class CudaProgram:
         if place is None:
             return
         # by an algorithm for which nothing has to be compiled
+        parted = chains.part(plan)
         floats = replace(target.in_floats(), algorithm="im2col_gemm")
-        floats = replace(floats, misaligned=memory.misaligned(plan, floats))
-        value = None
+        floats = replace(floats, misaligned=memory.misaligned(parted, floats))
+        values: dict[Op, float] = {}
         with suppress(DeviceError):  # no memory for both
-            weights = memory.lay_out_weights(plan, floats)
+            weights = memory.lay_out_weights(parted, floats)
             twin = Resident(
-                *(self._context, plan, floats, weights), room=self._room, has_graphs=False
+                *(self._context, parted, floats, weights), room=self._room, has_graphs=False
             )
             try:
-                value = float(twin.largest(slot, job)[place])
+                values = dict(zip(parted.ops, twin.largest(slot, job).tolist(), strict=True))
             finally:
                 twin.free()
-        overflow.refuse(plan, plan.ops[place], value)
+        overflow.refuse(plan, plan.ops[place], values)
 
     def _wait(self, slot: Slot) -> None:
         self._context.check_process()
@@ -461,9 +466,12 @@ def _load_kernels(context: Context, plan: Plan, target: Target) -> None:
     """
     kernels = context.kernels(target.precision)
     for op in plan.ops:
+        each = target.of(op)
+        tile = None
         if isinstance(op, Conv2d):
-            each = target.of(op)
             tile = conv.tile(each, op, conv.choice(each, op))
-            if tile is not None:
-                owner = kernels if each is target else kernels.in_floats()
-                owner.tile(tile, tile.shared_bytes)
+        elif isinstance(op, Chain):
+            tile = chains.tile(each, op)
+        if tile is not None:
+            owner = kernels if each is target else kernels.in_floats()
+            owner.tile(tile, tile.shared_bytes)

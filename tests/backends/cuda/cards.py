@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, closing
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 
 import pytest
 
+from engine.backends.cuda import tensor
 from engine.backends.cuda.device import CudaDevice
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice, on_tape
@@ -19,3 +21,12 @@ def open_card(name: str) -> AbstractContextManager[CudaDevice]:
     if name == "host":
         return on_tape(HostDevice())
     return closing(open_or_skip(lambda: CudaDevice(0)))
+
+
+@contextmanager
+def open_hopper() -> Iterator[CudaDevice]:
+    """The test is skipped where the first card is none."""
+    with closing(open_or_skip(lambda: CudaDevice(0))) as device:
+        if device.card.capability != tensor.HOPPER:
+            pytest.skip(f"{device.card.model} is no Hopper card")
+        yield device

@@ -90,7 +90,10 @@ inline void prefetch_map(const TensorMap*) {}
 inline void call_bytes(const void*, unsigned) {}
 
 // Chunks of 16 bytes change places by the line of 128 that they are in.
-inline unsigned swizzled(unsigned at) { return at ^ (at >> 7 & (ROW_BYTES / 16 - 1)) << 4; }
+inline unsigned swizzled(unsigned at, int row_bytes = ROW_BYTES)
+{
+    return at ^ (at >> 7 & (row_bytes / 16 - 1)) << 4;
+}
 
 inline void copy_pixel(unsigned to, const TensorMap& map, int channel, int x, int y, int row)
 {
@@ -164,7 +167,7 @@ struct Matrix {
         const int bytes = MODE == 0 ? 2 : 4;
         const unsigned line = address + i / 8 * apart + i % 8 * row;
         const unsigned at = across ? line + k * bytes / 16 * across + k * bytes % 16
-                                   : swizzled(line + k * bytes);
+                                   : swizzled(line + k * bytes, row);
         unsigned word = 0;
         std::memcpy(&word, block_memory + at, bytes);
         return MODE == 0 ? half_at(word, 0) : tf32_of(word);
@@ -174,7 +177,16 @@ inline Matrix matrix_at(unsigned address, int apart = 8)
 {
     return {address, ROW_BYTES, apart * ROW_BYTES, 0};
 }
+template <int BYTES> inline Matrix matrix_of(unsigned address, int apart = 8)
+{
+    return {address, BYTES, apart * BYTES, 0};
+}
 inline Matrix rows_at(unsigned address, int across, int apart) { return {address, 16, apart, across}; }
+inline Matrix moved(Matrix matrix, int bytes)
+{
+    matrix.address += bytes;
+    return matrix;
+}
 inline void products_begin() {}
 inline void products_commit() {}
 template <int N> inline void products_wait() {}
@@ -230,6 +242,12 @@ template <int N> inline void store_words(void* to, const unsigned (&word)[N])
 {
     for (int turns = 0; running / 32 % 4 == 3 && turns < 50; ++turns) wait_a_turn();
     std::memcpy(to, word, sizeof word);
+}
+inline int anew(int x) { return x; }
+template <int N> inline void ask_words(unsigned (&word)[N], const void* from, bool are_there)
+{
+    std::memset(word, 0, sizeof word);
+    if (are_there) std::memcpy(word, from, sizeof word);
 }
 inline void store_matrices(unsigned to, const unsigned (&word)[4])
 {

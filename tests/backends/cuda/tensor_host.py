@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from engine.backends.cuda import launch, tensor
 from engine.backends.cuda.gpu import Gpu, Place, Target
 from engine.backends.cuda.tensor import Tile
-from engine.plan.ops import Conv2d
+from engine.plan.ops import Chain, Conv2d
 from tests.backends.cuda import host
 
 Array = NDArray[Any]
@@ -79,7 +79,7 @@ class _OnHost:
     @property
     def headers(self) -> Mapping[str, str]:
         warps, hopper = (host.FOLDER.joinpath(name).read_text() for name in ("warps.h", "hopper.h"))
-        return {"mma.cuh": warps, "hopper.cuh": warps + hopper, "wgmma.cuh": ""}
+        return {"mma.cuh": warps, "hopper.cuh": warps + hopper, "wgmma.cuh": "", "matrices.cuh": ""}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.tile, name)
@@ -95,10 +95,10 @@ def build(tile: Tile, *, is_turing: bool) -> ctypes.CDLL:
     if is_turing:
         defines.append("-DHELD_COPIES")
     heads = '#include "host.h"\n#define __grid_constant__\n'
-    runner = _RUNNER % ("const Problem* p", f"{tile.kernel}(*p)")
-    if "const __grid_constant__ TensorMap" in text:
-        takes = "const TensorMap* map, const Problem* p"
-        runner = _RUNNER % (takes, f"{tile.kernel}(*map, *p)")
+    kinds = re.findall(r"const __grid_constant__ (\w+) ", text)
+    takes = ", ".join(f"const {kind}* argument{i}" for i, kind in enumerate(kinds))
+    given = ", ".join(f"*argument{i}" for i in range(len(kinds)))
+    runner = _RUNNER % (takes, f"{tile.kernel}({given})")
     return host.compile_library(heads + text + runner, defines)
 
 
@@ -145,7 +145,7 @@ def aligned(values: Array) -> Array:
 def run(
     algorithm: Any,
     target: Target,
-    op: Conv2d,
+    op: Conv2d | Chain,
     constants: Mapping[str, Array],
     inputs: Mapping[Any, Array],
     *,

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
+from engine.backends.cuda import chains
 from engine.backends.cuda.conv import ALGORITHMS
+from engine.backends.cuda.gpu import RUNNERS, Target
 from engine.backends.cuda.tensor import HOPPER
-from engine.plan.ops import Conv2d
+from engine.plan.ops import Chain, Conv2d
 from tests.backends.cuda.host import needs_gxx
-from tests.backends.cuda.test_tensor_kernels import TOLERANCES, check, convolution, detecting
+from tests.backends.cuda.tensor_host import run
+from tests.backends.cuda.test_tensor_kernels import (
+    TOLERANCES,
+    Problem,
+    check,
+    convolution,
+    detecting,
+)
 
 pytestmark = [
     pytest.mark.slow,
@@ -189,6 +202,66 @@ def test_a_first_layer_reads_windows_where_they_overlap(op: Conv2d, room: int) -
     """With room for a fourth value pixels begin on 8 bytes."""
     options = {"precision": "float16", "capability": HOPPER, "rows": 3}
     check(ALGORITHMS["first"], op, room=room, **options)
+
+
+def opening(side: tuple[int, int], filters: int, kinds: tuple[str, str]) -> Chain:
+    """A picture's first two convolutions."""
+    first = convolution((3, *side), 32, activation=kinds[0])
+    second = convolution((32, *side), filters, stride=(2, 2), activation=kinds[1])
+    between = replace(second.src, index=4)
+    return Chain(second.out, (replace(first, out=between), replace(second, src=between)))
+
+
+def squeeze(side: tuple[int, int], kinds: tuple[str, str, str]) -> Chain:
+    """A residual block: the second convolution adds what the first reads."""
+    first = convolution((64, *side), 32, (1, 1), padding=(0, 0, 0, 0), activation=kinds[0])
+    second = convolution((32, *side), 64, activation=kinds[1], last_activation=kinds[2])
+    between = replace(second.src, index=4)
+    links = replace(first, out=between), replace(second, src=between, residual=first.src)
+    return Chain(second.out, links)
+
+
+CHAINS = {
+    "opening": opening((63, 45), 64, ("leaky", "mish")),
+    "opening_of_one_line": opening((29, 34), 48, ("mish", "leaky")),
+    "opening_that_is_wide": opening((31, 130), 56, ("relu", "linear")),
+    "squeeze": squeeze((37, 21), ("leaky", "leaky", "linear")),
+    "squeeze_of_one_block": squeeze((9, 5), ("mish", "swish", "relu")),
+    "squeeze_of_whole_blocks": squeeze((48, 40), ("linear", "leaky", "mish")),
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
+@pytest.mark.parametrize(("multiprocessors", "present"), [(1, 2), (2, 2), (3, 1)])
+def test_what_lies_between_two_convolutions_stays(
+    chain: Chain, multiprocessors: int, present: int
+) -> None:
+    """Only the first rows may be present."""
+    rows, (first, second) = 2, chain.links
+    target = Target(rows, "float16", HOPPER, multiprocessors)
+    assert chains.name(target, chain)
+    before, behind = Problem(first, rows), Problem(second, rows)
+    if chain.src.shape.channels == 3:
+        before.constants["weight"] *= np.float32(1.0003)  # as many bits as a float has
+    before.constants["weight"] /= 8
+    behind.constants["weight"] /= 8
+    behind.inputs[second.src] = before.expected().astype(np.float16).astype(np.float32)
+    if second.residual:
+        behind.inputs[second.residual] = before.inputs[first.src]
+    constants = {
+        f"{number}.{name}": values
+        for number, each in enumerate((before, behind))
+        for name, values in each.constants.items()
+    }
+    runner = RUNNERS[Chain]
+    algorithm = SimpleNamespace(
+        prepare=runner.prepare, workspace=runner.workspace, enqueue=runner.run
+    )
+    is_picture = chain.src.shape.channels == 3
+    where = {"room": 1} if is_picture else {"margin": 8}
+    got = run(algorithm, target, chain, constants, before.inputs, present=present, **where)
+    expected = behind.expected()[:present]
+    assert np.abs(got - expected).max() <= 1.5e-3 * np.abs(expected).max()
 
 
 FAMILIES = {

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -13,14 +10,21 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from engine.backends.cuda import conv, tensor
+from engine.backends.cuda import conv
 from engine.backends.cuda.conv.hopper import HopperVariant
 from engine.backends.cuda.device import CudaDevice
 from engine.plan import ops
 from engine.plan.build import Plan
 from engine.plan.ops import Constant, Tensor
-from engine.plan.shapes import Shape
-from tests.devices import open_or_skip
+from tests.backends.cuda.cards import open_hopper
+from tests.backends.cuda.tiles_on_card import (
+    PLANS,
+    able,
+    assert_near,
+    check_against_the_matrix_product,
+    plan_of,
+    run,
+)
 
 Array = NDArray[Any]
 
@@ -29,79 +33,9 @@ pytestmark = pytest.mark.cuda
 TOLERANCE = {"float16": 4e-3, "tf32": 4e-3, "float32": 2e-5}
 
 
-def plan_of(
-    channels: int,
-    side: int,
-    filters: int,
-    size: int,
-    *,
-    has_residual: bool = False,
-    last: str = "linear",
-    stride: int = 1,
-    classes: int | None = None,
-) -> Plan:
-    random = np.random.default_rng(0)
-    out_side = (side - 1) // stride + 1
-    src = Tensor(-1, Shape(channels, side, side))
-    out = Tensor(0, Shape(filters, out_side, out_side))
-    weight = random.standard_normal((filters, channels, size, size), np.float32)
-    constants = {
-        "weight": weight / np.float32(np.sqrt(weight[0].size)),
-        "bias": random.standard_normal(filters, np.float32),
-    }
-    conv2d = ops.Conv2d(
-        out,
-        src,
-        Constant("weight", weight.shape),
-        Constant("bias", (filters,)),
-        stride=(stride, stride),
-        padding=(size // 2,) * 4,
-        activation="leaky",
-        residual=src if has_residual else None,
-        last_activation=last,
-    )
-    if classes is not None:
-        out = Tensor(1, out.shape)
-        yolo = ops.YoloOutput(out, conv2d.out, 3, classes, scale_x_y=1.05)
-        conv2d = replace(conv2d, out=out, activation="linear", yolo=yolo)
-    return Plan(src, (conv2d,), (out,), (out,), constants=constants)
-
-
-# Most tiles of the first sum one slice, of the second two: there a warp may be a whole turn behind.
-PLANS = {
-    "one slice": (plan_of(64, 104, 64, 1), 8),
-    "two slices": (plan_of(128, 104, 64, 1), 8),
-    "residual": (plan_of(64, 40, 64, 3, has_residual=True), 16),
-    "activation behind it": (plan_of(64, 40, 64, 3, has_residual=True, last="mish"), 16),
-    "few filters left": (plan_of(64, 52, 90, 3), 4),
-    "short slices": (plan_of(32, 64, 64, 3), 4),
-    "patches": (plan_of(32, 104, 32, 3), 8),
-    "patches with a residual": (plan_of(64, 104, 64, 3, has_residual=True), 8),
-    "patches for two tiles of filters": (plan_of(64, 104, 128, 3), 8),
-    "patches that stand out": (plan_of(64, 100, 72, 3), 8),
-    "patches of two slices": (plan_of(96, 72, 64, 3), 16),
-    "patches of many taps": (plan_of(16, 104, 64, 5), 8),
-    "pixels as columns": (plan_of(64, 160, 64, 3, has_residual=True), 8),
-    "pixels as columns that stand out": (plan_of(32, 100, 72, 3, last="mish"), 8),
-    "pixels as columns, two apart": (plan_of(32, 320, 64, 3, stride=2), 8),
-    "pixels as columns, two apart, of slices": (plan_of(64, 319, 64, 3, stride=2), 8),
-    "patches of one pixel": (plan_of(64, 104, 64, 1, has_residual=True, last="relu"), 8),
-    "patches of one pixel, of slices": (plan_of(256, 64, 256, 1, has_residual=True), 8),
-    "tiles that go round": (plan_of(128, 52, 256, 3), 16),
-    "tiles that go round with a residual": (plan_of(256, 26, 256, 3, has_residual=True), 48),
-    "tiles that go round and stand out": (plan_of(32, 75, 228, 3, last="mish"), 8),
-    "tiles that go round once, two apart": (plan_of(64, 103, 512, 3, stride=2), 4),
-    "small map": (plan_of(256, 13, 256, 3), 1),
-    "detection layer": (plan_of(256, 13, 255, 1, classes=80), 2),
-}
-
-
 @pytest.fixture(scope="module")
 def card() -> Iterator[CudaDevice]:
-    device = open_or_skip(lambda: CudaDevice(0))
-    with closing(device):
-        if device.card.capability != tensor.HOPPER:
-            pytest.skip(f"{device.card.model} is no Hopper card")
+    with open_hopper() as device:
         yield device
 
 
@@ -110,22 +44,13 @@ def card() -> Iterator[CudaDevice]:
 def test_every_tile_agrees_with_the_matrix_product(
     card: CudaDevice, name: str, precision: str
 ) -> None:
-    plan, batch = PLANS[name]
-    (op,) = plan.ops
-    assert isinstance(op, ops.Conv2d)
-    able = card.algorithms(plan, op, batch=batch, precision=precision)
-    tiled = [each for each in able if isinstance(conv.ALGORITHMS[each], HopperVariant)]
+    tiled = [
+        each
+        for each in able(card, name, precision)
+        if isinstance(conv.ALGORITHMS[each], HopperVariant)
+    ]
     assert tiled
-    target = card._target(plan, batch, precision).of(op)
-    tiles = {conv.ALGORITHMS[each].tile(target, op) for each in tiled}  # type: ignore[attr-defined]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda tile: tensor.image(tile, tensor.HOPPER), tiles))
-    images = np.random.default_rng(1).standard_normal((batch, *plan.source.shape.sides), np.float32)
-    expected = run(card, plan, images, precision, "im2col_gemm")
-    for each in tiled:
-        got = run(card, plan, images, precision, each)
-        difference = float(np.abs(got - expected).max() / np.abs(expected).max())
-        assert difference <= TOLERANCE[precision], f"{each}: {difference:.1e}"
+    check_against_the_matrix_product(card, name, precision, tiled, TOLERANCE[precision])
 
 
 FIRST = {
@@ -166,12 +91,4 @@ def test_a_first_layer_agrees_with_the_matrix_product(
     images = np.random.default_rng(1).standard_normal((batch, *plan.source.shape.sides), np.float32)
     expected = run(card, plan, images, "float16", "im2col_gemm")
     got = run(card, plan, images, "float16", "first")
-    assert np.abs(got - expected).max() <= TOLERANCE["float16"] * np.abs(expected).max()
-
-
-def run(card: CudaDevice, plan: Plan, images: Array, precision: str, algorithm: str) -> Array:
-    program = card.compile(
-        plan, batch=len(images), precision=precision, algorithm=algorithm, tune=False
-    )
-    with closing(program):
-        return program.forward(images)[0]
+    assert_near(got, expected, TOLERANCE["float16"], "first")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.backends.cuda import compiler, tensor
+from engine.backends.cuda import chains, compiler, tensor
 from engine.backends.cuda.conv import hopper, hopper_columns, hopper_even, implicit_gemm
 from engine.backends.cuda.conv.hopper import HopperTile
 from engine.backends.cuda.conv.hopper_columns import ColumnsTile
@@ -18,14 +18,16 @@ from engine.backends.cuda.conv.hopper_patches import PatchesTile
 from engine.backends.cuda.conv.hopper_turns import TurnsTile
 from engine.backends.cuda.conv.implicit_gemm import MmaTile
 from engine.backends.cuda.conv.thin import ThinTile
-from engine.backends.cuda.gpu import KINDS
+from engine.backends.cuda.gpu import KINDS, Target
+from engine.backends.cuda.tensor import Tile
 from tests.backends.cuda.host import DEFINES
+from tests.backends.cuda.test_hopper_kernels import CHAINS
 
 NVCC = shutil.which("nvcc")
 LEAKY = KINDS["leaky"], KINDS["linear"]
 ARCHITECTURES = ("75", "80", "86", "89", "90a")
 READ_ALIKE = {"86": "80", "89": "80"}  # no text tells them apart: read once, assembled for each
-HASTE = ("-Xcicc=-O1", "-Xptxas=-O0", "--threads=0")  # nobody runs what comes of it
+HASTE = ("-Ofc=max", "--threads=0")  # nobody runs what comes of it
 
 pytestmark = pytest.mark.skipif(NVCC is None, reason="no nvcc to compile the kernels with")
 every_storage = pytest.mark.parametrize("precision", ["float32", "float16"])
@@ -62,9 +64,9 @@ def test_kernels_compile_for_every_architecture(tmp_path: Path, precision: str) 
     compile_text(compiler.translation_unit(), tmp_path, ARCHITECTURES[1:], DEFINES[precision])
 
 
-def hopper_tiles() -> list[HopperTile]:
+def hopper_tiles() -> list[Tile]:
     """The largest and the smallest tile of each precision, with whole and with short slices."""
-    found = []
+    found: list[Tile] = []
     for mode, sides in [
         (0, hopper._HALF_TILES),
         (1, hopper._FLOAT_TILES),
@@ -106,12 +108,13 @@ def hopper_tiles() -> list[HopperTile]:
         for out_bytes, stride in ((2, 1), (4, 2)) if number == 0 else ((2 + number % 2 * 2, 1),):
             sizes = (8 * lines, columns, 64, stages, 1, blocks, 0, out_bytes)
             found.append(ColumnsTile(*sizes, LEAKY, out_bytes == 2, teams=teams, stride=stride))
-    return found
+    card = Target(2, "float16", tensor.HOPPER, 132)
+    return [*found, *(chains.tile(card, chain) for chain in CHAINS.values())]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tile", hopper_tiles(), ids=str)
-def test_tensor_core_kernels_compile_for_hopper(tmp_path: Path, tile: HopperTile) -> None:
+def test_tensor_core_kernels_compile_for_hopper(tmp_path: Path, tile: Tile) -> None:
     defines = DEFINES["float16"] if tile.mode == 0 else ()
     compile_text(tensor.source(tile), tmp_path, ("90a",), defines)
 

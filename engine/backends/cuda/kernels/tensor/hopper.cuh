@@ -173,6 +173,40 @@ __device__ __forceinline__ void store_words(void* to, const unsigned (&word)[1])
     asm volatile("st.global.b32 [%0], %1;" ::"l"(to), "r"(word[0]));
 }
 
+// Words that are on their way from here on, if they are there: a compiler would ask for them just before
+// they are needed. Else zeros: registers that only some threads wrote would keep what they had before.
+__device__ __forceinline__ void ask_words(unsigned (&word)[4], const void* from, bool are_there)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n"
+                 "mov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n"
+                 "@p ld.global.cg.v4.b32 {%0,%1,%2,%3}, [%4];\n}"
+                 : "=&r"(word[0]), "=&r"(word[1]), "=&r"(word[2]), "=&r"(word[3])
+                 : "l"(from), "r"((int)are_there));
+}
+
+__device__ __forceinline__ void ask_words(unsigned (&word)[2], const void* from, bool are_there)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\nmov.b32 %0, 0;\nmov.b32 %1, 0;\n"
+                 "@p ld.global.cg.v2.b32 {%0,%1}, [%2];\n}"
+                 : "=&r"(word[0]), "=&r"(word[1])
+                 : "l"(from), "r"((int)are_there));
+}
+
+__device__ __forceinline__ void ask_words(unsigned (&word)[1], const void* from, bool are_there)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\nmov.b32 %0, 0;\n"
+                 "@p ld.global.cg.b32 %0, [%1];\n}"
+                 : "=&r"(word[0])
+                 : "l"(from), "r"((int)are_there));
+}
+
+// The same number, of which a compiler knows nothing: so it does not keep multiples of it in registers.
+__device__ __forceinline__ int anew(int x)
+{
+    asm volatile("" : "+r"(x));
+    return x;
+}
+
 // Four matrices of 8 x 8 halves; lane l says where row l % 8 of matrix l / 8 goes.
 __device__ __forceinline__ void store_matrices(unsigned to, const unsigned (&word)[4])
 {

@@ -77,6 +77,11 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
             call_residual_of(p, corner, tile_n * BM);
             float sum[1][BN / 2];
             begin_with(bias, sum);
+            Residuals residual;
+            const int x = corner.x + threadIdx.x % 4 * 2;
+            const int m = (corner.row * p.out_h + corner.y) * p.out_w + x;
+            auto ahead = [&](int i) { return i / 2 * p.out_w + i % 2; };
+            auto exists = [&](int i) { return x + i % 2 < p.out_w && corner.y + i / 2 < p.out_h; };
 #pragma unroll 1
             for (int slice = 0; slice < SLICES; ++slice, ++taken) {
                 const int stage = team * STAGES + taken % STAGES;
@@ -85,14 +90,11 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
                 multiply_patch(sum[0], room.weights + slice * A_BYTES,
                                room.patches + stage * PLACE_BYTES);
                 products_commit();
+                if (slice == SLICES - 1) ask_some(residual, p, m, n, 0, ASKED, exists, ahead);
                 products_wait<0>();
                 if (threadIdx.x % 32 == 0) barrier_arrive(room.empty + 8 * stage);
             }
-            const int x = corner.x + threadIdx.x % 4 * 2;
-            const int m = (corner.row * p.out_h + corner.y) * p.out_w + x;
-            auto ahead = [&](int i) { return i / 2 * p.out_w + i % 2; };
-            auto exists = [&](int i) { return x + i % 2 < p.out_w && corner.y + i / 2 < p.out_h; };
-            finish_filters(sum, p, m, n, exists, ahead);
+            finish_filters(sum, residual, p, m, n, exists, ahead);
             __syncwarp();
         }
     }

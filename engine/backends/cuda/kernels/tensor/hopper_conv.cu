@@ -32,6 +32,10 @@
 #define ROWS_BYTES (BM * ROW_PITCH * OUT_BYTES)  // take the place of the ring
 // Barriers lie behind both: nothing else may write to them.
 #define ROOM_BYTES (RING_BYTES > ROWS_BYTES ? RING_BYTES : ROWS_BYTES)
+// Registers of a thread: each quarter of a multiprocessor has 512 for every lane of its warps. Where they
+// suffice for sums, residuals and the rest, residuals are on their way while products are summed.
+#define REGISTERS (512 / ((BLOCKS * (4 * CONSUMERS + 1) + 3) / 4) / 8 * 8)
+#define ASKS_EARLY (WHOLE && BLOCKS_OF_ROWS * BN / 2 + LINES_AT_ONCE * 4 + 56 <= REGISTERS)
 
 extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     hopper_conv(const __grid_constant__ TensorMap input, const __grid_constant__ Problem p)
@@ -114,6 +118,12 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
 #pragma unroll
             for (int j = 0; j < BN / 2; ++j) sum[i][j] = 0.f;
         }
+        const int first_row = group * BLOCKS_OF_ROWS * 64 + warp * 16;
+        Lines residual;
+        if (ASKS_EARLY && p.split == 1) {
+            barrier_wait(full, 0);  // the kernel before has ended
+            ask_lines(residual, p, m0 + first_row, n0, 0);
+        }
         int stage = 0;
         int phase = 0;
         int previous = -1;
@@ -141,7 +151,6 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         }
         products_wait<0>();
         put_biases(bias, own, threadIdx.x);
-        const int first_row = group * BLOCKS_OF_ROWS * 64 + warp * 16;
         unsigned char* ring = memory + (base - shared_address(memory));
         consumers_barrier(1, 128 * CONSUMERS);  // the ring is read: its memory takes the sums, or the rows
         if (p.split > 1) {
@@ -157,7 +166,8 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         result* corner = reinterpret_cast<result*>(ring) + threadIdx.x / 32 * 16 * ROW_PITCH;
 #pragma unroll
         for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
-            finish_rows(sum[i], corner, bias, p, m0 + first_row + i * 64, n0);
+            const bool is_asked = ASKS_EARLY && i == 0;
+            finish_rows(sum[i], corner, residual, is_asked, bias, p, m0 + first_row + i * 64, n0);
         }
     }
 }

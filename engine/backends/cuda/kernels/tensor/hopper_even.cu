@@ -65,18 +65,22 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
             float bias[OWN];
             read_biases(bias, p, n0 + own);
             begin_with(bias, sum);
-            take_turn(ring, p, turn, team, [&](unsigned slot) {
+            Residuals residual;
+            const int first = m0 + threadIdx.x % 4 * 2;
+            const int left = p.pixels - first;
+            auto ahead = [](int i) { return i / 2 * 8 + i % 2; };
+            auto exists = [&](int i) { return ahead(i) < left; };
+            auto multiply = [&](unsigned slot) {
 #pragma unroll
                 for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
                     multiply_slice(sum[i], slot + (member * BLOCKS_OF_ROWS + i) * 64 * ROW_BYTES,
                                    slot + A_BYTES);
                 }
+            };
+            take_turn(ring, p, turn, team, multiply, [&] {
+                ask_some(residual, p, first, n0 + own, 0, ASKED, exists, ahead);
             });
-            const int first = m0 + threadIdx.x % 4 * 2;
-            const int left = p.pixels - first;
-            auto ahead = [](int i) { return i / 2 * 8 + i % 2; };
-            auto exists = [&](int i) { return ahead(i) < left; };
-            finish_filters(sum, p, first, n0 + own, exists, ahead);
+            finish_filters(sum, residual, p, first, n0 + own, exists, ahead);
             __syncwarp();
         }
     }

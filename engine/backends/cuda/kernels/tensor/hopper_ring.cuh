@@ -121,10 +121,11 @@ __device__ __forceinline__ void leave(const Ring& ring, int stage)
 #endif
 }
 
-// A team's turn: multiply(slot) adds the products of each slice of a tile to its sums.
-template <typename Multiply>
+// A team's turn: multiply(slot) adds the products of each slice of a tile to its sums, and while the last
+// are added up ask() asks for what the sums need.
+template <typename Multiply, typename Ask>
 __device__ __forceinline__ void take_turn(const Ring& ring, const Problem& p, int turn, int team,
-                                          Multiply multiply)
+                                          Multiply multiply, Ask ask)
 {
     // A wait tells a phase from the next one only: whoever skipped the slices of another team must know
     // that those have come before it waits for its own.
@@ -153,6 +154,7 @@ __device__ __forceinline__ void take_turn(const Ring& ring, const Problem& p, in
             phase ^= 1;
         }
     } while (++k < p.steps);
+    ask();
     products_wait<0>();
     leave(ring, previous);
 }

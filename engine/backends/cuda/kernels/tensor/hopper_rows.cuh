@@ -35,55 +35,83 @@ __device__ __forceinline__ void put_rows(result* corner, const float (&sum)[BN /
 }
 #endif
 
-// From a warp's corner on: lanes side by side take lines side by side, so that sectors of the L2 are
-// written whole, not in two halves that each take as long.
-__device__ __forceinline__ void finish_lines(const result* corner, const Problem& p, int first_row,
-                                             int n0)
+#define LINES_OF_LANE (PACKS / 2)  // of a warp's 16 rows
+#define LINES_AT_ONCE (LINES_OF_LANE < 8 ? LINES_OF_LANE : LINES_OF_LANE % 8 == 0 ? 8 : 6)
+
+typedef Line Lines[LINES_AT_ONCE];
+
+// How a warp goes through its rows: lanes side by side take lines side by side, so that sectors of the L2
+// are written whole, not in two halves that each take as long.
+struct Walk {
+    unsigned lane;
+    int rows, columns;  // that exist
+
+    static constexpr bool KEEPS_COLUMN = 32 % PACKS == 0;  // a lane has the same one in each row
+
+    __device__ __forceinline__ int row(int i) const
+    {
+        return KEEPS_COLUMN ? i * (32 / PACKS) + lane / PACKS : (i * 32 + lane) / PACKS;
+    }
+    __device__ __forceinline__ int column(int i) const
+    {
+        return int((KEEPS_COLUMN ? lane : i * 32 + lane) % PACKS * OUT_PACK);
+    }
+    __device__ __forceinline__ bool is_there(int i) const
+    {
+        return i < LINES_OF_LANE && row(i) < rows && column(i) < columns;
+    }
+};
+
+__device__ __forceinline__ Walk walk_of(const Problem& p, int first_row, int n0)
+{
+    return {threadIdx.x % 32, p.pixels - first_row, p.filters - n0};
+}
+
+// The residuals of a warp's rows, from its line `first` on.
+__device__ __forceinline__ void ask_lines(Lines& residual, const Problem& p, int first_row, int n0,
+                                          int first)
+{
+    const Walk walk = walk_of(p, first_row, n0);
+    const result* from = p.residual + (size_t)first_row * p.residual_pitch + n0;
+#pragma unroll
+    for (int i = 0; i < LINES_AT_ONCE; ++i) {
+        const int line = first + i;
+        ask_words(residual[i].word, from + walk.row(line) * p.residual_pitch + walk.column(line),
+                  p.residual && walk.is_there(line));
+    }
+}
+
+// From a warp's corner on; the first residuals have been asked for.
+__device__ __forceinline__ void finish_lines(const result* corner, Lines& residual, const Problem& p,
+                                             int first_row, int n0)
 {
     static_assert(PACKS % 2 == 0, "16 rows are a whole number of lines for each lane");
-    const unsigned lane = threadIdx.x % 32;
-    const int items = PACKS / 2;
-    const int at_once = items < 8 ? items : items % 8 == 0 ? 8 : 6;
-    const bool keeps_column = 32 % PACKS == 0;  // a lane has the same one in each row
-    const int rows = p.pixels - first_row;
-    const int columns = p.filters - n0;
-    const int own_column = lane % PACKS * OUT_PACK;
-    if (keeps_column && own_column >= columns) return;
+    const Walk walk = walk_of(p, first_row, n0);
     result* out = static_cast<result*>(p.out) + (size_t)first_row * p.out_pitch + n0;
-    const result* residuals = p.residual + (size_t)first_row * p.residual_pitch + n0;
 #if YOLO
-    const unsigned own_bits = bits_from(n0 + own_column, p);
+    const unsigned own_bits = bits_from(n0 + walk.column(0), p);
 #endif
-    auto row_of = [&](int i) {
-        return keeps_column ? i * (32 / PACKS) + lane / PACKS : (i * 32 + lane) / PACKS;
-    };
-    auto column_of = [&](int i) {
-        return keeps_column ? own_column : int((i * 32 + lane) % PACKS * OUT_PACK);
-    };
-    auto is_there = [&](int i) {
-        return i < items && int(row_of(i)) < rows && (keeps_column || column_of(i) < columns);
-    };
 #pragma unroll 1
-    for (int first = 0; first < items; first += at_once) {
-        Line residual[at_once];
+    for (int first = 0; first < LINES_OF_LANE; first += LINES_AT_ONCE) {
 #pragma unroll
-        for (int i = first; i < first + at_once; ++i) {
-            if (!p.residual || !is_there(i)) continue;
-            residual[i - first] = ask_line<16>(residuals + row_of(i) * p.residual_pitch + column_of(i));
-        }
-#pragma unroll
-        for (int i = first; i < first + at_once; ++i) {
-            if (!is_there(i)) continue;
-            Line x = *reinterpret_cast<const Line*>(corner + row_of(i) * ROW_PITCH + column_of(i));
-            finish_line(x, residual[i - first], p.residual);
+        for (int i = 0; i < LINES_AT_ONCE; ++i) {
+            const int line = first + i;
+            if (!walk.is_there(line)) continue;
+            const int row = walk.row(line);
+            const int column = walk.column(line);
+            Line x = *reinterpret_cast<const Line*>(corner + row * ROW_PITCH + column);
+            finish_line(x, residual[i], p.residual);
 #if YOLO
-            make_yolo(x, p, keeps_column ? own_bits : bits_from(n0 + column_of(i), p));
+            make_yolo(x, p, Walk::KEEPS_COLUMN ? own_bits : bits_from(n0 + column, p));
 #endif
             if constexpr (REPEATED > 1) {
-                store_line(p, first_row + row_of(i), n0 + column_of(i), x);
+                store_line(p, first_row + row, n0 + column, x);
             } else {
-                store_words(out + row_of(i) * p.out_pitch + column_of(i), x.word);
+                store_words(out + row * p.out_pitch + column, x.word);
             }
+        }
+        if (first + LINES_AT_ONCE < LINES_OF_LANE) {
+            ask_lines(residual, p, first_row, n0, first + LINES_AT_ONCE);
         }
     }
 }
@@ -132,16 +160,18 @@ __device__ __forceinline__ void finish_values(const result* corner, const Proble
 }
 
 // A warp's 16 rows of a finished block of rows pass through its own corner of shared memory, so that
-// residuals are read and results written 16 bytes at a time.
-__device__ __forceinline__ void finish_rows(float (&sum)[BN / 2], result* corner, const float* bias,
-                                            const Problem& p, int first_row, int n0)
+// residuals are read and results written 16 bytes at a time. The first residuals may be on their way.
+__device__ __forceinline__ void finish_rows(float (&sum)[BN / 2], result* corner, Lines& residual,
+                                            bool is_asked, const float* bias, const Problem& p,
+                                            int first_row, int n0)
 {
     add_bias(sum, bias);
     activate_all(KIND, sum);
     put_rows(corner, sum);
     __syncwarp();
     if constexpr (WHOLE) {
-        finish_lines(corner, p, first_row, n0);
+        if (!is_asked) ask_lines(residual, p, first_row, n0, 0);
+        finish_lines(corner, residual, p, first_row, n0);
     } else {
         finish_values(corner, p, first_row, n0);
     }

@@ -57,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
                     multiply_slice(sum[i], slot + (member * BLOCKS_OF_ROWS + i) * 64 * ROW_BYTES,
                                    slot + A_BYTES);
                 }
-            });
+            }, [] {});
             // Two rows for each team: some of its threads may still need that of the tile before.
             float* bias = biases + (team * 2 + turn / TEAMS % 2) * BN;
             put_biases(bias, own, thread);

@@ -1,0 +1,75 @@
+"""The two convolutions that open many networks, on Hopper: what lies between never leaves a block.
+
+A picture's first map is the largest of its network. Where the next convolution halves it, writing
+it and reading it again take longer than both convolutions together.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from engine.backends.cuda.conv import hopper, hopper_chain, hopper_first
+from engine.backends.cuda.conv.hopper_chain import BETWEEN, FILTERS, WIDE, ChainTile
+from engine.backends.cuda.gpu import Arrays, Gpu, Target
+from engine.plan import ops
+
+_HIGH = 15  # lines of a block
+_TEAMS = 4
+_ROOM = (4 * 9 << 10) + (5 << 10)  # of a team: four patches of the map, and what makes them
+_PIXEL = 4  # values of the picture
+
+
+class Opening(ctypes.Structure):
+    """The struct of the same name in kernels/tensor/hopper_opening.cu."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("bias", "weight", "picture")),
+        *((name, ctypes.c_int) for name in ("height", "width")),
+    )
+
+
+def tile(target: Target, chain: ops.Chain) -> ChainTile:
+    first, second = chain.links
+    made = hopper_first.tile(target, first)
+    return ChainTile(
+        *(WIDE * _HIGH, FILTERS, BETWEEN, 1, 1, 1, *hopper.way_out(target, second)),
+        kernel="hopper_opening",
+        teams=_TEAMS,
+        stride=2,
+        first_kind=made.kind,
+        first_columns=made.columns,
+        more=(("PARTS", made.parts),),
+        room=_ROOM,
+        first_bytes=made.weight_bytes,
+    )
+
+
+def supports(target: Target, chain: ops.Chain) -> bool:
+    first, second = chain.links
+    if not hopper_chain.supports(target, first, second) or not hopper_first.supports(target, first):
+        return False
+    if not first.is_bare or not second.is_bare or second.stride != (2, 2):
+        return False
+    return (first.kernel, first.stride, first.padding) == ((3, 3), (1, 1), (1, 1, 1, 1))
+
+
+def prepare(target: Target, chain: ops.Chain, first: Arrays, second: Arrays) -> Arrays:
+    made = hopper_first.prepare(target, chain.links[0], first)
+    return hopper_chain.prepare(tile(target, chain), chain.links[1], second, made)
+
+
+def enqueue(gpu: Gpu, chain: ops.Chain) -> None:
+    assert gpu.pitch(chain.src) == _PIXEL, "of pictures in colours; see memory.py"
+    made = tile(gpu.target, chain)
+    blocks = hopper_chain.blocks(gpu, chain, made)
+    arrays = (gpu.array(chain, name) for name in ("first_bias", "first_weight"))
+    gpu.tile(made, made.shared_bytes).launch(
+        (blocks, 1, 1),
+        made.threads,
+        [
+            Opening(*arrays, gpu[chain.src], *chain.src.shape.sides[1:]),
+            hopper_chain.problem(gpu, chain, made, blocks=blocks),
+        ],
+        stream=gpu.stream.handle,
+        early=True,
+    )

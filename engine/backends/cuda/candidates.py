@@ -21,6 +21,7 @@ Array = NDArray[Any]
 HEADER_WORDS = 4  # the counter, the flag of overflow.py, and what keeps records on 16 bytes
 FLAG = 1  # the word of a header
 WORD = 4
+BEFORE_SCORES = 6  # number, x, y, w, h, objectness
 COPIED_AT_ONCE = 128  # records for each picture, at first: a street full of people
 
 
@@ -37,6 +38,10 @@ class Room:
     def capacity(self) -> int:
         """A record for every cell of every picture: there is always room."""
         return self.batch * self.per_row
+
+    @property
+    def scores(self) -> int:
+        return self.capacity * (self.columns - BEFORE_SCORES)
 
     @property
     def words(self) -> int:
@@ -77,7 +82,7 @@ def room(plan: Plan, batch: int) -> Room | None:
     starts = [0, *accumulate(counts)]
     return Room(
         batch=batch,
-        columns=6 + max(head.classes for head in plan.heads),
+        columns=BEFORE_SCORES + max(head.classes for head in plan.heads),
         per_row=starts[-1],
         firsts=dict(zip(plan.heads, starts, strict=False)),
     )

@@ -59,10 +59,14 @@ class Toolkit:
     nvcc: str | None
 
     @cached_property
+    def name(self) -> str:
+        return self.nvcc or "nvrtc {}.{}".format(*nvrtc.version())
+
+    @cached_property
     def identity(self) -> str:
         """Changes when the compiler does; learnt without running it."""
         if self.nvcc is None:
-            return "nvrtc {}.{}".format(*nvrtc.version())
+            return self.name
         path = Path(self.nvcc).resolve()
         facts = path.stat()
         return f"nvcc {path} {facts.st_size} {facts.st_mtime_ns}"
@@ -200,8 +204,14 @@ def compile_image(
     known = [each for each in tools.architectures() if each <= number]
     if not known:
         raise DeviceError(
-            f"cuda: kernels: {tools.identity} cannot compile for compute capability "
+            f"cuda: kernels: {tools.name} cannot compile for compute capability "
             f"{capability[0]}.{capability[1]}. Install an older CUDA toolkit"
+        )
+    if divmod(max(known), 10) < _EARLY_STARTS <= capability:
+        raise DeviceError(
+            f"cuda: kernels: {tools.name} knows nothing later than {max(known) / 10}, and its"
+            f" code would not wait for what came before it on this card."
+            f" Install CUDA 11.8 or later"
         )
     is_exact = number in known
     # 90a, not 90: only that target has Hopper's own matrix instructions.

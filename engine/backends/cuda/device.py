@@ -14,7 +14,7 @@ from weakref import WeakSet, finalize
 from numpy.typing import NDArray
 
 from engine.backends.base import Peaks
-from engine.backends.cuda import PASSES, chains, conv, factors, gates, memory, ops, peak  # noqa: F401  its import registers how each op is run
+from engine.backends.cuda import PASSES, chains, conv, factors, gates, graph, memory, ops, peak  # noqa: F401  its import registers how each op is run
 from engine.backends.cuda.context import Card, Context
 from engine.backends.cuda.floats import floats
 from engine.backends.cuda.gpu import VALUE_BYTES, Target
@@ -94,7 +94,9 @@ class CudaDevice:
         for each in dict.fromkeys((target.precision, "float32")):
             part = tuple(op for op in plan.ops if target.of(op).precision == each)
             alike = target if each == target.precision else target.in_floats()
-            is_new |= self._tuner.tune(replace(plan, ops=part), alike, limit)
+            left = limit - (monotonic() - start)
+            if left > 0:
+                is_new |= self._tuner.tune(replace(plan, ops=part), alike, left)
         taken = monotonic() - start
         left = limit - taken if limit > SECONDS else min(limit - taken, taken)
         if as_a_whole and left > 0 and (is_new or limit > SECONDS):
@@ -140,7 +142,7 @@ class CudaDevice:
         """Fill `values` from memory of this card that anyone has written."""
 
         def copy() -> None:
-            self._context.driver.Context.synchronize()
+            graph.synchronize(self._context.driver)
             self._context.driver.memcpy_dtoh(values, pointer)
 
         self._context.run(copy)

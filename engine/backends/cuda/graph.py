@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import lru_cache, partial
+from typing import Any
 
+from engine import forks
 from engine.backends.cuda import calls, library
 from engine.errors import DeviceError
 
@@ -40,8 +42,24 @@ class Graph:
             self._executable = 0
 
 
+# Synchronising a context breaks what its streams record, and those of one card share it, whichever
+# device of the process they are of.
+_alone = forks.lock(inner=True)
+
+
+def synchronize(driver: Any) -> None:
+    """Wait for all that is under way in the current context, whoever began it."""
+    with _alone:
+        driver.Context.synchronize()
+
+
 def record(stream: int, enqueue: Callable[[], None]) -> Graph:
     """Run `enqueue` without running what it enqueues; make that a graph."""
+    with _alone:
+        return _record(stream, enqueue)
+
+
+def _record(stream: int, enqueue: Callable[[], None]) -> Graph:
     graph = ctypes.c_void_p()
     _call("cuStreamBeginCapture_v2", stream, _RELAXED)
     try:

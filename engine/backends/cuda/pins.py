@@ -37,12 +37,13 @@ class Pins:
         if id(array) in self._known:
             return
         pointer = array.__array_interface__["data"][0]
+        _let_go(pointer, self._calls)  # if another array lay there, whose device is still busy
         if self._calls.is_page_locked(pointer):
             self.know(array)
             return
         self._calls.register(pointer, array.nbytes)
         self._registered.add(pointer)
-        self.know(array, partial(self._post, partial(self._unregister, pointer)))
+        self.know(array, partial(self._lose, pointer))
 
     def know(self, array: Array, forgotten: Callable[[], None] = lambda: None) -> None:
         """It is page-locked by another device."""
@@ -63,16 +64,35 @@ class Pins:
         """On the device's thread."""
         self._known.clear()
         while self._registered:
-            self._calls.unregister(self._registered.pop())
+            pointer = self._registered.pop()
+            _gone.add(pointer)
+            _let_go(pointer, self._calls)
 
     def _forget(self, number: int, forgotten: Callable[[], None]) -> None:
         self._known.discard(number)
         forgotten()
 
-    def _unregister(self, pointer: int) -> None:
+    def _lose(self, pointer: int) -> None:
         if pointer in self._registered:
-            self._registered.remove(pointer)
-            self._calls.unregister(pointer)
+            _gone.add(pointer)
+        self._post(partial(self._unregister, pointer))
+
+    def _unregister(self, pointer: int) -> None:
+        self._registered.discard(pointer)
+        _let_go(pointer, self._calls)
+
+
+# Page-locked for arrays that are no more, by whichever device: other arrays may lie there by now.
+_gone: set[int] = set()
+
+
+def _let_go(pointer: int, calls: Calls) -> None:
+    """If nobody has before: page-locking is one for the whole process."""
+    try:
+        _gone.remove(pointer)
+    except KeyError:
+        return
+    calls.unregister(pointer)
 
 
 def parts(pictures: Sequence[Array], starts: Sequence[int]) -> list[Part]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from threading import Lock
 from time import perf_counter
 from typing import Any, TypeVar
 from weakref import finalize
@@ -59,10 +60,12 @@ class CudaProgram:
         self._context = context
         self._target = target
         self._is_closed = False
+        self._closing = Lock()
         self._sides = plan.source.shape.sides
         self._steps = plan.steps
         self._crowded = 0  # runs to come that do without suppression on the device
         self._room = candidates.room(plan, target.batch)
+        self._is_vast = self._room is not None and self._room.scores > survivors.MOST_LISTED
         context.post(partial(_load_kernels, context, plan, target))  # meanwhile
         weights = memory.lay_out_weights(plan, target, prepare)
         resident = partial(Resident, context, plan, target, weights, room=self._room, slots=slots)
@@ -107,7 +110,7 @@ class CudaProgram:
     ) -> Ticket[list[Boxes]]:
         """As boxes.find_all() of start_detect(), which is what happens to pictures in a crowd."""
         is_crowded, self._crowded = self._crowded > 0, max(self._crowded - 1, 0)
-        how = b"" if is_crowded else survivors.how(suppression)
+        how = b"" if is_crowded or self._is_vast else survivors.how(suppression)
         put = self._pictures(pictures, self._decoding(threshold, hierarchy, how))
 
         def fetch(slot: Slot, job: Job) -> list[Boxes]:
@@ -228,15 +231,22 @@ class CudaProgram:
 
     def close(self) -> None:
         """Free what the program holds, once the calls under way have their answers."""
-        if self._is_closed or not self._context.is_here:
+        if not self._forgotten.alive or not self._context.is_here:
             return
-        self._is_closed = True
-        self._forgotten.detach()
-        slots = [self._slots.take() for _ in self._resident.slots]
-        self._copier.close()
-        self._context.run(self._resident.free)
-        for slot in slots:  # whoever waits for one is to be told
-            self._slots.give(slot)
+        if not self._closing.acquire(blocking=False):  # somebody else does
+            return
+        taken: list[Slot] = []
+        try:
+            self._is_closed = True
+            while len(taken) < len(self._resident.slots):
+                taken.append(self._slots.take())
+            self._copier.close()
+            self._context.run(self._resident.free)
+            self._forgotten.detach()
+        finally:  # it may be interrupted, and is asked again then
+            for slot in taken:  # whoever waits for one is to be told
+                self._slots.give(slot)
+            self._closing.release()
 
     # ------------------------------------------------------------ the way in
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from engine.backends.base import Memory
 from engine.backends.cuda import beside, candidates, gates, graph, memory, overflow
-from engine.backends.cuda.candidates import FLAG, HEADER_WORDS, WORD, Room
+from engine.backends.cuda.candidates import BEFORE_SCORES, FLAG, HEADER_WORDS, WORD, Room
 from engine.backends.cuda.context import Context
 from engine.backends.cuda.driver import gib
 from engine.backends.cuda.gpu import Candidates, Gpu, Place, Run, Target
@@ -72,6 +72,7 @@ class Resident:
         self._warm: set[Key] = set()
         self._latest: Slot | None = None  # whose run was enqueued last
         self._settings_sent = b""  # what the card has
+        self._is_broken_off = False  # a run that was enqueued op by op, before its last one
         self._can_overflow = overflow.is_possible(plan, target)
         self._runs = [(memory.runner(op).run, op) for op in plan.ops]
         self._beside = beside.chosen(plan, target)
@@ -147,6 +148,7 @@ class Resident:
         """
         self._make_room_for_finds(slot, job)
         self._send_once(slot, job)
+        self._latest = None
         self._replay(job.key)
         self._fetch(slot, job)
 
@@ -164,9 +166,10 @@ class Resident:
     def replay(self, slot: Slot, job: Job) -> bool:
         """As start, on any thread in its turn; False where this has to be left to the device's."""
         recorded = self._graphs.get(job.key)
-        if recorded is None or self._words_expected(job) > slot.found.size:
+        if recorded is None or self._is_broken_off or self._words_expected(job) > slot.found.size:
             return False
         self._send(slot, job)
+        self._latest = None  # until there is somebody to fetch what comes
         recorded.launch()
         self._fetch(slot, job)
         return True
@@ -321,10 +324,10 @@ class Resident:
     def forward_on_card(self, images: int, outputs: int, sequences: int) -> None:
         """Between pointers of this card that other streams may have to do with."""
         stream = self._context.stream
-        self._driver.Context.synchronize()
+        graph.synchronize(self._driver)
         self._settings_sent = b""
         self._driver.memcpy_htod(self._settings + POINTER, np.array([images], np.uint64))
-        self._driver.Context.synchronize()
+        graph.synchronize(self._driver)
         self._replay((False, False, False, sequences))
         size = self._output_values(sequences) * WORD
         self._driver.memcpy_dtod_async(outputs, self._outputs, size, stream)
@@ -390,6 +393,7 @@ class Resident:
         calls, stream = self._calls, self._stream
         settings = bytes(slot.settings_of(job))
         if settings != self._settings_sent:
+            self._settings_sent = b""  # nobody knows if this is broken off
             calls.upload(self._settings, slot.settings_at, len(settings), stream)
             self._settings_sent = settings
 
@@ -399,6 +403,7 @@ class Resident:
         Sent when their run's turn comes, they would wait behind the pictures of those after it.
         """
         calls, stream, size = self._calls, self._stream, job.settings_bytes
+        self._settings_sent = b""
         calls.upload(slot.settings_there, slot.settings_at, size, self._copies)
         calls.record(slot.arrived, self._copies)
         calls.wait_for(stream, slot.arrived)
@@ -413,6 +418,9 @@ class Resident:
 
         The first run also loads what libraries load late, which a recording must not do.
         """
+        if self._is_broken_off:
+            self._forget_scores()
+            self._is_broken_off = False
         known = self._graphs.get(key)
         if known is not None:
             known.launch()
@@ -420,7 +428,9 @@ class Resident:
             self._record(key).launch()
         else:
             self._warm.add(key)
+            self._is_broken_off = True
             self._enqueue(*key)
+            self._is_broken_off = False
 
     def _record(self, key: Key) -> Graph:
         if len(self._graphs) == _MOST_GRAPHS:
@@ -499,7 +509,7 @@ class Resident:
             THREADS,
             *(lengths, keys, boxes, objectness, self._settings + SUPPRESSION),
             *(self._found + FLAG * WORD, self._kept, rows, self.keep.rows, self.keep.counters),
-            *(NEAR, room.columns - 6),
+            *(NEAR, room.columns - BEFORE_SCORES),
         )
 
     def _bring_in(self, gpu: Gpu, has_pictures: bool) -> None:
@@ -551,17 +561,22 @@ class Resident:
         )
 
     def _upload(self, weights: Weights, pointer: int) -> None:
-        for offset, values in weights.arrays:
-            self._driver.memcpy_htod(pointer + offset, values)
-        # Such a copy returns before it has arrived, and our stream waits for no other.
-        self._driver.Context.synchronize()
-        # More comes back than was found; the rest must not be what somebody left in this memory.
         stream = self._context.stream
+        for offset, values in weights.arrays:
+            self._calls.upload(pointer + offset, values.ctypes.data, values.nbytes, stream.handle)
+        stream.synchronize()  # until then the arrays are needed
+        # More comes back than was found; the rest must not be what somebody left in this memory.
         if self._sizes.found:
             self._driver.memset_d32_async(self._found, 0, self._sizes.found, stream)
-            self._driver.memset_d32_async(self._lists, 0, self.keep.counters, stream)
+            self._forget_scores()
         self._driver.memset_d32_async(self._returned, 0, HEADER_WORDS, stream)
         self.reset()
+
+    def _forget_scores(self) -> None:
+        """Those that were listed and not read, which does this otherwise."""
+        if self._sizes.found:
+            stream = self._context.stream
+            self._driver.memset_d32_async(self._lists, 0, self.keep.counters, stream)
 
     def _zero(self, stretches: Iterable[tuple[int, int]]) -> None:
         for offset, size in stretches:

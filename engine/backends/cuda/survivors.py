@@ -22,6 +22,7 @@ Array = NDArray[Any]
 
 MOST_SCORES = 1024  # as in kernels/suppress.cu
 THREADS = 128  # SUPPRESS_THREADS
+MOST_LISTED = 1 << 30  # scores of a batch: list_scores counts them in 32 bits
 NEAR = 96
 CROWDED = 0xFFFFFFFF
 _KEPT_WORDS = 8  # x, y, w, h, objectness, score, class as 64 bits

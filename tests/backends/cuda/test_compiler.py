@@ -100,8 +100,12 @@ class FakeToolkit(Toolkit):
         return [75, 80, 90, 100]
 
     @property
-    def identity(self):
+    def name(self):
         return "nvrtc 13.0"
+
+    @property
+    def identity(self):
+        return self.name
 
 
 @pytest.mark.parametrize(
@@ -124,6 +128,13 @@ def test_a_card_newer_than_the_toolkit_gets_ptx(monkeypatch, capability, target)
 def test_a_card_older_than_the_toolkit_is_told_so():
     with pytest.raises(DeviceError, match=r"cannot compile for compute capability 7\.0"):
         compiler.compile_image("text", (), (7, 0), FakeToolkit(None))
+
+
+@pytest.mark.parametrize("capability", [(9, 0), (12, 0)])
+def test_code_that_would_not_wait_is_not_made(monkeypatch, capability):
+    monkeypatch.setattr(FakeToolkit, "architectures", lambda self: [75, 80, 87])
+    with pytest.raises(DeviceError, match=r"knows nothing later than 8\.7.*Install CUDA 11\.8"):
+        compiler.compile_image("text", (), capability, FakeToolkit(None))
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """Recording through the driver's C interface: the order of calls, and what is freed when."""
 
 import ctypes
+from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 
@@ -39,6 +41,24 @@ def libcuda(monkeypatch):
         return fake
 
     return install
+
+
+def test_nothing_synchronises_a_context_while_it_records(libcuda):
+    libcuda()
+    order = []
+    driver = SimpleNamespace(
+        Context=SimpleNamespace(synchronize=lambda: order.append("synchronised"))
+    )
+    other = Thread(target=graph.synchronize, args=(driver,))
+
+    def enqueue():
+        other.start()
+        other.join(0.2)
+        order.append("enqueued")
+
+    graph.record(3, enqueue)
+    other.join()
+    assert order == ["enqueued", "synchronised"]
 
 
 def test_a_recording_enqueues_between_begin_and_end(libcuda):

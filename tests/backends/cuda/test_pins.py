@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
+from threading import Event, Thread
+from types import SimpleNamespace
 from typing import Any
 from weakref import getweakrefcount
 
@@ -18,6 +21,7 @@ from engine.backends.cuda import pins
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.pictures import Copier
 from engine.errors import InputError
+from tests.backends.cuda.host_device import HostDevice
 
 Array = NDArray[Any]
 
@@ -176,6 +180,33 @@ def test_two_detectors_may_have_the_same_frames(card: CudaDevice) -> None:
     assert first.hold(list(made))
     context.run(first.close)
     assert not context.run(lambda: context.calls.is_page_locked(made.ctypes.data))
+
+
+def test_memory_that_has_another_array_by_now_is_locked_anew(monkeypatch: Any) -> None:
+    first, second = (HostDevice(name=f"host:{number}") for number in range(2))
+    registered = first.context.calls.registered
+    monkeypatch.setattr(second.context.calls, "registered", registered)  # of one driver
+    over = Event()
+    with closing(first), closing(second):
+        pointer = second.allocate(1 << 16)[0]
+
+        def array(size: int) -> Array:
+            facts = {"data": (pointer, False), "shape": (size,), "typestr": "|u1", "version": 3}
+            return np.asarray(SimpleNamespace(__array_interface__=facts))
+
+        gone, here = array(1 << 16), array(1 << 12)
+        first.context.run(partial(first.context.pins.add, gone))
+        busy = Thread(target=first.context.run, args=(partial(over.wait, 20),))
+        busy.start()
+        del gone
+        gc.collect()
+        second.context.run(partial(second.context.pins.add, here))
+        assert registered == {pointer: 1 << 12}
+        over.set()
+        busy.join()
+        first.context.run(lambda: None)
+        assert registered == {pointer: 1 << 12}
+    assert not registered
 
 
 def test_what_is_known_is_known_once(card: CudaDevice) -> None:

@@ -147,6 +147,18 @@ def test_in_a_crowd_candidates_come_back(card: CudaDevice) -> None:
     assert check(program, given[:1], KINDS[0], 0.9) > 0
 
 
+def test_more_scores_than_can_be_counted_are_left_to_the_host(
+    card: CudaDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of()
+    scores = 2 * len(ANCHORS) * WIDTH * HEIGHT * CLASSES
+    for most, is_vast in ((scores, False), (scores - 1, True)):
+        monkeypatch.setattr(survivors, "MOST_LISTED", most)
+        program = card.compile(plan, batch=2)
+        assert program._is_vast == is_vast
+        check(program, pictures(plan, 2), KINDS[0], 0.3)
+
+
 def test_boxes_that_are_no_numbers_do_not_compete(card: CudaDevice) -> None:
     plan = plan_of(anchors=(ANCHORS[0], (1e38, 1e38)))
     program = card.compile(plan)

@@ -229,6 +229,27 @@ def test_what_is_not_compiled_in_time_is_measured_when_the_network_is_loaded_aga
     assert not clock.asked
 
 
+@pytest.mark.parametrize("limit", [10.0, 60.0])
+def test_what_runs_in_floats_gets_what_the_rest_has_left(
+    device: HostDevice, monkeypatch: pytest.MonkeyPatch, limit: float
+) -> None:
+    now, given = [100.0], []
+
+    class Slow:
+        def tune(self, plan: Plan, target: Target, seconds: float) -> bool:
+            given.append(seconds)
+            now[0] += seconds / 2
+            return False
+
+        def settle(self, plan: Plan, target: Target, make: Any, seconds: float) -> None:
+            given.append(seconds)
+
+    monkeypatch.setattr("engine.backends.cuda.device.monotonic", lambda: now[0])
+    device._tuner = Slow()  # type: ignore[assignment]
+    device._tune(network(8), replace(TARGET, precision="float16"), limit, as_a_whole=True)
+    assert given == [limit, limit / 2, *([limit / 4] if limit > 10 else [])]
+
+
 # ---------------------------------------------------------------- memory of choices
 
 

@@ -58,7 +58,10 @@ class Disturbed:
 class Spoilt:
     """A program with other outputs, or other candidates."""
 
-    def __init__(self, program, *, outputs=lambda values: values, rows=lambda rows: rows):
+    def __init__(
+        self, program, *, outputs=lambda values: values, rows=lambda rows: rows, precision="float16"
+    ):
+        self.precision = precision
         self._program = program
         self._outputs = outputs
         self._rows = rows
@@ -116,6 +119,15 @@ def test_boxes_must_overlap_by_98_hundredths(cpu, subject, factor, lost):
     row = judged(cpu, subject, rows=changed(slice(4), factor))
     assert row.lost == (row.boxes if lost == "all" else lost)
     assert row.passes == (lost == 0)
+
+
+def test_of_what_is_computed_in_float32_outputs_count(cpu, subject):
+    spoils = {"rows": changed(slice(4), 1.03), "precision": "float32"}
+    row = judged(cpu, subject, **spoils)
+    assert row.passes
+    assert row.lost == row.boxes
+    assert str(row).endswith("in float32")
+    assert not judged(cpu, subject, **spoils, outputs=lambda values: values * 1.01).passes
 
 
 def boxes_of(*rows):

@@ -67,7 +67,7 @@ class CudaDevice:
         plan = factors.fold(plan, self._target(plan, batch, precision, algorithm))
         target = self._target(plan, batch, precision, algorithm)
         plan = chains.join(plan, target)
-        if target.floats.issuperset(plan.tensors):
+        if target.precision != precision:
             _log.info("%s: runs in float32: %s would change its results", self.name, precision)
         limit = time_limit() if tune and algorithm is None else 0
         if limit:
@@ -162,13 +162,16 @@ class CudaDevice:
         if batch < 1:
             raise InputError(f"{self.name}: batch: expected at least 1, got {batch}")
         plan = chains.part(plan)  # joined or not, it computes alike
+        kept = floats(plan, precision)
+        if kept.issuperset(plan.tensors):  # and by the same algorithms as when asked for float32
+            precision, kept = "float32", frozenset()
         target = Target(
             batch=batch,
             precision=precision,
             capability=self.card.capability,
             multiprocessors=self.card.multiprocessors,
             algorithm=algorithm,
-            floats=floats(plan, precision),
+            floats=kept,
         )
         return replace(target, misaligned=memory.misaligned(plan, target))
 

@@ -79,6 +79,11 @@ class CudaProgram:
         self._forgotten = finalize(self, context.post, self._resident.free)
 
     @property
+    def precision(self) -> str:
+        """What it computes in: float32 where anything less would change too much."""
+        return self._target.precision
+
+    @property
     def memory(self) -> Memory:
         return self._resident.memory
 

@@ -229,6 +229,18 @@ def test_brittle_networks_are_equal_to_floats(
     assert line == "host: runs in float32: float16 would change its results"
 
 
+@pytest.mark.parametrize("text", [SIGNS, GRID], ids=["signs", "grid"])
+@pytest.mark.parametrize("precision", ["float16", "tf32"])
+def test_brittle_networks_share_choices_with_floats(
+    plan_of: Any, text: str, precision: str
+) -> None:
+    """Other algorithms would have other roundings, and YOLOv1 squares what differs."""
+    plan = plan_of(text)
+    with closing(HostDevice(runs_kernels=False)) as host:
+        asked, plain = (host._target(plan, 1, each) for each in (precision, "float32"))
+    assert asked == plain
+
+
 def test_memory_holds_four_bytes_of_each_float(plan_of: Any) -> None:
     from engine.backends.cuda import memory
 

@@ -104,7 +104,8 @@ void run_on_host(int blocks, int threads, int shared_bytes, bool has_barriers, K
 {
     gridDim = {blocks, 1, 1};
     blockDim = {threads, 1, 1};
-    dynamic_shared.assign(shared_bytes / sizeof(double) + 1, 0.);
+    dynamic_shared.resize(shared_bytes / sizeof(double) + 1);
+    std::memset(dynamic_shared.data(), 0xFF, dynamic_shared.size() * sizeof(double));  // no numbers
     for (int block = 0; block < blocks; ++block) {
         blockIdx = {block, 0, 0};
         if (has_barriers) {

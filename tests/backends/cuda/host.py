@@ -24,6 +24,17 @@ HEADERS = ("fibers.h", "host.h", "cuda_fp16.h")
 # Fibers jump from one stack to another, which -D_FORTIFY_SOURCE takes for a mistake.
 _OPTIONS = ("-std=c++20", "-O1", "-fPIC", "-w", "-ffp-contract=off", "-U_FORTIFY_SOURCE")
 GXX = shutil.which("g++")
+
+
+@lru_cache(maxsize=1)
+def _options() -> tuple[str, ...]:
+    """What no thread has written is none of halves, as it may be in a card's registers."""
+    assert GXX is not None
+    done = subprocess.run([GXX, "-dumpversion"], capture_output=True, text=True, check=True)
+    is_able = int(done.stdout.partition(".")[0]) >= 12
+    return (*_OPTIONS, "-ftrivial-auto-var-init=pattern") if is_able else _OPTIONS
+
+
 needs_gxx = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
 DEFINES = {"float32": (), "tf32": (), "float16": ("-DSTORE_HALF",)}
 _C_TYPES = {
@@ -74,7 +85,8 @@ def build(*defines: str) -> ctypes.CDLL:
 def compile_library(text: str, defines: Sequence[str]) -> ctypes.CDLL:
     """Compile once per text; the library stays in the folder for temporary files."""
     assert GXX is not None
-    facts = [text, *(FOLDER.joinpath(name).read_text() for name in HEADERS), *defines]
+    texts = [text, *(FOLDER.joinpath(name).read_text() for name in HEADERS)]
+    facts = [*texts, *_options(), *defines]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"engine-kernels-on-host-{os.getuid()}"
     folder.mkdir(exist_ok=True, mode=0o700)
@@ -93,7 +105,7 @@ def compile_library(text: str, defines: Sequence[str]) -> ctypes.CDLL:
 def _compiled_headers(folder: Path) -> Path:
     """A folder with host.h as g++ has read it: that takes longer than what comes behind it."""
     texts = [FOLDER.joinpath(name).read_text() for name in ("fibers.h", "host.h")]
-    facts = [*texts, *_OPTIONS, str(GXX), str(Path(GXX or "").stat().st_mtime_ns)]
+    facts = [*texts, *_options(), str(GXX), str(Path(GXX or "").stat().st_mtime_ns)]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
     headers = folder / f"headers-{key}"
     made = headers / "host.h.gch"
@@ -107,7 +119,9 @@ def _compiled_headers(folder: Path) -> Path:
 
 def _compile(*arguments: str | Path) -> None:
     assert GXX is not None
-    done = subprocess.run([GXX, *_OPTIONS, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [GXX, *_options(), *arguments], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[:4000]
 
 

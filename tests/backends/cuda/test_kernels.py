@@ -135,14 +135,13 @@ def test_what_is_made_quickly_is_right_to_the_last_bit_of_a_half(
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 @pytest.mark.parametrize("name", ["swish", "mish", "logistic"])
 def test_what_is_no_number_stays_none(host: HostDevice, name: str, precision: str) -> None:
-    """Else an overflow would not be seen."""
+    """Else an overflow would not be seen. Nor does it spoil those it shares a reciprocal with."""
     source, out = tensor(8, 3), tensor(8, 3)
     values = np.zeros((1, 8, 3, 1), np.float32)
     values[0, 5, 1] = np.nan
     case = Case(name, ops.Activate(out, source, name), lambda rng, shape: values)
     got = run_case(host, case, sequences=1, precision=precision)
-    assert np.isnan(got[0, 5, 1])
-    assert np.isfinite(got[0, :, [0, 2]]).all()
+    assert np.argwhere(np.isnan(got)).tolist() == [[0, 5, 1, 0]]
 
 
 # ---------------------------------------------------------------- convolution algorithms

@@ -310,6 +310,7 @@ THIN = {
     "3x3_stride_2": convolution((3, 11, 13), 24, stride=(2, 2), activation="mish"),
     "1_channel": convolution((1, 9, 8), 18, dilation=(2, 1), has_residual=True),
     "5_channels": convolution((5, 9, 8), 30, (2, 3), padding=(0, 1, 1, 2), has_bias=False),
+    "pixels_that_share": convolution((6, 7, 9), 6, has_residual=True, last_activation="logistic"),
     "7x7_stride_2": convolution((3, 15, 14), 70, (7, 7), stride=(2, 2), padding=(3, 3, 3, 3)),
 }
 

@@ -132,7 +132,7 @@ template <int V, typename T> __device__ __forceinline__ void store(T* p, const P
 
 // Those that take a power and a reciprocal. Of values that will be halves fours share a reciprocal:
 // powers end where halves have nothing left, so that four factors still have a product. What is no
-// number stays none: a mish of it by x itself, which fminf would drop.
+// number, which fminf drops, is in no factor, so that it spoils none of the others, and stays none.
 template <int N> __device__ __forceinline__ void activate_by_powers(int kind, float (&x)[N])
 {
 #ifdef STORE_HALF
@@ -144,8 +144,8 @@ template <int N> __device__ __forceinline__ void activate_by_powers(int kind, fl
             upper[i] = x[i] * (e * (e + 2.f));
             lower[i] = e * (e + 2.f) + 2.f;
         } else {
-            upper[i] = 1.f;
-            lower[i] = 1.f + exponential(x[i] < -21.f ? 21.f : -x[i]);
+            upper[i] = x[i] == x[i] ? 1.f : x[i];
+            lower[i] = 1.f + exponential(fminf(-x[i], 21.f));
         }
     }
     invert(lower);

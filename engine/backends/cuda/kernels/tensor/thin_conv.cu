@@ -386,7 +386,12 @@ __device__ __forceinline__ void finish_eights(float (&x)[EIGHTS * 2 * VALUES], i
 #pragma unroll
         for (int i = 0; i < values; ++i) {
             const result* from = more + i / VALUES * 4 * o.residual_pitch + apart_of(i % VALUES);
-            if (exists(i)) residual[i / CHUNK].v[i % CHUNK] = *from;
+            result& more_of = residual[i / CHUNK].v[i % CHUNK];
+            if (exists(i)) {
+                more_of = *from;
+            } else {
+                put(&more_of, 0.f);
+            }
         }
     }
 #endif

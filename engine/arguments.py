@@ -6,9 +6,12 @@ import math
 from contextlib import suppress
 from numbers import Integral, Real
 from reprlib import repr as brief
-from typing import TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from engine.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def is_whole(value: object, *, least: int = 1) -> TypeGuard[Integral]:
@@ -31,6 +34,15 @@ def number(name: str, value: object) -> float:
             if 0 <= made < math.inf:
                 return made
     raise InputError(f"{name}: expected a number of 0 or more, got {brief(value)}")
+
+
+def as_array(name: str, value: Any) -> NDArray[Any]:
+    import numpy as np  # takes long, and most arguments are none
+
+    try:
+        return np.asarray(value)
+    except ValueError as error:  # lists of several lengths
+        raise InputError(f"{name}: expected an array, got {brief(value)}") from error
 
 
 def check_kind(name: str, value: object, kinds: type | tuple[type, ...], expected: str) -> None:

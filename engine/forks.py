@@ -12,14 +12,14 @@ from weakref import WeakKeyDictionary
 
 _PATIENCE_SECONDS = 5.0  # a signal's handler may fork while its own thread is inside
 
-_locks: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+_locks: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # and after which others it is taken
 _held: list[Any] = []
 
 
-def lock(*, inner: bool = False) -> threading.Lock:
-    """`inner` are those that are taken while another of these is held."""
+def lock(*, inner: bool = False, outer: bool = False) -> threading.Lock:
+    """`inner` are those that are taken while another of these is held, `outer` before any other."""
     made = threading.Lock()
-    _locks[made] = inner
+    _locks[made] = inner - outer
     return made
 
 

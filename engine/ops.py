@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import atexit
 import hashlib
-import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +22,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.arguments import check_kind, whole
+from engine import forks
+from engine.arguments import as_array, check_kind, whole
 from engine.backends import open_device
 from engine.backends.base import Device, Program
 from engine.darknet import limits
@@ -220,7 +220,7 @@ class _Room:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._programs: OrderedDict[tuple[_Signature, bytes], Program] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = forks.lock(outer=True)  # held while a program takes its own
 
     def run(
         self,
@@ -275,7 +275,7 @@ class _Room:
 
 
 _rooms: dict[str, _Room] = {}
-_lock = threading.Lock()
+_lock = forks.lock(outer=True)
 atexit.register(release)
 
 
@@ -296,7 +296,7 @@ def _operand(name: str, value: Any, dimensions: int) -> Array | CardArray:
 
         found: Array | CardArray = CardArray.of(name, value)
     else:
-        array = np.asarray(value)
+        array = as_array(name, value)
         if array.dtype.kind != "f":
             raise InputError(
                 f"{name}: expected float32, got {array.dtype}. Try {name}.astype(np.float32)"

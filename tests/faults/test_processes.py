@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 import engine
+from engine import ops
 from engine.errors import EngineError
 from tests.faults.child import ENGINE, run
 from tests.faults.looking import NOISE, look
@@ -73,6 +74,28 @@ def test_a_child_forked_amid_runs_finds_the_same(model, threads):
             for each in others:
                 each.join()
         assert detector(NOISE).boxes.tobytes() == expected
+
+
+@needs_fork
+def test_a_child_forked_amid_convolutions_does_them_too():
+    random = np.random.default_rng(0)
+    x, w = random.random((1, 8, 40, 40), np.float32), random.random((8, 8, 3, 3), np.float32)
+    expected = ops.conv2d(x, w, device="cpu").tobytes()
+    is_over = threading.Event()
+
+    def go_on():
+        while not is_over.is_set():
+            ops.conv2d(x, w, device="cpu")
+
+    other = threading.Thread(target=go_on)
+    other.start()
+    try:
+        for _ in range(10):
+            child = forked(lambda: ops.conv2d(x, w, device="cpu").tobytes())
+            assert child == expected
+    finally:
+        is_over.set()
+        other.join()
 
 
 @needs_fork

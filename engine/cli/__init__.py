@@ -22,6 +22,7 @@ from typing import Any, NoReturn, TextIO
 
 from engine.cli import _darknet_options
 from engine.cli._interrupts import Terminated, terminable
+from engine.cli._stderr import silence, tell
 from engine.errors import EngineError, InputError, suggest, within_memory
 from engine.version import __version__
 
@@ -48,8 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain(str(error))
         return error.exit_code
     except BrokenPipeError:
-        # The reader has left. Python would complain once more when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout)  # the reader has left
         return CLOSED_PIPE
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
@@ -160,4 +160,4 @@ def _overview() -> str:
 
 
 def _complain(message: str) -> None:
-    print(f"Error: {message}", file=sys.stderr)
+    tell(f"Error: {message}")

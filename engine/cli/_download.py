@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from engine.cli._stderr import tell
+
 if TYPE_CHECKING:
     from engine.models.download import Progress
     from engine.models.registry import Model
@@ -20,7 +22,7 @@ def progress_of(model: Model) -> Iterator[Progress]:
     def show(done: int, total: int) -> None:
         nonlocal bar
         if bar is None:
-            print(f"{model.file}: downloading {total / 1e6:.1f} MB", file=sys.stderr)
+            tell(f"{model.file}: downloading {total / 1e6:.1f} MB")
             bar = _bar(total) or False
         if bar:
             bar.update(done - bar.n)

@@ -1,16 +1,26 @@
-"""Ctrl-C, and being asked to end, while results are written: what a picture's are goes to every
-output, or to none.
+"""Ctrl-C, and being asked to end: not amid an import; and while results are written, what a
+picture's are goes to every output, or to none.
 """
 
 from __future__ import annotations
 
+import _thread
 import signal
+import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import current_thread, main_thread
 from types import FrameType
+from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_USUAL: dict[signal.Signals, Any] = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+}
+_LONGEST_IMPORT = 5.0  # seconds; somebody's module may run all of this while it is imported
+_GLANCE_SECONDS = 0.02
 
 
 class Terminated(KeyboardInterrupt):
@@ -19,20 +29,63 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Inside, SIGTERM is an interrupt unless somebody else has a use for it."""
-    is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if not is_free or current_thread() is not main_thread():
-        yield
-        return
-    signal.signal(signal.SIGTERM, _terminate)
+    """Inside, SIGTERM is an interrupt, too, and none breaks into an import.
+
+    That would leave a lock of Python's behind, for which a thread that imports the same waits for
+    ever. What somebody else has a use for stays his.
+    """
+    changed = []
+    if current_thread() is main_thread():
+        changed = [each for each in _USUAL if signal.getsignal(each) is _USUAL[each]]
+    interrupts = {number: _Interrupt() for number in changed}
+    for number, interrupt in interrupts.items():
+        signal.signal(number, interrupt)
     try:
-        yield
+        try:
+            yield
+        finally:
+            while any(each.is_to_come for each in interrupts.values()):
+                time.sleep(_GLANCE_SECONDS)
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in changed:
+            signal.signal(number, _USUAL[number])
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise Terminated
+class _Interrupt:
+    """Raises; amid an import it has the signal come again, until that ends or takes too long."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    @property
+    def is_to_come(self) -> bool:
+        return self._since is not None
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        self._since = since = self._since or now
+        if _is_import(frame) and now - since < _LONGEST_IMPORT:
+            with suppress(RuntimeError):  # no thread to be had
+                _thread.start_new_thread(_come_again, (number,))  # which takes no lock
+                return
+        self._since = None
+        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+
+
+def _come_again(number: int) -> None:
+    time.sleep(_GLANCE_SECONDS)
+    if sys.platform == "win32":
+        signal.raise_signal(number)
+    else:
+        signal.pthread_kill(main_thread().ident or 0, number)  # which wakes it where it waits
+
+
+def _is_import(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "importlib._bootstrap":
+            return True
+        frame = frame.f_back
+    return False
 
 
 class Interrupts:

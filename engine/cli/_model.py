@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine import shipped
 from engine.cli._download import progress_of
+from engine.cli._stderr import tell
 from engine.errors import ConfigError, InputError
 from engine.vision.naming import shown
 
@@ -158,7 +158,7 @@ def _fill_in_default_model(arguments: argparse.Namespace, model: shipped.Model |
     arguments.cfg, arguments.weights = model.cfg, model.weights
     arguments.names = arguments.names or (None if arguments.data else model.names)
     others = "others: --model NAME (engine models list), or --cfg and --weights"
-    print(f"model: {model.cfg.stem}, the one in the box; {others}", file=sys.stderr)
+    tell(f"model: {model.cfg.stem}, the one in the box; {others}")
 
 
 def network(text: str) -> str | Path:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli import _model
+from engine.cli._stderr import tell
 from engine.errors import InputError
 
 if TYPE_CHECKING:
@@ -78,5 +78,5 @@ def read_or_make(arguments: argparse.Namespace) -> tuple[Graph, Plan, bool]:
     if arguments.weights:
         return *read(arguments), True
     graph = graph_of(arguments)
-    print(f"{graph.file}: without weights; random ones take their place", file=sys.stderr)
+    tell(f"{graph.file}: without weights; random ones take their place")
     return graph, lower(graph, random_weights.arrays(graph)), False

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from engine.cli._stderr import tell
+
 
 class Progress:
     """Counts pictures; lines are printed through it, so that they do not run into the bar."""
@@ -27,18 +29,18 @@ class Progress:
             self._bar.update()
 
     def say(self, text: str) -> None:
-        self._print(text, sys.stdout)
+        if self._bar is None:
+            print(text)
+        else:
+            self._bar.write(text, file=sys.stdout)
 
     def complain(self, text: str) -> None:
-        self._print(text, sys.stderr)
+        if self._bar is None:
+            tell(text)
+        else:
+            self._bar.write(text, file=sys.stderr)
 
     def stop(self) -> None:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
-
-    def _print(self, text: str, where: Any) -> None:
-        if self._bar is None:
-            print(text, file=where)
-        else:
-            self._bar.write(text, file=where)

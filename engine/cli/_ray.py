@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine import extras
 from engine.cli import FAILED, _model
+from engine.cli._stderr import tell
 from engine.errors import InputError
 from engine.version import __version__
 
@@ -196,7 +197,7 @@ class _Progress:
         now = time.perf_counter()
         if self._is_wanted and now - self._said > _SECONDS:
             self._said = now
-            print(f"{self.seen.seen} of {self._pictures} pictures{self._rate()}", file=sys.stderr)
+            tell(f"{self.seen.seen} of {self._pictures} pictures{self._rate()}")
 
     def end(self, where: str) -> None:
         if self._is_wanted:

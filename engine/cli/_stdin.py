@@ -14,6 +14,7 @@ from engine.cli._interrupts import SIGNALS
 from engine.errors import InputError
 
 _PIECE = 1 << 16
+_AHEAD = 16  # pieces: a program may write names faster than pictures are looked at
 _GLANCE_SECONDS = 0.2
 
 
@@ -37,13 +38,16 @@ def lines() -> Iterator[str]:
 
 
 def _lines(descriptor: int, interrupted: Event) -> Iterator[str]:
-    pieces: Queue[bytes] = Queue()
+    pieces: Queue[bytes | OSError] = Queue(_AHEAD)
 
     def read() -> None:
         # not through sys.stdin: a thread that waits inside it would hold its lock at exit
-        while piece := os.read(descriptor, _PIECE):
-            pieces.put(piece)
-        pieces.put(b"")
+        try:
+            while piece := os.read(descriptor, _PIECE):
+                pieces.put(piece)
+            pieces.put(b"")
+        except OSError as error:  # it is there, but not to be read: what nohup leaves of it
+            pieces.put(error)
 
     Thread(target=read, name="engine-stdin", daemon=True).start()
     rest, is_begun = b"", False
@@ -52,6 +56,8 @@ def _lines(descriptor: int, interrupted: Event) -> Iterator[str]:
             piece = pieces.get(timeout=_GLANCE_SECONDS)
         except Empty:
             continue
+        if isinstance(piece, OSError):
+            raise InputError(f"-: standard input cannot be read: {piece.strerror}")
         if not is_begun:
             _refuse_a_picture(piece)
             is_begun = True

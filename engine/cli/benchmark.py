@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.cli import _model, _network, _targets
+from engine.cli._stderr import tell
 from engine.cli._table import align
 from engine.errors import InputError
 from engine.version import __version__
@@ -218,7 +219,7 @@ class _Report:
                 numbers = (each.median, each.p90, each.p99)
                 rows.append((batch, title, *numbers, _rate(each), f"{ratio:.2f}"))
         for line in dict.fromkeys(told):
-            print(line, file=sys.stderr)
+            tell(line)
         self._table(rows, title="forward, from host memory to host memory, in turn")
 
     def write(self, arguments: argparse.Namespace) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import platform
-import sys
 from importlib import metadata
+
+from engine.cli._stderr import tell
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,5 +29,5 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{'':11}   {line}")
     cures = [finding.cure for finding in findings if finding.cure]
     for cure in cures:
-        print(f"missing: {cure}", file=sys.stderr)
+        tell(f"missing: {cure}")
     return DeviceError.exit_code if cures else 0

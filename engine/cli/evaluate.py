@@ -8,13 +8,13 @@ file names pictures and objects itself. --detections scores a results file inste
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli import FAILED, _model, _targets
 from engine.cli._output import JsonDocument
+from engine.cli._stderr import tell
 from engine.cli._table import Cell, align
 from engine.errors import ImageError, InputError
 from engine.vision.naming import shown
@@ -51,7 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     rules.add_argument("--points", type=int, default=0, help="of darknet: 0 (area), 11 or 101 (0)")
     output = parser.add_argument_group("output")
-    output.add_argument("--curves", metavar="DIR", help="precision-recall and confusion pictures")
+    output.add_argument(
+        "--curves", metavar="DIR", help="curves and, of up to 1,000 classes, confusion as pictures"
+    )
     output.add_argument("--save-coco", metavar="DIR", help="what was compared, as COCO's files")
     output.add_argument("--json", metavar="FILE", help="write the report as JSON; - is stdout")
     output.add_argument("--overwrite", action="store_true", help="replace earlier outputs")
@@ -92,10 +94,6 @@ def run(arguments: argparse.Namespace) -> int:
             }
     report = score(examples, truth.names, rules)
     _complain(truth, failures)
-    if folders["curves"]:
-        charts.write(folders["curves"], report, overwrite=arguments.overwrite)
-    if folders["save_coco"]:
-        coco_files.write(folders["save_coco"], truth, examples)
     if document is None or not document.is_stdout:
         print(*_shown(report, truth, about), sep="\n")
     if document:
@@ -108,6 +106,10 @@ def run(arguments: argparse.Namespace) -> int:
             "unreadable": failures,
         }
         document.write(ground_truth=source, **about, **report.to_dict(), **trouble)
+    if folders["save_coco"]:
+        coco_files.write(folders["save_coco"], truth, examples, overwrite=arguments.overwrite)
+    if folders["curves"]:
+        charts.write(folders["curves"], report, overwrite=arguments.overwrite)
     return FAILED if failures or truth.problems else 0
 
 
@@ -210,26 +212,25 @@ def _new_folder(arguments: argparse.Namespace, option: str) -> Path | None:
     name = getattr(arguments, option)
     if name is None:
         return None
-    folder = Path(name)
-    folder.mkdir(parents=True, exist_ok=True)
+    flag = f"--{option.replace('_', '-')}"
+    folder = _targets.make_folder(flag, name)
     if not arguments.overwrite and any(folder.iterdir()):
-        flag = option.replace("_", "-")
-        raise InputError(f"--{flag} {name}: is not empty. Name another, or add --overwrite")
+        raise InputError(f"{flag} {name}: is not empty. {_targets.HINT}")
     return folder
 
 
 def _complain(truth: GroundTruth, failures: Sequence[str]) -> None:
     for kind, lines in (("Warning", truth.problems), ("Error", failures)):
         for line in lines[:_MOST_PROBLEMS]:
-            print(f"{kind}: {line}", file=sys.stderr)
+            tell(f"{kind}: {line}")
         if len(lines) > _MOST_PROBLEMS:
-            print(f"{kind}: … and {len(lines) - _MOST_PROBLEMS} more", file=sys.stderr)
+            tell(f"{kind}: … and {len(lines) - _MOST_PROBLEMS} more")
     if truth.unlabelled:
         count = f"{truth.unlabelled} of {len(truth.entries)}"
-        print(f"Warning: {count} pictures have no label file: they count as empty", file=sys.stderr)
+        tell(f"Warning: {count} pictures have no label file: they count as empty")
     if failures:
         count = f"{len(failures)} of {len(truth.entries)}"
-        print(f"{count} pictures could not be read and are left out", file=sys.stderr)
+        tell(f"{count} pictures could not be read and are left out")
 
 
 def _shown(report: Report, truth: GroundTruth, about: dict[str, object]) -> Iterator[str]:

@@ -9,12 +9,12 @@ verify [NAME…]   read them whole and compare their hashes; without a name, all
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from engine.cli import FAILED
 from engine.cli._download import progress_of
+from engine.cli._stderr import tell
 from engine.cli._table import align
 from engine.errors import DownloadError, InputError, suggest
 
@@ -73,7 +73,7 @@ def _pull(names: list[str]) -> int:
                 print(store.pull(model, progress=show))
         except DownloadError as error:
             failures += 1
-            print(f"Error: {error}", file=sys.stderr)
+            tell(f"Error: {error}")
     return FAILED if failures else 0
 
 
@@ -101,11 +101,11 @@ def _verify(names: list[str]) -> int:
             state = store.verify(model)
         except DownloadError as error:
             failures += 1
-            print(f"Error: {error}", file=sys.stderr)
+            tell(f"Error: {error}")
             continue
         if state == "missing" and names:
             failures += 1
-            print(f"Error: {model.name}: is not here", file=sys.stderr)
+            tell(f"Error: {model.name}: is not here")
         elif state != "missing":
             present += 1
             print(f"{model.name}: {_STATES[state]}")

@@ -25,6 +25,7 @@ _FINE = 3  # drawn this many times as large, then reduced
 _INK, _GRID, _PAPER = (40, 40, 40), (222, 222, 222), (255, 255, 255)
 _LEGEND = 24
 _TICKS = 5
+_MOST_IN_MATRIX = 1000  # classes: a picture that can still be looked at
 
 
 def write(folder: Path, report: Report, *, overwrite: bool = False) -> list[Path]:
@@ -37,7 +38,8 @@ def write(folder: Path, report: Report, *, overwrite: bool = False) -> list[Path
         name = "".join(letter if letter.isalnum() else "_" for letter in each.name)[:60]
         pictures[f"{class_id:03}_{name}.png"] = curves([(class_id, each)], title)
     names = [each.name for each in report.classes]
-    pictures["confusion.png"] = matrix(report.confusion, names)
+    if len(names) <= _MOST_IN_MATRIX:
+        pictures["confusion.png"] = matrix(report.confusion, names)
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / name for name in pictures]
     for path, picture in zip(paths, pictures.values(), strict=True):

@@ -13,6 +13,7 @@ from engine.evaluate.examples import Example, Found, Objects
 from engine.evaluate.text import JSON_LIMIT, read_text
 from engine.evaluate.truth import Entry, GroundTruth
 from engine.vision.naming import shown
+from engine.vision.new_file import write_new
 
 ImageId = int | str
 
@@ -87,7 +88,9 @@ def files_in(folder: Path) -> tuple[Path, Path]:
     return folder / "ground_truth.json", folder / "detections.json"
 
 
-def write(folder: Path, truth: GroundTruth, examples: Sequence[Example]) -> tuple[Path, Path]:
+def write(
+    folder: Path, truth: GroundTruth, examples: Sequence[Example], *, overwrite: bool = False
+) -> tuple[Path, Path]:
     """Write ground_truth.json and detections.json, which pycocotools loads; return their paths."""
     annotations = [
         {
@@ -133,7 +136,7 @@ def write(folder: Path, truth: GroundTruth, examples: Sequence[Example]) -> tupl
     ]
     paths = files_in(folder)
     for path, value in zip(paths, (instances, results), strict=True):
-        path.write_text(json.dumps(value, allow_nan=False) + "\n", encoding="utf-8")
+        write_new(path, f"{json.dumps(value, allow_nan=False)}\n".encode(), overwrite=overwrite)
     return paths
 
 

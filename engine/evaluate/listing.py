@@ -16,9 +16,9 @@ from engine.evaluate import voc_labels, yolo_labels
 from engine.evaluate.examples import Objects
 from engine.evaluate.text import read_text
 from engine.evaluate.truth import Entry, GroundTruth, coco_numbers
+from engine.vision.endings import is_picture
 from engine.vision.naming import shown
 
-_PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
 _PICTURE_FOLDERS = ("JPEGImages", "images")
 _COCO_FOLDERS = ("train2014", "val2014", "train2017", "val2017")
 
@@ -66,6 +66,11 @@ def find_labels(picture: Path, folder: Path | None = None) -> Path | None:
     return next((place for place in places if _is_file(place)), None)
 
 
+def all_labels(picture: Path) -> list[Path]:
+    """Every file that may be its labels."""
+    return [place for place in _places(picture) if _is_file(place)]
+
+
 def _places(picture: Path) -> Iterator[Path]:
     beside = picture.with_suffix(".txt")
     in_labels = _moved(picture, _PICTURE_FOLDERS, "labels")
@@ -90,7 +95,7 @@ def _moved(picture: Path, folders: Sequence[str], other: str) -> Path | None:
 
 def _in_folder(folder: Path) -> list[Path]:
     inner = next((folder / name for name in _PICTURE_FOLDERS if (folder / name).is_dir()), folder)
-    return sorted(path for path in inner.iterdir() if path.suffix.lower() in _PICTURES)
+    return sorted(path for path in inner.iterdir() if is_picture(path.name))
 
 
 def _beside(listing: Path, picture: Path) -> Path:
@@ -106,13 +111,17 @@ def _is_file(path: Path) -> bool:
 
 
 def _image_ids(pictures: Sequence[Path]) -> Sequence[int | str]:
-    """Numbers where every name is one, as COCO's are; names while they differ; else paths."""
+    """Numbers where every name is one, as COCO's are; else names, paths or places: what differs."""
     stems = [picture.stem for picture in pictures]
     if all(stem.isascii() and stem.isdigit() for stem in stems):
         numbers = [int(stem) for stem in stems]
         if len(set(numbers)) == len(numbers):
             return numbers
-    return stems if len(set(stems)) == len(stems) else [str(picture) for picture in pictures]
+    if len(set(stems)) == len(stems):
+        return stems
+    paths = [str(picture) for picture in pictures]
+    # A list may name a picture twice.
+    return paths if len(set(paths)) == len(paths) else list(range(1, len(paths) + 1))
 
 
 def _objects(

@@ -27,23 +27,6 @@ VIDEOS = frozenset(
         ".ogv",
     )
 )
-PICTURES = frozenset(
-    (
-        ".jpg",
-        ".jpeg",
-        ".jpe",
-        ".png",
-        ".webp",
-        ".bmp",
-        ".gif",
-        ".tif",
-        ".tiff",
-        ".ppm",
-        ".pgm",
-        ".pbm",
-        ".mpo",
-    )
-)
 
 _PLAYLISTS = (".m3u8", ".mjpg", ".mjpeg", ".cgi")  # what cameras serve over HTTP
 _WEB = ("http", "https")

@@ -10,6 +10,7 @@ from pathlib import Path
 from engine.errors import InputError
 from engine.sources import kinds, listing
 from engine.sources.kinds import Kind, Place, place_of
+from engine.vision.endings import is_picture
 from engine.vision.naming import shown
 
 STDIN = "-"
@@ -86,8 +87,7 @@ def _of_folder(name: str, *, recursive: bool) -> Iterator[Place]:
 def _pictures_in(folder: str, closed: list[OSError], *, recursive: bool) -> Iterator[str]:
     for inner, _, files in os.walk(folder, onerror=closed.append):
         for file in files:
-            is_hidden = file.startswith(".")  # such as macOS's notes on each picture
-            if not is_hidden and Path(file).suffix.lower() in kinds.PICTURES:
+            if is_picture(file):
                 yield os.path.join(inner, file)  # noqa: PTH118 - ./x stays as it was written
         if not recursive:
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from PIL.BmpImagePlugin import BmpImageFile
 from PIL.GifImagePlugin import GifImageFile
 from PIL.ImageFile import ImageFile
@@ -12,6 +14,9 @@ from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 Opener = type[ImageFile]
+
+# It says what is wrong with a picture, which is told to whoever has it.
+logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 READABLE = "JPEG, PNG, WebP, BMP, GIF, TIFF or PPM"
 

@@ -232,8 +232,11 @@ def _content_of_stream(source: Any, name: str) -> bytes:
             _check_bytes(len(content), name)
     except ImageError:
         raise
-    except (OSError, ValueError) as error:  # ValueError: it is closed, or its text is not UTF-8
-        raise ImageError(f"{name}: picture: cannot be read: {error}") from error
+    except MemoryError:
+        raise
+    except Exception as error:  # of whatever it is a file of: a damaged archive, an answer
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ImageError(f"{name}: picture: cannot be read: {shown(reason)}") from error
     return bytes(content)
 
 

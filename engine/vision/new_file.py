@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from uuid import uuid4
 
 from engine.errors import EngineError, InputError
 from engine.vision.naming import shown
@@ -35,23 +35,33 @@ class NewFile:
         self._another = another
         self._overwrite = overwrite
         self._hint = hint
-        self._is_direct = self.path.exists() and not self.path.is_file()
-        name = f".{self.path.name[:200]}.{os.getpid()}.part"
+        if "\0" in str(path):
+            raise InputError(f"{shown(str(path))}: cannot be written: a name has no NUL")
+        try:
+            self._is_direct = self.path.exists() and not self.path.is_file()
+        except OSError as error:  # too long, for instance
+            raise unwritable(self.path, error) from None
+        # Of this writer alone: others may have this process's number, in containers or elsewhere.
+        name = f".{uuid4().hex}.part"
         self.part = self.path if self._is_direct else self.path.with_name(name)
 
     def keep(self) -> None:
         """Give the part its name."""
         if self._is_direct:
             return
+        is_reserved = False
         try:
             if not self._overwrite:
                 self._reserve()
+                is_reserved = True
             self.part.replace(self.path)
-        except FileExistsError:
-            self.discard()
-            raise InputError(f"{shown(str(self.path))}: exists already. {self._hint}") from None
         except OSError as error:
             self.discard()
+            if is_reserved:
+                with suppress(OSError):
+                    self.path.unlink()
+            elif isinstance(error, FileExistsError):
+                raise InputError(f"{shown(str(self.path))}: exists already. {self._hint}") from None
             raise unwritable(self.path, error) from None
 
     def _reserve(self) -> None:

@@ -190,6 +190,10 @@ def test_curves_are_written_once(evaluate, dataset, tmp_path):
     assert status == 2
     assert f"--curves {curves}: is not empty. Name another, or add --overwrite" in err
     assert evaluate(*arguments, "--overwrite")[0] == 0
+    taken = tmp_path / "file"
+    taken.touch()
+    status, _, err = evaluate(dataset, "--curves", taken)
+    assert (status, err) == (2, f"Error: --curves {taken}: cannot be made a folder: File exists\n")
 
 
 def test_nothing_that_is_read_is_replaced(evaluate, dataset, tmp_path):

@@ -327,10 +327,42 @@ def test_labels_spare_the_list_and_what_lies_beside_pictures(detect, tree):
         done = detect(source, "--save-txt", "./one", "--overwrite", "--quiet", stdin=names)
         assert done.status == 2
         (line,) = done.err.splitlines()
-        assert "would replace labels beside one/7.jpg. Name another folder" in line
+        assert "would replace labels of one/7.jpg. Name another folder" in line
     assert detect("one", "--save-txt", "one").status == 0
     after = snapshot(tree)
     assert {path: after[path] for path in before} == before
+
+
+def test_labels_spare_those_of_a_data_set(detect, tree):
+    write_picture(tree / "set" / "images" / "1.png")
+    (tree / "set" / "labels").mkdir()
+    labels = tree / "set" / "labels" / "1.txt"
+    labels.write_text("mine")
+    done = detect("set/images", "--save-txt", "set/labels", "--overwrite")
+    assert (done.status, "would replace labels of set/images/1.png" in done.err) == (2, True)
+    (tree / "set" / "images" / "1.txt").touch()  # which darknet would take
+    assert detect("set/images", "--save-txt", "set/labels", "--overwrite").status == 2
+    assert labels.read_text() == "mine"
+    labels.unlink()
+    names = "set/images/1.png\n" * 2
+    assert detect("-", "--save-txt", "set/labels", "--overwrite", stdin=names).status == 0
+    assert len(list(labels.parent.iterdir())) == 2
+
+
+def test_names_as_long_as_a_disk_takes_name_outputs_too(detect, tree):
+    name = "é" * 125 + ".png"
+    write_picture(tree / "long" / name)
+    done = detect("long", "one", "-o", "out", "--save-txt", "labels", "--crops", "crops")
+    assert (done.status, done.err) == (0, "")
+    assert len(list((tree / "out").iterdir())) == len(list((tree / "labels").iterdir())) == 2
+
+
+@pytest.mark.parametrize("option", ["--json", "--jsonl", "--csv"])
+def test_what_is_read_by_programs_is_utf8_wherever_it_goes(detect, tree, option):
+    write_picture(tree / "ü" / "é.png")
+    done = detect("ü", option, "-", PYTHONIOENCODING="latin-1")
+    assert done.status == 0
+    assert "é.png" in done.out
 
 
 def test_a_picture_named_on_stdin_is_not_replaced(detect, tree):

@@ -138,6 +138,9 @@ def test_what_is_written_reads_back_to_the_same_report(tmp_path):
     examples, names = random_examples(3), tuple(named(4))
     truth_of = coco_files.GroundTruth("x", names, (1, 2, 3, 4), (), [])
     truth_file, results_file = coco_files.write(tmp_path, truth_of, examples)
+    assert sorted(tmp_path.iterdir()) == sorted([truth_file, results_file])
+    with pytest.raises(InputError, match="exists already"):
+        coco_files.write(tmp_path, truth_of, examples)
     truth = coco_files.read_truth(str(truth_file))
     found = coco_files.read_results(str(results_file), truth)
     again = [

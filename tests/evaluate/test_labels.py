@@ -7,6 +7,7 @@ import pytest
 
 from engine.errors import InputError
 from engine.evaluate import listing, voc_labels, yolo_labels
+from engine.sources.names import places
 
 NAMES = ("cat", "dog")
 GOOD = "0 0.5 0.5 0.2 0.4"
@@ -169,6 +170,14 @@ def test_an_empty_label_file_and_none_at_all_are_pictures_without_objects(tmp_pa
     assert truth.problems == []
 
 
+def test_a_folder_has_the_pictures_that_detect_finds_in_it(tmp_path):
+    put(tmp_path, "a.jpg", "b.PGM", "c.pbm", "d.mpo", "e.jpe", "._a.jpg", "a.txt")
+    truth = listing.read(str(tmp_path), NAMES)
+    found = [place.name for place in places([str(tmp_path)])]
+    assert [entry.path for entry in truth.entries] == found
+    assert len(found) == 5
+
+
 def test_a_list_names_pictures_relative_to_itself_too(tmp_path):
     put(tmp_path, "0001.jpg", "0002.jpg")
     text = f"\ufeff0001.jpg\r\n\r\n'{tmp_path / '0002.jpg'}'\r\nmissing.jpg\r\n"
@@ -185,6 +194,7 @@ def test_a_list_names_pictures_relative_to_itself_too(tmp_path):
         (["a/007.jpg", "a/12.jpg"], [7, 12]),
         (["a/007.jpg", "a/7.jpg"], ["007", "7"]),
         (["a/x.jpg", "b/x.jpg"], ["a/x.jpg", "b/x.jpg"]),
+        (["a/x.jpg", "b/x.jpg", "a/x.jpg"], [1, 2, 3]),
     ],
 )
 def test_each_picture_has_an_id_of_its_own(tmp_path, pictures, expected):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from PIL import Image
 
 import engine
 from engine.backends.cpu.workers import Workers
+from engine.cli import _interrupts
 from engine.cli._interrupts import SIGNALS, Terminated, terminable
 from engine.cli._progress import Progress
 from engine.cli._run import run_all
@@ -130,6 +132,36 @@ def test_who_is_asked_to_end_finishes_every_output(place, tiny_detector):
         with pytest.raises(Terminated):
             signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("seconds", [0, 5])
+@pytest.mark.parametrize("number", SIGNALS)
+def test_an_import_is_not_broken_into(tmp_path, monkeypatch, number, seconds):
+    text = f"import signal\nsignal.raise_signal({int(number)})\nis_whole = True\n"
+    (tmp_path / "interrupted.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def load(seconds):
+        with terminable():
+            import_module("interrupted")
+            time.sleep(seconds)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        load(seconds)
+    assert isinstance(caught.value, Terminated) == (number == signal.SIGTERM)
+    assert sys.modules.pop("interrupted").is_whole
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_import_that_does_not_end_is_broken_into(tmp_path, monkeypatch):
+    text = "import signal, time\nsignal.raise_signal(signal.SIGINT)\ntime.sleep(60)\n"
+    (tmp_path / "endless.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(_interrupts, "_LONGEST_IMPORT", 0.2)
+    start = time.monotonic()
+    with terminable(), pytest.raises(KeyboardInterrupt):
+        import_module("endless")
+    assert time.monotonic() - start < 10
 
 
 def test_somebody_elses_use_of_a_signal_stays(place, tiny_detector):

@@ -81,7 +81,35 @@ def test_a_file_system_that_is_read_only_is_one_line(tmp_path, monkeypatch):
         write_new(tmp_path / "a.txt", b"")
 
 
-def test_names_of_any_length_a_disk_takes_can_be_written(tmp_path):
-    path = tmp_path / ("x" * 250 + ".txt")
+@pytest.mark.parametrize("name", ["x" * 251, "é" * 125])
+def test_names_of_any_length_a_disk_takes_can_be_written(tmp_path, name):
+    path = tmp_path / f"{name}.txt"
     write_new(path, b"")
     assert path.exists()
+
+
+@pytest.mark.parametrize(("name", "reason"), [("x" * 300, "File name too long"), ("a\0b", "NUL")])
+def test_a_name_that_cannot_be_one_is_one_line(tmp_path, name, reason):
+    with pytest.raises(InputError, match=f"cannot be written: .*{reason}"):
+        write_new(tmp_path / name, b"")
+
+
+def test_writers_with_the_same_process_number_keep_apart(tmp_path):
+    with NewFile(tmp_path / "a.txt", overwrite=True) as first:
+        with NewFile(tmp_path / "a.txt", overwrite=True) as second:
+            first.part.write_text("first")
+            second.part.write_text("second")
+        assert (tmp_path / "a.txt").read_text() == "second"
+    assert (tmp_path / "a.txt").read_text() == "first"
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.txt"]
+
+
+def test_a_name_that_was_taken_in_vain_is_given_back(tmp_path):
+    def lose():
+        with NewFile(tmp_path / "a.txt") as file:
+            file.part.write_text("ours")
+            file.part.unlink()
+
+    with pytest.raises(InputError, match="cannot be written: No such file"):
+        lose()
+    assert list(tmp_path.iterdir()) == []

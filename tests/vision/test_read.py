@@ -8,6 +8,7 @@ import threading
 import warnings
 import zlib
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import pytest
@@ -155,6 +156,29 @@ def test_54_flipped_bytes_give_a_picture_or_an_image_error(kind, capfd):
         damaged[places] = random.integers(0, 256, 4)
         assert "\n" not in (complaint(damaged.tobytes()) or "")
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("error", [zlib.error("bad\n code"), EOFError(), BadZipFile("Bad CRC-32")])
+def test_any_file_object_may_fail_in_its_own_way(error):
+    class Broken(io.BytesIO):
+        def read(self, size=-1):
+            raise error
+
+    with pytest.raises(ImageError) as caught:
+        read(Broken())
+    assert "\n" not in str(caught.value)
+    assert "picture: cannot be read: " in str(caught.value)
+
+
+def test_a_tiff_that_pillow_complains_of_is_told_of_once(capfd):
+    content = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(content, "TIFF")
+    damaged = bytearray(content.getvalue())
+    place = damaged.find(struct.pack("<HHI", 277, 3, 1))  # SamplesPerPixel
+    damaged[place + 8 : place + 10] = struct.pack("<H", 2048)
+    with pytest.raises(ImageError):
+        read(bytes(damaged))
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("size", [(50_000, 50_000), (10_000_000, 10), (1, 100_000_000)])

@@ -10,6 +10,7 @@ from engine.cli._sinks import naming
 from engine.cli._sinks.base import Sink
 from engine.cli._targets import NewNames, Taken, is_folder_of, make_folder
 from engine.errors import InputError
+from engine.evaluate.listing import all_labels
 from engine.sources.item import Item
 from engine.vision.encode import encode
 from engine.vision.naming import shown
@@ -30,6 +31,7 @@ class Labels(Sink):
         self._folder = make_folder("--save-txt", folder)
         self._names = NewNames(self._folder, taken, overwrite=overwrite)
         self._with_score = with_score
+        self._written: set[str] = set()
         self._overwrite = overwrite
         for picture in pictures:
             self._refuse_beside(picture)
@@ -40,12 +42,19 @@ class Labels(Sink):
         content = outcome.to_yolo(conf=self._with_score).encode()
         with self._names.new_file(f"{naming.stem_of(item)}.txt", source=item.name) as file:
             file.part.write_bytes(content)
+        self._written.add(file.path.name)
 
     def _refuse_beside(self, picture: str) -> None:
         """Labels that a picture has may be somebody's work."""
-        if self._overwrite and is_folder_of(self._folder, picture):
+        if not self._overwrite:
+            return
+        theirs = any(
+            is_folder_of(self._folder, str(labels)) and labels.name not in self._written
+            for labels in all_labels(Path(picture))
+        )
+        if theirs or is_folder_of(self._folder, picture):
             where = f"--save-txt {shown(str(self._folder))}"
-            problem = f"with --overwrite would replace labels beside {shown(picture)}"
+            problem = f"with --overwrite would replace labels of {shown(picture)}"
             raise InputError(f"{where}: {problem}. Name another folder")
 
 

@@ -47,7 +47,7 @@ class Movie:
         self._stream: Any = None
         try:
             self._container: OutputContainer = av.open(
-                str(self._file.part), "w", format=_FORMATS.get(suffix, suffix[1:])
+                f"file:{self._file.part}", "w", format=_FORMATS.get(suffix, suffix[1:])
             )
         except av.error.FFmpegError as error:
             raise self._unwritable(error) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import PurePath
 
 from engine.sources.item import Item
@@ -10,7 +11,7 @@ from engine.vision.encode import fits
 
 # what an annotated picture keeps of its source's format
 _KEPT = {".jpg", ".jpeg", ".png", ".webp", ".bmp"}
-_LONGEST = 120  # leaves room for numbers and endings
+_LONGEST = 120  # bytes, since file systems count them; leaves room for numbers and endings
 
 
 def stem_of(item: Item) -> str:
@@ -34,7 +35,7 @@ def name_of(item: Item, size: tuple[int, int]) -> str:
 def folder_name_of(label: str) -> str:
     """A label as the name of a folder, whatever it holds."""
     name = "".join(each if each.isalnum() or each in " -_.,()'" else "_" for each in label)
-    return name.strip(" .")[:_LONGEST] or "_"
+    return _cut(name.strip(" .")) or "_"
 
 
 def _path(name: str) -> str:
@@ -42,4 +43,11 @@ def _path(name: str) -> str:
 
 
 def _stem(path: str) -> str:
-    return PurePath(path).stem[:_LONGEST]
+    return _cut(PurePath(path).stem)
+
+
+def _cut(name: str) -> str:
+    name = name[:_LONGEST]
+    while len(os.fsencode(name)) > _LONGEST:
+        name = name[:-1]
+    return name

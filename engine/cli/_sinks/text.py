@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from contextlib import suppress
@@ -29,6 +30,8 @@ class TextOut:
 
     def open(self) -> None:
         if self.is_stdout:
+            if isinstance(sys.stdout, io.TextIOWrapper):  # as in a file, whatever terminals show
+                sys.stdout.reconfigure(encoding="utf-8", errors=_STRAY)
             return
         path = self._path if self._grows else self._file.part
         try:

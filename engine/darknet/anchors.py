@@ -49,8 +49,8 @@ class MaskedLayer(DetectionLayer):
 
     classes: int = option(20, at_least=1)
     num: int = option(1, at_least=1)  # of all anchors; without a mask all are used
-    mask: tuple[int, ...] = option(())
-    anchors: tuple[float, ...] = option(())
+    mask: tuple[int, ...] = option((), ends_at="#")
+    anchors: tuple[float, ...] = option((), ends_at="#")
     scale_x_y: float = 1.0
     nms_kind: str = "default"
     beta_nms: float = 0.6

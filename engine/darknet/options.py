@@ -35,9 +35,14 @@ def option(
     at_least: float | None = None,
     at_most: float | None = None,
     choices: Collection[str] = (),
+    ends_at: str = "",
 ) -> Any:
-    """A field that is an option; `key` when the .cfg spells it as Python cannot."""
+    """A field that is an option; `key` when the .cfg spells it as Python cannot.
+
+    What begins with `ends_at` does not belong to the value any more.
+    """
     rules = {"key": key, "at_least": at_least, "at_most": at_most, "choices": choices}
+    rules["ends_at"] = ends_at
     rules["required"] = default is _REQUIRED
     return field(default=None if default is _REQUIRED else default, metadata=rules)
 
@@ -82,8 +87,9 @@ def _types(cls: type) -> dict[str, Callable[[str], Any]]:
 def _parse(found: Option, parse: Callable[[str], Any], each: Field[Any], section: Section) -> Any:
     where = f"{section.file}:{found.line}: [{section.name}] {found.key}"
     text = found.value if len(found.value) <= 60 else f"{found.value[:57]}..."
+    ends_at = each.metadata.get("ends_at")
     try:
-        value = parse(found.value)
+        value = parse(found.value.partition(ends_at)[0].rstrip() if ends_at else found.value)
     except ValueError as error:
         raise ConfigError(f"{where}: expected {error}, got {text!r}") from None
     rules = each.metadata

@@ -40,8 +40,11 @@ def statistics(count: int, *, prefix: str = "", in_file: bool = True) -> tuple[P
     )
 
 
-def fold_statistics(weights: Weights) -> Weights:
-    """The arrays of the same parts without normalisation: bias, and each filter scaled."""
+def fold_statistics(weights: Weights, *, filters: int = 0) -> Weights:
+    """The arrays of the same parts without normalisation: bias, and each filter scaled.
+
+    `filters` is the axis of the weights along which these lie.
+    """
     folded = dict(weights)
     for prefix in (name.removesuffix("mean") for name in weights if name.endswith("mean")):
         if f"{prefix}weight" in weights:
@@ -51,7 +54,9 @@ def fold_statistics(weights: Weights) -> Weights:
             )
             with np.errstate(all="ignore"):  # damaged weights give infinities and NaN either way
                 factor = scale / np.sqrt(variance + 1e-5)
-                weight = weight * factor.reshape(-1, *(1,) * (weight.ndim - 1))
+                along = np.ones(weight.ndim, int)
+                along[filters] = -1
+                weight = weight * factor.reshape(along)
                 folded[f"{prefix}bias"] = (bias - mean * factor).astype(np.float32)
                 folded[f"{prefix}weight"] = weight.astype(np.float32)
     return folded

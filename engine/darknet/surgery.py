@@ -38,4 +38,8 @@ def fuse(path: str | Path, arrays: Sequence[Weights]) -> tuple[str, Graph, list[
     lines = enumerate(cfg.lines_of(text), start=1)
     fused = "\n".join(line for number, line in lines if number not in dropped)
     graph = build(cfg.parse(fused, name=name, folder=folder))
-    return fused, graph, [fold_statistics(each) for each in arrays]
+    folded = [
+        fold_statistics(each, filters=node.layer.filter_axis)
+        for node, each in zip(graph.nodes, arrays, strict=True)
+    ]
+    return fused, graph, folded

@@ -20,6 +20,7 @@ class Sample:
     path: str | None = None
     indices: tuple[int, ...] = option((), key="from")
     numbers: tuple[float, ...] = ()
+    short: tuple[int, ...] = option((), ends_at="#")
     activation: str = activation_option("linear")
 
 
@@ -50,6 +51,7 @@ def sample(line: str) -> Sample:
         ("from=180###P6", "indices", (180,)),
         ("numbers=10,13,  16.5,30", "numbers", (10, 13, 16.5, 30)),
         ("numbers=10,13,", "numbers", (10, 13)),
+        ("short=0,1,2 # small, medium, large", "short", (0, 1, 2)),
         ("activation=normalize_channels", "activation", "normalize_channels"),
     ],
 )

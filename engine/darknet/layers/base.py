@@ -78,6 +78,7 @@ class Layer(ABC):
     training: ClassVar[frozenset[str]]
     is_detection: ClassVar[bool] = False
     is_cost: ClassVar[bool] = False  # tells training how wrong the layer before it is
+    filter_axis: ClassVar[int] = 0  # of its weights
     needs_map: ClassVar[bool] = False  # cannot follow a layer whose `makes_map` is false
 
     # ------------------------------------------------------------ what a section defines

@@ -25,6 +25,7 @@ class Deconvolutional(Layer):
     activation: str = activation_option("logistic")
 
     needs_map = True
+    filter_axis = 1
 
     @property
     def _padding(self) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine import forks
-from engine.arguments import check_kind, whole
+from engine.arguments import as_array, check_kind, whole
 from engine.backends.base import (
     Device,
     Memory,
@@ -34,7 +34,7 @@ from engine.plan import ops
 from engine.plan.build import Plan
 from engine.prefetch import ahead
 from engine.settings import Settings
-from engine.vision import boxes
+from engine.vision import boxes, class_tree
 from engine.vision.boxes import Boxes, Kind, Suppression
 from engine.vision.image import Source
 from engine.vision.resize import Fit, Placement
@@ -81,6 +81,7 @@ class Detector:
         self._graph = graph
         self._read_plan = read_plan  # again for layer_outputs(): the weights are not kept twice
         self._device = device
+        self._parents = graph.tree_parents
         kind, beta = graph.nms
         self._suppression = Suppression(settings.nms, cast(Kind, kind), beta, agnostic_nms)
         self._precision = precision
@@ -127,6 +128,11 @@ class Detector:
     def suppression(self) -> Suppression:
         """How boxes of one class that overlap are dropped."""
         return self._suppression
+
+    @property
+    def leaves(self) -> Array:
+        """Whether each class of a classifier has none below it: all, where there is no tree."""
+        return class_tree.leaves(self._parents or (-1,) * self._graph.classes)
 
     @property
     def memory(self) -> Memory:
@@ -358,7 +364,7 @@ class Detector:
         picture = entry.picture
         if self.task == "classifier":
             return Classification(
-                *(picture.size, found.ravel(), self.labels, picture.path),
+                *(picture.size, self._down_the_tree(found.ravel()), self.labels, picture.path),
                 timing=timing,
                 top_k=top_k,
             )
@@ -369,6 +375,12 @@ class Detector:
             oriented=self._intake.orient,
             keep_picture=keep == "always" or (keep == "if needed" and picture.path is None),
         )
+
+    def _down_the_tree(self, probabilities: Array) -> Array:
+        """As darknet names classes: each one's probability below its parents, not among them."""
+        if not self._parents:
+            return probabilities
+        return class_tree.multiply_down(probabilities[None].copy(), self._parents).ravel()
 
     def _refuse_without_pictures(self) -> None:
         if self.task == "other":
@@ -422,7 +434,7 @@ class Detector:
         return [values[tensor] for tensor in self._layers.plan.layers]
 
     def _rows(self, x: Array) -> Array:
-        x = np.asarray(x)
+        x = as_array("x", x)
         shape, most = self._graph.net.shape, self.settings.batch
         if x.ndim == 2 and x.shape[1] == shape.size:
             x = x.reshape(len(x), *shape.sides)
@@ -430,7 +442,8 @@ class Detector:
             raise InputError(f"x: expected float32 (rows, {shape}), got {x.dtype} {x.shape}")
         if not 1 <= len(x) <= most:
             raise InputError(f"x: expected 1 to {most} rows, got {len(x)}. See load(batch=…)")
-        return x.astype(np.float32, copy=False)
+        with np.errstate(over="ignore"):  # what no float can hold is infinite
+            return x.astype(np.float32, copy=False)
 
     # ------------------------------------------------------------ life
 

@@ -6,11 +6,11 @@ As in darknet a picture's right class is the first one whose label is part of it
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from engine.cli import FAILED, _model
 from engine.cli._output import JsonDocument
+from engine.cli._stderr import tell
 from engine.errors import ImageError, InputError
 
 
@@ -26,6 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """The exit status."""
+    import numpy as np
+
     from engine.darknet.names import read_names
     from engine.evaluate.labelled_paths import Tally, class_in, is_ambiguous
     from engine.evaluate.listing import read_list
@@ -46,15 +48,17 @@ def run(arguments: argparse.Namespace) -> int:
         if not any(each is not None for each in right):
             raise InputError(f"{arguments.list}: no path contains a label. See --labels")
         tally, failures = Tally(arguments.top_k), 0
+        leaves = detector.leaves
         outcomes = detector.stream(paths, on_error="yield")
         for path, truth, outcome in zip(paths, right, outcomes, strict=True):
             if isinstance(outcome, ImageError) or truth is None:
                 failures += 1
                 reason = str(outcome) if truth is not None else f"{path}: contains no label"
-                print(f"Error: {reason}", file=sys.stderr)
+                tell(f"Error: {reason}")
                 entry: dict[str, object] = {"path": path, "error": reason}
             else:
-                tally.add(outcome.probabilities, truth)
+                # darknet: a class that has others below it is no answer
+                tally.add(np.where(leaves, outcome.probabilities, 0), truth)
                 entry = {**outcome.to_dict(), "right": labels[truth]}
             if document:
                 document.add(entry)
@@ -65,10 +69,10 @@ def run(arguments: argparse.Namespace) -> int:
     ambiguous = sum(is_ambiguous(path, labels) for path in paths)
     if ambiguous:
         told = f"{ambiguous} of {len(paths)} paths contain several labels: the first class counts"
-        print(f"Warning: {told}, as in darknet", file=sys.stderr)
+        tell(f"Warning: {told}, as in darknet")
     if document is None or not document.is_stdout:
         told = ", ".join(f"{name} {scores[name]:.4f}" for name in scores if name != "pictures")
         print(f"{arguments.list}: {tally.pictures} pictures, {told}")
     if failures:
-        print(f"{failures} of {len(paths)} pictures are left out", file=sys.stderr)
+        tell(f"{failures} of {len(paths)} pictures are left out")
     return FAILED if failures else 0

@@ -22,6 +22,7 @@ from engine.darknet.layers.base import (
     unknown_options,
 )
 from engine.darknet.layers.net import Net
+from engine.darknet.layers.softmax import Softmax
 from engine.errors import ConfigError, suggest
 from engine.plan.shapes import Shape
 
@@ -107,6 +108,13 @@ class Graph:
         if self.detections:
             return max(_detection(node).classes for node in self.detections)
         return self.output.shape.size if self.task == "classifier" else 0
+
+    @property
+    def tree_parents(self) -> tuple[int, ...]:
+        """Of a classifier whose classes stand in a tree the parent of each."""
+        last = self.output.layer
+        tree = last.read_tree() if isinstance(last, Softmax) and last.groups == 1 else None
+        return tree.parents if tree and self.task == "classifier" else ()
 
     @property
     def nms(self) -> tuple[str, float]:

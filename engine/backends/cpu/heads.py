@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,9 @@ from numpy.typing import NDArray
 
 from engine.plan import ops
 from engine.plan.activations import ACTIVATIONS
+from engine.vision import class_tree
 
 Array = NDArray[Any]
-Level = tuple[Array, Array]  # classes of one depth in a tree, and the parent of each
 
 _LOGISTIC = ACTIVATIONS["logistic"].numpy
 
@@ -92,7 +91,7 @@ def _region(
     if head.tree_parents:
         # all probabilities of a tree are at most 1, so objectness alone rules rows out
         row = np.flatnonzero(objectness > threshold)
-        classes = _down_the_tree(entries[row, coords + 1 :], head.tree_parents)
+        classes = class_tree.multiply_down(entries[row, coords + 1 :], head.tree_parents)
         scores = _last_above(classes, hierarchy)
     else:
         scores = _above(objectness[:, None] * entries[:, coords + 1 :], threshold)
@@ -135,25 +134,6 @@ def _grid(
 
 def _above(scores: Array, threshold: float) -> Array:
     return np.where(scores > threshold, scores, 0)
-
-
-def _down_the_tree(conditional: Array, parents: tuple[int, ...]) -> Array:
-    """Multiply the probability of each class by those of all its ancestors."""
-    for classes, above in _levels(parents):
-        conditional[:, classes] *= conditional[:, above]
-    return conditional
-
-
-@lru_cache(maxsize=4)
-def _levels(parents: tuple[int, ...]) -> tuple[Level, ...]:
-    """The tree below its roots by depth: a level needs nothing but the one before."""
-    depths = [0] * len(parents)
-    for index, parent in enumerate(parents):
-        if parent >= 0:
-            depths[index] = depths[parent] + 1
-    depth, above = np.array(depths), np.array(parents)
-    levels = (np.flatnonzero(depth == each) for each in range(1, max(depths) + 1))
-    return tuple((classes, above[classes]) for classes in levels)
 
 
 def _last_above(probabilities: Array, hierarchy: float) -> Array:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from engine.darknet.layers.base import Layer, Weights, layer
 from engine.darknet.options import option
-from engine.darknet.tree import read_tree
+from engine.darknet.tree import Tree, read_tree
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
 from engine.plan.ops import Tensor
@@ -42,7 +42,11 @@ class Softmax(Layer):
         out = plan.tensor(Shape(src.shape.size))
         return plan.emit(ops.Softmax(out, src, self._runs(src.shape), self.temperature))
 
-    def _runs(self, shape: Shape) -> tuple[int, ...]:
+    def read_tree(self) -> Tree | None:
         if self.tree is None:
-            return (shape.size // self.groups,)
-        return read_tree(self.place.find(self.tree), self.at("tree")).group_sizes
+            return None
+        return read_tree(self.place.find(self.tree), self.at("tree"))
+
+    def _runs(self, shape: Shape) -> tuple[int, ...]:
+        tree = self.read_tree()
+        return tree.group_sizes if tree else (shape.size // self.groups,)

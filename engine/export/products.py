@@ -12,7 +12,7 @@ from engine.plan import ops
 @writes(ops.Conv2d)
 def convolution(onto: Writer, op: ops.Conv2d) -> str:
     assert (op.pool, op.residual) == (None, None), "only PASSES are for export"
-    value, pads = onto[op.src], op.padding
+    value, pads = onto[op.src], _reached(op)
     if op.signed:
         value, pads = _signs(onto, value, pads), (0, 0, 0, 0)
     arrays = [op.weight] if op.bias is None else [op.weight, op.bias]
@@ -27,6 +27,19 @@ def convolution(onto: Writer, op: ops.Conv2d) -> str:
         group=op.groups,
     )
     return activate(onto, value, op.activation)
+
+
+def _reached(op: ops.Conv2d) -> tuple[int, int, int, int]:
+    """Its padding; more of it where a window is larger than the map: darknet's count truncates."""
+    top, left, bottom, right = op.padding
+    bottom, right = (
+        max(behind, (kernel - 1) * dilation + 1 - side - before)
+        for behind, kernel, dilation, side, before in zip(
+            *((bottom, right), op.kernel, op.dilation, op.src.shape.sides[1:], (top, left)),
+            strict=True,
+        )
+    )
+    return top, left, bottom, right
 
 
 def _signs(onto: Writer, value: str, pads: tuple[int, int, int, int]) -> str:

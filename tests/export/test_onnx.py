@@ -1,11 +1,13 @@
 """Exported models: any batch, their opset, their outputs; random networks agree with the CPU."""
 
 import sys
+from contextlib import closing
 from random import Random
 
 import numpy as np
 import pytest
 
+from engine.backends import open_device
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.errors import ConfigError, InputError
@@ -83,6 +85,16 @@ def test_the_opset_is_the_lowest_that_has_every_node(runtime, activation, wanted
     assert model.opset_import[0].version == expected
     has_mish = any(node.op_type == "Mish" for node in model.graph.node)
     assert has_mish == (activation == "mish" and expected >= 18)
+
+
+def test_a_window_may_be_larger_than_the_map_it_blurs():
+    text = "[net]\nwidth=1\nheight=1\nchannels=3\n"
+    text += "[convolutional]\nfilters=4\nsize=1\nstride=2\nantialiasing=2\nactivation=linear\n"
+    _, plan = network_of(text)
+    x = images(plan, 2)
+    (found,) = run_model(onnx.serialise(plan, ["layer"]), x)
+    with closing(open_device("cpu:1")) as cpu, closing(cpu.compile(plan, batch=2)) as program:
+        np.testing.assert_allclose(found, program.forward(x)[0], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("opset", [12, 999])

@@ -29,7 +29,11 @@ class InterruptedTransferError(Exception):
 
 def check_address(address: str, *, allow_http: bool) -> None:
     """HTTPS only; with `allow_http` also HTTP to this machine."""
-    parts = urlsplit(address)
+    try:
+        parts = urlsplit(address)
+        parts.hostname.encode("idna") if parts.hostname else None
+    except ValueError as error:
+        raise RefusedError(f"is no address: {reason(error)}") from None
     is_local = allow_http and parts.scheme == "http" and parts.hostname in _LOOPBACK
     if not (parts.scheme == "https" or is_local):
         raise RefusedError(f"leads to {parts.scheme or 'no scheme'}:, expected https")
@@ -68,6 +72,8 @@ def get(
         raise InterruptedTransferError(reason(error.reason)) from None
     except (OSError, http.client.HTTPException) as error:
         raise InterruptedTransferError(reason(error)) from None
+    except ValueError as error:  # of a proxy whose name cannot be one
+        raise RefusedError(f"leads through what is no address: {reason(error)}") from None
 
 
 def reason(error: object) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from python_multipart import MultipartParser
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
@@ -9,6 +11,9 @@ from python_multipart.multipart import parse_options_header
 from engine.serve.refusal import RefusedError
 
 KIND = "multipart/form-data"
+
+# It warns of what is wrong with a form, which is told to whoever sent that.
+logging.getLogger("python_multipart").addHandler(logging.NullHandler())
 
 _MOST_PARTS = 16
 _LONGEST_HEADER = 1000

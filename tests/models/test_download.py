@@ -61,6 +61,20 @@ def test_a_file_with_the_old_header_is_four_bytes_shorter(server, target):
     assert target.read_bytes() == BODY[4:]
 
 
+@pytest.mark.parametrize("host", ["a..b", "x" * 70, "[bad"])
+def test_what_is_no_address_is_one_line(server, target, monkeypatch, host):
+    for problem in ("proxy", "redirect"):
+        if problem == "proxy":
+            monkeypatch.setenv("http_proxy", f"http://{host}:3128")
+            monkeypatch.setenv("no_proxy", "")
+        else:
+            monkeypatch.undo()
+            server.answers["/net.weights"] = [answers.redirect(f"https://{host}/x")]
+        with pytest.raises(DownloadError) as caught:
+            bring(server, target)
+        assert "\n" not in str(caught.value)
+
+
 def test_it_says_who_asks_and_wants_no_encoding(server, target):
     server.answers["/net.weights"] = [answers.whole]
     bring(server, target)

@@ -2,6 +2,7 @@
 
 import io
 import json
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -51,6 +52,19 @@ def test_colour_at_half_height_is_rounded_as_python_rounds_it(server, detector):
 def test_the_content_tells_the_format_whatever_its_sender_calls_it(server, pictures, kind):
     headers = {"Content_Type": kind} if kind else {}
     assert server.post("/detect", pictures[0], **headers).status == 200
+
+
+@pytest.mark.parametrize("offered", ["h2c", "websocket", "foo"])
+def test_another_protocol_may_be_offered_in_vain(server, detector, pictures, offered):
+    headers = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": offered, "HTTP2-Settings": "AAM"}
+    with closing(server.connect()) as connection:
+        for picture in pictures * 2:
+            for body in (picture, iter([picture[:1000], picture[1000:]])):
+                connection.request("POST", "/detect", body, headers)
+                with connection.getresponse() as reply:
+                    found = json.loads(reply.read())
+                assert reply.status == 200
+                assert without_times(found) == without_times(detector(picture).to_dict())
 
 
 def test_what_curl_calls_a_body_is_taken(server, pictures):

@@ -191,8 +191,9 @@ def test_a_long_head_is_told_so(detector):
         assert lines.read() == b""
 
 
-def test_requests_that_wait_for_no_answer_are_cut_off(detector, pictures):
-    request = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
+@pytest.mark.parametrize("offer", [b"", b"Connection: upgrade\r\nUpgrade: h2c\r\n"])
+def test_requests_that_wait_for_no_answer_are_cut_off(detector, pictures, offer):
+    request = b"GET /healthz HTTP/1.1\r\nHost: here\r\n" + offer + b"\r\n"
     with serving(detector) as server:
         with plugged(server) as (plug, lines):
             plug.sendall(request * 10)
@@ -205,6 +206,26 @@ def test_requests_that_wait_for_no_answer_are_cut_off(detector, pictures):
                     time.sleep(0.01)
         until(server.holds_nothing)
         assert server.post("/detect", pictures[0]).status == 200
+
+
+def test_of_many_offers_at_once_no_more_are_read_than_may_wait():
+    from engine.serve.protocol import _MOST_WAITING, _Parser  # without the extra nobody comes here
+
+    class Waiting:
+        head_as_it_stands = b"GET / HTTP/1.1\r\n\r\n"
+
+        def __init__(self):
+            self.pipeline = []
+            self.parser = _Parser(self)
+
+        def on_headers_complete(self):
+            if not self.parser.is_offered_another:
+                self.pipeline.append("request")
+
+    waiting = Waiting()
+    offer = b"GET / HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"
+    waiting.parser.feed_data(offer * 5000)
+    assert len(waiting.pipeline) == _MOST_WAITING + 1
 
 
 def test_the_time_for_a_head_begins_anew_with_each_request(detector, pictures):

@@ -26,6 +26,7 @@ from engine.errors import (
 from engine.version import __version__
 
 if TYPE_CHECKING:
+    from engine import ops
     from engine.detector import Detector
     from engine.loading import load
     from engine.vision.result import Classification, Detection, Result
@@ -44,6 +45,7 @@ __all__ = [
     "WeightsError",
     "__version__",
     "load",
+    "ops",
 ]
 
 _LAZY = {
@@ -56,6 +58,8 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "ops":
+        return import_module("engine.ops")
     if name not in _LAZY:
         raise AttributeError(f"module 'engine' has no attribute {name!r}")
     return getattr(import_module(_LAZY[name]), name)

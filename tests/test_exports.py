@@ -27,6 +27,14 @@ def test_public_names_are_sorted_and_complete():
     assert set(engine._LAZY) < set(engine.__all__)
 
 
+def test_operators_need_no_import_of_their_own():
+    code = "import engine; print(engine.ops.conv2d.__name__)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "conv2d"
+
+
 @pytest.mark.parametrize("module", ["engine", "engine.detector"])
 def test_importing_touches_neither_cuda_nor_network(module):
     code = (

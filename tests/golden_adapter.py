@@ -4,7 +4,8 @@ ENGINE_GOLDEN_DEVICE says where it runs (cpu), ENGINE_GOLDEN_PASSES=0 runs the p
 CUDA device ENGINE_GOLDEN_GRAPH=0 launches each kernel by itself and ENGINE_GOLDEN_ALGORITHM runs
 the convolutions that can by this one.
 With passes two programs see the same inputs: one that keeps every layer, and the fused one that the
-product runs. What the fused one hands back is what is graded.
+product runs. What the fused one hands back is what is graded. ENGINE_GOLDEN_PASSES=last spares the
+first of them the passes: two judgements at once, for large networks.
 """
 
 from __future__ import annotations
@@ -40,10 +41,12 @@ def load(cfg_path: str, weights_path: str, batch: int = 1, time_steps: int = 1) 
     network = graph.build(cfg.read(Path(cfg_path)), time_steps=time_steps)
     plan = lower(network, weights.load(Path(weights_path), network))
     device = open_device(os.environ.get("ENGINE_GOLDEN_DEVICE", "cpu"))
-    with_passes = os.environ.get("ENGINE_GOLDEN_PASSES", "1") != "0"
+    passes = os.environ.get("ENGINE_GOLDEN_PASSES", "1")
     plans = [plan.keeping_layers()]
-    if with_passes:
-        plans = [optimise(each, device.passes) for each in (*plans, plan)]
+    if passes == "1":
+        plans = [optimise(each, device.passes) for each in plans]
+    if passes != "0":
+        plans.append(optimise(plan, device.passes))
     options = _options() if isinstance(device, CudaDevice) else {}
     programs = [device.compile(each, batch=batch // time_steps, **options) for each in plans]
     is_decoded_here = not isinstance(device, CudaDevice)

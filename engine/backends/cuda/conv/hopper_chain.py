@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 from engine.backends.cuda import wgmma
 from engine.backends.cuda.conv import hopper
@@ -91,12 +92,22 @@ def prepare(tile: ChainTile, second: ops.Conv2d, constants: Arrays, first: Array
     }
 
 
-def problem(gpu: Gpu, chain: ops.Chain, tile: ChainTile, *, blocks: int) -> hopper.Problem:
-    first, second = chain.links
-    return hopper.problem(gpu.aside(second, chain, first.out, 0), second, tile, blocks=blocks)
+def first_arrays(gpu: Gpu, chain: ops.Chain) -> tuple[int, int]:
+    """Pointers to the bias and the weight of the first link."""
+    return gpu.array(chain, "first_bias"), gpu.array(chain, "first_weight")
 
 
-def blocks(gpu: Gpu, chain: ops.Chain, tile: ChainTile) -> int:
+def enqueue(gpu: Gpu, chain: ops.Chain, tile: ChainTile, *first: Any) -> None:
+    """Launch the tile; before what the last link is told come the arguments for the `first`."""
+    link, last = chain.links
+    blocks = _blocks(gpu, chain, tile)
+    problem = hopper.problem(gpu.aside(last, chain, link.out, 0), last, tile, blocks=blocks)
+    gpu.tile(tile, tile.shared_bytes).launch(
+        (blocks, 1, 1), tile.threads, [*first, problem], stream=gpu.stream.handle, early=True
+    )
+
+
+def _blocks(gpu: Gpu, chain: ops.Chain, tile: ChainTile) -> int:
     """Of threads: each multiprocessor has one."""
     out = chain.out.shape
     tiles = gpu.rows(chain.out) * -(-out.height * WIDE // tile.rows) * -(-out.width // WIDE)

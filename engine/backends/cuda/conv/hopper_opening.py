@@ -60,16 +60,6 @@ def prepare(target: Target, chain: ops.Chain, first: Arrays, second: Arrays) -> 
 
 def enqueue(gpu: Gpu, chain: ops.Chain) -> None:
     assert gpu.pitch(chain.src) == _PIXEL, "of pictures in colours; see memory.py"
-    made = tile(gpu.target, chain)
-    blocks = hopper_chain.blocks(gpu, chain, made)
-    arrays = (gpu.array(chain, name) for name in ("first_bias", "first_weight"))
-    gpu.tile(made, made.shared_bytes).launch(
-        (blocks, 1, 1),
-        made.threads,
-        [
-            Opening(*arrays, gpu[chain.src], *chain.src.shape.sides[1:]),
-            hopper_chain.problem(gpu, chain, made, blocks=blocks),
-        ],
-        stream=gpu.stream.handle,
-        early=True,
-    )
+    picture = gpu[chain.src], *chain.src.shape.sides[1:]
+    opening = Opening(*hopper_chain.first_arrays(gpu, chain), *picture)
+    hopper_chain.enqueue(gpu, chain, tile(gpu.target, chain), opening)

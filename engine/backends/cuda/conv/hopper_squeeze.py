@@ -58,19 +58,12 @@ def prepare(target: Target, chain: ops.Chain, first: Arrays, second: Arrays) -> 
 
 
 def enqueue(gpu: Gpu, chain: ops.Chain) -> None:
-    made, first = tile(gpu.target, chain), chain.links[0]
-    blocks = hopper_chain.blocks(gpu, chain, made)
-    arrays = (gpu.array(chain, name) for name in ("first_bias", "first_weight"))
+    made = tile(gpu.target, chain)
     boxes = launch.boxes_map(
-        hopper.source(gpu, first, made),
+        hopper.source(gpu, chain.links[0], made),
         height=_HIGH + TAPS[0] - 1,
         width=WIDE + TAPS[1] - 1,
         channels=_CHANNELS,
     )
-    gpu.tile(made, made.shared_bytes).launch(
-        (blocks, 1, 1),
-        made.threads,
-        [boxes, Squeeze(*arrays), hopper_chain.problem(gpu, chain, made, blocks=blocks)],
-        stream=gpu.stream.handle,
-        early=True,
-    )
+    squeeze = Squeeze(*hopper_chain.first_arrays(gpu, chain))
+    hopper_chain.enqueue(gpu, chain, made, boxes, squeeze)

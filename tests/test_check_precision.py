@@ -121,13 +121,15 @@ def test_boxes_must_overlap_by_98_hundredths(cpu, subject, factor, lost):
     assert row.passes == (lost == 0)
 
 
-def test_of_what_is_computed_in_float32_outputs_count(cpu, subject):
+def test_of_random_weights_in_float32_outputs_count(cpu, subject):
+    random = replace(subject, suite="golden")
     spoils = {"rows": changed(slice(4), 1.03), "precision": "float32"}
-    row = judged(cpu, subject, **spoils)
+    row = judged(cpu, random, **spoils)
     assert row.passes
     assert row.lost == row.boxes
     assert str(row).endswith("in float32")
-    assert not judged(cpu, subject, **spoils, outputs=lambda values: values * 1.01).passes
+    assert not judged(cpu, random, **spoils, outputs=lambda values: values * 1.01).passes
+    assert not judged(cpu, subject, **spoils).passes  # it is trained
 
 
 def boxes_of(*rows):

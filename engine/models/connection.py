@@ -31,7 +31,8 @@ def check_address(address: str, *, allow_http: bool) -> None:
     """HTTPS only; with `allow_http` also HTTP to this machine."""
     try:
         parts = urlsplit(address)
-        parts.hostname.encode("idna") if parts.hostname else None
+        if parts.hostname:
+            parts.hostname.encode("idna")
     except ValueError as error:
         raise RefusedError(f"is no address: {reason(error)}") from None
     is_local = allow_http and parts.scheme == "http" and parts.hostname in _LOOPBACK

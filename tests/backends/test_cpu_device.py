@@ -55,6 +55,21 @@ def test_closing_the_device_closes_its_programs() -> None:
         device.compile(small_plan())
 
 
+@pytest.mark.parametrize(
+    ("precision", "hint"),
+    [
+        ("float16", " Cards have it: device cuda"),
+        ("tf32", " Cards have it: device cuda"),
+        ("float23", " Did you mean 'float32'?"),
+    ],
+)
+def test_an_unknown_precision_is_an_error(precision: str, hint: str) -> None:
+    with pytest.raises(InputError) as caught:
+        open_device("cpu").compile(small_plan(), precision=precision)
+    expected = f"cpu: precision: expected float32 or float64, got '{precision}'."
+    assert str(caught.value) == expected + hint
+
+
 @pytest.mark.parametrize("case", all_cases(), ids=str)
 def test_float64_agrees_to_the_last_digits(case: Case) -> None:
     device = open_device("cpu")

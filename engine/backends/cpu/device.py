@@ -60,7 +60,8 @@ class CpuDevice:
         if self._is_closed:
             raise DeviceError(f"{self.name}: the device is closed")
         if precision not in PRECISIONS:
-            hint = suggest(precision, PRECISIONS)
+            is_of_cards = precision in ("tf32", "float16")
+            hint = " Cards have it: device cuda" if is_of_cards else suggest(precision, PRECISIONS)
             known = " or ".join(PRECISIONS)
             raise InputError(f"{self.name}: precision: expected {known}, got {precision!r}.{hint}")
         if batch < 1:

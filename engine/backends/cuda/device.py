@@ -157,7 +157,8 @@ class CudaDevice:
     ) -> Target:
         if precision not in VALUE_BYTES:
             known = " or ".join(VALUE_BYTES)
-            hint = suggest(precision, VALUE_BYTES)
+            is_of_cpus = precision == "float64"
+            hint = " CPUs have it: device cpu" if is_of_cpus else suggest(precision, VALUE_BYTES)
             raise InputError(f"{self.name}: precision: expected {known}, got {precision!r}.{hint}")
         if batch < 1:
             raise InputError(f"{self.name}: batch: expected at least 1, got {batch}")

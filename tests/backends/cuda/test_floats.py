@@ -16,6 +16,7 @@ from engine.backends.cuda.floats import floats, is_narrow
 from engine.backends.cuda.gpu import Target
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
+from engine.errors import InputError
 from engine.passes import optimise
 from engine.plan import ops
 from engine.plan.build import Plan
@@ -239,6 +240,12 @@ def test_brittle_networks_share_choices_with_floats(
     with closing(HostDevice(runs_kernels=False)) as host:
         asked, plain = (host._target(plan, 1, each) for each in (precision, "float32"))
     assert asked == plain
+
+
+def test_a_precision_of_cpus_is_told_where_it_is(plan_of: Any) -> None:
+    with closing(HostDevice(runs_kernels=False)) as host, pytest.raises(InputError) as caught:
+        host.compile(plan_of(DETECTOR), precision="float64")
+    assert str(caught.value).endswith("got 'float64'. CPUs have it: device cpu")
 
 
 def test_memory_holds_four_bytes_of_each_float(plan_of: Any) -> None:

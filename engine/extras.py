@@ -1,18 +1,18 @@
-"""Packages that only parts of the engine need, and the command that brings them."""
+"""The distribution's name, and the command that installs an optional dependency group."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+DISTRIBUTION = "darknet-engine"
+
 
 def command(extra: str) -> str:
-    """For an engine that is installed, and for one that runs where it was cloned."""
-    from importlib import metadata
+    """Return the pip command that installs `extra` for this copy of the engine.
 
-    try:
-        metadata.version("engine")
-    except metadata.PackageNotFoundError:
-        place = str(Path(__file__).parents[1])
-    else:
-        place = "engine"
-    return f"pip install '{place}[{extra}]'"
+    A clone is named by its folder and is recognised by its setup.cfg. Installed metadata is not
+    consulted, because a build leaves an .egg-info in the clone that looks like an installation.
+    """
+    root = Path(__file__).parents[1]
+    requirement = str(root) if (root / "setup.cfg").is_file() else DISTRIBUTION
+    return f"pip install '{requirement}[{extra}]'"

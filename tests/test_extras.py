@@ -1,7 +1,7 @@
-"""The command that brings an extra, which is for the engine that runs and no other of its name."""
+"""The pip command that hints print: it must install this engine, and an extra that exists."""
 
+import configparser
 import shlex
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -11,32 +11,39 @@ from engine import extras
 ROOT = Path(__file__).parents[1]
 
 
-def of_an_engine_that_is(installed, monkeypatch):
-    def version(name):
-        if name == "engine" and installed:
-            return "0.1.0"
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "version", version)
-    return extras.command("ray")
+@pytest.fixture(scope="module")
+def setup():
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg", encoding="utf-8")
+    return parser
 
 
-def test_an_installed_engine_is_called_by_its_name(monkeypatch):
-    assert of_an_engine_that_is(True, monkeypatch) == "pip install 'engine[ray]'"
+def test_distribution_is_the_one_that_is_built(setup):
+    assert setup["metadata"]["name"] == extras.DISTRIBUTION
 
 
-def test_a_clone_is_called_by_its_folder(monkeypatch):
-    words = shlex.split(of_an_engine_that_is(False, monkeypatch))
-    assert words == ["pip", "install", f"{ROOT}[ray]"]
+def test_installed_engine_is_named_by_its_distribution(monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        extras, "__file__", str(tmp_path / "site-packages" / "engine" / "extras.py")
+    )
+    assert extras.command("ray") == "pip install 'darknet-engine[ray]'"
 
 
-def test_a_folder_with_a_blank_is_one_word(monkeypatch):
-    monkeypatch.setattr(extras, "__file__", "/home/my nets/engine/extras.py")
-    words = shlex.split(of_an_engine_that_is(False, monkeypatch))
-    assert words[2] == "/home/my nets[ray]"
+def test_clone_is_named_by_its_folder():
+    assert shlex.split(extras.command("ray")) == ["pip", "install", f"{ROOT}[ray]"]
+
+
+def test_clone_with_a_stale_egg_info_is_still_named_by_its_folder(monkeypatch, tmp_path):
+    clone = tmp_path / "my nets"  # the blank must be quoted, too
+    stale = clone / "darknet_engine.egg-info"
+    stale.mkdir(parents=True)
+    (stale / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: darknet-engine\nVersion: 0.0.1\n")
+    (clone / "setup.cfg").touch()
+    monkeypatch.setattr(extras, "__file__", str(clone / "engine" / "extras.py"))
+    monkeypatch.syspath_prepend(clone)
+    assert shlex.split(extras.command("ray")) == ["pip", "install", f"{clone}[ray]"]
 
 
 @pytest.mark.parametrize("extra", ["cuda12", "cuda13", "onnx", "ray", "serve", "triton", "video"])
-def test_it_is_one_of_those_that_there_are(extra):
-    setup = (ROOT / "setup.cfg").read_text(encoding="utf-8")
-    assert f"\n{extra} =\n" in setup[setup.index("[options.extras_require]") :]
+def test_every_printed_extra_exists(extra, setup):
+    assert extra in setup["options.extras_require"]

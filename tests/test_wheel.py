@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine import shipped
+from engine import extras, shipped
+from engine.version import __version__
 
 ROOT = Path(__file__).parents[1]
 
@@ -56,6 +57,12 @@ def test_cfg_and_weights_travel_with_the_package(wheel, folder):
 @pytest.mark.slow
 def test_nothing_is_installed_outside_the_package(wheel):
     assert {name.split("/")[0] for name in wheel if ".dist-info" not in name} == {"engine"}
+
+
+@pytest.mark.slow
+def test_the_wheel_is_of_the_distribution_that_hints_name(wheel):
+    stem = f"{extras.DISTRIBUTION.replace('-', '_')}-{__version__}.dist-info"
+    assert {name.split("/")[0] for name in wheel if ".dist-info" in name} == {stem}
 
 
 def test_the_shipped_files_are_found_in_a_checkout():

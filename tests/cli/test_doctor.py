@@ -8,7 +8,10 @@ from engine.backends.cuda import doctor
 from engine.backends.cuda.doctor import Finding
 
 ALL_WELL = [Finding("driver", "/lib/libcuda.so.1", None, ("this process: no",))]
-NO_PYCUDA = [*ALL_WELL, Finding("pycuda", None, "pycuda. Run: pip install 'engine[cuda13]'")]
+NO_PYCUDA = [
+    *ALL_WELL,
+    Finding("pycuda", None, "pycuda. Run: pip install 'darknet-engine[cuda13]'"),
+]
 
 
 @pytest.fixture
@@ -33,7 +36,7 @@ def test_what_is_missing_is_told_with_its_cure_and_a_status(machine, capsys):
     assert cli.main(["doctor"]) == 4
     out, err = capsys.readouterr()
     assert "pycuda      missing\n" in out
-    assert err == "missing: pycuda. Run: pip install 'engine[cuda13]'\n"
+    assert err == "missing: pycuda. Run: pip install 'darknet-engine[cuda13]'\n"
 
 
 def test_places_that_were_looked_at_are_for_those_who_ask(machine, capsys):

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from io import BytesIO
+from typing import TypeAlias
 
 from PIL import Image, ImageDraw, ImageFont
 
 from engine.errors import InputError
 
+_Font: TypeAlias = "ImageFont.FreeTypeFont | ImageFont.ImageFont"
+
 _WIDTH, _HEIGHT = 900, 520
-_LEFT, _TOP, _RIGHT, _BOTTOM = 30, 130, 30, 50
+_LEFT, _RIGHT, _BOTTOM = 30, 30, 50
 _INK, _GRID, _PAPER = (40, 40, 40), (222, 222, 222), (255, 255, 255)
 _COLOURS = (
     *((59, 110, 165), (143, 184, 222), (209, 110, 48), (243, 188, 140)),
     *((84, 140, 84), (168, 208, 160), (128, 96, 160), (200, 178, 220)),
 )
-_LEGEND_TOP, _LEGEND_LINE = 76, 22
+_ABOUT_TOP, _ABOUT_LINE = 44, 18
+_LEGEND_LINE = 22
 
 
 def png(
@@ -26,15 +30,19 @@ def png(
     *,
     level: tuple[float, str] | None = None,
 ) -> bytes:
-    """`values`: a number by bar and by group; `level` is a line across, and its name."""
-    image = Image.new("RGB", (_WIDTH, _HEIGHT), _PAPER)
+    """Draw `values`, a number by bar and by group; `level` is a line across, and its name."""
+    lines = _wrapped(about, _font(13))
+    legend_top = _ABOUT_TOP + len(lines) * _ABOUT_LINE + 14
+    top = legend_top + 54
+    image = Image.new("RGB", (_WIDTH, _HEIGHT + (len(lines) - 1) * _ABOUT_LINE), _PAPER)
     pen = ImageDraw.Draw(image)
     pen.text((_LEFT, 16), title, fill=_INK, font=_font(20))
-    pen.text((_LEFT, 44), about, fill=_INK, font=_font(13))
+    for number, line in enumerate(lines):
+        pen.text((_LEFT, _ABOUT_TOP + number * _ABOUT_LINE), line, fill=_INK, font=_font(13))
     groups = list(dict.fromkeys(group for each in values.values() for group in each))
     most = max((value for each in values.values() for value in each.values()), default=1.0)
-    base = _HEIGHT - _BOTTOM
-    scale = (base - _TOP - 20) / most
+    base = image.height - _BOTTOM
+    scale = (base - top - 20) / most
     width = (_WIDTH - _LEFT - _RIGHT) / max(len(groups), 1)
     for place, group in enumerate(groups):
         left = _LEFT + place * width
@@ -43,14 +51,14 @@ def png(
         for number, each in enumerate(values.values()):
             if group in each:
                 x = left + 0.1 * width + number * bar
-                top = base - each[group] * scale
-                pen.rectangle((x, top, x + bar - 3, base), fill=_COLOURS[number % len(_COLOURS)])
-                pen.text((x + bar / 2, top - 4), _text(each[group]), _INK, _font(12), anchor="ms")
+                y = base - each[group] * scale
+                pen.rectangle((x, y, x + bar - 3, base), fill=_COLOURS[number % len(_COLOURS)])
+                pen.text((x + bar / 2, y - 4), _text(each[group]), _INK, _font(12), anchor="ms")
     pen.line([(_LEFT, base), (_WIDTH - _RIGHT, base)], fill=_GRID, width=2)
     if level:
         y = base - level[0] * scale
         pen.line([(_LEFT, y), (_WIDTH - _RIGHT, y)], fill=_INK, width=2)
-    _legend(pen, list(values), level[1] if level else None)
+    _legend(pen, legend_top, list(values), level[1] if level else None)
     content = BytesIO()
     image.save(content, "PNG", optimize=True)
     return content.getvalue()
@@ -62,8 +70,20 @@ def _text(value: float) -> str:
     return f"{value:.1f}" if value >= 1 else f"{value:.2g}"
 
 
-def _legend(pen: ImageDraw.ImageDraw, bars: Sequence[str], level: str | None) -> None:
-    x, y = float(_LEFT), _LEGEND_TOP
+def _wrapped(text: str, font: _Font) -> list[str]:
+    """Break a text between words into lines that fit between the margins."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".lstrip()
+        if lines[-1] and font.getlength(longer) > _WIDTH - _LEFT - _RIGHT:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
+
+
+def _legend(pen: ImageDraw.ImageDraw, top: int, bars: Sequence[str], level: str | None) -> None:
+    x, y = float(_LEFT), top
     font = _font(14)
     for number, name in enumerate([*bars, level] if level else bars):
         width = 18 + font.getlength(name)
@@ -77,7 +97,7 @@ def _legend(pen: ImageDraw.ImageDraw, bars: Sequence[str], level: str | None) ->
         x += width + 22
 
 
-def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+def _font(size: int) -> _Font:
     try:
         return ImageFont.load_default(size)
     except ImportError:

@@ -145,3 +145,10 @@ def test_the_chart_has_a_bar_for_every_speed():
     colours = {colour for _, colour in image.convert("RGB").getcolors(1 << 20)}
     assert {*chart._COLOURS[:2], chart._INK} <= colours
     assert not set(chart._COLOURS[2:]) & colours
+
+
+def test_a_long_line_about_the_machine_is_wrapped_and_not_cut_off():
+    content = chart.png("net", "a long list of libraries, " * 10, {"a": {"batch 1": 10.0}})
+    image = Image.open(BytesIO(content)).convert("RGB")
+    margin = image.crop((image.width - chart._RIGHT + 1, 0, image.width, image.height))
+    assert margin.getcolors() == [(margin.width * margin.height, chart._PAPER)]

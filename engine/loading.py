@@ -160,7 +160,7 @@ def _labels(
     if names is None:
         return default_names(classes)
     if isinstance(names, (str, PathLike)):
-        return read_names(names, classes, may_be_longer=network.task == "classifier")
+        return read_names(names, classes, allow_longer=network.task == "classifier")
     if isinstance(names, np.ndarray):
         names = names.tolist()
     elif isinstance(names, Mapping) and set(names) == set(range(len(names))):

@@ -26,7 +26,7 @@ from engine import forks
 from engine.arguments import as_array, check_kind, whole
 from engine.backends import open_device
 from engine.backends.base import Device, Program
-from engine.darknet import limits
+from engine.darknet import network_limits
 from engine.errors import InputError, suggest
 from engine.plan.activations import ACTIVATIONS
 from engine.plan.build import Plan, PlanBuilder
@@ -195,8 +195,9 @@ def _convolve(
         len(weight), (height - reach[0]) // stride[0] + 1, (width - reach[1]) // stride[1] + 1
     )
     for what, extents in (("padded map", Shape(shape[1], height, width)), ("output", out)):
-        if extents.size > limits.VALUES:
-            raise InputError(f"{what}: expected at most {limits.VALUES} values, got {extents}")
+        if extents.size > network_limits.VALUES:
+            most = network_limits.VALUES
+            raise InputError(f"{what}: expected at most {most} values, got {extents}")
     signature = _Signature(
         rows=shape[0],
         source=Shape(*shape[1:]),
@@ -348,8 +349,8 @@ def _numbers(
         is_right = False
     if not is_right:
         raise InputError(f"{name}: expected {expected} of {least} or more, got {brief(value)}")
-    if max(made) > limits.INTEGER:
-        raise InputError(f"{name}: expected at most {limits.INTEGER}, got {brief(value)}")
+    if max(made) > network_limits.INTEGER:
+        raise InputError(f"{name}: expected at most {network_limits.INTEGER}, got {brief(value)}")
     return made
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from engine import cli
 from engine.cli import _darknet_options
-from engine.darknet import limits as of_networks
-from engine.vision import limits as of_pictures
+from engine.darknet import network_limits
+from engine.vision import picture_limits
 from tests.pictures import write_picture, write_video
 
 ROOT = Path(__file__).parents[1]
@@ -93,7 +93,7 @@ PROGRAMS = [
 
 @pytest.mark.parametrize(("page", "code"), PROGRAMS, ids=[page for page, _ in PROGRAMS])
 def test_programs_run_as_printed(fresh, monkeypatch, page, code):
-    for module in (of_networks, of_pictures):
+    for module in (network_limits, picture_limits):
         for name in (each for each in vars(module) if each.isupper()):
             monkeypatch.setattr(module, name, getattr(module, name))  # put back at the end
     frame = np.zeros((40, 50, 3), np.uint8)

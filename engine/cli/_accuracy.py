@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise InputError(f"{arguments.cfg}: is not a classifier. Try: evaluate")
         labels = detector.labels
         if arguments.labels:
-            labels = read_names(arguments.labels, len(labels), may_be_longer=True)
+            labels = read_names(arguments.labels, len(labels), allow_longer=True)
         right = [class_in(path, labels) for path in paths]
         if not any(each is not None for each in right):
             raise InputError(f"{arguments.list}: no path contains a label. See --labels")

@@ -1,4 +1,4 @@
-"""Darknet's .cfg text: sections, and their options with the lines they stand on."""
+"""Parse darknet's .cfg text into sections and options with their line numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from engine.darknet import limits
+from engine.darknet import network_limits
 from engine.darknet.regular_file import read_bytes
 from engine.errors import ConfigError
 from engine.vision.naming import shown
@@ -31,12 +31,12 @@ class Section:
     name: str
     line: int
     options: tuple[Option, ...]
-    file: str  # as messages name it
+    file: str  # the .cfg as messages name it
     folder: Path | None = None  # of the .cfg; None for a network given as text
 
     @cached_property
     def first(self) -> Mapping[str, Option]:
-        """Options by key; of equal keys the first wins, as in darknet."""
+        """Return the options by key; the first of equal keys wins, as in darknet."""
         return {option.key: option for option in reversed(self.options)}
 
     @property
@@ -45,24 +45,26 @@ class Section:
 
 
 def read(path: str | Path) -> tuple[Section, ...]:
-    """The sections of the file at `path`."""
+    """Read the sections of the file at `path`."""
     return parse(read_text(path), name=Path(path).name, folder=Path(path).parent)
 
 
 def read_text(path: str | Path) -> str:
-    return _decode(read_bytes(path, ConfigError, limit=limits.CFG_BYTES), shown(path))
+    return _decode(read_bytes(path, ConfigError, limit=network_limits.CFG_BYTES), shown(path))
 
 
 def parse(text: str, *, name: str = "cfg", folder: Path | None = None) -> tuple[Section, ...]:
-    """The sections of a network given as text; `name` is what messages call it."""
+    """Parse the sections of a network given as text; messages call it `name`."""
     name = shown(name)
     _refuse_other_formats(text, name)
     sections: list[Section] = []
     heading: tuple[str, int] | None = None
     options: list[Option] = []
     lines = lines_of(text)
-    if len(lines) > limits.LINES:
-        raise ConfigError(f"{name}: expected at most {limits.LINES} lines, got {len(lines)}")
+    if len(lines) > network_limits.LINES:
+        raise ConfigError(
+            f"{name}: expected at most {network_limits.LINES} lines, got {len(lines)}"
+        )
 
     def close() -> None:
         if heading is not None:
@@ -74,8 +76,8 @@ def parse(text: str, *, name: str = "cfg", folder: Path | None = None) -> tuple[
             continue
         if line.startswith("["):
             close()
-            if len(sections) > limits.SECTIONS:
-                raise ConfigError(f"{name}:{number}: more than {limits.SECTIONS} sections")
+            if len(sections) > network_limits.SECTIONS:
+                raise ConfigError(f"{name}:{number}: more than {network_limits.SECTIONS} sections")
             heading, options = (_heading(line, f"{name}:{number}"), number), []
             continue
         if heading is None:
@@ -85,7 +87,7 @@ def parse(text: str, *, name: str = "cfg", folder: Path | None = None) -> tuple[
         option = _option(line, f"{name}:{number}: [{heading[0]}]", number)
         if option.value:
             options.append(option)
-        else:  # as darknet does
+        else:  # darknet ignores it, too
             _log.warning("%s:%d: %s without a value is ignored", name, number, _brief(line))
     close()
     if not sections:
@@ -94,7 +96,7 @@ def parse(text: str, *, name: str = "cfg", folder: Path | None = None) -> tuple[
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines that sections and options are numbered by, from 1."""
+    """Split text into the lines that messages count from 1."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
@@ -114,7 +116,7 @@ def _option(line: str, where: str, number: int) -> Option:
 
 
 def _decode(data: bytes, name: str) -> str:
-    """UTF-8 where it is, else byte for byte: darknet looks only at ASCII characters."""
+    """Decode UTF-8, or Latin-1 if it is not UTF-8: darknet uses only ASCII characters."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         try:
             return data.decode("utf-16")

@@ -1,4 +1,4 @@
-"""What a file is that was given in the place of weights, and what to do about it."""
+"""Recognise files that are not darknet weights, and suggest what to do about them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SIGNATURES = (
 
 
 def describe(start: bytes) -> str:
-    """Name the format that begins with `start`, or say nothing if it may be darknet's."""
+    """Name the format of a file by its first bytes; return "" if it may be darknet's."""
     for signature, name in _SIGNATURES:
         if start.startswith(signature):
             return name

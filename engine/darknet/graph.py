@@ -1,4 +1,4 @@
-"""The network: layers with their sources and shapes, checked and counted."""
+"""The network graph: layers with their sources and shapes, validated and counted."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from functools import cached_property
 from itertools import islice
 from typing import Literal
 
-from engine.darknet import limits, options
+from engine.darknet import network_limits, options
 from engine.darknet.cfg import Option, Section
 from engine.darknet.layers import LAYERS, net
 from engine.darknet.layers.base import (
     NETWORK_INPUT,
     DetectionLayer,
     Layer,
+    LayerContext,
     Parameter,
-    Place,
     from_section,
     unknown_options,
 )
@@ -26,16 +26,16 @@ from engine.darknet.layers.softmax import Softmax
 from engine.errors import ConfigError, suggest
 from engine.plan.shapes import Shape
 
-HEADER_BYTES = 20  # of a .weights file as darknet writes it today; old files have 16
+HEADER_BYTES = 20  # of a .weights file as current darknet writes it; old files have 16
 
-_WARNINGS = 20  # about unknown options in one network; the rest is only counted
+_MAX_WARNINGS = 20  # about unknown options in one network; the rest is only counted
 
 _log = logging.getLogger("engine")
 
 
 @dataclass(frozen=True)
 class Node:
-    """A layer in its network."""
+    """A layer with its place in the network: sources, shapes and parameters."""
 
     layer: Layer
     sources: tuple[int, ...]  # -1 is the network's input
@@ -45,7 +45,7 @@ class Node:
 
     @property
     def index(self) -> int:
-        return self.layer.place.index
+        return self.layer.context.index
 
     @property
     def kind(self) -> str:
@@ -53,16 +53,16 @@ class Node:
 
     @property
     def line(self) -> int:
-        return self.layer.place.section.line
+        return self.layer.context.section.line
 
     @property
     def operations(self) -> int:
-        """Multiplications and additions for one sample."""
+        """Return the number of multiplications and additions for one sample."""
         return self.layer.operations(self.shape, *self.shapes)
 
     @property
     def stored(self) -> tuple[Parameter, ...]:
-        """The arrays that the .weights file holds."""
+        """Return the parameters that the .weights file holds."""
         if self.layer.dontload or self.layer.donor is not None:
             return ()
         return tuple(each for each in self.parameters if each.in_file)
@@ -80,14 +80,14 @@ class Graph:
 
     @property
     def output(self) -> Node:
-        """The last layer that is not there for training alone."""
+        """Return the last layer that is not a training loss."""
         return next(
             (node for node in reversed(self.nodes) if not node.layer.is_cost), self.nodes[-1]
         )
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """What messages call each layer."""
+        """Return the name of each layer as messages show it."""
         return tuple(f"{self.file}: layer {node.index} [{node.kind}]" for node in self.nodes)
 
     @cached_property
@@ -99,26 +99,26 @@ class Graph:
         if self.detections:
             return "detector"
         is_softmax = self.output.kind == "softmax" and self.net.channels > 0
-        has_names = self.output.shape.size <= limits.CLASSES
+        has_names = self.output.shape.size <= network_limits.CLASSES
         return "classifier" if is_softmax and has_names else "other"
 
     @property
     def classes(self) -> int:
-        """How many names the network can tell; 0 if it tells none."""
+        """Return the number of classes, or 0 if the network is no detector or classifier."""
         if self.detections:
             return max(_detection(node).classes for node in self.detections)
         return self.output.shape.size if self.task == "classifier" else 0
 
     @property
     def tree_parents(self) -> tuple[int, ...]:
-        """Of a classifier whose classes stand in a tree the parent of each."""
+        """Return the parent of each class of a hierarchical classifier; otherwise ()."""
         last = self.output.layer
         tree = last.read_tree() if isinstance(last, Softmax) and last.groups == 1 else None
         return tree.parents if tree and self.task == "classifier" else ()
 
     @property
     def nms(self) -> tuple[str, float]:
-        """Kind and exponent of suppression; darknet asks the last detection layer."""
+        """Return kind and exponent of NMS, which darknet takes from the last detection layer."""
         return _detection(self.detections[-1]).nms if self.detections else ("default", 0.6)
 
     @property
@@ -135,43 +135,47 @@ class Graph:
 
     @property
     def weights_bytes(self) -> int:
-        """The size of the .weights file with today's header."""
+        """Return the size of the .weights file with the current header."""
         return HEADER_BYTES + 4 * self.parameter_count
 
 
 def build(
     sections: Sequence[Section], *, size: tuple[int, int] | None = None, time_steps: int = 1
 ) -> Graph:
-    """The network that `sections` describe, for inputs of `size` (width, height) if given."""
+    """Build the network that `sections` describe, for inputs of `size` (width, height) if given."""
     network = _net(sections[0])
     if size is not None:
         network = replace(network, width=size[0], height=size[1], inputs=0)
     network = replace(network, time_steps=time_steps)
-    _check_size(network.shape, f"{network.where}: the input", limits.VALUES)
+    _check_size(network.shape, f"{network.where}: the input", network_limits.VALUES)
     if len(sections) == 1:
         raise ConfigError(f"{network.where}: expected layers after it, got none")
     nodes = _Builder(network)
     for index, section in enumerate(sections[1:]):
-        nodes.add(Place(index, section, network))
+        nodes.add(LayerContext(index, section, network))
     _warn_about_unknown_options(sections)
     return Graph(network, nodes.finish(), sections[0].file)
 
 
 class _Builder:
-    """Adds one layer after the other and keeps the totals that are limited."""
+    """Append layers one by one and check the running totals against the limits."""
 
     def __init__(self, network: Net) -> None:
         self._input = network.shape
         self._nodes: list[Node] = []
         self._makes_map: list[bool] = []
-        self._readers: list[list[Layer]] = []
-        self._reads = self._parameters = self._activations = self._operations = 0
+        self._consumers: list[list[Layer]] = []
+        self._references = self._parameters = self._activations = self._operations = 0
 
-    def add(self, place: Place) -> None:
-        layer = from_section(_layer_class(place.section), place)
+    def add(self, context: LayerContext) -> None:
+        layer = from_section(_layer_class(context.section), context)
         sources = layer.sources()
-        self._reads += len(sources)
-        _limit(self._reads, limits.READS, f"{layer.where}: references to earlier layers in all")
+        self._references += len(sources)
+        _limit(
+            self._references,
+            network_limits.REFERENCES,
+            f"{layer.where}: references to earlier layers in all",
+        )
         if layer.needs_map:
             self._check_maps(layer, sources)
         shapes = tuple(
@@ -180,32 +184,34 @@ class _Builder:
         shape = layer.infer(*shapes)
         if min(shape.sides) < 1:
             raise layer.error("", f"leaves nothing of its input: the output would be {shape}")
-        _check_size(shape, f"{layer.where}: the output", limits.VALUES)
-        _check_size(layer.padded(*shapes), f"{layer.where}: the padded input", limits.VALUES)
+        _check_size(shape, f"{layer.where}: the output", network_limits.VALUES)
+        _check_size(
+            layer.padded(*shapes), f"{layer.where}: the padded input", network_limits.VALUES
+        )
         if isinstance(layer, DetectionLayer):
-            _limit(layer.classes, limits.CLASSES, f"{layer.at('classes')}")
+            _limit(layer.classes, network_limits.CLASSES, f"{layer.at('classes')}")
         parameters = layer.parameters(*shapes)
         for each in parameters:
-            _limit(each.size, limits.VALUES, f"{layer.where} {each.name}: numbers")
+            _limit(each.size, network_limits.VALUES, f"{layer.where} {each.name}: numbers")
         node = Node(layer, sources, shapes, shape, parameters)
         if layer.donor is not None:
             self._check_donor(node, self._nodes[layer.donor])
         self._parameters += node.parameter_count
-        _limit(self._parameters, limits.PARAMETERS, f"{layer.where}: weights up to here")
+        _limit(self._parameters, network_limits.PARAMETERS, f"{layer.where}: weights up to here")
         self._activations += shape.size
-        _limit(self._activations, limits.ACTIVATIONS, f"{layer.where}: outputs up to here")
+        _limit(self._activations, network_limits.ACTIVATIONS, f"{layer.where}: outputs up to here")
         self._operations += node.operations
-        _limit(self._operations, limits.OPERATIONS, f"{layer.where}: operations up to here")
+        _limit(self._operations, network_limits.OPERATIONS, f"{layer.where}: operations up to here")
         self._nodes.append(node)
         self._makes_map.append(layer.makes_map(*shapes))
-        self._readers.append([])
+        self._consumers.append([])
         for source in {*sources} - {NETWORK_INPUT}:
-            self._readers[source].append(layer)
+            self._consumers[source].append(layer)
 
     def finish(self) -> tuple[Node, ...]:
         return tuple(
-            replace(node, layer=node.layer.read_by(readers))
-            for node, readers in zip(self._nodes, self._readers, strict=True)
+            replace(node, layer=node.layer.with_consumers(consumers))
+            for node, consumers in zip(self._nodes, self._consumers, strict=True)
         )
 
     def _check_maps(self, layer: Layer, sources: tuple[int, ...]) -> None:
@@ -213,18 +219,18 @@ class _Builder:
             if source != NETWORK_INPUT and not self._makes_map[source]:
                 kind = self._nodes[source].kind
                 raise layer.error(
-                    "", f"expected a map, got the row of values of layer {source} [{kind}]"
+                    "", f"expected a feature map, got the vector of layer {source} [{kind}]"
                 )
 
     def _check_donor(self, node: Node, donor: Node) -> None:
         wanted = {each.name: each.shape for each in node.parameters}
-        there = {each.name: each.shape for each in donor.parameters}
+        found = {each.name: each.shape for each in donor.parameters}
         for name in ("weight", "bias"):
-            if wanted.get(name) != there.get(name):
+            if wanted.get(name) != found.get(name):
                 raise node.layer.error(
                     "share_index",
                     f"expected a layer with {name} {wanted.get(name)}, "
-                    f"got layer {donor.index} [{donor.kind}] with {there.get(name)}",
+                    f"got layer {donor.index} [{donor.kind}] with {found.get(name)}",
                 )
 
 
@@ -264,19 +270,19 @@ def _detection(node: Node) -> DetectionLayer:
 
 
 def _warn_about_unknown_options(sections: Sequence[Section]) -> None:
-    """Once for each key of each kind of section, at the place where it occurs first."""
+    """Warn once for each key of each kind of section, where it first occurs."""
     found: dict[tuple[str, str], tuple[Section, Option]] = {}
     for section in sections:
-        for unknown in unknown_options(_reader(section), section):
+        for unknown in unknown_options(_class_of(section), section):
             found.setdefault((section.name, unknown.key), (section, unknown))
-    for section, unknown in islice(found.values(), _WARNINGS):
+    for section, unknown in islice(found.values(), _MAX_WARNINGS):
         key = unknown.key[:60]
-        hint = suggest(key, options.keys(_reader(section)))
+        hint = suggest(key, options.keys(_class_of(section)))
         where = f"{section.file}:{unknown.line}: [{section.name}]"
         _log.warning("%s unknown option %r is ignored.%s", where, key, hint)
-    if len(found) > _WARNINGS:
-        _log.warning("%s: %d more unknown options", sections[0].file, len(found) - _WARNINGS)
+    if len(found) > _MAX_WARNINGS:
+        _log.warning("%s: %d more unknown options", sections[0].file, len(found) - _MAX_WARNINGS)
 
 
-def _reader(section: Section) -> type[Layer] | type[Net]:
+def _class_of(section: Section) -> type[Layer] | type[Net]:
     return Net if section.name in Net.spellings else LAYERS[section.name]

@@ -1,4 +1,4 @@
-"""Class names: the .names file, one name a line, and the .data file that points to it."""
+"""Class names: the .names file with one name per line, and the .data file that points to it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from engine.darknet.regular_file import read_bytes
 from engine.errors import ConfigError
 from engine.vision.naming import shown
 
-LARGEST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 
 
 def default_names(count: int) -> tuple[str, ...]:
     return tuple(f"class {index}" for index in range(count))
 
 
-def read_names(path: str | Path, count: int, *, may_be_longer: bool = False) -> tuple[str, ...]:
-    """The names of `count` classes; a blank line between names leaves a class without one.
+def read_names(path: str | Path, count: int, *, allow_longer: bool = False) -> tuple[str, ...]:
+    """Read the names of `count` classes; a blank line leaves its class unnamed.
 
-    `may_be_longer` is for classifiers: ImageNet's list goes on after the 1000 classes in use.
+    `allow_longer` is for classifiers: ImageNet's list has more entries than the 1000 in use.
     """
     lines = read_lines(path)
-    if may_be_longer:
+    if allow_longer:
         lines = lines[:count]
     if len(lines) != count:
         raise ConfigError(
@@ -32,7 +32,7 @@ def read_names(path: str | Path, count: int, *, may_be_longer: bool = False) -> 
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """The lines of a .names file, however many; blank ones at its end do not count."""
+    """Read all lines of a .names file except blank ones at the end."""
     lines = [line.strip() for line in _text(path).split("\n")]
     while lines and not lines[-1]:
         lines.pop()
@@ -40,10 +40,10 @@ def read_lines(path: str | Path) -> list[str]:
 
 
 def find_names(data: str | Path) -> Path:
-    """The file that the .data file calls `names`.
+    """Find the file that the `names` option of a .data file refers to.
 
-    Darknet takes it relative to the current folder. We also look from the .data file's own folder
-    and from the one above, where darknet's cfg/coco.data means data/coco.names.
+    Darknet resolves it relative to the current folder. The .data file's own folder and its parent
+    are tried as well: darknet's cfg/coco.data refers to data/coco.names.
     """
     options = dict(_options(data))
     if "names" not in options:
@@ -53,19 +53,21 @@ def find_names(data: str | Path) -> Path:
     candidates = [Path(name), folder / name, folder.parent / name]
     found = next((path for path in candidates if _is_file(path)), None)
     if found is None:
-        raise ConfigError(f"{shown(data)}: names: no file {shown(name)!r}, here or beside it")
+        raise ConfigError(
+            f"{shown(data)}: names: no file {shown(name)!r} in the current folder or next to it"
+        )
     return found
 
 
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # a name too long, for instance
+    except OSError:  # for example, the name is too long
         return False
 
 
 def _options(path: str | Path) -> list[tuple[str, str]]:
-    """Keys and values; the first of equal keys comes last, so that it wins in a dict."""
+    """Return keys and values in reverse order, so that the first of equal keys wins in a dict."""
     options: list[tuple[str, str]] = []
     for number, line in enumerate(_text(path).split("\n"), start=1):
         text = line.strip()
@@ -79,8 +81,8 @@ def _options(path: str | Path) -> list[tuple[str, str]]:
 
 
 def _text(path: str | Path) -> str:
-    """UTF-8 where it is, else byte for byte, with any kind of line end."""
-    data = read_bytes(path, ConfigError, limit=LARGEST_BYTES)
+    """Read UTF-8 text, or Latin-1 if it is not UTF-8, with any kind of line ending."""
+    data = read_bytes(path, ConfigError, limit=MAX_BYTES)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:

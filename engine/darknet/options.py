@@ -1,4 +1,4 @@
-"""Options of a section: dataclass fields give their names, types, defaults and bounds."""
+"""Options of a section, declared as dataclass fields: names, types, defaults and bounds."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import Field, field, fields
 from functools import cache
 from typing import Any, Literal, TypeVar, get_type_hints
 
-from engine.darknet import limits
+from engine.darknet import network_limits
 from engine.darknet.cfg import Option, Section
 from engine.errors import ConfigError, suggest
 from engine.plan.activations import ACTIVATIONS
 
-CONTEXT = {"context": True}  # metadata of a field that is not an option
+NOT_AN_OPTION = {"context": True}  # metadata of a field that the .cfg does not set
 
 _REQUIRED = object()
 
 _Number = TypeVar("_Number", int, float)
 
-# darknet's three that act across the channels of a pixel, and the op's name for each
+# darknet's activations that normalise across the channels of a pixel, and the op's name for each
 ACROSS_CHANNELS: dict[str, Literal["positive", "softmax", "softmax_max"]] = {
     "normalize_channels": "positive",
     "normalize_channels_softmax": "softmax",
@@ -37,9 +37,9 @@ def option(
     choices: Collection[str] = (),
     ends_at: str = "",
 ) -> Any:
-    """A field that is an option; `key` when the .cfg spells it as Python cannot.
+    """Declare a field as an option; `key` is its name in the .cfg where Python cannot spell it.
 
-    What begins with `ends_at` does not belong to the value any more.
+    The value ends before the first `ends_at`.
     """
     rules = {"key": key, "at_least": at_least, "at_most": at_most, "choices": choices}
     rules["ends_at"] = ends_at
@@ -48,7 +48,7 @@ def option(
 
 
 def activation_option(default: str) -> Any:
-    """A field that names an activation; unknown names are errors."""
+    """Declare a field that names an activation; unknown names are errors."""
     return option(default, choices=(*ACTIVATIONS, *ACROSS_CHANNELS))
 
 
@@ -57,12 +57,12 @@ def option_fields(cls: type) -> Iterator[Field[Any]]:
 
 
 def keys(cls: type) -> list[str]:
-    """The keys that `cls` reads."""
+    """Return the keys of the options that `cls` declares."""
     return [_key(each) for each in option_fields(cls)]
 
 
 def read_options(cls: type, section: Section) -> dict[str, Any]:
-    """The fields of `cls` that `section` gives a value, parsed and checked."""
+    """Parse and validate the fields of `cls` that `section` sets."""
     types = _types(cls)
     values: dict[str, Any] = {}
     for each in option_fields(cls):
@@ -104,11 +104,11 @@ def _parse(found: Option, parse: Callable[[str], Any], each: Field[Any], section
     return value
 
 
-# C's atoi and atof stop at the first odd character, which real files rely on: filters=40#32.
-# A rest that looks like part of a number or a word is a mistake, though.
-_REST = r"(?=$|[^\w.])"
-_INTEGER = re.compile(r"([+-]?\d+)(?:\.0*)?" + _REST, re.ASCII)
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?" + _REST, re.ASCII)
+# C's atoi and atof stop at the first other character, which published files rely on: filters=40#32.
+# The next character must not be part of a number or a word, which would be a mistake.
+_END = r"(?=$|[^\w.])"
+_INTEGER = re.compile(r"([+-]?\d+)(?:\.0*)?" + _END, re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?" + _END, re.ASCII)
 
 
 def _integer(text: str) -> int:
@@ -116,8 +116,8 @@ def _integer(text: str) -> int:
     if not match:
         raise ValueError("an integer")
     digits = match[1].lstrip("+-0") or "0"
-    if len(digits) > 10 or int(digits) > limits.INTEGER:
-        raise ValueError(f"an integer of at most {limits.INTEGER}")
+    if len(digits) > 10 or int(digits) > network_limits.INTEGER:
+        raise ValueError(f"an integer of at most {network_limits.INTEGER}")
     return -int(digits) if text.startswith("-") else int(digits)
 
 
@@ -137,8 +137,8 @@ def _numbers(text: str) -> tuple[float, ...]:
 
 
 def _list(text: str, parse: Callable[[str], _Number]) -> tuple[_Number, ...]:
-    if text.count(",") >= limits.LIST:
-        raise ValueError(f"a list of at most {limits.LIST} numbers")
+    if text.count(",") >= network_limits.LIST:
+        raise ValueError(f"a list of at most {network_limits.LIST} numbers")
     try:
         return tuple(parse(item) for item in text.split(","))
     except ValueError as error:

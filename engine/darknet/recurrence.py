@@ -1,4 +1,4 @@
-"""Recurrence: a step repeated over time, its states, and the options of convolutional ones."""
+"""Recurrent layers: unrolling over time, states, and the options of convolutional recurrences."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from engine.darknet.blocks import Convolution, Dense
 from engine.darknet.layers.base import Layer, Parameter, Weights
 from engine.darknet.options import activation_option, option
-from engine.darknet.parts import Convolution, Dense
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
 from engine.plan.ops import Part, Tensor
 from engine.plan.shapes import Shape
 
 States = tuple[Tensor, ...]
-# what is fed at one time step, the states before it -> output, the states after it
-Step = Callable[[tuple[Tensor, ...], States], tuple[Tensor, States]]
+# (inputs of one time step, states before it) -> (output, states after it)
+TimeStep = Callable[[tuple[Tensor, ...], States], tuple[Tensor, States]]
 
-MOST_STEPS = 4096  # each is written out, op by op
+MAX_TIME_STEPS = 4096  # the plan holds the ops of every time step
 
 
-def unroll(plan: PlanBuilder, fed: Sequence[Tensor], states: Sequence[Shape], step: Step) -> Tensor:
-    """Write `step` once for each time step of `fed`; its outputs, joined again."""
+def unroll(
+    plan: PlanBuilder, inputs: Sequence[Tensor], states: Sequence[Shape], step: TimeStep
+) -> Tensor:
+    """Emit `step` once for each time step of `inputs` and join its outputs."""
     stored = tuple(plan.tensor(shape, steps=1, is_state=True) for shape in states)
     current: States = stored
     outputs: list[Tensor] = []
     for number in range(plan.steps):
-        rows = tuple(_take_step(plan, each, number) for each in fed)
-        output, current = step(rows, current)
+        output, current = step(tuple(_take_step(plan, each, number) for each in inputs), current)
         outputs.append(output)
     for state, last in zip(stored, current, strict=True):
         plan.emit(ops.Store(state, last))
@@ -54,52 +55,56 @@ def multiply(plan: PlanBuilder, src: Tensor, factor: Tensor) -> Tensor:
 
 
 def concat(plan: PlanBuilder, *pieces: tuple[Tensor, int]) -> Tensor:
-    """The first channels, as many as each piece says, one behind the other."""
+    """Concatenate the first channels of each (tensor, number of channels)."""
     parts: list[Part] = []
-    at = 0
+    offset = 0
     for src, count in pieces:
-        parts.append(Part(src, 0, count, at))
-        at += count
+        parts.append(Part(src, 0, count, offset))
+        offset += count
     first = pieces[0][0]
-    out = plan.tensor(Shape(at, first.shape.height, first.shape.width), steps=first.steps)
+    out = plan.tensor(Shape(offset, first.shape.height, first.shape.width), steps=first.steps)
     return plan.emit(ops.Concat(out, tuple(parts)))
 
 
-def loop_hidden(
+def lower_simple_rnn(
     plan: PlanBuilder,
     weights: Weights,
-    parts: Sequence[Dense | Convolution],
+    blocks: Sequence[Dense | Convolution],
     src: Tensor,
     *,
     hidden: Shape,
     shortcut: bool,
 ) -> Tensor:
-    """s' = input(x) + self(s), + s with `shortcut`; y = output(s'); the parts in this order."""
-    feed, keep, answer = (part.bind(plan, weights) for part in parts)
+    """Emit s' = input(x) + self(s) (+ s with `shortcut`), y = output(s').
 
-    def step(fed: tuple[Tensor, ...], states: States) -> tuple[Tensor, States]:
+    `blocks` are input, self and output.
+    """
+    from_input, from_state, to_output = (block.bind(plan, weights) for block in blocks)
+
+    def step(inputs: tuple[Tensor, ...], states: States) -> tuple[Tensor, States]:
         (state,) = states
-        after = add(plan, [*fed, keep(state), *(states if shortcut else ())])
+        after = add(plan, [*inputs, from_state(state), *(states if shortcut else ())])
         return after, (after,)
 
-    return answer(unroll(plan, [feed(src)], [hidden], step))
+    return to_output(unroll(plan, [from_input(src)], [hidden], step))
 
 
 class Recurrent(Layer):
-    """A layer made of dense or convolutional parts, whose states survive from run to run."""
+    """A layer of dense or convolutional blocks whose states persist from run to run."""
 
     @abstractmethod
-    def parts(self, shape: Shape) -> tuple[Dense | Convolution, ...]:
-        """In the order of the .weights file."""
+    def blocks(self, shape: Shape) -> tuple[Dense | Convolution, ...]:
+        """Return the blocks in the order of the .weights file."""
 
     def check_steps(self) -> None:
-        if self.place.net.time_steps > MOST_STEPS:
+        if self.context.net.time_steps > MAX_TIME_STEPS:
             raise self.error(
-                "", f"expected at most {MOST_STEPS} time steps, got {self.place.net.time_steps}"
+                "",
+                f"expected at most {MAX_TIME_STEPS} time steps, got {self.context.net.time_steps}",
             )
 
     def parameters(self, *shapes: Shape) -> tuple[Parameter, ...]:
-        return tuple(array for part in self.parts(*shapes) for array in part.parameters())
+        return tuple(array for block in self.blocks(*shapes) for array in block.parameters())
 
     def operations(self, out: Shape, *shapes: Shape) -> int:
         matrices = (each for each in self.parameters(*shapes) if each.name.endswith("weight"))
@@ -108,13 +113,13 @@ class Recurrent(Layer):
 
 @dataclass(frozen=True)
 class ConvolutionalRecurrent(Recurrent):
-    """A recurrence over maps. States have the extents of the input, so its parts must keep them."""
+    """A recurrence over feature maps, whose blocks must keep the extents of the input."""
 
     output: int = option(1, at_least=1)
     size: int = option(3, at_least=1)
     stride: int = option(1, at_least=1)
     dilation: int = option(1, at_least=1)
-    pad: bool = False  # size / 2 cells on each side; `padding` is ignored then
+    pad: bool = False  # pad size / 2 cells on each side and ignore `padding`
     padding: int = option(0, at_least=0)
     groups: int = option(1, at_least=1)
     batch_normalize: bool = False
@@ -128,11 +133,11 @@ class ConvolutionalRecurrent(Recurrent):
         self.check_steps()
         if self.xnor:
             raise self.error("xnor", "is not supported in a recurrent layer")
-        for part in self.parts(shape):
-            if part.channels % self.groups or part.filters % self.groups:
+        for block in self.blocks(shape):
+            if block.channels % self.groups or block.filters % self.groups:
                 raise self.error(
                     "groups",
-                    f"expected a divisor of {part.channels} channels and {part.filters} filters, "
+                    f"expected a divisor of {block.channels} channels and {block.filters} filters, "
                     f"got {self.groups}",
                 )
         out = self.convolution("", shape.channels, self.output).infer(shape)
@@ -146,12 +151,12 @@ class ConvolutionalRecurrent(Recurrent):
 
     def padded(self, *shapes: Shape) -> Shape:
         (shape,) = shapes
-        channels = max(part.channels for part in self.parts(shape))
+        channels = max(block.channels for block in self.blocks(shape))
         widest = Shape(channels, shape.height, shape.width)
         return self.convolution("", channels, 1).padded(widest)
 
     @abstractmethod
-    def parts(self, shape: Shape) -> tuple[Convolution, ...]: ...
+    def blocks(self, shape: Shape) -> tuple[Convolution, ...]: ...
 
     def convolution(self, prefix: str, channels: int, filters: int) -> Convolution:
         return Convolution(

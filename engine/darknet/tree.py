@@ -1,4 +1,4 @@
-"""Class hierarchies: the .tree files that [softmax] and [region] name."""
+"""Class hierarchies: the .tree files that [softmax] and [region] refer to."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from engine.darknet.regular_file import read_bytes
 from engine.errors import ConfigError
 from engine.vision.naming import shown
 
-_LARGEST_BYTES = 16 << 20
+_MAX_BYTES = 16 << 20
 _ROOT = -1
 
 
 @dataclass(frozen=True)
 class Tree:
-    """Classes in the order of the file; a parent stands above its children, -1 is the root."""
+    """Classes in the order of the file; a parent precedes its children, and -1 is the root."""
 
     names: tuple[str, ...] = field(repr=False)
     parents: tuple[int, ...] = field(repr=False)
@@ -27,22 +27,22 @@ class Tree:
 
     @property
     def group_sizes(self) -> tuple[int, ...]:
-        """Lengths of the runs of siblings: one softmax each. Two runs of one parent stay two."""
-        return tuple(len(list(run)) for _, run in groupby(self.parents))
+        """Return the number of classes in each softmax: one per run of consecutive siblings."""
+        return tuple(len(list(siblings)) for _, siblings in groupby(self.parents))
 
 
 def read_tree(path: str | Path, where: str) -> Tree:
-    """Read lines of `name parent`; `where` names the option that asked for the file."""
+    """Read lines of `name parent`; `where` names the option that refers to the file."""
     try:
-        tree = _parse(read_bytes(path, ConfigError, limit=_LARGEST_BYTES), shown(path))
+        tree = _parse(read_bytes(path, ConfigError, limit=_MAX_BYTES), shown(path))
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
     if not tree.names:
-        raise ConfigError(f"{where}: {shown(path)} names no class")
+        raise ConfigError(f"{where}: {shown(path)}: expected at least one class, got none")
     return tree
 
 
-@lru_cache(maxsize=4)  # thousands of layers may name the same one
+@lru_cache(maxsize=4)  # a network may refer to one file in thousands of layers
 def _parse(data: bytes, file: str) -> Tree:
     names: list[str] = []
     parents: list[int] = []

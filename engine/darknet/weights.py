@@ -1,4 +1,4 @@
-"""Darknet's .weights files: a header, then the arrays of all layers in order and nothing else."""
+"""Read and write darknet's .weights files: a header, then the arrays of all layers in order."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _log = logging.getLogger("engine")
 
 _FLOAT = np.dtype("<f4")
 _VERSION = struct.Struct("<iii")
-_LARGEST_VERSION = 2000  # above 1000 marks transposed dense weights; nobody counts further
-_SHORTEST_HEADER = 16
+_MAX_VERSION = 2000  # a version above 1000 marks transposed dense weights
+_MIN_HEADER_BYTES = 16
 _WRITTEN_VERSION = (0, 2, 5)
-_SMALLEST_VARIANCE = np.float32(-1e-5)  # this much is added before the root
+_MIN_VARIANCE = np.float32(-1e-5)  # batch normalisation adds this epsilon before the square root
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Header:
     major: int
     minor: int
     revision: int
-    seen: int  # images that training has used
+    seen: int  # number of training images
 
     @property
     def size(self) -> int:
@@ -43,16 +43,16 @@ class Header:
 
     @property
     def is_transposed(self) -> bool:
-        """Dense weights are stored as (inputs, outputs)."""
+        """Whether dense weights are stored as (inputs, outputs)."""
         return self.major > 1000 or self.minor > 1000
 
 
 def load(
     path: str | Path, graph: Graph, *, partial: bool = False
 ) -> tuple[dict[str, NDArray[np.float32]], ...]:
-    """The arrays of every layer. With `partial` a file may end after any layer; the rest is zero.
+    """Load the arrays of every layer from a file of exactly the size that the network needs.
 
-    The file must have exactly the size that the network asks for.
+    With `partial` the file may end after any layer; the remaining arrays are zero.
     """
     name = shown(path)
     with open_regular(path, WeightsError) as file, within_memory(name):
@@ -67,7 +67,7 @@ def load(
 
 
 def read_header(path: str | Path) -> Header:
-    """What a file says of itself, whatever network it is for."""
+    """Read the header of a .weights file."""
     with open_regular(path, WeightsError) as file:
         return _read_header(file, shown(path))
 
@@ -81,7 +81,7 @@ def save(
     overwrite: bool = False,
 ) -> None:
     """Write the arrays of every layer; an existing file is kept unless `overwrite`."""
-    import tempfile  # takes long, and few write weights
+    import tempfile  # slow to import, and rarely needed
 
     target = Path(path)
     if not overwrite and target.exists():
@@ -101,7 +101,7 @@ def save(
 
 
 def write(file: BinaryIO, graph: Graph, weights: Sequence[Weights], *, seen: int = 0) -> None:
-    """What `save` writes, into a file that is open."""
+    """Write the header and the arrays of every layer to an open file."""
     file.write(_VERSION.pack(*_WRITTEN_VERSION) + struct.pack("<q", seen))
     for node, arrays in zip(graph.nodes, weights, strict=True):
         for parameter in node.stored:
@@ -109,7 +109,7 @@ def write(file: BinaryIO, graph: Graph, weights: Sequence[Weights], *, seen: int
 
 
 def initial(graph: Graph) -> tuple[dict[str, NDArray[np.float32]], ...]:
-    """Every array as it is before any file is read: zeros, and scales of one."""
+    """Return the arrays before a file is loaded: zeros, and scales of one."""
     layers: list[dict[str, NDArray[np.float32]]] = []
     for node in graph.nodes:
         if node.layer.donor is not None:
@@ -133,9 +133,10 @@ def _read_header(file: BinaryIO, name: str) -> Header:
     foreign = describe(start)
     if foreign:
         raise WeightsError(f"{name}: expected darknet weights, got {foreign}")
-    if len(start) < _SHORTEST_HEADER:
+    if len(start) < _MIN_HEADER_BYTES:
         raise WeightsError(
-            f"{name}: expected a header of {_SHORTEST_HEADER} bytes or more, got {len(start)} bytes"
+            f"{name}: expected a header of {_MIN_HEADER_BYTES} bytes or more, "
+            f"got {len(start)} bytes"
         )
     major, minor, revision = _VERSION.unpack_from(start)
     if not _is_sane(major, minor, revision):
@@ -155,21 +156,21 @@ def _read_header(file: BinaryIO, name: str) -> Header:
 
 
 def _is_sane(major: int, minor: int, revision: int) -> bool:
-    return all(0 <= each <= _LARGEST_VERSION for each in (major, minor, revision))
+    return all(0 <= each <= _MAX_VERSION for each in (major, minor, revision))
 
 
 # ---------------------------------------------------------------- sizes
 
 
 def _last_whole_layer(graph: Graph, size: int, name: str, *, partial: bool) -> int:
-    """The last layer that `size` bytes of arrays fill; all of them unless the file is partial."""
+    """Return the last layer that `size` bytes of arrays fill: the final one unless partial."""
     left = size // _FLOAT.itemsize
     filled = -1
     for node in graph.nodes:
         needed = node.parameter_count
         if needed > left:
             if left == 0 and size % _FLOAT.itemsize == 0 and filled >= 0:
-                return _accept_cut(graph, filled, name, partial=partial)
+                return _accept_partial(graph, filled, name, partial=partial)
             raise _too_short(node, left, name)
         left -= needed
         if needed:
@@ -182,7 +183,7 @@ def _last_whole_layer(graph: Graph, size: int, name: str, *, partial: bool) -> i
     return len(graph.nodes) - 1
 
 
-def _accept_cut(graph: Graph, filled: int, name: str, *, partial: bool) -> int:
+def _accept_partial(graph: Graph, filled: int, name: str, *, partial: bool) -> int:
     kind = graph.nodes[filled].kind
     if not partial:
         raise WeightsError(
@@ -220,7 +221,7 @@ def _read_layers(
             layers.append(layers[node.layer.donor])
             continue
         if node.layer.dontload and node.parameters:
-            _log.warning("%s: its weights stay zero, as dontload=1 asks", node.layer.where)
+            _log.warning("%s: its weights stay zero because of dontload=1", node.layer.where)
         in_file = {each.name for each in node.stored} if node.index <= last else set()
         arrays = {}
         for parameter in node.parameters:
@@ -248,16 +249,15 @@ def _read_array(
 
 
 def _check_values(values: NDArray[np.float32], parameter: Parameter, what: str) -> None:
-    # a sum is finite if every number is, short of overflow: cheap first, exact if in doubt
+    # A finite sum proves that all numbers are finite and is cheap; only if it fails, test each.
     with np.errstate(over="ignore", invalid="ignore"):
         is_suspect = not np.isfinite(values.sum())
     if is_suspect and not np.isfinite(values).all():
         bad = int(values.size - np.isfinite(values).sum())
         raise WeightsError(
-            f"{what}: {bad} of {values.size} numbers are infinite or no number at all. "
-            "Did training diverge?"
+            f"{what}: {bad} of {values.size} numbers are infinite or NaN. Did training diverge?"
         )
-    if parameter.name.endswith("variance") and values.min() <= _SMALLEST_VARIANCE:
+    if parameter.name.endswith("variance") and values.min() <= _MIN_VARIANCE:
         raise WeightsError(
             f"{what}: expected no negative variance, got {values.min():g}. Is it for another .cfg?"
         )

@@ -8,7 +8,7 @@ from engine.fleet import storage
 from engine.inputs import Wanted
 from engine.sources import kinds
 from engine.sources.address import RemotePicture
-from engine.vision import limits
+from engine.vision import picture_limits
 
 
 class StoredPicture:
@@ -26,8 +26,8 @@ class StoredPicture:
     def _fetched(self) -> bytes:
         files, path = storage.locate(self.name)
         with files.open_input_file(path) as file:
-            if file.size() > limits.BYTES:
-                raise OSError(f"more than {limits.BYTES} bytes")
+            if file.size() > picture_limits.BYTES:
+                raise OSError(f"more than {picture_limits.BYTES} bytes")
             content: bytes = file.read()
             return content
 

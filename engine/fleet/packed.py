@@ -37,7 +37,7 @@ class PackedModel:
                 if Path(tree).is_absolute() or ".." in Path(tree).parts:
                     where = f"{shown(cfg)}:{node.line}: tree"
                     raise ConfigError(f"{where}: expected a name below the .cfg's folder")
-                files[tree] = node.layer.place.find(tree).read_bytes()
+                files[tree] = node.layer.context.find(tree).read_bytes()
         return cls(files, tuple(labels), options)
 
     @property

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from engine import extras
 from engine.errors import ImageError, InputError
 from engine.sources.kinds import is_address, is_camera
-from engine.vision import limits
+from engine.vision import picture_limits
 from engine.vision.decode import check_size
 from engine.vision.naming import shown
 
@@ -120,6 +120,6 @@ def _pictures_of(container: InputContainer, name: str) -> VideoStream:
     stream = next(iter(container.streams.video), None)
     if stream is None:
         raise ImageError(f"{shown(name)}: video: has sound only, no pictures")
-    check_size(stream.width, stream.height, shown(name), max_pixels=limits.PIXELS)
+    check_size(stream.width, stream.height, shown(name), max_pixels=picture_limits.PIXELS)
     stream.thread_type = "AUTO"
     return stream

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.errors import ImageError
-from engine.vision import limits
+from engine.vision import picture_limits
 from engine.vision.decode import broken, check_size, decode, load
 from engine.vision.naming import shown
 from engine.vision.orientation import as_stored, upright
@@ -91,14 +91,16 @@ def read(
     """
     if isinstance(source, Picture):
         return source.with_channels(channels)
-    if not bgr and _is_ready(source, channels, limits.PIXELS if max_pixels is None else max_pixels):
+    if not bgr and _is_ready(
+        source, channels, picture_limits.PIXELS if max_pixels is None else max_pixels
+    ):
         return Picture(source)
     path = _path_of(source)
     name = "picture" if path is None else shown(path)
     if bgr and not _is_array(source):
         raise ImageError(f"{name}: bgr: only an array can be in BGR order")
     try:
-        most = limits.PIXELS if max_pixels is None else max_pixels
+        most = picture_limits.PIXELS if max_pixels is None else max_pixels
         pixels = _pixels(source, path, name, orient=orient, bgr=bgr, max_pixels=most)
         return Picture(with_channels(pixels, channels, name), path)
     except MemoryError as error:
@@ -110,7 +112,7 @@ def are_alike(
 ) -> TypeGuard[Sequence[Array]]:
     """Whether they are arrays of one shape, each of which read() would take as it is."""
     first = sources[0] if sources else None
-    if not _is_ready(first, channels, limits.PIXELS if max_pixels is None else max_pixels):
+    if not _is_ready(first, channels, picture_limits.PIXELS if max_pixels is None else max_pixels):
         return False
     shape, kind = first.shape, first.dtype
     for each in sources:
@@ -241,5 +243,7 @@ def _content_of_stream(source: Any, name: str) -> bytes:
 
 
 def _check_bytes(count: int, name: str) -> None:
-    if count > limits.BYTES:
-        raise ImageError(f"{name}: picture: expected at most {limits.BYTES} bytes, got {count}")
+    if count > picture_limits.BYTES:
+        raise ImageError(
+            f"{name}: picture: expected at most {picture_limits.BYTES} bytes, got {count}"
+        )

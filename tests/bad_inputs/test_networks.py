@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from engine.darknet import limits
+from engine.darknet import network_limits
 from tests.bad_inputs.small import CONV, END, GOOD, NET, YOLO, short
 
 
@@ -27,8 +27,12 @@ REFUSED = [
     (8, NET + "=4\n" + END, "net.cfg:5: [net]: expected key=value, got '=4'"),
     (12, NET + "ba\0tch=1\n" + END, "expected text, got binary data"),
     (13, NET + "x" * 10**7, "net.cfg:5: [net]: expected key=value, got 'xxx"),
-    (13, NET + "[dropout]\n" * 10**6, f"at most {limits.LINES} lines"),
-    (13, NET + "[dropout]\n" * (limits.SECTIONS + 2), f"more than {limits.SECTIONS} sections"),
+    (13, NET + "[dropout]\n" * 10**6, f"at most {network_limits.LINES} lines"),
+    (
+        13,
+        NET + "[dropout]\n" * (network_limits.SECTIONS + 2),
+        f"more than {network_limits.SECTIONS} sections",
+    ),
     (14, "<!DOCTYPE html>\n<html></html>", "got a web page. Download the raw file instead"),
     *(
         (16, GOOD.replace("width=32", f"width={value}"), message)
@@ -45,7 +49,7 @@ REFUSED = [
         }.items()
     ),
     (17, NET + "[reorg]\nstride=5\n" + END, "stride: expected its square to divide 3 channels"),
-    (17, NET + CONV + "[maxpool]\nstride=2\n[route]\nlayers=0,1\n" + END, "expected a map"),
+    (17, NET + CONV + "[maxpool]\nstride=2\n[route]\nlayers=0,1\n" + END, "expected a feature map"),
     (18, GOOD.replace("channels=3", "channels=0"), "expected width, height and channels"),
     (19, NET + "batch=0\n" + END, "net.cfg:5: [net] batch: expected at least 1, got '0'"),
     *(
@@ -83,7 +87,7 @@ REFUSED = [
     (29, NET + CONV + "[shortcut]\nfrom=1\n" + END, "from: 1 points at layer 1"),
     (29, NET + CONV + "[shortcut]\nfrom=2\n" + END, "from: 2 points at layer 2"),
     (29, NET + CONV + "[shortcut]\nfrom=-9\n" + END, "from: -9 points before the first layer"),
-    (30, NET + CONV + "[softmax]\n" + END, "expected a map, got the row of values"),
+    (30, NET + CONV + "[softmax]\n" + END, "expected a feature map, got the vector"),
     (31, GOOD.replace("mask=0", "mask=7"), "mask: expected 0 to 0 with num=1"),
     (31, GOOD.replace("mask=0", "mask=a"), "mask: expected a list, each an integer, got 'a'"),
     (31, GOOD.replace("8,8", "8,8,8"), "anchors: expected pairs of width and height"),
@@ -95,8 +99,12 @@ REFUSED = [
     (32, GOOD.replace("classes=1", "classes=-1"), "classes: expected at least 1"),
     (32, GOOD.replace("classes=1", "classes=1000000000"), "needs filters=1000000005"),
     (32, GOOD.replace("classes=1", "classes=80"), "needs filters=85 in the layer before, got 6"),
-    (32, many_classes(limits.CLASSES + 1), f"classes: expected at most {limits.CLASSES}, got"),
-    (31, many_anchors(59_652_323), f"num: expected at most {limits.LIST}, got 59652323"),
+    (
+        32,
+        many_classes(network_limits.CLASSES + 1),
+        f"classes: expected at most {network_limits.CLASSES}, got",
+    ),
+    (31, many_anchors(59_652_323), f"num: expected at most {network_limits.LIST}, got 59652323"),
     (33, NET + YOLO, "needs filters=6 in the layer before, got 3"),
     (33, GOOD + "[detection]\nclasses=1\ncoords=4\nnum=1\nside=7\n", "side: 7 x 7 cells"),
     (34, NET + "[softmax]\ntree=none.tree\n", "none.tree: cannot be read"),
@@ -157,7 +165,7 @@ def test_an_odd_network_runs(detect, kind, network):
 TREES = {
     "cyclic": (b"a 1\nb 0\n", "parent of 'a': expected -1"),
     "too few leaves": (b"a -1\n", "tree"),
-    "empty": (b"", "names no class"),
+    "empty": (b"", "expected at least one class, got none"),
     "binary": (b"\0\0\0", "expected"),
 }
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import engine
-from engine.vision import limits
+from engine.vision import picture_limits
 from tests.bad_inputs.small import short
 
 SMALL = Image.effect_noise((24, 16), 80).convert("RGB")
@@ -181,5 +181,5 @@ def test_63_a_folder_that_cannot_be_made_is_refused(refuses, folder):
 def test_55_a_lowered_ceiling_is_respected(detect, refuses, file, monkeypatch, name, most, message):
     path = file("a.png", saved())
     assert detect(shown=path) == (0, "")
-    monkeypatch.setattr(limits, name, most)
+    monkeypatch.setattr(picture_limits, name, most)
     refuses(message, shown=path, status=1)

@@ -40,8 +40,8 @@ BAD_WEIGHTS = [
         for version in [(-1, 2, 5), (2**31 - 1, 0, 0), (0, -(2**31), 0)]
     ),
     (47, struct.pack(">iiiq", 0, 2, 5, 0) + NUMBERS.tobytes(), "written in big-endian order"),
-    (48, changed(30, np.nan), "weight: 1 of 18 numbers are infinite or no number"),
-    (48, changed(0, np.inf), "bias: 1 of 6 numbers are infinite or no number"),
+    (48, changed(30, np.nan), "weight: 1 of 18 numbers are infinite or NaN"),
+    (48, changed(0, np.inf), "bias: 1 of 6 numbers are infinite or NaN"),
     (48, changed(18, -1), "variance: expected no negative variance, got -1"),
     (49, b"<!DOCTYPE html><html>Google Drive - Virus scan warning", "got a web page"),
     (49, b"version https://git-lfs.github.com/spec/v1\noid", "got a Git LFS pointer"),

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from engine.darknet import limits
+from engine.darknet import network_limits
 from engine.darknet.cfg import parse, read
 from engine.errors import ConfigError
 
@@ -102,8 +102,8 @@ def test_a_damaged_text_is_refused_with_its_line(item, text, message):
     [
         ("[net]\n" + "x" * 10**7, "expected key=value, got 'xxx"),
         ("[" + "x" * 10**7 + "]", "expected [section], got '[xxx"),
-        ("[a]\n" * (limits.SECTIONS + 2), f"more than {limits.SECTIONS} sections"),
-        ("\n" * (limits.LINES + 1), f"expected at most {limits.LINES} lines"),
+        ("[a]\n" * (network_limits.SECTIONS + 2), f"more than {network_limits.SECTIONS} sections"),
+        ("\n" * (network_limits.LINES + 1), f"expected at most {network_limits.LINES} lines"),
     ],
     ids=["long line", "long name", "many sections", "many lines"],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.darknet import limits
+from engine.darknet import network_limits
 from engine.darknet.cfg import parse
 from engine.darknet.graph import build
 from engine.darknet.layers import LAYERS
@@ -146,7 +146,7 @@ LAYER_ERRORS = [
     (
         17,
         CONV + "[maxpool]\nstride=2\n[route]\nlayers=-1,0\n" + CONV,
-        "expected a map, got the row",
+        "expected a feature map, got the vector",
     ),
     (20, "[convolutional]\nfilters=0\n", "filters: expected at least 1, got '0'"),
     (20, "[convolutional]\nfilters=-1\n", "filters: expected at least 1, got '-1'"),
@@ -162,7 +162,7 @@ LAYER_ERRORS = [
     (
         22,
         "[convolutional]\nsize=3\ndilation=2\n",
-        "dilation: expected an odd size and pad=1 beside",
+        "dilation: expected an odd size and pad=1 with it",
     ),
     (22, "[maxpool]\nstride=0\n", "stride: expected at least 1, got '0'"),
     (23, "[convolutional]\ngroups=0\n", "groups: expected at least 1, got '0'"),
@@ -208,7 +208,7 @@ LAYER_ERRORS = [
     (29, CONV + "[shortcut]\n", "from: is missing"),
     (29, CONV + "[shortcut]\nfrom=-1\nweights_type=some\n", "weights_type: unknown 'some'."),
     (29, CONV + "[shortcut]\nfrom=-1\nweights_type=per_channel\n", "weights_normalization: expect"),
-    (30, "[softmax]\n" + CONV, "expected a map, got the row of values of layer 0 [softmax]"),
+    (30, "[softmax]\n" + CONV, "expected a feature map, got the vector of layer 0 [softmax]"),
     (34, "[softmax]\ntree=no.tree\n", "no.tree"),
     (35, CONV + "[convolutional]\nshare_index=5\n", "share_index: 5 points at layer 5, which is n"),
     (35, CONV + "[convolutional]\nshare_index=0\n", "share_index: expected a layer with weight (1"),
@@ -292,13 +292,17 @@ def test_what_darknet_runs_is_accepted(item, layers, shape):
 @pytest.mark.parametrize(
     ("name", "limit", "message"),
     [
-        ("READS", 3, "[route]: references to earlier layers in all: expected at most 3, got 4"),
+        (
+            "REFERENCES",
+            3,
+            "[route]: references to earlier layers in all: expected at most 3, got 4",
+        ),
         ("PARAMETERS", 300, "[convolutional]: weights up to here: expected at most 300, got 440"),
         ("ACTIVATIONS", 500, "[route]: outputs up to here: expected at most 500, got 720"),
     ],
 )
 def test_totals_are_limited(monkeypatch, name, limit, message):
-    monkeypatch.setattr(limits, name, limit)
+    monkeypatch.setattr(network_limits, name, limit)
     assert message in refusal(CONV + CONV + "[route]\nlayers=-1\n[route]\nlayers=-1\n")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.darknet import cfg, graph, limits
+from engine.darknet import cfg, graph, network_limits
 from engine.errors import ConfigError
 
 NET = "[net]\nwidth=32\nheight=32\nchannels=3\n"
@@ -24,14 +24,14 @@ CASES = {
     "OPERATIONS": (10**6, NET + CONV, NET + CONV * 2, "operations up to here: expected at most 1"),
     "CLASSES": (1, NET + YOLO, NET + YOLO.replace("filters=6", "filters=7").replace("es=1", "es=2"),
                 "[yolo] classes: expected at most 1, got 2"),
-    "READS": (3, NET + CONV * 3, NET + CONV * 2 + f"{ROUTE}0,1\n", "references to earlier"),
+    "REFERENCES": (3, NET + CONV * 3, NET + CONV * 2 + f"{ROUTE}0,1\n", "references to earlier"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_lowered_ceiling_is_respected(name, monkeypatch, tmp_path):
     ceiling, below, above, message = CASES[name]
-    monkeypatch.setattr(limits, name, ceiling)
+    monkeypatch.setattr(network_limits, name, ceiling)
     path = tmp_path / "net.cfg"
     path.write_text(below)
     graph.build(cfg.read(path))
@@ -41,11 +41,11 @@ def test_a_lowered_ceiling_is_respected(name, monkeypatch, tmp_path):
 
 
 def test_no_ceiling_is_forgotten():
-    assert set(CASES) == {name for name in vars(limits) if name.isupper()}
+    assert set(CASES) == {name for name in vars(network_limits) if name.isupper()}
 
 
 def test_more_values_than_names_are_no_classes(monkeypatch):
     network = cfg.parse(NET + "[softmax]\n")
     assert graph.build(network).task == "classifier"
-    monkeypatch.setattr(limits, "CLASSES", 3 * 32 * 32 - 1)
+    monkeypatch.setattr(network_limits, "CLASSES", 3 * 32 * 32 - 1)
     assert graph.build(network).task == "other"

@@ -50,9 +50,9 @@ def test_another_number_of_names_is_an_error_that_says_both_numbers(tmp_path, da
 def test_the_list_of_a_classifier_may_go_on(tmp_path):
     path = tmp_path / "three.names"
     path.write_text("cat\ndog\ncow\n")
-    assert read_names(path, 2, may_be_longer=True) == ("cat", "dog")
+    assert read_names(path, 2, allow_longer=True) == ("cat", "dog")
     with pytest.raises(ConfigError, match="expected 4 names"):
-        read_names(path, 4, may_be_longer=True)
+        read_names(path, 4, allow_longer=True)
 
 
 def test_binary_data_is_refused(tmp_path):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from engine.darknet import limits
+from engine.darknet import network_limits
 from engine.darknet.cfg import parse
 from engine.darknet.options import activation_option, keys, option, read_options
 from engine.errors import ConfigError
@@ -83,7 +83,10 @@ def test_a_value_is_read_as_darknet_reads_it(line, name, value):
         ("from=-1,", "from: expected a list, each an integer, got '-1,'"),
         ("from=,,", "from: expected a list, each an integer, got ',,'"),
         ("numbers=1,x", "numbers: expected a list, each a number, got '1,x'"),
-        ("from=" + "1," * limits.LIST + "1", f"expected a list of at most {limits.LIST} numbers"),
+        (
+            "from=" + "1," * network_limits.LIST + "1",
+            f"expected a list of at most {network_limits.LIST} numbers",
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_line(line, message):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from engine.darknet import limits
+from engine.darknet import network_limits
 from engine.darknet.cfg import read
 from engine.darknet.graph import build
 from engine.darknet.weights import load
@@ -79,5 +79,5 @@ def test_trained_weights_fit_their_network(name):
 
 def test_the_largest_network_is_far_from_the_ceilings():
     graph = build(read(shared_folder("golden/open") / "macro" / "cspx-p7-mish" / "net.cfg"))
-    assert graph.parameter_count * 10 < limits.PARAMETERS
-    assert sum(len(node.sources) for node in graph.nodes) * 10 < limits.READS
+    assert graph.parameter_count * 10 < network_limits.PARAMETERS
+    assert sum(len(node.sources) for node in graph.nodes) * 10 < network_limits.REFERENCES

@@ -53,8 +53,8 @@ def test_line_ends_marks_and_blank_lines_do_not_matter(tmp_path, text):
         ("a --1\n", "expected 'name parent'"),
         ("a ²\n", "expected 'name parent'"),
         ("a 99999999999999999999\n", "expected 'name parent'"),
-        ("\n\n", "names no class"),
-        ("", "names no class"),
+        ("\n\n", "expected at least one class, got none"),
+        ("", "expected at least one class, got none"),
     ],
 )
 def test_a_damaged_tree_is_told_by_line(tmp_path, text, problem):

@@ -106,7 +106,7 @@ def test_dontload_takes_nothing_from_the_file_and_says_so(tmp_path, caplog):
     assert not first["weight"].any()
     assert second["bias"][0] == 1 / 64
     assert caplog.messages == [
-        "net.cfg:5: [convolutional]: its weights stay zero, as dontload=1 asks"
+        "net.cfg:5: [convolutional]: its weights stay zero because of dontload=1"
     ]
 
 
@@ -196,9 +196,9 @@ def test_item_47_a_big_endian_header_is_recognised(tmp_path):
 @pytest.mark.parametrize(
     ("index", "value", "message"),
     [
-        (20, np.nan, "layer 0 [convolutional] weight: 1 of 108 numbers are infinite or no number"),
-        (0, -np.inf, "layer 0 [convolutional] bias: 1 of 4 numbers are infinite or no number"),
-        (12, np.nan, "layer 0 [convolutional] variance: 1 of 4 numbers are infinite or no number"),
+        (20, np.nan, "layer 0 [convolutional] weight: 1 of 108 numbers are infinite or NaN"),
+        (0, -np.inf, "layer 0 [convolutional] bias: 1 of 4 numbers are infinite or NaN"),
+        (12, np.nan, "layer 0 [convolutional] variance: 1 of 4 numbers are infinite or NaN"),
         (12, -1.0, "layer 0 [convolutional] variance: expected no negative variance, got -1."),
         (12, -1e-5, "layer 0 [convolutional] variance: expected no negative variance, got -1e-05"),
     ],

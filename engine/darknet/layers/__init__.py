@@ -1,4 +1,4 @@
-"""The sections of a .cfg, one file each: a file's name is the section's."""
+"""The layers: one file for each section of a .cfg, named after the section."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from engine.darknet.layers.base import Layer
 
 
 class _Layers(Mapping[str, type[Layer]]):
-    """By every spelling. A file is imported for its own section, all are for anything else."""
+    """Layer classes by section name, imported on demand.
+
+    A section with a file of its own imports only that file; any other spelling imports them all.
+    """
 
     def __init__(self, files: Iterable[str]) -> None:
         self._files = frozenset(files)

@@ -1,12 +1,12 @@
-"""[activation]: an activation as a layer of its own."""
+"""[activation]: an activation as a separate layer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.darknet.blocks import activate
 from engine.darknet.layers.base import Layer, Weights, layer
 from engine.darknet.options import activation_option
-from engine.darknet.parts import activate
 from engine.plan.build import PlanBuilder
 from engine.plan.ops import Tensor
 from engine.plan.shapes import Shape

@@ -1,4 +1,4 @@
-"""[avgpool]: the mean of each channel."""
+"""[avgpool]: global average pooling."""
 
 from __future__ import annotations
 

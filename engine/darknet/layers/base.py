@@ -1,8 +1,8 @@
-"""What a layer is: its options, the layers it reads, its shape, its arrays, the ops it becomes.
+"""The base of all layers: options, sources, output shape, parameters and lowering to ops.
 
-A section is one file of this folder, named like the section. Its class is a frozen dataclass whose
-fields are the options; `@layer(spellings...)` makes the section known, and names the options that
-matter in training only, which are accepted in silence.
+Each section has a file of its own in this folder, named after the section. Its class is a frozen
+dataclass whose fields are the options. `@layer(spellings...)` registers the class and lists the
+options that matter in training only, which are accepted without a warning.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from engine.plan.shapes import Shape
 
 Weights = Mapping[str, NDArray[Any]]
 
-NETWORK_INPUT = -1  # the index that stands for the network's input among sources
+NETWORK_INPUT = -1  # the source index of the network's input
 
 LAYERS: dict[str, type[Layer]] = {}  # by every spelling that darknet accepts
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One array of a layer; a layer's parameters stand in the order of the .weights file."""
+    """One array of a layer. A layer lists them in the order of the .weights file."""
 
     name: str
     shape: tuple[int, ...]
-    initial: float = 0.0  # its value where the file does not hold it
+    initial: float = 0.0  # the value of every element if the file does not hold the array
     in_file: bool = True
-    # how the file holds a matrix (rows, everything else): as it is; the other way round; or the
-    # other way round only if the header says so, which concerns the weights of dense layers
+    # whether the file holds a matrix (rows, all other axes) as it is or transposed; for dense
+    # layers the header of the file decides
     stored: Literal["plain", "flipped", "flipped_if_header_says"] = "plain"
 
     @property
@@ -51,95 +51,95 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Place:
-    """What surrounds a layer: its number, the lines it stands on, and the [net] it belongs to."""
+class LayerContext:
+    """The position of a layer in its network: its index, its section and the [net] options."""
 
     index: int
     section: Section
-    net: Net  # with the size and the time steps the network is really built for
+    net: Net  # with the size and the time steps that the network is built for
 
     def find(self, name: str) -> Path:
-        """A file that an option names: beside the .cfg, else from the working folder."""
+        """Resolve a file name in the folder of the .cfg if it exists there, else as it is."""
         folder = self.section.folder
         try:
-            is_beside = folder is not None and (folder / name).exists()
-        except OSError:  # too long a name; whoever opens it will say so
-            is_beside = False
-        return folder / name if folder is not None and is_beside else Path(name)
+            is_next_to_cfg = folder is not None and (folder / name).exists()
+        except OSError:  # the name is too long, which opening the file will report
+            is_next_to_cfg = False
+        return folder / name if folder is not None and is_next_to_cfg else Path(name)
 
 
 @dataclass(frozen=True)
 class Layer(ABC):
-    place: Place = field(metadata=options.CONTEXT, repr=False, compare=False)
+    context: LayerContext = field(metadata=options.NOT_AN_OPTION, repr=False, compare=False)
     dontload: bool = options.option(False)
     dontloadscales: bool = options.option(False)
 
     kind: ClassVar[str]
     training: ClassVar[frozenset[str]]
     is_detection: ClassVar[bool] = False
-    is_cost: ClassVar[bool] = False  # tells training how wrong the layer before it is
-    filter_axis: ClassVar[int] = 0  # of its weights
+    is_cost: ClassVar[bool] = False  # a training loss
+    filter_axis: ClassVar[int] = 0  # the axis of its weights that counts the filters
     needs_map: ClassVar[bool] = False  # cannot follow a layer whose `makes_map` is false
 
-    # ------------------------------------------------------------ what a section defines
+    # ------------------------------------------------------------ defined by each section
 
     def sources(self) -> tuple[int, ...]:
-        """Numbers of the layers it reads, absolute; see `absolute`."""
-        return (self.place.index - 1,)
+        """Return the absolute indices of the layers it reads."""
+        return (self.context.index - 1,)
 
     @abstractmethod
     def infer(self, *shapes: Shape) -> Shape:
-        """The shape of its output; refuses shapes and options that do not fit."""
+        """Return the shape of its output; raise ConfigError if shapes or options do not fit."""
 
     def parameters(self, *shapes: Shape) -> tuple[Parameter, ...]:
-        """Its arrays, in the order in which the .weights file holds them."""
+        """Return its parameters in the order of the .weights file."""
         return ()
 
     @abstractmethod
     def lower(self, plan: PlanBuilder, weights: Weights, *tensors: Tensor) -> Tensor:
-        """Write its ops, `tensors` being its sources; return its output."""
+        """Emit its ops for the sources `tensors` and return the output."""
 
     def padded(self, *shapes: Shape) -> Shape:
-        """What its windows reach over: its input, with the cells that it adds around."""
+        """Return the shape of its input with padding, which counts against the limits."""
         return shapes[0] if shapes else Shape(1)
 
     def makes_map(self, *shapes: Shape) -> bool:
-        """Whether its output has a height and a width, or is only a row of values in darknet."""
+        """Whether its output is a feature map; otherwise it is a vector."""
         return True
 
     @property
     def donor(self) -> int | None:
-        """The layer whose arrays it uses instead of its own."""
+        """The index of the layer whose arrays it shares, if any."""
         return None
 
-    def read_by(self, readers: Sequence[Layer]) -> Layer:
-        """The same layer, knowing who reads it."""
+    def with_consumers(self, consumers: Sequence[Layer]) -> Layer:
+        """Adapt the layer to the layers that read its output."""
         return self
 
     def operations(self, out: Shape, *shapes: Shape) -> int:
-        """Multiplications and additions for one sample, counted as darknet counts them."""
+        """Return the multiplications and additions for one sample, counted as in darknet."""
         return 0
 
-    # ------------------------------------------------------------ what every section can use
+    # ------------------------------------------------------------ helpers for sections
 
     @property
     def where(self) -> str:
-        return self.place.section.where
+        return self.context.section.where
 
     def at(self, key: str) -> str:
-        """`file:line: [section] key`, on the line of the option where it is written."""
-        section = self.place.section
+        """Return `file:line: [section] key`, with the line of the option if the file has it."""
+        section = self.context.section
         found = section.first.get(key)
         line = found.line if found else section.line
         return f"{section.file}:{line}: [{section.name}]{f' {key}' if key else ''}"
 
     def error(self, key: str, message: str) -> ConfigError:
-        """An error in the option `key`, or in the section as a whole without one."""
+        """Return an error about the option `key`, or about the whole section if it is empty."""
         return ConfigError(f"{self.at(key)}: {message}")
 
     def absolute(self, key: str, index: int) -> int:
-        """The layer an option points at: counted back from here if negative, else from 0."""
-        here = self.place.index
+        """Resolve a layer index in an option: relative to this layer if negative, else absolute."""
+        here = self.context.index
         target = here + index if index < 0 else index
         if target < 0:
             raise self.error(key, f"{index} points before the first layer; this is layer {here}")
@@ -151,20 +151,20 @@ class Layer(ABC):
 
 
 class DetectionLayer(Layer):
-    """A layer whose output is boxes: its subclasses have the option `classes`."""
+    """A layer whose output is boxes. Subclasses have the option `classes`."""
 
     is_detection: ClassVar[bool] = True
     classes: int
 
     @property
     def nms(self) -> tuple[str, float]:
-        """The kind of suppression and its exponent."""
+        """Return the kind of NMS and its exponent."""
         return "default", 0.6
 
 
 _Class = TypeVar("_Class", bound=type[Layer])
 
-# keys that every section may hold and that matter in training only
+# options of every section that matter in training only
 _TRAINING = (
     "clip onlyforward dont_update burnin_update stopbackward train_only_bn learning_rate "
     "keep_delta_gpu"
@@ -172,7 +172,7 @@ _TRAINING = (
 
 
 def layer(*spellings: str, training: str = "") -> Callable[[_Class], _Class]:
-    """Make a class known as the section `spellings`; `training` lists keys to accept in silence."""
+    """Register a class for the section `spellings`; `training` lists training-only options."""
 
     def register(cls: _Class) -> _Class:
         cls.kind = spellings[0]
@@ -185,12 +185,12 @@ def layer(*spellings: str, training: str = "") -> Callable[[_Class], _Class]:
     return register
 
 
-def from_section(cls: type[Layer], place: Place) -> Layer:
-    """A layer with the options of its section."""
-    return cls(place=place, **options.read_options(cls, place.section))
+def from_section(cls: type[Layer], context: LayerContext) -> Layer:
+    """Create a layer with the options of its section."""
+    return cls(context=context, **options.read_options(cls, context.section))
 
 
 def unknown_options(cls: type[Layer] | type[Net], section: Section) -> tuple[Option, ...]:
-    """Options that no reader of this section looks at."""
+    """Return the options that neither `cls` nor training uses."""
     known = {*options.keys(cls), *cls.training}
     return tuple(each for each in section.first.values() if each.key not in known)

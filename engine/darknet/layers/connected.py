@@ -1,12 +1,12 @@
-"""[connected]: every output is a weighted sum of all inputs."""
+"""[connected]: a fully connected layer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.darknet.blocks import Dense
 from engine.darknet.layers.base import Layer, Parameter, Weights, layer
 from engine.darknet.options import activation_option, option
-from engine.darknet.parts import Dense
 from engine.plan.build import PlanBuilder
 from engine.plan.ops import Tensor
 from engine.plan.shapes import Shape

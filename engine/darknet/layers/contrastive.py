@@ -1,4 +1,4 @@
-"""[contrastive]: measures the error of embeddings in training."""
+"""[contrastive]: the training loss of embeddings; the identity in inference."""
 
 from __future__ import annotations
 

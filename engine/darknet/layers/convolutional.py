@@ -1,4 +1,4 @@
-"""[convolutional]: slide filters over the map, normalise or add a bias, activate."""
+"""[convolutional]: convolution, batch normalisation or bias, activation."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.darknet.blocks import Blur, Convolution
 from engine.darknet.layers.base import Layer, Parameter, Weights, layer
 from engine.darknet.options import activation_option, option
-from engine.darknet.parts import Blur, Convolution
 from engine.plan.build import PlanBuilder
 from engine.plan.ops import Tensor
 from engine.plan.shapes import Shape
@@ -28,9 +28,9 @@ class Convolutional(Layer):
     filters: int = option(1, at_least=1)
     size: int = option(1, at_least=1)
     stride: int = option(1, at_least=1)
-    stride_x: int = option(0)  # darknet: as `stride` unless 1 or more
+    stride_x: int = option(0)  # darknet uses `stride` if this is less than 1
     stride_y: int = option(0)
-    pad: bool = False  # size / 2 cells on each side; `padding` is ignored then
+    pad: bool = False  # pad size / 2 cells on each side and ignore `padding`
     padding: int = option(0, at_least=0)
     dilation: int = option(1, at_least=1)
     groups: int = option(1, at_least=1)
@@ -71,10 +71,11 @@ class Convolutional(Layer):
         convolution = self._convolution(shape)
         return convolution.operations(convolution.infer(shape))
 
-    def read_by(self, readers: Sequence[Layer]) -> Layer:
-        """darknet: a layer that these read keeps its activation in spite of bin_output."""
-        keeps = any(each.kind in ("route", "shortcut", "sam", "scale_channels") for each in readers)
-        return replace(self, bin_output=False) if keeps else self
+    def with_consumers(self, consumers: Sequence[Layer]) -> Layer:
+        """Ignore bin_output if one of these layers reads the output, as darknet does."""
+        kinds = {each.kind for each in consumers}
+        needs_activation = kinds & {"route", "shortcut", "sam", "scale_channels"}
+        return replace(self, bin_output=False) if needs_activation else self
 
     def lower(self, plan: PlanBuilder, weights: Weights, *tensors: Tensor) -> Tensor:
         (src,) = tensors
@@ -110,23 +111,23 @@ class Convolutional(Layer):
         )
 
     def _check(self, shape: Shape) -> None:
-        part = self._convolution(shape)
-        if shape.channels % part.groups or self.filters % part.groups:
+        block = self._convolution(shape)
+        if shape.channels % block.groups or self.filters % block.groups:
             raise self.error(
                 "groups",
                 f"expected a divisor of {shape.channels} channels and {self.filters} filters, "
                 f"got {self.groups}",
             )
-        if min(shape.height, shape.width) + 2 * part.padding < self.size:
+        if min(shape.height, shape.width) + 2 * block.padding < self.size:
             raise self.error(
                 "size", f"{self.size} is larger than the map of {shape} with its padding"
             )
-        # darknet's output size leaves the dilation out, which is right in this case only
-        if part.dilation > 1 and 2 * part.padding + 1 != self.size:
-            raise self.error("dilation", "expected an odd size and pad=1 beside it")
+        # darknet's formula for the output size ignores the dilation: it is right only in this case
+        if block.dilation > 1 and 2 * block.padding + 1 != self.size:
+            raise self.error("dilation", "expected an odd size and pad=1 with it")
 
 
 def _binarise(weight: NDArray[Any]) -> NDArray[Any]:
-    """Each filter as its signs times the mean of its absolute values."""
+    """Replace each filter by its signs times the mean of its absolute values."""
     mean = np.abs(weight).mean(axis=(1, 2, 3), keepdims=True, dtype=np.float64)
     return np.asarray(np.where(weight > 0, mean, -mean), np.float32)

@@ -1,4 +1,4 @@
-"""[cost]: measures the error in training; the layer before is the network's output."""
+"""[cost]: a training loss; the identity in inference."""
 
 from __future__ import annotations
 

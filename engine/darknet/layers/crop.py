@@ -1,4 +1,4 @@
-"""[crop]: the middle of the map; brings 0 .. 1 to -1 .. 1 unless told not to."""
+"""[crop]: a centre crop that also maps 0 .. 1 to -1 .. 1, unless noadjust=1."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Crop(Layer):
 
     def infer(self, *shapes: Shape) -> Shape:
         (shape,) = shapes
-        for key, wanted, there in (
+        for key, wanted, available in (
             ("crop_width", self.crop_width, shape.width),
             ("crop_height", self.crop_height, shape.height),
         ):
-            if wanted > there:
-                raise self.error(key, f"expected at most {there}, got {wanted}")
+            if wanted > available:
+                raise self.error(key, f"expected at most {available}, got {wanted}")
         return Shape(shape.channels, self.crop_height, self.crop_width)
 
     def lower(self, plan: PlanBuilder, weights: Weights, *tensors: Tensor) -> Tensor:

@@ -1,12 +1,12 @@
-"""[deconvolutional]: each cell adds its filters to a larger map; then as [convolutional]."""
+"""[deconvolutional]: transposed convolution, batch normalisation or bias, activation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.darknet.blocks import activate, batch_norm_parameters, bind_bias
 from engine.darknet.layers.base import Layer, Parameter, Weights, layer
 from engine.darknet.options import activation_option, option
-from engine.darknet.parts import activate, bind_bias, statistics
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
 from engine.plan.ops import Tensor
@@ -19,7 +19,7 @@ class Deconvolutional(Layer):
     filters: int = option(1, at_least=1)
     size: int = option(1, at_least=1)
     stride: int = option(1, at_least=1)
-    pad: bool = False  # size / 2 cells on each side; `padding` is ignored then
+    pad: bool = False  # crop size / 2 cells on each side and ignore `padding`
     padding: int = option(0, at_least=0)
     batch_normalize: bool = False
     activation: str = activation_option("logistic")
@@ -33,12 +33,12 @@ class Deconvolutional(Layer):
 
     def infer(self, *shapes: Shape) -> Shape:
         (shape,) = shapes
-        grown = self.size - self.stride - 2 * self._padding
-        height, width = (side * self.stride + grown for side in (shape.height, shape.width))
+        extra = self.size - self.stride - 2 * self._padding
+        height, width = (side * self.stride + extra for side in (shape.height, shape.width))
         return Shape(self.filters, height, width)
 
     def padded(self, *shapes: Shape) -> Shape:
-        """The map before its borders are cut off."""
+        """Return the output before its borders are cut off."""
         out, cut = self.infer(*shapes), 2 * self._padding
         return Shape(out.channels, out.height + cut, out.width + cut)
 
@@ -48,7 +48,7 @@ class Deconvolutional(Layer):
         weight = Parameter("weight", (shape.channels, self.filters, self.size, self.size))
         if not self.batch_normalize:
             return bias, weight
-        return bias, *statistics(self.filters, in_file=not self.dontloadscales), weight
+        return bias, *batch_norm_parameters(self.filters, in_file=not self.dontloadscales), weight
 
     def operations(self, out: Shape, *shapes: Shape) -> int:
         (shape,) = shapes
@@ -57,7 +57,7 @@ class Deconvolutional(Layer):
     def lower(self, plan: PlanBuilder, weights: Weights, *tensors: Tensor) -> Tensor:
         (src,) = tensors
         weight = plan.constant("weight", weights["weight"])
-        normalise, bias = bind_bias(plan, weights, "", normalised=self.batch_normalize)
+        normalise, bias = bind_bias(plan, weights, "", has_batch_norm=self.batch_normalize)
         out = ops.Deconv2d(
             plan.tensor(self.infer(src.shape)),
             src,

@@ -1,4 +1,4 @@
-"""[detection]: YOLOv1's boxes, a few for each cell of a coarse grid, from a row of values."""
+"""[detection]: YOLOv1's boxes: a few for each cell of a coarse grid, read from a vector."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Detection(DetectionLayer):
     num: int = option(1, at_least=1)
     side: int = option(7, at_least=1)
     softmax: bool = False
-    square_root: bool = option(False, key="sqrt")  # width and height are roots
+    square_root: bool = option(False, key="sqrt")  # the values are roots of width and height
 
     def makes_map(self, *shapes: Shape) -> bool:
         return False
@@ -33,7 +33,7 @@ class Detection(DetectionLayer):
     def infer(self, *shapes: Shape) -> Shape:
         (shape,) = shapes
         if self.coords != 4:
-            raise self.error("coords", f"expected 4, the numbers of a box, got {self.coords}")
+            raise self.error("coords", f"expected 4, the coordinates of a box, got {self.coords}")
         expected = self.side * self.side * (self.classes + 5 * self.num)
         if shape.size != expected:
             raise self.error(
@@ -45,8 +45,8 @@ class Detection(DetectionLayer):
 
     def lower(self, plan: PlanBuilder, weights: Weights, *tensors: Tensor) -> Tensor:
         (src,) = tensors
-        row = Shape(src.shape.size)
-        out = plan.emit(ops.Reshape(plan.tensor(row), src))
+        vector = Shape(src.shape.size)
+        out = plan.emit(ops.Reshape(plan.tensor(vector), src))
         if self.softmax:
             out = self._with_softmax(plan, out)
         plan.head(
@@ -61,11 +61,11 @@ class Detection(DetectionLayer):
         return out
 
     def _with_softmax(self, plan: PlanBuilder, src: Tensor) -> Tensor:
-        """The classes come first, those of one cell together."""
+        """Apply softmax to the class scores, which come first, cell by cell."""
         count = self.side * self.side * self.classes
         rest = src.shape.size - count
         scores = plan.tensor(Shape(count))
         plan.emit(ops.Concat(scores, (Part(src, 0, count, 0),)))
-        shares = plan.emit(ops.Softmax(plan.tensor(scores.shape), scores, (self.classes,)))
-        parts = (Part(shares, 0, count, 0), Part(src, count, rest, count))
+        classes = plan.emit(ops.Softmax(plan.tensor(scores.shape), scores, (self.classes,)))
+        parts = (Part(classes, 0, count, 0), Part(src, count, rest, count))
         return plan.emit(ops.Concat(plan.tensor(src.shape), parts))

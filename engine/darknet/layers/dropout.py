@@ -1,4 +1,4 @@
-"""[dropout]: drops values in training; lets all through, unscaled, otherwise."""
+"""[dropout]: the identity in inference, without scaling."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ from engine.darknet.layers.empty import Empty
 @layer("dropout", training="probability dropblock dropblock_size_rel dropblock_size_abs")
 @dataclass(frozen=True)
 class Dropout(Empty):
-    """Nothing to do outside training."""
+    """Darknet scales in training, so nothing is left to do in inference."""

@@ -1,4 +1,4 @@
-"""[empty]: nothing; the output of the layer before goes through."""
+"""[empty]: the identity."""
 
 from __future__ import annotations
 

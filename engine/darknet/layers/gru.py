@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.darknet.blocks import Dense
 from engine.darknet.layers.base import Weights, layer
 from engine.darknet.options import option
-from engine.darknet.parts import Dense
 from engine.darknet.recurrence import Recurrent, States, add, multiply, unroll
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
@@ -30,7 +30,7 @@ class Gru(Recurrent):
         self.check_steps()
         return Shape(self.output)
 
-    def parts(self, shape: Shape) -> tuple[Dense, ...]:
+    def blocks(self, shape: Shape) -> tuple[Dense, ...]:
         return tuple(
             Dense(inputs, self.output, self.batch_normalize, prefix=f"{source}_{gate}_")
             for source, inputs in (("input", shape.size), ("state", self.output))
@@ -39,17 +39,17 @@ class Gru(Recurrent):
 
     def lower(self, plan: PlanBuilder, weights: Weights, *tensors: Tensor) -> Tensor:
         (src,) = tensors
-        dense = {part.prefix: part.bind(plan, weights) for part in self.parts(src.shape)}
+        dense = {block.prefix: block.bind(plan, weights) for block in self.blocks(src.shape)}
 
-        def step(fed: tuple[Tensor, ...], states: States) -> tuple[Tensor, States]:
-            (state,), (fed_z, fed_r, fed_h) = states, fed
-            update = add(plan, [fed_z, dense["state_z_"](state)], "logistic")
-            reset = add(plan, [fed_r, dense["state_r_"](state)], "logistic")
+        def step(inputs: tuple[Tensor, ...], states: States) -> tuple[Tensor, States]:
+            (state,), (input_z, input_r, input_h) = states, inputs
+            update = add(plan, [input_z, dense["state_z_"](state)], "logistic")
+            reset = add(plan, [input_r, dense["state_r_"](state)], "logistic")
             remembered = dense["state_h_"](multiply(plan, state, reset))
-            candidate = add(plan, [fed_h, remembered], "tanh" if self.tanh else "logistic")
+            candidate = add(plan, [input_h, remembered], "tanh" if self.tanh else "logistic")
             after = plan.tensor(state.shape, steps=1)
             plan.emit(ops.Mix(after, update, state, candidate))
             return after, (after,)
 
-        fed = [dense[f"input_{gate}_"](src) for gate in _GATES]
-        return unroll(plan, fed, [Shape(self.output)], step)
+        inputs = [dense[f"input_{gate}_"](src) for gate in _GATES]
+        return unroll(plan, inputs, [Shape(self.output)], step)

@@ -1,4 +1,4 @@
-"""[history]: the maps of the last time steps behind one another, the newest first."""
+"""[history]: the maps of the last time steps concatenated, the newest first."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engine.darknet.blocks import Dense
 from engine.darknet.layers.base import Weights, layer
 from engine.darknet.options import option
-from engine.darknet.parts import Dense
 from engine.darknet.recurrence import Recurrent, States, concat, unroll
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
@@ -28,7 +28,7 @@ class History(Recurrent):
         self.check_steps()
         return Shape(shape.channels * self.history_size, shape.height, shape.width)
 
-    def parts(self, shape: Shape) -> tuple[Dense, ...]:
+    def blocks(self, shape: Shape) -> tuple[Dense, ...]:
         return ()
 
     def lower(self, plan: PlanBuilder, weights: Weights, *tensors: Tensor) -> Tensor:
@@ -38,14 +38,14 @@ class History(Recurrent):
         if not older:
             return src
         if plan.steps == 1:
-            # darknet remembers nothing then: the older maps are always zero
-            past = Shape(older, out.height, out.width)
-            zeros = plan.constant("zeros", np.zeros(past.sides, np.float32))
-            blank = plan.emit(ops.Load(plan.tensor(past), zeros))
-            return concat(plan, (src, src.shape.channels), (blank, older))
+            # darknet keeps no history with one time step: the older maps are always zero
+            past_shape = Shape(older, out.height, out.width)
+            zeros = plan.constant("zeros", np.zeros(past_shape.sides, np.float32))
+            past = plan.emit(ops.Load(plan.tensor(past_shape), zeros))
+            return concat(plan, (src, src.shape.channels), (past, older))
 
-        def step(fed: tuple[Tensor, ...], states: States) -> tuple[Tensor, States]:
-            after = concat(plan, (fed[0], src.shape.channels), (states[0], older))
+        def step(inputs: tuple[Tensor, ...], states: States) -> tuple[Tensor, States]:
+            after = concat(plan, (inputs[0], src.shape.channels), (states[0], older))
             return after, (after,)
 
         return unroll(plan, [src], [out], step)

@@ -1,4 +1,4 @@
-"""[l2norm]: bring the channels of each pixel to length 1."""
+"""[l2norm]: divide the channels of each pixel by their L2 norm."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""[local]: a convolution with weights of its own at every cell."""
+"""[local]: a locally connected layer: a convolution with separate weights at every cell."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.darknet.blocks import activate
 from engine.darknet.layers.base import Layer, Parameter, Weights, layer
 from engine.darknet.options import activation_option, option
-from engine.darknet.parts import activate
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
 from engine.plan.ops import Tensor
@@ -26,7 +26,7 @@ class Local(Layer):
 
     def infer(self, *shapes: Shape) -> Shape:
         (shape,) = shapes
-        # darknet: a flag for the size of the output, but a number of cells when it computes
+        # darknet treats pad as a flag for the output size, but as a number of cells in forward()
         if self.pad and 2 * self.pad + 1 != self.size:
             raise self.error("pad", f"expected 0 or (size - 1) / 2, got {self.pad}")
         if min(shape.height, shape.width) + 2 * self.pad < self.size:

@@ -1,12 +1,12 @@
-"""[local_avgpool]: the mean of each window's cells that lie inside the map."""
+"""[local_avgpool]: average pooling over windows, without the padding."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.darknet.blocks import PoolGeometry
 from engine.darknet.layers.base import Layer, Weights, layer
 from engine.darknet.options import option
-from engine.darknet.parts import Pool
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
 from engine.plan.ops import Tensor
@@ -43,6 +43,6 @@ class LocalAveragePool(Layer):
         return plan.emit(ops.AveragePool(out, src, self._pool.window(src.shape)))
 
     @property
-    def _pool(self) -> Pool:
+    def _pool(self) -> PoolGeometry:
         strides = (self.stride_y or self.stride, self.stride_x or self.stride)
-        return Pool.of(self.size or self.stride, strides, self.padding)
+        return PoolGeometry.from_options(self.size or self.stride, strides, self.padding)

@@ -1,11 +1,11 @@
-"""[logistic]: every value between 0 and 1."""
+"""[logistic]: the logistic function (sigmoid) of every value."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.darknet.blocks import activate
 from engine.darknet.layers.base import Layer, Weights, layer
-from engine.darknet.parts import activate
 from engine.plan.build import PlanBuilder
 from engine.plan.ops import Tensor
 from engine.plan.shapes import Shape

@@ -1,12 +1,12 @@
-"""[lstm]: c' = f * c + i * g, h' = o * tanh(c'), with gates f, i, o and the new content g."""
+"""[lstm]: c' = f * c + i * g, h' = o * tanh(c'), with gates f, i, o and the candidate g."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.darknet.blocks import Dense, activate
 from engine.darknet.layers.base import Weights, layer
 from engine.darknet.options import option
-from engine.darknet.parts import Dense, activate
 from engine.darknet.recurrence import Recurrent, States, add, multiply, unroll
 from engine.plan.build import PlanBuilder
 from engine.plan.ops import Tensor
@@ -25,8 +25,8 @@ class Lstm(Recurrent):
         self.check_steps()
         return Shape(self.output)
 
-    def parts(self, shape: Shape) -> tuple[Dense, ...]:
-        """Darknet's names: w acts on the state, u on the input."""
+    def blocks(self, shape: Shape) -> tuple[Dense, ...]:
+        """Return the blocks under darknet's names: w reads the state, u the input."""
         return tuple(
             Dense(inputs, self.output, self.batch_normalize, prefix=f"{source}{gate}_")
             for source, inputs in (("w", self.output), ("u", shape.size))
@@ -35,17 +35,17 @@ class Lstm(Recurrent):
 
     def lower(self, plan: PlanBuilder, weights: Weights, *tensors: Tensor) -> Tensor:
         (src,) = tensors
-        dense = {part.prefix: part.bind(plan, weights) for part in self.parts(src.shape)}
+        dense = {block.prefix: block.bind(plan, weights) for block in self.blocks(src.shape)}
 
-        def step(fed: tuple[Tensor, ...], states: States) -> tuple[Tensor, States]:
+        def step(inputs: tuple[Tensor, ...], states: States) -> tuple[Tensor, States]:
             state, cell = states
-            forget, take, content, show = (
-                add(plan, [dense[f"w{gate}_"](state), row], activation)
-                for row, (gate, activation) in zip(fed, _GATES.items(), strict=True)
+            f, i, g, o = (
+                add(plan, [dense[f"w{gate}_"](state), from_input], activation)
+                for from_input, (gate, activation) in zip(inputs, _GATES.items(), strict=True)
             )
-            cell = add(plan, [multiply(plan, cell, forget), multiply(plan, content, take)])
-            state = multiply(plan, activate(plan, cell, "tanh"), show)
+            cell = add(plan, [multiply(plan, cell, f), multiply(plan, g, i)])
+            state = multiply(plan, activate(plan, cell, "tanh"), o)
             return state, (state, cell)
 
-        fed = [dense[f"u{gate}_"](src) for gate in _GATES]
-        return unroll(plan, fed, [Shape(self.output)] * 2, step)
+        inputs = [dense[f"u{gate}_"](src) for gate in _GATES]
+        return unroll(plan, inputs, [Shape(self.output)] * 2, step)

@@ -1,29 +1,29 @@
-"""[maxpool]: keep the largest value of each size x size window."""
+"""[maxpool]: max pooling over windows, or over channels with maxpool_depth=1."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.darknet.blocks import Blur, PoolGeometry
 from engine.darknet.layers.base import Layer, Weights, layer
 from engine.darknet.options import option
-from engine.darknet.parts import Blur, Pool
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
 from engine.plan.ops import Tensor
 from engine.plan.shapes import Shape
 
 
-# darknet's C code ignores maxpool_zero_nonmax, and so do the values this engine is checked against;
-# its CUDA code sets every output to zero that differs from the input at the same index
+# Darknet's C code, which the expected values come from, ignores maxpool_zero_nonmax. Its CUDA code
+# zeroes every output that differs from the input at the same index.
 @layer("maxpool", "max", training="maxpool_zero_nonmax")
 @dataclass(frozen=True)
 class MaxPool(Layer):
     stride: int = option(1, at_least=1)
     stride_x: int | None = option(None, at_least=1)
     stride_y: int | None = option(None, at_least=1)
-    size: int | None = option(None, at_least=1)  # darknet: as wide as the stride
-    padding: int | None = option(None, at_least=0)  # darknet: size - 1 cells in all, not per side
-    maxpool_depth: bool = False  # over channels instead of cells
+    size: int | None = option(None, at_least=1)  # darknet's default is the stride
+    padding: int | None = option(None, at_least=0)  # the total of both sides; default size - 1
+    maxpool_depth: bool = False  # pool over channels instead of cells
     out_channels: int = option(1, at_least=1)
     antialiasing: int = option(0)
 
@@ -58,9 +58,9 @@ class MaxPool(Layer):
         return self.stride_y or self.stride, self.stride_x or self.stride
 
     @property
-    def _pool(self) -> Pool:
+    def _pool(self) -> PoolGeometry:
         strides = (1, 1) if self.antialiasing else self._strides()
-        return Pool.of(self.size or self.stride, strides, self.padding)
+        return PoolGeometry.from_options(self.size or self.stride, strides, self.padding)
 
     @property
     def _blur(self) -> Blur | None:

@@ -1,4 +1,4 @@
-"""[net]: the input of the network, and how many rows one call feeds."""
+"""[net]: the input shape, the batch and the number of time steps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from engine.darknet.cfg import Section
-from engine.darknet.options import CONTEXT, option, read_options
+from engine.darknet.options import NOT_AN_OPTION, option, read_options
 from engine.errors import ConfigError
 from engine.plan.shapes import Shape
 
@@ -36,14 +36,14 @@ class Net:
     letter_box: bool = False
     min_crop: int = option(0, at_least=0)
     max_crop: int = option(0, at_least=0)
-    where: str = field(default="[net]", metadata=CONTEXT, repr=False, compare=False)
+    where: str = field(default="[net]", metadata=NOT_AN_OPTION, repr=False, compare=False)
 
     spellings: ClassVar[tuple[str, ...]] = ("net", "network")
     training: ClassVar[frozenset[str]] = frozenset(_TRAINING.split())
 
     @property
     def shape(self) -> Shape:
-        """The network's input; a network without an image has `inputs` channels of one cell."""
+        """Return the input shape; a network without an image has `inputs` channels of one cell."""
         image = (self.channels, self.height, self.width)
         if any(image):
             if not all(image):

@@ -1,4 +1,4 @@
-"""[normalization]: divide each value by the energy of its neighbour channels (AlexNet's LRN)."""
+"""[normalization]: local response normalisation across channels (AlexNet's LRN)."""
 
 from __future__ import annotations
 

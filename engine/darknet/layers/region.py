@@ -1,10 +1,10 @@
-"""[region]: YOLOv2's boxes relative to anchors, with one class, or a class of a tree, each."""
+"""[region]: YOLOv2's boxes relative to anchors, with flat classes or a class tree."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.darknet.anchors import check_filters, pick_anchors
+from engine.darknet.anchors import check_filters, select_anchors
 from engine.darknet.layers.base import DetectionLayer, Weights, layer
 from engine.darknet.options import option
 from engine.darknet.tree import Tree, read_tree
@@ -13,7 +13,7 @@ from engine.plan.build import PlanBuilder
 from engine.plan.ops import Tensor
 from engine.plan.shapes import Shape
 
-# `map` translates the classes of a training set to those of the tree
+# `map` translates the classes of the training set to classes of the tree
 _TRAINING = """
     log sqrt thresh jitter resize rescore absolute random max focal_loss map bias_match
     coord_scale object_scale noobject_scale mask_scale class_scale
@@ -28,16 +28,16 @@ class Region(DetectionLayer):
     coords: int = option(4, at_least=4)
     anchors: tuple[float, ...] = option(())  # in cells
     softmax: bool = False
-    background: bool = False  # objectness is used as it is
-    classfix: int = option(0)  # -1: objectness below a half is none
+    background: bool = False  # use the objectness without the logistic function
+    classfix: int = option(0)  # -1: set objectness below 0.5 to zero
     tree: str | None = None
 
     needs_map = True
 
     def infer(self, *shapes: Shape) -> Shape:
         (shape,) = shapes
-        check_filters(self, shape, anchors=self.num, numbers=self.coords + 1)
-        pick_anchors(self, self.anchors, self.num)
+        check_filters(self, shape, anchors=self.num, box_values=self.coords + 1)
+        select_anchors(self, self.anchors, self.num)
         self._read_tree()
         return shape
 
@@ -59,7 +59,7 @@ class Region(DetectionLayer):
             ops.RegionHead(
                 out,
                 self.classes,
-                anchors=pick_anchors(self, self.anchors, self.num),
+                anchors=select_anchors(self, self.anchors, self.num),
                 grid=(src.shape.width, src.shape.height),
                 coords=self.coords,
                 classfix=self.classfix,
@@ -71,7 +71,7 @@ class Region(DetectionLayer):
     def _read_tree(self) -> Tree | None:
         if self.tree is None:
             return None
-        tree = read_tree(self.place.find(self.tree), self.at("tree"))
+        tree = read_tree(self.context.find(self.tree), self.at("tree"))
         if len(tree) != self.classes:
             raise self.error(
                 "tree", f"expected {self.classes} entries, one for each class, got {len(tree)}"

@@ -1,6 +1,6 @@
-"""[reorg]: darknet's first reorg, which walks the input as if it were the output.
+"""[reorg]: darknet's original reorg, which indexes the input with the output's strides.
 
-The result is a scrambling that yolov2 was trained with; [reorg3d] is the one that was meant.
+The result is a permutation that YOLOv2 was trained with. [reorg3d] is space-to-depth proper.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""[reorg3d]: move each stride x stride block of cells into channels, or back."""
+"""[reorg3d]: space to depth, or depth to space with reverse=1."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Reorg3d(Layer):
         return plan.emit(ops.Reorg(out, src, self.stride, grid, self.reverse))
 
     def _grid(self, shape: Shape, out: Shape) -> Shape:
-        """The shape that the assignment walks over."""
+        """Return the shape that defines the order of the assignments."""
         return out
 
     def _check_channels(self, channels: int) -> None:

@@ -1,4 +1,4 @@
-"""[route]: the outputs of earlier layers one behind the other, or one group of their channels."""
+"""[route]: concatenate the outputs of earlier layers, or one group of their channels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Route(Layer):
         return tuple(self.absolute("layers", index) for index in self.layers)
 
     def makes_map(self, *shapes: Shape) -> bool:
-        """Maps of different size still make a row of values, which [connected] can read."""
+        """Maps of different sizes become a vector, which [connected] can read."""
         return len({(shape.height, shape.width) for shape in shapes}) == 1
 
     def infer(self, *shapes: Shape) -> Shape:
@@ -44,17 +44,17 @@ class Route(Layer):
         if len(tensors) == 1 and self.groups == 1:
             return tensors[0]
         parts = []
-        at = 0
+        offset = 0
         views = self._views(*(src.shape for src in tensors))
         for src, view in zip(tensors, views, strict=True):
             if src.shape != view:
                 src = plan.emit(ops.Reshape(plan.tensor(view), src))
             count = view.channels // self.groups
-            parts.append(Part(src, self.group_id * count, count, at))
-            at += count
-        out = plan.tensor(Shape(at, views[0].height, views[0].width))
+            parts.append(Part(src, self.group_id * count, count, offset))
+            offset += count
+        out = plan.tensor(Shape(offset, views[0].height, views[0].width))
         return plan.emit(ops.Concat(out, tuple(parts)))
 
     def _views(self, *shapes: Shape) -> tuple[Shape, ...]:
-        """What is concatenated: the maps, or their values in a row."""
+        """Return the shapes to concatenate: the maps, or their values as vectors."""
         return shapes if self.makes_map(*shapes) else tuple(Shape(each.size) for each in shapes)

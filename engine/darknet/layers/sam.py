@@ -1,12 +1,12 @@
-"""[sam]: an earlier map times the layer before, value by value."""
+"""[sam]: spatial attention: multiply an earlier map by the previous layer, element by element."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.darknet.blocks import activate
 from engine.darknet.layers.base import Layer, Weights, layer
 from engine.darknet.options import activation_option, option
-from engine.darknet.parts import activate
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
 from engine.plan.ops import Tensor
@@ -20,7 +20,7 @@ class Sam(Layer):
     activation: str = activation_option("linear")
 
     def sources(self) -> tuple[int, ...]:
-        return self.absolute("from", self.from_layer), self.place.index - 1
+        return self.absolute("from", self.from_layer), self.context.index - 1
 
     def infer(self, *shapes: Shape) -> Shape:
         shape, factor = shapes

@@ -1,12 +1,12 @@
-"""[scale_channels]: an earlier map times the layer before: a factor for each channel or cell."""
+"""[scale_channels]: scale each channel (or each cell) of an earlier map by the previous layer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.darknet.blocks import activate
 from engine.darknet.layers.base import Layer, Weights, layer
 from engine.darknet.options import activation_option, option
-from engine.darknet.parts import activate
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
 from engine.plan.ops import Tensor
@@ -17,11 +17,11 @@ from engine.plan.shapes import Shape
 @dataclass(frozen=True)
 class ScaleChannels(Layer):
     from_layer: int = option(key="from")
-    scale_wh: bool = False  # a factor for each cell instead of each channel
+    scale_wh: bool = False  # one factor per cell instead of per channel
     activation: str = activation_option("linear")
 
     def sources(self) -> tuple[int, ...]:
-        return self.absolute("from", self.from_layer), self.place.index - 1
+        return self.absolute("from", self.from_layer), self.context.index - 1
 
     def infer(self, *shapes: Shape) -> Shape:
         shape, factor = shapes

@@ -1,4 +1,4 @@
-"""[shortcut]: the layer before plus earlier layers, each with a weight if the file has them."""
+"""[shortcut]: add earlier layers to the previous one, weighted if weights_type is set."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.darknet.blocks import activate
 from engine.darknet.layers.base import Layer, Parameter, Weights, layer
 from engine.darknet.options import activation_option, option
-from engine.darknet.parts import activate
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
 from engine.plan.ops import Tensor
@@ -27,12 +27,12 @@ class Shortcut(Layer):
 
     def sources(self) -> tuple[int, ...]:
         others = (self.absolute("from", index) for index in self.from_layers)
-        return (self.place.index - 1, *others)
+        return (self.context.index - 1, *others)
 
     def infer(self, *shapes: Shape) -> Shape:
         if self.weights_type != "none" and self.weights_normalization == "none":
             raise self.error(
-                "weights_normalization", "expected relu or softmax beside weights_type, got none"
+                "weights_normalization", "expected relu or softmax with weights_type, got none"
             )
         return shapes[0]
 
@@ -50,7 +50,7 @@ class Shortcut(Layer):
         return activate(plan, plan.emit(ops.Add(out, tensors, factors)), self.activation)
 
     def _normalised(self, weight: NDArray[Any]) -> NDArray[Any]:
-        """darknet adds 1e-4 to the sum, so that the factors do not quite add up to 1."""
+        """Normalise the weights; darknet adds 1e-4 to their sum, so they add up to less than 1."""
         wide = weight.astype(np.float64)
         if self.weights_normalization == "softmax":
             positive = np.exp(wide - wide.max(axis=0))

@@ -1,4 +1,4 @@
-"""[softmax]: positive values that add up to 1, over all values, groups, or siblings of a tree."""
+"""[softmax]: softmax over all values, over groups, or over the siblings of a class tree."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Softmax(Layer):
                 "groups", f"expected a divisor of {shape.size} values, got {self.groups}"
             )
         inputs = shape.size // self.groups
-        nodes = sum(self._runs(shape))
+        nodes = sum(self._group_sizes(shape))
         if nodes != inputs:
             raise self.error("tree", f"expected {inputs} entries, one for each value, got {nodes}")
         return Shape(shape.size)
@@ -40,13 +40,13 @@ class Softmax(Layer):
     def lower(self, plan: PlanBuilder, weights: Weights, *tensors: Tensor) -> Tensor:
         (src,) = tensors
         out = plan.tensor(Shape(src.shape.size))
-        return plan.emit(ops.Softmax(out, src, self._runs(src.shape), self.temperature))
+        return plan.emit(ops.Softmax(out, src, self._group_sizes(src.shape), self.temperature))
 
     def read_tree(self) -> Tree | None:
         if self.tree is None:
             return None
-        return read_tree(self.place.find(self.tree), self.at("tree"))
+        return read_tree(self.context.find(self.tree), self.at("tree"))
 
-    def _runs(self, shape: Shape) -> tuple[int, ...]:
+    def _group_sizes(self, shape: Shape) -> tuple[int, ...]:
         tree = self.read_tree()
         return tree.group_sizes if tree else (shape.size // self.groups,)

@@ -1,4 +1,4 @@
-"""[upsample]: repeat each cell; a negative stride adds up each block of cells instead."""
+"""[upsample]: repeat each cell; with a negative stride, sum each block of cells instead."""
 
 from __future__ import annotations
 

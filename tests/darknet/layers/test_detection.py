@@ -40,7 +40,7 @@ def test_its_output_is_its_input_but_for_a_softmax_over_the_classes_of_a_cell(so
     [
         ("classes=3\ncoords=4\nnum=2\nside=3", "side: 3 x 3 cells x (3 classes + 5 x 2) need 117"),
         ("classes=3\ncoords=4\nnum=2", "need 637 values from the layer before, got 52"),
-        ("classes=3\nnum=2\nside=2", "coords: expected 4, the numbers of a box, got 1"),
+        ("classes=3\nnum=2\nside=2", "coords: expected 4, the coordinates of a box, got 1"),
         ("classes=0", "classes: expected at least 1"),
         ("side=0", "side: expected at least 1"),
         ("side=1000000000\ncoords=4", "values from the layer before, got 52"),
@@ -51,7 +51,7 @@ def test_it_refuses(options, problem):
 
 
 def test_no_convolution_can_follow():
-    assert "expected a map" in refusal(DETECTION + "[convolutional]\n", SOURCE)
+    assert "expected a feature map" in refusal(DETECTION + "[convolutional]\n", SOURCE)
 
 
 def test_its_suppression_is_the_default():

@@ -54,4 +54,4 @@ def test_its_arrays_in_the_order_of_the_file():
 
 
 def test_no_convolution_can_follow():
-    assert "expected a map" in refusal(GRU + "[convolutional]\n", SOURCE)
+    assert "expected a feature map" in refusal(GRU + "[convolutional]\n", SOURCE)

@@ -56,7 +56,7 @@ def test_a_tree_beside_the_cfg_has_a_softmax_for_all_siblings(tmp_path):
     [
         ("a -1\nb 0\n", "a.tree", r"net\.cfg:9: \[region\] tree: expected 3 entries, .*, got 2"),
         ("a -1\nb 2\nc 1\n", "a.tree", r"a\.tree:2: parent of 'b'"),
-        ("", "a.tree", "names no class"),
+        ("", "a.tree", "expected at least one class, got none"),
         ("", "b.tree", r"net\.cfg:9: \[region\] tree: .*b\.tree: cannot be read"),
     ],
 )

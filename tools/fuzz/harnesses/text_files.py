@@ -32,7 +32,7 @@ _RESULTS = b'[{"image_id": 1, "category_id": 2, "bbox": [1, 2, 3, 4], "score": 0
 
 def _names(path: Path) -> None:
     names.read_lines(path)
-    names.read_names(path, 3, may_be_longer=True)
+    names.read_names(path, 3, allow_longer=True)
 
 
 def _data(path: Path) -> None:

@@ -1,7 +1,7 @@
-"""Dense, convolution and blur: the parts that several sections are made of.
+"""Building blocks shared by several sections: dense, convolution, blur, pooling geometry.
 
-A part knows its arrays and binds them once; the function it returns writes the part's ops at each
-call, so that an unrolled recurrence shares one set of constants.
+`bind` adds a block's constants to the plan once and returns a function that emits the block's ops
+at each call, so that all time steps of a recurrence share one set of constants.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from engine.plan.build import PlanBuilder
 from engine.plan.ops import Constant, Tensor
 from engine.plan.shapes import Shape, Window, window_count
 
-Stage = Callable[[Tensor], Tensor]
+BoundBlock = Callable[[Tensor], Tensor]
 
 
 def activate(plan: PlanBuilder, src: Tensor, activation: str) -> Tensor:
-    """The named activation as an op of its own; linear is none."""
+    """Emit the named activation as a separate op; linear emits nothing."""
     if activation == "linear":
         return src
     out = plan.tensor(src.shape, steps=src.steps)
@@ -31,8 +31,10 @@ def activate(plan: PlanBuilder, src: Tensor, activation: str) -> Tensor:
     return plan.emit(ops.Activate(out, src, activation))
 
 
-def statistics(count: int, *, prefix: str = "", in_file: bool = True) -> tuple[Parameter, ...]:
-    """Scale, mean and variance; darknet leaves 1, 0 and 0 where it does not read them."""
+def batch_norm_parameters(
+    count: int, *, prefix: str = "", in_file: bool = True
+) -> tuple[Parameter, ...]:
+    """Return scale, mean and variance; they are 1, 0 and 0 where the file does not hold them."""
     return (
         Parameter(f"{prefix}scale", (count,), 1.0, in_file),
         Parameter(f"{prefix}mean", (count,), 0.0, in_file),
@@ -40,10 +42,10 @@ def statistics(count: int, *, prefix: str = "", in_file: bool = True) -> tuple[P
     )
 
 
-def fold_statistics(weights: Weights, *, filters: int = 0) -> Weights:
-    """The arrays of the same parts without normalisation: bias, and each filter scaled.
+def fold_batch_norm(weights: Weights, *, filters: int = 0) -> Weights:
+    """Fold batch normalisation into the biases and the weights.
 
-    `filters` is the axis of the weights along which these lie.
+    `filters` is the axis of the weights that counts the filters.
     """
     folded = dict(weights)
     for prefix in (name.removesuffix("mean") for name in weights if name.endswith("mean")):
@@ -52,7 +54,7 @@ def fold_statistics(weights: Weights, *, filters: int = 0) -> Weights:
             mean, variance, scale, bias, weight = (
                 folded.pop(name).astype(np.float64) for name in names
             )
-            with np.errstate(all="ignore"):  # damaged weights give infinities and NaN either way
+            with np.errstate(all="ignore"):  # damaged weights give infinity or NaN either way
                 factor = scale / np.sqrt(variance + 1e-5)
                 along = np.ones(weight.ndim, int)
                 along[filters] = -1
@@ -62,7 +64,7 @@ def fold_statistics(weights: Weights, *, filters: int = 0) -> Weights:
     return folded
 
 
-def bind_normalise(plan: PlanBuilder, weights: Weights, *, prefix: str = "") -> Stage:
+def bind_batch_norm(plan: PlanBuilder, weights: Weights, *, prefix: str = "") -> BoundBlock:
     mean, variance, scale, bias = (
         plan.constant(name, weights[name])
         for name in (f"{prefix}{each}" for each in ("mean", "variance", "scale", "bias"))
@@ -77,13 +79,13 @@ def bind_normalise(plan: PlanBuilder, weights: Weights, *, prefix: str = "") -> 
 
 @dataclass(frozen=True)
 class Dense:
-    """y = activation(normalise(W x) + bias), over all values of a layer."""
+    """A fully connected block: y = activation(batch_norm(W x) + bias)."""
 
     inputs: int
     outputs: int
     batch_normalize: bool = False
     activation: str = "linear"
-    prefix: str = ""  # of the names of its arrays, when a layer has several parts
+    prefix: str = ""  # of the array names, when a layer has several blocks
     has_scales_in_file: bool = True
 
     def parameters(self) -> tuple[Parameter, ...]:
@@ -95,13 +97,13 @@ class Dense:
         return (
             bias,
             weight,
-            *statistics(count, prefix=prefix, in_file=self.has_scales_in_file),
+            *batch_norm_parameters(count, prefix=prefix, in_file=self.has_scales_in_file),
         )
 
-    def bind(self, plan: PlanBuilder, weights: Weights) -> Stage:
+    def bind(self, plan: PlanBuilder, weights: Weights) -> BoundBlock:
         prefix = self.prefix
         weight = plan.constant(f"{prefix}weight", weights[f"{prefix}weight"])
-        normalise, bias = bind_bias(plan, weights, prefix, normalised=self.batch_normalize)
+        normalise, bias = bind_bias(plan, weights, prefix, has_batch_norm=self.batch_normalize)
 
         def dense(src: Tensor) -> Tensor:
             out = plan.tensor(Shape(self.outputs), steps=src.steps)
@@ -113,7 +115,7 @@ class Dense:
 
 @dataclass(frozen=True)
 class Convolution:
-    """Convolution, normalisation or bias, activation."""
+    """A convolution block: convolution, batch normalisation or bias, activation."""
 
     channels: int
     filters: int
@@ -127,10 +129,10 @@ class Convolution:
     prefix: str = ""
     has_scales_in_file: bool = True
     is_flipped: bool = False  # the file holds the weights as (channels * size * size, filters)
-    is_signed: bool = False  # reads its input as signs
+    is_signed: bool = False  # binarises its input to signs
 
     def infer(self, shape: Shape) -> Shape:
-        """Darknet's formula, which leaves out the dilation."""
+        """Return the output shape by darknet's formula, which ignores the dilation."""
         padding = 2 * self.padding
         height = window_count(shape.height, self.size, self.stride[0], padding)
         width = window_count(shape.width, self.size, self.stride[1], padding)
@@ -152,19 +154,19 @@ class Convolution:
             return bias, weight
         return (
             bias,
-            *statistics(count, prefix=prefix, in_file=self.has_scales_in_file),
+            *batch_norm_parameters(count, prefix=prefix, in_file=self.has_scales_in_file),
             weight,
         )
 
     def operations(self, out: Shape) -> int:
         return 2 * out.size * (self.channels // self.groups) * self.size * self.size
 
-    def bind(self, plan: PlanBuilder, weights: Weights) -> Stage:
+    def bind(self, plan: PlanBuilder, weights: Weights) -> BoundBlock:
         prefix = self.prefix
         weight = plan.constant(f"{prefix}weight", weights[f"{prefix}weight"])
-        # a layer that borrows its arrays normalises if their owner does
-        normalised = f"{prefix}mean" in weights
-        normalise, bias = bind_bias(plan, weights, prefix, normalised=normalised)
+        # a layer with shared weights has a batch norm exactly if its donor has one
+        has_batch_norm = f"{prefix}mean" in weights
+        normalise, bias = bind_bias(plan, weights, prefix, has_batch_norm=has_batch_norm)
         padding = self.padding * self.dilation
 
         def convolve(src: Tensor) -> Tensor:
@@ -173,7 +175,7 @@ class Convolution:
                 src,
                 weight,
                 bias,
-                stride=_within(self.stride, self.padded(src.shape)),
+                stride=_clamp_stride(self.stride, self.padded(src.shape)),
                 padding=(padding,) * 4,
                 dilation=(self.dilation,) * 2,
                 groups=self.groups,
@@ -185,29 +187,29 @@ class Convolution:
 
 
 def bind_bias(
-    plan: PlanBuilder, weights: Weights, prefix: str, *, normalised: bool
-) -> tuple[Stage, Constant | None]:
-    """Either a normalisation, which adds the bias last, or the bias alone."""
-    if normalised:
-        return bind_normalise(plan, weights, prefix=prefix), None
+    plan: PlanBuilder, weights: Weights, prefix: str, *, has_batch_norm: bool
+) -> tuple[BoundBlock, Constant | None]:
+    """Return a batch norm, which adds the bias itself, or the identity and the bias."""
+    if has_batch_norm:
+        return bind_batch_norm(plan, weights, prefix=prefix), None
     return (lambda src: src), plan.constant(f"{prefix}bias", weights[f"{prefix}bias"])
 
 
-def _within(stride: tuple[int, int], shape: Shape, *, border: int = 0) -> tuple[int, int]:
-    """A stride beyond the map takes one window alone, as one just as long does."""
+def _clamp_stride(stride: tuple[int, int], shape: Shape, *, border: int = 0) -> tuple[int, int]:
+    """Limit the stride to the extents of the map: any longer stride yields the same one window."""
     return min(stride[0], shape.height + border), min(stride[1], shape.width + border)
 
 
 @dataclass(frozen=True)
 class Blur:
-    """antialiasing: the layer itself has stride 1, then each channel is blurred with its stride."""
+    """The option antialiasing: a blur of each channel that takes over the layer's stride."""
 
-    kind: int  # darknet: 2 is the mean of 2 x 2, any other number [1 2 1] x [1 2 1] / 16
+    kind: int  # darknet: 2 is the mean of 2 x 2, any other value is [1 2 1] x [1 2 1] / 16
     stride: tuple[int, int]
 
     @property
     def kernel(self) -> tuple[int, int]:
-        """Size and padding."""
+        """Return the size and the padding of the kernel."""
         return (2, 0) if self.kind == 2 else (3, 1)
 
     def infer(self, shape: Shape) -> Shape:
@@ -227,7 +229,7 @@ class Blur:
                 plan.tensor(self.infer(src.shape), steps=src.steps),
                 src,
                 weight,
-                stride=_within(self.stride, src.shape, border=2 * padding),
+                stride=_clamp_stride(self.stride, src.shape, border=2 * padding),
                 padding=(padding,) * 4,
                 groups=channels,
             )
@@ -235,16 +237,16 @@ class Blur:
 
 
 @dataclass(frozen=True)
-class Pool:
+class PoolGeometry:
     """The geometry of pooling windows; pairs are vertical, horizontal."""
 
     size: int
     stride: tuple[int, int]
-    padding: int  # cells in all, half of them before the map
+    padding: int  # the total of both sides, half of it before the map
 
     @classmethod
-    def of(cls, size: int, stride: tuple[int, int], padding: int | None) -> Pool:
-        """Without a padding darknet takes size - 1."""
+    def from_options(cls, size: int, stride: tuple[int, int], padding: int | None) -> PoolGeometry:
+        """Apply darknet's default padding, size - 1."""
         return cls(size, stride, size - 1 if padding is None else padding)
 
     def infer(self, shape: Shape) -> Shape:
@@ -253,14 +255,14 @@ class Pool:
         return Shape(shape.channels, height, width)
 
     def padded(self, shape: Shape) -> Shape:
-        """A window may be wider than the padded map, since the count truncates."""
+        """Return the map with its padding, extended to one window if that is larger."""
         added = max(self.padding, self.size)
         return Shape(shape.channels, shape.height + added, shape.width + added)
 
     def window(self, shape: Shape) -> Window:
         out = self.infer(shape)
         before = self.padding // 2
-        # a window wider than the map reaches past the padding, since the count truncates
+        # the window count rounds towards zero, so a window wider than the map exceeds the padding
         bottom, right = (
             max(self.padding - before, (count - 1) * stride + self.size - before - extent)
             for count, stride, extent in (

@@ -1,17 +1,17 @@
-"""How large a network may be; checked in Python's integers, before any memory is asked for.
+"""Upper bounds on the size of a network, checked in Python's integers before any allocation.
 
-Each is several times what the largest published network needs. Who runs networks of strangers sets
-them lower before loading: `limits.ACTIVATIONS = 2**24`.
+Each is several times what the largest published network needs. A program that runs untrusted
+networks can lower them before it loads one: `network_limits.ACTIVATIONS = 2**24`.
 """
 
 CFG_BYTES = 16 * 2**20
 LINES = 300_000
 SECTIONS = 10_000
 LIST = 4096  # numbers in one option
-INTEGER = 2**31 - 1  # the largest whole number an option may hold
+INTEGER = 2**31 - 1  # the largest integer in an option
 VALUES = 2**31 - 1  # of one layer's output, of its padded input, and of one of its arrays
 PARAMETERS = 2**32  # of all layers together
 ACTIVATIONS = 2**34  # of all layers together, for one sample
 OPERATIONS = 2**43  # of all layers together, for one sample
 CLASSES = 2**20  # of a detector or classifier
-READS = 200_000  # references from all layers to earlier ones
+REFERENCES = 200_000  # references from all layers to earlier ones

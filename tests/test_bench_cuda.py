@@ -1,9 +1,10 @@
-"""tools/bench_cuda.py: its rows, and the peer's beside them; times on the host mean nothing."""
+"""tools/bench_cuda.py: the document that it writes; times on the host mean nothing."""
 
 import json
 
 import pytest
 
+from engine.errors import EngineError
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice, on_tape
 from tools import bench_cuda
@@ -16,7 +17,7 @@ rows = [
     for batch in batches.split(",")
     for variant in variants.split(",")
 ]
-open(out, "w").write(json.dumps(rows))
+open(out, "w").write(json.dumps({"peer": "a peer 1.0", "rows": rows}))
 """
 
 
@@ -29,26 +30,51 @@ def test_a_row_for_each_precision_and_batch(tiny_detector, tmp_path, monkeypatch
     with on_tape(HostDevice()) as device:
         monkeypatch.setattr(bench_cuda, "open_device", lambda name: device)
         assert bench_cuda.main([*words, *files, "--repeats", "1"]) == 0
-    rows = json.loads((tmp_path / "rows.json").read_text())
+    document = json.loads((tmp_path / "rows.json").read_text())
+    rows = document["rows"]
     assert [(row["precision"], row["batch"]) for row in rows] == [
         *(("float32", 1), ("float32", 2), ("float16", 1), ("float16", 2))
     ]
-    assert {(row["net"], row["size"]) for row in rows} == {("net", 16)}
-    assert [(row["peer"], row["peer_ms"]) for row in rows[1:3]] == [
-        ("fp32", 2),
-        ("fp16-compile", 1),
-    ]
-    assert rows[2]["peers_ms"] == {"fp16": 2, "fp16-compile": 1}
-    assert all(row["ms"] > 0 for row in rows)
+    assert {row["network"] for row in rows} == {"net@16"}
+    assert rows[1]["peers_ms"] == {bench_cuda.GRAPH: 2}
+    assert rows[2]["peers_ms"] == {bench_cuda.GRAPH: 2, bench_cuda.COMPILE: 1}
+    assert all(row["engine_ms"] > 0 for row in rows)
     assert all(row["boxes_ms"] > 0 for row in rows)
     assert len(capsys.readouterr().out.splitlines()) == 4
+    assert document["peer"] == "a peer 1.0"
+    assert len(document["commands"]) == 1
+
+
+ROW = {"network": "a@32", "precision": "float32", "batch": 1, "engine_ms": 2.0, "ready_s": 1.0}
+CARD = "NVIDIA H200, driver for CUDA 13.0"
 
 
 @pytest.mark.parametrize(
-    ("peer_ms", "ratio"), [(4.0, "ratio 0.50"), (None, "ms        500/s    (")]
+    ("peers_ms", "told"), [({"it": 4.0}, "it    4.000 ms: 2.00x"), ({}, "ms        500/s  (")]
 )
-def test_a_ratio_is_told_where_there_is_a_peer(peer_ms, ratio):
-    row = {"net": "a", "size": 32, "batch": 1, "precision": "float32", "ms": 2.0, "ready_s": 1.0}
-    row |= {"peer": "fp32", "peer_ms": peer_ms}
-    assert ratio in bench_cuda.told({**row, "boxes_ms": None})
+def test_a_speed_up_is_told_where_there_is_a_peer(peers_ms, told):
+    row = {**ROW, "peers_ms": peers_ms}
+    assert told in bench_cuda.told({**row, "boxes_ms": None})
     assert "to boxes    3.000 ms" in bench_cuda.told({**row, "boxes_ms": 3.0})
+
+
+def opened(path, commit):
+    words = ["a.cfg", "--json", str(path), "--commit", commit]
+    return bench_cuda.Document.open(bench_cuda.parse(words), words, CARD)
+
+
+def test_a_second_run_adds_its_rows_and_replaces_those_it_repeats(tmp_path):
+    path = tmp_path / "rows.json"
+    for ms, batch in (2.0, 1), (3.0, 8), (1.0, 1):
+        opened(path, "abc1234").add({**ROW, "batch": batch, "engine_ms": ms})
+    document = json.loads(path.read_text())
+    assert (document["card"], document["cuda"]) == ("NVIDIA H200", "13.0")
+    assert [(row["batch"], row["engine_ms"]) for row in document["rows"]] == [(8, 3.0), (1, 1.0)]
+    assert len(document["commands"]) == 3
+
+
+def test_a_document_of_another_commit_is_not_added_to(tmp_path):
+    path = tmp_path / "rows.json"
+    opened(path, "abc1234").add(ROW)
+    with pytest.raises(EngineError, match="commit: expected def5678, got abc1234"):
+        opened(path, "def5678")

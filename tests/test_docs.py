@@ -24,8 +24,12 @@ COMMAND = re.compile(r"(?:^    |`)python -m engine ([^`\n]+)", re.MULTILINE)
 COMMANDS = sorted(
     (page, command) for page, text in PAGES.items() for command in COMMAND.findall(text)
 )
-TOOL = re.compile(r"(?:^    |`)python (tools/\S+\.py)([^`\n]*)", re.MULTILINE)
-TOOLS = sorted((*found, page) for page, text in PAGES.items() for found in TOOL.findall(text))
+TOOL = re.compile(r"(?:^    |`)python (tools/\S+\.py|-m tools[.][\w.]+)([^`\n]*)", re.MULTILINE)
+TOOLS = sorted(
+    (*found, page)
+    for page, text in PAGES.items()
+    for found in TOOL.findall(text.replace("\\\n", ""))
+)
 
 ZOO = {"pull", "path", "--model"}  # need weights that are fetched
 BRIEFLY = {
@@ -76,7 +80,11 @@ def test_commands_run_as_printed(fresh, capsys, monkeypatch, page, command):
 @pytest.mark.parametrize(("tool", "options", "page"), TOOLS)
 def test_tools_have_the_options_that_pages_give_them(tool, options, page):
     words = shlex.split(options)
-    source = (ROOT / tool).read_text(encoding="utf-8")
+    path = ROOT / tool
+    if tool.startswith("-m "):
+        folder = ROOT / tool.removeprefix("-m ").replace(".", "/")
+        path = folder / "__main__.py" if folder.is_dir() else folder.with_suffix(".py")
+    source = path.read_text(encoding="utf-8")
     for word in words:
         if word.startswith("--"):
             assert f'"{word}"' in source

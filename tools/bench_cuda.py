@@ -1,19 +1,29 @@
-"""Times forward passes on a CUDA device beside a peer, in one run, and prints ratios.
+"""Time forward passes on a CUDA device and of a peer in the same run.
 
-    python tools/bench_cuda.py NET.cfg[@SIZE] ... --batches 1,8,64 --precisions float32,float16
-        --peer PEER.py --peer-arguments "…" --json rows.json
+    python -m tools.bench_cuda NET.cfg[@SIZE] ... --batches 1,8,64 --precisions float32,float16
+        --peer tools/torch_peer.py --peer-arguments "..." --json tools/results/CARD.json
 
 Weights are random: speed does not depend on them. Milliseconds are medians of CUDA events around
-graph replays, without copies to or from the host: `ms` from floats in the host's layout to outputs
-in the same, `boxes_ms` from bytes to the boxes above a threshold, about as many as in a street.
-PEER.py, as torch_peer.py, takes the same nets and batches, `--only VARIANTS` and `--out FILE`, and
-writes a list of {net, batch, variant, ms}.
+graph replays, without copies to or from the host: `engine_ms` from floats in the host's layout to
+outputs in the same layout, `boxes_ms` from bytes to the boxes above a threshold that about 20 boxes
+a picture pass, as in a street scene.
+
+--json writes the document that `python -m tools.write_benchmarks` turns into docs/benchmarks.md.
+Several runs may fill one document: rows are added to those of the file, and replace the ones of the
+same network, precision and batch. Card, driver and commit must be those of the file, so that a
+document never mixes two of them.
+
+The peer takes the same nets and batches, `--only VARIANTS` and `--out FILE`, and writes
+{"peer": its name and version, "rows": [{net, batch, variant, ms}, ...]}.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
+import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -38,8 +48,15 @@ from engine.plan.build import Plan
 from engine.vision.resize import Placement
 from tools import random_model
 
+ROOT = Path(__file__).resolve().parent.parent
 BOXES = 20  # in a picture, before suppression
-PEER_OF = {"float32": ("fp32",), "tf32": ("tf32",), "float16": ("fp16", "fp16-compile")}
+GRAPH, COMPILE = "PyTorch", "torch.compile"  # replayed from a CUDA graph; mode="max-autotune"
+# The peer's variants of each precision, and what the tables call them.
+PEER_OF = {
+    "float32": {"fp32": GRAPH},
+    "tf32": {"tf32": GRAPH},
+    "float16": {"fp16": GRAPH, "fp16-compile": COMPILE},
+}
 
 
 def random_plan(path: Path, size: int | None) -> Plan:
@@ -60,34 +77,97 @@ def main(words: list[str] | None = None) -> int:
     precisions = arguments.precisions.split(",")
     options = {"algorithm": arguments.algorithm} if arguments.algorithm else {}
     device = open_device(arguments.device)
-    rows: list[dict[str, Any]] = []
+    document = Document.open(arguments, words, device.describe())
     for spec in arguments.nets:
         name, _, size = spec.partition("@")
         plan = optimise(random_plan(Path(name), int(size) if size else None), device.passes)
-        about = {"net": Path(name).stem, "size": plan.source.shape.width}
-        peers = peer_rows(arguments, spec, precisions) if arguments.peer else []
+        network = f"{Path(name).stem}@{plan.source.shape.width}"
+        peers = peer_rows(arguments, spec, precisions, document) if arguments.peer else []
         for precision, batch in product(precisions, batches):
             start = time.perf_counter()
             program = device.compile(plan, batch=batch, precision=precision, **options)
             ms, ready = measured(program, batch, arguments.repeats, start)
             boxes_ms = measured_to_boxes(program, batch, arguments.repeats) if plan.heads else None
             program.close()
-            rows.append(
-                {
-                    **about,
-                    "batch": batch,
-                    "precision": precision,
-                    "ms": ms,
-                    "boxes_ms": boxes_ms,
-                    **best_of(peers, batch, precision),
-                    "ready_s": ready,
-                }
-            )
-            print(told(rows[-1]), flush=True)
-            if arguments.json:  # as it goes, so that a run that is cut short leaves its rows
-                arguments.json.write_text(json.dumps(rows, indent=1))
+            row = {
+                "network": network,
+                "precision": precision,
+                "batch": batch,
+                "engine_ms": round(ms, 4),
+                "boxes_ms": boxes_ms and round(boxes_ms, 4),
+                "peers_ms": peers_of(peers, batch, precision),
+                "ready_s": round(ready, 1),
+            }
+            document.add(row)
+            print(told(row), flush=True)
     device.close()
     return 0
+
+
+class Document:
+    """The rows of one commit on one card, written again after each row."""
+
+    SAME = ("card", "driver", "commit")
+
+    def __init__(self, path: Path | None, content: dict[str, Any]) -> None:
+        self._path = path
+        self.content = content
+
+    @classmethod
+    def open(cls, arguments: argparse.Namespace, words: list[str] | None, card: str) -> Document:
+        model, _, cuda = card.partition(", driver for CUDA ")
+        given = [f"ENGINE_TUNE={os.environ['ENGINE_TUNE']}"] if "ENGINE_TUNE" in os.environ else []
+        options = sys.argv[1:] if words is None else words
+        command = [*given, *("python", "-m", "tools.bench_cuda"), *map(shlex.quote, options)]
+        content: dict[str, Any] = {
+            "card": model,
+            "driver": first_line(
+                "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"
+            ),
+            "cuda": cuda,
+            "commit": arguments.commit or first_line("git", "describe", "--always", "--dirty"),
+            "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+            "peer": "",
+            "repeats": arguments.repeats,
+            "commands": [],
+            "rows": [],
+        }
+        if arguments.json and arguments.json.exists():
+            kept = json.loads(arguments.json.read_text(encoding="utf-8"))
+            for key in cls.SAME:
+                if kept[key] != content[key]:
+                    raise EngineError(
+                        f"{arguments.json}: {key}: expected {content[key]}, got {kept[key]}. "
+                        "Name another file"
+                    )
+            content = {**content, **kept}
+        content["commands"] = [*content["commands"], " ".join(command)]
+        return cls(arguments.json, content)
+
+    def add(self, row: dict[str, Any]) -> None:
+        def key(each: dict[str, Any]) -> tuple[Any, ...]:
+            return each["network"], each["precision"], each["batch"]
+
+        rows = [each for each in self.content["rows"] if key(each) != key(row)]
+        self.content["rows"] = [*rows, row]
+        if self._path:  # at once, so that a run that is cut short leaves its rows
+            self._path.write_text(serialised(self.content), encoding="utf-8")
+
+
+def serialised(content: dict[str, Any]) -> str:
+    """A document as JSON, one row a line."""
+    rows = [f"  {json.dumps(row)}" for row in content["rows"]]
+    head = json.dumps({**content, "rows": []}, indent=1)
+    return head.replace('"rows": []', '"rows": [\n' + ",\n".join(rows) + "\n ]") + "\n"
+
+
+def first_line(*command: str) -> str:
+    """The first line that a program prints; empty if it is not there or fails."""
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.partition("\n")[0].strip()
 
 
 def parse(words: list[str] | None) -> argparse.Namespace:
@@ -100,7 +180,8 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--algorithm")
     parser.add_argument("--peer", type=Path)
     parser.add_argument("--peer-arguments", default="")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, help="a new document, or one of this commit and card")
+    parser.add_argument("--commit", help="what is measured, where git cannot tell")
     return parser.parse_args(words)
 
 
@@ -124,28 +205,32 @@ def measured_to_boxes(program: Any, batch: int, repeats: int) -> float:
     )
 
 
-def best_of(peers: list[Any], batch: int, precision: str) -> dict[str, Any]:
-    """The peer's ways to compute the same, and the fastest of them."""
-    ways = {
-        row["variant"]: row["ms"]
+def peers_of(peers: list[Any], batch: int, precision: str) -> dict[str, float]:
+    """Milliseconds of each of the peer's variants of this precision, by its name in the tables."""
+    names = PEER_OF[precision]
+    return {
+        names[row["variant"]]: round(row["ms"], 4)
         for row in peers
-        if row["batch"] == batch and row["variant"] in PEER_OF[precision]
+        if row["batch"] == batch and row["variant"] in names
     }
-    variant = min(ways, key=lambda way: ways[way], default="")
-    return {"peer": variant, "peer_ms": ways.get(variant), "peers_ms": ways}
 
 
 def told(row: dict[str, Any]) -> str:
-    ms, peer_ms = row["ms"], row["peer_ms"]
-    ratio = f"{row['peer']} {peer_ms:8.3f} ms  ratio {ms / peer_ms:.2f}" if peer_ms else ""
+    ms = row["engine_ms"]
     boxes = f"to boxes {row['boxes_ms']:8.3f} ms  " if row["boxes_ms"] else ""
+    peers = "".join(
+        f"{name} {peer_ms:8.3f} ms: {peer_ms / ms:.2f}x  "
+        for name, peer_ms in row["peers_ms"].items()
+    )
     return (
-        f"{row['net']:22s} {row['size']:4d} b={row['batch']:<3d} {row['precision']:8s} {ms:8.3f} ms"
-        f"  {row['batch'] * 1e3 / ms:9.0f}/s  {boxes}{ratio}  (ready {row['ready_s']:.1f} s)"
+        f"{row['network']:26s} b={row['batch']:<3d} {row['precision']:8s} {ms:8.3f} ms"
+        f"  {row['batch'] * 1e3 / ms:9.0f}/s  {boxes}{peers}(ready {row['ready_s']:.1f} s)"
     )
 
 
-def peer_rows(arguments: argparse.Namespace, spec: str, precisions: list[str]) -> list[Any]:
+def peer_rows(
+    arguments: argparse.Namespace, spec: str, precisions: list[str], document: Document
+) -> list[Any]:
     variants = [variant for precision in precisions for variant in PEER_OF[precision]]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "rows.json"
@@ -158,7 +243,9 @@ def peer_rows(arguments: argparse.Namespace, spec: str, precisions: list[str]) -
             check=True,
             stdout=subprocess.DEVNULL,
         )
-        rows: list[Any] = json.loads(out.read_text())
+        written = json.loads(out.read_text())
+        document.content["peer"] = written["peer"]
+        rows: list[Any] = written["rows"]
         return rows
 
 

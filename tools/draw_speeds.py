@@ -1,6 +1,7 @@
-"""Draws docs/speed.png from the rows of a card: python tools/draw_speeds.py
+"""Draw docs/speed.png from the rows of a card: python -m tools.draw_speeds RESULTS.json
 
 A bar says how many pictures the engine does in the time in which the peer does one.
+tools/write_benchmarks.py draws it, too.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ from PIL.PngImagePlugin import PngInfo
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from engine.benchmark import chart
+from tools.bench_cuda import GRAPH
 
 ROOT = Path(__file__).resolve().parents[1]
-ROWS = ROOT / "tools" / "results" / "nvidia-h200.json"
 PICTURE = ROOT / "docs" / "speed.png"
 _BATCHES = (1, 8)
-_PRECISIONS = ("float32", "float16")
 
 
 def draw(rows: bytes) -> bytes:
+    """Return the picture, which keeps the hash of its rows for a test."""
     document = json.loads(rows)
     peer = document["peer"].partition(" ")[0]
     content = chart.png(
-        f"{document['device']}: pictures in the time in which {peer} does one",
-        f"forward passes; {document['peer']}; driver {document['driver']}, {document['date']}",
-        ratios(document["rows"]),
+        f"{document['card']}: pictures in the time in which {peer} does one",
+        f"forward passes; {document['peer']}, replayed CUDA graph; {document['date']}",
+        speed_ups(document["rows"]),
         level=(1.0, peer),
     )
     signed = BytesIO()
@@ -43,20 +44,25 @@ def draw(rows: bytes) -> bytes:
     return signed.getvalue()
 
 
-def ratios(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """The peer's time by ours; by bar and, in the order of their names, by network."""
+def speed_ups(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Return the peer's time divided by the engine's, by bar and then by network, in order."""
+    measured = {row["precision"] for row in rows}
+    precisions = ("float32" if "float32" in measured else "tf32", "float16")
     values: dict[str, dict[str, float]] = {}
     for row in sorted(rows, key=lambda row: (row["precision"] == "float16", row["batch"])):
-        if row["peer_ms"] and row["batch"] in _BATCHES and row["precision"] in _PRECISIONS:
+        peer_ms = row["peers_ms"].get(GRAPH)
+        if peer_ms and row["batch"] in _BATCHES and row["precision"] in precisions:
             bars = values.setdefault(f"{row['precision']}, batch {row['batch']}", {})
-            bars[f"{row['net']}@{row['size']}"] = row["peer_ms"] / row["ms"]
+            bars[row["network"]] = peer_ms / row["engine_ms"]
     return {bar: dict(sorted(groups.items())) for bar, groups in values.items()}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("results", type=Path)
     parser.add_argument("--output", type=Path, default=PICTURE)
-    parser.parse_args().output.write_bytes(draw(ROWS.read_bytes()))
+    arguments = parser.parse_args()
+    arguments.output.write_bytes(draw(arguments.results.read_bytes()))
     return 0
 
 

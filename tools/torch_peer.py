@@ -1,7 +1,7 @@
 """PyTorch as the peer of bench_cuda.py: the same networks, weights and pictures, timed alike.
 
-    python tools/bench_cuda.py NET.cfg[@SIZE] ... --precisions float16 --peer tools/torch_peer.py
-        --peer-arguments=--compile=NET,…
+    python -m tools.bench_cuda NET.cfg[@SIZE] ... --precisions float16 --peer tools/torch_peer.py
+        --peer-arguments=--compile=NET,...
 
 fp32 (TF32 off), tf32 and fp16 (channels last) are replayed from a CUDA graph. fp16-compile is
 torch.compile(mode="max-autotune"), for networks named by --compile alone: one takes minutes.
@@ -35,7 +35,7 @@ def main(words: list[str] | None = None) -> int:
     arguments = parse(words)
     compiled = arguments.compile.split(",")
     torch.backends.cudnn.benchmark = True
-    rows = []
+    document: dict[str, Any] = {"peer": about(torch), "rows": []}
     for spec in arguments.nets:
         name, _, size = spec.partition("@")
         plan = plan_of(random_plan(Path(name), int(size) if size else None))
@@ -49,13 +49,18 @@ def main(words: list[str] | None = None) -> int:
             given = network.sent(random_images(plan, batch))
             run = ready(torch, network, given, is_compiled=variant == "fp16-compile")
             row = {"net": Path(name).stem, "batch": batch, "variant": variant}
-            rows.append({**row, "ms": timed(torch, run, arguments.repeats)})
-            print(rows[-1], flush=True)
-            if arguments.out:  # as it goes, so that a run that is cut short leaves its rows
-                arguments.out.write_text(json.dumps(rows, indent=1))
+            row["ms"] = timed(torch, run, arguments.repeats)
+            document["rows"].append(row)
+            print(row, flush=True)
+            if arguments.out:  # at once, so that a run that is cut short leaves its rows
+                arguments.out.write_text(json.dumps(document, indent=1))
             del network, given, run
             torch.cuda.empty_cache()
     return 0
+
+
+def about(torch: Any) -> str:
+    return f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}"
 
 
 def parse(words: list[str] | None) -> argparse.Namespace:

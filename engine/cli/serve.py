@@ -16,7 +16,7 @@ from engine.errors import InputError
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from engine.serve.limits import Limits
+    from engine.serve.server_limits import ServerLimits
 
 _MIB = 1 << 20
 
@@ -83,16 +83,16 @@ def run(arguments: argparse.Namespace) -> int:
             host, port = bound.getsockname()[:2]
             address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
-            def say_ready() -> None:
+            def print_address() -> None:
                 print(f"{address}  {detector.task} on {detector.device}", flush=True)
 
-            answering = server.Server(
+            http_server = server.Server(
                 *(detector, limits),
                 wait_seconds=arguments.wait_ms / 1e3,
-                when_ready=say_ready,
+                on_ready=print_address,
             )
-            is_complete = answering.answer_on(bound)
-    return 0 if is_complete else INTERRUPTED
+            all_answered = http_server.serve_on(bound)
+    return 0 if all_answered else INTERRUPTED
 
 
 def _server() -> ModuleType:
@@ -106,10 +106,10 @@ def _server() -> ModuleType:
     return server
 
 
-def _limits(arguments: argparse.Namespace) -> Limits:
-    from engine.serve.limits import Limits
+def _limits(arguments: argparse.Namespace) -> ServerLimits:
+    from engine.serve.server_limits import ServerLimits
 
-    return Limits(
+    return ServerLimits(
         queue=arguments.queue,
         body_bytes=int(arguments.max_body * _MIB),
         pixels=arguments.max_pixels,

@@ -1,12 +1,15 @@
-"""An HTTP server: pictures come in by POST, what is found in them goes out.
+"""An HTTP server: clients POST pictures and receive what the network found in them.
 
-    app.py       the addresses, and what each answers; post.py takes pictures
-    wish.py      what a request asks for
-    body.py      the picture in a request, within limits; multipart.py finds it in a form
-    service.py   pictures of many clients through one detector
-    batcher.py   pictures that wait, in batches
-    limits.py    what all this may cost; budget.py counts it
-    server.py    the port, signals and the way out; protocol.py ends connections that ask too much
+    app.py              routes, error responses and request metrics
+    inference.py        POST /detect and /classify
+    request_options.py  query parameters and Accept
+    body.py             the request body within its limits; multipart.py extracts the file of a form
+    service.py          decoding, inference and rendering for many clients with one detector
+    batcher.py          dynamic batching
+    server_limits.py    what requests may cost; memory_budget.py counts bytes
+    rejection.py        the errors that become a status code; lingering_close.py ends a connection
+    server.py           socket, signals and shutdown; protocol.py limits connections and heads
+    metrics.py          Prometheus metrics
 
-Needs the extra `serve`; importing this alone loads none of it.
+Everything here needs the extra `serve`; importing the package alone loads none of it.
 """

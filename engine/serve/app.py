@@ -1,4 +1,4 @@
-"""The addresses, and what each of them answers."""
+"""The application: routes, error responses and request metrics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -19,28 +18,29 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engine.errors import DeviceError, EngineError, ImageError, InputError
 from engine.serve import metrics
-from engine.serve.last_answer import LastAnswer
-from engine.serve.post import Post
-from engine.serve.refusal import ClientLeftError, RefusedError
+from engine.serve.inference import InferenceEndpoint
+from engine.serve.lingering_close import LingeringCloseResponse
+from engine.serve.metrics import Metrics
+from engine.serve.rejection import ClientDisconnectedError, RejectedError
 from engine.serve.service import Service
 from engine.version import __version__
 from engine.vision.naming import shown
 
 _FILES = {"/": "page.html", "/page.css": "page.css", "/page.js": "page.js"}
-_KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
-ADDRESSES = {"/detect", "/classify", "/model", "/healthz", "/readyz", "/metrics", *_FILES}
+_MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+PATHS = {"/detect", "/classify", "/model", "/healthz", "/readyz", "/metrics", *_FILES}
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
     " img-src 'self' blob: data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-_CLIENT_LEFT = 499  # as nginx counts them
+_CLIENT_CLOSED_REQUEST = 499  # nginx logs this status for it, too
 _STATUSES = ((InputError, 400), (ImageError, 422), (DeviceError, 503), (EngineError, 500))
 
 
 def make(open_service: Callable[[], Service]) -> Starlette:
-    """`open_service` is called on the event loop when the server starts."""
+    """Return the application; `open_service` is called on the event loop at start-up."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -52,30 +52,30 @@ def make(open_service: Callable[[], Service]) -> Starlette:
 
     app = Starlette(
         routes=[
-            Route("/detect", Post("detector"), methods=["POST"]),
-            Route("/classify", Post("classifier"), methods=["POST"]),
+            Route("/detect", InferenceEndpoint("detector"), methods=["POST"]),
+            Route("/classify", InferenceEndpoint("classifier"), methods=["POST"]),
             Route("/model", _model),
             Route("/healthz", _healthz),
             Route("/readyz", _readyz),
             Route("/metrics", _metrics),
             *(Route(path, partial(_file, name)) for path, name in _FILES.items()),
         ],
-        middleware=[Middleware(_Counted)],
+        middleware=[Middleware(_RequestMetrics)],
         exception_handlers={
-            HTTPException: _answer_http,
-            EngineError: _answer_error,
-            ClientLeftError: _say_nothing,
-            Exception: _answer_bug,
+            HTTPException: _http_error,
+            EngineError: _engine_error,
+            ClientDisconnectedError: _client_disconnected,
+            Exception: _internal_error,
         },
         lifespan=lifespan,
     )
-    app.router.redirect_slashes = False  # it reads the query as text, which it need not be
+    app.router.redirect_slashes = False  # redirects fail on a query string that is not UTF-8
     return app
 
 
 async def _file(name: str, request: Request) -> Response:
     content = (Path(__file__).parent / "page" / name).read_bytes()
-    return Response(content, media_type=_KINDS[Path(name).suffix], headers=_HEADERS)
+    return Response(content, media_type=_MEDIA_TYPES[Path(name).suffix], headers=_HEADERS)
 
 
 async def _model(request: Request) -> Response:
@@ -99,43 +99,49 @@ async def _model(request: Request) -> Response:
 
 
 async def _healthz(request: Request) -> Response:
-    """Whether it helps to leave this process alone."""
-    trouble = request.app.state.service.failure
-    return PlainTextResponse(f"{trouble or 'ok'}\n", 503 if trouble else 200)
+    """Respond with 503 while the device fails, when a restart may help."""
+    problem = request.app.state.service.failure
+    return PlainTextResponse(f"{problem or 'ok'}\n", 503 if problem else 200)
 
 
 async def _readyz(request: Request) -> Response:
-    """Whether pictures should be sent here."""
+    """Respond with 503 while requests should go to another server."""
     service = request.app.state.service
-    trouble = "about to end" if service.is_draining else service.failure
-    return PlainTextResponse(f"{trouble or 'ready'}\n", 503 if trouble else 200)
+    problem = "shutting down" if service.is_draining else service.failure
+    return PlainTextResponse(f"{problem or 'ready'}\n", 503 if problem else 200)
 
 
 async def _metrics(request: Request) -> Response:
     service: Service = request.app.state.service
-    about = {
+    info = {
         "version": __version__,
         "device": service.detector.device,
         "task": service.detector.task,
     }
-    return Response(service.metrics.text(_gauges(service), about), media_type=metrics.KIND)
+    return Response(service.metrics.text(_gauges(service), info), media_type=metrics.MEDIA_TYPE)
 
 
 def _gauges(service: Service) -> dict[str, tuple[str, float]]:
     return {
         "engine_queue_depth": ("Pictures that wait for the network.", service.depth),
-        "engine_pictures_in_progress": ("Pictures taken in and not answered.", service.places),
-        "engine_requests_in_progress": ("Requests not answered.", service.visits),
-        "engine_body_bytes": ("Bytes of bodies held.", service.bodies.held),
-        "engine_picture_bytes": ("Bytes set aside for decoded pictures.", service.pictures.held),
-        "engine_draining": ("Whether the server is about to end.", int(service.is_draining)),
+        "engine_pictures_in_progress": (
+            "Accepted pictures without a response.",
+            service.accepted_pictures,
+        ),
+        "engine_requests_in_progress": ("Requests without a response.", service.active_requests),
+        "engine_body_bytes": ("Bytes of request bodies held.", service.body_memory.held),
+        "engine_picture_bytes": (
+            "Bytes reserved for decoded pictures.",
+            service.picture_memory.held,
+        ),
+        "engine_draining": ("1 while the server shuts down.", int(service.is_draining)),
     }
 
 
-# Handlers are coroutines: others would each be given a thread.
+# Handlers are coroutines because Starlette runs other functions in a thread.
 
 
-async def _answer_http(request: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         reason = (
@@ -146,27 +152,28 @@ async def _answer_http(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": reason}, error.status_code, error.headers)
 
 
-async def _answer_error(request: Request, error: Exception) -> Response:
+async def _engine_error(request: Request, error: Exception) -> Response:
     content = {"error": str(error)}
-    if isinstance(error, ImageError):  # the only name that an encoded picture has is "picture"
+    if isinstance(error, ImageError):  # "picture" is the name that the service passes
         content["error"] = str(error).removeprefix("picture: ")
-    if isinstance(error, RefusedError):
-        kind = LastAnswer if error.is_last else JSONResponse
-        return kind(content, error.status, error.headers)
-    return JSONResponse(content, next(each for kind, each in _STATUSES if isinstance(error, kind)))
+    if isinstance(error, RejectedError):
+        response = LingeringCloseResponse if error.closes_connection else JSONResponse
+        return response(content, error.status, error.headers)
+    status = next(status for kind, status in _STATUSES if isinstance(error, kind))
+    return JSONResponse(content, status)
 
 
-async def _answer_bug(request: Request, error: Exception) -> Response:
+async def _internal_error(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": f"internal error: {type(error).__name__}"}, 500)
 
 
-async def _say_nothing(request: Request, error: Exception) -> Response:
-    """For the metrics alone: nobody is there."""
-    return Response(status_code=_CLIENT_LEFT)
+async def _client_disconnected(request: Request, error: Exception) -> Response:
+    """Return a response that nobody receives, for the metrics."""
+    return Response(status_code=_CLIENT_CLOSED_REQUEST)
 
 
-class _Counted:
-    """Every request and the time until its answer, by address."""
+class _RequestMetrics:
+    """Middleware that records the status and the duration of every request by path."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -178,14 +185,14 @@ class _Counted:
         start = time.perf_counter()
         status = 500
 
-        async def note_and_send(message: Message) -> None:
+        async def record_status_and_send(message: Message) -> None:
             nonlocal status
             status = message.get("status", status)
             await send(message)
 
         try:
-            await self._app(scope, receive, note_and_send)
+            await self._app(scope, receive, record_status_and_send)
         finally:
-            path = scope["path"] if scope["path"] in ADDRESSES else "other"
-            counts: Any = scope["app"].state.service.metrics
-            counts.add_request(path, status, time.perf_counter() - start)
+            path = scope["path"] if scope["path"] in PATHS else "other"
+            recorded: Metrics = scope["app"].state.service.metrics
+            recorded.add_request(path, status, time.perf_counter() - start)

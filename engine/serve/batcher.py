@@ -1,4 +1,4 @@
-"""Batcher: pictures of many clients wait here until a run takes several of them together."""
+"""Dynamic batching: pictures of many clients share a run of the network."""
 
 from __future__ import annotations
 
@@ -14,56 +14,57 @@ from engine.errors import DeviceError
 from engine.inputs import Batch
 from engine.settings import Settings
 
-Run: TypeAlias = Callable[[Batch, Sequence[Settings]], list[Outcome]]
+RunBatch: TypeAlias = Callable[[Batch, Sequence[Settings]], list[Outcome]]
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
-    """A picture that is ready for the network."""
+class QueuedPicture:
+    """A prepared picture that waits for a run of the network."""
 
     batch: Batch
     settings: Settings
-    is_wanted: Callable[[], bool]  # whether its client is still there
-    answer: Any = None  # whatever `deliver` wants to find here
-    since: float = field(default_factory=time.monotonic)
+    is_wanted: Callable[[], bool]  # False once its client has disconnected
+    context: Any = None  # passed through to `deliver`
+    queued_at: float = field(default_factory=time.monotonic)
 
 
 @dataclass(frozen=True, eq=False)
-class Done:
-    """What became of the jobs of one run: an outcome or an error for each; None if unwanted."""
+class BatchResult:
+    """An outcome or an error for each picture of a run; None for pictures no longer wanted."""
 
-    jobs: Sequence[Job]
+    pictures: Sequence[QueuedPicture]
     outcomes: Sequence[Outcome | Exception | None]
-    began: float
+    started_at: float
     seconds: float
 
 
 class Batcher:
-    """Threads that run what waits. The first that waits does so for `wait_seconds` at most.
+    """A queue of pictures and the threads that run them in batches.
 
-    It waits for those that are expected, and not at all if none is. With `in_powers` the numbers of
-    pictures in a run are 1, 2, 4, … and `most`: a GPU keeps recordings for few numbers.
+    While more pictures are expected, a batch that is not full waits for them, but its first picture
+    waits at most `wait_seconds`. With `powers_of_two`, batch sizes are 1, 2, 4, … and `max_batch`,
+    because a GPU captures one CUDA graph for each size.
     """
 
     def __init__(
         self,
-        run: Run,
-        deliver: Callable[[Done], None],
+        run: RunBatch,
+        deliver: Callable[[BatchResult], None],
         *,
-        most: int,
+        max_batch: int,
         threads: int,
         wait_seconds: float,
-        in_powers: bool,
+        powers_of_two: bool,
     ) -> None:
         self._run = run
         self._deliver = deliver
-        self._most = most
+        self._max_batch = max_batch
         self._wait_seconds = wait_seconds
-        self._in_powers = in_powers
-        self._waiting: deque[Job] = deque()
-        self._on_their_way = 0
+        self._powers_of_two = powers_of_two
+        self._queue: deque[QueuedPicture] = deque()
+        self._expected = 0
         self._changed = Condition()
-        self._gathering = Lock()  # one run at a time takes what waits: batches stay large
+        self._gathering = Lock()  # only one thread forms a batch at a time, so batches stay large
         self._is_closed = False
         self._threads = [
             Thread(target=self._work, name=f"engine-batch-{number}", daemon=True)
@@ -74,76 +75,80 @@ class Batcher:
 
     @property
     def depth(self) -> int:
-        """How many pictures wait."""
-        return len(self._waiting)
+        """The number of queued pictures."""
+        return len(self._queue)
 
     def expect(self) -> None:
-        """A picture is on its way: put() or forget() follows."""
+        """Announce a picture; submit() or cancel_expected() must follow."""
         with self._changed:
-            self._on_their_way += 1
+            self._expected += 1
 
-    def put(self, job: Job) -> None:
+    def submit(self, picture: QueuedPicture) -> None:
         with self._changed:
-            self._on_their_way -= 1
-            self._waiting.append(job)
-            self._wake_if_due()
+            self._expected -= 1
+            self._queue.append(picture)
+            self._notify_if_ready()
 
-    def forget(self) -> None:
-        """One of those on their way does not come."""
+    def cancel_expected(self) -> None:
+        """Withdraw the announcement of one picture."""
         with self._changed:
-            self._on_their_way -= 1
-            self._wake_if_due()
+            self._expected -= 1
+            self._notify_if_ready()
 
     def close(self) -> None:
-        """Run what still waits, then end the threads."""
+        """Run the queued pictures, then stop the threads."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
         for thread in self._threads:
             thread.join()
 
-    def _wake_if_due(self) -> None:
-        """Whoever gathers has better things to do than to look at every picture that comes."""
-        if len(self._waiting) in (1, self._most) or not self._on_their_way:
+    def _notify_if_ready(self) -> None:
+        """Notify only when a batch may be ready, since each wake-up takes the GIL."""
+        if len(self._queue) in (1, self._max_batch) or not self._expected:
             self._changed.notify()
 
     def _work(self) -> None:
-        while jobs := self._gather():
-            began = time.monotonic()
-            wanted = [job for job in jobs if job.is_wanted()]
-            outcomes = iter(self._outcomes(wanted) if wanted else ())
-            taken = set(wanted)
-            found = [next(outcomes) if job in taken else None for job in jobs]
-            self._deliver(Done(jobs, found, began, time.monotonic() - began))
+        while pictures := self._gather():
+            started_at = time.monotonic()
+            wanted = [picture for picture in pictures if picture.is_wanted()]
+            remaining = iter(self._outcomes(wanted) if wanted else ())
+            selected = set(wanted)
+            outcomes = [next(remaining) if each in selected else None for each in pictures]
+            seconds = time.monotonic() - started_at
+            self._deliver(BatchResult(pictures, outcomes, started_at, seconds))
 
-    def _gather(self) -> list[Job]:
-        """The jobs of the next run; none once the batcher is closed and everything has run."""
+    def _gather(self) -> list[QueuedPicture]:
+        """Return the next batch, or [] once the batcher is closed and the queue is empty."""
         with self._gathering, self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._is_closed)
-            if not self._waiting:
+            self._changed.wait_for(lambda: self._queue or self._is_closed)
+            if not self._queue:
                 return []
-            latest = self._waiting[0].since + self._wait_seconds
-            while len(self._waiting) < self._most and self._on_their_way:
-                left = latest - time.monotonic()
+            deadline = self._queue[0].queued_at + self._wait_seconds
+            while len(self._queue) < self._max_batch and self._expected:
+                left = deadline - time.monotonic()
                 if left <= 0 or self._is_closed:
                     break
                 self._changed.wait(left)
-            return [self._waiting.popleft() for _ in range(self._count())]
+            return [self._queue.popleft() for _ in range(self._batch_size())]
 
-    def _count(self) -> int:
-        count = len(self._waiting)
-        if count >= self._most:
-            return self._most
-        return 1 << (count.bit_length() - 1) if self._in_powers else count
+    def _batch_size(self) -> int:
+        count = len(self._queue)
+        if count >= self._max_batch:
+            return self._max_batch
+        return 1 << (count.bit_length() - 1) if self._powers_of_two else count
 
-    def _outcomes(self, jobs: Sequence[Job]) -> list[Outcome | Exception]:
-        """Where a picture makes a run fail, the others of the run do not suffer from it."""
+    def _outcomes(self, pictures: Sequence[QueuedPicture]) -> list[Outcome | Exception]:
+        """Run `pictures`; if the run fails, run each alone so that only the cause gets the error.
+
+        A DeviceError is not retried.
+        """
         try:
-            batch = Batch.joined([job.batch for job in jobs])
-            return [*self._run(batch, [job.settings for job in jobs])]
+            batch = Batch.joined([picture.batch for picture in pictures])
+            return [*self._run(batch, [picture.settings for picture in pictures])]
         except DeviceError as error:
-            return [error] * len(jobs)
+            return [error] * len(pictures)
         except Exception as error:
-            if len(jobs) == 1:
+            if len(pictures) == 1:
                 return [error]
-            return [each for job in jobs for each in self._outcomes([job])]
+            return [outcome for picture in pictures for outcome in self._outcomes([picture])]

@@ -1,4 +1,4 @@
-"""The body of a request, read within limits."""
+"""Reading of request bodies, within limits."""
 
 from __future__ import annotations
 
@@ -9,73 +9,76 @@ from starlette.datastructures import Headers
 from starlette.types import Receive
 
 from engine.serve import multipart
-from engine.serve.limits import Limits
-from engine.serve.refusal import ClientLeftError, RefusedError
+from engine.serve.rejection import ClientDisconnectedError, RejectedError
+from engine.serve.server_limits import ServerLimits
 
-# What a picture may be called; the last is what curl --data-binary says without being asked.
-_RAW = ("application/octet-stream", "application/x-www-form-urlencoded")
+# curl --data-binary sends x-www-form-urlencoded unless it is given another type.
+_BINARY_TYPES = ("application/octet-stream", "application/x-www-form-urlencoded")
 _HINT = " With curl: -H 'Content-Type: image/jpeg' --data-binary @dog.jpg"
 
 
-def check_head(headers: Headers, limits: Limits) -> None:
-    """Refuse what the head of a request tells already."""
-    kind = _kind(headers)
-    if not (kind in ("", *_RAW, multipart.KIND) or kind.startswith("image/")):
-        raise RefusedError(
-            415, f"Content-Type: expected image/… or {multipart.KIND}, got {kind[:80]!r}.{_HINT}"
+def check_headers(headers: Headers, limits: ServerLimits) -> None:
+    """Reject a request whose headers already show that its body cannot be accepted."""
+    media_type = _media_type(headers)
+    is_binary = media_type in ("", *_BINARY_TYPES) or media_type.startswith("image/")
+    if not (is_binary or media_type == multipart.MEDIA_TYPE):
+        expected = f"image/… or {multipart.MEDIA_TYPE}"
+        raise RejectedError(
+            415, f"Content-Type: expected {expected}, got {media_type[:80]!r}.{_HINT}"
         )
     coding = headers.get("content-encoding", "identity")
     if coding != "identity":
-        raise RefusedError(415, f"Content-Encoding: expected none, got {coding[:80]!r}")
+        raise RejectedError(415, f"Content-Encoding: expected none, got {coding[:80]!r}")
     length = headers.get("content-length", "0")
     if length.isdecimal() and (len(length) > 18 or int(length) > limits.body_bytes):
         raise _too_long(limits, length[:40])
 
 
-async def read(receive: Receive, limits: Limits, take: Callable[[int], bool]) -> bytes:
-    """All of it; every piece is asked for at `take` first."""
+async def read(receive: Receive, limits: ServerLimits, reserve: Callable[[int], bool]) -> bytes:
+    """Return the whole body; `reserve` is asked for the bytes of each chunk before it is kept."""
     try:
-        return await asyncio.wait_for(_read(receive, limits, take), limits.body_seconds)
+        return await asyncio.wait_for(_read(receive, limits, reserve), limits.body_seconds)
     except asyncio.TimeoutError:
-        raise RefusedError(
-            408, f"body: expected within {limits.body_seconds:g} s, got a part", is_last=True
+        raise RejectedError(
+            *(408, f"body: expected all of it within {limits.body_seconds:g} s, got a part"),
+            closes_connection=True,
         ) from None
 
 
-async def _read(receive: Receive, limits: Limits, take: Callable[[int], bool]) -> bytes:
-    pieces: list[bytes] = []
+async def _read(receive: Receive, limits: ServerLimits, reserve: Callable[[int], bool]) -> bytes:
+    chunks: list[bytes] = []
     length = 0
     has_more = True
     while has_more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise ClientLeftError
-        piece = message.get("body", b"")
-        length += len(piece)
+            raise ClientDisconnectedError
+        chunk = message.get("body", b"")
+        length += len(chunk)
         if length > limits.body_bytes:
             raise _too_long(limits, "more")
-        if not take(len(piece)):
-            raise RefusedError(
-                503, "memory: expected room for the body, got none now", retry_after=1
+        if not reserve(len(chunk)):
+            raise RejectedError(
+                503, "memory: expected space for the body, got none now", retry_after=1
             )
-        pieces.append(piece)
+        chunks.append(chunk)
         has_more = message.get("more_body", False)
-    return b"".join(pieces)
+    return b"".join(chunks)
 
 
 def is_form(headers: Headers) -> bool:
-    return _kind(headers) == multipart.KIND
+    return _media_type(headers) == multipart.MEDIA_TYPE
 
 
-def file_in(content: bytes, headers: Headers) -> tuple[bytes, str]:
-    """The only file of a form, and its name."""
-    return multipart.file_in(content, headers["content-type"])
+def extract_file(content: bytes, headers: Headers) -> tuple[bytes, str]:
+    """Return the content and the name of the only file in a form."""
+    return multipart.extract_file(content, headers["content-type"])
 
 
-def _kind(headers: Headers) -> str:
+def _media_type(headers: Headers) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _too_long(limits: Limits, got: str) -> RefusedError:
+def _too_long(limits: ServerLimits, got: str) -> RejectedError:
     reason = f"body: expected at most {limits.body_bytes} bytes, got {got}"
-    return RefusedError(413, reason, is_last=True)
+    return RejectedError(413, reason, closes_connection=True)

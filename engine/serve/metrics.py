@@ -1,4 +1,4 @@
-"""What the server did, in the text format that Prometheus reads."""
+"""Request and batch metrics in the Prometheus text format."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-KIND = "text/plain; version=0.0.4; charset=utf-8"
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Histogram:
+    """A Prometheus histogram; a value belongs to the first bound that is not below it."""
+
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)  # the last is of what lies beyond the bounds
+        self._counts = [0] * (len(bounds) + 1)  # the last counts values above every bound
         self._sum = 0.0
 
     def add(self, value: float) -> None:
@@ -23,18 +25,18 @@ class Histogram:
         self._sum += value
 
     def lines(self, name: str, labels: str = "") -> Iterator[str]:
-        below = 0
-        before = f"{labels}," if labels else ""
+        cumulative = 0
+        prefix = f"{labels}," if labels else ""
         for bound, count in zip((*self._bounds, "+Inf"), self._counts, strict=True):
-            below += count
-            yield f'{name}_bucket{{{before}le="{bound}"}} {below}'
-        after = f"{{{labels}}}" if labels else ""
-        yield f"{name}_sum{after} {self._sum}"
-        yield f"{name}_count{after} {below}"
+            cumulative += count
+            yield f'{name}_bucket{{{prefix}le="{bound}"}} {cumulative}'
+        suffix = f"{{{labels}}}" if labels else ""
+        yield f"{name}_sum{suffix} {self._sum}"
+        yield f"{name}_count{suffix} {cumulative}"
 
 
 class Metrics:
-    """Counted on the event loop alone."""
+    """Counters and histograms of a server; used by the event loop only, so without a lock."""
 
     def __init__(self) -> None:
         self._requests: Counter[tuple[str, int]] = Counter()
@@ -52,35 +54,42 @@ class Metrics:
         self._batches.add(pictures)
         self._run_seconds.add(seconds)
 
-    def text(self, gauges: Mapping[str, tuple[str, float]], about: Mapping[str, str]) -> str:
-        """`gauges` have a sentence and a value; `about` is labels of the metric engine_info."""
-        return "".join(f"{line}\n" for line in self._lines(gauges, about))
+    def text(self, gauges: Mapping[str, tuple[str, float]], info: Mapping[str, str]) -> str:
+        """Return all metrics; `gauges` maps a name to its help text and its value.
+
+        `info` holds the labels of the metric engine_info.
+        """
+        return "".join(f"{line}\n" for line in self._lines(gauges, info))
 
     def _lines(
-        self, gauges: Mapping[str, tuple[str, float]], about: Mapping[str, str]
+        self, gauges: Mapping[str, tuple[str, float]], info: Mapping[str, str]
     ) -> Iterator[str]:
-        yield from _head("engine_requests_total", "counter", "Requests answered, by status.")
+        yield from _head("engine_requests_total", "counter", "Responses by path and status.")
         for (path, status), count in sorted(self._requests.items()):
             yield f'engine_requests_total{{path="{path}",status="{status}"}} {count}'
-        yield from _head("engine_request_seconds", "histogram", "From head to answer.")
+        yield from _head(
+            "engine_request_seconds",
+            "histogram",
+            "Time from the head of a request to the end of its response.",
+        )
         for path, seconds in sorted(self._request_seconds.items()):
             yield from seconds.lines("engine_request_seconds", f'path="{path}"')
-        yield from _head("engine_pictures_total", "counter", "Pictures that the network saw.")
+        yield from _head("engine_pictures_total", "counter", "Pictures that the network processed.")
         yield f"engine_pictures_total {self._pictures}"
-        yield from _head("engine_batch_pictures", "histogram", "Pictures in one run.")
+        yield from _head("engine_batch_pictures", "histogram", "Pictures per batch.")
         yield from self._batches.lines("engine_batch_pictures")
-        yield from _head("engine_run_seconds", "histogram", "One run, with suppression.")
+        yield from _head("engine_run_seconds", "histogram", "Time of one batch, including NMS.")
         yield from self._run_seconds.lines("engine_run_seconds")
-        for name, (sentence, value) in gauges.items():
-            yield from _head(name, "gauge", sentence)
+        for name, (help_text, value) in gauges.items():
+            yield from _head(name, "gauge", help_text)
             yield f"{name} {value}"
-        labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in about.items())
-        yield from _head("engine_info", "gauge", "What runs.")
+        labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in info.items())
+        yield from _head("engine_info", "gauge", "Version, device and task.")
         yield f"engine_info{{{labels}}} 1"
 
 
-def _head(name: str, kind: str, sentence: str) -> Iterator[str]:
-    yield f"# HELP {name} {sentence}"
+def _head(name: str, kind: str, help_text: str) -> Iterator[str]:
+    yield f"# HELP {name} {help_text}"
     yield f"# TYPE {name} {kind}"
 
 

@@ -1,4 +1,4 @@
-"""The port, signals, and an end that leaves nobody without an answer."""
+"""The listening socket, signals and graceful shutdown."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ import uvicorn
 from engine.detector import Detector
 from engine.errors import InputError
 from engine.serve import app
-from engine.serve.limits import Limits
 from engine.serve.protocol import LimitedProtocol
+from engine.serve.server_limits import ServerLimits
 from engine.serve.service import Service, warm_up
 
-_SECONDS_TO_CLOSE = 5  # for connections, when every request is answered
+_SECONDS_TO_CLOSE = 5  # for connections, after every request has its response
 _BACKLOG = 1024
-_MOST_PORT = 65535
+_MAX_PORT = 65535
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A port that is ours, on which nothing is heard yet."""
-    if not 0 <= port <= _MOST_PORT:
-        raise InputError(f"--port {port}: expected 0 to {_MOST_PORT}")
+    """Return a bound socket that does not listen yet."""
+    if not 0 <= port <= _MAX_PORT:
+        raise InputError(f"--port {port}: expected 0 to {_MAX_PORT}")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -40,7 +40,7 @@ def bind(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         raise InputError(f"--host {host} --port {port}: {_reason(error)}") from error
     try:
-        if hasattr(signal, "SIGHUP"):  # elsewhere this would let two servers share a port
+        if hasattr(signal, "SIGHUP"):  # on Windows SO_REUSEADDR lets two servers share a port
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
     except OSError as error:
@@ -50,29 +50,29 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """The first signal lets it end when nobody waits for an answer any more, the second at once.
+    """A server that drains on the first signal and exits at once on the second.
 
-    `wait_seconds` is how long a picture waits for others that are on their way, at most.
+    `wait_seconds` is how long a batch waits for pictures that are being decoded, at most.
     """
 
     def __init__(
         self,
         detector: Detector,
-        limits: Limits,
+        limits: ServerLimits,
         *,
         wait_seconds: float,
-        when_ready: Callable[[], None],
+        on_ready: Callable[[], None],
     ) -> None:
         if detector.task not in ("detector", "classifier"):
-            raise InputError("serve: expected a network that looks at pictures, got another")
+            raise InputError("serve: expected a detector or a classifier, got another network")
         if detector.has_state:
-            raise InputError("serve: expected a network without memory of earlier pictures")
+            raise InputError("serve: expected a network without state, got a recurrent one")
         self._detector = detector
         self._limits = limits
         self._wait_seconds = wait_seconds
-        self._when_ready = when_ready
+        self._on_ready = on_ready
         self._service: Service | None = None
-        self._asked_at: float | None = None
+        self._shutdown_requested_at: float | None = None
         super().__init__(
             uvicorn.Config(
                 app.make(self._open_service),
@@ -90,8 +90,8 @@ class Server(uvicorn.Server):
             )
         )
 
-    def answer_on(self, bound: socket.socket) -> bool:
-        """Serve until the end; whether every request that was taken in was answered."""
+    def serve_on(self, bound: socket.socket) -> bool:
+        """Serve until shutdown, and return whether every accepted request got its response."""
         warm_up(self._detector)
         self.run(sockets=[bound])
         return not self.force_exit
@@ -102,39 +102,42 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._when_ready()
+        self._on_ready()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Uvicorn's own would raise the signal again at the end, and the status be that of it."""
+        """Handle SIGINT and SIGTERM, and restore the previous handlers afterwards.
+
+        Uvicorn raises the signal again after shutdown, which would replace our exit status.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        names = (signal.SIGINT, signal.SIGTERM)
-        before = {each: signal.signal(each, self.handle_exit) for each in names}
+        signals = (signal.SIGINT, signal.SIGTERM)
+        previous = {each: signal.signal(each, self.handle_exit) for each in signals}
         try:
             yield
         finally:
-            for each, handler in before.items():
+            for each, handler in previous.items():
                 signal.signal(each, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self._asked_at is not None:
-            self._give_up()
-        self._asked_at = time.monotonic()
+        if self._shutdown_requested_at is not None:
+            self._force_exit()
+        self._shutdown_requested_at = time.monotonic()
 
     async def on_tick(self, counter: int) -> bool:
-        if self._asked_at is not None and self._service is not None:
+        if self._shutdown_requested_at is not None and self._service is not None:
             self._service.is_draining = True
-            if not self._service.visits:
+            if not self._service.active_requests:
                 self.should_exit = True
-            elif time.monotonic() - self._asked_at > self._limits.drain_seconds:
-                self._give_up()
+            elif time.monotonic() - self._shutdown_requested_at > self._limits.drain_seconds:
+                self._force_exit()
         return await super().on_tick(counter)
 
-    def _give_up(self) -> None:
+    def _force_exit(self) -> None:
         self.should_exit = self.force_exit = True
-        # what is cancelled now would be told with a traceback each
+        # Uvicorn logs a traceback for each request that is cancelled.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 

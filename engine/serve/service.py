@@ -1,4 +1,4 @@
-"""Service: pictures of many clients through one detector, on one event loop, within limits."""
+"""Inference for many clients with one detector, within limits."""
 
 from __future__ import annotations
 
@@ -15,213 +15,219 @@ from engine.backends.cpu.workers import thread_count
 from engine.detector import Detector, Outcome
 from engine.errors import DeviceError
 from engine.inputs import Batch, Prepared
-from engine.serve.batcher import Batcher, Done, Job
-from engine.serve.budget import Budget
-from engine.serve.limits import Limits
+from engine.serve.batcher import Batcher, BatchResult, QueuedPicture
+from engine.serve.memory_budget import MemoryBudget
 from engine.serve.metrics import Metrics
-from engine.serve.refusal import ClientLeftError, RefusedError
+from engine.serve.rejection import ClientDisconnectedError, RejectedError
+from engine.serve.server_limits import ServerLimits
 from engine.settings import Settings
 from engine.vision.decode import opened
 from engine.vision.image import Picture
 
-Made = TypeVar("Made")
-Answer: TypeAlias = "asyncio.Future[Found]"
+Returned = TypeVar("Returned")
+InferenceFuture: TypeAlias = "asyncio.Future[Inference]"
 
-# A picture that is read takes Pillow's bytes, its decoder's and ours; one that is drawn upon is
-# copied twice more. The network's own size is that of three float32.
-_BYTES_A_PIXEL = 12
-_BYTES_A_DRAWN_PIXEL = 20
-_BYTES_A_PIXEL_INSIDE = 12
+# A decoded picture exists as Pillow's, the decoder's and our copy; drawing copies it twice more.
+# A pixel of the network's input is three float32.
+_BYTES_PER_PIXEL = 12
+_BYTES_PER_DRAWN_PIXEL = 20
+_BYTES_PER_INPUT_PIXEL = 12
 
-_LEAST_THREADS = 2  # that read: one slow picture is not to hold up all others
-_MOST_THREADS = 16  # more only stand in each other's way
+_MIN_THREADS = 2  # one slow picture must not delay all others
+_MAX_THREADS = 16  # more threads only contend for the GIL
 
-_LONGEST_WAIT = 60  # seconds that a refused client is told to stay away at most
-_SHARE_OF_LAST = 0.2  # that the newest run has in the mean of all
+_MAX_RETRY_SECONDS = 60
+_SMOOTHING = 0.2  # weight of the latest run in the moving average
 
 
 class Service:
-    """`wait_seconds` is how long a picture waits for others at most, to be run with them."""
+    """A detector, the threads that decode and render, and the accounts of what requests hold.
 
-    def __init__(self, detector: Detector, limits: Limits, *, wait_seconds: float) -> None:
+    Its methods run on the event loop unless they say otherwise. `wait_seconds` is how long a batch
+    waits for pictures that are being decoded, at most.
+    """
+
+    def __init__(self, detector: Detector, limits: ServerLimits, *, wait_seconds: float) -> None:
         self.detector = detector
         self.limits = limits
         self.metrics = Metrics()
-        self.bodies = Budget(limits.memory_bytes // 4)
-        self.pictures = Budget(limits.memory_bytes - self.bodies.size)
-        self.visits = 0  # requests that are being answered
-        self.places = 0  # pictures among them that are taken in
+        self.body_memory = MemoryBudget(limits.memory_bytes // 4)
+        self.picture_memory = MemoryBudget(limits.memory_bytes - self.body_memory.size)
+        self.active_requests = 0
+        self.accepted_pictures = 0  # pictures of active requests whose bodies were read
         self.is_draining = False
-        self.failure = ""  # what the device said instead of giving answers
-        self._seconds_a_picture = 0.0
+        self.failure = ""  # the latest DeviceError, until a run succeeds
+        self._seconds_per_picture = 0.0
         self._loop = asyncio.get_running_loop()
-        threads = min(max(_LEAST_THREADS, thread_count()), _MOST_THREADS)
-        self._readers = ThreadPoolExecutor(threads, thread_name_prefix="serve-read")
-        # Of their own: readers may all be waiting for the memory of pictures that are to be drawn.
-        self._writers = ThreadPoolExecutor(threads, thread_name_prefix="engine-write")
+        threads = min(max(_MIN_THREADS, thread_count()), _MAX_THREADS)
+        self._decoders = ThreadPoolExecutor(threads, thread_name_prefix="serve-read")
+        # A second pool, because all decoders may be blocked on memory that only a response frees.
+        self._renderers = ThreadPoolExecutor(threads, thread_name_prefix="engine-write")
         self._batcher = Batcher(
             detector.run,
             self._deliver,
-            most=detector.settings.batch,
+            max_batch=detector.settings.batch,
             threads=detector.runs_at_once,
             wait_seconds=wait_seconds,
-            in_powers=_has_recordings(detector),
+            powers_of_two=_uses_cuda_graphs(detector),
         )
 
     @property
     def depth(self) -> int:
-        """How many pictures wait for the network."""
+        """The number of pictures that wait for the network."""
         return self._batcher.depth
 
-    def refuse_if_ending(self) -> None:
+    def reject_if_draining(self) -> None:
         if self.is_draining:
-            raise RefusedError(503, "server: is about to end", retry_after=1, is_last=True)
+            raise RejectedError(503, "server: shutting down", retry_after=1, closes_connection=True)
 
-    def refuse_if_full(self) -> None:
-        if self.places >= self.limits.queue:
-            seconds = math.ceil(self.places * self._seconds_a_picture)
-            raise RefusedError(
-                *(503, f"queue: is full with {self.places} pictures"),
-                retry_after=min(max(1, seconds), _LONGEST_WAIT),
+    def reject_if_full(self) -> None:
+        if self.accepted_pictures >= self.limits.queue:
+            seconds = math.ceil(self.accepted_pictures * self._seconds_per_picture)
+            raise RejectedError(
+                *(503, f"queue: is full with {self.accepted_pictures} pictures"),
+                retry_after=min(max(1, seconds), _MAX_RETRY_SECONDS),
             )
 
-    async def find(self, visit: Visit, settings: Settings, *, draws: bool) -> Found:
-        """What is in the picture that a visit brought; raises its ImageError."""
-        answer: Answer = self._loop.create_future()
+    async def infer(self, lease: RequestLease, settings: Settings, *, draws: bool) -> Inference:
+        """Run the network on the picture of a request; raise ImageError if it cannot be read."""
+        future: InferenceFuture = self._loop.create_future()
         self._batcher.expect()
-        self._readers.submit(self._read, visit, settings, answer, draws=draws)
-        return await answer
+        self._decoders.submit(self._decode, lease, settings, future, draws=draws)
+        return await future
 
-    async def in_thread(self, make: Callable[[], Made]) -> Made:
-        """What `make` makes; the event loop goes on meanwhile."""
-        return await self._loop.run_in_executor(self._writers, make)
+    async def run_in_thread(self, function: Callable[[], Returned]) -> Returned:
+        return await self._loop.run_in_executor(self._renderers, function)
 
     def close(self) -> None:
-        self._readers.shutdown()
-        self._writers.shutdown()
+        self._decoders.shutdown()
+        self._renderers.shutdown()
         self._batcher.close()
 
-    def _read(self, visit: Visit, settings: Settings, answer: Answer, *, draws: bool) -> None:
-        """On a thread of a reader."""
+    def _decode(
+        self, lease: RequestLease, settings: Settings, future: InferenceFuture, *, draws: bool
+    ) -> None:
+        """Decode a picture and submit it to the batcher; runs on a decoder thread."""
         try:
-            batch = self._prepare(visit, draws=draws)
+            batch = self._prepare(lease, draws=draws)
         except Exception as error:
-            self._batcher.forget()
-            self._loop.call_soon_threadsafe(_settle, answer, error)
+            self._batcher.cancel_expected()
+            self._loop.call_soon_threadsafe(_settle, future, error)
         else:
-            visit.drop_body()
-            self._batcher.put(Job(batch, settings, lambda: not visit.is_gone, answer))
+            lease.release_body()
+            self._batcher.submit(
+                QueuedPicture(batch, settings, lambda: not lease.is_disconnected, future)
+            )
 
-    def _prepare(self, visit: Visit, *, draws: bool) -> Batch:
-        """The picture, made ready as soon as there is room for it."""
-        if visit.is_gone:
-            raise ClientLeftError
-        width, height = opened(visit.content, "picture").size
+    def _prepare(self, lease: RequestLease, *, draws: bool) -> Batch:
+        """Decode and scale the picture once there is memory for it; runs on a decoder thread."""
+        if lease.is_disconnected:
+            raise ClientDisconnectedError
+        width, height = opened(lease.content, "picture").size
         if width * height > self.limits.pixels:
-            most = f"{self.limits.pixels} pixels"
-            raise RefusedError(413, f"picture: expected at most {most}, got {width} x {height}")
-        room = width * height * (_BYTES_A_DRAWN_PIXEL if draws else _BYTES_A_PIXEL)
-        room += math.prod(self.detector.size) * _BYTES_A_PIXEL_INSIDE
-        if room > self.pictures.size:
-            most = f"{self.pictures.size} bytes of memory"
-            raise RefusedError(413, f"picture: expected to need at most {most}, got {room}")
-        visit.wait_for_room(room)
-        return self.detector.prepare(visit.content, max_pixels=self.limits.pixels)
+            limit = f"{self.limits.pixels} pixels"
+            raise RejectedError(413, f"picture: expected at most {limit}, got {width} x {height}")
+        needed = width * height * (_BYTES_PER_DRAWN_PIXEL if draws else _BYTES_PER_PIXEL)
+        needed += math.prod(self.detector.size) * _BYTES_PER_INPUT_PIXEL
+        if needed > self.picture_memory.size:
+            limit = f"{self.picture_memory.size} bytes of memory"
+            raise RejectedError(413, f"picture: expected to need at most {limit}, got {needed}")
+        lease.reserve_picture(needed)
+        return self.detector.prepare(lease.content, max_pixels=self.limits.pixels)
 
-    def _deliver(self, done: Done) -> None:
-        """On a thread of the batcher."""
-        self._loop.call_soon_threadsafe(self._take, done)
+    def _deliver(self, result: BatchResult) -> None:
+        """Pass a result to the event loop; runs on a thread of the batcher."""
+        self._loop.call_soon_threadsafe(self._complete, result)
 
-    def _take(self, done: Done) -> None:
-        for job, outcome in zip(done.jobs, done.outcomes, strict=True):
+    def _complete(self, result: BatchResult) -> None:
+        for queued, outcome in zip(result.pictures, result.outcomes, strict=True):
             if outcome is None:
-                _settle(job.answer, ClientLeftError())
+                _settle(queued.context, ClientDisconnectedError())
             elif isinstance(outcome, Exception):
-                _settle(job.answer, outcome)
+                _settle(queued.context, outcome)
                 if isinstance(outcome, DeviceError):
                     self.failure = str(outcome)
             else:
-                (prepared,) = job.batch.pictures
+                (prepared,) = queued.batch.pictures
                 assert isinstance(prepared, Prepared)
-                waited = (done.began - job.since) * 1e3
-                _settle(job.answer, Found(outcome, prepared.picture, waited))
+                queue_ms = (result.started_at - queued.queued_at) * 1e3
+                _settle(queued.context, Inference(outcome, prepared.picture, queue_ms))
                 self.failure = ""
-        if count := sum(each is not None for each in done.outcomes):
-            self.metrics.add_run(count, done.seconds)
-            newest = done.seconds / count
-            self._seconds_a_picture += (newest - self._seconds_a_picture) * _SHARE_OF_LAST
+        if count := sum(outcome is not None for outcome in result.outcomes):
+            self.metrics.add_run(count, result.seconds)
+            latest = result.seconds / count
+            self._seconds_per_picture += (latest - self._seconds_per_picture) * _SMOOTHING
 
 
-def _settle(answer: Answer, found: Found | Exception) -> None:
-    if answer.done():  # cancelled, by an end that waits for nobody
+def _settle(future: InferenceFuture, result: Inference | Exception) -> None:
+    if future.done():  # cancelled by a forced exit
         return
-    if isinstance(found, Exception):
-        answer.set_exception(found)
+    if isinstance(result, Exception):
+        future.set_exception(result)
     else:
-        answer.set_result(found)
+        future.set_result(result)
 
 
-class Visit:
-    """What one request holds of a service, from its head to the end of its answer."""
+class RequestLease:
+    """What one request holds of a service, from its head until its response is sent."""
 
     def __init__(self, service: Service) -> None:
-        self.is_gone = False  # its client has left
+        self.is_disconnected = False
         self.content = b""  # the encoded picture
         self._service = service
-        self._body = 0
-        self._room = 0
-        self._places = 0
-        service.visits += 1
+        self._body_bytes = 0
+        self._picture_bytes = 0
+        self._accepted_pictures = 0
+        service.active_requests += 1
 
-    def take_body(self, count: int) -> bool:
-        if not self._service.bodies.take(count):
+    def try_reserve_body(self, count: int) -> bool:
+        if not self._service.body_memory.try_reserve(count):
             return False
-        self._body += count
+        self._body_bytes += count
         return True
 
-    def drop_body(self) -> None:
+    def release_body(self) -> None:
         self.content = b""
-        self._service.bodies.give(self._body)
-        self._body = 0
+        self._service.body_memory.release(self._body_bytes)
+        self._body_bytes = 0
 
-    def take_place(self) -> None:
-        """Be one of the pictures that are taken in, or be refused."""
-        self._service.refuse_if_full()
-        self._service.places += 1
-        self._places = 1
+    def accept_picture(self) -> None:
+        """Count the picture as accepted, or raise RejectedError if the queue is full."""
+        self._service.reject_if_full()
+        self._service.accepted_pictures += 1
+        self._accepted_pictures = 1
 
-    def wait_for_room(self, count: int) -> None:
-        """Blocks a thread until so many bytes are free for a picture."""
-        self._service.pictures.wait_for(count)
-        self._room = count
+    def reserve_picture(self, count: int) -> None:
+        """Block the thread until `count` bytes are free for the decoded picture."""
+        self._service.picture_memory.reserve(count)
+        self._picture_bytes = count
 
-    def leave(self) -> None:
-        """Give all of it back."""
-        self.drop_body()
-        self._service.pictures.give(self._room)
-        self._service.places -= self._places
-        self._service.visits -= 1
+    def release(self) -> None:
+        self.release_body()
+        self._service.picture_memory.release(self._picture_bytes)
+        self._service.accepted_pictures -= self._accepted_pictures
+        self._service.active_requests -= 1
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """What is in a picture, the picture as it was read, and how long it waited for a run."""
+class Inference:
+    """The outcome of one picture, the decoded picture, and the time it was queued."""
 
     outcome: Outcome
     picture: Picture
-    milliseconds: float
+    queue_ms: float
 
 
 def warm_up(detector: Detector) -> None:
-    """Run what is slow the first time: a GPU records its runs, one for each number of pictures."""
+    """Run every batch size that will occur, so that CUDA graphs are captured before serving."""
     width, height = detector.size
     batch = detector.prepare(np.zeros((height, width, 3), np.uint8))
-    most = detector.settings.batch
-    powers = {1 << power for power in range(most.bit_length())}
-    for size in sorted({most} | powers if _has_recordings(detector) else {1}):
+    max_batch = detector.settings.batch
+    powers = {1 << power for power in range(max_batch.bit_length())}
+    for size in sorted({max_batch} | powers if _uses_cuda_graphs(detector) else {1}):
         for _ in range(3):
             detector.run(Batch.joined([batch] * size))
 
 
-def _has_recordings(detector: Detector) -> bool:
+def _uses_cuda_graphs(detector: Detector) -> bool:
     return detector.runs_at_once > 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 import engine
-from engine.serve.limits import Limits
+from engine.serve.server_limits import ServerLimits
 
 pytest.importorskip("starlette", reason="Starlette is not installed: pip install '.[serve]'")
 pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[serve]'")
@@ -65,7 +65,8 @@ class Running:
 
     def holds_nothing(self):
         service = self.service
-        held = service.visits, service.places, service.bodies.held, service.pictures.held
+        bodies, pictures = service.body_memory, service.picture_memory
+        held = service.active_requests, service.accepted_pictures, bodies.held, pictures.held
         return held == (0, 0, 0, 0)
 
 
@@ -83,8 +84,10 @@ def ask(connection, method, path, content, **headers):
 def serving(detector, *, wait_seconds=0.005, **limits):
     is_ready = threading.Event()
     bound = bind("127.0.0.1", 0)
-    server = Server(detector, Limits(**limits), wait_seconds=wait_seconds, when_ready=is_ready.set)
-    thread = threading.Thread(target=server.answer_on, args=(bound,))
+    server = Server(
+        detector, ServerLimits(**limits), wait_seconds=wait_seconds, on_ready=is_ready.set
+    )
+    thread = threading.Thread(target=server.serve_on, args=(bound,))
     thread.start()
     try:
         assert is_ready.wait(30)

@@ -87,7 +87,7 @@ def test_a_form_with_a_file_gets_the_same_and_its_name(server, detector, picture
     [
         (form(("a", "a.png", b"x"), ("b", "b.png", b"y")), "expected one file, got 2"),
         (form(("a", None, b"x")), "expected one file, got none. With curl: -F image=@dog.jpg"),
-        (form(("a", "a.png", b"x"))[:-10], "breaks off before its last boundary"),
+        (form(("a", "a.png", b"x"))[:-10], "ends before its last boundary"),
         (b"something else", "cannot be read"),
         (form(*[("a", None, b"x")] * 20), "expected at most 16 parts"),
     ],
@@ -133,7 +133,7 @@ def test_settings_of_one_request(server, model, pictures, query, options):
         ("threshold=-1", "threshold: expected a number of 0 or more, got -1.0"),
         ("nms=1&nms=2", "nms: expected once, got twice"),
         ("max_detections=0", "max_detections: expected an integer of 1 or more, got 0"),
-        ("max_detections=1.5", "max_detections: expected a number, got '1.5'"),
+        ("max_detections=1.5", "max_detections: expected an integer, got '1.5'"),
         ("classes=cta", "classes: no class is called 'cta'. Did you mean 'cat'?"),
         ("classes=3", "classes: expected a number below 3, got 3"),
         ("classes=,", "classes: expected at least one, got none"),

@@ -10,7 +10,7 @@ from statistics import median
 import pytest
 
 from engine.errors import DeviceError
-from engine.serve.batcher import Batcher, Job
+from engine.serve.batcher import Batcher, QueuedPicture
 from tests.serve.running import ask, load, serving, until
 from tests.serve.test_answers import without_times
 
@@ -119,7 +119,7 @@ def test_a_picture_waits_for_those_on_their_way_but_not_for_ever(gated, pictures
     with serving(detector, wait_seconds=0.5) as server, ThreadPoolExecutor(2) as pool:
         gate.sizes.clear()
         late = pool.submit(server.post, "/detect", pictures[1])
-        until(lambda: server.service.places == 1)
+        until(lambda: server.service.accepted_pictures == 1)
         reply = server.post("/detect", pictures[0])
         assert reply.status == 200
         assert 300 < reply.found["timing_ms"]["queue"] < 2000
@@ -133,7 +133,7 @@ def test_the_queue_refuses_at_once_what_goes_beyond_it(gated, pictures):
     with serving(detector, queue=6) as server, ThreadPoolExecutor(6) as pool:
         gate.shut()
         taken = [pool.submit(server.post, "/detect", pictures[0]) for _ in range(6)]
-        until(lambda: server.service.places == 6)
+        until(lambda: server.service.accepted_pictures == 6)
         seconds = []
         with closing(server.connect()) as connection:
             for _ in range(50):
@@ -215,8 +215,8 @@ def test_a_device_that_fails_is_told_of_until_it_works_again(gated, pictures):
 # ------------------------------------------------------------ the batcher alone
 
 
-@pytest.mark.parametrize(("in_powers", "expected"), [(False, [6, 5]), (True, [6, 4, 1])])
-def test_a_gpu_gets_few_different_numbers_of_pictures(in_powers, expected, monkeypatch):
+@pytest.mark.parametrize(("powers_of_two", "expected"), [(False, [6, 5]), (True, [6, 4, 1])])
+def test_a_gpu_gets_few_different_numbers_of_pictures(powers_of_two, expected, monkeypatch):
     monkeypatch.setattr("engine.serve.batcher.Batch.joined", list)
     sizes, done, is_open = [], [], threading.Event()
 
@@ -227,16 +227,16 @@ def test_a_gpu_gets_few_different_numbers_of_pictures(in_powers, expected, monke
 
     batcher = Batcher(
         *(run, done.append),
-        most=6,
+        max_batch=6,
         threads=1,
         wait_seconds=0,
-        in_powers=in_powers,
+        powers_of_two=powers_of_two,
     )
-    jobs = [Job(number, None, lambda: True) for number in range(12)]
-    batcher.put(jobs[0])
+    queued = [QueuedPicture(number, None, lambda: True) for number in range(12)]
+    batcher.submit(queued[0])
     until(lambda: batcher.depth == 0)
-    for job in jobs[1:]:
-        batcher.put(job)
+    for picture in queued[1:]:
+        batcher.submit(picture)
     is_open.set()
     batcher.close()
     assert sizes == [1, *expected]
@@ -256,16 +256,16 @@ def test_runs_of_several_threads_overlap_and_mix_nothing_up(monkeypatch):
 
     batcher = Batcher(
         *(run, done.append),
-        most=4,
+        max_batch=4,
         threads=2,
         wait_seconds=0,
-        in_powers=True,
+        powers_of_two=True,
     )
     for number in range(200):
-        batcher.put(Job(number, None, lambda: True))
+        batcher.submit(QueuedPicture(number, None, lambda: True))
         time.sleep(0.0001)
     batcher.close()
     assert len(counts) == 2
     for each in done:
-        assert [job.batch for job in each.jobs] == list(each.outcomes)
-    assert sum(len(each.jobs) for each in done) == 200
+        assert [picture.batch for picture in each.pictures] == list(each.outcomes)
+    assert sum(len(each.pictures) for each in done) == 200

@@ -97,12 +97,12 @@ def test_who_is_being_answered_when_it_is_to_end_gets_the_answer(start, pictures
         until(lambda: b"engine_requests_in_progress 1" in process.get("/metrics")[1])
 
         process.child.send_signal(signal.SIGTERM)
-        until(lambda: process.get("/readyz") == (503, b"about to end\n"))
+        until(lambda: process.get("/readyz") == (503, b"shutting down\n"))
         assert process.get("/healthz") == (200, b"ok\n")
         other.request("POST", "/detect", pictures[1])
         answer = other.getresponse()
         assert (answer.status, answer.headers["Connection"]) == (503, "close")
-        assert b"server: is about to end" in answer.read()
+        assert b"server: shutting down" in answer.read()
 
         plug.sendall(pictures[0][100:])
         assert answer_in(lines)[0] == 200
@@ -198,7 +198,7 @@ def test_options_that_make_no_sense(model, options, reason):
 def test_a_network_that_looks_at_no_pictures(tiny_recurrent):
     done = engine("serve", *tiny_recurrent.options, "--port", 0)
     assert done.status == 2
-    assert done.err == "Error: serve: expected a network that looks at pictures, got another\n"
+    assert done.err == "Error: serve: expected a detector or a classifier, got another network\n"
 
 
 @pytest.mark.parametrize("missing", ["starlette", "uvicorn", "httptools", "python_multipart"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.cli import parser_of
-from engine.serve import wish
+from engine.serve import request_options
 from tests.serve.running import serving
 
 from engine.serve import app  # isort: skip - running looks whether it can be imported
@@ -24,11 +24,11 @@ def words(pattern):
 
 
 def test_every_address_is_told():
-    assert words(r"`(?:GET|POST) (/\w*)`") == app.ADDRESSES - {"/page.css", "/page.js"}
+    assert words(r"`(?:GET|POST) (/\w*)`") == app.PATHS - {"/page.css", "/page.js"}
 
 
 def test_every_setting_is_told():
-    known = {*wish.OF_BOXES, *wish.OF_CLASSES}
+    known = {*request_options.DETECTION_PARAMETERS, *request_options.CLASSIFICATION_PARAMETERS}
     assert known <= words(r"`(\w+)`")
     assert words(r"[?&](\w+)=") <= known
 
@@ -53,7 +53,7 @@ def test_every_status_that_is_answered_is_told():
     answered = set()
     for path in source.glob("*.py"):
         code = path.read_text(encoding="utf-8")
-        answered |= set(re.findall(r"RefusedError\(\s*\*?\(?(\d{3})", code))
+        answered |= set(re.findall(r"RejectedError\(\s*\*?\(?(\d{3})", code))
         answered |= set(re.findall(r"\w+Error, (\d{3})\)", code))
     assert answered >= {"503", "413", "422"}
     assert answered <= words(r"\b(\d{3})\b")

@@ -82,7 +82,7 @@ def test_bodies_count_towards_the_memory(detector, pictures):
         with plugged(server) as (plug, lines):
             length = (1 << 20) - 100
             plug.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % (1 << 20) + bytes(length))
-            until(lambda: server.service.bodies.held == length)
+            until(lambda: server.service.body_memory.held == length)
             reply = server.post("/detect", pictures[0])
             assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
             assert reply.error.startswith("memory: ")
@@ -136,7 +136,7 @@ def test_a_body_that_is_late_is_refused(detector, sent):
         status, headers, content = answer_in(lines)
         assert 0.2 < time.perf_counter() - start < 2
         assert (status, headers["connection"]) == (408, "close")
-        assert json.loads(content)["error"] == "body: expected within 0.3 s, got a part"
+        assert json.loads(content)["error"] == "body: expected all of it within 0.3 s, got a part"
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST /detect HTTP/1.1\r\nHost:"])
@@ -209,23 +209,26 @@ def test_requests_that_wait_for_no_answer_are_cut_off(detector, pictures, offer)
 
 
 def test_of_many_offers_at_once_no_more_are_read_than_may_wait():
-    from engine.serve.protocol import _MOST_WAITING, _Parser  # without the extra nobody comes here
+    from engine.serve.protocol import (  # without the extra nobody comes here
+        _MAX_PIPELINED,
+        _UpgradeIgnoringParser,
+    )
 
     class Waiting:
-        head_as_it_stands = b"GET / HTTP/1.1\r\n\r\n"
+        head_without_upgrade = b"GET / HTTP/1.1\r\n\r\n"
 
         def __init__(self):
             self.pipeline = []
-            self.parser = _Parser(self)
+            self.parser = _UpgradeIgnoringParser(self)
 
         def on_headers_complete(self):
-            if not self.parser.is_offered_another:
+            if not self.parser.has_upgrade_offer:
                 self.pipeline.append("request")
 
     waiting = Waiting()
     offer = b"GET / HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"
     waiting.parser.feed_data(offer * 5000)
-    assert len(waiting.pipeline) == _MOST_WAITING + 1
+    assert len(waiting.pipeline) == _MAX_PIPELINED + 1
 
 
 def test_the_time_for_a_head_begins_anew_with_each_request(detector, pictures):
@@ -247,11 +250,11 @@ def test_a_connection_that_is_silent_after_a_refusal_is_closed(detector):
 
 def test_an_answer_that_is_not_read_is_given_up(detector):
     picture = noise(2500, 2000)
-    with serving(detector, answer_seconds=0.5) as server, plugged(server) as (plug, lines):
+    with serving(detector, response_seconds=0.5) as server, plugged(server) as (plug, lines):
         plug.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
         plug.sendall(HEAD + b"Accept: image/png\r\nContent-Length: %d\r\n\r\n" % len(picture))
         plug.sendall(picture)
-        until(lambda: server.service.visits == 1)
+        until(lambda: server.service.active_requests == 1)
         until(server.holds_nothing)
         with pytest.raises((ConnectionError, AssertionError)):
             assert len(answer_in(lines)[2]) > len(picture) // 2
@@ -259,7 +262,7 @@ def test_an_answer_that_is_not_read_is_given_up(detector):
 
 def test_an_answer_that_is_read_slowly_arrives(detector):
     picture = noise(1500, 1000)
-    with serving(detector, answer_seconds=5) as server, closing(server.connect()) as connection:
+    with serving(detector, response_seconds=5) as server, closing(server.connect()) as connection:
         connection.request("POST", "/detect", picture, {"Accept": "image/png"})
         answer = connection.getresponse()
         parts = []

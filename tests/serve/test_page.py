@@ -230,8 +230,8 @@ def test_it_can_be_used_without_a_mouse_and_without_eyes(page, pictures):
     assert page.one("html").get_attribute("lang") == "en"
     assert page.one("#status").get_attribute("role") == "status"
     assert page.one("#picture").get_attribute("alt").startswith("A picture with ")
-    assert page.one("#file").accessible_name == "Drop a picture here or choose, or paste one"
-    assert page.one("#threshold").accessible_name == "Least score"
+    assert page.one("#file").accessible_name == "Drop a picture here or choose or paste one"
+    assert page.one("#threshold").accessible_name == "Minimum score"
     order = []
     for _ in range(3):
         webdriver.ActionChains(page.browser).send_keys(Keys.TAB).perform()
@@ -248,6 +248,6 @@ def test_a_classifier_lists_classes(browser, tiny_classifier, pictures):
         page.wait(lambda: page.one("#result").is_displayed())
         expected = [[each.label, f"{each.score:.3f}"] for each in detector(pictures[0])]
         assert page.rows() == expected
-        assert not page.one("#least").is_displayed()
+        assert not page.one("#threshold-row").is_displayed()
         assert not page.all("#boxes rect")
         assert not page.complaints()

@@ -1,40 +1,40 @@
-// Sends a picture to this server and shows what it finds. Nothing is fetched from anywhere else.
+// Sends a picture to this server and shows the result. Nothing is fetched from other servers.
 
-const at = (id) => document.getElementById(id);
+const byId = (id) => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
 
-let picture = null; // the file that is shown
-let asked = 0; // the newest request: answers to older ones are dropped
+let picture = null; // the file on display
+let latestRequest = 0; // responses to older requests are dropped
 let model = null;
 
 async function start() {
-  const answer = await fetch("model");
-  model = await answer.json();
-  const kind = model.task === "detector" ? "Finds" : "Knows";
+  const response = await fetch("model");
+  model = await response.json();
+  const verb = model.task === "detector" ? "Detects" : "Recognizes";
   const some = model.classes.slice(0, 5).join(", ");
   const more = model.classes.length > 5 ? " and others" : "";
-  at("model").textContent = `${kind} ${model.classes.length} classes: ${some}${more}.`;
-  at("threshold").value = model.threshold;
-  at("score").textContent = model.threshold;
-  at("least").hidden = model.task !== "detector";
-  at("where").hidden = model.task !== "detector";
+  byId("model").textContent = `${verb} ${model.classes.length} classes: ${some}${more}.`;
+  byId("threshold").value = model.threshold;
+  byId("score").textContent = model.threshold;
+  byId("threshold-row").hidden = model.task !== "detector";
+  byId("where").hidden = model.task !== "detector";
 }
 
-async function look(file) {
+async function upload(file) {
   picture = file;
-  const number = ++asked;
-  say("Looking…");
-  const query = model.task === "detector" ? `detect?threshold=${at("threshold").value}` : "classify";
+  const number = ++latestRequest;
+  setStatus("Processing…");
+  const path = model.task === "detector" ? `detect?threshold=${byId("threshold").value}` : "classify";
   const body = new FormData();
   body.append("image", file);
   try {
-    const answer = await fetch(query, { method: "POST", body });
-    const found = await answer.json();
-    if (number !== asked) return;
-    if (answer.ok) await show(file, found);
-    else say(found.error, true);
+    const response = await fetch(path, { method: "POST", body });
+    const found = await response.json();
+    if (number !== latestRequest) return;
+    if (response.ok) await show(file, found);
+    else setStatus(found.error, true);
   } catch {
-    if (number === asked) say("The server does not answer.", true);
+    if (number === latestRequest) setStatus("The server does not respond.", true);
   }
 }
 
@@ -43,25 +43,25 @@ async function show(file, found) {
   const count = entries.length;
   const what = found.detections ? (count === 1 ? "object" : "objects") : "best classes";
   await display(file);
-  say("");
-  at("caption").textContent = `${count} ${what} in ${file.name || "the picture"}`;
-  at("picture").alt = describe(entries);
-  at("boxes").setAttribute("viewBox", `0 0 ${found.width} ${found.height}`);
-  at("boxes").setAttribute("preserveAspectRatio", "none");
+  setStatus("");
+  byId("caption").textContent = `${count} ${what} in ${file.name || "the picture"}`;
+  byId("picture").alt = describe(entries);
+  byId("boxes").setAttribute("viewBox", `0 0 ${found.width} ${found.height}`);
+  byId("boxes").setAttribute("preserveAspectRatio", "none");
   const shapes = (found.detections ?? []).map((each) => rectangle(each.box, each.class_id));
   const size = (found.width + found.height) / 60;
   const names = (found.detections ?? []).map((each) => caption(each, size));
-  at("boxes").replaceChildren(...shapes.toReversed(), ...names.toReversed()); // the best on top
-  at("rows").replaceChildren(...entries.map((each, place) => row(each, shapes[place])));
-  at("result").hidden = false;
+  byId("boxes").replaceChildren(...shapes.toReversed(), ...names.toReversed()); // the best score on top
+  byId("rows").replaceChildren(...entries.map((each, index) => row(each, shapes[index])));
+  byId("result").hidden = false;
 }
 
 async function display(file) {
-  URL.revokeObjectURL(at("picture").src);
-  at("picture").src = URL.createObjectURL(file);
-  // Of a format that the browser does not know there is the list alone.
-  const isKnown = await at("picture").decode().then(() => true, () => false);
-  at("frame").hidden = !isKnown;
+  URL.revokeObjectURL(byId("picture").src);
+  byId("picture").src = URL.createObjectURL(file);
+  // A format that the browser cannot decode still gets the table.
+  const isDecodable = await byId("picture").decode().then(() => true, () => false);
+  byId("frame").hidden = !isDecodable;
 }
 
 function rectangle(box, classId) {
@@ -115,35 +115,35 @@ function describe(entries) {
   const counts = new Map();
   for (const { label } of entries) counts.set(label, (counts.get(label) ?? 0) + 1);
   const parts = [...counts].map(([label, count]) => (count > 1 ? `${count} ${label}` : label));
-  return parts.length ? `A picture with ${parts.join(", ")}` : "A picture in which nothing was found";
+  return parts.length ? `A picture with ${parts.join(", ")}` : "A picture without detections";
 }
 
-function say(text, isError = false) {
-  at("status").textContent = text;
-  at("status").classList.toggle("error", isError);
-  if (isError) at("result").hidden = true;
+function setStatus(text, isError = false) {
+  byId("status").textContent = text;
+  byId("status").classList.toggle("error", isError);
+  if (isError) byId("result").hidden = true;
 }
 
-function take(files) {
+function uploadFirst(files) {
   const file = [...files].find((each) => each.type.startsWith("image/")) ?? files[0];
-  if (file) look(file);
+  if (file) upload(file);
 }
 
-at("file").addEventListener("change", () => take(at("file").files));
-at("form").addEventListener("submit", (event) => event.preventDefault());
-at("threshold").addEventListener("input", () => (at("score").textContent = at("threshold").value));
-at("threshold").addEventListener("change", () => picture && look(picture));
-addEventListener("paste", (event) => take(event.clipboardData.files));
+byId("file").addEventListener("change", () => uploadFirst(byId("file").files));
+byId("form").addEventListener("submit", (event) => event.preventDefault());
+byId("threshold").addEventListener("input", () => (byId("score").textContent = byId("threshold").value));
+byId("threshold").addEventListener("change", () => picture && upload(picture));
+addEventListener("paste", (event) => uploadFirst(event.clipboardData.files));
 for (const kind of ["dragenter", "dragover"])
   addEventListener(kind, (event) => {
     event.preventDefault();
-    at("drop").classList.add("over");
+    byId("drop").classList.add("over");
   });
 for (const kind of ["dragleave", "drop"])
   addEventListener(kind, (event) => {
     event.preventDefault();
-    at("drop").classList.remove("over");
+    byId("drop").classList.remove("over");
   });
-addEventListener("drop", (event) => take(event.dataTransfer.files));
+addEventListener("drop", (event) => uploadFirst(event.dataTransfer.files));
 
-start().catch(() => say("The server does not answer.", true));
+start().catch(() => setStatus("The server does not respond.", true));

@@ -15,11 +15,11 @@ from typing import Any
 
 import engine
 from engine.serve import app
-from engine.serve.limits import Limits
+from engine.serve.server_limits import ServerLimits
 from engine.serve.service import Service
 from tools.fuzz.harnesses import pictures
 
-_LIMITS = Limits(pixels=1 << 22, body_bytes=1 << 20)
+_LIMITS = ServerLimits(pixels=1 << 22, body_bytes=1 << 20)
 _SIDE = 64
 
 _FORM = b"multipart/form-data; boundary=edge"
@@ -99,7 +99,10 @@ def run(data: bytes) -> None:
     if status >= 400 and content.startswith(b"{"):
         assert json.loads(content)["error"].isprintable(), content
     service = served.state.service
-    held = service.visits, service.places, service.bodies.held, service.pictures.held
+    held = (
+        *(service.active_requests, service.accepted_pictures),
+        *(service.body_memory.held, service.picture_memory.held),
+    )
     assert held == (0, 0, 0, 0), held
 
 

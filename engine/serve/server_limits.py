@@ -1,4 +1,4 @@
-"""What one request, and all of them together, may cost."""
+"""Limits on the resources that requests may use."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from engine.errors import InputError
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Whatever goes beyond is refused; nothing is allocated for it."""
+class ServerLimits:
+    """Bounds of one request and of all requests together.
 
-    queue: int = 64  # pictures that are taken in and not answered
+    A request beyond a bound is refused before memory is allocated for it.
+    """
+
+    queue: int = 64  # accepted pictures without a response
     body_bytes: int = 32 << 20
-    pixels: int = 50_000_000  # of one picture
-    memory_bytes: int = 1 << 30  # of bodies and decoded pictures, all together
+    pixels: int = 50_000_000  # in one picture
+    memory_bytes: int = 1 << 30  # bodies and decoded pictures of all requests
     connections: int = 1000
-    idle_seconds: float = 60.0  # of a connection, until the head of the next request is complete
+    idle_seconds: float = 60.0  # until the head of the next request is complete
     body_seconds: float = 10.0
-    answer_seconds: float = 30.0  # until the client has read it
+    response_seconds: float = 30.0  # until the client has read the response
     drain_seconds: float = 30.0
 
     def __post_init__(self) -> None:

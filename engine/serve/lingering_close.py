@@ -1,4 +1,4 @@
-"""The answer to a client of which nothing more is read."""
+"""The response to a client whose remaining input is not read."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from contextlib import suppress
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-_MOST_BYTES = 64 << 20
-_MOST_SECONDS = 2.0
+_MAX_BYTES = 64 << 20
+_MAX_SECONDS = 2.0
 
 
-class LastAnswer(JSONResponse):
-    """Closes the connection, but not at once.
+class LingeringCloseResponse(JSONResponse):
+    """A JSON response that closes the connection once the client stops sending.
 
-    A client that is still sending when its connection is closed may lose the answer before it
-    looks for one. So what it sends is thrown away for a while.
+    Closing a socket with unread input sends a TCP reset, which may destroy the response before the
+    client reads it. Input is therefore discarded for a while first.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -24,14 +24,14 @@ class LastAnswer(JSONResponse):
         await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
         await send({"type": "http.response.body", "body": self.body, "more_body": True})
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(_throw_away(receive), _MOST_SECONDS)
+            await asyncio.wait_for(_discard(receive), _MAX_SECONDS)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _throw_away(receive: Receive) -> None:
+async def _discard(receive: Receive) -> None:
     length = 0
-    while length < _MOST_BYTES:
+    while length < _MAX_BYTES:
         message = await receive()
         length += len(message.get("body", b""))
-        if not message.get("more_body", False):  # all was sent, or the client has left
+        if not message.get("more_body", False):  # the body is complete or the client disconnected
             return

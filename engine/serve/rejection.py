@@ -1,0 +1,26 @@
+"""Errors that end a request without a result."""
+
+from __future__ import annotations
+
+from engine.errors import EngineError
+
+
+class RejectedError(EngineError):
+    """A request that the server refuses: a status code and one line for the client."""
+
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        *,
+        retry_after: int | None = None,
+        closes_connection: bool = False,
+    ) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.closes_connection = closes_connection
+        self.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+
+
+class ClientDisconnectedError(Exception):
+    """The client has closed its connection, so no response can be delivered."""

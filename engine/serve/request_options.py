@@ -1,0 +1,108 @@
+"""The options of a request: settings in its query string, the response format in Accept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from engine.errors import InputError, suggest
+from engine.serve.rejection import RejectedError
+from engine.settings import Settings
+from engine.vision.classes import known_as, numbers_of
+from engine.vision.naming import shown
+
+ResponseFormat: TypeAlias = Literal["json", "jpeg", "png"]
+
+FORMATS: dict[str, ResponseFormat] = {
+    "application/json": "json",
+    "image/jpeg": "jpeg",
+    "image/png": "png",
+}
+DETECTION_PARAMETERS = ("threshold", "nms", "classes", "max_detections")
+CLASSIFICATION_PARAMETERS = ("top_k",)
+
+
+@dataclass(frozen=True)
+class RequestOptions:
+    settings: Settings
+    format: ResponseFormat
+
+
+def parse(
+    parameters: Sequence[tuple[str, str]],
+    accept: str | None,
+    *,
+    defaults: Settings,
+    labels: Sequence[str],
+    has_boxes: bool,
+) -> RequestOptions:
+    """Parse the query parameters and the Accept header of a request."""
+    known = DETECTION_PARAMETERS if has_boxes else CLASSIFICATION_PARAMETERS
+    values: dict[str, Any] = {}
+    for key, text in parameters:
+        name = key.replace("-", "_")
+        if name not in known:
+            expected = ", ".join(known)
+            raise InputError(f"{shown(key)}: expected {expected}.{suggest(name, known)}")
+        if name in values:
+            raise InputError(f"{key}: expected once, got twice")
+        values[name] = _classes(text, labels) if name == "classes" else _number(name, text)
+    formats = FORMATS if has_boxes else {"application/json": FORMATS["application/json"]}
+    settings = replace(defaults, **values) if values else defaults
+    return RequestOptions(settings, negotiate_format(accept, formats))
+
+
+def negotiate_format(accept: str | None, formats: dict[str, ResponseFormat]) -> ResponseFormat:
+    """Return the format that `accept` prefers; among equals, the first of `formats`."""
+    ranges = [_media_range(each) for each in (accept or "*/*").split(",") if each.strip()]
+    quality, preferred = max(
+        ((_quality(media_type, ranges), name) for media_type, name in formats.items()),
+        key=lambda each: each[0],
+    )
+    if quality <= 0:
+        raise RejectedError(
+            406, f"Accept: expected {' or '.join(formats)}, got {shown(str(accept))!r}"
+        )
+    return preferred
+
+
+def _media_range(text: str) -> tuple[str, float]:
+    """Return the type and the quality of one entry of Accept, such as "image/*;q=0.5"."""
+    media_type, *parameters = (part.strip().lower() for part in text.split(";"))
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                return media_type, float(value)
+            except ValueError:
+                return media_type, 0.0
+    return media_type, 1.0
+
+
+def _quality(media_type: str, ranges: Iterable[tuple[str, float]]) -> float:
+    """Return the quality of the most specific range that matches `media_type`, or 0."""
+    matching = (media_type, media_type.partition("/")[0] + "/*", "*/*")
+    found = [(matching.index(each), quality) for each, quality in ranges if each in matching]
+    return min(found)[1] if found else 0.0
+
+
+def _number(name: str, text: str) -> float | int:
+    kind: Callable[[str], float | int] = float if name in ("threshold", "nms") else int
+    try:
+        return kind(text)
+    except ValueError:
+        expected = "a number" if kind is float else "an integer"
+        raise InputError(f"{name}: expected {expected}, got {text[:40]!r}") from None
+
+
+def _classes(text: str, labels: Sequence[str]) -> tuple[int, ...]:
+    """Return the class numbers of a list of names and numbers such as "cat,3"."""
+    entries = [entry.strip() for entry in text.split(",") if entry.strip()]
+    if not entries:
+        raise InputError("classes: expected at least one, got none")
+    numbers = numbers_of([known_as(each) for each in entries], labels)
+    for number in numbers:
+        if number >= len(labels):
+            raise InputError(f"classes: expected a number below {len(labels)}, got {number}")
+    return tuple(sorted(set(numbers)))

@@ -161,11 +161,25 @@ def test_the_entries_of_the_json_page_are_those_that_are_written(fresh, capsys):
         assert f'"{key}"' in PAGES["json.md"], key
 
 
-@pytest.mark.parametrize(
-    ("page", "link"),
-    sorted(
-        (page, link) for page, text in PAGES.items() for link in re.findall(r"\]\(([^)#]+)\)", text)
-    ),
-)
+def links():
+    """Every link of every page, the notes included, with the page that has it."""
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        for link in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
+            yield str(path.relative_to(ROOT)), link
+
+
+@pytest.mark.parametrize(("page", "link"), sorted(set(links())))
 def test_links_lead_somewhere(page, link):
-    assert "://" in link or (ROOT / "docs" / link).exists()
+    assert "://" in link or ((ROOT / page).parent / link).exists()
+
+
+@pytest.mark.parametrize("page", ["reliability.md", "benchmarks.md", "benchmarks-cpu.md"])
+def test_pages_of_figures_stay_short(page):
+    assert len(PAGES[page].splitlines()) <= 120
+
+
+def test_every_note_is_in_the_list_of_notes():
+    notes = ROOT / "docs" / "notes"
+    listed = (notes / "README.md").read_text(encoding="utf-8")
+    for path in notes.glob("*.md"):
+        assert path.name == "README.md" or f"]({path.name})" in listed

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from engine import ops
     from engine.detector import Detector
     from engine.loading import load
-    from engine.vision.result import Classification, Detection, Result
+    from engine.vision.classification import Classification
+    from engine.vision.detection import Detection
+    from engine.vision.result import Result
 
 __all__ = [
     "Classification",
@@ -49,8 +51,8 @@ __all__ = [
 ]
 
 _LAZY = {
-    "Classification": "engine.vision.result",
-    "Detection": "engine.vision.result",
+    "Classification": "engine.vision.classification",
+    "Detection": "engine.vision.detection",
     "Detector": "engine.detector",
     "Result": "engine.vision.result",
     "load": "engine.loading",

@@ -34,11 +34,13 @@ from engine.plan import ops
 from engine.plan.build import Plan
 from engine.prefetch import ahead
 from engine.settings import Settings
-from engine.vision import boxes, class_tree
+from engine.vision import class_tree
 from engine.vision.boxes import Boxes, Kind, Suppression
+from engine.vision.classification import Classification
 from engine.vision.image import Source
+from engine.vision.postprocess import apply_threshold, postprocess_batch
 from engine.vision.resize import Fit, Placement
-from engine.vision.result import Classification, Result
+from engine.vision.result import Result
 
 Array = NDArray[Any]
 Outcome: TypeAlias = Result | Classification
@@ -299,8 +301,9 @@ class Detector:
         )
         if chosen.classes is None and chosen.max_detections is None:
             return ticket.result
-        some = partial(boxes.some, classes=chosen.classes, max_detections=chosen.max_detections)
-        return lambda: [some(each) for each in ticket.result()]
+        return lambda: [
+            each.select(chosen.classes, chosen.max_detections) for each in ticket.result()
+        ]
 
     def _decode(self, images: Array, threshold: float) -> Rows:
         """Candidates, or probabilities, of each row."""
@@ -338,7 +341,7 @@ class Detector:
             which = [number for number, each in enumerate(run.settings) if each == chosen]
             left = [rows[number] for number in which]
             if chosen.threshold > lowest:
-                left = [boxes.above(each, chosen.threshold) for each in left]
+                left = [apply_threshold(each, chosen.threshold) for each in left]
             found = self._boxes_by(chosen, left, [placements[number] for number in which])
             boxes_of.update(zip(which, found, strict=True))
         return [boxes_of[number] for number in range(len(run.settings))]
@@ -346,7 +349,7 @@ class Detector:
     def _boxes_by(
         self, chosen: Settings, rows: Rows, placements: Sequence[Placement]
     ) -> list[Boxes]:
-        return boxes.find_all(
+        return postprocess_batch(
             *(list(rows), placements, self._suppression_of(chosen)),
             classes=chosen.classes,
             max_detections=chosen.max_detections,
@@ -402,7 +405,7 @@ class Detector:
     def candidates(
         self, x: Array, *, threshold: float | None = None, hierarchy: float | None = None
     ) -> list[Array]:
-        """The rows that engine.vision.boxes.find() takes, for each row of one batch, as forward().
+        """Return the input of vision.postprocess for each row of one batch, as forward().
 
         `threshold` and `hierarchy` are those of load() unless given.
         """

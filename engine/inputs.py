@@ -87,7 +87,7 @@ class Intake:
         channels, height, width = self.shape.sides
         if not (self.scales or bgr):
             begin = time.perf_counter()
-            if image.are_alike(sources, channels=channels, max_pixels=max_pixels):
+            if image.are_uniform_arrays(sources, channels=channels, max_pixels=max_pixels):
                 return self._of_alike(sources, begin)
         rows = len(sources) if self.scales else 0
         images = np.empty((rows, channels, height, width), np.float32)
@@ -112,7 +112,7 @@ class Intake:
                 placement = placements[size] = Placement(size, (width, height), self.resize)
             if self.scales:
                 row = images[len(placed)]
-                resize.fill(picture.pixels, placement, row, exact=self.exact)
+                resize.scale_into(picture.pixels, placement, row, exact=self.exact)
             placed.append(Placed(picture.pixels, placement, self.exact))
             milliseconds = (time.perf_counter() - start) * 1e3
             pictures.append(Prepared(picture, placement, milliseconds))

@@ -181,13 +181,13 @@ def _chosen_classes(
     exclude: Collection[str | int] | None,
     labels: Sequence[str],
 ) -> tuple[int, ...] | None:
-    from engine.vision.classes import numbers_of
+    from engine.vision.classes import class_ids_of
 
-    unwanted = set(numbers_of(exclude, labels))
+    unwanted = set(class_ids_of(exclude, labels))
     if classes is None and not unwanted:
         return None
     every = range(len(labels))
-    wanted = set(every if classes is None else numbers_of(classes, labels))
+    wanted = set(every if classes is None else class_ids_of(classes, labels))
     for number in sorted((wanted | unwanted) - set(every)):
         raise InputError(f"classes: expected a number below {len(labels)}, got {number}")
     return tuple(sorted(wanted - unwanted))

@@ -30,8 +30,9 @@ from engine.darknet import cfg, graph, weights
 from engine.darknet.lower import lower
 from engine.passes import optimise
 from engine.plan.ops import GridHead, Tensor
-from engine.vision import boxes
 from engine.vision.boxes import Suppression
+from engine.vision.nms import suppress
+from engine.vision.postprocess import relative_to_picture, sorted_boxes
 from engine.vision.resize import Placement
 
 Array = NDArray[Any]
@@ -101,11 +102,11 @@ class Engine:
             letterbox = relative = False
         kind = "letterbox" if letterbox else "stretch"
         placement = Placement((image_w, image_h), (net.width, net.height), kind)
-        rows = boxes.place(candidates, placement)
+        rows = relative_to_picture(candidates, placement)
         if not relative:
             rows = rows.copy()
             rows[:, :4] *= np.array([image_w, image_h, image_w, image_h], np.float32)
-        found = boxes.suppress(boxes.scored(rows), Suppression(nms, *self._network.nms))
+        found = suppress(sorted_boxes(rows), Suppression(nms, *self._network.nms))
         for class_id, score, box in zip(found.class_ids, found.scores, found.xywh, strict=True):
             yield class_id, score, *box
 

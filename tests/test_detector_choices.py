@@ -7,7 +7,7 @@ import pytest
 
 import engine
 from engine.errors import ImageError, InputError
-from engine.vision import boxes
+from engine.vision.postprocess import postprocess
 from engine.vision.resize import Placement
 from tests.pictures import write_picture
 
@@ -118,5 +118,5 @@ def test_candidates_are_what_find_takes(load):
     pictures = [np.ascontiguousarray(row.transpose(1, 2, 0)) for row in x]
     placement = Placement((64, 48), (64, 48))
     for rows, picture in zip(usual, pictures, strict=True):
-        found = boxes.find(rows, placement, detector.suppression)
+        found = postprocess(rows, placement, detector.suppression)
         np.testing.assert_array_equal(found.class_ids, detector(picture).class_ids)

@@ -54,8 +54,8 @@ from engine.evaluate.truth import GroundTruth
 from engine.inputs import Intake, Prepared
 from engine.passes import optimise
 from engine.plan.build import Plan
-from engine.vision import boxes
 from engine.vision.boxes import Boxes, Suppression
+from engine.vision.postprocess import postprocess_batch
 from engine.vision.resize import Placement
 
 Array = NDArray[Any]
@@ -184,7 +184,7 @@ def detect(
     program.reset()
     rows = [row for images in subject.calls for row in program.detect(images, threshold=threshold)]
     suppression = Suppression(overlap, *subject.network.nms)  # type: ignore[arg-type]
-    return boxes.find_all(rows, subject.placements, suppression)
+    return postprocess_batch(rows, subject.placements, suppression)
 
 
 def relative_error(got: Array, expected: Array) -> float:

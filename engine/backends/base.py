@@ -108,7 +108,7 @@ class PinningProgram(PictureProgram, Protocol):
 
 @runtime_checkable
 class SuppressingProgram(PictureProgram, Protocol):
-    """A program that does what vision.boxes does, too, and with the same result."""
+    """A program that also does the work of vision.postprocess, with the same result."""
 
     def start_boxes(
         self,
@@ -118,7 +118,7 @@ class SuppressingProgram(PictureProgram, Protocol):
         threshold: float,
         hierarchy: float = 0.5,
     ) -> Ticket[list[Boxes]]:
-        """As boxes.find_all() of start_detect(); the suppression has a threshold."""
+        """Start to compute postprocess_batch(start_detect()); the suppression has a threshold."""
         ...
 
 

@@ -13,8 +13,8 @@ from engine.backends.base import PictureProgram, TimedProgram
 from engine.benchmark.subject import Subject
 from engine.detector import intake_of
 from engine.settings import Settings
-from engine.vision import boxes
 from engine.vision.boxes import Kind, Suppression
+from engine.vision.postprocess import postprocess_batch
 
 STAGES = ("preprocess", "upload", "forward", "download", "postprocess", "total")
 Times = tuple[float, ...]  # milliseconds of each stage
@@ -116,7 +116,8 @@ def _pictures(subject: Subject, program: TimedProgram, batch: int) -> Callable[[
         if threshold is None:
             np.argsort(answer[0].reshape(batch, -1), axis=1)[:, -Settings.top_k :]
         else:
-            boxes.find_all(list(answer), [each.placement for each in prepared.placed], suppression)
+            placements = [each.placement for each in prepared.placed]
+            postprocess_batch(list(answer), placements, suppression)
         end = time.perf_counter()
         parts = (stages.upload, stages.forward, stages.download)
         return ((ready - start) * 1e3, *parts, (end - answered) * 1e3, (end - start) * 1e3)

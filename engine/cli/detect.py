@@ -8,7 +8,7 @@ from engine.cli import _model, _outputs, _ray, _sources
 from engine.cli._progress import Progress
 from engine.cli._run import run_all
 from engine.errors import InputError
-from engine.vision.classes import known_as
+from engine.vision.classes import parse_class
 
 _CHOSEN = ("threshold", "nms", "hierarchy", "agnostic_nms")
 
@@ -72,4 +72,4 @@ def _classes(options: list[str] | None) -> list[str | int] | None:
     entries = [entry.strip() for option in options for entry in option.split(",") if entry.strip()]
     if not entries:
         raise InputError("classes: expected at least one, got none")
-    return [known_as(each) for each in entries]
+    return [parse_class(each) for each in entries]

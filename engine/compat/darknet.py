@@ -36,11 +36,12 @@ from engine.compat.darknet_values import (
 )
 from engine.darknet.names import find_names, read_lines
 from engine.errors import InputError
-from engine.vision import boxes
 from engine.vision.boxes import Boxes, Suppression
 from engine.vision.colours import colour_of
 from engine.vision.image import Picture, read
 from engine.vision.naming import shown
+from engine.vision.nms import survivors
+from engine.vision.postprocess import is_representable, relative_to_picture
 from engine.vision.resize import Placement, letterbox, stretch
 
 __all__ = [
@@ -244,7 +245,7 @@ def do_nms_sort(detections: Detections, num: int, classes: int, threshold: float
         rows = rows[np.argsort(-prob[rows], kind="stable")]
         one_class = np.zeros(len(rows), np.int64)
         ranked = Boxes(detections.xywh[rows], prob[rows], one_class, detections.objectness[rows])
-        prob[rows[~boxes.survive(ranked, plain)]] = 0
+        prob[rows[~survivors(ranked, plain)]] = 0
 
 
 def remove_negatives(detections: Detections, class_names: Sequence[str], num: int) -> list[Likely]:
@@ -347,7 +348,7 @@ def _boxes_of(
 ) -> Detections:
     detector = network.detector
     (rows,) = detector.candidates(pixels, threshold=thresh, hierarchy=hier_thresh)
-    rows = rows[boxes.usable(rows)]
-    rows = boxes.place(rows, Placement(size, detector.size, kind))
+    rows = rows[is_representable(rows)]
+    rows = relative_to_picture(rows, Placement(size, detector.size, kind))
     in_pixels = rows[:, :4] * np.tile(np.array(size, np.float32), 2)
     return Detections(in_pixels, rows[:, 5:].copy(), rows[:, 4])

@@ -16,7 +16,7 @@ from engine.evaluate import voc_labels, yolo_labels
 from engine.evaluate.examples import Objects
 from engine.evaluate.text import read_text
 from engine.evaluate.truth import Entry, GroundTruth, coco_numbers
-from engine.vision.endings import is_picture
+from engine.vision.extensions import is_picture
 from engine.vision.naming import shown
 
 _PICTURE_FOLDERS = ("JPEGImages", "images")

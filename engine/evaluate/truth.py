@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from engine.evaluate.examples import Objects
-from engine.vision.written import COCO_CATEGORIES
+from engine.vision.serialize import COCO_CATEGORIES, are_coco_classes
 
 ObjectsOf: TypeAlias = Callable[[tuple[int, int]], Objects]  # of the picture's size
 
@@ -38,6 +38,6 @@ class GroundTruth:
 
 def coco_numbers(names: Sequence[str]) -> tuple[int, ...]:
     """COCO's own numbers for its 80 classes; any others count from 1."""
-    if len(names) == len(COCO_CATEGORIES) and names[0] == "person":
+    if are_coco_classes(names):
         return COCO_CATEGORIES
     return tuple(range(1, len(names) + 1))

@@ -21,7 +21,7 @@ from engine.inputs import Wanted
 from engine.sources import kinds
 from engine.sources.kinds import Kind, Place
 from engine.sources.names import STDIN, places
-from engine.vision.endings import PICTURES
+from engine.vision.extensions import PICTURE_EXTENSIONS
 from engine.vision.naming import shown
 
 _TABLES = (".parquet", ".pq")
@@ -129,7 +129,7 @@ def _of_store(name: str, *, recursive: bool) -> Iterator[Entry]:
 
 
 def _is_ours(path: str) -> bool:
-    return PurePosixPath(path).suffix.lower() in (*PICTURES, *_TABLES)
+    return PurePosixPath(path).suffix.lower() in (*PICTURE_EXTENSIONS, *_TABLES)
 
 
 # ---------------------------------------------------------------- in Parquet files

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from engine.errors import ImageError
-from engine.vision import written
+from engine.vision import serialize
 from engine.vision.result import Result
 
 # boxes are left, top, right, bottom in pixels; all but path are null where there is an error
@@ -74,7 +74,7 @@ def tally(found: pa.Table) -> Tally:
 
 def lines(found: pa.Table) -> bytes:
     """An object a line; a number that is not finite is null."""
-    return "".join(written.document(_finite(row)) + "\n" for row in found.to_pylist()).encode()
+    return "".join(serialize.json_text(_finite(row)) + "\n" for row in found.to_pylist()).encode()
 
 
 def _finite(value: object) -> object:
@@ -82,7 +82,7 @@ def _finite(value: object) -> object:
         return {name: _finite(each) for name, each in value.items()}
     if isinstance(value, list):
         return [_finite(each) for each in value]
-    return written.number(value) if isinstance(value, float) else value
+    return serialize.json_number(value) if isinstance(value, float) else value
 
 
 def _text(name: str) -> str:

@@ -14,7 +14,7 @@ from engine.serve import body, request_options
 from engine.serve.rejection import RejectedError
 from engine.serve.request_options import RequestOptions, ResponseFormat
 from engine.serve.service import Inference, RequestLease, Service
-from engine.vision import encode, written
+from engine.vision import encode, serialize
 from engine.vision.result import Result
 
 _MAX_INLINE_ENTRIES = 100  # so few are serialized faster than another thread takes over
@@ -100,7 +100,7 @@ async def _respond(
 def _serialize(inference: Inference, name: str | None) -> EncodedResponse:
     entry = {**inference.outcome.to_dict(), "path": name}
     entry["timing_ms"]["queue"] = inference.queue_ms
-    return EncodedResponse("application/json", written.document(entry).encode())
+    return EncodedResponse("application/json", serialize.json_text(entry).encode())
 
 
 def _draw(inference: Inference, image_format: ResponseFormat) -> EncodedResponse:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from engine.errors import InputError, suggest
 from engine.serve.rejection import RejectedError
 from engine.settings import Settings
-from engine.vision.classes import known_as, numbers_of
+from engine.vision.classes import class_ids_of, parse_class
 from engine.vision.naming import shown
 
 ResponseFormat: TypeAlias = Literal["json", "jpeg", "png"]
@@ -101,7 +101,7 @@ def _classes(text: str, labels: Sequence[str]) -> tuple[int, ...]:
     entries = [entry.strip() for entry in text.split(",") if entry.strip()]
     if not entries:
         raise InputError("classes: expected at least one, got none")
-    numbers = numbers_of([known_as(each) for each in entries], labels)
+    numbers = class_ids_of([parse_class(each) for each in entries], labels)
     for number in numbers:
         if number >= len(labels):
             raise InputError(f"classes: expected a number below {len(labels)}, got {number}")

@@ -21,7 +21,7 @@ from engine.serve.metrics import Metrics
 from engine.serve.rejection import ClientDisconnectedError, RejectedError
 from engine.serve.server_limits import ServerLimits
 from engine.settings import Settings
-from engine.vision.decode import opened
+from engine.vision.decode import open_image
 from engine.vision.image import Picture
 
 Returned = TypeVar("Returned")
@@ -123,7 +123,7 @@ class Service:
         """Decode and scale the picture once there is memory for it; runs on a decoder thread."""
         if lease.is_disconnected:
             raise ClientDisconnectedError
-        width, height = opened(lease.content, "picture").size
+        width, height = open_image(lease.content, "picture").size
         if width * height > self.limits.pixels:
             limit = f"{self.limits.pixels} pixels"
             raise RejectedError(413, f"picture: expected at most {limit}, got {width} x {height}")

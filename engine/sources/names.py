@@ -10,7 +10,7 @@ from pathlib import Path
 from engine.errors import InputError
 from engine.sources import kinds, listing
 from engine.sources.kinds import Kind, Place, place_of
-from engine.vision.endings import is_picture
+from engine.vision.extensions import is_picture
 from engine.vision.naming import shown
 
 STDIN = "-"

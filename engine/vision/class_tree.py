@@ -1,4 +1,4 @@
-"""Classes in a tree, as the parent of each: one above it, or -1, which is none."""
+"""Class trees, given as the parent of each class; the parent of a root is -1."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-Level = tuple[Array, Array]  # classes of one depth, and the parent of each
+Level = tuple[Array, Array]  # the classes of one depth and their parents
 
 
 def multiply_down(conditional: Array, parents: tuple[int, ...]) -> Array:
     """Multiply the probability of each class, in every row, by those of all its ancestors."""
-    for classes, above in _levels(parents):
-        conditional[:, classes] *= conditional[:, above]
+    for classes, their_parents in _levels(parents):
+        conditional[:, classes] *= conditional[:, their_parents]
     return conditional
 
 
 def leaves(parents: tuple[int, ...]) -> Array:
-    """Whether each class has none below it."""
+    """Return a mask of the classes without children."""
     are_leaves = np.ones(len(parents), bool)
     are_leaves[[parent for parent in parents if parent >= 0]] = False
     return are_leaves
@@ -28,11 +28,11 @@ def leaves(parents: tuple[int, ...]) -> Array:
 
 @lru_cache(maxsize=4)
 def _levels(parents: tuple[int, ...]) -> tuple[Level, ...]:
-    """The tree below its roots by depth: a level needs nothing but the one before."""
+    """Split the tree below its roots into levels of one depth, from the top."""
     depths = [0] * len(parents)
     for index, parent in enumerate(parents):
         if parent >= 0:
             depths[index] = depths[parent] + 1
-    depth, above = np.array(depths), np.array(parents)
+    depth, parent_of = np.array(depths), np.array(parents)
     levels = (np.flatnonzero(depth == each) for each in range(1, max(depths) + 1))
-    return tuple((classes, above[classes]) for classes in levels)
+    return tuple((classes, parent_of[classes]) for classes in levels)

@@ -1,4 +1,4 @@
-"""Classes that a user chose, by name or number."""
+"""Resolve the classes that a user selects by name or number."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from engine.numerals import whole_number
 from engine.vision.naming import shown
 
 
-def numbers_of(classes: Collection[str | int] | str | None, names: Sequence[str]) -> list[int]:
-    """The numbers of `classes`; several classes may share a name, and one name is a choice, too.
+def class_ids_of(classes: Collection[str | int] | str | None, names: Sequence[str]) -> list[int]:
+    """Return the ids of `classes`: a list of names and numbers, or a single name.
 
-    None chooses nothing.
+    A name that several classes share selects all of them. None selects no class.
     """
     if classes is None:
         return []
     if isinstance(classes, bytes) or not isinstance(classes, Iterable):
         raise InputError(f"classes: expected a list of names or numbers, got {brief(classes)}")
-    numbers: list[int] = []
+    ids: list[int] = []
     for each in [classes] if isinstance(classes, str) else classes:
         if isinstance(each, str):
-            numbers += _named(each, names)
+            ids += _ids_of_name(each, names)
         elif isinstance(each, Integral) and not isinstance(each, bool):
-            numbers.append(int(each))
+            ids.append(int(each))
         else:
             raise InputError(f"classes: expected names or numbers, got {brief(each)}")
-    return numbers
+    return ids
 
 
-def known_as(text: str) -> str | int:
-    """What a user wrote: a number, or else a name."""
+def parse_class(text: str) -> str | int:
+    """Parse a class as a number if it is one, otherwise as a name."""
     number = whole_number(text)
     return text if number is None else number
 
 
-def _named(name: str, names: Sequence[str]) -> list[int]:
-    found = [number for number, each in enumerate(names) if each == name]
+def _ids_of_name(name: str, names: Sequence[str]) -> list[int]:
+    found = [class_id for class_id, each in enumerate(names) if each == name]
     if not found:
         hint = suggest(name, names)
         raise InputError(f"classes: no class is called {shown(name)!r}.{hint}")

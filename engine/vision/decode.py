@@ -1,4 +1,4 @@
-"""Encoded bytes → an open Pillow image: known formats only, bounded, one kind of error, silent."""
+"""Decode a picture file with Pillow: known formats, bounded size, ImageError on failure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine import forks
 from engine.errors import ImageError
-from engine.vision.chroma import is_of_half_height, load_rgb
+from engine.vision.chroma import has_440_chroma, load_440
 from engine.vision.naming import shown
 
 if TYPE_CHECKING:
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 
 def decode(content: bytes, name: str, *, max_pixels: int) -> tuple[Image.Image, int]:
-    """Return the first frame, loaded, and the EXIF orientation that it still needs undone or done.
+    """Return the first frame, loaded, and its EXIF orientation from 1 (upright) to 8.
 
-    The number is 1 (upright) to 8; a TIFF has been turned by Pillow already.
+    Pillow has already applied the orientation of a TIFF, but of no other format.
     """
-    image = opened(content, name)
-    if not is_of_half_height(image):
+    image = open_image(content, name)
+    if not has_440_chroma(image):
         return load(image, name, max_pixels=max_pixels)
     check_size(*image.size, name, max_pixels=max_pixels)
     with _QUIET:
         try:
-            return load_rgb(image), _orientation(image)
+            return load_440(image), _orientation(image)
         except Exception as error:
-            raise broken(name, error) from error
+            raise decode_error(name, error) from error
 
 
-def opened(content: bytes, name: str) -> Image.Image:
-    """A picture of which only the head was read: its size is known, whatever that is."""
-    from engine.vision.formats import READABLE, describe, opener_of  # all of Pillow
+def open_image(content: bytes, name: str) -> Image.Image:
+    """Read the header of a picture; its size is known but not checked."""
+    from engine.vision.formats import READABLE, describe, opener_of  # imports Pillow's plugins
 
     opener = opener_of(content)
     if opener is None:
@@ -42,22 +42,23 @@ def opened(content: bytes, name: str) -> Image.Image:
     with _QUIET:
         try:
             return opener(BytesIO(content), name)
-        # A broken file makes Pillow raise nearly any exception there is.
+        # For a damaged file Pillow raises almost any type of exception.
         except Exception as error:
-            raise broken(name, error) from error
+            raise decode_error(name, error) from error
 
 
 def load(image: Image.Image, name: str, *, max_pixels: int) -> tuple[Image.Image, int]:
-    """Decode an opened image after a look at its size; return it with its EXIF orientation."""
+    """Check the size of an opened image, decode it and return it with its EXIF orientation."""
     width, height = image.size
     check_size(width, height, name, max_pixels=max_pixels)
     with _QUIET:
         try:
-            before = _orientation(image) if image.format == "TIFF" else 1
+            # loading a TIFF applies its orientation and removes the tag
+            orientation = _orientation(image) if image.format == "TIFF" else None
             image.load()
         except Exception as error:
-            raise broken(name, error) from error
-        return image, before if image.format == "TIFF" else _orientation(image)
+            raise decode_error(name, error) from error
+        return image, orientation or _orientation(image)
 
 
 def check_size(width: int, height: int, name: str, *, max_pixels: int) -> None:
@@ -70,7 +71,7 @@ def check_size(width: int, height: int, name: str, *, max_pixels: int) -> None:
         )
 
 
-def broken(name: str, error: Exception) -> ImageError:
+def decode_error(name: str, error: Exception) -> ImageError:
     reason = shown(" ".join(str(error).split())) or type(error).__name__
     return ImageError(f"{name}: picture: cannot be decoded: {reason}")
 
@@ -78,16 +79,16 @@ def broken(name: str, error: Exception) -> ImageError:
 def _orientation(image: Image.Image) -> int:
     try:
         value = image.getexif().get(0x0112)
-    except Exception:  # a broken EXIF block must not cost the picture
+    except Exception:  # a damaged EXIF block does not make the picture unreadable
         return 1
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
 
 
 class _Quiet:
-    """Silences Pillow's warnings while any thread is inside.
+    """Suppress Pillow's warnings while any thread is inside.
 
-    warnings.catch_warnings saves and restores one list for the whole process, so threads that
-    overlap would leave it wrong; only the first one in and the last one out touch it.
+    warnings.catch_warnings saves and restores a list of the whole process, which overlapping
+    threads would corrupt. So only the first thread to enter and the last to leave change it.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Pictures as the bytes of a file whose name's ending says the format."""
+"""Encode pictures in the format that a file's extension stands for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.errors import InputError
 from engine.vision.naming import shown
 
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
-_LARGEST_SIDES = {"JPEG": 65500, "WEBP": 16383, "GIF": 65535}
+_MAX_SIDES = {"JPEG": 65500, "WEBP": 16383, "GIF": 65535}
 
 
 def encode(image: Image.Image, path: str | Path) -> bytes:
@@ -23,24 +23,24 @@ def encode(image: Image.Image, path: str | Path) -> bytes:
             f" .tif or .ppm, got {Path(path).suffix!r}"
         )
     if not fits(image.size, path):
-        limit = f"expected at most {_LARGEST_SIDES[kind]} pixels a side"
+        limit = f"expected at most {_MAX_SIDES[kind]} pixels a side"
         got = f"got {image.width} x {image.height}"
         raise InputError(f"{name}: cannot be written as {kind}: {limit}, {got}")
     buffer = io.BytesIO()
     try:
         image.save(buffer, kind, **({"quality": 92} if kind == "JPEG" else {}))
-    except (OSError, ValueError) as error:  # not built in, for instance
+    except (OSError, ValueError) as error:  # for example, Pillow was built without the format
         raise InputError(f"{name}: cannot be written as {kind}: {error}") from error
     return buffer.getvalue()
 
 
 def fits(size: tuple[int, int], path: str | Path) -> bool:
-    """Whether the format that a name stands for holds pictures of this size."""
-    limit = _LARGEST_SIDES.get(format_of(path) or "")
+    """Tell whether the format of a file name can hold pictures of this size."""
+    limit = _MAX_SIDES.get(format_of(path) or "")
     return limit is None or max(size) <= limit
 
 
 def format_of(path: str | Path) -> str | None:
-    """The picture format that a name's ending stands for, if we write it."""
+    """Return the format that an extension stands for, or None if it is not supported."""
     kind = Image.registered_extensions().get(Path(path).suffix.lower())
     return kind if kind in _FORMATS else None

@@ -1,4 +1,4 @@
-"""Which picture formats are read, told by content: a name's ending proves nothing."""
+"""The picture formats that can be read, recognised by content instead of file extension."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from PIL.WebPImagePlugin import WebPImageFile
 
 Opener = type[ImageFile]
 
-# It says what is wrong with a picture, which is told to whoever has it.
+# Pillow logs what is wrong with a picture; the ImageError reports it already.
 logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 READABLE = "JPEG, PNG, WebP, BMP, GIF, TIFF or PPM"
 
-# An MPO (two JPEGs in one file) begins as a JPEG does and gives its first picture.
+# An MPO (several JPEGs in one file) begins like a JPEG and is read as its first picture.
 _OPENERS: tuple[tuple[bytes, Opener], ...] = (
     (b"\xff\xd8\xff", JpegImageFile),
     (b"\x89PNG\r\n\x1a\n", PngImageFile),
@@ -37,7 +37,7 @@ _OPENERS: tuple[tuple[bytes, Opener], ...] = (
 _GET_THE_FILE = " Fetch the file itself, not the page that shows it."
 _CONVERT = " Convert it to JPEG or PNG."
 
-# (bytes, at which offset, what it is, hint)
+# (magic bytes, their offset, description, hint)
 _REFUSED: tuple[tuple[bytes, int, str, str], ...] = (
     (b"version https://git-lfs", 0, "a Git LFS pointer", " Run: git lfs pull"),
     (b"%PDF", 0, "a PDF", _CONVERT),
@@ -73,14 +73,14 @@ _MARKUP: tuple[tuple[bytes, str, str], ...] = (
 
 
 def opener_of(content: bytes) -> Opener | None:
-    """Return the reader for `content`, or nothing when it is of no readable format."""
+    """Return Pillow's class for the format of `content`, or None if it is not supported."""
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return WebPImageFile
     return next((opener for magic, opener in _OPENERS if content.startswith(magic)), None)
 
 
 def describe(content: bytes) -> tuple[str, str]:
-    """Return what unreadable `content` seems to be, and a hint."""
+    """Describe the format of unsupported `content` and give a hint."""
     if not content:
         return "an empty file", ""
     for magic, offset, name, hint in _REFUSED:

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from engine.errors import ImageError
 from engine.vision import picture_limits
-from engine.vision.decode import broken, check_size, decode, load
+from engine.vision.decode import check_size, decode, decode_error, load
 from engine.vision.naming import shown
 from engine.vision.orientation import as_stored, upright
 from engine.vision.pixels import from_array, from_image, with_channels
 
 if TYPE_CHECKING:
-    from PIL import Image  # takes as long as NumPy, and arrays do without
+    from PIL import Image  # as slow to import as NumPy, and not needed for arrays
 
 Array = NDArray[Any]
 
@@ -40,7 +40,7 @@ Source: TypeAlias = (
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """Pixels (height, width, channels), uint8 or float32 in 0..1, upright; and where they are from.
+    """Pixels (height, width, channels), uint8 or float32 in 0..1, upright, and their path.
 
     The pixels may share memory with the array they were read from.
     """
@@ -50,7 +50,7 @@ class Picture:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width, height."""
+        """Return width and height."""
         height, width = self.pixels.shape[:2]
         return width, height
 
@@ -66,7 +66,7 @@ class Picture:
         return Picture(with_channels(self.pixels, channels, self.name), self.path)
 
     def to_image(self) -> Image.Image:
-        """Return a Pillow image, RGB whatever the channels are."""
+        """Return an RGB Pillow image for any number of channels."""
         pixels = self.with_channels(3).pixels
         if pixels.dtype != np.uint8:
             pixels = np.rint(pixels * 255).astype(np.uint8)
@@ -85,34 +85,34 @@ def read(
 ) -> Picture:
     """Read a picture with 1 (grey), 3 (RGB) or 4 (RGBA) channels.
 
-    A str or path names a file; bytes are an encoded picture; a file is open for reading in binary
-    mode; an array is (height, width) or (height, width, channels) of uint8, uint16, bool, or floats
-    in 0..1, in RGB order unless `bgr`. With `orient` the EXIF orientation is applied.
+    The source is the path of a file, an encoded picture as bytes, a file opened in binary mode, a
+    Pillow image, or an array. An array is (height, width) or (height, width, channels) of uint8,
+    uint16, bool or floats in 0..1, in RGB order unless `bgr`. With `orient` the EXIF orientation is
+    applied.
     """
     if isinstance(source, Picture):
         return source.with_channels(channels)
-    if not bgr and _is_ready(
-        source, channels, picture_limits.PIXELS if max_pixels is None else max_pixels
-    ):
+    most = picture_limits.PIXELS if max_pixels is None else max_pixels
+    if not bgr and _needs_no_conversion(source, channels, most):
         return Picture(source)
     path = _path_of(source)
     name = "picture" if path is None else shown(path)
     if bgr and not _is_array(source):
         raise ImageError(f"{name}: bgr: only an array can be in BGR order")
     try:
-        most = picture_limits.PIXELS if max_pixels is None else max_pixels
         pixels = _pixels(source, path, name, orient=orient, bgr=bgr, max_pixels=most)
         return Picture(with_channels(pixels, channels, name), path)
     except MemoryError as error:
         raise ImageError(f"{name}: picture: does not fit into memory") from error
 
 
-def are_alike(
+def are_uniform_arrays(
     sources: Sequence[object], *, channels: int = 3, max_pixels: int | None = None
 ) -> TypeGuard[Sequence[Array]]:
-    """Whether they are arrays of one shape, each of which read() would take as it is."""
+    """Tell whether the sources are arrays of one shape that read() would return unchanged."""
     first = sources[0] if sources else None
-    if not _is_ready(first, channels, picture_limits.PIXELS if max_pixels is None else max_pixels):
+    most = picture_limits.PIXELS if max_pixels is None else max_pixels
+    if not _needs_no_conversion(first, channels, most):
         return False
     shape, kind = first.shape, first.dtype
     for each in sources:
@@ -123,8 +123,8 @@ def are_alike(
     return True
 
 
-def _is_ready(source: object, channels: int, max_pixels: int) -> TypeGuard[Array]:
-    """Whether it needs neither a change nor a complaint: what comes by the thousand a second."""
+def _needs_no_conversion(source: object, channels: int, max_pixels: int) -> TypeGuard[Array]:
+    """Detect the fast path of thousands of pictures per second: a valid array in final form."""
     if type(source) is not np.ndarray or source.dtype.char != "B" or source.ndim != 3:
         return False
     height, width, have = source.shape
@@ -148,15 +148,15 @@ def _pixels(
         pixels = from_image(image, name)
     except ImageError:
         raise
-    except Exception as error:  # Pillow's word on a mode that it cannot convert
-        raise broken(name, error) from error
+    except Exception as error:  # Pillow cannot convert the mode
+        raise decode_error(name, error) from error
     if image.format == "TIFF":
         return pixels if orient else as_stored(pixels, orientation)
     return upright(pixels, orientation) if orient else pixels
 
 
 def _is_image(source: object) -> TypeGuard[Image.Image]:
-    """Whether it is one of Pillow's, which there are none of before somebody has imported it."""
+    """Detect Pillow images without importing Pillow: none exist before it is imported."""
     return isinstance(source, getattr(sys.modules.get("PIL.Image"), "Image", ()))
 
 
@@ -169,8 +169,8 @@ def _is_array(source: object) -> bool:
 def _as_array(source: object, name: str) -> Array:
     try:
         return np.asarray(source)
-    except Exception as error:  # another library's array, on a device for instance
-        raise broken(name, error) from error
+    except Exception as error:  # for example another library's array on a device
+        raise decode_error(name, error) from error
 
 
 def _path_of(source: object) -> str | None:
@@ -181,7 +181,7 @@ def _path_of(source: object) -> str | None:
     elif isinstance(source, (str, os.PathLike)):
         named = os.fspath(source)
     else:
-        named = getattr(source, "name", None)  # files have one, sometimes a descriptor
+        named = getattr(source, "name", None)  # of a file: its path, or its descriptor
     if isinstance(named, bytes):
         return os.fsdecode(named)
     return named if isinstance(named, str) and named else None
@@ -224,7 +224,7 @@ def _content_of_file(path: str | bytes, name: str) -> bytes:
 def _content_of_stream(source: Any, name: str) -> bytes:
     content = bytearray()
     try:
-        while block := source.read(_BLOCK):  # a raw file gives what it has, not all that is asked
+        while block := source.read(_BLOCK):  # a raw file may return less than requested
             if not isinstance(block, (bytes, bytearray)):
                 raise ImageError(
                     f"{name}: picture: expected a file in binary mode, got one in text mode."
@@ -236,7 +236,7 @@ def _content_of_stream(source: Any, name: str) -> bytes:
         raise
     except MemoryError:
         raise
-    except Exception as error:  # of whatever it is a file of: a damaged archive, an answer
+    except Exception as error:  # the file may be a member of an archive or an HTTP response
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ImageError(f"{name}: picture: cannot be read: {shown(reason)}") from error
     return bytes(content)

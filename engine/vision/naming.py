@@ -1,18 +1,23 @@
-"""How a file's name is written inside a one-line message."""
+"""Names of files and pictures in one-line messages."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-_LONGEST = 200
+_MAX_LENGTH = 200
 
 
 def shown(name: str | Path) -> str:
-    """Return `name` printable anywhere: controls and stray bytes escaped, the middle cut out."""
+    """Escape control characters and undecodable bytes; shorten a long name in the middle."""
     printable = "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(name)
     )
-    if len(printable) <= _LONGEST:
+    if len(printable) <= _MAX_LENGTH:
         return printable
-    half = _LONGEST // 2
+    half = _MAX_LENGTH // 2
     return f"{printable[:half]}…{printable[-half:]}"
+
+
+def name_and_size(path: str | None, size: tuple[int, int]) -> str:
+    """Describe a picture, such as: street.jpg, 640 x 480."""
+    return f"{'picture' if path is None else shown(path)}, {size[0]} x {size[1]}"

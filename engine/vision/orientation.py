@@ -1,4 +1,4 @@
-"""The eight EXIF orientations: how a camera says which way is up."""
+"""Apply and undo the eight EXIF orientations."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-_INVERSE = {6: 8, 8: 6}  # the others undo themselves
+_INVERSE = {6: 8, 8: 6}  # the others are their own inverse
 
 
 def upright(pixels: Array, orientation: int) -> Array:
-    """Turn and mirror (height, width, channels) so that the EXIF orientation is undone."""
+    """Rotate and mirror (height, width, channels) into the upright position."""
     if orientation in (5, 6, 7, 8):
         pixels = pixels.swapaxes(0, 1)
     if orientation in (3, 4, 7, 8):
@@ -24,5 +24,5 @@ def upright(pixels: Array, orientation: int) -> Array:
 
 
 def as_stored(pixels: Array, orientation: int) -> Array:
-    """The way back from `upright`."""
+    """Invert `upright`."""
     return upright(pixels, _INVERSE.get(orientation, orientation))

@@ -1,6 +1,6 @@
-"""How large a picture may be; checked before it is decoded.
+"""Upper bounds on the size of a picture, checked before it is decoded.
 
-Who reads pictures of strangers sets these lower before: `picture_limits.PIXELS = 2**24`.
+A program that reads untrusted pictures can lower them first: `picture_limits.PIXELS = 2**24`.
 """
 
 PIXELS = 89_478_485  # 256 MiB of RGB

@@ -1,8 +1,7 @@
-"""Arrays and Pillow images of every kind → (height, width, channels), uint8 or float32 in 0..1.
+"""Convert arrays and Pillow images to (height, width, channels), uint8 or float32 in 0..1.
 
-16-bit values keep their upper byte, as darknet's decoder does; pass floats to keep all of them.
-Grey from colour is darknet's (77 r + 150 g + 29 b) / 256, and an alpha channel is dropped, not
-blended.
+16-bit values are reduced to their upper byte, as in darknet's decoder; pass floats to keep the full
+precision. Grey is darknet's (77 r + 150 g + 29 b) / 256. An alpha channel is dropped, not blended.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def from_image(image: Image.Image, name: str) -> Array:
         image = (image.convert("LA") if mode == "La" else image).convert("RGBA")
     elif mode not in _DIRECT:
         image = image.convert("RGB")
-    pixels = rgb.pixels_of(image) if image.mode == "RGB" else np.asarray(image)
+    pixels = rgb.copy_pixels(image) if image.mode == "RGB" else np.asarray(image)
     return pixels if pixels.ndim == 3 else pixels[..., None]
 
 
@@ -66,7 +65,7 @@ def from_array(array: Array, name: str, *, bgr: bool = False) -> Array:
 
 
 def with_channels(pixels: Array, channels: int, name: str) -> Array:
-    """Convert between grey (1), RGB (3) and RGBA (4), as darknet's decoder does."""
+    """Convert between grey (1), RGB (3) and RGBA (4) as darknet's decoder does."""
     if channels not in _COUNTS:
         raise ImageError(
             f"{name}: channels: a picture can be read as 1 (grey), 3 (RGB) or 4 (RGBA),"
@@ -102,14 +101,14 @@ def _with_channels(array: Array, name: str) -> Array:
 
 def _checked_floats(pixels: Array, name: str) -> Array:
     low, high = float(pixels.min(initial=np.inf)), float(pixels.max(initial=-np.inf))
-    if not (low >= 0 and high <= 1):  # written so that NaN fails too
+    if not (low >= 0 and high <= 1):  # written so that NaN fails, too
         hint = " Divide by 255, or pass uint8." if 1 < high <= 255 and low >= 0 else ""
         raise ImageError(f"{name}: values: expected floats in 0..1, got {low:g}..{high:g}.{hint}")
     return np.ascontiguousarray(pixels, dtype=np.float32)
 
 
 def _from_wide_integers(values: Array, name: str) -> Array:
-    """Mode I: 16-bit pictures that Pillow keeps in 32 bits."""
+    """Convert mode I: 16-bit pictures that Pillow stores in 32 bits."""
     low, high = int(values.min()), int(values.max())
     if low < 0 or high > 0xFFFF:
         raise ImageError(f"{name}: values: expected 16-bit integers, got {low}..{high}")

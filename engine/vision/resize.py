@@ -1,12 +1,12 @@
-"""Darknet's ways to bring a picture to the network's size, value by value as darknet does it.
+"""Resize a picture to the network's input exactly as darknet does: stretch, letterbox or crop.
 
-Corner-aligned bilinear, horizontally first, in float32:
+Darknet interpolates bilinearly with aligned corners, horizontally first, in float32:
     part[y,x] = (1 - dx) * src[y,ix] + dx * src[y,ix+1]     ix + dx = x * (in - 1) / (out - 1)
     out[y,x]  = (1 - dy) * part[iy,x] + dy * part[iy+1,x]   the last column and row are copied
-There is no filter against aliasing when a picture shrinks.
+It applies no antialiasing filter when it shrinks a picture.
 
-Only the rows and columns that some output needs are gathered, as bytes; the arithmetic on those
-is the same, and so is every bit of the result.
+Here only the rows and columns that contribute are gathered, as bytes; the arithmetic on them is
+the same, so the result is bit-identical.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Sides = tuple[int, int]
 Fit = Literal["stretch", "letterbox", "crop"]
 
 _GREY = np.float32(0.5)
-_BAND = 32  # output rows at a time: the intermediate values of a band stay in the cache
+_BAND = 32  # output rows per pass, so that the intermediate values stay in the cache
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a picture lies inside the network's input; sizes are (width, height) in pixels."""
+    """The place of a picture in the network's input; sizes are (width, height) in pixels."""
 
     picture: Sides
     network: Sides
@@ -38,7 +38,7 @@ class Placement:
 
     @property
     def inner(self) -> Sides:
-        """The size of the scaled picture."""
+        """Return the size of the scaled picture."""
         (width, height), (net_width, net_height) = self.picture, self.network
         if self.kind == "stretch":
             return self.network
@@ -52,7 +52,7 @@ class Placement:
 
     @property
     def offset(self) -> Sides:
-        """Where the scaled picture begins in the network's input, in whole pixels."""
+        """Return the position of the scaled picture in the network's input, in whole pixels."""
         (width, height), (net_width, net_height) = self.inner, self.network
         return int((net_width - width) / 2), int((net_height - height) / 2)
 
@@ -60,19 +60,19 @@ class Placement:
 def stretch(
     picture: Picture, network: Sides, *, exact: bool = False, out: Array | None = None
 ) -> tuple[Array, Placement]:
-    """Scale to `network` (width, height) whatever that does to the proportions.
+    """Scale to `network` (width, height) without keeping the proportions.
 
-    Returns float32 (channels, height, width), in `out` when given. With `exact` the bottom row
-    keeps darknet's fault: for about one pair of heights in eighteen rounding makes it black.
+    Return float32 (channels, height, width), in `out` if given. With `exact` the bottom row
+    reproduces a bug of darknet: for about one pair of heights in eighteen rounding darkens it.
     """
-    return _placed(picture, Placement(picture.size, network, "stretch"), out, exact)
+    return _resized(picture, Placement(picture.size, network, "stretch"), out, exact)
 
 
 def letterbox(
     picture: Picture, network: Sides, *, exact: bool = False, out: Array | None = None
 ) -> tuple[Array, Placement]:
-    """Scale to fit into `network` with the proportions kept, and fill up with grey."""
-    return _placed(picture, Placement(picture.size, network, "letterbox"), out, exact)
+    """Scale to fit into `network`, keep the proportions and fill the margins with grey."""
+    return _resized(picture, Placement(picture.size, network, "letterbox"), out, exact)
 
 
 def centre_crop(
@@ -80,73 +80,73 @@ def centre_crop(
 ) -> tuple[Array, Placement]:
     """Scale the shorter side to the network's width and cut out the middle, as for a classifier.
 
-    Where the scaled picture is too small its border is repeated.
+    Where the scaled picture is too small, its border is repeated.
     """
-    return _placed(picture, Placement(picture.size, network, "crop"), out, exact)
+    return _resized(picture, Placement(picture.size, network, "crop"), out, exact)
 
 
-def fill(pixels: Array, placement: Placement, out: Array, *, exact: bool = False) -> None:
-    """Put the scaled pixels, (height, width, channels), where `placement` says into `out`."""
+def scale_into(pixels: Array, placement: Placement, out: Array, *, exact: bool = False) -> None:
+    """Scale pixels (height, width, channels) into their place in `out`."""
     (width, height), (inner_width, inner_height) = placement.picture, placement.inner
     left, top = placement.offset
     if placement.kind == "letterbox":
         right, bottom = left + inner_width, top + inner_height
         for border in (out[:, :top], out[:, bottom:], out[:, :, :left], out[:, :, right:]):
             border.fill(_GREY)
-        if not (inner_width and inner_height):  # extreme proportions: it shrinks to nothing
+        if not (inner_width and inner_height):  # extreme proportions: the picture has no pixel left
             return
         out = out[:, top:bottom, left:right]
         left = top = 0
     columns = _axis(width, inner_width, -left, out.shape[2])
-    rows = _axis(height, inner_height, -top, out.shape[1], darkens=exact)
-    _sample(pixels, columns, rows, out)
+    rows = _axis(height, inner_height, -top, out.shape[1], darkens_end=exact)
+    _interpolate(pixels, columns, rows, out)
 
 
 @dataclass(frozen=True, eq=False)
 class _Axis:
-    """The two inputs that each output along one axis mixes, and what of each; arrays are (2, n)."""
+    """The two inputs of each output along one axis, and their weights; both arrays are (2, n)."""
 
-    places: Array
-    shares: Array
+    indices: Array
+    weights: Array
 
 
 @lru_cache(maxsize=256)
-def _axis(extent: int, scaled: int, first: int, count: int, *, darkens: bool = False) -> _Axis:
-    """Outputs first .. first + count of an axis of `extent` pixels scaled to `scaled`.
+def _axis(extent: int, scaled: int, first: int, count: int, *, darkens_end: bool = False) -> _Axis:
+    """Return outputs first .. first + count of an axis of `extent` pixels scaled to `scaled`.
 
-    Places outside the scaled axis repeat its ends.
+    Outputs beyond the scaled axis repeat its ends.
     """
     last = scaled - 1
     output = np.clip(np.arange(first, first + count), 0, last)
     scale = np.float32(extent - 1) / np.float32(max(last, 1))
     exact = output.astype(np.float32) * scale
     low = exact.astype(np.int64)
-    share = exact - low.astype(np.float32)
-    shares = np.stack([np.float32(1) - share, share])
+    fraction = exact - low.astype(np.float32)
+    weights = np.stack([np.float32(1) - fraction, fraction])
     ends = output == last
-    if darkens and last > 0:  # darknet: the last row goes without its second part
-        shares[1, ends] = 0
+    if darkens_end and last > 0:  # darknet omits the second term of the last row
+        weights[1, ends] = 0
     else:
         low[ends] = extent - 1
-        shares[:, ends] = [[1], [0]]
-    axis = _Axis(np.minimum([low, low + 1], extent - 1), shares)
-    axis.places.flags.writeable = axis.shares.flags.writeable = False  # every thread shares them
+        weights[:, ends] = [[1], [0]]
+    axis = _Axis(np.minimum([low, low + 1], extent - 1), weights)
+    axis.indices.flags.writeable = axis.weights.flags.writeable = False  # threads share the cache
     return axis
 
 
-def _sample(pixels: Array, columns: _Axis, rows: _Axis, out: Array) -> None:
+def _interpolate(pixels: Array, columns: _Axis, rows: _Axis, out: Array) -> None:
     height, width, channels = pixels.shape
     lines = pixels.reshape(height, width * channels)
-    places = columns.places[:, None] * channels + np.arange(channels)[:, None]
+    indices = columns.indices[:, None] * channels + np.arange(channels)[:, None]
     for first in range(0, out.shape[1], _BAND):
         band = slice(first, first + _BAND)
-        needed, where = np.unique(rows.places[:, band], return_inverse=True)
-        pairs = _unit_floats(lines[needed][:, places.ravel()])
-        pairs = pairs.reshape(len(needed), *places.shape)
-        pairs *= columns.shares[:, None]
+        needed, where = np.unique(rows.indices[:, band], return_inverse=True)
+        pairs = _unit_floats(lines[needed][:, indices.ravel()])
+        pairs = pairs.reshape(len(needed), *indices.shape)
+        pairs *= columns.weights[:, None]
         part = pairs[:, 0] + pairs[:, 1]
         pairs = part[where.reshape(2, -1)]
-        pairs *= rows.shares[:, band, None, None]
+        pairs *= rows.weights[:, band, None, None]
         above, below = pairs.transpose(0, 2, 1, 3)
         np.add(above, below, out=out[:, band])
 
@@ -159,7 +159,7 @@ def _unit_floats(values: Array) -> Array:
     return floats
 
 
-def _placed(
+def _resized(
     picture: Picture, placement: Placement, out: Array | None, exact: bool
 ) -> tuple[Array, Placement]:
     width, height = placement.network
@@ -168,5 +168,5 @@ def _placed(
         out = np.empty(shape, np.float32)
     assert out.shape == shape, (out.shape, shape)
     assert out.dtype == np.float32, out.dtype
-    fill(picture.pixels, placement, out, exact=exact)
+    scale_into(picture.pixels, placement, out, exact=exact)
     return out, placement

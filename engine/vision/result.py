@@ -1,4 +1,4 @@
-"""What was found in a picture: Result of a detector, Classification of a classifier."""
+"""The result of a detector."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine import extras
 from engine.errors import ImageError, InputError, suggest
-from engine.vision import written
+from engine.vision import serialize
 from engine.vision.boxes import Boxes
-from engine.vision.classes import numbers_of
+from engine.vision.classes import class_ids_of
+from engine.vision.detection import Box, Detection
 from engine.vision.image import Picture, Source, read
-from engine.vision.naming import shown
+from engine.vision.naming import name_and_size, shown
 from engine.vision.new_file import write_new
 
 if TYPE_CHECKING:
@@ -26,51 +27,20 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-class Box(NamedTuple):
-    """Edges in pixels of the picture; they may lie outside it, as darknet's do."""
-
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-    @property
-    def width(self) -> float:
-        return self.right - self.left
-
-    @property
-    def height(self) -> float:
-        return self.bottom - self.top
-
-    def clipped(self, width: float, height: float) -> Box:
-        """The part inside a picture; of no width or height when it lies outside."""
-        left, right = (min(max(x, 0.0), float(width)) for x in (self.left, self.right))
-        top, bottom = (min(max(y, 0.0), float(height)) for y in (self.top, self.bottom))
-        return Box(left, top, right, bottom)
-
-
-@dataclass(frozen=True)
-class Detection:
-    label: str
-    class_id: int
-    score: float
-    box: Box
-
-
-_COLUMNS = {"xywhn": "xywh", "scores": "scores", "class_ids": "class_ids"}  # of Boxes
+_COLUMNS = {"xywhn": "xywh", "scores": "scores", "class_ids": "class_ids"}  # and those of Boxes
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Boxes of one picture, the best score first.
+    """The boxes of one picture, the best score first.
 
-    Small and picklable: pixels are not held unless the detector was asked to keep the picture, and
-    never pickled. plot(), save() and crops() use the picture given to them, else the kept one, else
-    read `path` again.
+    A result is small and picklable: it holds pixels only if the detector was asked to keep them,
+    and never pickles them. plot(), save() and crops() use the picture passed to them, else the kept
+    one, else they read `path` again.
     """
 
     size: tuple[int, int]  # width, height of the upright picture
-    xywhn: Array  # (n, 4) float32: centre and size relative to the picture, as darknet computes
+    xywhn: Array  # (n, 4) float32: centre and size relative to the picture, as in darknet
     scores: Array  # (n,) float32
     class_ids: Array  # (n,) int64
     names: Sequence[str] = ()
@@ -90,42 +60,43 @@ class Result:
         oriented: bool = True,
         keep_picture: bool = False,
     ) -> Result:
-        """Return what `boxes` of `picture` say; their columns are made when they are asked for."""
-        made = cls.__new__(cls)
-        own = made.__dict__  # past what a frozen class asks for each: thousands in a second
-        own["size"] = picture.size
-        own["names"] = names
-        own["path"] = picture.path
-        own["timing"] = timing or {}
-        own["oriented"] = oriented
-        own["picture"] = picture if keep_picture else None
-        own["_boxes"] = boxes
-        return made
+        """Return the result for the `boxes` of `picture`, which fill the columns on first use."""
+        result = cls.__new__(cls)
+        # The __init__ of a frozen dataclass is too slow for thousands of results per second.
+        attributes = result.__dict__
+        attributes["size"] = picture.size
+        attributes["names"] = names
+        attributes["path"] = picture.path
+        attributes["timing"] = timing or {}
+        attributes["oriented"] = oriented
+        attributes["picture"] = picture if keep_picture else None
+        attributes["_boxes"] = boxes
+        return result
 
-    if not TYPE_CHECKING:  # who checks types is to hear of a name that there is not
+    if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute
 
         def __getattr__(self, name: str) -> Array:
-            """A column that nobody has asked for before."""
+            """Return a column of the boxes on its first use."""
             boxes = self.__dict__.get("_boxes")
             if boxes is None or name not in _COLUMNS:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             return self.__dict__.setdefault(name, getattr(boxes, _COLUMNS[name]))
 
-    # ------------------------------------------------------------ boxes in other terms
+    # ------------------------------------------------------------ other forms of the boxes
 
     @property
     def boxes(self) -> Array:
-        """(n, 4) float32: left, top, right, bottom in pixels of the picture, not clipped to it."""
+        """Return (n, 4) float32: left, top, right, bottom in pixels, not clipped to the picture."""
         return self._edges(self.size)
 
     @property
     def xyxyn(self) -> Array:
-        """(n, 4) float32: left, top, right, bottom relative to the picture."""
+        """Return (n, 4) float32: left, top, right, bottom relative to the picture."""
         return self._edges((1, 1))
 
     @property
     def xywh(self) -> Array:
-        """(n, 4) float32: centre and size in pixels of the picture."""
+        """Return (n, 4) float32: centre and size in pixels of the picture."""
         return np.asarray(self.xywhn * np.tile(self.size, 2), np.float32)
 
     @property
@@ -133,7 +104,7 @@ class Result:
         return [self.label_of(each) for each in self.class_ids.tolist()]
 
     def label_of(self, class_id: int) -> str:
-        """A class without a name is called by its number."""
+        """Return the name of a class, or its number if it has none."""
         return self.names[class_id] if class_id < len(self.names) else str(class_id)
 
     def _edges(self, size: tuple[int, int]) -> Array:
@@ -142,10 +113,10 @@ class Result:
         return np.asarray(edges * (*size, *size), np.float32)
 
     def __str__(self) -> str:
-        """One line, such as: street.jpg, 640 x 480: 2 dog, 1 cat."""
+        """Return one line, such as: street.jpg, 640 x 480: 2 dog, 1 cat."""
         counts = Counter(self.labels).most_common()
         found = ", ".join(f"{count} {shown(label)}" for label, count in counts)
-        return f"{_about(self.path, self.size)}: {found or 'nothing found'}"
+        return f"{name_and_size(self.path, self.size)}: {found or 'nothing found'}"
 
     # ------------------------------------------------------------ as a sequence
 
@@ -166,7 +137,7 @@ class Result:
     def __getitem__(self, which: slice | Array | Sequence[int]) -> Result: ...
 
     def __getitem__(self, which: Any) -> Detection | Result:
-        """One detection by its number; a Result by a slice, a mask or a list of numbers."""
+        """Return a Detection for an index, or a Result for a slice, a mask or a list of indices."""
         if isinstance(which, (int, np.integer)):
             row = range(len(self))[which]
             return next(iter(self[row : row + 1]))
@@ -187,11 +158,11 @@ class Result:
         exclude: Collection[str | int] | None = None,
         min_score: float = 0.0,
     ) -> Result:
-        """Return the detections of some classes, by name or number, with at least `min_score`."""
+        """Select detections by class (name or number) and score."""
         keep = self.scores >= min_score
         if classes is not None:
-            keep &= np.isin(self.class_ids, numbers_of(classes, self.names))
-        return self[keep & ~np.isin(self.class_ids, numbers_of(exclude, self.names))]
+            keep &= np.isin(self.class_ids, class_ids_of(classes, self.names))
+        return self[keep & ~np.isin(self.class_ids, class_ids_of(exclude, self.names))]
 
     def __getstate__(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)} | {"picture": None}
@@ -199,40 +170,40 @@ class Result:
     # ------------------------------------------------------------ as text
 
     def to_dict(self) -> dict[str, Any]:
-        """The detections as JSON would hold them; `schema_version` says which keys there are."""
-        return written.engine_entry(self)
+        """Return the detections as JSON values; `schema_version` identifies the set of keys."""
+        return serialize.engine_entry(self)
 
     def to_json(self, style: Literal["engine", "darknet", "coco"] = "engine") -> str:
-        """One picture's part of a document; see engine.vision.written for whole ones."""
+        """Return this picture's entry of a JSON document in the given style."""
         if style == "engine":
-            return written.document(self.to_dict())
+            return serialize.json_text(self.to_dict())
         if style == "darknet":
-            return written.darknet_entry(self)
+            return serialize.darknet_entry(self)
         if style == "coco":
-            return written.document(written.coco_entries(self))
+            return serialize.json_text(serialize.coco_entries(self))
         hint = suggest(style, ("engine", "darknet", "coco"))
         raise InputError(f"style: expected engine, darknet or coco, got {style!r}.{hint}")
 
     def to_yolo(self, *, conf: bool = False) -> str:
-        """Lines of a YOLO label file, clipped to the picture."""
-        return written.yolo_labels(self, conf=conf)
+        """Return the lines of a YOLO label file, with boxes clipped to the picture."""
+        return serialize.yolo_labels(self, conf=conf)
 
     def to_csv(self) -> list[tuple[object, ...]]:
-        """Rows for csv.writer; written.CSV_COLUMNS are their headings."""
-        return written.csv_rows(self)
+        """Return rows for csv.writer under the headings serialize.CSV_COLUMNS."""
+        return serialize.csv_rows(self)
 
     def to_coco(
         self, image_id: int | str | None = None, categories: Sequence[int] | None = None
     ) -> list[dict[str, Any]]:
-        """COCO's detection results, as pycocotools' loadRes takes them in a list.
+        """Return COCO detection results, which pycocotools' loadRes takes in a list.
 
-        Without an image_id the file's name gives it; `categories` are the numbers of the classes,
-        by default COCO's own for its 80 classes, else 1, 2, ….
+        `image_id` defaults to the stem of the file name. `categories` holds the category id of each
+        class; it defaults to COCO's ids for its 80 classes, otherwise to 1, 2, ….
         """
-        return written.coco_entries(self, image_id, categories)
+        return serialize.coco_entries(self, image_id, categories)
 
     def to_supervision(self) -> Any:
-        """supervision.Detections, with the labels in data["class_name"]."""
+        """Return supervision.Detections, with the labels in data["class_name"]."""
         try:
             from supervision import Detections
         except ImportError:
@@ -256,20 +227,20 @@ class Result:
         show_scores: bool = True,
         line_width: int | None = None,
     ) -> Image.Image:
-        """Return the picture with boxes and labels, one label for all classes of a box."""
-        from engine.vision.draw import annotate  # fonts take long, and few need them
+        """Return the picture with boxes and labels; the classes of one box share a label."""
+        from engine.vision.draw import annotate  # fonts are slow to import and rarely needed
 
-        found_in: dict[Box, list[Detection]] = {}
+        by_box: dict[Box, list[Detection]] = {}
         for found in self:
-            found_in.setdefault(found.box, []).append(found)
+            by_box.setdefault(found.box, []).append(found)
         captions = [
             ", ".join(_caption(each, label=show_labels, score=show_scores) for each in group)
-            for group in found_in.values()
+            for group in by_box.values()
         ]
         return annotate(
             self._picture(picture).to_image(),
-            list(found_in),
-            [group[0].class_id for group in found_in.values()],
+            list(by_box),
+            [group[0].class_id for group in by_box.values()],
             captions if show_labels or show_scores else [""] * len(captions),
             line_width=line_width,
         )
@@ -277,7 +248,7 @@ class Result:
     def save(
         self, path: str | Path, picture: Source | None = None, *, overwrite: bool = False
     ) -> Path:
-        """Write plot() to `path`, whose ending names the format; refuse to replace a file."""
+        """Write plot() to `path` in the format of its extension; keep an existing file."""
         from engine.vision.encode import encode
 
         path = Path(path)
@@ -285,106 +256,29 @@ class Result:
         return path
 
     def crops(self, picture: Source | None = None) -> list[tuple[Detection, Image.Image]]:
-        """Cut out what was found; a box that lies outside the picture gives nothing."""
+        """Return each detection with its part of the picture, unless it lies outside."""
         image = self._picture(picture).to_image()
-        cut = []
+        crops = []
         for found in self:
             box = found.box.clipped(*self.size)
             left, top = int(box.left), int(box.top)
             right, bottom = int(np.ceil(box.right)), int(np.ceil(box.bottom))
             if right > left and bottom > top:
-                cut.append((found, image.crop((left, top, right, bottom))))
-        return cut
+                crops.append((found, image.crop((left, top, right, bottom))))
+        return crops
 
     def _picture(self, given: Source | None) -> Picture:
         source = next((each for each in (given, self.picture, self.path) if each is not None), None)
         if source is None:
-            raise InputError("picture: was not kept and came from no file. Pass it, or keep it")
+            raise InputError("picture: was not kept and has no path. Pass it, or keep it")
         picture = read(source, orient=self.oriented)
         if picture.size != self.size:
+            expected, got = (f"{width} x {height}" for width, height in (self.size, picture.size))
             raise ImageError(
-                f"{picture.name}: size: expected {_by(self.size)} as when it was looked at,"
-                f" got {_by(picture.size)}"
+                f"{picture.name}: size: expected {expected} as at the time of detection, got {got}"
             )
         return picture
 
 
-class Ranked(NamedTuple):
-    """A class and its probability."""
-
-    label: str
-    score: float
-    class_id: int
-
-
-@dataclass(frozen=True, eq=False)
-class Classification:
-    """How probable each class is for one picture; as a sequence, the `top_k` best ones."""
-
-    size: tuple[int, int]  # width, height of the upright picture
-    probabilities: Array  # (classes,) float32
-    names: Sequence[str] = ()
-    path: str | None = None
-    timing: Mapping[str, float] = field(default_factory=dict)  # milliseconds of each stage
-    top_k: int = 5
-
-    def top(self, count: int | None = None) -> list[Ranked]:
-        """Return the best classes, the best first, those with equal scores by number."""
-        count = self.top_k if count is None else max(0, count)
-        best = np.argsort(-self.probabilities, kind="stable")[:count]
-        return [
-            Ranked(self.label_of(each), float(self.probabilities[each]), each)
-            for each in best.tolist()
-        ]
-
-    def label_of(self, class_id: int) -> str:
-        """A class without a name is called by its number."""
-        return self.names[class_id] if class_id < len(self.names) else str(class_id)
-
-    def __str__(self) -> str:
-        """One line, such as: street.jpg, 640 x 480: dog 0.812, cat 0.101."""
-        best = ", ".join(f"{shown(each.label)} {each.score:.3f}" for each in self)
-        return f"{_about(self.path, self.size)}: {best}"
-
-    def __len__(self) -> int:
-        return min(self.top_k, len(self.probabilities))
-
-    def __iter__(self) -> Iterator[Ranked]:
-        return iter(self.top())
-
-    def __getitem__(self, place: int) -> Ranked:
-        return self.top()[place]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The best classes as JSON would hold them."""
-        width, height = self.size
-        return {
-            "schema_version": written.SCHEMA_VERSION,
-            "path": self.path,
-            "width": width,
-            "height": height,
-            "classes": [
-                {
-                    "class_id": each.class_id,
-                    "label": each.label,
-                    "score": written.number(each.score),
-                }
-                for each in self
-            ],
-            "timing_ms": {name: written.number(value) for name, value in self.timing.items()},
-        }
-
-    def to_json(self) -> str:
-        return written.document(self.to_dict())
-
-
 def _caption(found: Detection, *, label: bool, score: bool) -> str:
     return " ".join([found.label] * label + [f"{found.score:.0%}"] * score)
-
-
-def _about(path: str | None, size: tuple[int, int]) -> str:
-    return f"{'picture' if path is None else shown(path)}, {_by(size)}"
-
-
-def _by(size: tuple[int, int]) -> str:
-    return f"{size[0]} x {size[1]}"

@@ -1,7 +1,7 @@
-"""The pixels of Pillow's RGB images, copied while other threads run Python.
+"""Copy the pixels of Pillow's RGB images without holding the GIL.
 
-np.asarray() has Pillow pack them into bytes, and nothing else can run until that is done. Pillow
-keeps a fourth byte with each pixel and shows all of them by Arrow's C interface, so NumPy can copy.
+np.asarray() lets Pillow pack the pixels into bytes, which holds the GIL. Pillow stores four bytes
+per pixel and exports them through Arrow's C data interface, from where NumPy can copy them.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ _Array._fields_ = [
 ]
 
 
-def pixels_of(image: Image.Image) -> NDArray[np.uint8]:
-    """(height, width, 3) of a loaded image of mode RGB."""
-    shown = _shown(image)
-    if shown is None:
+def copy_pixels(image: Image.Image) -> NDArray[np.uint8]:
+    """Return (height, width, 3) of a loaded image of mode RGB."""
+    exported = _arrow_words(image)
+    if exported is None:
         return np.asarray(image)
-    words, _capsule = shown
+    words, _capsule = exported
     out = np.empty(len(words) * _CHANNELS + 1, np.uint8)
-    # Whole words, in order: of each the last byte is written over by the next, or left out.
+    # Copy 4-byte words at a stride of 3: each word overwrites the unused last byte of the previous.
     np.copyto(np.ndarray(len(words), np.uint32, out.data, strides=(_CHANNELS,)), words)
     return out[:-1].reshape(image.height, image.width, _CHANNELS)
 
 
-def _shown(image: Image.Image) -> tuple[NDArray[np.uint32], Any] | None:
-    """A word for each pixel, and what keeps them; None from an old Pillow, or of a huge image."""
+def _arrow_words(image: Image.Image) -> tuple[NDArray[np.uint32], Any] | None:
+    """Return one word per pixel and the capsule that owns them, or None if Pillow cannot."""
     try:
         _, capsule = image.__arrow_c_array__()
-    except (AttributeError, ValueError):  # ValueError: the pixels are in several pieces
+    except (AttributeError, ValueError):  # an old Pillow; an image in several blocks of memory
         return None
     array = _Array.from_address(_pointer_in(capsule, b"arrow_array"))
     values = array.children[0].contents

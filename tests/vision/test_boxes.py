@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from engine.errors import InputError
-from engine.vision.boxes import MOST_SCORES, Suppression, find, find_all, place, scored, suppress
+from engine.vision.boxes import Suppression
+from engine.vision.nms import suppress
+from engine.vision.postprocess import (
+    MAX_SCORES,
+    postprocess,
+    postprocess_batch,
+    relative_to_picture,
+    sorted_boxes,
+)
 from engine.vision.resize import Placement
 
 OPEN = Path(__file__).parents[3] / "shared" / "golden" / "open"
@@ -79,7 +87,7 @@ def as_set(boxes):
 @pytest.mark.parametrize(("kind", "beta"), [*((kind, 0.6) for kind in KINDS), ("diounms", 1.5)])
 def test_suppression_is_the_definition(kind, beta, threshold):
     rows = random_candidates(70, 3)
-    got = find(rows, WHOLE, Suppression(threshold, kind, beta))
+    got = postprocess(rows, WHOLE, Suppression(threshold, kind, beta))
     assert as_set(got) == suppressed_by_loops(rows, threshold, kind, beta)
     assert (np.diff(got.scores) <= 0).all()
 
@@ -87,34 +95,38 @@ def test_suppression_is_the_definition(kind, beta, threshold):
 @pytest.mark.parametrize("kind", KINDS)
 def test_suppression_over_many_blocks_is_the_definition(kind):
     rows = random_candidates(300, 1, zero=0)
-    assert as_set(find(rows, WHOLE, Suppression(0.1, kind))) == suppressed_by_loops(rows, 0.1, kind)
+    assert as_set(postprocess(rows, WHOLE, Suppression(0.1, kind))) == suppressed_by_loops(
+        rows, 0.1, kind
+    )
 
 
 def test_the_kinds_differ_where_centres_are_apart():
     rows = candidates([0.4, 0.5, 0.4, 0.4, 1, 0.9], [0.5, 0.5, 0.4, 0.4, 1, 0.8])
-    assert len(find(rows, WHOLE, Suppression(0.55, "default"))) == 1
-    assert len(find(rows, WHOLE, Suppression(0.55, "cornersnms"))) == 1
-    assert len(find(rows, WHOLE, Suppression(0.55, "greedynms"))) == 2
-    assert len(find(rows, WHOLE, Suppression(0.55, "greedynms", beta=9))) == 2  # beta is not its
-    assert len(find(rows, WHOLE, Suppression(0.55, "diounms", beta=0.6))) == 2
-    assert len(find(rows, WHOLE, Suppression(0.55, "diounms", beta=9))) == 1
+    assert len(postprocess(rows, WHOLE, Suppression(0.55, "default"))) == 1
+    assert len(postprocess(rows, WHOLE, Suppression(0.55, "cornersnms"))) == 1
+    assert len(postprocess(rows, WHOLE, Suppression(0.55, "greedynms"))) == 2
+    assert (
+        len(postprocess(rows, WHOLE, Suppression(0.55, "greedynms", beta=9))) == 2
+    )  # beta is not its
+    assert len(postprocess(rows, WHOLE, Suppression(0.55, "diounms", beta=0.6))) == 2
+    assert len(postprocess(rows, WHOLE, Suppression(0.55, "diounms", beta=9))) == 1
 
 
 def test_an_overlap_equal_to_the_threshold_stays():
     rows = candidates([0.5, 0.5, 0.5, 0.5, 1, 0.9], [0.5, 0.5, 0.5, 0.25, 1, 0.8])
-    assert len(find(rows, WHOLE, Suppression(0.5))) == 2
-    assert len(find(rows, WHOLE, Suppression(0.499))) == 1
+    assert len(postprocess(rows, WHOLE, Suppression(0.5))) == 2
+    assert len(postprocess(rows, WHOLE, Suppression(0.499))) == 1
 
 
 def test_classes_do_not_suppress_each_other_unless_told():
     rows = candidates([0.5, 0.5, 0.4, 0.4, 1, 0.9, 0.3], [0.5, 0.5, 0.4, 0.4, 1, 0, 0.8])
-    assert find(rows, WHOLE).class_ids.tolist() == [0, 1]
-    assert find(rows, WHOLE).scores.tolist() == pytest.approx([0.9, 0.8])
-    assert find(rows, WHOLE, Suppression(across_classes=True)).class_ids.tolist() == [0]
+    assert postprocess(rows, WHOLE).class_ids.tolist() == [0, 1]
+    assert postprocess(rows, WHOLE).scores.tolist() == pytest.approx([0.9, 0.8])
+    assert postprocess(rows, WHOLE, Suppression(across_classes=True)).class_ids.tolist() == [0]
 
 
 def test_a_box_is_listed_once_for_each_class_it_has():
-    got = find(candidates([0.5, 0.5, 0.4, 0.4, 0.9, 0.2, 0, 0.7]), WHOLE)
+    got = postprocess(candidates([0.5, 0.5, 0.4, 0.4, 0.9, 0.2, 0, 0.7]), WHOLE)
     assert got.class_ids.tolist() == [2, 0]
     assert got.scores.tolist() == pytest.approx([0.7, 0.2])
     assert got.objectness.tolist() == pytest.approx([0.9, 0.9])
@@ -122,23 +134,23 @@ def test_a_box_is_listed_once_for_each_class_it_has():
 
 def test_equal_scores_keep_their_order():
     rows = candidates(*([x / 10, 0.5, 0.01, 0.01, 1, 0.5] for x in range(1, 9)))
-    np.testing.assert_array_equal(find(rows, WHOLE).xywh[:, 0], rows[:, 0])
+    np.testing.assert_array_equal(postprocess(rows, WHOLE).xywh[:, 0], rows[:, 0])
     same = np.repeat(rows[:1], 5, axis=0)
     same[:, 4] = np.arange(5)
-    assert find(same, WHOLE).objectness.tolist() == [0]
+    assert postprocess(same, WHOLE).objectness.tolist() == [0]
 
 
 def test_no_threshold_keeps_every_box():
     rows = np.repeat(random_candidates(1, 1, zero=0), 5, axis=0)
-    assert len(find(rows, WHOLE, Suppression(None))) == 5
-    assert len(find(rows, WHOLE)) == 1
+    assert len(postprocess(rows, WHOLE, Suppression(None))) == 5
+    assert len(postprocess(rows, WHOLE)) == 1
 
 
 def test_max_detections_keeps_the_best():
     rows = random_candidates(50, 2, zero=0)
-    everything = find(rows, WHOLE)
-    assert as_set(find(rows, WHOLE, max_detections=3)) == as_set(everything.take(slice(3)))
-    assert len(find(rows, WHOLE, max_detections=0)) == 0
+    everything = postprocess(rows, WHOLE)
+    assert as_set(postprocess(rows, WHOLE, max_detections=3)) == as_set(everything.take(slice(3)))
+    assert len(postprocess(rows, WHOLE, max_detections=0)) == 0
 
 
 @pytest.mark.parametrize(
@@ -146,7 +158,10 @@ def test_max_detections_keeps_the_best():
     [
         (lambda: Suppression(float("nan")), "nms: threshold: expected a finite number, got nan"),
         (lambda: Suppression(kind="greedynm"), "got 'greedynm'. Did you mean 'greedynms'"),
-        (lambda: find(candidates([0] * 6), WHOLE, max_detections=-1), "expected 0 or more, got -1"),
+        (
+            lambda: postprocess(candidates([0] * 6), WHOLE, max_detections=-1),
+            "expected 0 or more, got -1",
+        ),
     ],
 )
 def test_senseless_settings_are_refused(make, message):
@@ -156,7 +171,7 @@ def test_senseless_settings_are_refused(make, message):
 
 @pytest.mark.parametrize("shape", [(0, 6), (0, 85), (3, 5)])
 def test_nothing_in_nothing_out(shape):
-    got = find(np.zeros(shape, np.float32), Placement((10, 20), (32, 32), "letterbox"))
+    got = postprocess(np.zeros(shape, np.float32), Placement((10, 20), (32, 32), "letterbox"))
     assert len(got) == 0
     assert got.xywh.shape == (0, 4)
 
@@ -167,7 +182,7 @@ def test_nothing_in_nothing_out(shape):
 def test_letterbox_is_undone_with_half_pixels_of_an_odd_margin():
     placement = Placement((100, 30), (32, 32), "letterbox")  # 32 x 9, margins 11 and 12
     box = candidates([0.5, 0.5, 0.5, 0.25, 1, 1])
-    x, y, width, height = place(box, placement)[0, :4].tolist()
+    x, y, width, height = relative_to_picture(box, placement)[0, :4].tolist()
     assert (x, width) == (0.5, 0.5)
     assert y == pytest.approx((0.5 - 11.5 / 32) / (9 / 32), rel=1e-6)
     assert height == pytest.approx(0.25 * 32 / 9, rel=1e-6)
@@ -175,19 +190,19 @@ def test_letterbox_is_undone_with_half_pixels_of_an_odd_margin():
 
 def test_a_crop_is_undone():
     placement = Placement((200, 100), (50, 50), "crop")  # 100 x 50, the middle 50 columns
-    placed = place(candidates([0.5, 0.5, 1, 1, 1, 1]), placement)[0, :4]
+    placed = relative_to_picture(candidates([0.5, 0.5, 1, 1, 1, 1]), placement)[0, :4]
     assert placed.tolist() == [0.5, 0.5, 0.5, 1]
 
 
 def test_stretched_boxes_stay_as_they_are():
     rows = random_candidates(5, 2)
-    np.testing.assert_array_equal(place(rows, Placement((7, 9), (32, 64))), rows)
+    np.testing.assert_array_equal(relative_to_picture(rows, Placement((7, 9), (32, 64))), rows)
 
 
 def test_candidates_are_not_changed():
     rows = random_candidates(40, 2)
     before = rows.copy()
-    find(rows, Placement((640, 480), (416, 416), "letterbox"))
+    postprocess(rows, Placement((640, 480), (416, 416), "letterbox"))
     np.testing.assert_array_equal(rows, before)
 
 
@@ -207,7 +222,7 @@ def test_darknets_boxes_before_suppression_give_those_after(entry):
     rows[:, :4], rows[:, 4] = raw[:, 2:6], raw[:, 6]
     rows[np.arange(len(raw)), 5 + raw[:, 0].astype(int)] = raw[:, 1]
     rule = Suppression(entry["nms"], entry["nms_kind"], entry["beta_nms"])
-    got = suppress(scored(rows), rule)
+    got = suppress(sorted_boxes(rows), rule)
     expected = np.array(entry["after_nms"], np.float64)
     listed = np.column_stack([got.class_ids, got.scores, got.xywh])
     listed, expected = (each[np.lexsort(each[:, :6].T[::-1])] for each in (listed, expected))
@@ -228,7 +243,7 @@ def test_69_rows_that_are_not_finite_are_left_out(column, value):
     rows = random_candidates(6, 1, zero=0)
     rows[2, column] = value
     for placement in (WHOLE, Placement((64, 48), (32, 32), "letterbox")):
-        got = find(rows, placement, Suppression(None))
+        got = postprocess(rows, placement, Suppression(None))
         assert len(got) == 5
         assert np.isfinite(got.xywh).all()
 
@@ -240,13 +255,13 @@ def test_69_boxes_of_no_area_and_of_enormous_area(kind):
         *([0.5, 0.5, 0, 0, 1, 0.9], [0.5, 0.5, 0, 0, 1, 0.8]),
         *([0.5, 0.5, huge, huge, 1, 0.7], [0.5, 0.5, huge, 0, 1, 0.6], [0.5, 0.5, -1, 1, 1, 0.5]),
     )
-    assert len(find(rows, WHOLE, Suppression(0.45, kind))) >= 4
+    assert len(postprocess(rows, WHOLE, Suppression(0.45, kind))) >= 4
 
 
 def test_69_a_picture_that_shrank_to_nothing_has_no_boxes():
     placement = Placement((1, 9), (8, 8), "letterbox")
     assert placement.inner[0] == 0
-    assert len(find(random_candidates(5, 2), placement)) == 0
+    assert len(postprocess(random_candidates(5, 2), placement)) == 0
 
 
 @pytest.mark.slow
@@ -255,9 +270,9 @@ def test_69_a_flood_of_candidates_costs_bounded_time(count, classes):
     rows = random_candidates(count, classes, zero=0)
     rows[:, 2:4] = 1e-4  # hardly any overlap: the most work
     began = time.process_time()
-    got = find(rows, WHOLE)
+    got = postprocess(rows, WHOLE)
     assert time.process_time() - began < 10  # a second or two on an idle machine
-    assert len(got) <= MOST_SCORES
+    assert len(got) <= MAX_SCORES
     assert got.scores[0] == rows[:, 5:].max()
 
 
@@ -274,9 +289,9 @@ def test_pictures_of_a_batch_are_suppressed_each_on_its_own():
         )
         batch.append(rows.astype(np.float32))
     for options in ({}, {"classes": [1]}, {"max_detections": 3}):
-        together = find_all(batch, placements, **options)
+        together = postprocess_batch(batch, placements, **options)
         for got, rows, placement in zip(together, batch, placements, strict=True):
-            expected = find(rows, placement, **options)
+            expected = postprocess(rows, placement, **options)
             for name in ("xywh", "scores", "class_ids", "objectness"):
                 np.testing.assert_array_equal(getattr(got, name), getattr(expected, name))
 
@@ -285,7 +300,7 @@ def test_the_boxes_of_one_picture_hold_no_memory_of_the_others():
     rows = np.full((3, 7), 0.5, np.float32)
     rows[:, 0] = 0.1, 0.4, 0.8
     rows[:, 2:4] = 0.05
-    for found in find_all([rows] * 5, [WHOLE] * 5):
+    for found in postprocess_batch([rows] * 5, [WHOLE] * 5):
         assert len(found) == 6
         for column in (found.xywh, found.scores, found.class_ids, found.objectness):
             assert column.base is None
@@ -298,22 +313,22 @@ def test_however_pairs_are_shared_out_the_same_boxes_stay(monkeypatch, pairs, ma
     rows[:, 6] = rows[:, 4]  # of one class more than are compared at once
     rows[5:40, 5] = 0.5
     expected = suppressed_by_loops(rows, 0.3, "default")
-    monkeypatch.setattr("engine.vision.boxes._PAIRS", pairs)
-    monkeypatch.setattr("engine.vision.boxes._MANY", many)
-    assert as_set(find(rows, WHOLE, Suppression(0.3))) == expected
-    alone, twice, none = find_all([rows, np.tile(rows, (2, 1)), rows[:0]], [WHOLE] * 3)
+    monkeypatch.setattr("engine.vision.nms._MAX_PAIRS", pairs)
+    monkeypatch.setattr("engine.vision.nms._PREFILTER_PAIRS", many)
+    assert as_set(postprocess(rows, WHOLE, Suppression(0.3))) == expected
+    alone, twice, none = postprocess_batch([rows, np.tile(rows, (2, 1)), rows[:0]], [WHOLE] * 3)
     assert as_set(alone) == as_set(twice) == suppressed_by_loops(rows, 0.45, "default")
     assert len(none) == 0
 
 
 def test_below_a_threshold_of_zero_boxes_that_do_not_touch_suppress_each_other(monkeypatch):
-    monkeypatch.setattr("engine.vision.boxes._MANY", 0)
+    monkeypatch.setattr("engine.vision.nms._PREFILTER_PAIRS", 0)
     rows = candidates([0.2, 0.5, 0.1, 0.1, 1, 0.9], [0.8, 0.5, 0.1, 0.1, 1, 0.8])
-    assert len(find(rows, WHOLE, Suppression(0.0))) == 2
-    assert len(find(rows, WHOLE, Suppression(-0.1))) == 1
+    assert len(postprocess(rows, WHOLE, Suppression(0.0))) == 2
+    assert len(postprocess(rows, WHOLE, Suppression(-0.1))) == 1
 
 
 def test_pictures_without_candidates_have_no_boxes():
-    found = find_all([np.zeros((0, 7), np.float32)] * 3, [WHOLE] * 3, max_detections=2)
+    found = postprocess_batch([np.zeros((0, 7), np.float32)] * 3, [WHOLE] * 3, max_detections=2)
     assert [each.xywh.shape for each in found] == [(0, 4)] * 3
-    assert find_all([], []) == []
+    assert postprocess_batch([], []) == []

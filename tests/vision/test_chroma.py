@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from engine.errors import ImageError
-from engine.vision.chroma import is_of_half_height, round_as_darknet
+from engine.vision.chroma import has_440_chroma, round_as_darknet
 from engine.vision.image import read
 
 IMAGES = Path(__file__).parents[3] / "shared" / "golden" / "real" / "images"
@@ -79,7 +79,7 @@ def test_every_lost_step_is_found_and_nothing_else(height):
 @pytest.mark.parametrize("options", [{}, {"progressive": True}], ids=str)
 def test_a_jpeg_is_read_with_darknets_rounding(options):
     content = of_half_height(flat_blocks(), quality=95, **options)
-    assert is_of_half_height(Image.open(BytesIO(content)))
+    assert has_440_chroma(Image.open(BytesIO(content)))
     plain = libjpeg(content)
     stored = plain[8::16].repeat(BLOCK, axis=0)  # in the middle of a block nothing is mixed
     expected = upsampled(stored, len(plain), addend=2)
@@ -94,7 +94,7 @@ def test_other_jpegs_are_as_libjpeg_reads_them():
     for subsampling in ("4:4:4", "4:2:2", "4:2:0"):
         file = BytesIO()
         Image.fromarray(flat_blocks()).save(file, "JPEG", subsampling=subsampling)
-        assert not is_of_half_height(Image.open(file))
+        assert not has_440_chroma(Image.open(file))
         np.testing.assert_array_equal(read(file.getvalue()).pixels, np.asarray(Image.open(file)))
 
 

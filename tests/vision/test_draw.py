@@ -9,7 +9,7 @@ from PIL import Image, ImageFont
 
 from engine.errors import InputError
 from engine.vision import draw
-from engine.vision.colours import colour_of, ink_on
+from engine.vision.colours import colour_of, text_colour_on
 from engine.vision.draw import annotate
 
 HUGE = 1e30
@@ -123,7 +123,7 @@ def test_labels_in_every_script(caption):
 
 
 def test_letters_that_no_font_has_become_question_marks(monkeypatch):
-    monkeypatch.setattr(draw, "_other_fonts", lambda size: ())
+    monkeypatch.setattr(draw, "_fallback_fonts", lambda size: ())
     assert draw._font_for("dog 犬", 12)[1] == "dog ?"
     assert draw._font_for("dog", 12)[1] == "dog"
 
@@ -132,7 +132,7 @@ def test_letters_that_no_font_has_become_question_marks(monkeypatch):
     not hasattr(ImageFont, "load_default_imagefont"), reason="this Pillow hides its bitmap font"
 )
 def test_a_pillow_without_freetype_still_writes(monkeypatch):
-    monkeypatch.setattr(draw, "_usual_font", lambda size: ImageFont.load_default_imagefont())
+    monkeypatch.setattr(draw, "_default_font", lambda size: ImageFont.load_default_imagefont())
     before = Image.new("RGB", (300, 100))
     assert changed(annotate(before, [(20, 40, 200, 90)], [5], ["собака dog"]), before).any()
 
@@ -149,4 +149,4 @@ def test_colours_are_the_same_each_time_and_differ_between_neighbours():
     ("colour", "ink"), [((255, 255, 0), (0, 0, 0)), ((0, 0, 200), (255, 255, 255))]
 )
 def test_ink_is_legible(colour, ink):
-    assert ink_on(colour) == ink
+    assert text_colour_on(colour) == ink

@@ -14,10 +14,12 @@ from engine.cli._sinks.documents import DarknetDocument
 from engine.errors import ImageError, InputError
 from engine.sources.item import Item
 from engine.vision.boxes import Boxes
+from engine.vision.classification import Classification
+from engine.vision.detection import Box, Detection
 from engine.vision.encode import encode
 from engine.vision.image import Picture, read
-from engine.vision.result import Box, Classification, Detection, Result
-from engine.vision.written import (
+from engine.vision.result import Result
+from engine.vision.serialize import (
     COCO_CATEGORIES,
     CSV_COLUMNS,
     coco_entries,
@@ -287,11 +289,13 @@ def test_plot_of_a_turned_picture_reads_it_the_same_way(tmp_path):
 
 
 def test_plot_without_a_picture_says_so(tmp_path):
-    with pytest.raises(InputError, match="picture: was not kept and came from no file"):
+    with pytest.raises(InputError, match="picture: was not kept and has no path"):
         result().plot()
     path = str(tmp_path / "a.png")
     Image.new("RGB", (7, 7)).save(path)
-    with pytest.raises(ImageError, match="expected 100 x 50 as when it was looked at, got 7 x 7"):
+    with pytest.raises(
+        ImageError, match="expected 100 x 50 as at the time of detection, got 7 x 7"
+    ):
         result(path=path).plot()
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from engine import forks
 from engine.backends.base import Placed
 from engine.threads import Threads
-from engine.vision.boxes import margin_and_ratio
+from engine.vision.postprocess import margin_and_ratio
 from engine.vision.resize import Placement
 
 Array = NDArray[Any]

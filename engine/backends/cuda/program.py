@@ -30,8 +30,9 @@ from engine.backends.cuda.tickets import Slots, Ticket
 from engine.errors import DeviceError, EngineError, InputError
 from engine.plan.build import Plan
 from engine.plan.ops import Chain, Conv2d, Op
-from engine.vision import boxes, resize
+from engine.vision import resize
 from engine.vision.boxes import Boxes, Suppression
+from engine.vision.postprocess import postprocess_batch
 
 Array = NDArray[Any]
 Answer = TypeVar("Answer")
@@ -113,7 +114,7 @@ class CudaProgram:
         threshold: float,
         hierarchy: float = 0.5,
     ) -> Ticket[list[Boxes]]:
-        """As boxes.find_all() of start_detect(), which is what happens to pictures in a crowd."""
+        """Start to compute boxes; NMS runs on the host for pictures in a crowd."""
         is_crowded, self._crowded = self._crowded > 0, max(self._crowded - 1, 0)
         how = b"" if is_crowded or self._is_vast else survivors.how(suppression)
         put = self._pictures(pictures, self._decoding(threshold, hierarchy, how))
@@ -123,7 +124,7 @@ class CudaProgram:
             if found is None:
                 rows = self._candidates(slot, job)
                 placements = [each.placement for each in pictures]
-                found = boxes.find_all(rows, placements, suppression)
+                found = postprocess_batch(rows, placements, suppression)
             return found
 
         return self._start(put, fetch)
@@ -302,7 +303,7 @@ class CudaProgram:
         images = slot.images()[:values]
         rows = images.reshape(-1, *self._sides)
         for each, row in zip(placed, rows, strict=True):
-            resize.fill(each.pixels, each.placement, row, exact=each.exact)
+            resize.scale_into(each.pixels, each.placement, row, exact=each.exact)
         return self._job(slot, decoding, sequences, len(placed), images.nbytes)
 
     def _put_pictures(

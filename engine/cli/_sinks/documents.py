@@ -11,7 +11,7 @@ from engine.cli._sinks.text import TextOut
 from engine.errors import ImageError
 from engine.sources.item import Item
 from engine.version import __version__
-from engine.vision import written
+from engine.vision import serialize
 
 
 class Document(Sink):
@@ -29,10 +29,10 @@ class Document(Sink):
         self._out.write(self._head(about))
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
-        self._add(written.document(_entry(item, outcome)))
+        self._add(serialize.json_text(_entry(item, outcome)))
 
     def fail(self, item: Item, error: ImageError) -> None:
-        self._add(written.document(_failure(item, error)))
+        self._add(serialize.json_text(_failure(item, error)))
 
     def finish(self) -> None:
         self._out.write(self._tail())
@@ -59,7 +59,7 @@ class DarknetDocument(Document):
     _BETWEEN = ", \n"
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
-        self._add(written.darknet_entry(outcome, self._count + 1))
+        self._add(serialize.darknet_entry(outcome, self._count + 1))
 
     def fail(self, item: Item, error: ImageError) -> None:
         pass
@@ -78,7 +78,7 @@ class CocoDocument(Document):
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         for entry in outcome.to_coco(item.name if item.frame else None):
-            self._add(written.document(entry))
+            self._add(serialize.json_text(entry))
 
     def fail(self, item: Item, error: ImageError) -> None:
         pass
@@ -108,10 +108,10 @@ class Lines(Sink):
         self._out.open()
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
-        self._out.write(written.document(_entry(item, outcome)) + "\n")
+        self._out.write(serialize.json_text(_entry(item, outcome)) + "\n")
 
     def fail(self, item: Item, error: ImageError) -> None:
-        self._out.write(written.document(_failure(item, error)) + "\n")
+        self._out.write(serialize.json_text(_failure(item, error)) + "\n")
 
     def finish(self) -> None:
         self._out.keep()
@@ -123,7 +123,7 @@ class Lines(Sink):
 def _entry(item: Item, outcome: Any) -> dict[str, Any]:
     entry: dict[str, Any] = outcome.to_dict()
     if item.frame:
-        seconds = written.number(round(item.frame.seconds, 6))
+        seconds = serialize.json_number(round(item.frame.seconds, 6))
         entry |= {"frame": item.frame.number, "seconds": seconds}
     return entry
 

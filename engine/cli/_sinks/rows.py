@@ -8,9 +8,9 @@ from typing import Any
 from engine.cli._sinks.base import Sink
 from engine.cli._sinks.text import TextOut
 from engine.sources.item import Item
-from engine.vision import written
+from engine.vision import serialize
 
-_BOX_COLUMNS = (*written.CSV_COLUMNS, "frame")
+_BOX_COLUMNS = (*serialize.CSV_COLUMNS, "frame")
 _CLASS_COLUMNS = ("path", "rank", "class_id", "label", "score", "frame")
 
 

@@ -24,7 +24,7 @@ from engine.errors import EngineError, InputError
 from engine.passes import optimise
 from engine.plan.build import Plan, PlanBuilder
 from engine.plan.shapes import Shape
-from engine.vision.resize import Placement, fill
+from engine.vision.resize import Placement, scale_into
 from tests.backends.cuda.cards import CARDS, open_card
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice
@@ -63,7 +63,7 @@ def placed(
 def on_the_cpu(each: Placed) -> Array:
     width, height = each.placement.network
     row = np.empty((each.pixels.shape[2], height, width), np.float32)
-    fill(each.pixels, each.placement, row, exact=each.exact)
+    scale_into(each.pixels, each.placement, row, exact=each.exact)
     return row
 
 

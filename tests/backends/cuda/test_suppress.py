@@ -1,4 +1,4 @@
-"""Suppression on the device gives what vision.boxes gives, to the last bit."""
+"""Suppression on the device gives what vision.postprocess gives, to the last bit."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from engine.errors import EngineError
 from engine.plan.build import Plan
 from engine.plan.ops import Tensor, YoloHead
 from engine.plan.shapes import Shape
-from engine.vision import boxes
 from engine.vision.boxes import Boxes, Suppression
+from engine.vision.postprocess import postprocess_batch
 from engine.vision.resize import Placement
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice
@@ -55,7 +55,7 @@ def expected(
     program: CudaProgram, given: Sequence[Placed], how: Suppression, threshold: float
 ) -> list[Boxes]:
     rows = program.start_detect(given, threshold=threshold).result()
-    return boxes.find_all(rows, [each.placement for each in given], how)
+    return postprocess_batch(rows, [each.placement for each in given], how)
 
 
 def check(program: CudaProgram, given: Sequence[Placed], how: Suppression, threshold: float) -> int:

@@ -14,7 +14,7 @@ from engine.darknet import graph as network_graph
 from engine.darknet.lower import lower
 from engine.plan.build import PlanBuilder
 from engine.plan.shapes import Shape
-from engine.vision.resize import Placement, fill
+from engine.vision.resize import Placement, scale_into
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostCalls
 
@@ -72,7 +72,7 @@ def batch_of(rows, seed, size=(30, 20)):
 
 def on_the_cpu(placed):
     row = np.empty((3, *reversed(SIDES)), np.float32)
-    fill(placed.pixels, placed.placement, row)
+    scale_into(placed.pixels, placed.placement, row)
     return row
 
 

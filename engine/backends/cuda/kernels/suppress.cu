@@ -1,4 +1,4 @@
-// suppress: what vision/boxes.py does with candidates, to the last bit; only survivors leave the card.
+// suppress: what vision/postprocess.py does with candidates, to the last bit; only survivors leave the card.
 //
 //   list_scores  every score above zero, of every class of every record, into the list of its picture
 //   suppress     sorts each list, the best score first, and drops boxes that a better one covers

@@ -1,10 +1,10 @@
-"""Which files of a folder are pictures, told by their names."""
+"""Extensions of picture files."""
 
 from __future__ import annotations
 
 from pathlib import PurePath
 
-PICTURES = frozenset(
+PICTURE_EXTENSIONS = frozenset(
     (
         ".jpg",
         ".jpeg",
@@ -24,5 +24,5 @@ PICTURES = frozenset(
 
 
 def is_picture(name: str) -> bool:
-    """Hidden ones are none, such as macOS's notes on each picture."""
-    return not name.startswith(".") and PurePath(name).suffix.lower() in PICTURES
+    """Tell by its name whether a file is a picture; hidden files (macOS's ._*.jpg) are not."""
+    return not name.startswith(".") and PurePath(name).suffix.lower() in PICTURE_EXTENSIONS

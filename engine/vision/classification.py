@@ -1,0 +1,86 @@
+"""The result of a classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.vision import serialize
+from engine.vision.naming import name_and_size, shown
+
+Array = NDArray[Any]
+
+
+class Ranked(NamedTuple):
+    """A class and its probability."""
+
+    label: str
+    score: float
+    class_id: int
+
+
+@dataclass(frozen=True, eq=False)
+class Classification:
+    """The class probabilities of one picture; as a sequence, its `top_k` best classes."""
+
+    size: tuple[int, int]  # width, height of the upright picture
+    probabilities: Array  # (classes,) float32
+    names: Sequence[str] = ()
+    path: str | None = None
+    timing: Mapping[str, float] = field(default_factory=dict)  # milliseconds of each stage
+    top_k: int = 5
+
+    def top(self, count: int | None = None) -> list[Ranked]:
+        """Return the best classes by falling score, then by class id."""
+        count = self.top_k if count is None else max(0, count)
+        best = np.argsort(-self.probabilities, kind="stable")[:count]
+        return [
+            Ranked(self.label_of(each), float(self.probabilities[each]), each)
+            for each in best.tolist()
+        ]
+
+    def label_of(self, class_id: int) -> str:
+        """Return the name of a class, or its number if it has none."""
+        return self.names[class_id] if class_id < len(self.names) else str(class_id)
+
+    def __str__(self) -> str:
+        """Return one line, such as: street.jpg, 640 x 480: dog 0.812, cat 0.101."""
+        best = ", ".join(f"{shown(each.label)} {each.score:.3f}" for each in self)
+        return f"{name_and_size(self.path, self.size)}: {best}"
+
+    def __len__(self) -> int:
+        return min(self.top_k, len(self.probabilities))
+
+    def __iter__(self) -> Iterator[Ranked]:
+        return iter(self.top())
+
+    def __getitem__(self, index: int) -> Ranked:
+        return self.top()[index]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the best classes as JSON values."""
+        width, height = self.size
+        return {
+            "schema_version": serialize.SCHEMA_VERSION,
+            "path": self.path,
+            "width": width,
+            "height": height,
+            "classes": [
+                {
+                    "class_id": each.class_id,
+                    "label": each.label,
+                    "score": serialize.json_number(each.score),
+                }
+                for each in self
+            ],
+            "timing_ms": {
+                name: serialize.json_number(value) for name, value in self.timing.items()
+            },
+        }
+
+    def to_json(self) -> str:
+        return serialize.json_text(self.to_dict())

@@ -1,0 +1,37 @@
+"""One detected object and its box."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Box(NamedTuple):
+    """Edges in pixels of the picture; as in darknet they may lie outside it."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    @property
+    def width(self) -> float:
+        return self.right - self.left
+
+    @property
+    def height(self) -> float:
+        return self.bottom - self.top
+
+    def clipped(self, width: float, height: float) -> Box:
+        """Clip the box to a picture; a box outside it gets zero width or height."""
+        left, right = (min(max(x, 0.0), float(width)) for x in (self.left, self.right))
+        top, bottom = (min(max(y, 0.0), float(height)) for y in (self.top, self.bottom))
+        return Box(left, top, right, bottom)
+
+
+@dataclass(frozen=True)
+class Detection:
+    label: str
+    class_id: int
+    score: float
+    box: Box

@@ -1,0 +1,154 @@
+"""Serialize the result of a detector: JSON in three styles, YOLO labels and CSV rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
+from reprlib import repr as brief
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from engine.errors import InputError
+from engine.vision.detection import Detection
+
+Array = NDArray[Any]
+
+SCHEMA_VERSION = 1
+
+CSV_COLUMNS = ("path", "class_id", "label", "score", "left", "top", "right", "bottom")
+
+# COCO numbers its 80 classes from 1 to 90 without these.
+_COCO_UNUSED = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}
+COCO_CATEGORIES = tuple(each for each in range(1, 91) if each not in _COCO_UNUSED)
+
+
+class DetectorResult(Protocol):
+    """The attributes of engine.vision.result.Result that are serialized."""
+
+    @property
+    def size(self) -> tuple[int, int]: ...
+    @property
+    def path(self) -> str | None: ...
+    @property
+    def names(self) -> Sequence[str]: ...
+    @property
+    def xywhn(self) -> Array: ...
+    @property
+    def scores(self) -> Array: ...
+    @property
+    def class_ids(self) -> Array: ...
+    @property
+    def timing(self) -> Mapping[str, float]: ...
+    def label_of(self, class_id: int) -> str: ...
+    def __iter__(self) -> Iterator[Detection]: ...
+
+
+def json_number(value: float) -> float | None:
+    """Return a finite value as it is and None for NaN and infinity, which JSON cannot hold."""
+    value = float(value)
+    return value if math.isfinite(value) else None
+
+
+def json_text(value: object) -> str:
+    """Return strict JSON; undecodable bytes of file names are escaped."""
+    import json
+
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def engine_entry(result: DetectorResult) -> dict[str, Any]:
+    width, height = result.size
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "path": result.path,
+        "width": width,
+        "height": height,
+        "detections": [
+            {
+                "class_id": found.class_id,
+                "label": found.label,
+                "score": json_number(found.score),
+                "box": dict(zip(found.box._fields, map(json_number, found.box), strict=True)),
+            }
+            for found in result
+        ],
+        "timing_ms": {name: json_number(value) for name, value in result.timing.items()},
+    }
+
+
+def darknet_entry(result: DetectorResult, frame_id: int = 1) -> str:
+    """Return an element of the list that darknet's -out option writes, with the same spacing."""
+    objects = ", \n".join(
+        f'  {{"class_id":{class_id}, "name":{json_text(result.label_of(class_id))},'
+        f' "relative_coordinates":{{"center_x":{x:.6f}, "center_y":{y:.6f},'
+        f' "width":{width:.6f}, "height":{height:.6f}}}, "confidence":{score:.6f}}}'
+        for class_id, score, (x, y, width, height) in zip(
+            result.class_ids.tolist(), result.scores.tolist(), result.xywhn.tolist(), strict=True
+        )
+    )
+    name = "" if result.path is None else f' "filename":{json_text(result.path)}, \n'
+    return f'{{\n "frame_id":{frame_id}, \n{name} "objects": [ \n{objects}\n ] \n}}'
+
+
+def coco_entries(
+    result: DetectorResult,
+    image_id: int | str | None = None,
+    categories: Sequence[int] | None = None,
+) -> list[dict[str, Any]]:
+    """Return COCO detection results.
+
+    `image_id` defaults to the stem of the file name, as a number if it is one. `categories`
+    defaults to COCO's category ids for its 80 classes, otherwise to 1, 2, ….
+    """
+    if image_id is None:
+        stem = PurePath(result.path or "").stem
+        image_id = int(stem) if stem.isascii() and stem.isdigit() else stem
+    if categories is None:
+        count = 1 + max(result.class_ids, default=0)
+        categories = COCO_CATEGORIES if are_coco_classes(result.names) else range(1, 1 + count)
+    try:
+        numbers = [int(categories[each]) for each in result.class_ids.tolist()]
+    except (LookupError, TypeError, ValueError):
+        raise InputError(
+            f"categories: expected a number for each class, got {brief(categories)}"
+        ) from None
+    return [
+        {
+            "image_id": image_id,
+            "category_id": category,
+            "bbox": [
+                json_number(each) for each in (*found.box[:2], found.box.width, found.box.height)
+            ],
+            "score": json_number(found.score),
+        }
+        for found, category in zip(result, numbers, strict=True)
+    ]
+
+
+def are_coco_classes(names: Sequence[str]) -> bool:
+    return len(names) == len(COCO_CATEGORIES) and names[0] == "person"
+
+
+def yolo_labels(result: DetectorResult, *, conf: bool = False) -> str:
+    """Return lines "class x y width height [score]", relative to the picture and clipped to it."""
+    width, height = result.size
+    lines = []
+    for found in result:
+        box = found.box.clipped(width, height)
+        if box.width > 0 and box.height > 0:
+            x, y = (box.left + box.right) / 2 / width, (box.top + box.bottom) / 2 / height
+            sides = f"{box.width / width:.6f} {box.height / height:.6f}"
+            score = f" {found.score:.6f}" if conf else ""
+            lines.append(f"{found.class_id} {x:.6f} {y:.6f} {sides}{score}\n")
+    return "".join(lines)
+
+
+def csv_rows(result: DetectorResult) -> list[tuple[object, ...]]:
+    """Return rows for csv.writer under the headings CSV_COLUMNS."""
+    return [
+        (result.path or "", found.class_id, found.label, found.score, *found.box)
+        for found in result
+    ]

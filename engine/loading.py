@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from engine.darknet.graph import Graph
     from engine.detector import Detector
-    from engine.models.store import Located
+    from engine.models.store import ModelFiles
     from engine.plan.build import Plan
 
 Size: TypeAlias = "int | tuple[int, int]"  # of both sides, or width and height
@@ -121,7 +121,7 @@ def load(
             )
 
 
-def _located(name: str | Path | None, weights: str | Path | None) -> Located:
+def _located(name: str | Path | None, weights: str | Path | None) -> ModelFiles:
     from pathlib import Path
 
     from engine.models.store import locate, locate_default  # only for those without files

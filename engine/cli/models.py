@@ -53,10 +53,7 @@ def _list(names: list[str]) -> int:
 def _row(model: Model) -> tuple[Cell, ...]:
     from engine.models import store
 
-    if store.path(model):
-        state = "here"
-    else:
-        state = "to pull" if model.addresses else "not published at a lasting address"
+    state = "here" if store.path(model) else "to pull" if model.urls else "no permanent URL"
     return model.name, model.task, model.input, f"{model.bytes / 1e6:.1f}", state
 
 

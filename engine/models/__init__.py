@@ -1,4 +1,10 @@
-"""The official zoo: what there is, where it comes from and where it lies.
+"""The model zoo: which networks exist, where their weights are published, and the local copies.
 
-Nothing is fetched when this is imported; see `store.pull`.
+    registry.py        the networks that zoo.ini lists
+    store.py           local weights: find, download, verify
+    download.py        resumable downloads; https.py sends the requests
+    trusted_hashes.py  hashes of files without a published one (trust on first use)
+    file_lock.py       locks between processes
+
+Importing the package downloads nothing; `store.pull` does.
 """

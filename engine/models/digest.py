@@ -1,4 +1,4 @@
-"""Hashes of files too large to hold."""
+"""Hashes of files that are too large to read into memory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _BLOCK = 1 << 20
 
 
 def digest(path: Path, algorithm: str) -> str:
-    """Hexadecimal hash of a file."""
-    found = hashlib.new(algorithm, usedforsecurity=False)
+    """Return the hexadecimal hash of a file."""
+    result = hashlib.new(algorithm, usedforsecurity=False)
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
-            found.update(block)
-    return found.hexdigest()
+            result.update(block)
+    return result.hexdigest()

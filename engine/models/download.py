@@ -1,7 +1,8 @@
-"""One file from one of several addresses: whole, of the right size and hash, or not at all.
+"""Resumable downloads of one file from one of several URLs, checked by size and hash.
 
-The bytes gather in <file>.part beside the target. An interrupted transfer goes on where it ended if
-nothing can be mixed up: the file's hash is known, or the address says that its file is the same.
+The bytes are collected in <file>.part next to the target. An interrupted transfer is resumed only
+if the result is certain to be one file: its SHA-256 is known, or the server confirms by a validator
+(ETag or Last-Modified) that its file has not changed.
 """
 
 from __future__ import annotations
@@ -21,77 +22,77 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from engine.errors import DownloadError
-from engine.models import connection
-from engine.models.connection import InterruptedTransferError, RefusedError
+from engine.models import https
 from engine.models.digest import digest
+from engine.models.https import PermanentError, TransientError
 from engine.numerals import whole_number
 
-Progress = Callable[[int, int], None]  # bytes so far, bytes in all
+Progress = Callable[[int, int], None]  # bytes so far, total bytes
 
 _BLOCK = 1 << 18
-_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 
 _log = logging.getLogger("engine")
 
 
 @dataclass(frozen=True)
-class Expected:
-    """What the file must be."""
+class ExpectedFile:
+    """The sizes that a download may have and the hashes that it must have."""
 
     sizes: tuple[int, ...]
     hashes: Mapping[str, str] = field(default_factory=dict)  # by algorithm
 
 
 @dataclass(frozen=True)
-class Patience:
-    """How often and how long is tried."""
+class RetryPolicy:
+    """When a transfer counts as stalled, and how often it is retried."""
 
-    attempts: int = 5  # in a row without a byte gained, at each address
-    pause_seconds: float = 1.0  # before the second attempt; twice as long before each further one
-    stall_seconds: float = 30.0  # without an answer, or with fewer bytes than `slowest` in it
-    slowest: int = 30_000
+    attempts: int = 5  # in a row without progress, for each URL
+    backoff_seconds: float = 1.0  # before the second attempt; doubled before each further one
+    stall_seconds: float = 30.0
+    min_stall_bytes: int = 30_000  # fewer bytes within stall_seconds are a stall
 
 
-def fetch(
-    addresses: Sequence[str],
+def download(
+    urls: Sequence[str],
     target: Path,
-    expected: Expected,
+    expected: ExpectedFile,
     *,
     progress: Progress | None = None,
-    patience: Patience | None = None,
+    policy: RetryPolicy | None = None,
     allow_http: bool = False,
 ) -> str:
-    """Bring the file to `target`; the address that it came from.
+    """Download a file to `target` from the first URL that works, and return that URL.
 
-    The caller holds the lock. `allow_http` is for servers on this machine.
+    The caller holds the lock of the target. `allow_http` permits HTTP URLs of this machine.
     """
-    part = _Part(target, expected)
-    transfer = _Transfer(part, progress, patience or Patience(), allow_http)
+    part = _PartialFile(target, expected)
+    transfer = _Transfer(part, progress, policy or RetryPolicy(), allow_http)
     failures: list[str] = []
-    for address in addresses:
+    for url in urls:
         try:
             _check_space(target, max(expected.sizes) - part.size)
-            transfer.bring(address)
+            transfer.run(url)
             part.finish(target)
-        except (RefusedError, InterruptedTransferError) as error:
-            _log.info("%s: %s", address, error)
-            failures.append(f"{urlsplit(address).netloc}: {error}")
+        except (PermanentError, TransientError) as error:
+            _log.info("%s: %s", url, error)
+            failures.append(f"{urlsplit(url).netloc}: {error}")
         except OSError as error:
-            raise DownloadError(_local_failure(target, error)) from None
+            raise DownloadError(_describe_local_failure(target, error)) from None
         else:
-            return address
+            return url
     raise DownloadError(
         f"{target.name}: cannot be downloaded. {'; '.join(dict.fromkeys(failures))}"
     )
 
 
-class _Part:
-    """The unfinished file, and a note beside it of whose it is."""
+class _PartialFile:
+    """The unfinished file, and a JSON file next to it that records where its bytes come from."""
 
-    def __init__(self, target: Path, expected: Expected) -> None:
+    def __init__(self, target: Path, expected: ExpectedFile) -> None:
         self.expected = expected
         self.path = target.with_name(target.name + ".part")
-        self._note = target.with_name(target.name + ".part.json")
+        self._origin_path = target.with_name(target.name + ".part.json")
 
     @property
     def size(self) -> int:
@@ -100,37 +101,38 @@ class _Part:
         except FileNotFoundError:
             return 0
 
-    def is_complete(self, address: str) -> bool:
-        note = self._read_note()
-        is_its_own = note.get("address") == address or "sha256" in self.expected.hashes
-        return is_its_own and self.size in self.expected.sizes and self.size == note.get("total")
+    def is_complete(self, url: str) -> bool:
+        origin = self._read_origin()
+        is_one_file = origin.get("address") == url or "sha256" in self.expected.hashes
+        is_whole = self.size in self.expected.sizes and self.size == origin.get("total")
+        return is_one_file and is_whole
 
-    def resume(self, address: str) -> dict[str, str]:
-        """The headers that ask for the rest; what cannot be continued is thrown away."""
-        note = self._read_note()
+    def resume(self, url: str) -> dict[str, str]:
+        """Return the headers that request the missing bytes; discard bytes of another file."""
+        origin = self._read_origin()
         if 0 < self.size < max(self.expected.sizes):
             if "sha256" in self.expected.hashes:
                 return {"Range": f"bytes={self.size}-"}
-            if note.get("address") == address and note.get("validator"):
-                return {"Range": f"bytes={self.size}-", "If-Range": str(note["validator"])}
+            if origin.get("address") == url and origin.get("validator"):
+                return {"Range": f"bytes={self.size}-", "If-Range": str(origin["validator"])}
         self.discard()
         return {}
 
-    def write_note(self, address: str, total: int | None, headers: Message) -> None:
+    def write_origin(self, url: str, total: int | None, headers: Message) -> None:
         tag = headers.get("ETag", "")
         validator = tag if tag.startswith('"') else headers.get("Last-Modified", "")
-        note = {"address": address, "total": total, "validator": validator}
-        self._note.write_text(json.dumps(note), encoding="utf-8")
+        origin = {"address": url, "total": total, "validator": validator}
+        self._origin_path.write_text(json.dumps(origin), encoding="utf-8")
 
-    def check(self) -> None:
+    def check_hashes(self) -> None:
         for algorithm, wanted in self.expected.hashes.items():
             found = digest(self.path, algorithm)
             if found != wanted:
                 self.discard()
-                raise RefusedError(f"{algorithm}: expected {wanted}, got {found}")
+                raise PermanentError(f"{algorithm}: expected {wanted}, got {found}")
 
     def finish(self, target: Path) -> None:
-        """Give the file its name, which nobody sees before."""
+        """Rename the complete file to `target`."""
         with self.path.open("rb+") as file:
             os.fsync(file.fileno())
         self.path.replace(target)
@@ -138,138 +140,138 @@ class _Part:
 
     def discard(self) -> None:
         self.path.unlink(missing_ok=True)
-        self._note.unlink(missing_ok=True)
+        self._origin_path.unlink(missing_ok=True)
 
-    def _read_note(self) -> dict[str, object]:
+    def _read_origin(self) -> dict[str, object]:
         try:
-            note = json.loads(self._note.read_text(encoding="utf-8"))
+            origin = json.loads(self._origin_path.read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
             return {}
-        return note if isinstance(note, dict) else {}
+        return origin if isinstance(origin, dict) else {}
 
 
 @dataclass(frozen=True)
 class _Transfer:
-    """From an address into the part, as often as it takes."""
+    """The requests that fill a partial file."""
 
-    part: _Part
+    part: _PartialFile
     progress: Progress | None
-    patience: Patience
+    policy: RetryPolicy
     allow_http: bool
 
-    def bring(self, address: str) -> None:
-        """The whole file, checked."""
-        was_begun = self.part.size > 0
-        self._fetch(address)
+    def run(self, url: str) -> None:
+        """Transfer the whole file and check its hashes."""
+        was_resumed = self.part.size > 0
+        self._retry_until_complete(url)
         try:
-            self.part.check()
-        except RefusedError:
-            if not was_begun:
+            self.part.check_hashes()
+        except PermanentError:
+            if not was_resumed:
                 raise
-            # the bytes of an earlier run may be what is wrong
-            self._fetch(address)
-            self.part.check()
+            # The bytes of an earlier run may be the wrong ones, and are discarded by now.
+            self._retry_until_complete(url)
+            self.part.check_hashes()
 
-    def _fetch(self, address: str) -> None:
-        part, patience = self.part, self.patience
-        failed = most = 0
-        while not part.is_complete(address):
-            most = max(most, part.size)
+    def _retry_until_complete(self, url: str) -> None:
+        part, policy = self.part, self.policy
+        failures = largest = 0
+        while not part.is_complete(url):
+            largest = max(largest, part.size)
             try:
-                self._ask(address)
-            except InterruptedTransferError as error:
-                failed = 1 if part.size > most else failed + 1
-                if failed >= patience.attempts:
+                self._request(url)
+            except TransientError as error:
+                failures = 1 if part.size > largest else failures + 1
+                if failures >= policy.attempts:
                     raise
-                _log.info("%s: %s; attempt %d", address, error, failed + 1)
-                time.sleep(patience.pause_seconds * 2 ** (failed - 1))
+                _log.info("%s: %s; attempt %d", url, error, failures + 1)
+                time.sleep(policy.backoff_seconds * 2 ** (failures - 1))
 
-    def _ask(self, address: str) -> None:
-        """One request: append what comes, until the file has one of its sizes."""
+    def _request(self, url: str) -> None:
+        """Send one request and append its body to the partial file."""
         part = self.part
-        headers = part.resume(address)
-        with connection.get(
-            address, headers, timeout=self.patience.stall_seconds, allow_http=self.allow_http
-        ) as answer:
-            start = _start(answer, part, asked=bool(headers))
-            total = _total(answer, start, part.expected)
-            part.write_note(address, total, answer.headers)
-            size = self._append(answer, start, total)
+        headers = part.resume(url)
+        with https.get(
+            url, headers, timeout=self.policy.stall_seconds, allow_http=self.allow_http
+        ) as response:
+            start = _start(response, part, is_resuming=bool(headers))
+            total = _total(response, start, part.expected)
+            part.write_origin(url, total, response.headers)
+            size = self._append(response, start, total)
         if total is None and size in part.expected.sizes:
-            part.write_note(address, size, answer.headers)
+            part.write_origin(url, size, response.headers)
         elif size != total:
-            most = max(part.expected.sizes)
-            raise InterruptedTransferError(f"ended after {size} of {total or most} bytes")
+            expected = total or max(part.expected.sizes)
+            raise TransientError(f"ended after {size} of {expected} bytes")
 
-    def _append(self, answer: http.client.HTTPResponse, start: int, total: int | None) -> int:
-        """The size that the part has then."""
-        most = max(self.part.expected.sizes)
-        pace = _Pace(self.patience)
+    def _append(self, response: http.client.HTTPResponse, start: int, total: int | None) -> int:
+        """Append the body to the partial file and return the new size."""
+        limit = max(self.part.expected.sizes)
+        stall = _StallDetector(self.policy)
         size = start
         with self.part.path.open("rb+" if start else "wb") as file:
             file.seek(start)
-            while block := _read(answer):
+            while block := _read(response):
                 size += len(block)
-                if size > most:
-                    raise RefusedError(f"sends more than {most} bytes")
+                if size > limit:
+                    raise PermanentError(f"sends more than {limit} bytes")
                 file.write(block)
-                pace.check(len(block))
+                stall.check(len(block))
                 if self.progress:
-                    self.progress(size, total or most)
+                    self.progress(size, total or limit)
         return size
 
 
-def _start(answer: http.client.HTTPResponse, part: _Part, *, asked: bool) -> int:
-    """Where the body belongs in the file."""
-    if answer.status != http.client.PARTIAL_CONTENT:
+def _start(response: http.client.HTTPResponse, part: _PartialFile, *, is_resuming: bool) -> int:
+    """Return the offset of the body in the file."""
+    if response.status != http.client.PARTIAL_CONTENT:
         return 0
-    said = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
-    is_ours = asked and said is not None and int(said[1]) == part.size
-    if not is_ours or (said and said[2] != "*" and int(said[2]) not in part.expected.sizes):
+    sent = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+    is_valid = is_resuming and sent is not None and int(sent[1]) == part.size
+    if not is_valid or (sent and sent[2] != "*" and int(sent[2]) not in part.expected.sizes):
         part.discard()
-        raise InterruptedTransferError("sends another part than was asked for")
+        raise TransientError("sends another range than the requested one")
     return part.size
 
 
-def _total(answer: http.client.HTTPResponse, start: int, expected: Expected) -> int | None:
-    """The size of the whole, if it is said; refused before the body if it cannot be right."""
-    kind = answer.headers.get_content_type()
-    if kind in ("text/html", "application/xhtml+xml"):
-        raise RefusedError("sends a web page instead of the file")
-    if answer.headers.get("Content-Encoding", "identity") != "identity":
-        raise RefusedError("sends the file in an encoding that was not asked for")
-    length = whole_number(answer.headers.get("Content-Length", ""))
+def _total(response: http.client.HTTPResponse, start: int, expected: ExpectedFile) -> int | None:
+    """Return the size of the whole file, or None if unknown; raise if the file must be wrong."""
+    if response.headers.get_content_type() in ("text/html", "application/xhtml+xml"):
+        raise PermanentError("sends a web page instead of the file")
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise PermanentError("sends a Content-Encoding that was not requested")
+    length = whole_number(response.headers.get("Content-Length", ""))
     if length is None:
         return None
     total = start + length
     if total not in expected.sizes:
-        raise RefusedError(f"expected a file of {max(expected.sizes)} bytes, got one of {total}")
+        raise PermanentError(f"expected a file of {max(expected.sizes)} bytes, got one of {total}")
     return total
 
 
-def _read(answer: http.client.HTTPResponse) -> bytes:
+def _read(response: http.client.HTTPResponse) -> bytes:
     try:
-        return answer.read1(_BLOCK)
+        return response.read1(_BLOCK)
     except (OSError, http.client.HTTPException) as error:
-        raise InterruptedTransferError(connection.reason(error)) from None
+        raise TransientError(https.reason(error)) from None
 
 
-class _Pace:
-    """Notices a transfer that has nearly stopped."""
+class _StallDetector:
+    """Raises when a transfer has nearly stopped."""
 
-    def __init__(self, patience: Patience) -> None:
-        self._patience = patience
-        self._since = time.monotonic()
+    def __init__(self, policy: RetryPolicy) -> None:
+        self._policy = policy
+        self._window_start = time.monotonic()
         self._bytes = 0
 
     def check(self, count: int) -> None:
         self._bytes += count
         now = time.monotonic()
-        if now - self._since < self._patience.stall_seconds:
+        seconds = now - self._window_start
+        if seconds < self._policy.stall_seconds:
             return
-        if self._bytes < self._patience.slowest:
-            raise InterruptedTransferError(f"only {self._bytes} bytes in {now - self._since:.0f} s")
-        self._since, self._bytes = now, 0
+        if self._bytes < self._policy.min_stall_bytes:
+            raise TransientError(f"stalled: {self._bytes} bytes in {seconds:.0f} s")
+        self._window_start, self._bytes = now, 0
 
 
 def _check_space(target: Path, needed: int) -> None:
@@ -278,7 +280,7 @@ def _check_space(target: Path, needed: int) -> None:
         raise OSError(errno.ENOSPC, f"{free} bytes are free, {needed} are needed")
 
 
-def _local_failure(target: Path, error: OSError) -> str:
+def _describe_local_failure(target: Path, error: OSError) -> str:
     hint = "ENGINE_CACHE can name another folder"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"{target}: the disk is full: {error.strerror}. {hint}"

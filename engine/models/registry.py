@@ -1,4 +1,4 @@
-"""The networks of zoo.ini."""
+"""The networks that zoo.ini lists."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from engine import shipped
 from engine.errors import InputError, suggest
 from engine.vision.naming import shown
 
-ALGORITHMS = ("sha256", "sha1", "md5")  # the strongest first
+ALGORITHMS = ("sha256", "sha1", "md5")  # strongest first
 
 _WIDTH = re.compile(r"^\s*width\s*=\s*(\d+)", re.MULTILINE)
-_OLD_HEADER_IS_SHORTER = 4
+_OLD_HEADER_SAVING = 4  # bytes; darknet once wrote a header of 16 bytes
 _FILE = re.compile(r"\w[\w.-]*\.weights", re.ASCII)
 
 
@@ -27,12 +27,12 @@ class Model:
     name: str
     task: str  # detector or classifier
     input: int  # width and height
-    file: str  # the weights
-    bytes: int  # their size with a header of 20 bytes
-    hashes: Mapping[str, str]  # those that are stated in public, by algorithm
-    addresses: tuple[str, ...]
+    file: str  # name of the weights
+    bytes: int  # size of the weights with a header of 20 bytes
+    hashes: Mapping[str, str]  # published hashes by algorithm
+    urls: tuple[str, ...]
     names_file: str | None
-    note: str  # why there are no addresses
+    note: str  # why there are no URLs
 
     @property
     def cfg(self) -> Path:
@@ -44,23 +44,23 @@ class Model:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """What the file may count: its header is that of today or the old one."""
-        return self.bytes, self.bytes - _OLD_HEADER_IS_SHORTER
+        """The possible sizes of the weights, with the current or the old header."""
+        return self.bytes, self.bytes - _OLD_HEADER_SAVING
 
 
 @cache
 def models() -> Mapping[str, Model]:
-    """All of them, in the order of the file."""
+    """Return all networks by name, in the order of zoo.ini."""
     parser = ConfigParser(interpolation=None, delimiters="=")
     parser.read_string(Path(__file__).with_name("zoo.ini").read_text(encoding="utf-8"))
-    return {name: _model(parser[name]) for name in parser.sections()}
+    return {name: _parse(parser[name]) for name in parser.sections()}
 
 
 def find(name: str) -> Model:
-    """A network of the zoo, or the model in the box."""
-    box = shipped.default_model()
-    if box and name == box.cfg.stem:
-        return _model_in(box)
+    """Return a network of the zoo or the bundled model."""
+    default = shipped.default_model()
+    if default and name == default.cfg.stem:
+        return _bundled(default)
     if name not in models():
         raise InputError(
             f"no model {shown(name)!r} in the zoo.{suggest(name, models())} "
@@ -69,23 +69,23 @@ def find(name: str) -> Model:
     return models()[name]
 
 
-def _model_in(box: shipped.Model) -> Model:
-    width = _WIDTH.search(box.cfg.read_text(encoding="utf-8"))
-    assert width, box.cfg
+def _bundled(files: shipped.Model) -> Model:
+    width = _WIDTH.search(files.cfg.read_text(encoding="utf-8"))
+    assert width, files.cfg
     return Model(
-        name=box.cfg.stem,
+        name=files.cfg.stem,
         task="detector",
         input=int(width[1]),
-        file=box.weights.name,
-        bytes=box.weights.stat().st_size,
+        file=files.weights.name,
+        bytes=files.weights.stat().st_size,
         hashes={},
-        addresses=(),
-        names_file=box.names.name,
-        note="in the box",
+        urls=(),
+        names_file=files.names.name,
+        note="bundled",
     )
 
 
-def _model(section: SectionProxy) -> Model:
+def _parse(section: SectionProxy) -> Model:
     file = section["file"]
     assert _FILE.fullmatch(file), file
     return Model(
@@ -95,7 +95,7 @@ def _model(section: SectionProxy) -> Model:
         file=file,
         bytes=int(section["bytes"]),
         hashes={each: section[each] for each in ALGORITHMS if each in section},
-        addresses=tuple(section.get("addresses", "").split()),
+        urls=tuple(section.get("urls", "").split()),
         names_file=section.get("names"),
         note=section.get("note", ""),
     )

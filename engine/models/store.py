@@ -1,4 +1,4 @@
-"""The folder of downloaded weights: where a model lies, bringing it there, checking it."""
+"""Local weights of the zoo: find, download and verify them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Literal
 
 from engine import cache, shipped
 from engine.errors import DownloadError, InputError
-from engine.models import known, lock
+from engine.models import file_lock, trusted_hashes
 from engine.models.digest import digest
 from engine.models.registry import Model, find
 
 if TYPE_CHECKING:
-    from engine.models.download import Patience, Progress
+    from engine.models.download import Progress, RetryPolicy
 
 State = Literal["verified", "trusted", "missing"]
 
 
 @dataclass(frozen=True)
-class Located:
-    """The files of a model that is there."""
+class ModelFiles:
+    """The local files of a model."""
 
     cfg: Path
     weights: Path
@@ -29,11 +29,12 @@ class Located:
 
 
 def folder() -> Path:
+    """Return the folder of downloaded weights."""
     return cache.folder() / "models"
 
 
 def path(model: Model) -> Path | None:
-    """Its weights, if they are there and of the right size; a file that travels with us first."""
+    """Return the local weights if they have the right size; bundled ones take precedence."""
     for candidate in (shipped.folder("weights") / model.file, folder() / model.file):
         if _has_size(candidate, model):
             return candidate
@@ -44,33 +45,33 @@ def pull(
     model: Model,
     *,
     progress: Progress | None = None,
-    patience: Patience | None = None,
+    policy: RetryPolicy | None = None,
     allow_http: bool = False,
 ) -> Path:
-    """Its weights, downloaded unless they are there; a good file is never written again."""
+    """Return the local weights, downloading them if they are missing."""
     if found := path(model):
         return found
     target = folder() / model.file
-    _refuse_another(target, model)
-    if not model.addresses:
+    _check_size(target, model)
+    if not model.urls:
         raise DownloadError(f"{model.name}: {model.note}. Put the file at {target}")
     if os.environ.get("ENGINE_OFFLINE", "0") not in ("", "0"):
-        raise DownloadError(f"{target}: is not there, and ENGINE_OFFLINE forbids to download it")
-    from engine.models.download import Expected, fetch  # the network, only when it is needed
+        raise DownloadError(f"{target}: does not exist, and ENGINE_OFFLINE forbids downloads")
+    from engine.models.download import ExpectedFile, download  # slow to import
 
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with lock.hold(target.with_name(f"{model.file}.lock")):
-            if not _has_size(target, model):  # another process may have brought it meanwhile
-                expected = Expected(model.sizes, _hashes(model))
-                address = fetch(
-                    *(model.addresses, target, expected),
+        with file_lock.hold(target.with_name(f"{model.file}.lock")):
+            if not _has_size(target, model):  # another process may have downloaded it
+                expected = ExpectedFile(model.sizes, _hashes(model))
+                url = download(
+                    *(model.urls, target, expected),
                     progress=progress,
-                    patience=patience,
+                    policy=policy,
                     allow_http=allow_http,
                 )
                 if "sha256" not in model.hashes:
-                    _remember(target, address)
+                    _record_hash(target, url)
     except DownloadError:
         raise
     except OSError as error:
@@ -81,10 +82,14 @@ def pull(
 
 
 def verify(model: Model) -> State:
-    """Read the whole file: "verified" by a public hash, or still what was "trusted" first."""
+    """Check the hash of the local weights.
+
+    "verified" means that a published hash matches; "trusted", that no hash is published and the
+    file is still the one first downloaded.
+    """
     found = path(model)
     if found is None:
-        _refuse_another(folder() / model.file, model)
+        _check_size(folder() / model.file, model)
         return "missing"
     for algorithm, wanted in _hashes(model).items():
         got = digest(found, algorithm)
@@ -93,19 +98,19 @@ def verify(model: Model) -> State:
     return "verified" if model.hashes else "trusted"
 
 
-def locate(name: str, *, progress: Progress | None = None) -> Located:
-    """The files of a model of the zoo; its weights are downloaded if need be."""
+def locate(name: str, *, progress: Progress | None = None) -> ModelFiles:
+    """Return the files of a model of the zoo, downloading its weights if they are missing."""
     model = find(name)
-    return Located(model.cfg, pull(model, progress=progress), model.names)
+    return ModelFiles(model.cfg, pull(model, progress=progress), model.names)
 
 
-def locate_default() -> Located:
-    """The files of the model in the box."""
+def locate_default() -> ModelFiles:
+    """Return the files of the bundled model."""
     model = shipped.default_model()
     if model is None:
         guide = shipped.folder("weights") / "README.md"
-        raise InputError(f"no model named, and none is in the box; {guide} tells about weights")
-    return Located(*model)
+        raise InputError(f"no model named, and none is bundled. See {guide}")
+    return ModelFiles(*model)
 
 
 def _has_size(path: Path, model: Model) -> bool:
@@ -119,8 +124,11 @@ def _size(path: Path) -> int | None:
         return None
 
 
-def _refuse_another(path: Path, model: Model) -> None:
-    """Downloads get their name when they are right: this file is somebody's, and stays."""
+def _check_size(path: Path, model: Model) -> None:
+    """Raise if there is a file of the wrong size, which a user must have put there.
+
+    Downloads are renamed to `path` only once they are complete, so it is not ours to overwrite.
+    """
     size = _size(path)
     if size is not None and size not in model.sizes:
         raise DownloadError(
@@ -130,13 +138,13 @@ def _refuse_another(path: Path, model: Model) -> None:
 
 
 def _hashes(model: Model) -> dict[str, str]:
-    """The public ones, and what was recorded where there is no public SHA-256."""
+    """Return the published hashes and, if there is no published SHA-256, the recorded one."""
     hashes = dict(model.hashes)
-    if "sha256" not in hashes and (sha256 := known.recorded(folder(), model.file)):
+    if "sha256" not in hashes and (sha256 := trusted_hashes.recorded(folder(), model.file)):
         hashes["sha256"] = sha256
     return hashes
 
 
-def _remember(target: Path, address: str) -> None:
-    with lock.hold(target.with_name(f"{known.FILE}.lock")):
-        known.record(target.parent, target.name, digest(target, "sha256"), address)
+def _record_hash(target: Path, url: str) -> None:
+    with file_lock.hold(target.with_name(f"{trusted_hashes.FILE}.lock")):
+        trusted_hashes.record(target.parent, target.name, digest(target, "sha256"), url)

@@ -150,7 +150,7 @@ def test_a_model_of_the_zoo_is_fetched(folder, command):
     words = {"export": "onnx -o zoo.onnx", "weights": "verify"}.get(command) or PICTURES[command]
     done = run(folder, f"{command} {words} {ZOO}", status=3)
     (line,) = done.err.splitlines()
-    assert "yolov3-tiny.weights: is not there, and ENGINE_OFFLINE forbids" in line
+    assert "yolov3-tiny.weights: does not exist, and ENGINE_OFFLINE forbids" in line
 
 
 def test_the_model_in_the_box_has_a_name(folder):

@@ -34,7 +34,7 @@ def server(monkeypatch):
         file="net.weights",
         bytes=len(BODY),
         hashes={"sha256": SHA256},
-        addresses=(running.address(),),
+        urls=(running.address(),),
         names_file=None,
         note="",
     )
@@ -125,7 +125,7 @@ def test_offline_a_missing_model_is_told(capsys, monkeypatch, folder, name):
     monkeypatch.setenv("ENGINE_OFFLINE", "1")
     status, _, err = run(capsys, name, "--model", "yolov4-tiny", "a.jpg")
     assert status == 3
-    assert err.startswith(f"Error: {folder / 'yolov4-tiny.weights'}: is not there, and")
+    assert err.startswith(f"Error: {folder / 'yolov4-tiny.weights'}: does not exist, and")
 
 
 @pytest.mark.parametrize("arguments", [["yolov4-tiny"], ["--model", "yolov4-tiny"]])

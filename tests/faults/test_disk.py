@@ -11,7 +11,7 @@ import engine
 from engine.backends.cuda.cache import Cache
 from engine.darknet import cfg, graph, weights
 from engine.errors import EngineError
-from engine.models import known
+from engine.models import trusted_hashes
 from engine.vision.new_file import write_new
 from tests.faults.child import ENGINE, run
 
@@ -127,13 +127,13 @@ def test_a_cache_that_does_not_fit_is_kept_in_memory(tmp_path, full_disk):
 
 
 def test_notes_on_models_stay_as_they_were(tmp_path):
-    known.record(tmp_path, "a.weights", "0" * 64, "https://host/a")
+    trusted_hashes.record(tmp_path, "a.weights", "0" * 64, "https://host/a")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, hard))
     try:
         with pytest.raises(OSError, match="File too large"):
-            known.record(tmp_path, "b.weights", "1" * 64, "https://host/b")
+            trusted_hashes.record(tmp_path, "b.weights", "1" * 64, "https://host/b")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -39,9 +39,9 @@ def write(number):
 """,
     "notes": """
 from pathlib import Path
-from engine.models import known
+from engine.models import trusted_hashes
 def write(number):
-    known.record(Path(folder), "a.weights", str(number) * 60_000, "https://host/a")
+    trusted_hashes.record(Path(folder), "a.weights", str(number) * 60_000, "https://host/a")
 """,
 }
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from engine.errors import DownloadError
-from engine.models.download import Expected, Patience, fetch
+from engine.models.download import ExpectedFile, RetryPolicy, download
 from tests.models import misbehaving_server as answers
 from tests.models.misbehaving_server import BODY
 
 SHA256 = hashlib.sha256(BODY).hexdigest()
-PATIENCE = Patience(attempts=3, pause_seconds=0.01, stall_seconds=0.3, slowest=10_000)
-OF_THE_SIZE = Expected((len(BODY), len(BODY) - 4))
-OF_THE_HASH = Expected((len(BODY), len(BODY) - 4), {"sha256": SHA256})
+PATIENCE = RetryPolicy(attempts=3, backoff_seconds=0.01, stall_seconds=0.3, min_stall_bytes=10_000)
+OF_THE_SIZE = ExpectedFile((len(BODY), len(BODY) - 4))
+OF_THE_HASH = ExpectedFile((len(BODY), len(BODY) - 4), {"sha256": SHA256})
 
 
 @pytest.fixture
@@ -27,8 +27,8 @@ def target(tmp_path):
 
 
 def bring(server, target, expected=OF_THE_HASH, paths=("/net.weights",), **more):
-    more = {"patience": PATIENCE, "allow_http": True, **more}
-    return fetch([server.address(path) for path in paths], target, expected, **more)
+    more = {"policy": PATIENCE, "allow_http": True, **more}
+    return download([server.address(path) for path in paths], target, expected, **more)
 
 
 def refused(server, target, *arguments, **more):
@@ -194,14 +194,14 @@ FINAL = {
     "short": (answers.says_length(7), f"expected a file of {len(BODY)} bytes, got one of 7"),
     "long": (answers.says_length(len(BODY) + 1), f"got one of {len(BODY) + 1}"),
     "endless": (partial(answers.chunked, body=BODY * 2), f"sends more than {len(BODY)} bytes"),
-    "encoded": (answers.encoded, "in an encoding that was not asked for"),
+    "encoded": (answers.encoded, "sends a Content-Encoding that was not requested"),
     "file": (
         answers.redirect("file:///etc/passwd"),
         "Redirection to url 'file:///etc/passwd' is not allowed",
     ),
-    "ftp": (answers.redirect("ftp://127.0.0.1/x"), "leads to ftp:, expected https"),
-    "http": (answers.redirect("http://example.com/x"), "leads to http:, expected https"),
-    "nowhere": (answers.redirect("http://127.0.0.1.example.com/"), "leads to http:"),
+    "ftp": (answers.redirect("ftp://127.0.0.1/x"), "expected an https: URL, got ftp:"),
+    "http": (answers.redirect("http://example.com/x"), "expected an https: URL, got http:"),
+    "nowhere": (answers.redirect("http://127.0.0.1.example.com/"), "got http:"),
     "circle": (answers.redirect("/net.weights"), "302"),
 }
 
@@ -222,7 +222,7 @@ def test_another_content_is_refused_by_its_hash(server, target):
 def test_weaker_hashes_count_where_there_are_no_others(server, target, algorithm):
     server.answers["/net.weights"] = [partial(answers.ranged, body=BODY[::-1])]
     wanted = hashlib.new(algorithm, BODY).hexdigest()
-    expected = Expected((len(BODY),), {algorithm: wanted})
+    expected = ExpectedFile((len(BODY),), {algorithm: wanted})
     assert f"{algorithm}: expected {wanted}" in refused(server, target, expected)
 
 
@@ -239,7 +239,7 @@ def test_a_redirect_on_this_machine_is_followed(server, target):
 
 
 def test_plain_http_is_refused_unless_a_test_allows_it(server, target):
-    assert "leads to http:, expected https" in refused(server, target, allow_http=False)
+    assert "expected an https: URL, got http:" in refused(server, target, allow_http=False)
     assert not server.requests
 
 
@@ -262,7 +262,7 @@ def test_a_trickle_is_an_interruption(server, target):
 def test_nobody_listening_is_told(server, target):
     gone = "http://127.0.0.1:1/net.weights"
     with pytest.raises(DownloadError, match="Connection refused"):
-        fetch([gone], target, OF_THE_HASH, patience=PATIENCE, allow_http=True)
+        download([gone], target, OF_THE_HASH, policy=PATIENCE, allow_http=True)
 
 
 def test_an_unknown_name_is_told_at_once(target, monkeypatch):
@@ -271,8 +271,8 @@ def test_an_unknown_name_is_told_at_once(target, monkeypatch):
 
     monkeypatch.setattr("socket.getaddrinfo", fail)
     start = time.monotonic()
-    with pytest.raises(DownloadError, match="name is not known"):
-        fetch(["https://no-such-host.invalid/x"], target, OF_THE_HASH)
+    with pytest.raises(DownloadError, match="host name not found"):
+        download(["https://no-such-host.invalid/x"], target, OF_THE_HASH)
     assert time.monotonic() - start < 5
 
 
@@ -298,7 +298,7 @@ def test_a_proxy_of_the_environment_is_asked(server, target, monkeypatch):
     server.answers[address] = [answers.ranged]
     monkeypatch.setenv("no_proxy", "")
     monkeypatch.setenv("http_proxy", server.address(""))
-    fetch([address], target, OF_THE_HASH, patience=PATIENCE, allow_http=True)
+    download([address], target, OF_THE_HASH, policy=PATIENCE, allow_http=True)
     assert target.read_bytes() == BODY
 
 
@@ -322,9 +322,9 @@ def test_https_works_with_certificates_that_are_trusted_and_no_others(
     server.encrypt(certificate)
     address = server.address().replace("http:", "https:")
     with pytest.raises(DownloadError, match=r"certificate: self.signed certificate"):
-        fetch([address], target, OF_THE_HASH)
+        download([address], target, OF_THE_HASH)
     monkeypatch.setenv("SSL_CERT_FILE", f"{certificate}.cert")
-    assert fetch([address], target, OF_THE_HASH) == address
+    assert download([address], target, OF_THE_HASH) == address
     assert target.read_bytes() == BODY
 
 

@@ -16,8 +16,8 @@ def test_an_entry_is_complete(model):
     assert re.fullmatch(r"\w[\w.-]*\.weights", model.file), "a name that stays in its folder"
     for algorithm, value in model.hashes.items():
         assert re.fullmatch(rf"[0-9a-f]{{{LENGTHS[algorithm]}}}", value)
-    assert bool(model.addresses) != bool(model.note), "addresses, or why there are none"
-    for address in model.addresses:
+    assert bool(model.urls) != bool(model.note), "URLs, or why there are none"
+    for address in model.urls:
         assert re.fullmatch(r"https://[\w.-]+/[\w./-]+\.weights", address)
     assert model.cfg.is_file()
     assert model.names is None or model.names.is_file()
@@ -35,4 +35,4 @@ def test_the_guide_to_weights_says_the_same(model):
     _, _, file, size, proof, address, _ = (cell.strip() for cell in row.split("|"))
     assert (file, size) == (f"`{model.file}`", f"{model.bytes:,}")
     assert proof == next((f"{kind} `{value}`" for kind, value in model.hashes.items()), "")
-    assert address == (f"<{model.addresses[0]}>" if model.addresses else model.note)
+    assert address == (f"<{model.urls[0]}>" if model.urls else model.note)

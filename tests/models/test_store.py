@@ -16,14 +16,14 @@ import pytest
 from engine import shipped
 from engine.errors import DownloadError, InputError
 from engine.models import registry, store
-from engine.models.download import Patience
+from engine.models.download import RetryPolicy
 from engine.models.registry import Model
 from tests.models import misbehaving_server as answers
 from tests.models.misbehaving_server import BODY
 
 ROOT = Path(__file__).parents[2]
 SHA256 = hashlib.sha256(BODY).hexdigest()
-PATIENCE = Patience(attempts=3, pause_seconds=0.01, stall_seconds=5)
+PATIENCE = RetryPolicy(attempts=3, backoff_seconds=0.01, stall_seconds=5)
 
 
 @pytest.fixture(autouse=True)
@@ -41,14 +41,14 @@ def model_at(*addresses, **hashes):
         file="net.weights",
         bytes=len(BODY),
         hashes=hashes,
-        addresses=addresses,
+        urls=addresses,
         names_file=None,
         note="" if addresses else "nobody publishes weights",
     )
 
 
 def pull(model):
-    return store.pull(model, patience=PATIENCE, allow_http=True)
+    return store.pull(model, policy=PATIENCE, allow_http=True)
 
 
 def test_a_good_file_is_fetched_once(server, folder):
@@ -119,7 +119,7 @@ def test_another_file_later_is_noticed(server, folder):
 def test_damaged_notes_are_told(folder, text):
     folder.mkdir()
     (folder / "known.json").write_text(text)
-    with pytest.raises(DownloadError, match=r"known.json: .*Delete it to start anew"):
+    with pytest.raises(DownloadError, match=r"known.json: .*Delete it to start over"):
         pull(model_at("https://127.0.0.1/x"))
 
 
@@ -228,5 +228,5 @@ def test_only_names_of_the_zoo_are_taken(name):
 
 def test_without_a_model_in_the_box_one_must_be_named(tmp_path, monkeypatch):
     monkeypatch.setattr(shipped, "_PACKAGE", tmp_path / "engine")
-    with pytest.raises(InputError, match=r"no model named, .*README\.md tells about weights"):
+    with pytest.raises(InputError, match=r"no model named, .*See .*README\.md"):
         store.locate_default()

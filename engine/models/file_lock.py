@@ -1,4 +1,4 @@
-"""One process at a time: a lock on a file, which the system frees when its holder dies."""
+"""Locks between processes, which the operating system releases when their holder dies."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_WAIT_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 
 _log = logging.getLogger("engine")
 
 
 @contextmanager
 def hold(path: Path) -> Iterator[None]:
-    """Wait for the lock, hold it inside the with-block. The file stays: removing it would race."""
+    """Hold an exclusive lock on the file `path` inside a with block, after waiting for it.
+
+    The file is not removed, because another process may have opened it.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        if not _try(descriptor):
+        if not _try_lock(descriptor):
             _log.warning("%s: another process holds the lock; waiting", path)
-            while not _try(descriptor):
-                time.sleep(_WAIT_SECONDS)
+            while not _try_lock(descriptor):
+                time.sleep(_POLL_SECONDS)
         yield
     finally:
         os.close(descriptor)
@@ -32,7 +35,7 @@ def hold(path: Path) -> Iterator[None]:
 if sys.platform == "win32":
     import msvcrt
 
-    def _try(descriptor: int) -> bool:
+    def _try_lock(descriptor: int) -> bool:
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         except PermissionError:
@@ -42,7 +45,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _try(descriptor: int) -> bool:
+    def _try_lock(descriptor: int) -> bool:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

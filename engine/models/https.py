@@ -1,4 +1,4 @@
-"""HTTPS requests that follow no way out of it: redirects, proxies, names of failures."""
+"""HTTPS requests that refuse redirects to other schemes."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from urllib.parse import urlsplit
 from engine.version import __version__
 from engine.vision.naming import shown
 
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_TRY_AGAIN = {408, 425, 429, 500, 502, 503, 504}
+_LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
+_TRANSIENT_STATUSES = {408, 425, 429, 500, 502, 503, 504}
 
 
-class RefusedError(Exception):
-    """The address has nothing for us, now or later."""
+class PermanentError(Exception):
+    """The URL cannot provide the file, so a retry is pointless."""
 
 
-class InterruptedTransferError(Exception):
-    """The transfer failed in a way that may be over at the next attempt."""
+class TransientError(Exception):
+    """The transfer failed, but a retry may succeed."""
 
 
-def check_address(address: str, *, allow_http: bool) -> None:
-    """HTTPS only; with `allow_http` also HTTP to this machine."""
+def check_url(url: str, *, allow_http: bool) -> None:
+    """Raise unless `url` is an HTTPS URL or, with `allow_http`, an HTTP URL of this machine."""
     try:
-        parts = urlsplit(address)
+        parts = urlsplit(url)
         if parts.hostname:
             parts.hostname.encode("idna")
     except ValueError as error:
-        raise RefusedError(f"is no address: {reason(error)}") from None
-    is_local = allow_http and parts.scheme == "http" and parts.hostname in _LOOPBACK
+        raise PermanentError(f"invalid URL: {reason(error)}") from None
+    is_local = allow_http and parts.scheme == "http" and parts.hostname in _LOOPBACK_HOSTS
     if not (parts.scheme == "https" or is_local):
-        raise RefusedError(f"leads to {parts.scheme or 'no scheme'}:, expected https")
+        raise PermanentError(f"expected an https: URL, got {parts.scheme or 'no scheme'}:")
 
 
 def get(
-    address: str, headers: Mapping[str, str], *, timeout: float, allow_http: bool
+    url: str, headers: Mapping[str, str], *, timeout: float, allow_http: bool
 ) -> http.client.HTTPResponse:
-    """An answer of status 200 or 206, with its body not yet read."""
-    check_address(address, allow_http=allow_http)
+    """Send a GET request; return a response of status 200 or 206 whose body is not yet read."""
+    check_url(url, allow_http=allow_http)
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),  # http_proxy, https_proxy, no_proxy
@@ -52,41 +52,41 @@ def get(
         urllib.request.HTTPSHandler(),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.HTTPErrorProcessor(),
-        _Redirects(allow_http=allow_http),
+        _SafeRedirectHandler(allow_http=allow_http),
     ):
         opener.add_handler(handler)
     request = urllib.request.Request(
-        address,
+        url,
         headers={"User-Agent": f"engine/{__version__}", "Accept-Encoding": "identity", **headers},
     )
     try:
         return cast(http.client.HTTPResponse, opener.open(request, timeout=timeout))
     except urllib.error.HTTPError as error:
         error.close()
-        kind = InterruptedTransferError if error.code in _TRY_AGAIN else RefusedError
+        kind = TransientError if error.code in _TRANSIENT_STATUSES else PermanentError
         raise kind(f"{error.code} {reason(error.reason)}") from None
     except urllib.error.URLError as error:
         if isinstance(error.reason, ssl.SSLCertVerificationError):
-            raise RefusedError(f"certificate: {error.reason.verify_message}") from None
+            raise PermanentError(f"certificate: {error.reason.verify_message}") from None
         if isinstance(error.reason, socket.gaierror):
-            raise RefusedError("the server's name is not known; is there a network?") from None
-        raise InterruptedTransferError(reason(error.reason)) from None
+            raise PermanentError("host name not found. Is the network up?") from None
+        raise TransientError(reason(error.reason)) from None
     except (OSError, http.client.HTTPException) as error:
-        raise InterruptedTransferError(reason(error)) from None
-    except ValueError as error:  # of a proxy whose name cannot be one
-        raise RefusedError(f"leads through what is no address: {reason(error)}") from None
+        raise TransientError(reason(error)) from None
+    except ValueError as error:  # a proxy of the environment has an invalid host name
+        raise PermanentError(f"invalid proxy: {reason(error)}") from None
 
 
 def reason(error: object) -> str:
-    """A failure of the network in a few words."""
+    """Return a short one-line description of a network error."""
     if isinstance(error, TimeoutError):
-        return "no answer in time"
+        return "timed out"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return shown(" ".join(str(error).split())) or type(error).__name__
 
 
-class _Redirects(urllib.request.HTTPRedirectHandler):
+class _SafeRedirectHandler(urllib.request.HTTPRedirectHandler):
     def __init__(self, *, allow_http: bool) -> None:
         self._allow_http = allow_http
 
@@ -99,5 +99,5 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         headers: Message,
         newurl: str,
     ) -> urllib.request.Request | None:
-        check_address(newurl, allow_http=self._allow_http)
+        check_url(newurl, allow_http=self._allow_http)
         return super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What was downloaded without a public SHA-256: the first file is trusted, another is noticed."""
+"""Trust on first use: the SHA-256 of downloads that have no published one."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ FILE = "known.json"
 
 
 def recorded(folder: Path, file: str) -> str | None:
-    """The SHA-256 that `file` had when it came first."""
+    """Return the SHA-256 that `file` had when it was first downloaded."""
     entry = _read(folder).get(file)
     return entry.get("sha256") if entry else None
 
 
-def record(folder: Path, file: str, sha256: str, address: str) -> None:
-    """The caller holds the lock of the folder."""
+def record(folder: Path, file: str, sha256: str, url: str) -> None:
+    """Record the SHA-256 of a first download; the caller holds the lock of the folder."""
     entries = _read(folder)
-    entries[file] = {"sha256": sha256, "address": address}
+    entries[file] = {"sha256": sha256, "address": url}
     text = json.dumps(entries, indent=1, sort_keys=True) + "\n"
     descriptor, name = tempfile.mkstemp(prefix=f"{FILE}.", dir=folder)
     try:
@@ -40,9 +40,9 @@ def _read(folder: Path) -> dict[str, dict[str, str]]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise DownloadError(f"{path}: cannot be read: {error}. Delete it to start anew") from None
+        raise DownloadError(f"{path}: cannot be read: {error}. Delete it to start over") from None
     if not isinstance(entries, dict) or not all(
         isinstance(each, dict) for each in entries.values()
     ):
-        raise DownloadError(f"{path}: expected an object of objects. Delete it to start anew")
+        raise DownloadError(f"{path}: expected an object of objects. Delete it to start over")
     return entries

@@ -183,3 +183,14 @@ def test_every_note_is_in_the_list_of_notes():
     listed = (notes / "README.md").read_text(encoding="utf-8")
     for path in notes.glob("*.md"):
         assert path.name == "README.md" or f"]({path.name})" in listed
+
+
+def test_every_term_of_the_glossary_is_used_in_the_source():
+    terms = re.findall(r"^\| (?!term|---)([\w ]+) \|", PAGES["glossary.md"], re.MULTILINE)
+    assert len(terms) > 30
+    source = " ".join(
+        re.sub(r"[\s#_]+", " ", path.read_text(encoding="utf-8")).lower()
+        for folder in ("engine", "tests")
+        for path in (ROOT / folder).rglob("*.py")
+    )
+    assert not [term for term in terms if term not in source]

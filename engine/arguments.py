@@ -1,4 +1,4 @@
-"""Arguments, of which Python lets anyone pass anything: made what they stand for, or refused."""
+"""Validate arguments of the public API, and parse untrusted integers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,24 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from engine.errors import InputError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from engine.arrays import Array
+
+_MOST_DIGITS = 18  # Python refuses to parse thousands of digits
+
+
+def parse_integer(text: str) -> int | None:
+    """Return the number that `text` spells in ASCII digits alone, or None."""
+    is_integer = text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+    return int(text) if is_integer else None
 
 
 def is_whole(value: object, *, least: int = 1) -> TypeGuard[Integral]:
-    """Whether it is an integer, of NumPy perhaps, of `least` or more."""
+    """Return whether `value` is an integer (NumPy's included) of at least `least`."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def whole(name: str, value: object, *, most: int | None = None) -> int:
+    """Return `value` as an integer of 1 or more, or raise an InputError that starts with `name`."""
     if not is_whole(value):
         raise InputError(f"{name}: expected an integer of 1 or more, got {brief(value)}")
     if most is not None and int(value) > most:
@@ -28,23 +37,26 @@ def whole(name: str, value: object, *, most: int | None = None) -> int:
 
 
 def number(name: str, value: object) -> float:
+    """Return `value` as a finite float of 0 or more, or raise an InputError."""
     if isinstance(value, Real) and not isinstance(value, bool):
-        with suppress(OverflowError):  # an integer beyond all floats
+        with suppress(OverflowError):  # an integer beyond the range of floats
             made = float(value)
             if 0 <= made < math.inf:
                 return made
     raise InputError(f"{name}: expected a number of 0 or more, got {brief(value)}")
 
 
-def as_array(name: str, value: Any) -> NDArray[Any]:
-    import numpy as np  # takes long, and most arguments are none
+def as_array(name: str, value: Any) -> Array:
+    """Return `value` as a NumPy array, or raise an InputError."""
+    import numpy as np  # slow to import, and most arguments are not arrays
 
     try:
         return np.asarray(value)
-    except ValueError as error:  # lists of several lengths
+    except ValueError as error:  # nested lists of unequal lengths
         raise InputError(f"{name}: expected an array, got {brief(value)}") from error
 
 
 def check_kind(name: str, value: object, kinds: type | tuple[type, ...], expected: str) -> None:
+    """Raise an InputError unless `value` is an instance of one of `kinds`."""
     if not isinstance(value, kinds):
         raise InputError(f"{name}: expected {expected}, got {brief(value)}")

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from engine.arrays import Array
 from engine.backends import open_chosen
 from engine.darknet.graph import Graph
 from engine.errors import InputError
 from engine.passes import optimise
 from engine.plan.build import Plan
 from engine.plan.ops import Tensor
-
-Array = NDArray[Any]
 
 TOLERANCES = {"float64": 1e-4, "float32": 1e-4, "tf32": 1e-2, "float16": 2e-2}
 _NO_PASSES = "no-passes"

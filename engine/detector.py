@@ -13,10 +13,9 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from engine import forks
 from engine.arguments import as_array, check_kind, whole
+from engine.arrays import Array
 from engine.backends.base import (
     Device,
     Memory,
@@ -26,13 +25,14 @@ from engine.backends.base import (
     Program,
     SuppressingProgram,
 )
+from engine.concurrency import fork_safety
+from engine.concurrency.pipeline import pipelined
 from engine.darknet.graph import Graph
 from engine.errors import ImageError, InputError, suggest, within_memory
 from engine.inputs import Batch, Intake, Prepared, Wanted, check_frames
 from engine.passes import optimise
 from engine.plan import ops
 from engine.plan.build import Plan
-from engine.prefetch import ahead
 from engine.settings import Settings
 from engine.vision import class_tree
 from engine.vision.boxes import Boxes, Kind, Suppression
@@ -42,7 +42,6 @@ from engine.vision.postprocess import apply_threshold, postprocess_batch
 from engine.vision.resize import Fit, Placement
 from engine.vision.result import Result
 
-Array = NDArray[Any]
 Outcome: TypeAlias = Result | Classification
 Rows: TypeAlias = Sequence[Any] | Array  # candidates or probabilities of each picture
 Keep: TypeAlias = Literal["always", "if needed", "never"]  # a result's picture
@@ -96,7 +95,7 @@ class Detector:
         # By as many threads: a state wants them in order.
         self._runs_ahead = 1 if self._ahead is None or self.has_state else self._ahead.runs_ahead
         self._layers: Program | None = None  # keeps every layer; compiled when first asked for
-        self._lock = forks.lock()
+        self._lock = fork_safety.lock()
 
     def __repr__(self) -> str:
         width, height = self.size
@@ -242,17 +241,17 @@ class Detector:
         with within_memory("detector"), ExitStack() as stack:
             if self._ahead is not None and not self.has_state:
                 # One thread sees a batch through: its Python is in the way of those that copy.
-                begun = ahead(
+                begun = pipelined(
                     chunks,
                     lambda chunk: self._begin(prepare(chunk)),
                     workers=workers + self._runs_ahead,
                 )
                 runs: Iterator[_Run] = stack.enter_context(closing(begun))
             else:
-                batches = stack.enter_context(closing(ahead(chunks, prepare, workers=workers)))
+                batches = stack.enter_context(closing(pipelined(chunks, prepare, workers=workers)))
                 runs = map(self._begin, batches)
                 if self._ahead is not None:
-                    begun = ahead(batches, self._begin, workers=self._runs_ahead)
+                    begun = pipelined(batches, self._begin, workers=self._runs_ahead)
                     runs = stack.enter_context(closing(begun))
             for run in runs:
                 for outcome in self._outcomes(run, keep=keep):

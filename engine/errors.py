@@ -58,7 +58,7 @@ class DownloadError(EngineError, OSError):
 
 
 @contextmanager
-def threads_told(where: str) -> Iterator[None]:
+def translate_thread_errors(where: str) -> Iterator[None]:
     """Tell in one line of threads that cannot be started; Python has no error of its own for it."""
     try:
         yield

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from engine.arrays import Array
 from engine.backends.base import Placed
 from engine.errors import ImageError, InputError
 from engine.plan.shapes import Shape
@@ -19,7 +19,6 @@ from engine.vision import image, resize
 from engine.vision.image import Picture, Source
 from engine.vision.resize import Fit, Placement
 
-Array = NDArray[Any]
 Wanted: TypeAlias = "Source | ImageError"  # an error: where it came from could not be read
 
 

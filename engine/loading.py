@@ -72,7 +72,7 @@ def load(
     top_k      how many classes a classifier names
     passes     False runs the network op by op as its .cfg says
     """
-    from engine.backends import opened_meanwhile, woken
+    from engine.backends import open_in_background, warm_up
     from engine.settings import Settings
 
     for name, path in (("cfg", cfg), ("weights", weights), ("data", data)):
@@ -80,12 +80,12 @@ def load(
     check_kind("device", device, str, "a name such as 'cpu'")
     check_kind("precision", precision, str, "a name such as 'float32'")
     Settings(threshold, nms, hierarchy, top_k, batch, max_detections)  # before the files are read
-    with woken(device):
+    with warm_up(device):
         if cfg is None or weights is None:
             found = _located(cfg, weights)
             cfg, weights = found.cfg, found.weights
             names = found.names if names is None and data is None else names
-        with opened_meanwhile(device, threads) as opening:
+        with open_in_background(device, threads) as opening:
             from engine.darknet import cfg as darknet_cfg
             from engine.darknet import graph as darknet_graph
             from engine.darknet import weights as darknet_weights
@@ -124,8 +124,8 @@ def load(
 def _located(name: str | Path | None, weights: str | Path | None) -> ModelFiles:
     from pathlib import Path
 
+    from engine.files.naming import shown
     from engine.models.store import locate, locate_default  # only for those without files
-    from engine.vision.naming import shown
 
     if name is None:
         if weights is not None:

@@ -20,12 +20,12 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from engine import forks
 from engine.arguments import as_array, check_kind, whole
+from engine.arrays import Array
 from engine.backends import open_device
 from engine.backends.base import Device, Program
+from engine.concurrency import fork_safety
 from engine.darknet import network_limits
 from engine.errors import InputError, suggest
 from engine.plan.activations import ACTIVATIONS
@@ -34,11 +34,10 @@ from engine.plan.ops import Conv2d
 from engine.plan.shapes import Shape
 
 if TYPE_CHECKING:
-    from engine.backends.cuda.arrays import CardArray
+    from engine.backends.cuda.device_arrays import CardArray
 
 __all__ = ["conv1d", "conv2d", "release"]
 
-Array = NDArray[Any]
 Padding: TypeAlias = int | str | Sequence[int]
 Pair: TypeAlias = int | Sequence[int]
 
@@ -221,7 +220,7 @@ class _Room:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._programs: OrderedDict[tuple[_Signature, bytes], Program] = OrderedDict()
-        self._lock = forks.lock(outer=True)  # held while a program takes its own
+        self._lock = fork_safety.lock(outer=True)  # held while a program takes its own
 
     def run(
         self,
@@ -265,7 +264,7 @@ class _Room:
     def _compile(self, signature: _Signature, plan: Plan) -> Program:
         if self._device.name.startswith("cpu"):
             return self._device.compile(plan, batch=signature.rows)
-        from engine.backends.cuda.arrays import compile_one
+        from engine.backends.cuda.device_arrays import compile_one
 
         return compile_one(self._device, plan, signature.rows, signature.algorithm)
 
@@ -276,7 +275,7 @@ class _Room:
 
 
 _rooms: dict[str, _Room] = {}
-_lock = forks.lock(outer=True)
+_lock = fork_safety.lock(outer=True)
 atexit.register(release)
 
 
@@ -293,7 +292,7 @@ def _room(name: str) -> _Room:
 def _operand(name: str, value: Any, dimensions: int) -> Array | CardArray:
     """Check kind and number of dimensions; the values stay where they are."""
     if hasattr(value, "__cuda_array_interface__"):
-        from engine.backends.cuda.arrays import CardArray
+        from engine.backends.cuda.device_arrays import CardArray
 
         found: Array | CardArray = CardArray.of(name, value)
     else:

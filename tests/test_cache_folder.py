@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from engine import cache
 from engine.errors import InputError
+from engine.files import cache_folder
 
 VARIABLES = ("ENGINE_CACHE", "ENGINE_HOME", "XDG_CACHE_HOME", "LOCALAPPDATA")
 
@@ -28,7 +28,7 @@ def bare(monkeypatch):
 def test_variables_come_first(monkeypatch, variables, expected):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert cache.folder().as_posix() == expected
+    assert cache_folder.folder().as_posix() == expected
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_variables_come_first(monkeypatch, variables, expected):
 )
 def test_then_the_platforms_place(monkeypatch, platform, expected):
     monkeypatch.setattr("sys.platform", platform)
-    assert cache.folder().as_posix() == expected
+    assert cache_folder.folder().as_posix() == expected
 
 
 def test_without_a_home_it_says_what_to_set(monkeypatch):
@@ -46,4 +46,4 @@ def test_without_a_home_it_says_what_to_set(monkeypatch):
 
     monkeypatch.setattr(Path, "home", fail)
     with pytest.raises(InputError, match="ENGINE_CACHE can name a folder"):
-        cache.folder()
+        cache_folder.folder()

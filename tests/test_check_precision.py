@@ -200,7 +200,9 @@ def test_a_refusal_passes_for_random_weights_only(cpu, subject, suite, passes):
 
 @needs_gxx
 def test_halves_are_near_floats(subject, monkeypatch):
-    monkeypatch.setattr("engine.backends.cuda.floats._SMALL", 0)  # it stands for a larger one
+    monkeypatch.setattr(
+        "engine.backends.cuda.lower.precision_policy._SMALL", 0
+    )  # it stands for a larger one
     with on_tape(HostDevice()) as device:
         (row,) = check_precision.check(device, subject, ["float16"])
     assert 0 < row.error < check_precision.MOST_ERROR

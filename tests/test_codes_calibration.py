@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import engine
-from engine import shipped
+from engine import bundled
 from engine.vision import image, resize
 
 ROOT = Path(__file__).parents[1]
@@ -31,7 +31,7 @@ def test_the_longest_anchors_may_have_a_score_of_their_own(tmp_path):
 
 def _calibrated(tmp_path, *options):
     """Candidates of the first picture, every one of them, before and after."""
-    model = shipped.default_model()
+    model = bundled.default_model()
     picture = image.read(ROOT / "docs/parcel.jpg")
     moved = tmp_path / "moved.weights"
     command = ["tools/codes/calibrate.py", model.weights, *options, "--output", moved]

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import engine
-from engine import shipped
+from engine import bundled
 from engine.vision import image, resize
 from tests.property import darknet_runner
 from tests.property.darknet import find_darknet
@@ -27,7 +27,7 @@ def test_darknet_computes_the_same_at_every_head(tmp_path):
     library = find_darknet()
     if library is None:
         pytest.skip("needs Debian's package darknet")
-    model = shipped.default_model()
+    model = bundled.default_model()
     with engine.load(model.cfg, model.weights, names=model.names, device="cpu") as detector:
         scaled, _ = resize.stretch(image.read(PICTURE), detector.size)
         last, *others = detector.forward(scaled[None])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import engine
-from engine import cli, shipped
+from engine import bundled, cli
 from engine.vision import image, resize
 
 ROOT = Path(__file__).parents[1]
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def model():
-    found = shipped.default_model()
+    found = bundled.default_model()
     assert found is not None
     return found
 

@@ -100,16 +100,16 @@ def test_a_plan_goes_through_its_passes_while_a_device_opens(
     [("auto", ["0"]), ("cuda", [""]), ("cuda:1,0", ["1,0"]), ("cpu", []), ("cpu:2", []), ("x", [])],
 )
 def test_what_will_be_opened_is_woken(monkeypatch, device, expected):
-    woken = []
+    warm_up = []
 
     @contextmanager
     def waking(argument):
-        woken.append(argument)
+        warm_up.append(argument)
         yield
 
     monkeypatch.setattr(cuda, "waking", waking)
-    with backends.woken(device):
-        assert woken == expected
+    with backends.warm_up(device):
+        assert warm_up == expected
 
 
 AWAKE_BEFORE = """

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from engine import ops
-from engine.backends.cuda import arrays
+from engine.backends.cuda import device_arrays
 from engine.errors import DeviceError, InputError
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice
@@ -27,7 +27,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostDevice]:
     monkeypatch.setattr(
         ops, "open_device", lambda name: opened if name == "cuda:0" else open_cpu(name)
     )
-    monkeypatch.setattr(arrays, "card_of", lambda pointer: 0)
+    monkeypatch.setattr(device_arrays, "card_of", lambda pointer: 0)
     yield opened
     ops.release()
 
@@ -210,7 +210,7 @@ def test_a_library_makes_arrays_of_its_own_kind(
     card: HostDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(
-        arrays._MAKERS, "tests", lambda like, shape: type(like)(np.empty(shape, np.float32))
+        device_arrays._MAKERS, "tests", lambda like, shape: type(like)(np.empty(shape, np.float32))
     )
     monkeypatch.setattr(OnCard, "__module__", "tests.test_ops")
     y = ops.conv2d(OnCard(np.ones((1, 1, 2, 2), np.float32)), np.ones((1, 1, 2, 2)))

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from engine.prefetch import ahead
+from engine.concurrency.pipeline import pipelined
 
 
 def same(item):
@@ -18,12 +18,12 @@ def test_order_is_kept_and_nothing_is_lost(workers):
         time.sleep(0.002 * (item % 3 == 0))
         return item
 
-    made = ahead(iter(range(50)), slow_now_and_then, workers=workers)
+    made = pipelined(iter(range(50)), slow_now_and_then, workers=workers)
     assert list(made) == list(range(50))
 
 
 def test_none_is_an_item_like_any_other():
-    assert list(ahead(iter([None, None]), same)) == [None, None]
+    assert list(pipelined(iter([None, None]), same)) == [None, None]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
@@ -38,7 +38,7 @@ def test_the_next_items_are_drawn_meanwhile_and_only_as_many_as_there_are_worker
                 last.set()
             yield number
 
-    stream = ahead(items(), same, workers=workers)
+    stream = pipelined(items(), same, workers=workers)
     assert next(stream) == 0
     assert last.wait(5)
     stream.close()
@@ -52,7 +52,7 @@ def test_workers_work_at_the_same_time():
         together.wait()
         return item
 
-    assert list(ahead(iter(range(4)), meet, workers=2)) == [0, 1, 2, 3]
+    assert list(pipelined(iter(range(4)), meet, workers=2)) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -62,21 +62,21 @@ def test_a_failure_comes_where_its_item_would_have_come(workers):
         yield 2
         raise ValueError("broken")
 
-    stream = ahead(items(), same, workers=workers)
+    stream = pipelined(items(), same, workers=workers)
     assert [next(stream), next(stream)] == [1, 2]
     with pytest.raises(ValueError, match="broken"):
         next(stream)
 
 
 def test_a_failure_in_the_making_comes_in_its_place_too():
-    stream = ahead(iter([1, 0, 1]), lambda item: 1 // item, workers=2)
+    stream = pipelined(iter([1, 0, 1]), lambda item: 1 // item, workers=2)
     assert next(stream) == 1
     with pytest.raises(ZeroDivisionError):
         next(stream)
 
 
 def test_no_thread_is_left_at_work():
-    stream = ahead(iter(range(3)), same, workers=2)
+    stream = pipelined(iter(range(3)), same, workers=2)
     next(stream)
     assert kinds_at_work() >= {"stream-read", "stream-make"}
     stream.close()

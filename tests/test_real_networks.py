@@ -12,10 +12,10 @@ import pytest
 
 import engine
 from engine.backends import open_device
+from engine.bundled import folder
 from engine.darknet import cfg, graph, weights
 from engine.darknet.lower import lower
 from engine.passes import optimise
-from engine.shipped import folder
 from tests.devices import open_or_skip
 
 SHARED = Path(__file__).parents[2] / "shared"

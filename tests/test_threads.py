@@ -10,9 +10,9 @@ from contextlib import closing
 
 import pytest
 
-from engine import hands
+from engine.concurrency import thread_cache
+from engine.concurrency.thread_pool import ThreadPool
 from engine.errors import DeviceError, EngineError
-from engine.threads import Threads
 from tests.faults.child import run
 
 
@@ -22,7 +22,7 @@ def names_of(pool):
 
 def test_what_was_submitted_is_done_in_its_order_before_the_end():
     done = []
-    with closing(Threads(1, "one")) as threads:
+    with closing(ThreadPool(1, "one")) as threads:
         for number in range(20):
             threads.submit(done.append, number)
     assert done == list(range(20))
@@ -31,7 +31,7 @@ def test_what_was_submitted_is_done_in_its_order_before_the_end():
 
 def test_as_many_threads_as_were_asked_for_and_only_when_there_is_work():
     together = threading.Barrier(3, timeout=5)
-    with closing(Threads(3, "many")) as threads:
+    with closing(ThreadPool(3, "many")) as threads:
         assert names_of("many") == set()
         for made in [threads.submit(together.wait) for _ in range(6)]:
             made.result()
@@ -39,7 +39,7 @@ def test_as_many_threads_as_were_asked_for_and_only_when_there_is_work():
 
 
 def test_a_failure_goes_to_whoever_asks_and_the_thread_goes_on():
-    with closing(Threads(1, "fails")) as threads:
+    with closing(ThreadPool(1, "fails")) as threads:
         broken, whole = threads.submit(int, "x"), threads.submit(int, "7")
         with pytest.raises(ValueError, match="invalid literal"):
             broken.result()
@@ -47,7 +47,7 @@ def test_a_failure_goes_to_whoever_asks_and_the_thread_goes_on():
 
 
 def test_one_that_is_closed_takes_nothing():
-    threads = Threads(1, "shut")
+    threads = ThreadPool(1, "shut")
     threads.close()
     threads.close()
     with pytest.raises(EngineError, match="shut: is closed"):
@@ -58,17 +58,17 @@ def test_threads_that_do_not_start_are_told_of_in_the_name_of_their_owner(monkey
     def start(self):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(hands, "_idle", [])
+    monkeypatch.setattr(thread_cache, "_idle", [])
     monkeypatch.setattr(threading.Thread, "start", start)
     told = pytest.raises(DeviceError, match=r"^stream: no more threads can be started")
-    with closing(Threads(2, "stream-read")) as threads, told:
+    with closing(ThreadPool(2, "stream-read")) as threads, told:
         threads.submit(print)
 
 
 def test_those_that_nobody_has_any_more_are_free_for_others():
-    threads = Threads(1, "left")
+    threads = ThreadPool(1, "left")
     threads.submit(time.monotonic).result()
-    (over,) = threads._over
+    (over,) = threads._finished
     assert names_of("left") == {"left_0"}
     del threads
     gc.collect()
@@ -80,7 +80,7 @@ def test_the_next_ones_are_the_same():
     seen = []
     for name in ("first", "second"):
         together = threading.Barrier(3, timeout=5)
-        with closing(Threads(3, name)) as threads:
+        with closing(ThreadPool(3, name)) as threads:
             made = [threads.submit(ident_beside, together) for _ in range(3)]
             seen.append({each.result() for each in made})
     assert len(seen[0]) == 3
@@ -93,24 +93,24 @@ def ident_beside(others):
 
 
 def test_no_more_are_kept_than_anybody_needs(monkeypatch):
-    monkeypatch.setattr(hands, "_idle", [])
-    monkeypatch.setattr(hands, "_MOST_IDLE", 2)
+    monkeypatch.setattr(thread_cache, "_idle", [])
+    monkeypatch.setattr(thread_cache, "_MOST_IDLE", 2)
     before = set(threading.enumerate())
     together = threading.Barrier(5, timeout=5)
-    with closing(Threads(5, "many")) as threads:
+    with closing(ThreadPool(5, "many")) as threads:
         for made in [threads.submit(together.wait) for _ in range(5)]:
             made.result()
-    kept = {each.thread for each in hands._idle}
+    kept = {each.thread for each in thread_cache._idle}
     assert len(kept) == 2
     for each in set(threading.enumerate()) - before - kept:
         each.join(5)
         assert not each.is_alive()
-    for hand in hands._idle:
+    for hand in thread_cache._idle:
         hand.end()
 
 
 def test_a_forked_child_does_not_wait_for_its_parents(monkeypatch):
-    with closing(Threads(1, "parent")) as threads:
+    with closing(ThreadPool(1, "parent")) as threads:
         is_free = threading.Event()
         threads.submit(is_free.wait)
         with monkeypatch.context() as child:
@@ -124,7 +124,7 @@ def test_an_idle_thread_keeps_nothing_alive():
         pass
 
     released = threading.Event()
-    with closing(Threads(1, "idle")) as threads:
+    with closing(ThreadPool(1, "idle")) as threads:
         thing = Thing()
         weakref.finalize(thing, released.set)
         threads.submit(id, thing).result()
@@ -134,8 +134,8 @@ def test_an_idle_thread_keeps_nothing_alive():
 
 BEGIN = """
 import atexit, os, sys, threading, time
-from engine.threads import Threads
-threads = Threads(2, "x")
+from engine.concurrency.thread_pool import ThreadPool
+threads = ThreadPool(2, "x")
 """
 
 ENDS = {
@@ -147,7 +147,7 @@ ENDS = {
         """
 def late():
     threading.main_thread().join()
-    print(Threads(2, "y").submit(int, "5").result(), threads.submit(int, "6").result())
+    print(ThreadPool(2, "y").submit(int, "5").result(), threads.submit(int, "6").result())
 threading.Thread(target=late).start()
 """,
         "5 6\n",
@@ -171,8 +171,8 @@ def late():
         print(error)
 atexit._clear()
 atexit.register(late)
-import engine.threads
-atexit.register(engine.threads._end)
+import engine.concurrency.thread_pool
+atexit.register(engine.concurrency.thread_pool._end)
 """,
         "x: is closed\n",
     ),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine import extras, shipped
+from engine import bundled, extras
 from engine.version import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -66,8 +66,8 @@ def test_the_wheel_is_of_the_distribution_that_hints_name(wheel):
 
 
 def test_the_shipped_files_are_found_in_a_checkout():
-    assert (shipped.folder("cfg") / "yolov3-tiny.cfg").is_file()
-    assert (shipped.folder("weights") / "README.md").is_file()
+    assert (bundled.folder("cfg") / "yolov3-tiny.cfg").is_file()
+    assert (bundled.folder("weights") / "README.md").is_file()
 
 
 @pytest.mark.parametrize("installed", [True, False])
@@ -77,16 +77,16 @@ def test_the_shipped_files_are_found_inside_the_package_or_beside_it(
     package = tmp_path / "engine"
     parent = package if installed else tmp_path
     (parent / "cfg").mkdir(parents=True)
-    monkeypatch.setattr(shipped, "_PACKAGE", package)
-    assert shipped.folder("cfg") == parent / "cfg"
+    monkeypatch.setattr(bundled, "_PACKAGE", package)
+    assert bundled.folder("cfg") == parent / "cfg"
 
 
 def test_the_default_model_needs_weights_cfg_and_names(tmp_path, monkeypatch):
-    monkeypatch.setattr(shipped, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(bundled, "_PACKAGE", tmp_path)
     for name in ("weights/own.weights", "cfg/own.cfg", "cfg/own.names"):
-        assert shipped.default_model() is None
+        assert bundled.default_model() is None
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    model = shipped.default_model()
+    model = bundled.default_model()
     assert model is not None
     assert [path.name for path in model] == ["own.cfg", "own.weights", "own.names"]

@@ -23,9 +23,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from engine.backends.base import Placed
-from engine.backends.cuda import compiler
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.launch import Module
+from engine.backends.cuda.driver import compiler
+from engine.backends.cuda.driver.launch import Module
 from engine.plan import ops
 from engine.plan.build import Plan, PlanBuilder
 from engine.plan.ops import Tensor
@@ -89,7 +89,11 @@ def products(device: CudaDevice, precision: str) -> Iterator[str]:
         builder.emit(ops.Conv2d(out, product, weight))
         plan = builder.build((out,), (out,))
         images = random.standard_normal((SEQUENCES, *source.shape.sides), np.float32)
-        for name in ("thin_32", "mma_64x32x6_split1", "mma_64x32x4_split1"):
+        for name in (
+            "few_channels_32",
+            "implicit_gemm_64x32x6_split1",
+            "implicit_gemm_64x32x4_split1",
+        ):
             run(
                 *(device, plan, lambda program, images=images: program.forward(images)),
                 precision=precision,

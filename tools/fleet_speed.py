@@ -32,7 +32,7 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import engine
-from engine import shipped
+from engine import bundled
 from engine.darknet import cfg, graph
 from engine.darknet.names import default_names
 from engine.fleet.listing import entries
@@ -104,7 +104,7 @@ def pin(width: int) -> None:
 
 
 def packed(options: argparse.Namespace, folder: Path) -> PackedModel:
-    model = shipped.default_model()
+    model = bundled.default_model()
     assert model is not None
     chosen, trained = Path(options.cfg or model.cfg), options.weights or model.weights
     running = {"batch": options.batch, "precision": options.precision}

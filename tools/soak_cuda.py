@@ -39,8 +39,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import engine
 from engine.backends.base import Placed
-from engine.backends.cuda import driver
 from engine.backends.cuda.device import CudaDevice
+from engine.backends.cuda.driver import pycuda_loader
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.passes import optimise
@@ -159,8 +159,8 @@ class Soak(Wear):
         self.add("pipeline", f"{name}: ratio", ratio, "x", "<= 1.3", ratio <= 1.3)
 
     def cards(self) -> None:
-        if driver.count() < 2:
-            self.add("cards", "cards", driver.count(), "", "2 for this part")
+        if pycuda_loader.count() < 2:
+            self.add("cards", "cards", pycuda_loader.count(), "", "2 for this part")
             return
         rates = []
         for device in ("cuda:0", "cuda:0,cuda:1"):

@@ -50,7 +50,7 @@ def open_chosen(name: str, threads: int | None = None) -> Device:
     return found
 
 
-def woken(name: str) -> AbstractContextManager[None]:
+def warm_up(name: str) -> AbstractContextManager[None]:
     """Inside, what open_chosen() will open wakes up beside the caller, where that takes long."""
     kind, _, argument = ("cuda:0" if name == "auto" else name).partition(":")
     if kind != "cuda":
@@ -68,7 +68,7 @@ class Opening(NamedTuple):
 
 
 @contextmanager
-def opened_meanwhile(device: str, threads: int | None) -> Iterator[Opening]:
+def open_in_background(device: str, threads: int | None) -> Iterator[Opening]:
     """Open a device while the caller does something else; close it if that fails."""
     if device.startswith("cpu"):  # is there at once
         machine = open_chosen(device, threads)
@@ -81,9 +81,9 @@ def opened_meanwhile(device: str, threads: int | None) -> Iterator[Opening]:
     # What both threads will import is imported here: parts of one package, imported by two threads
     # at once, may wait for each other.
     import_module("engine.backends.base")
-    from engine.threads import Threads
+    from engine.concurrency.thread_pool import ThreadPool
 
-    with closing(Threads(1, "load")) as opener:
+    with closing(ThreadPool(1, "load")) as opener:
         opening = opener.submit(open_chosen, device, threads)
         try:
             yield Opening(opening.result, lambda: _probable_passes(opening))

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from numpy.typing import NDArray
-
+from engine.arrays import Array
 from engine.plan.build import Plan
 from engine.plan.ops import Op
 from engine.vision.boxes import Boxes, Suppression
 from engine.vision.resize import Placement
 
-Array = NDArray[Any]
 Answer = TypeVar("Answer", covariant=True)
 
 

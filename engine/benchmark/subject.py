@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from engine.arrays import Array
 from engine.backends.base import Device, TimedProgram
 from engine.darknet.graph import Graph
 from engine.errors import InputError
 from engine.passes import optimise
 from engine.plan.build import Plan
 from engine.settings import Settings
-
-Array = NDArray[Any]
 
 _CANDIDATES = 100  # of a picture, where weights are random: a trained network has about as many
 PICTURE = (576, 768)  # height and width of the one that is made when none is given

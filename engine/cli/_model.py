@@ -7,11 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine import shipped
+from engine import bundled
 from engine.cli._download import progress_of
 from engine.cli._stderr import tell
 from engine.errors import ConfigError, InputError
-from engine.vision.naming import shown
+from engine.files.naming import shown
 
 if TYPE_CHECKING:
     from engine.detector import Detector
@@ -113,7 +113,7 @@ def files(arguments: argparse.Namespace) -> list[str | Path | None]:
 
         model = registry.find(arguments.model)
         return [*given, model.cfg, store.path(model), model.names]
-    box = None if arguments.cfg or arguments.weights else shipped.default_model()
+    box = None if arguments.cfg or arguments.weights else bundled.default_model()
     return [*given, *(box or ())]
 
 
@@ -122,7 +122,7 @@ def fill_in(arguments: argparse.Namespace, *, has_default: bool = True) -> None:
     if arguments.model:
         _fill_in_model_of_the_zoo(arguments)
     else:
-        _fill_in_default_model(arguments, shipped.default_model() if has_default else None)
+        _fill_in_default_model(arguments, bundled.default_model() if has_default else None)
 
 
 def _fill_in_model_of_the_zoo(arguments: argparse.Namespace) -> None:
@@ -142,7 +142,7 @@ def _fill_in_model_of_the_zoo(arguments: argparse.Namespace) -> None:
     arguments.names = arguments.names or (None if arguments.data else model.names)
 
 
-def _fill_in_default_model(arguments: argparse.Namespace, model: shipped.Model | None) -> None:
+def _fill_in_default_model(arguments: argparse.Namespace, model: bundled.Model | None) -> None:
     if arguments.cfg and arguments.weights:
         return
     if arguments.cfg or arguments.weights or model is None:
@@ -151,7 +151,7 @@ def _fill_in_default_model(arguments: argparse.Namespace, model: shipped.Model |
             for option, given in (("--cfg", arguments.cfg), ("--weights", arguments.weights))
             if not given
         )
-        guide = shipped.folder("weights") / "README.md"
+        guide = bundled.folder("weights") / "README.md"
         raise InputError(
             f"no model: name one with --model, or with {missing}; {guide} tells about weights"
         )

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.cli import _model, _targets
+from engine.files.atomic import write_new
 from engine.version import __version__
-from engine.vision.new_file import write_new
 
 JSON_VERSION = 1
 

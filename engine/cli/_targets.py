@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from engine.errors import InputError
-from engine.vision.naming import shown
-from engine.vision.new_file import NewFile
+from engine.files.atomic import NewFile
+from engine.files.naming import shown
 
 HINT = "Name another, or add --overwrite"
 _READ = ""  # by no option

@@ -224,7 +224,7 @@ class _Report:
 
     def write(self, arguments: argparse.Namespace) -> None:
         from engine.benchmark import chart
-        from engine.vision.new_file import write_new
+        from engine.files.atomic import write_new
 
         options = {"overwrite": arguments.overwrite, "hint": _targets.HINT}
         document = {"version": JSON_VERSION, **self.about, **self._tables}

@@ -17,7 +17,7 @@ from engine.cli._output import JsonDocument
 from engine.cli._stderr import tell
 from engine.cli._table import Cell, align
 from engine.errors import ImageError, InputError
-from engine.vision.naming import shown
+from engine.files.naming import shown
 
 if TYPE_CHECKING:
     from engine.detector import Detector

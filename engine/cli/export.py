@@ -46,8 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _write(arguments: argparse.Namespace) -> int:
     from engine.export import onnx
+    from engine.files.atomic import write_new
     from engine.passes import optimise
-    from engine.vision.new_file import write_new
 
     graph, plan = _network.read(arguments)
     content = onnx.serialise(

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.arguments import parse_integer
 from engine.cli import _model, _network, _targets
 from engine.cli._table import align
 from engine.errors import InputError, suggest
-from engine.numerals import whole_number
-from engine.vision.naming import shown
+from engine.files.naming import shown
 
 if TYPE_CHECKING:
     from engine.cli._table import Cell
@@ -79,9 +79,9 @@ def _verify(arguments: argparse.Namespace, rest: list[str]) -> None:
 
 def _cut(arguments: argparse.Namespace, rest: list[str]) -> None:
     from engine.darknet import surgery, weights
-    from engine.vision.new_file import NewFile
+    from engine.files.atomic import NewFile
 
-    count = whole_number(rest[0]) if len(rest) == 1 else None
+    count = parse_integer(rest[0]) if len(rest) == 1 else None
     if count is None:
         got = shown(" ".join(rest)) or "none"
         raise InputError(f"cut: expected a number of layers, got {got}")
@@ -99,7 +99,7 @@ def _cut(arguments: argparse.Namespace, rest: list[str]) -> None:
 
 def _fuse(arguments: argparse.Namespace, rest: list[str]) -> None:
     from engine.darknet import surgery, weights
-    from engine.vision.new_file import NewFile
+    from engine.files.atomic import NewFile
 
     _network.refuse_rest(rest)
     output = _output(arguments)

@@ -21,10 +21,10 @@ from collections.abc import Iterable, MutableSequence, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from engine import loading
+from engine.arrays import Array
 from engine.compat.darknet_values import (
     BOX,
     DETECTION,
@@ -36,10 +36,10 @@ from engine.compat.darknet_values import (
 )
 from engine.darknet.names import find_names, read_lines
 from engine.errors import InputError
+from engine.files.naming import shown
 from engine.vision.boxes import Boxes, Suppression
 from engine.vision.colours import colour_of
 from engine.vision.image import Picture, read
-from engine.vision.naming import shown
 from engine.vision.nms import survivors
 from engine.vision.postprocess import is_representable, relative_to_picture
 from engine.vision.resize import Placement, letterbox, stretch
@@ -77,7 +77,6 @@ __all__ = [
     "set_gpu",
 ]
 
-Array = NDArray[Any]
 Text = str | bytes
 Corners = tuple[int, int, int, int]
 Found = tuple[str, str, tuple[float, float, float, float]]  # label, percent, centre and size

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from engine.arrays import Array
 from engine.detector import Detector
-
-Array = NDArray[Any]
 
 
 class BOX(NamedTuple):

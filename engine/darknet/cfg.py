@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 
 from engine.darknet import network_limits
-from engine.darknet.regular_file import read_bytes
 from engine.errors import ConfigError
-from engine.vision.naming import shown
+from engine.files.naming import shown
+from engine.files.regular import read_bytes
 
 _log = logging.getLogger("engine")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.darknet.regular_file import read_bytes
 from engine.errors import ConfigError
-from engine.vision.naming import shown
+from engine.files.naming import shown
+from engine.files.regular import read_bytes
 
 MAX_BYTES = 16 << 20
 

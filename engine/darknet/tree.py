@@ -7,9 +7,9 @@ from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
-from engine.darknet.regular_file import read_bytes
 from engine.errors import ConfigError
-from engine.vision.naming import shown
+from engine.files.naming import shown
+from engine.files.regular import read_bytes
 
 _MAX_BYTES = 16 << 20
 _ROOT = -1

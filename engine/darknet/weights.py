@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from engine.darknet.foreign_format import describe
 from engine.darknet.graph import Graph, Node
 from engine.darknet.layers.base import Parameter, Weights
-from engine.darknet.regular_file import open_regular
 from engine.errors import WeightsError, within_memory
-from engine.vision.naming import shown
+from engine.files.naming import shown
+from engine.files.regular import open_regular
 
 _log = logging.getLogger("engine")
 

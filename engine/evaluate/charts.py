@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from engine.arrays import Array
 from engine.errors import InputError
 from engine.evaluate.score import ClassScore, Report
+from engine.files.atomic import NewFile
 from engine.vision.colours import Colour, colour_of
-from engine.vision.new_file import NewFile
 
-Array = NDArray[Any]
 Font: TypeAlias = "ImageFont.FreeTypeFont | ImageFont.ImageFont"
 
 _WIDTH, _HEIGHT = 900, 640

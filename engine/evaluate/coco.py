@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from engine.arrays import Array
 from engine.evaluate.examples import Found, Objects, Scene
 from engine.evaluate.overlap import in_pixels
 from engine.evaluate.ranking import Judged, Ranking, falling
-
-Array = NDArray[Any]
 
 OVERLAPS = np.linspace(0.5, 0.95, 10)
 RECALLS = np.linspace(0.0, 1.0, 101)

@@ -12,8 +12,8 @@ from engine.errors import InputError, suggest
 from engine.evaluate.examples import Example, Found, Objects
 from engine.evaluate.text import JSON_LIMIT, read_text
 from engine.evaluate.truth import Entry, GroundTruth
-from engine.vision.naming import shown
-from engine.vision.new_file import write_new
+from engine.files.atomic import write_new
+from engine.files.naming import shown
 
 ImageId = int | str
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from engine.arrays import Array
 from engine.evaluate.examples import Example
 from engine.evaluate.overlap import in_pixels
-
-Array = NDArray[Any]
 
 
 def confusion(

@@ -12,16 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from engine.arrays import Array
 from engine.evaluate.examples import Scene
 from engine.evaluate.overlap import in_parts
 from engine.evaluate.ranking import Counts, Judged, Ranking
-
-Array = NDArray[Any]
 
 POINTS = (0, 11, 101)  # recalls at which precision is read; 0 is the area under the curve
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from engine.arrays import Array
 from engine.vision.result import Result
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

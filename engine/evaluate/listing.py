@@ -16,8 +16,8 @@ from engine.evaluate import voc_labels, yolo_labels
 from engine.evaluate.examples import Objects
 from engine.evaluate.text import read_text
 from engine.evaluate.truth import Entry, GroundTruth, coco_numbers
+from engine.files.naming import shown
 from engine.vision.extensions import is_picture
-from engine.vision.naming import shown
 
 _PICTURE_FOLDERS = ("JPEGImages", "images")
 _COCO_FOLDERS = ("train2014", "val2014", "train2017", "val2017")

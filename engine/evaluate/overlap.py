@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from engine.arrays import Array
 
 
 def in_pixels(found: Array, objects: Array, crowd: Array | None = None) -> Array:

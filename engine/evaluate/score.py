@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from engine.arrays import Array
 from engine.errors import InputError, suggest
 from engine.evaluate import coco, darknet, voc
 from engine.evaluate.confusion import confusion
 from engine.evaluate.examples import Example, by_class
 from engine.evaluate.ranking import Counts, Ranking
-
-Array = NDArray[Any]
 
 METHODS = {
     "coco": "COCO, 101 recalls, overlaps 0.50 to 0.95, at most 100 detections of a class",

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from engine.errors import InputError
-from engine.vision.naming import shown
+from engine.files.naming import shown
 
 LABELS_LIMIT = 16 << 20
 JSON_LIMIT = 1 << 30

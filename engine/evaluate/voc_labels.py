@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 from engine.errors import InputError, suggest
 from engine.evaluate.examples import Objects
 from engine.evaluate.text import read_text
-from engine.vision.naming import shown
+from engine.files.naming import shown
 
 _FURTHEST = 1e9
 _EDGES = ("xmin", "ymin", "xmax", "ymax")

@@ -9,7 +9,7 @@ from pathlib import Path
 from engine.errors import InputError
 from engine.evaluate.examples import Objects
 from engine.evaluate.text import read_text
-from engine.vision.naming import shown
+from engine.files.naming import shown
 
 
 def read(path: Path, size: tuple[int, int], names: Sequence[str], problems: list[str]) -> Objects:

@@ -6,15 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from engine import extras
+from engine.arrays import Array
 from engine.errors import ConfigError, InputError
 from engine.plan.build import Plan
 from engine.plan.ops import Constant, Head, Op, Tensor
 from engine.plan.shapes import Shape
 
-Array = NDArray[Any]
 Write = Callable[["Writer", Any], str]  # returns the name of the value that it made
 _Write = TypeVar("_Write", bound=Write)
 

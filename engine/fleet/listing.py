@@ -14,6 +14,7 @@ import pyarrow.fs
 import pyarrow.parquet
 
 from engine.errors import ImageError, InputError
+from engine.files.naming import shown
 from engine.fleet import storage
 from engine.fleet.batches import column_of, picture
 from engine.fleet.opening import opened
@@ -22,7 +23,6 @@ from engine.sources import kinds
 from engine.sources.kinds import Kind, Place
 from engine.sources.names import STDIN, places
 from engine.vision.extensions import PICTURE_EXTENSIONS
-from engine.vision.naming import shown
 
 _TABLES = (".parquet", ".pq")
 _ROWS_AT_ONCE = 16  # of a Parquet file's pictures

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from engine.darknet import cfg as darknet_cfg
 from engine.darknet import graph as darknet_graph
 from engine.errors import ConfigError
+from engine.files.naming import shown
 from engine.fleet import assigned
-from engine.vision.naming import shown
 
 if TYPE_CHECKING:
     from engine.detector import Detector

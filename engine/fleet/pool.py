@@ -16,9 +16,9 @@ import ray.data
 import ray.exceptions
 
 from engine.errors import DeviceError, EngineError, InputError
+from engine.files.naming import shown
 from engine.fleet import assigned
 from engine.version import __version__
-from engine.vision.naming import shown
 
 LOCAL = "local"
 

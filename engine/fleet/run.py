@@ -12,6 +12,7 @@ import ray
 
 import engine.errors
 from engine.errors import EngineError, InputError
+from engine.files.naming import shown
 from engine.fleet import plan
 from engine.fleet.listing import Entry
 from engine.fleet.packed import PackedModel
@@ -19,7 +20,6 @@ from engine.fleet.pool import LOCAL, Share, answers, connected
 from engine.fleet.rows import Tally
 from engine.fleet.shards import FORMATS, Done, Shards, ShardWorker
 from engine.fleet.storage import Folder
-from engine.vision.naming import shown
 
 __all__ = ["LOCAL", "Run", "Share", "connected"]
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.fs
 
 from engine.errors import InputError
+from engine.files.naming import shown
 from engine.sources import kinds
-from engine.vision.naming import shown
 
 _OPTIONS = re.compile(r"\?\w+=[^?]*$")  # behind a name: ?region=…&endpoint_override=…
 # a file is there when all of it is; elsewhere it is written beside its place first

@@ -20,16 +20,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from engine import extras
+from engine.arrays import Array
 from engine.errors import ImageError, InputError
 from engine.vision.result import Result
 
 if TYPE_CHECKING:
     from engine.detector import Detector
-
-Array = NDArray[Any]
 
 INPUT = "picture"
 

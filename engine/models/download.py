@@ -21,11 +21,11 @@ from email.message import Message
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from engine.arguments import parse_integer
 from engine.errors import DownloadError
 from engine.models import https
 from engine.models.digest import digest
 from engine.models.https import PermanentError, TransientError
-from engine.numerals import whole_number
 
 Progress = Callable[[int, int], None]  # bytes so far, total bytes
 
@@ -239,7 +239,7 @@ def _total(response: http.client.HTTPResponse, start: int, expected: ExpectedFil
         raise PermanentError("sends a web page instead of the file")
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise PermanentError("sends a Content-Encoding that was not requested")
-    length = whole_number(response.headers.get("Content-Length", ""))
+    length = parse_integer(response.headers.get("Content-Length", ""))
     if length is None:
         return None
     total = start + length

@@ -12,8 +12,8 @@ from email.message import Message
 from typing import IO, cast
 from urllib.parse import urlsplit
 
+from engine.files.naming import shown
 from engine.version import __version__
-from engine.vision.naming import shown
 
 _LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 _TRANSIENT_STATUSES = {408, 425, 429, 500, 502, 503, 504}

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from engine import shipped
+from engine import bundled
 from engine.errors import InputError, suggest
-from engine.vision.naming import shown
+from engine.files.naming import shown
 
 ALGORITHMS = ("sha256", "sha1", "md5")  # strongest first
 
@@ -36,11 +36,11 @@ class Model:
 
     @property
     def cfg(self) -> Path:
-        return shipped.folder("cfg") / f"{self.name}.cfg"
+        return bundled.folder("cfg") / f"{self.name}.cfg"
 
     @property
     def names(self) -> Path | None:
-        return shipped.folder("cfg") / self.names_file if self.names_file else None
+        return bundled.folder("cfg") / self.names_file if self.names_file else None
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -58,7 +58,7 @@ def models() -> Mapping[str, Model]:
 
 def find(name: str) -> Model:
     """Return a network of the zoo or the bundled model."""
-    default = shipped.default_model()
+    default = bundled.default_model()
     if default and name == default.cfg.stem:
         return _bundled(default)
     if name not in models():
@@ -69,7 +69,7 @@ def find(name: str) -> Model:
     return models()[name]
 
 
-def _bundled(files: shipped.Model) -> Model:
+def _bundled(files: bundled.Model) -> Model:
     width = _WIDTH.search(files.cfg.read_text(encoding="utf-8"))
     assert width, files.cfg
     return Model(

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from engine import cache, shipped
+from engine import bundled
 from engine.errors import DownloadError, InputError
+from engine.files import cache_folder
 from engine.models import file_lock, trusted_hashes
 from engine.models.digest import digest
 from engine.models.registry import Model, find
@@ -30,12 +31,12 @@ class ModelFiles:
 
 def folder() -> Path:
     """Return the folder of downloaded weights."""
-    return cache.folder() / "models"
+    return cache_folder.folder() / "models"
 
 
 def path(model: Model) -> Path | None:
     """Return the local weights if they have the right size; bundled ones take precedence."""
-    for candidate in (shipped.folder("weights") / model.file, folder() / model.file):
+    for candidate in (bundled.folder("weights") / model.file, folder() / model.file):
         if _has_size(candidate, model):
             return candidate
     return None
@@ -106,9 +107,9 @@ def locate(name: str, *, progress: Progress | None = None) -> ModelFiles:
 
 def locate_default() -> ModelFiles:
     """Return the files of the bundled model."""
-    model = shipped.default_model()
+    model = bundled.default_model()
     if model is None:
-        guide = shipped.folder("weights") / "README.md"
+        guide = bundled.folder("weights") / "README.md"
         raise InputError(f"no model named, and none is bundled. See {guide}")
     return ModelFiles(*model)
 

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engine.errors import DeviceError, EngineError, ImageError, InputError
+from engine.files.naming import shown
 from engine.serve import metrics
 from engine.serve.inference import InferenceEndpoint
 from engine.serve.lingering_close import LingeringCloseResponse
@@ -24,7 +25,6 @@ from engine.serve.metrics import Metrics
 from engine.serve.rejection import ClientDisconnectedError, RejectedError
 from engine.serve.service import Service
 from engine.version import __version__
-from engine.vision.naming import shown
 
 _FILES = {"/": "page.html", "/page.css": "page.css", "/page.js": "page.js"}
 _MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from engine.errors import InputError, suggest
+from engine.files.naming import shown
 from engine.serve.rejection import RejectedError
 from engine.settings import Settings
 from engine.vision.classes import class_ids_of, parse_class
-from engine.vision.naming import shown
 
 ResponseFormat: TypeAlias = Literal["json", "jpeg", "png"]
 

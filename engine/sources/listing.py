@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from engine.darknet.regular_file import read_bytes
 from engine.errors import InputError
+from engine.files.naming import shown
+from engine.files.regular import read_bytes
 from engine.sources import kinds
-from engine.vision.naming import shown
 
 _MOST_BYTES = 256 << 20
 _QUOTES = "\"'"

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from engine.errors import InputError
+from engine.files.naming import shown
 from engine.sources import kinds, listing
 from engine.sources.kinds import Kind, Place, place_of
 from engine.vision.extensions import is_picture
-from engine.vision.naming import shown
 
 STDIN = "-"
 

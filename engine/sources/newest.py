@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from threading import Condition, Thread
 from typing import TypeVar
 
-from engine.errors import threads_told
+from engine.errors import translate_thread_errors
 
 T = TypeVar("T")
 
@@ -17,7 +17,7 @@ def newest(items: Iterator[T]) -> Generator[T]:
     """Draw `items` on a thread without pause; give each time the one that came last."""
     reading = _Reading(items)
     thread = Thread(target=reading.run, name="engine-live", daemon=True)
-    with threads_told("live source"):
+    with translate_thread_errors("live source"):
         thread.start()
     try:
         while (item := reading.take()) is not reading:

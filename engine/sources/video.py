@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from engine import extras
 from engine.errors import ImageError, InputError
+from engine.files.naming import shown
 from engine.sources.kinds import is_address, is_camera
 from engine.vision import picture_limits
 from engine.vision.decode import check_size
-from engine.vision.naming import shown
 
 if TYPE_CHECKING:
     from av import VideoFrame

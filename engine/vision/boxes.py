@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from engine.arrays import Array
 from engine.errors import InputError, suggest
 
-Array = NDArray[Any]
 Kind = Literal["default", "cornersnms", "greedynms", "diounms"]
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from engine.arrays import Array
+
 Level = tuple[Array, Array]  # the classes of one depth and their parents
 
 

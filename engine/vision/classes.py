@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Sequence
 from numbers import Integral
 from reprlib import repr as brief
 
+from engine.arguments import parse_integer
 from engine.errors import InputError, suggest
-from engine.numerals import whole_number
-from engine.vision.naming import shown
+from engine.files.naming import shown
 
 
 def class_ids_of(classes: Collection[str | int] | str | None, names: Sequence[str]) -> list[int]:
@@ -33,7 +33,7 @@ def class_ids_of(classes: Collection[str | int] | str | None, names: Sequence[st
 
 def parse_class(text: str) -> str | int:
     """Parse a class as a number if it is one, otherwise as a name."""
-    number = whole_number(text)
+    number = parse_integer(text)
     return text if number is None else number
 
 

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from engine.arrays import Array
+from engine.files.naming import name_and_size, shown
 from engine.vision import serialize
-from engine.vision.naming import name_and_size, shown
-
-Array = NDArray[Any]
 
 
 class Ranked(NamedTuple):

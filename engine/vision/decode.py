@@ -6,10 +6,10 @@ import warnings
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from engine import forks
+from engine.concurrency import fork_safety
 from engine.errors import ImageError
+from engine.files.naming import shown
 from engine.vision.chroma import has_440_chroma, load_440
-from engine.vision.naming import shown
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -92,7 +92,7 @@ class _Quiet:
     """
 
     def __init__(self) -> None:
-        self._lock = forks.lock(inner=True)
+        self._lock = fork_safety.lock(inner=True)
         self._inside = 0
         self._saved: warnings.catch_warnings[None] | None = None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from PIL import Image
 
 from engine.errors import InputError
-from engine.vision.naming import shown
+from engine.files.naming import shown
 
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 _MAX_SIDES = {"JPEG": 65500, "WEBP": 16383, "GIF": 65535}

@@ -11,19 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 
+from engine.arrays import Array
 from engine.errors import ImageError
+from engine.files.naming import shown
 from engine.vision import picture_limits
 from engine.vision.decode import check_size, decode, decode_error, load
-from engine.vision.naming import shown
 from engine.vision.orientation import as_stored, upright
 from engine.vision.pixels import from_array, from_image, with_channels
 
 if TYPE_CHECKING:
     from PIL import Image  # as slow to import as NumPy, and not needed for arrays
-
-Array = NDArray[Any]
 
 _BLOCK = 1 << 20
 

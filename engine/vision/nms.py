@@ -11,14 +11,11 @@ A box is dropped if its overlap with a better, surviving box exceeds the thresho
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from engine.arrays import Array
 from engine.vision.boxes import Boxes, Suppression
-
-Array = NDArray[Any]
 
 _GREEDY_EXPONENT = 0.6
 _BLOCK = 128

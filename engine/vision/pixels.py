@@ -6,18 +6,16 @@ precision. Grey is darknet's (77 r + 150 g + 29 b) / 256. An alpha channel is dr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from engine.arrays import Array
 from engine.errors import ImageError
 from engine.vision import rgb
 
 if TYPE_CHECKING:
     from PIL import Image
-
-Array = NDArray[Any]
 
 _COUNTS = (1, 3, 4)
 _DIRECT = {"L", "RGB", "RGBA"}

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from engine.arrays import Array
 from engine.errors import InputError
 from engine.vision.boxes import NO_BOXES, Boxes, Suppression
 from engine.vision.nms import survivors_of_groups
 from engine.vision.resize import Placement
-
-Array = NDArray[Any]
 
 MAX_SCORES = 10_000  # per picture, as the cost of suppression grows with the square
 

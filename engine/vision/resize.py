@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from engine.arrays import Array
 from engine.vision.image import Picture
 
-Array = NDArray[Any]
 Sides = tuple[int, int]
 Fit = Literal["stretch", "letterbox", "crop"]
 

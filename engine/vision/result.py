@@ -9,22 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from engine import extras
+from engine.arrays import Array
 from engine.errors import ImageError, InputError, suggest
+from engine.files.atomic import write_new
+from engine.files.naming import name_and_size, shown
 from engine.vision import serialize
 from engine.vision.boxes import Boxes
 from engine.vision.classes import class_ids_of
 from engine.vision.detection import Box, Detection
 from engine.vision.image import Picture, Source, read
-from engine.vision.naming import name_and_size, shown
-from engine.vision.new_file import write_new
 
 if TYPE_CHECKING:
     from PIL import Image
-
-Array = NDArray[Any]
 
 
 _COLUMNS = {"xywhn": "xywh", "scores": "scores", "class_ids": "class_ids"}  # and those of Boxes

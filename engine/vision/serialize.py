@@ -8,12 +8,9 @@ from pathlib import PurePath
 from reprlib import repr as brief
 from typing import Any, Protocol
 
-from numpy.typing import NDArray
-
+from engine.arrays import Array
 from engine.errors import InputError
 from engine.vision.detection import Detection
-
-Array = NDArray[Any]
 
 SCHEMA_VERSION = 1
 

@@ -8,7 +8,7 @@ from PIL import Image
 
 import engine
 from engine import cli
-from engine.backends.cuda import library
+from engine.backends.cuda.driver import library
 from tests.faults.child import ENGINE, ROOT, run
 
 NOISE = np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from engine import cli, shipped
+from engine import bundled, cli
 
 ROOT = Path(__file__).parents[2]
 
@@ -194,7 +194,7 @@ def test_what_cannot_be_used_is_one_line_and_a_status(detect, arguments, status,
 
 
 def test_without_a_model_it_says_how_to_get_one(capsys, monkeypatch):
-    monkeypatch.setattr(shipped, "default_model", lambda: None)
+    monkeypatch.setattr(bundled, "default_model", lambda: None)
     assert cli.main(["detect", "dog.jpg"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "--cfg and --weights" in line

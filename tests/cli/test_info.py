@@ -3,7 +3,7 @@
 import pytest
 
 from engine import cli
-from engine.shipped import folder
+from engine.bundled import folder
 
 YOLOV3_TINY = str(folder("cfg") / "yolov3-tiny.cfg")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from engine import shipped
+from engine import bundled
 from engine.cli._sinks.documents import Document
 from engine.cli._targets import NewNames, Taken
 from engine.errors import InputError
@@ -308,7 +308,7 @@ def test_nothing_that_is_read_is_ever_replaced(tiny_detector, tree, kind, option
 
 
 def test_the_model_in_the_box_is_not_replaced(tree):
-    box = shipped.default_model()
+    box = bundled.default_model()
     before = [path.read_bytes() for path in box]
     for path in box:
         done = engine("detect", "one", "--json", path, "--overwrite", cwd=tree)

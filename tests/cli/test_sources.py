@@ -91,7 +91,7 @@ def test_each_name_on_stdin_is_answered_before_the_next_but_one_comes(tiny_detec
         child.stdin.write("a.jpg\nb.png\n")
         child.stdin.flush()
         assert '"a.jpg"' in child.stdout.readline()
-        child.send_signal(signal.SIGINT)  # stdin stays open: who waits for it must be woken
+        child.send_signal(signal.SIGINT)  # stdin stays open: who waits for it must be warm_up
         assert child.wait(20) == 130
         assert json.loads((tree / "kept.json").read_text())["images"][0]["path"] == "a.jpg"
     finally:

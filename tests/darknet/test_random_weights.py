@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from engine.backends import open_device
+from engine.bundled import folder
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
-from engine.shipped import folder
 
 HALVES = 65504
 

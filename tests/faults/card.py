@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 from weakref import WeakSet
 
-from engine.backends.cuda import driver
-from engine.backends.cuda.context import Context
+from engine.backends.cuda.driver import pycuda_loader
+from engine.backends.cuda.driver.context import Context
 from tests.backends.cuda.host_device import HostContext, HostDevice
 
 
@@ -69,7 +69,7 @@ class FaultyContext(HostContext):
         """The calls of a real card raise DeviceErrors by themselves."""
 
         def called(*arguments):
-            with driver.told(self.name):
+            with pycuda_loader.told(self.name):
                 trouble.meet("lost")
             return function(*arguments)
 

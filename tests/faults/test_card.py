@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from engine.backends import open_device
-from engine.backends.cuda import driver
+from engine.backends.cuda.driver import pycuda_loader
 from engine.darknet import cfg, weights
 from engine.darknet import graph as network_graph
 from engine.darknet.lower import lower
@@ -24,7 +24,7 @@ SECONDS = 60
 
 @pytest.fixture
 def device(monkeypatch):
-    monkeypatch.setattr(driver, "load", module)
+    monkeypatch.setattr(pycuda_loader, "load", module)
     with on_tape(FaultyDevice()) as opened:
         yield opened
         opened.trouble.expect("", 0)

@@ -8,11 +8,11 @@ import pytest
 from PIL import Image
 
 import engine
-from engine.backends.cuda.cache import Cache
+from engine.backends.cuda.driver.compile_cache import Cache
 from engine.darknet import cfg, graph, weights
 from engine.errors import EngineError
+from engine.files.atomic import write_new
 from engine.models import trusted_hashes
-from engine.vision.new_file import write_new
 from tests.faults.child import ENGINE, run
 
 resource = pytest.importorskip("resource")

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from engine.backends.cuda.cache import Cache
+from engine.backends.cuda.driver.compile_cache import Cache
 from engine.darknet import cfg, graph, weights
 from tests.faults.child import start
 
@@ -17,7 +17,7 @@ LONGEST_SECONDS = 0.05  # from when it has begun to write
 # each writes again and again what only differs by a number
 WRITERS = {
     "cache": """
-from engine.backends.cuda.cache import Cache
+from engine.backends.cuda.driver.compile_cache import Cache
 from pathlib import Path
 cache = Cache(Path(folder))
 def write(number):
@@ -32,7 +32,7 @@ def write(number):
     weights.save(f"{folder}/net.weights", network, arrays, overwrite=True)
 """,
     "document": """
-from engine.vision.new_file import write_new
+from engine.files.atomic import write_new
 def write(number):
     text = json.dumps([number] * 50_000).encode()
     write_new(f"{folder}/found.json", text, overwrite=True)

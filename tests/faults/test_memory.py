@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import engine
-from engine import hands
+from engine.concurrency import thread_cache
 from tests.faults.child import run
 from tests.small_models import RECURRENT, write_model
 
@@ -182,7 +182,7 @@ def test_threads_that_cannot_be_started_are_told(tmp_path, monkeypatch):
     model = write_model(tmp_path, LARGER, ["thing"])
     with engine.load(model.cfg, model.weights, device="cpu", threads=3) as detector:
         with monkeypatch.context() as patch:
-            patch.setattr(hands, "_idle", [])
+            patch.setattr(thread_cache, "_idle", [])
             patch.setattr(threading.Thread, "start", no_thread)
             with pytest.raises(engine.DeviceError, match="cpu: no more threads can be started"):
                 detector(PICTURE)

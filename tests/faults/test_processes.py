@@ -121,7 +121,7 @@ def test_a_stream_does_not_go_on_in_a_child(model):
                 return str(error).encode()
             return b"went on"
 
-        assert forked(go_on) == b"stream: begun before a fork. Begin another one"
+        assert forked(go_on) == b"stream: started before a fork. Start another one"
         assert len(list(stream)) == 4
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.bundled import folder
 from engine.darknet import cfg, graph
 from engine.darknet.names import read_names
 from engine.models.registry import models
-from engine.shipped import folder
 from tools import write_cfgs
 from tools.networks.text import NETWORKS
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from engine.bundled import folder
 from engine.models.registry import models
-from engine.shipped import folder
 
 LENGTHS = {"sha256": 64, "sha1": 40, "md5": 32}
 

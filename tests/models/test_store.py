@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from engine import shipped
+from engine import bundled
 from engine.errors import DownloadError, InputError
 from engine.models import registry, store
 from engine.models.download import RetryPolicy
@@ -73,7 +73,7 @@ def test_a_file_of_another_size_stays(server, folder, monkeypatch, is_offline, i
 
 
 def test_a_file_that_travels_with_the_engine_comes_first(tmp_path, monkeypatch):
-    monkeypatch.setattr(shipped, "folder", lambda name: tmp_path / name)
+    monkeypatch.setattr(bundled, "folder", lambda name: tmp_path / name)
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / "net.weights").write_bytes(BODY)
     assert pull(model_at()) == tmp_path / "weights" / "net.weights"
@@ -227,6 +227,6 @@ def test_only_names_of_the_zoo_are_taken(name):
 
 
 def test_without_a_model_in_the_box_one_must_be_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(shipped, "_PACKAGE", tmp_path / "engine")
+    monkeypatch.setattr(bundled, "_PACKAGE", tmp_path / "engine")
     with pytest.raises(InputError, match=r"no model named, .*See .*README\.md"):
         store.locate_default()

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from engine.backends import open_device
+from engine.bundled import folder
 from engine.darknet import cfg, graph, lower, random_weights
 from engine.passes.chain_pools import chain_pools
 from engine.plan.ops import MaxPool
 from engine.plan.shapes import Shape, Window, window_count
-from engine.shipped import folder
 from tests.passes.check import check_plan
 from tests.passes.networks import Network
 

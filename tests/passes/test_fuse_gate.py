@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from engine.bundled import folder
 from engine.darknet import cfg, graph, lower, random_weights
 from engine.passes import optimise
 from engine.passes.fuse_activation import fuse_activation
@@ -9,7 +10,6 @@ from engine.passes.fuse_gate import fuse_gate
 from engine.plan import ops
 from engine.plan.ops import AveragePool, Conv2d, Gate, Multiply
 from engine.plan.shapes import Shape, Window
-from engine.shipped import folder
 from tests.passes.check import check_plan
 from tests.passes.networks import Network
 from tests.passes.test_optimise import assert_same_numbers

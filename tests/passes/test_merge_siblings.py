@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from engine.bundled import folder
 from engine.darknet import cfg, graph, lower, random_weights
 from engine.passes import optimise
 from engine.passes.elide_copies import elide_copies
@@ -10,7 +11,6 @@ from engine.passes.merge_siblings import merge_siblings
 from engine.plan.build import View
 from engine.plan.ops import Concat, Conv2d
 from engine.plan.shapes import Shape
-from engine.shipped import folder
 from tests.passes.check import check_plan
 from tests.passes.networks import Network
 from tests.passes.test_optimise import assert_same_numbers

@@ -1,12 +1,12 @@
 import pytest
 
+from engine.bundled import folder
 from engine.darknet import cfg, graph, lower, random_weights
 from engine.passes import optimise
 from engine.passes.fuse_activation import fuse_activation
 from engine.passes.part_shortcut import part_shortcut
 from engine.plan.ops import Add, Concat, Conv2d
 from engine.plan.shapes import Shape
-from engine.shipped import folder
 from tests.passes.check import check_plan
 from tests.passes.networks import Network
 from tests.passes.test_optimise import assert_same_numbers

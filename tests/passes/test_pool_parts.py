@@ -1,11 +1,11 @@
 import pytest
 
+from engine.bundled import folder
 from engine.darknet import cfg, graph, lower, random_weights
 from engine.passes import optimise
 from engine.passes.fuse_activation import fuse_activation
 from engine.passes.pool_parts import pool_parts
 from engine.plan.ops import Concat, Conv2d, MaxPool
-from engine.shipped import folder
 from tests.passes.check import check_plan
 from tests.passes.networks import Network
 from tests.passes.test_optimise import assert_same_numbers

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import InputError
-from engine.vision.new_file import NewFile, write_new
+from engine.files.atomic import NewFile, write_new
 
 
 def test_a_file_appears_only_when_it_is_complete(tmp_path):

@@ -28,7 +28,7 @@ from scoring import Rows, average_precision, overlaps  # noqa: E402
 from symbols import NAMES  # noqa: E402
 
 import engine  # noqa: E402
-from engine import shipped  # noqa: E402
+from engine import bundled  # noqa: E402
 
 _BATCH = 8
 _LEAST_SCORE = 0.001  # of boxes that average precision looks at
@@ -76,7 +76,7 @@ def _options() -> argparse.Namespace:
 
 
 def _load(threads: int, threshold: float, batch: int = 1) -> engine.Detector:
-    model = shipped.default_model()
+    model = bundled.default_model()
     assert model is not None, "weights/ holds no model"
     more = {"device": "cpu", "threads": threads, "threshold": threshold, "batch": batch}
     return engine.load(model.cfg, model.weights, model.names, **more)

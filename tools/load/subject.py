@@ -14,7 +14,7 @@ from typing import Any
 from PIL import Image
 
 import engine
-from engine.shipped import default_model
+from engine.bundled import default_model
 from tools import random_model
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

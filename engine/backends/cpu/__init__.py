@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from engine.arguments import parse_integer
 from engine.backends.cpu.device import CpuDevice
 from engine.errors import InputError
-from engine.numerals import whole_number
-from engine.vision.naming import shown
+from engine.files.naming import shown
 
 
 def open(argument: str) -> CpuDevice:
     """Open the CPU with `argument` threads; without it, as many as this process may use."""
     if not argument:
         return CpuDevice()
-    threads = whole_number(argument)
+    threads = parse_integer(argument)
     if not threads:
         raise InputError(f"device: expected cpu or cpu:THREADS, got 'cpu:{shown(argument)}'")
     return CpuDevice(threads)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from engine import forks
+from engine.concurrency import fork_safety
 
 KERNELS_VARIABLE = "OPENBLAS_CORETYPE"
 _WITHOUT_PACKING = ("SkylakeX", "Cooperlake", "SapphireRapids")
@@ -31,7 +31,7 @@ class OpenBlas:
             )().decode()
         except AttributeError:  # a library that does not tell
             self.kernels = "unknown processors"
-        self._lock = forks.lock(inner=True)
+        self._lock = fork_safety.lock(inner=True)
         self._holders = 0
         self._before = 1
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.backends.cpu.storage import Array, Buffers, Step, flat
+from engine.arrays import Array
+from engine.backends.cpu.storage import Buffers, Step, flat
 from engine.plan import ops
 
 SUM_FLOOR = 1e-4  # darknet adds it to every sum over channels

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from engine.arrays import Array
 from engine.plan import ops
 from engine.plan.activations import ACTIVATIONS
 from engine.vision import class_tree
-
-Array = NDArray[Any]
 
 _LOGISTIC = ACTIVATIONS["logistic"].numpy
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.backends.cpu.storage import Array, Buffers, Step, flat
+from engine.arrays import Array
+from engine.backends.cpu.storage import Buffers, Step, flat
 from engine.plan import ops
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from engine.arrays import Array
 from engine.backends.cpu.channels import softmax_runs
-from engine.backends.cpu.storage import Array, Buffers, Step
+from engine.backends.cpu.storage import Buffers, Step
 from engine.plan import ops
 from engine.plan.activations import ACTIVATIONS
 

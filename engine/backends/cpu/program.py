@@ -11,20 +11,18 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from engine import forks
+from engine.arrays import Array
 from engine.backends.base import Memory, OpTime, Placed, Stages
 from engine.backends.cpu import conv
 from engine.backends.cpu.definitions import DEFINITIONS
 from engine.backends.cpu.heads import candidates_of_all
 from engine.backends.cpu.storage import Buffers, Step, Storage
 from engine.backends.cpu.workers import Workers
+from engine.concurrency import fork_safety
 from engine.errors import EngineError, InputError, within_memory
 from engine.plan import ops
 from engine.plan.build import Plan
-
-Array = NDArray[Any]
 
 CONVOLUTIONS = (ops.Conv2d, ops.Chain)
 
@@ -45,7 +43,7 @@ class CpuProgram:
     def __init__(self, plan: Plan, dtype: np.dtype[Any], *, batch: int, threads: int) -> None:
         self.plan = replace(plan, constants={})  # packed copies serve the program from here on
         self.batch = batch
-        self._lock = forks.lock()
+        self._lock = fork_safety.lock()
         self._is_closed = False
         self._workers = Workers(threads)
         constants = {name: each.astype(dtype, copy=False) for name, each in plan.constants.items()}

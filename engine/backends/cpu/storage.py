@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from engine.arrays import Array
 from engine.plan.build import Plan
 from engine.plan.ops import Constant, Tensor
 
-Array = NDArray[Any]
 Step = Callable[[], None]  # one op, ready to be run
 
 

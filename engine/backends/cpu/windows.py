@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from engine.backends.cpu.storage import Array, Buffers, Step
+from engine.arrays import Array
+from engine.backends.cpu.storage import Buffers, Step
 from engine.plan import ops
 from engine.plan.shapes import Window
 

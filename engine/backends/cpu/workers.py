@@ -17,15 +17,15 @@ from typing import Any
 from weakref import finalize
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
+from engine.arguments import parse_integer
+from engine.arrays import Array
 from engine.backends.cpu import blas
 from engine.backends.cpu.apart import Apart
-from engine.errors import InputError, threads_told
-from engine.numerals import whole_number
-from engine.vision.naming import shown
+from engine.errors import InputError, translate_thread_errors
+from engine.files.naming import shown
 
-Array = NDArray[Any]
 Task = Callable[[int, int], None]  # (worker, piece)
 
 THREADS_VARIABLE = "ENGINE_NUM_THREADS"
@@ -39,7 +39,7 @@ def thread_count() -> int:
         if hasattr(os, "sched_getaffinity"):
             return len(os.sched_getaffinity(0))
         return os.cpu_count() or 1
-    count = whole_number(text)
+    count = parse_integer(text)
     if not count:
         raise InputError(f"{THREADS_VARIABLE}: expected a number of threads, got {shown(text)!r}")
     return count
@@ -122,7 +122,7 @@ class Workers:
             thread = threading.Thread(
                 target=_serve, args=(self._jobs, number), name=f"engine-{number}", daemon=True
             )
-            with threads_told("cpu"):
+            with translate_thread_errors("cpu"):
                 thread.start()
             self._threads.append(thread)
 

@@ -10,42 +10,26 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
+from engine.backends.cuda.lower import PASSES as PASSES
 from engine.errors import InputError
 
 if TYPE_CHECKING:
     from engine.backends.base import Device
 
-# Of a plan: a card can run what comes out of them.
-PASSES = (
-    "fold_batchnorm",
-    "fuse_activation",
-    "fuse_gate",
-    "pool_parts",
-    "fuse_pool",
-    "part_shortcut",
-    "fuse_residual",
-    "chain_pools",
-    "merge_siblings",
-    "fuse_yolo",
-    "fuse_upsample",
-    "elide_copies",
-    "place_tensors",
-    "drop_unread",
-)
-
 
 def open(argument: str) -> Device:
     """Open the cards listed behind "cuda:"; a DeviceError says why they cannot be."""
     indices = parse(argument)
-    from engine.backends.cuda import driver, library, texts
+    from engine.backends.cuda.driver import library, pycuda_loader
+    from engine.backends.cuda.kernels import sources
 
     library.require(library.DRIVER)  # a machine without is told before it imports the rest
     from engine.backends.cuda.device import CudaDevice
-    from engine.backends.cuda.multi import MultiDevice
+    from engine.backends.cuda.multi_device import MultiDevice
 
-    texts.kernels()  # a card that is about to wake up leaves time for this
+    sources.kernels()  # a card that is about to wake up leaves time for this
     if indices is None:
-        indices = tuple(range(driver.count()))
+        indices = tuple(range(pycuda_loader.count()))
     return CudaDevice(indices[0]) if len(indices) == 1 else MultiDevice(indices)
 
 
@@ -54,16 +38,16 @@ def waking(argument: str) -> Iterator[None]:
     """Inside, these cards wake up on a thread, for a caller who opens them a little later."""
     from threading import Event
 
-    from engine.threads import Threads
+    from engine.concurrency.thread_pool import ThreadPool
 
     indices, is_over = parse(argument), Event()
 
     def wake() -> None:
-        from engine.backends.cuda import driver
+        from engine.backends.cuda.driver import pycuda_loader
 
-        driver.keep_awake(indices, is_over)
+        pycuda_loader.keep_awake(indices, is_over)
 
-    with closing(Threads(1, "cuda-wake")) as waker:
+    with closing(ThreadPool(1, "cuda-wake")) as waker:
         waker.submit(wake)
         try:
             yield

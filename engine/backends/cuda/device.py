@@ -14,13 +14,30 @@ from weakref import WeakSet, finalize
 from numpy.typing import NDArray
 
 from engine.backends.base import Peaks
-from engine.backends.cuda import PASSES, chains, conv, factors, gates, graph, memory, ops, peak  # noqa: F401  its import registers how each op is run
-from engine.backends.cuda.context import Card, Context
-from engine.backends.cuda.floats import floats
-from engine.backends.cuda.gpu import VALUE_BYTES, Target
-from engine.backends.cuda.program import CudaProgram
-from engine.backends.cuda.trials import Trials
-from engine.backends.cuda.tune import PLAIN, SECONDS, Tuner, measure, shortlist, time_limit
+from engine.backends.cuda import conv
+from engine.backends.cuda.driver import graphs
+from engine.backends.cuda.driver.context import Card, Context
+from engine.backends.cuda.lower import (
+    PASSES,
+    fold_factors,
+    fuse_chains,
+    memory_layout,
+    squeeze_excite,
+)
+from engine.backends.cuda.lower.precision_policy import floats
+from engine.backends.cuda.ops import library  # noqa: F401  its import registers how each op is run
+from engine.backends.cuda.ops.gpu import VALUE_BYTES, Target
+from engine.backends.cuda.runtime import hardware_peaks
+from engine.backends.cuda.runtime.program import CudaProgram
+from engine.backends.cuda.runtime.trials import Trials
+from engine.backends.cuda.tune.tune_layers import (
+    PLAIN,
+    SECONDS,
+    Tuner,
+    measure,
+    shortlist,
+    time_limit,
+)
 from engine.errors import InputError, suggest
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d
@@ -64,9 +81,9 @@ class CudaDevice:
         With `tune`, convolutions that this card has not met are measured, for at most ENGINE_TUNE
         seconds; who gives more than the usual ten lets the network as a whole be settled.
         """
-        plan = factors.fold(plan, self._target(plan, batch, precision, algorithm))
+        plan = fold_factors.fold(plan, self._target(plan, batch, precision, algorithm))
         target = self._target(plan, batch, precision, algorithm)
-        plan = chains.join(plan, target)
+        plan = fuse_chains.join(plan, target)
         if target.precision != precision:
             _log.info("%s: runs in float32: %s would change its results", self.name, precision)
         limit = time_limit() if tune and algorithm is None else 0
@@ -126,12 +143,12 @@ class CudaDevice:
         chosen = conv.choice(target, op)
         plain = [name for name in conv.candidates(target, op) if name in PLAIN]
         names = dict.fromkeys([chosen, *shortlist(target, op), *plain])
-        time = partial(measure, self._context, target, op, gate=gates.behind(plan).get(op))
+        time = partial(measure, self._context, target, op, gate=squeeze_excite.behind(plan).get(op))
         return chosen, {name: self._context.run(partial(time, name, inf)) for name in names}
 
     def peaks(self, precision: str) -> Peaks | None:
         """The most that this card could do; None where it is not known."""
-        return peak.peaks(self.card, precision)
+        return hardware_peaks.peaks(self.card, precision)
 
     def free_memory(self) -> int:
         """Bytes of this card that nobody holds, in this process or another."""
@@ -142,7 +159,7 @@ class CudaDevice:
         """Fill `values` from memory of this card that anyone has written."""
 
         def copy() -> None:
-            graph.synchronize(self._context.driver)
+            graphs.synchronize(self._context.driver)
             self._context.driver.memcpy_dtoh(values, pointer)
 
         self._context.run(copy)
@@ -162,7 +179,7 @@ class CudaDevice:
             raise InputError(f"{self.name}: precision: expected {known}, got {precision!r}.{hint}")
         if batch < 1:
             raise InputError(f"{self.name}: batch: expected at least 1, got {batch}")
-        plan = chains.part(plan)  # joined or not, it computes alike
+        plan = fuse_chains.part(plan)  # joined or not, it computes alike
         kept = floats(plan, precision)
         if kept.issuperset(plan.tensors):  # and by the same algorithms as when asked for float32
             precision, kept = "float32", frozenset()
@@ -174,7 +191,7 @@ class CudaDevice:
             algorithm=algorithm,
             floats=kept,
         )
-        return replace(target, misaligned=memory.misaligned(plan, target))
+        return replace(target, misaligned=memory_layout.misaligned(plan, target))
 
     def close_programs(self) -> None:
         for program in tuple(self._programs):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from engine import extras
-from engine.backends.cuda import blas, cache, driver, library
-from engine.backends.cuda.library import Search, Wanted
+from engine.backends.cuda.driver import compile_cache, cublas, library, pycuda_loader
+from engine.backends.cuda.driver.library import Search, Wanted
 from engine.errors import EngineError
 
 
@@ -30,7 +30,7 @@ def examine() -> list[Finding]:
         _package("scikit-cuda", is_needed=False),
         _cublas(),
         *_compilers(),
-        Finding("cache", str(cache.folder())),
+        Finding("cache", str(compile_cache.folder())),
     ]
     if any(finding.cure for finding in findings):
         return [*findings, Finding("devices", "unknown before that is cured")]
@@ -64,7 +64,7 @@ def _cublas() -> Finding:
     if finding.found is None:
         return finding
     try:
-        version = blas.version()
+        version = cublas.version()
     except EngineError as error:
         return Finding(finding.subject, None, str(error), finding.details)
     return Finding(finding.subject, f"{version}, {finding.found}", None, finding.details)
@@ -86,15 +86,15 @@ def _compilers() -> list[Finding]:
 
 def _devices() -> Finding:
     try:
-        module = driver.load()
-        count = driver.count()
+        module = pycuda_loader.load()
+        count = pycuda_loader.count()
     except EngineError as error:
         return Finding("devices", None, str(error))
     version = module.get_driver_version()
     cards = [module.Device(index) for index in range(count)]
     lines = tuple(
         f"cuda:{index}: {card.name()}, compute capability {'.'.join(map(str, capability))}, "
-        f"{driver.gib(card.total_memory())}"
+        f"{pycuda_loader.gib(card.total_memory())}"
         for index, card in enumerate(cards)
         for capability in [card.compute_capability()]
     )

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable
 from importlib import import_module
 
-from engine.benchmark.peers.base import Array, Missing, Run
+from engine.arrays import Array
+from engine.benchmark.peers.base import Missing, Run
 from engine.benchmark.stages import Effort, Timing, timings
 from engine.benchmark.subject import Subject
 

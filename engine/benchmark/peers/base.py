@@ -6,15 +6,13 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeAlias
 
-from numpy.typing import NDArray
-
+from engine.arrays import Array
 from engine.backends.cpu.workers import thread_count
 from engine.benchmark.subject import Subject
 from engine.errors import EngineError
 from engine.export import onnx
 from engine.passes import optimise
 
-Array = NDArray[Any]
 Run: TypeAlias = Callable[[Array], object]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from engine.arrays import Array
 from engine.benchmark.peers import base
 from engine.benchmark.peers.base import Missing
 from engine.benchmark.subject import Subject
@@ -25,7 +26,7 @@ def open_peer(subject: Subject, batch: int) -> base.Run:
         reason = str(error).strip().splitlines()[0]
         raise Missing(f"it cannot run this network: {reason}") from None
 
-    def run(images: base.Array) -> object:
+    def run(images: Array) -> object:
         net.setInput(images)
         return net.forward(names)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from engine.arrays import Array
 from engine.benchmark.peers import base
 from engine.benchmark.peers.base import Missing
 from engine.benchmark.subject import Subject
@@ -52,7 +53,7 @@ class Network:
             raise Missing(f"no form here of {', '.join(sorted(missing))}")
         self._constants = {name: self.sent(each) for name, each in plan.constants.items()}
 
-    def run(self, images: base.Array) -> object:
+    def run(self, images: Array) -> object:
         with self._torch.inference_mode():
             outputs = self.forward(self.sent(images))
             return [each.float().cpu().numpy() for each in outputs]
@@ -71,12 +72,12 @@ class Network:
                 outputs = self.forward(given)
         return graph, outputs
 
-    def recorded(self, images: base.Array) -> base.Run:
+    def recorded(self, images: Array) -> base.Run:
         torch = self._torch
         given = self.sent(images)
         graph, outputs = self.record(given)
 
-        def run(images: base.Array) -> object:
+        def run(images: Array) -> object:
             with torch.inference_mode():
                 given.copy_(torch.from_numpy(images))
                 graph.replay()
@@ -91,7 +92,7 @@ class Network:
             values[op.out] = _FORMS[type(op)](self._torch, op, values, self._constants)
         return [values[tensor] for tensor in self._plan.outputs]
 
-    def sent(self, values: base.Array) -> Any:
+    def sent(self, values: Array) -> Any:
         """Channels last where there are four axes, as cuDNN and oneDNN like them best."""
         sent = self._torch.from_numpy(values).to(self._place, self._kind)
         if sent.ndim == 4:

@@ -9,11 +9,11 @@ from engine.cli import _targets
 from engine.cli._sinks import naming
 from engine.cli._sinks.base import Sink
 from engine.errors import ImageError, InputError
+from engine.files.atomic import NewFile
+from engine.files.naming import shown
 from engine.sources.item import Item
 from engine.sources.kinds import VIDEOS
 from engine.vision.encode import encode, format_of
-from engine.vision.naming import shown
-from engine.vision.new_file import NewFile
 
 if TYPE_CHECKING:
     from engine.cli._sinks.movie import Movie

@@ -10,10 +10,10 @@ import numpy as np
 from PIL import Image
 
 from engine.errors import EngineError, InputError
+from engine.files.atomic import NewFile
+from engine.files.naming import shown
 from engine.sources.item import Frame
 from engine.sources.kinds import VIDEOS
-from engine.vision.naming import shown
-from engine.vision.new_file import NewFile
 
 if TYPE_CHECKING:
     from av.container import OutputContainer

@@ -7,9 +7,9 @@ from typing import Any
 
 from engine.cli._sinks.base import Sink
 from engine.cli._table import Cell, align
+from engine.files.naming import shown
 from engine.sources.item import Item
 from engine.vision.classification import Classification
-from engine.vision.naming import shown
 from engine.vision.result import Result
 
 Say = Callable[[str], None]

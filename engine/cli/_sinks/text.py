@@ -11,8 +11,8 @@ from typing import IO, Any
 
 from engine.cli import _targets
 from engine.errors import InputError
-from engine.vision.naming import shown
-from engine.vision.new_file import NewFile, unwritable
+from engine.files.atomic import NewFile, unwritable
+from engine.files.naming import shown
 
 
 class TextOut:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 
 import pytest
 
-from engine.backends.cuda import tensor
+from engine.backends.cuda.conv import tensor_cores
 from engine.backends.cuda.device import CudaDevice
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice, on_tape
@@ -27,6 +27,6 @@ def open_card(name: str) -> AbstractContextManager[CudaDevice]:
 def open_hopper() -> Iterator[CudaDevice]:
     """The test is skipped where the first card is none."""
     with closing(open_or_skip(lambda: CudaDevice(0))) as device:
-        if device.card.capability != tensor.HOPPER:
+        if device.card.capability != tensor_cores.HOPPER:
             pytest.skip(f"{device.card.model} is no Hopper card")
         yield device

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.backends.cuda import floats
 from engine.backends.cuda.device import CudaDevice
+from engine.backends.cuda.lower import precision_policy
 from tests.backends.cuda.cards import CARDS, open_card
 from tests.backends.cuda.host_device import HostDevice, on_tape
 
@@ -25,4 +25,4 @@ def card(request: pytest.FixtureRequest) -> Iterator[CudaDevice]:
 @pytest.fixture(autouse=True)
 def _networks_stand_for_larger_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the tests are small, and would run in floats as a whole."""
-    monkeypatch.setattr(floats, "_SMALL", 0)
+    monkeypatch.setattr(precision_policy, "_SMALL", 0)

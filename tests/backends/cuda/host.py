@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.backends.cuda import compiler
-from engine.backends.cuda.blas import Product
+from engine.backends.cuda.driver import compiler
+from engine.backends.cuda.driver.cublas import Product
 
 FOLDER = Path(__file__).parent
 HEADERS = ("fibers.h", "host.h", "cuda_fp16.h")

@@ -17,12 +17,12 @@ from weakref import WeakSet
 import numpy as np
 import pytest
 
-from engine.backends.cuda import graph
-from engine.backends.cuda.context import Card, Context, Turn
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.pins import Pins
-from engine.backends.cuda.program import CudaProgram
-from engine.backends.cuda.worker import Worker
+from engine.backends.cuda.driver import graphs
+from engine.backends.cuda.driver.context import Card, Context, Turn
+from engine.backends.cuda.driver.pinned_memory import PinnedMemory
+from engine.backends.cuda.driver.worker import Worker
+from engine.backends.cuda.runtime.program import CudaProgram
 from engine.plan.build import Plan
 from tests.backends.cuda.host import DEFINES, HostBlas, HostKernels, build
 
@@ -161,7 +161,7 @@ class HostDriver:
 
 
 class HostCalls:
-    """The calls of engine.backends.cuda.calls over host memory; streams and events by number."""
+    """A stand-in for DriverApi over host memory; streams and events are numbers."""
 
     def __init__(self, streams: tuple[HostStream, ...]) -> None:
         self.inside = 0  # threads that have the context
@@ -260,7 +260,7 @@ class _NoBlas:
 class HostContext(Context):
     """A Context whose thread is real and everything else on the host."""
 
-    card = Card("host", (7, 0), 4, 1 << 40)  # too old for any of kernels/tensor
+    card = Card("host", (7, 0), 4, 1 << 40)  # too old for any of kernels/conv/mma
 
     def __init__(self, name: str, *, memory: int, runs_kernels: bool) -> None:
         self.name = name
@@ -270,7 +270,7 @@ class HostContext(Context):
         self.launched: set[str] = set()
         self.calls = HostCalls(self.driver.streams)
         self.turn = Turn(self.calls)
-        self.pins = Pins(self.calls, self.post)
+        self.pins = PinnedMemory(self.calls, self.post)
         self._runs_kernels = runs_kernels
         self._worker = Worker(name)
 
@@ -328,7 +328,7 @@ Host = TypeVar("Host", bound=HostDevice)
 def on_tape(device: Host) -> Iterator[Host]:
     """The device, whose runs are recorded as a card's are, until it is closed."""
     with pytest.MonkeyPatch.context() as patch, closing(device):
-        patch.setattr(graph, "record", record_on(device.context))
+        patch.setattr(graphs, "record", record_on(device.context))
         yield device
 
 

@@ -14,9 +14,10 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.backends.cuda import launch, tensor
-from engine.backends.cuda.gpu import Gpu, Place, Target
-from engine.backends.cuda.tensor import Tile
+from engine.backends.cuda.conv import tensor_cores
+from engine.backends.cuda.driver import launch, tiles
+from engine.backends.cuda.driver.tiles import Tile
+from engine.backends.cuda.ops.gpu import Gpu, Place, Target
 from engine.plan.ops import Chain, Conv2d
 from tests.backends.cuda import host
 
@@ -79,7 +80,7 @@ class _OnHost:
     @property
     def headers(self) -> Mapping[str, str]:
         warps, hopper = (host.FOLDER.joinpath(name).read_text() for name in ("warps.h", "hopper.h"))
-        return {"mma.cuh": warps, "hopper.cuh": warps + hopper, "wgmma.cuh": "", "matrices.cuh": ""}
+        return {"mma.cuh": warps, "sm90.cuh": warps + hopper, "wgmma.cuh": "", "matrices.cuh": ""}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.tile, name)
@@ -87,11 +88,11 @@ class _OnHost:
 
 @lru_cache(maxsize=64)
 def build(tile: Tile, *, is_turing: bool) -> ctypes.CDLL:
-    text = tensor.source(_OnHost(tile))
+    text = tiles.source(_OnHost(tile))
     text, count = _SHARED.subn("unsigned char* memory = block_memory;", text)
     assert count == 1
     text = text.replace("__syncthreads()", "sync_block()")
-    defines = ["-DSTORE_HALF"] if tensor.reads_halves(tile.mode) else []
+    defines = ["-DSTORE_HALF"] if tiles.reads_halves(tile.mode) else []
     if is_turing:
         defines.append("-DHELD_COPIES")
     heads = '#include "host.h"\n#define __grid_constant__\n'
@@ -128,7 +129,7 @@ class _Kernels:
         self._first = first
 
     def tile(self, tile: Tile, shared: int) -> _Function:
-        assert shared <= tensor.most_shared_bytes(self._target.capability)
+        assert shared <= tensor_cores.most_shared_bytes(self._target.capability)
         library = build(tile, is_turing=self._target.capability < (8, 0))
         return _Function(library, shared, self._first)
 

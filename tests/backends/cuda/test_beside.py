@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.backends.cuda import beside, conv, memory
-from engine.backends.cuda.conv import apart
+from engine.backends.cuda import conv
+from engine.backends.cuda.conv import unfused
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.gpu import Target
+from engine.backends.cuda.lower import memory_layout, side_stream
+from engine.backends.cuda.ops.gpu import Target
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.passes import optimise
@@ -33,51 +34,51 @@ def plan_of(path: Path = TWO_HEADS, size: int | None = None) -> Plan:
 
 def test_the_way_to_a_first_detection_layer_runs_beside_the_rest() -> None:
     plan = plan_of()
-    found = [op for op in plan.ops if op in beside.beside(plan, HOPPER)]
+    found = [op for op in plan.ops if op in side_stream.beside(plan, HOPPER)]
     assert [op.out.shape.sides for op in found] == [(512, 13, 13), (255, 13, 13)]
     assert plan.ops[-1] not in found
-    assert all(beside.can_be(op, HOPPER) for op in found)
+    assert all(side_stream.can_be(op, HOPPER) for op in found)
 
 
 def test_what_needs_scratch_memory_runs_in_its_turn() -> None:
     plan = plan_of()
     forced = replace(HOPPER, algorithm="im2col_gemm")
-    assert not any(beside.can_be(op, forced) for op in beside.beside(plan, forced))
+    assert not any(side_stream.can_be(op, forced) for op in side_stream.beside(plan, forced))
 
 
 def test_nothing_runs_beside_for_which_a_later_op_in_its_turn_would_not_wait() -> None:
     """A card's tuner may choose scratch memory for the last op of a way alone."""
     plan = plan_of()
-    first, last = (op for op in plan.ops if op in beside.beside(plan, HOPPER))
+    first, last = (op for op in plan.ops if op in side_stream.beside(plan, HOPPER))
     assert isinstance(last, Conv2d)
-    assert beside.chosen(plan, HOPPER) == {first, last}
-    slow = "hopper_64x64x4x3_split1" + apart.SUFFIX
+    assert side_stream.chosen(plan, HOPPER) == {first, last}
+    slow = "sm90_splitk_64x64x4x3_split1" + unfused.SUFFIX
     tuned = replace(HOPPER, measured={conv.signature(HOPPER, last): slow})
     assert conv.choice(tuned, last) == slow
-    assert beside.can_be(first, tuned)
-    assert not beside.chosen(plan, tuned)
+    assert side_stream.can_be(first, tuned)
+    assert not side_stream.chosen(plan, tuned)
 
 
 def test_maps_that_fill_the_card_run_in_their_turn() -> None:
     plan = plan_of()
-    assert not beside.beside(plan, replace(HOPPER, batch=1024))
+    assert not side_stream.beside(plan, replace(HOPPER, batch=1024))
 
 
 def test_a_network_with_one_way_out_has_nothing_beside() -> None:
     plan = plan_of(TWO_HEADS.with_name("resnet50.cfg"))
-    assert not beside.beside(plan, HOPPER)
-    assert not beside.tensors(plan, HOPPER)
+    assert not side_stream.beside(plan, HOPPER)
+    assert not side_stream.tensors(plan, HOPPER)
 
 
 def test_what_is_used_beside_shares_memory_with_nothing() -> None:
     plan = plan_of()
-    slices = memory.lay_out(plan, HOPPER).slices
+    slices = memory_layout.lay_out(plan, HOPPER).slices
     places = {
         tensor: (each.offset, each.offset + tensor.shape.area * each.pitch * HOPPER.value_bytes)
         for tensor, each in slices.items()
         if plan.root(tensor) == tensor
     }
-    apart = beside.tensors(plan, HOPPER)
+    apart = side_stream.tensors(plan, HOPPER)
     assert len(apart) == 3
     for tensor in apart:
         begin, end = places[tensor]
@@ -97,7 +98,7 @@ def test_results_do_not_depend_on_what_may_run_beside(
     results = []
     with on_tape(HostDevice()) as device:
         for may in (set(), allowed):
-            monkeypatch.setattr(beside, "can_be", lambda op, target, may=may: op in may)
+            monkeypatch.setattr(side_stream, "can_be", lambda op, target, may=may: op in may)
             with closing(device.compile(plan, algorithm="direct")) as program:
                 results.append([program.forward(each) for each in images])
     for one, other in zip(*results, strict=True):
@@ -113,14 +114,14 @@ def test_results_are_those_of_one_op_after_the_other(
 ) -> None:
     """The host's streams do what they are given as late as they may: a wait forgotten shows."""
     plan = plan_of(size=96)
-    first, _ = (op for op in plan.ops if op in beside.beside(plan, HOPPER))
+    first, _ = (op for op in plan.ops if op in side_stream.beside(plan, HOPPER))
     images = [np.random.default_rng(n).random((1, 3, 96, 96), np.float32) for n in range(3)]
     with on_tape(HostDevice()) as device:
         options = {"graph": is_recorded, "algorithm": "direct"}
         with closing(device.compile(plan, **options)) as program:
             expected = [program.forward(each) for each in images]
         waiting = set()
-        monkeypatch.setattr(beside, "can_be", lambda op, target: may_end_beside or op == first)
+        monkeypatch.setattr(side_stream, "can_be", lambda op, target: may_end_beside or op == first)
         calls, wait_for = device.context.calls, device.context.calls.wait_for
         monkeypatch.setattr(
             calls, "wait_for", lambda stream, event: (waiting.add(stream), wait_for(stream, event))

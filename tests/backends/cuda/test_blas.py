@@ -7,8 +7,8 @@ from itertools import product as combinations
 import numpy as np
 import pytest
 
-from engine.backends.cuda import blas
-from engine.backends.cuda.blas import Blas, Product
+from engine.backends.cuda.driver import cublas
+from engine.backends.cuda.driver.cublas import Blas, Product
 from engine.errors import DeviceError
 
 
@@ -109,8 +109,8 @@ class FakeSkcuda:
 def handle(request, monkeypatch):
     library = FakeCublas()
     over = FakeSkcuda(library) if request.param == "skcuda" else None
-    monkeypatch.setattr(blas, "cublas", lambda: library)
-    monkeypatch.setattr(blas, "skcuda_cublas", lambda: over)
+    monkeypatch.setattr(cublas, "cublas", lambda: library)
+    monkeypatch.setattr(cublas, "skcuda_cublas", lambda: over)
     return Blas(3, workspace=64, workspace_bytes=1 << 20)
 
 
@@ -221,18 +221,18 @@ def old_skcuda(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     for name in [name for name in sys.modules if name.partition(".")[0] == "skcuda"]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(blas, "cublas", lambda: FakeCublas())
-    monkeypatch.setattr(blas, "version", lambda: "13.0.2")
-    monkeypatch.setattr(blas.library, "require", lambda wanted: "libc.so.6")
-    blas.skcuda_cublas.cache_clear()
+    monkeypatch.setattr(cublas, "cublas", lambda: FakeCublas())
+    monkeypatch.setattr(cublas, "version", lambda: "13.0.2")
+    monkeypatch.setattr(cublas.library, "require", lambda wanted: "libc.so.6")
+    cublas.skcuda_cublas.cache_clear()
     yield
-    blas.skcuda_cublas.cache_clear()
+    cublas.skcuda_cublas.cache_clear()
     for name in [name for name in sys.modules if name.partition(".")[0] == "skcuda"]:
         del sys.modules[name]
 
 
 def test_an_old_scikit_cuda_is_imported_over_the_library_that_was_found(old_skcuda):
-    module = blas.skcuda_cublas()
+    module = cublas.skcuda_cublas()
     assert module is not None
     assert module.library._name == "libc.so.6"
     assert module.soname == "libcublas.so.13.0.2"
@@ -241,7 +241,7 @@ def test_an_old_scikit_cuda_is_imported_over_the_library_that_was_found(old_skcu
 
 def test_the_import_leaves_no_trace(old_skcuda):
     packages = sys.modules.get("pkg_resources")
-    module = blas.skcuda_cublas()
+    module = cublas.skcuda_cublas()
     assert module is not None
     assert sys.modules.get("pkg_resources") is packages
     assert "skcuda.cuda" not in sys.modules
@@ -253,11 +253,11 @@ def test_the_import_leaves_no_trace(old_skcuda):
 
 
 def test_without_scikit_cuda_there_is_none(monkeypatch):
-    monkeypatch.setattr(blas.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(cublas.importlib.util, "find_spec", lambda name: None)
     monkeypatch.delitem(sys.modules, "skcuda.cublas", raising=False)
-    blas.skcuda_cublas.cache_clear()
-    assert blas.skcuda_cublas() is None
-    blas.skcuda_cublas.cache_clear()
+    cublas.skcuda_cublas.cache_clear()
+    assert cublas.skcuda_cublas() is None
+    cublas.skcuda_cublas.cache_clear()
 
 
 # ---------------------------------------------------------------- opened late
@@ -278,7 +278,7 @@ def test_the_first_product_opens_cublas_with_the_math_that_was_asked_for():
         opened.append(Opened())
         return opened[-1]
 
-    late = blas.LateBlas(open_now)
+    late = cublas.LateBlas(open_now)
     late.allow_tf32(True)
     late.close()
     assert not opened
@@ -306,14 +306,14 @@ def test_the_first_product_opens_cublas_with_the_math_that_was_asked_for():
     ],
 )
 def test_a_file_name_tells_the_version(monkeypatch, name, expected):
-    monkeypatch.setattr(blas.library, "require", lambda wanted: name)
-    monkeypatch.setattr(blas, "version", lambda: "loaded")
-    assert blas.named_version() == expected
+    monkeypatch.setattr(cublas.library, "require", lambda wanted: name)
+    monkeypatch.setattr(cublas, "version", lambda: "loaded")
+    assert cublas.named_version() == expected
 
 
 def test_a_link_tells_the_version_of_what_it_leads_to(monkeypatch, tmp_path):
     tmp_path.joinpath("libcublas.so.13.1.0").touch()
     link = tmp_path / "libcublas.so"
     link.symlink_to("libcublas.so.13.1.0")
-    monkeypatch.setattr(blas.library, "require", lambda wanted: str(link))
-    assert blas.named_version() == "13.1.0"
+    monkeypatch.setattr(cublas.library, "require", lambda wanted: str(link))
+    assert cublas.named_version() == "13.1.0"

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from engine.backends.base import Placed
-from engine.backends.cuda.program import CudaProgram
+from engine.backends.cuda.runtime.program import CudaProgram
 from engine.errors import DeviceError, EngineError
 from engine.vision.boxes import Suppression
 from engine.vision.resize import Placement

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from engine.backends.cuda import cache
-from engine.backends.cuda.cache import Cache
+from engine.backends.cuda.driver import compile_cache
+from engine.backends.cuda.driver.compile_cache import Cache
 
 
 def test_what_was_written_is_read_by_another_process(tmp_path):
@@ -66,4 +66,4 @@ def test_writers_at_once_leave_one_whole_file_and_nothing_else(tmp_path):
 def test_the_folder_is_the_chosen_one_or_the_platforms(monkeypatch, variables, expected):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert cache.folder().as_posix() == expected
+    assert compile_cache.folder().as_posix() == expected

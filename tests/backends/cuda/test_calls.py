@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.backends.cuda import calls, driver
-from engine.backends.cuda.calls import Calls
-from engine.backends.cuda.context import Turn
+from engine.backends.cuda.driver import driver_api, pycuda_loader
+from engine.backends.cuda.driver.context import Turn
+from engine.backends.cuda.driver.driver_api import DriverApi
 from engine.errors import DeviceError
 
 KINDS = {8: 0, 9: 1}  # what the driver says of a pointer: nothing, or that it is the host's
-NAMES = (*calls._ARGUMENTS, "cuEventSynchronize")
+NAMES = (*driver_api._ARGUMENTS, "cuEventSynchronize")
 
 
 class Function:
@@ -34,16 +34,16 @@ class Function:
 
 @pytest.fixture
 def card(monkeypatch):
-    """Returns a function that gives Calls over a driver, and the list of what is called."""
+    """Returns a function that gives DriverApi over a driver, and the list of what is called."""
 
     def open_with(**statuses):
         noted = []
         made = {name: Function(name, noted, statuses.get(name, 0)) for name in NAMES}
         library = SimpleNamespace(**made, cuGetErrorString=error_string)
-        monkeypatch.setattr(calls, "libcuda", lambda: library)
-        monkeypatch.setattr(calls.library, "load", lambda wanted: library)
-        monkeypatch.setattr(driver, "_libcuda", lambda: library)
-        return Calls("cuda:3", 7), noted
+        monkeypatch.setattr(driver_api, "libcuda", lambda: library)
+        monkeypatch.setattr(driver_api.library, "load", lambda wanted: library)
+        monkeypatch.setattr(pycuda_loader, "_libcuda", lambda: library)
+        return DriverApi("cuda:3", 7), noted
 
     return open_with
 

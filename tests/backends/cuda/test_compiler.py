@@ -10,9 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.backends.cuda import compiler, nvrtc
-from engine.backends.cuda.cache import Cache
-from engine.backends.cuda.compiler import Toolkit
+from engine.backends.cuda.driver import compiler, nvrtc
+from engine.backends.cuda.driver.compile_cache import Cache
+from engine.backends.cuda.driver.compiler import Toolkit
+from engine.backends.cuda.kernels import sources
 from engine.errors import DeviceError
 from engine.plan.activations import ACTIVATIONS
 
@@ -62,9 +63,10 @@ def test_the_unit_has_a_case_for_every_activation():
 
 def test_lines_of_the_unit_keep_the_numbers_of_their_files():
     text = compiler.translation_unit()
-    part = text[text.index('#line 1 "engine/backends/cuda/kernels/border.cu"') :].splitlines()[1:]
-    folder = Path(compiler.__file__).with_name("kernels")
-    original = folder.joinpath("border.cu").read_text().splitlines()
+    part = text[
+        text.index('#line 1 "engine/backends/cuda/kernels/vision/border.cu"') :
+    ].splitlines()[1:]
+    original = sources.kernels()["vision/border.cu"].splitlines()
     for number, line in enumerate(original):
         if not line.startswith("#include"):
             assert part[number] == line

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from engine.backends.cuda import conv
-from engine.backends.cuda.conv import apart, hopper
-from engine.backends.cuda.gpu import Target
+from engine.backends.cuda.conv import sm90_splitk, unfused
+from engine.backends.cuda.ops.gpu import Target
 from engine.plan import ops
 from engine.plan.ops import Constant, Tensor
 from engine.plan.shapes import Shape, Window
@@ -91,7 +91,7 @@ def test_some_layers_have_an_algorithm_of_their_own(card: Target, name: str, exp
 def test_hoppers_units_run_on_hopper_only(name: str) -> None:
     for card in CARDS:
         names = conv.candidates(card, LAYERS[name])
-        uses = any(each.startswith("hopper") for each in names)
+        uses = any(each.startswith("sm90_splitk") for each in names)
         is_dense = name in ("wide", "halving", "pointwise", "head", "dilated")
         assert uses == (card.capability == (9, 0) and is_dense)
 
@@ -102,7 +102,7 @@ def test_something_can_run_it_where_pixels_are_out_of_line(name: str) -> None:
     op = LAYERS[name]
     card = replace(HOPPER, misaligned=frozenset({op.src, op.out}))
     assert conv.choice(card, op) in conv.candidates(card, op)
-    assert not any(each.startswith("hopper") for each in conv.candidates(card, op))
+    assert not any(each.startswith("sm90_splitk") for each in conv.candidates(card, op))
 
 
 # ---------------------------------------------------------------- forced and measured
@@ -182,7 +182,9 @@ def pooled(layer: ops.Conv2d, **options: Any) -> ops.Conv2d:
 def test_a_pool_is_run_by_something(card: Target, name: str) -> None:
     op = pooled(LAYERS[name])
     assert conv.choice(card, op) in conv.candidates(card, op)
-    assert name != "first" or conv.choice(replace(card, precision="float16"), op) == "thin_32"
+    assert (
+        name != "first" or conv.choice(replace(card, precision="float16"), op) == "few_channels_32"
+    )
 
 
 @every_card
@@ -201,9 +203,9 @@ def test_the_algorithm_that_is_forced_comes_before_the_pool() -> None:
 def test_long_sums_are_computed_by_the_fastest_kernel_unless_there_are_few() -> None:
     card = replace(HOPPER, precision="float16", batch=64)
     assert conv.choice(card, pooled(LAYERS["wide"])).endswith("+apart")
-    assert conv.choice(replace(card, batch=1), pooled(LAYERS["wide"])).startswith("mma")
+    assert conv.choice(replace(card, batch=1), pooled(LAYERS["wide"])).startswith("implicit_gemm")
     short = convolution(32, 64, 3, 104)
-    assert conv.choice(card, pooled(short)).startswith("mma")
+    assert conv.choice(card, pooled(short)).startswith("implicit_gemm")
 
 
 def test_measurements_of_a_convolution_are_not_those_of_one_with_a_pool() -> None:
@@ -222,23 +224,23 @@ def test_a_detection_layer_is_run_by_something(card: Target) -> None:
     assert conv.choice(card, op) in conv.candidates(card, op)
     assert conv.signature(card, op) != conv.signature(card, LAYERS["head"])
     if card.precision == "float16":
-        own = "hopper" if card.capability == HOPPER.capability else "mma"
+        own = "sm90_splitk" if card.capability == HOPPER.capability else "implicit_gemm"
         assert conv.choice(card, op).startswith(own)
-        assert not conv.choice(card, op).endswith(apart.SUFFIX)
+        assert not conv.choice(card, op).endswith(unfused.SUFFIX)
 
 
 def test_a_detection_layer_leaves_in_eights_where_it_has_room() -> None:
     op, card = detecting(LAYERS["head"]), replace(HOPPER, precision="float16")
     for crowded, is_whole in ((frozenset(), True), (frozenset({op.out}), False)):
         target = replace(card, misaligned=crowded)
-        assert hopper.way_out(target, op)[3:] == (is_whole, True)
+        assert sm90_splitk.epilogue_params(target, op)[3:] == (is_whole, True)
 
 
 @every_card
 def test_what_goes_between_two_kernels_is_stored_as_its_channels_allow(card: Target) -> None:
     head, wide = detecting(LAYERS["head"]), pooled(LAYERS["wide"])
     for op, is_crooked in ((head, True), (wide, False)):
-        target, part = apart.alone(card, op)
+        target, part = unfused.alone(card, op)
         assert (part.out in target.misaligned) == is_crooked
-    target, part = apart.alone(replace(card, floats=frozenset({head.out})), head)
+    target, part = unfused.alone(replace(card, floats=frozenset({head.out})), head)
     assert part.out in target.floats

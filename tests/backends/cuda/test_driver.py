@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine.backends import cuda, open_device
-from engine.backends.cuda import driver
+from engine.backends.cuda.driver import pycuda_loader
 from engine.errors import DeviceError, InputError
 
 
@@ -42,21 +42,21 @@ def machine(monkeypatch):
     """Returns a function that installs a pycuda.driver, None for no PyCUDA at all."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(
-        driver.library, "load", lambda wanted: SimpleNamespace(cuInit=lambda flags: 0)
+        pycuda_loader.library, "load", lambda wanted: SimpleNamespace(cuInit=lambda flags: 0)
     )
-    driver.load.cache_clear()
+    pycuda_loader.load.cache_clear()
 
     def install(module):
         monkeypatch.setitem(sys.modules, "pycuda", module and SimpleNamespace(driver=module))
         monkeypatch.setitem(sys.modules, "pycuda.driver", module)
 
     yield install
-    driver.load.cache_clear()
+    pycuda_loader.load.cache_clear()
 
 
 def test_a_machine_without_a_driver_gets_one_clear_line(monkeypatch):
-    monkeypatch.setattr(driver.library, "_PLACES", (("nowhere", lambda wanted: None),))
-    driver.load.cache_clear()
+    monkeypatch.setattr(pycuda_loader.library, "_PLACES", (("nowhere", lambda wanted: None),))
+    pycuda_loader.load.cache_clear()
     with pytest.raises(DeviceError) as raised:
         open_device("cuda")
     assert str(raised.value) == (
@@ -68,18 +68,18 @@ def test_a_missing_pycuda_is_told_with_its_cure(machine, monkeypatch):
     def import_module(name):
         raise ModuleNotFoundError("No module named 'pycuda'", name="pycuda")
 
-    monkeypatch.setattr(driver.importlib, "import_module", import_module)
+    monkeypatch.setattr(pycuda_loader.importlib, "import_module", import_module)
     with pytest.raises(DeviceError, match=r"cuda: pycuda is not installed\. Run: pip install"):
-        driver.load()
+        pycuda_loader.load()
 
 
 def test_a_pycuda_built_for_another_machine_is_told_apart_from_none(machine, monkeypatch):
     def import_module(name):
         raise ImportError("libcurand.so.10: cannot open shared object file")
 
-    monkeypatch.setattr(driver.importlib, "import_module", import_module)
+    monkeypatch.setattr(pycuda_loader.importlib, "import_module", import_module)
     with pytest.raises(DeviceError, match="cuda: pycuda cannot be imported: libcurand"):
-        driver.load()
+        pycuda_loader.load()
 
 
 @pytest.mark.parametrize("visible", [None, "", "7"])
@@ -88,24 +88,24 @@ def test_no_card_mentions_the_variable_that_may_hide_it(machine, monkeypatch, vi
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     machine(FakeDriver(init_fails="cuInit failed: no CUDA-capable device is detected"))
     with pytest.raises(DeviceError, match="cuda: cuInit failed: no CUDA-capable device") as raised:
-        driver.load()
+        pycuda_loader.load()
     assert ("CUDA_VISIBLE_DEVICES" in str(raised.value)) == (visible is not None)
 
 
 def test_zero_cards_are_an_error(machine):
     machine(FakeDriver(cards=0))
     with pytest.raises(DeviceError, match="cuda: no device found"):
-        driver.count()
+        pycuda_loader.count()
 
 
 @pytest.mark.parametrize(("version", "is_enough"), [(13000, True), (12080, False), (14010, True)])
 def test_a_driver_older_than_cublas_is_told_so(machine, version, is_enough):
     machine(FakeDriver(version=version))
     if is_enough:
-        driver.check_version("13.1.0")
+        pycuda_loader.check_version("13.1.0")
         return
     with pytest.raises(DeviceError, match=r"is for CUDA 12\.8, cuBLAS 13\.1\.0 needs a newer one"):
-        driver.check_version("13.1.0")
+        pycuda_loader.check_version("13.1.0")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_driver_older_than_cublas_is_told_so(machine, version, is_enough):
 )
 def test_errors_of_the_device_are_told_as_its_own(machine, error, message):
     machine(FakeDriver())
-    with pytest.raises(DeviceError, match=message), driver.told("cuda:1"):
+    with pytest.raises(DeviceError, match=message), pycuda_loader.told("cuda:1"):
         raise error
 
 
@@ -147,8 +147,8 @@ def test_a_context_that_was_made_early_is_given_back(monkeypatch, failing):
         def __getattr__(self, name):
             return lambda *arguments: noted.append(name) or int(name == failing)
 
-    monkeypatch.setattr(driver, "_libcuda", Library)
-    with driver.awake(0):
+    monkeypatch.setattr(pycuda_loader, "_libcuda", Library)
+    with pycuda_loader.awake(0):
         noted.append("used")
     kept = [] if failing else ["cuDevicePrimaryCtxRelease_v2"]
     assert noted[noted.index("used") + 1 :] == kept
@@ -171,7 +171,7 @@ def test_devices_that_are_about_to_be_opened_wake_up_meanwhile(monkeypatch, argu
                 is_awake.set()
             return 0
 
-    monkeypatch.setattr(driver, "_libcuda", Library)
+    monkeypatch.setattr(pycuda_loader, "_libcuda", Library)
     with cuda.waking(argument):
         assert is_awake.wait(5)
         assert "cuDevicePrimaryCtxRelease_v2" not in dict(noted)
@@ -183,6 +183,6 @@ def test_a_device_that_does_not_wake_up_keeps_nobody_from_being_told(monkeypatch
     def refuse():
         raise DeviceError("no driver")
 
-    monkeypatch.setattr(driver, "_libcuda", refuse)
+    monkeypatch.setattr(pycuda_loader, "_libcuda", refuse)
     with pytest.raises(InputError, match="of the caller"), cuda.waking("0"):
         raise InputError("of the caller")

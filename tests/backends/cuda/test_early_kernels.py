@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from engine.backends.cuda import memory
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.floats import floats
-from engine.backends.cuda.gpu import Gpu, Place, Target
-from engine.backends.cuda.program import _load_kernels
+from engine.backends.cuda.lower import memory_layout
+from engine.backends.cuda.lower.precision_policy import floats
+from engine.backends.cuda.ops.gpu import Gpu, Place, Target
+from engine.backends.cuda.runtime.program import _load_kernels
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.errors import DeviceError
@@ -49,12 +49,12 @@ def plan() -> Plan:
 @pytest.mark.parametrize("precision", ["float32", "tf32", "float16"])
 def test_every_tile_of_the_first_run_is_loaded_before(plan: Plan, precision: str) -> None:
     target = Target(1, precision, (8, 6), 80, floats=floats(plan, precision))
-    target = replace(target, misaligned=memory.misaligned(plan, target))
+    target = replace(target, misaligned=memory_layout.misaligned(plan, target))
     early: list[tuple[str, object, int]] = []
     context: Any = SimpleNamespace(kernels=lambda wanted: NotedKernels(wanted, early))
     _load_kernels(context, plan, target)
     asked: list[tuple[str, object, int]] = []
-    slices = memory.lay_out(plan, target).slices
+    slices = memory_layout.lay_out(plan, target).slices
     gpu = Gpu(
         target,
         kernels=context.kernels(precision),
@@ -68,7 +68,7 @@ def test_every_tile_of_the_first_run_is_loaded_before(plan: Plan, precision: str
     early_tiles = set(early)
     gpu._kernels = NotedKernels(precision, asked)
     for op in plan.ops:
-        memory.runner(op).run(gpu.of(op), op)
+        memory_layout.runner(op).run(gpu.of(op), op)
     assert len(early_tiles) > 1
     assert early_tiles == set(asked)
 

@@ -13,11 +13,12 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.backends import open_device
-from engine.backends.cuda import conv, factors, memory
-from engine.backends.cuda.conv import apart
+from engine.backends.cuda import conv
+from engine.backends.cuda.conv import unfused
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.gpu import Target
-from engine.backends.cuda.scaled import ScaledConv2d
+from engine.backends.cuda.lower import fold_factors, memory_layout
+from engine.backends.cuda.ops.gpu import Target
+from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.passes import optimise
@@ -64,15 +65,15 @@ def kinds(plan: Plan) -> list[str]:
 
 
 def folded(plan: Plan, target: Target = CARD) -> bool:
-    target = replace(target, misaligned=target.misaligned | memory.misaligned(plan, target))
-    return "ScaledConv2d" in kinds(factors.fold(plan, target))
+    target = replace(target, misaligned=target.misaligned | memory_layout.misaligned(plan, target))
+    return "ScaledConv2d" in kinds(fold_factors.fold(plan, target))
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_convolution_takes_the_product_before_it(precision: str) -> None:
     plan, target = plan_of(), replace(CARD, precision=precision)
     *others, multiply, op = plan.ops
-    *same, made = factors.fold(plan, target).ops
+    *same, made = fold_factors.fold(plan, target).ops
     assert same == others
     assert isinstance(made, ScaledConv2d)
     assert made.multiply == replace(multiply, out=made.multiply.out)
@@ -83,7 +84,7 @@ def test_a_convolution_takes_the_product_before_it(precision: str) -> None:
 
 def test_a_plan_without_products_stays_as_it_is() -> None:
     plan = plan_of(before="")
-    assert factors.fold(plan, CARD) is plan
+    assert fold_factors.fold(plan, CARD) is plan
 
 
 @pytest.mark.parametrize(
@@ -126,13 +127,16 @@ def test_a_small_map_is_scaled_by_its_gate() -> None:
 
 
 def test_few_algorithms_multiply_by_themselves_and_the_others_apart() -> None:
-    plan = factors.fold(plan_of(), CARD)
+    plan = fold_factors.fold(plan_of(), CARD)
     op = plan.ops[-1]
     assert isinstance(op, ScaledConv2d)
     names = conv.candidates(CARD, op)
-    alone = {name for name in names if not name.endswith(apart.SUFFIX)}
-    assert {name.split("_")[0] for name in alone} == {"thin", "mma"}
-    assert {f"{name}{apart.SUFFIX}" for name in conv.candidates(CARD, op.after_multiply)} <= {
+    alone = {name for name in names if not name.endswith(unfused.SUFFIX)}
+    assert {name.rsplit("_", 2 if "split" in name else 1)[0] for name in alone} == {
+        "few_channels",
+        "implicit_gemm",
+    }
+    assert {f"{name}{unfused.SUFFIX}" for name in conv.candidates(CARD, op.after_multiply)} <= {
         *names
     }
     assert conv.choice(CARD, op) in alone
@@ -147,9 +151,9 @@ def test_what_is_read_and_what_is_written_share_no_memory(channels: int, filters
     unfolded = plan_of(
         f"[convolutional]\nfilters={filters}\n[convolutional]\nfilters=8\n", channels=channels
     )
-    plan = factors.fold(unfolded, CARD)
+    plan = fold_factors.fold(unfolded, CARD)
     (op,) = (op for op in plan.ops if isinstance(op, ScaledConv2d))
-    slices = memory.lay_out(plan, CARD).slices
+    slices = memory_layout.lay_out(plan, CARD).slices
     ends = {
         each: (slices[each].offset, slices[each].offset + 4 * each.shape.size)
         for each in (op.src, op.factor, op.out)
@@ -167,7 +171,7 @@ def card(request: pytest.FixtureRequest) -> Iterator[CudaDevice]:
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(("channels", "side"), [(16, 3), (32, 8), (144, 13), (192, 9)])
 @pytest.mark.parametrize("batch", [1, 7])
-@pytest.mark.parametrize("kernel", ["thin", "mma"])
+@pytest.mark.parametrize("kernel", ["few_channels", "implicit_gemm"])
 def test_results_are_those_of_a_product_that_is_stored(
     card: CudaDevice,
     monkeypatch: pytest.MonkeyPatch,
@@ -181,15 +185,15 @@ def test_results_are_those_of_a_product_that_is_stored(
     behind = PROJECTION * 2
     plan = plan_of(behind, channels=channels, side=side)
     images = np.random.default_rng(1).random((batch, *plan.source.shape.sides), np.float32)
-    mma = f"mma_64x32x{4 if precision == 'float32' else 6}_split1"
-    algorithm = mma if kernel == "mma" else "thin_32"
+    mma = f"implicit_gemm_64x32x{4 if precision == 'float32' else 6}_split1"
+    algorithm = mma if kernel == "implicit_gemm" else "few_channels_32"
     if card.card.capability < (7, 5):
-        monkeypatch.setattr(factors, "_can_run", lambda target, op: True)
+        monkeypatch.setattr(fold_factors, "_can_run", lambda target, op: True)
         algorithm = "pointwise"
     options: Any = {"batch": batch, "precision": precision, "algorithm": algorithm}
     results = []
-    for fold in (factors.fold, lambda plan, target: plan):
-        monkeypatch.setattr(factors, "fold", fold)
+    for fold in (fold_factors.fold, lambda plan, target: plan):
+        monkeypatch.setattr(fold_factors, "fold", fold)
         with closing(card.compile(plan, **options)) as program:
             assert ("Multiply" in kinds(program.plan)) == bool(results)
             results += program.forward(images)

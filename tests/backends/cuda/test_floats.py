@@ -11,9 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.backends import open_device
-from engine.backends.cuda import floats as floats_module
-from engine.backends.cuda.floats import floats, is_narrow
-from engine.backends.cuda.gpu import Target
+from engine.backends.cuda.lower import precision_policy as floats_module
+from engine.backends.cuda.lower.precision_policy import floats
+from engine.backends.cuda.ops.gpu import Target, is_narrow
+from engine.bundled import folder
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.errors import InputError
@@ -21,7 +22,6 @@ from engine.passes import optimise
 from engine.plan import ops
 from engine.plan.build import Plan
 from engine.plan.ops import Tensor
-from engine.shipped import folder
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice
 
@@ -249,12 +249,12 @@ def test_a_precision_of_cpus_is_told_where_it_is(plan_of: Any) -> None:
 
 
 def test_memory_holds_four_bytes_of_each_float(plan_of: Any) -> None:
-    from engine.backends.cuda import memory
+    from engine.backends.cuda.lower import memory_layout
 
     plan = plan_of(DETECTOR)
     target = Target(2, "float16", (9, 0), 132)
     mixed = replace(target, floats=floats(plan, "float16"))
-    halves, both = memory.lay_out(plan, target), memory.lay_out(plan, mixed)
+    halves, both = memory_layout.lay_out(plan, target), memory_layout.lay_out(plan, mixed)
     inside = {each.offset for tensor, each in both.slices.items() if tensor in mixed.floats}
     top = max(inside)
     last = next(t for t, each in both.slices.items() if each.offset == top)

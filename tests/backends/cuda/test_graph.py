@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.backends.cuda import graph
+from engine.backends.cuda.driver import graphs
 from engine.errors import DeviceError
 
 
@@ -36,8 +36,8 @@ class FakeLibcuda:
 def libcuda(monkeypatch):
     def install(**options):
         fake = FakeLibcuda(**options)
-        monkeypatch.setattr(graph, "_libcuda", lambda: fake)
-        monkeypatch.setattr(graph.calls, "libcuda", lambda: fake)
+        monkeypatch.setattr(graphs, "_libcuda", lambda: fake)
+        monkeypatch.setattr(graphs.driver_api, "libcuda", lambda: fake)
         return fake
 
     return install
@@ -49,21 +49,21 @@ def test_nothing_synchronises_a_context_while_it_records(libcuda):
     driver = SimpleNamespace(
         Context=SimpleNamespace(synchronize=lambda: order.append("synchronised"))
     )
-    other = Thread(target=graph.synchronize, args=(driver,))
+    other = Thread(target=graphs.synchronize, args=(driver,))
 
     def enqueue():
         other.start()
         other.join(0.2)
         order.append("enqueued")
 
-    graph.record(3, enqueue)
+    graphs.record(3, enqueue)
     other.join()
     assert order == ["enqueued", "synchronised"]
 
 
 def test_a_recording_enqueues_between_begin_and_end(libcuda):
     fake = libcuda()
-    made = graph.record(3, lambda: fake.calls.append("enqueue"))
+    made = graphs.record(3, lambda: fake.calls.append("enqueue"))
     made.launch()
     made.close()
     made.close()
@@ -81,7 +81,7 @@ def test_a_recording_enqueues_between_begin_and_end(libcuda):
 def test_what_fails_while_recording_is_raised_and_the_stream_leaves_capture(libcuda):
     fake = libcuda()
     with pytest.raises(ZeroDivisionError):
-        graph.record(3, lambda: 1 / 0)
+        graphs.record(3, lambda: 1 / 0)
     assert fake.calls == ["cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphDestroy"]
 
 
@@ -92,18 +92,18 @@ def test_what_fails_while_recording_is_raised_and_the_stream_leaves_capture(libc
 def test_a_failure_of_the_driver_is_told_in_its_words(libcuda, failing):
     libcuda(failing=failing)
     with pytest.raises(DeviceError, match=f"cuda: {failing}: not permitted"):
-        graph.record(3, lambda: None)
+        graphs.record(3, lambda: None)
 
 
 def test_a_graph_that_cannot_be_instantiated_is_not_kept(libcuda):
     fake = libcuda(failing="cuGraphInstantiateWithFlags")
     with pytest.raises(DeviceError):
-        graph.record(3, lambda: None)
+        graphs.record(3, lambda: None)
     assert "cuGraphDestroy" in fake.calls
 
 
 def test_a_failed_launch_is_told(libcuda):
     libcuda(failing="cuGraphLaunch")
-    made = graph.record(3, lambda: None)
+    made = graphs.record(3, lambda: None)
     with pytest.raises(DeviceError, match="cuda: cuGraphLaunch: not permitted"):
         made.launch()

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from engine.backends.cuda import chains
 from engine.backends.cuda.conv import ALGORITHMS
-from engine.backends.cuda.gpu import RUNNERS, Target
-from engine.backends.cuda.tensor import HOPPER
+from engine.backends.cuda.conv.tensor_cores import HOPPER
+from engine.backends.cuda.lower import fuse_chains
+from engine.backends.cuda.ops.gpu import RUNNERS, Target
 from engine.plan.ops import Chain, Conv2d
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.tensor_host import run
@@ -41,13 +41,13 @@ OPS = {
 }
 
 
-SMALL = {"float16": "hopper_64x64x4x3_split1"}
+SMALL = {"float16": "sm90_splitk_64x64x4x3_split1"}
 
 
 @pytest.mark.parametrize("op", OPS.values(), ids=OPS)
 @every_precision
 def test_a_block_for_each_tile_agrees_with_the_definition(op: Conv2d, precision: str) -> None:
-    name = SMALL.get(precision, "hopper_64x32x4x3_split1")
+    name = SMALL.get(precision, "sm90_splitk_64x32x4x3_split1")
     check(ALGORITHMS[name], op, precision=precision, capability=HOPPER)
 
 
@@ -57,11 +57,11 @@ def test_a_cluster_shares_the_sum_over_k(precision: str, split: int) -> None:
     """Of floats eight blocks share four eights of columns, and the inbox lies apart."""
     tile = "64x64x4x3" if precision == "float16" else "64x32x4x3"
     op = convolution((200, 5, 7), 44, has_residual=True, activation="leaky")
-    algorithm = ALGORITHMS[f"hopper_{tile}_split{split}"]
+    algorithm = ALGORITHMS[f"sm90_splitk_{tile}_split{split}"]
     check(algorithm, op, precision=precision, capability=HOPPER)
 
 
-@pytest.mark.parametrize("name", ["hopper_64x96x5x2_split3", "hopper_192x64x3x2_split2"])
+@pytest.mark.parametrize("name", ["sm90_splitk_64x96x5x2_split3", "sm90_splitk_192x64x3x2_split2"])
 def test_a_cluster_finishes_filters_that_come_in_eights(name: str) -> None:
     op = convolution((136, 9, 8), 88, has_residual=True, last_activation="relu")
     check(ALGORITHMS[name], op, precision="float16", capability=HOPPER, rows=3)
@@ -74,21 +74,21 @@ def test_results_of_an_upsampled_map_are_repeated(precision: str, split: int, ti
     op = convolution(
         (520, 5, 7), 48, (1, 1), padding=(0, 0, 0, 0), activation="leaky", upsample=times
     )
-    algorithm = ALGORITHMS[f"hopper_{tile}_split{split}"]
+    algorithm = ALGORITHMS[f"sm90_splitk_{tile}_split{split}"]
     check(algorithm, op, precision=precision, capability=HOPPER, margin=8)
 
 
 def test_a_cluster_makes_a_detection_layer() -> None:
     op = detecting(6, scale_x_y=1.05, channels=512)
     options = {"capability": HOPPER, "floats": frozenset({op.out}), "rows": 9}
-    name = "hopper_64x64x4x3_split2"
+    name = "sm90_splitk_64x64x4x3_split2"
     check(ALGORITHMS[name], op, precision="float16", tolerance=2e-6, **options)
 
 
 TURNS = [
-    *(("turns_128x32x4x2_teams3", name, "float16") for name in ("1x1", "3x3", "crooked")),
-    ("turns_128x64x4x2_teams2", "3x3", "float16"),
-    ("turns_128x128x6x1_teams2", "3x3", "tf32"),
+    *(("sm90_pingpong_128x32x4x2_teams3", name, "float16") for name in ("1x1", "3x3", "crooked")),
+    ("sm90_pingpong_128x64x4x2_teams2", "3x3", "float16"),
+    ("sm90_pingpong_128x128x6x1_teams2", "3x3", "tf32"),
 ]
 
 
@@ -100,13 +100,19 @@ def test_teams_that_take_turns_agree_with_the_definition(
 
 
 EVEN = [
-    ("even_128_teams2", convolution((24, 9, 8), 100, activation="leaky", has_residual=True)),
-    ("even_128_teams2", convolution((72, 9, 7), 128, (1, 1), padding=(0, 0, 0, 0))),
     (
-        "even_128_teams2_pairs",
+        "sm90_swapped_128_teams2",
+        convolution((24, 9, 8), 100, activation="leaky", has_residual=True),
+    ),
+    ("sm90_swapped_128_teams2", convolution((72, 9, 7), 128, (1, 1), padding=(0, 0, 0, 0))),
+    (
+        "sm90_swapped_128_teams2_pairs",
         convolution((40, 9, 11), 248, stride=(2, 1), has_residual=True, last_activation="relu"),
     ),
-    ("even_256_teams1", convolution((16, 9, 7), 200, activation="swish", has_residual=True)),
+    (
+        "sm90_swapped_256_teams1",
+        convolution((16, 9, 7), 200, activation="swish", has_residual=True),
+    ),
 ]
 
 
@@ -120,29 +126,29 @@ def test_tiles_of_as_many_pixels_as_go_round_agree_with_the_definition(
 def test_pairs_leave_a_multiprocessor_out_where_their_number_is_odd() -> None:
     op = convolution((40, 9, 11), 248, activation="leaky")
     options = {"precision": "float16", "capability": HOPPER, "rows": 9}
-    check(ALGORITHMS["even_128_teams2_pairs"], op, multiprocessors=3, **options)
+    check(ALGORITHMS["sm90_swapped_128_teams2_pairs"], op, multiprocessors=3, **options)
 
 
 def test_a_detection_layer_of_a_net_of_halves_is_of_floats() -> None:
     for name, op in (
-        ("hopper_64x64x4x3_split1", OPS["detecting"]),
-        ("turns_128x32x4x2_teams3", OPS["detecting"]),
-        ("turns_128x32x4x2_teams3", detecting(6, raw=True, scale_x_y=2.0)),
+        ("sm90_splitk_64x64x4x3_split1", OPS["detecting"]),
+        ("sm90_pingpong_128x32x4x2_teams3", OPS["detecting"]),
+        ("sm90_pingpong_128x32x4x2_teams3", detecting(6, raw=True, scale_x_y=2.0)),
     ):
         options = {"capability": HOPPER, "floats": frozenset({op.out}), "rows": 9}
         check(ALGORITHMS[name], op, precision="float16", tolerance=2e-6, **options)
 
 
 PATCHES = [
-    ("patches_32x2x2_teams3", (16, 15, 23), 48, 3, "float16"),
-    ("patches_32x2x2_teams3", (16, 15, 23), 53, 3, "tf32"),
-    ("patches_64x2x1_teams4", (40, 15, 23), 53, 3, "float16"),
-    ("patches_32x2x2_teams3", (72, 15, 23), 48, 1, "float16"),
-    ("patches_64x2x1_teams4", (40, 15, 23), 64, 1, "tf32"),
-    ("patches_256x2x1_teams2", (64, 16, 23), 216, 1, "float16"),
-    ("columns_64x256x1x1_teams2", (16, 31, 23), 53, 3, "float16"),
-    ("columns_64x128x2x1_teams3", (64, 15, 23), 48, 3, "float16"),
-    ("columns_64x128x2x2_teams1", (16, 16, 15), 53, 3, "tf32"),
+    ("sm90_direct_tiles_32x2x2_teams3", (16, 15, 23), 48, 3, "float16"),
+    ("sm90_direct_tiles_32x2x2_teams3", (16, 15, 23), 53, 3, "tf32"),
+    ("sm90_direct_tiles_64x2x1_teams4", (40, 15, 23), 53, 3, "float16"),
+    ("sm90_direct_tiles_32x2x2_teams3", (72, 15, 23), 48, 1, "float16"),
+    ("sm90_direct_tiles_64x2x1_teams4", (40, 15, 23), 64, 1, "tf32"),
+    ("sm90_direct_tiles_256x2x1_teams2", (64, 16, 23), 216, 1, "float16"),
+    ("sm90_swapped_direct_64x256x1x1_teams2", (16, 31, 23), 53, 3, "float16"),
+    ("sm90_swapped_direct_64x128x2x1_teams3", (64, 15, 23), 48, 3, "float16"),
+    ("sm90_swapped_direct_64x128x2x2_teams1", (16, 16, 15), 53, 3, "tf32"),
 ]
 
 
@@ -159,16 +165,16 @@ def test_patches_agree_with_the_definition(
 
 def test_columns_of_two_slices_for_two_tiles_of_filters() -> None:
     op = convolution((72, 16, 23), 80, (2, 2), padding=(0, 1, 1, 0), activation="swish")
-    algorithm = ALGORITHMS["columns_64x128x2x1_teams2"]
+    algorithm = ALGORITHMS["sm90_swapped_direct_64x128x2x1_teams2"]
     check(algorithm, op, precision="float16", capability=HOPPER, rows=9)
 
 
 @pytest.mark.parametrize(
     ("name", "channels", "precision", "padding"),
     [
-        ("columns_64x256x1x1_teams2", 40, "float16", (1, 1, 1, 1)),
-        ("columns_64x256x1x1_teams2", 32, "float16", (0, 1, 2, 0)),
-        ("columns_64x128x2x1_teams2", 16, "tf32", (0, 1, 2, 0)),
+        ("sm90_swapped_direct_64x256x1x1_teams2", 40, "float16", (1, 1, 1, 1)),
+        ("sm90_swapped_direct_64x256x1x1_teams2", 32, "float16", (0, 1, 2, 0)),
+        ("sm90_swapped_direct_64x128x2x1_teams2", 16, "tf32", (0, 1, 2, 0)),
     ],
 )
 def test_columns_that_are_two_pixels_apart(
@@ -201,7 +207,7 @@ FIRST = {
 def test_a_first_layer_reads_windows_where_they_overlap(op: Conv2d, room: int) -> None:
     """With room for a fourth value pixels begin on 8 bytes."""
     options = {"precision": "float16", "capability": HOPPER, "rows": 3}
-    check(ALGORITHMS["first"], op, room=room, **options)
+    check(ALGORITHMS["sm90_rgb_stem"], op, room=room, **options)
 
 
 def opening(side: tuple[int, int], filters: int, kinds: tuple[str, str]) -> Chain:
@@ -239,7 +245,7 @@ def test_what_lies_between_two_convolutions_stays(
     """Only the first rows may be present."""
     rows, (first, second) = 2, chain.links
     target = Target(rows, "float16", HOPPER, multiprocessors)
-    assert chains.name(target, chain)
+    assert fuse_chains.name(target, chain)
     before, behind = Problem(first, rows), Problem(second, rows)
     if chain.src.shape.channels == 3:
         before.constants["weight"] *= np.float32(1.0003)  # as many bits as a float has
@@ -265,13 +271,13 @@ def test_what_lies_between_two_convolutions_stays(
 
 
 FAMILIES = {
-    "hopper_64x64x4x3_split1": ((24, 15, 23), 48),
-    "hopper_64x64x4x3_split2": ((120, 9, 8), 48),
-    "turns_128x32x4x2_teams3": ((24, 9, 8), 72),
-    "even_128_teams2": ((24, 9, 8), 100),
-    "even_128_teams2_pairs": ((24, 9, 8), 248),
-    "patches_32x2x2_teams3": ((16, 15, 23), 48),
-    "columns_64x128x2x1_teams3": ((64, 15, 23), 48),
+    "sm90_splitk_64x64x4x3_split1": ((24, 15, 23), 48),
+    "sm90_splitk_64x64x4x3_split2": ((120, 9, 8), 48),
+    "sm90_pingpong_128x32x4x2_teams3": ((24, 9, 8), 72),
+    "sm90_swapped_128_teams2": ((24, 9, 8), 100),
+    "sm90_swapped_128_teams2_pairs": ((24, 9, 8), 248),
+    "sm90_direct_tiles_32x2x2_teams3": ((16, 15, 23), 48),
+    "sm90_swapped_direct_64x128x2x1_teams3": ((64, 15, 23), 48),
 }
 
 
@@ -284,6 +290,6 @@ def test_a_last_batch_has_fewer_rows(name: str, sizes: tuple[tuple[int, int, int
 
 @pytest.mark.parametrize("precision", ["float16", "tf32"])
 def test_results_lie_between_the_margins(precision: str) -> None:
-    name = SMALL.get(precision, "hopper_64x32x4x3_split1")
+    name = SMALL.get(precision, "sm90_splitk_64x32x4x3_split1")
     options = {"precision": precision, "capability": HOPPER, "margin": 8}
     check(ALGORITHMS[name], OPS["3x3"], **options)

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.backends.cuda import conv
-from engine.backends.cuda.conv.hopper import HopperVariant
+from engine.backends.cuda.conv.sm90_splitk import Sm90Variant
 from engine.backends.cuda.device import CudaDevice
 from engine.plan import ops
 from engine.plan.build import Plan
@@ -47,7 +47,7 @@ def test_every_tile_agrees_with_the_matrix_product(
     tiled = [
         each
         for each in able(card, name, precision)
-        if isinstance(conv.ALGORITHMS[each], HopperVariant)
+        if isinstance(conv.ALGORITHMS[each], Sm90Variant)
     ]
     assert tiled
     check_against_the_matrix_product(card, name, precision, tiled, TOLERANCE[precision])

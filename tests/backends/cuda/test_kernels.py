@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from engine.backends import open_device
 from engine.backends.base import Placed
-from engine.backends.cuda import compiler, windows
 from engine.backends.cuda.conv import candidates
-from engine.backends.cuda.gpu import Target
+from engine.backends.cuda.driver import compiler
+from engine.backends.cuda.ops import windows
+from engine.backends.cuda.ops.gpu import Target
 from engine.plan import ops
 from engine.plan.build import Plan, PlanBuilder
 from engine.plan.ops import Tensor, YoloHead

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from engine.backends.cuda import library
+from engine.backends.cuda.driver import library
 from engine.errors import DeviceError
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.backends.cuda import memory
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.gpu import Target
+from engine.backends.cuda.lower import memory_layout
+from engine.backends.cuda.ops.gpu import Target
 from engine.errors import InputError
 from engine.passes import optimise
 from engine.plan import ops
@@ -31,7 +31,7 @@ def test_pixels_of_a_picture_in_colours_begin_on_whole_words(
 ) -> None:
     plan = optimise(plan_of(Shape(channels, side, side)), CudaDevice.passes)
     assert plan.arena is not None
-    layout = memory.lay_out(plan, Target(2, "float16", (9, 0), 132))
+    layout = memory_layout.lay_out(plan, Target(2, "float16", (9, 0), 132))
     source, (out,) = layout.slices[plan.source], plan.outputs
     assert source.pitch == pitch
     assert layout.slices[out].pitch == channels
@@ -69,18 +69,18 @@ def test_what_a_detection_layer_puts_out_has_room_for_whole_eights(
         out = builder.emit(ops.Concat(builder.tensor(Shape(42, 5, 5)), parts))
     plan = optimise(builder.build((out,), (out,)), CudaDevice.passes)
     target = Target(2, "float16", (9, 0), 132)
-    layout = memory.lay_out(plan, target)
+    layout = memory_layout.lay_out(plan, target)
     op = next(op for op in plan.ops if isinstance(op, ops.Conv2d))
     assert op.yolo is not None
     assert layout.slices[op.out].pitch == pitch
-    assert (op.out in memory.misaligned(plan, target)) == is_within
+    assert (op.out in memory_layout.misaligned(plan, target)) == is_within
 
 
 def test_what_lies_between_pixels_counts() -> None:
     plan = plan_of(Shape(3, 1 << 14, 1 << 14))
-    assert memory.lay_out(plan, Target(1, "float16", (9, 0), 132)).size
+    assert memory_layout.lay_out(plan, Target(1, "float16", (9, 0), 132)).size
     with pytest.raises(InputError, match="batch: 2 makes a tensor of 2147483648 values"):
-        memory.lay_out(plan, Target(2, "float16", (9, 0), 132))
+        memory_layout.lay_out(plan, Target(2, "float16", (9, 0), 132))
 
 
 def test_what_a_pool_reads_counts_though_it_may_never_be_stored() -> None:
@@ -91,16 +91,16 @@ def test_what_a_pool_reads_counts_though_it_may_never_be_stored() -> None:
     out = builder.emit(ops.MaxPool(pooled, grid, ops.Window((2, 2), (2, 2))))
     plan = optimise(builder.build((out,), (out,)), CudaDevice.passes)
     assert len(plan.ops) == 1
-    assert memory.lay_out(plan, Target(100, "float16", (9, 0), 132)).size
+    assert memory_layout.lay_out(plan, Target(100, "float16", (9, 0), 132)).size
     with pytest.raises(InputError, match="batch: 300 makes a tensor of 3322675200 values"):
-        memory.lay_out(plan, Target(300, "float16", (9, 0), 132))
+        memory_layout.lay_out(plan, Target(300, "float16", (9, 0), 132))
 
 
 def test_kernels_may_count_a_stride_too_far() -> None:
     plan = plan_of(Shape(1, 1024, 1024))
-    assert memory.lay_out(plan, Target(2044, "float32", (9, 0), 132)).size
+    assert memory_layout.lay_out(plan, Target(2044, "float32", (9, 0), 132)).size
     with pytest.raises(InputError, match="batch: 2047 makes"):
-        memory.lay_out(plan, Target(2047, "float32", (9, 0), 132))
+        memory_layout.lay_out(plan, Target(2047, "float32", (9, 0), 132))
 
 
 @needs_gxx
@@ -111,7 +111,7 @@ def test_what_lies_between_pixels_is_zero(host: HostDevice, precision: str) -> N
     images = np.ones((2, 3, 5, 7), np.float32)
     np.testing.assert_array_equal(program.forward(images)[0], images)
     resident = program._resident
-    place = resident._places(memory.lay_out(plan, program._target))[plan.source]
+    place = resident._places(memory_layout.lay_out(plan, program._target))[plan.source]
     kind = np.float16 if program._target.bytes_of(plan.source) == 2 else np.float32
     values = np.empty((2 * 5 * 7, 4), kind)
     host.context.driver.memcpy_dtoh(values, place.pointer)
@@ -127,8 +127,8 @@ def test_each_op_knows_where_the_next_weights_begin() -> None:
         made = builder.emit(ops.Conv2d(builder.tensor(Shape(filters, 4, 4)), made, weight))
         made = builder.emit(ops.Activate(builder.tensor(made.shape), made, "leaky"))
     plan = builder.build((made,), (made,))
-    weights = memory.lay_out_weights(plan, Target(1, "float32", (7, 0), 4))
-    found = memory.next_weights(plan, weights)
+    weights = memory_layout.lay_out_weights(plan, Target(1, "float32", (7, 0), 4))
+    found = memory_layout.next_weights(plan, weights)
     first, behind, second, last = plan.ops
     begin = weights.offsets[second, "weight"]
     assert found[first] == found[behind] == (begin, 8 * 16 * 4)

@@ -9,17 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from engine.backends.cuda import chains, compiler, tensor
-from engine.backends.cuda.conv import hopper, hopper_columns, hopper_even, implicit_gemm
-from engine.backends.cuda.conv.hopper import HopperTile
-from engine.backends.cuda.conv.hopper_columns import ColumnsTile
-from engine.backends.cuda.conv.hopper_even import EvenTile
-from engine.backends.cuda.conv.hopper_patches import PatchesTile
-from engine.backends.cuda.conv.hopper_turns import TurnsTile
+from engine.backends.cuda.conv import (
+    implicit_gemm,
+    sm90_splitk,
+    sm90_swapped,
+    sm90_swapped_direct,
+    tensor_cores,
+)
+from engine.backends.cuda.conv.few_channels import ThinTile
 from engine.backends.cuda.conv.implicit_gemm import MmaTile
-from engine.backends.cuda.conv.thin import ThinTile
-from engine.backends.cuda.gpu import KINDS, Target
-from engine.backends.cuda.tensor import Tile
+from engine.backends.cuda.conv.sm90_direct_tiles import DirectTile
+from engine.backends.cuda.conv.sm90_pingpong import PingPongTile
+from engine.backends.cuda.conv.sm90_splitk import Sm90Tile
+from engine.backends.cuda.conv.sm90_swapped import SwappedTile
+from engine.backends.cuda.conv.sm90_swapped_direct import SwappedDirectTile
+from engine.backends.cuda.driver import compiler, tiles
+from engine.backends.cuda.driver.tiles import Tile
+from engine.backends.cuda.lower import fuse_chains
+from engine.backends.cuda.ops.gpu import KINDS, Target
 from tests.backends.cuda.host import DEFINES
 from tests.backends.cuda.test_hopper_kernels import CHAINS
 
@@ -68,9 +75,9 @@ def hopper_tiles() -> list[Tile]:
     """The largest and the smallest tile of each precision, with whole and with short slices."""
     found: list[Tile] = []
     for mode, sides in [
-        (0, hopper._HALF_TILES),
-        (1, hopper._FLOAT_TILES),
-        (2, hopper._FLOAT_TILES),
+        (0, sm90_splitk._HALF_TILES),
+        (1, sm90_splitk._FLOAT_TILES),
+        (2, sm90_splitk._FLOAT_TILES),
     ]:
         whole = 128 // (2 if mode == 0 else 4)
         for (rows, columns, stages, consumers, blocks), depth in [
@@ -78,53 +85,55 @@ def hopper_tiles() -> list[Tile]:
             (min(sides), whole // 4),
         ]:
             sizes = (rows, columns, depth, stages, consumers, blocks, mode)
-            found.append(HopperTile(*sizes, 2 if mode == 0 else 4, LEAKY, depth == whole))
-    found.append(HopperTile(128, 128, 64, 4, 2, 1, 0, 4, (KINDS["mish"], KINDS["relu6"]), False))
+            found.append(Sm90Tile(*sizes, 2 if mode == 0 else 4, LEAKY, depth == whole))
+    found.append(Sm90Tile(128, 128, 64, 4, 2, 1, 0, 4, (KINDS["mish"], KINDS["relu6"]), False))
     linear = KINDS["linear"], KINDS["linear"]
     for is_whole in (False, True):
-        found.append(HopperTile(64, 32, 64, 8, 1, 1, 0, 4, linear, is_whole, True))
+        found.append(Sm90Tile(64, 32, 64, 8, 1, 1, 0, 4, linear, is_whole, True))
     for out_bytes, (rows, columns, stages, teams, consumers, blocks) in (
         (4, (128, 256, 4, 1, 2, 1)),
         (2, (128, 32, 4, 3, 1, 2)),
     ):
         sizes = (rows, columns, 64, stages, consumers, blocks, 0, out_bytes)
-        found.append(TurnsTile(*sizes, LEAKY, out_bytes == 2, teams=teams))
-    found.append(TurnsTile(128, 64, 64, 4, 1, 2, 0, 4, linear, True, True, teams=2))
-    found.append(HopperTile(64, 32, 64, 8, 1, 1, 0, 2, LEAKY, True, upsample=2))
+        found.append(PingPongTile(*sizes, LEAKY, out_bytes == 2, teams=teams))
+    found.append(PingPongTile(128, 64, 64, 4, 1, 2, 0, 4, linear, True, True, teams=2))
+    found.append(Sm90Tile(64, 32, 64, 8, 1, 1, 0, 2, LEAKY, True, upsample=2))
     for out_bytes, pixels, (filters, teams, consumers, sharers, blocks) in (
-        (2, 168, hopper_even._SHAPES[0]),
-        (4, 88, hopper_even._SHAPES[1]),
-        (2, 168, hopper_even._SHAPES[2]),
+        (2, 168, sm90_swapped._SHAPES[0]),
+        (4, 88, sm90_swapped._SHAPES[1]),
+        (2, 168, sm90_swapped._SHAPES[2]),
     ):
         sizes = (pixels, filters, 64, 4, consumers, blocks, 0, out_bytes)
-        found.append(EvenTile(*sizes, LEAKY, out_bytes == 2, teams=teams, sharers=sharers))
+        found.append(SwappedTile(*sizes, LEAKY, out_bytes == 2, teams=teams, sharers=sharers))
     for out_bytes, (columns, stages, teams, blocks), taps in (
         (4, (64, 2, 4, 1), (3, 3)),
         (2, (32, 2, 3, 2), (2, 5)),
     ):
         sizes = (64, columns, 64, stages, 1, blocks, 0, out_bytes)
-        found.append(PatchesTile(*sizes, LEAKY, out_bytes == 2, teams=teams, taps=taps))
-    for number, (lines, columns, stages, teams, blocks) in enumerate(hopper_columns._SHAPES):
+        found.append(DirectTile(*sizes, LEAKY, out_bytes == 2, teams=teams, taps=taps))
+    for number, (lines, columns, stages, teams, blocks) in enumerate(sm90_swapped_direct._SHAPES):
         for out_bytes, stride in ((2, 1), (4, 2)) if number == 0 else ((2 + number % 2 * 2, 1),):
             sizes = (8 * lines, columns, 64, stages, 1, blocks, 0, out_bytes)
-            found.append(ColumnsTile(*sizes, LEAKY, out_bytes == 2, teams=teams, stride=stride))
-    card = Target(2, "float16", tensor.HOPPER, 132)
-    return [*found, *(chains.tile(card, chain) for chain in CHAINS.values())]
+            found.append(
+                SwappedDirectTile(*sizes, LEAKY, out_bytes == 2, teams=teams, stride=stride)
+            )
+    card = Target(2, "float16", tensor_cores.HOPPER, 132)
+    return [*found, *(fuse_chains.tile(card, chain) for chain in CHAINS.values())]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tile", hopper_tiles(), ids=str)
 def test_tensor_core_kernels_compile_for_hopper(tmp_path: Path, tile: Tile) -> None:
     defines = DEFINES["float16"] if tile.mode == 0 else ()
-    compile_text(tensor.source(tile), tmp_path, ("90a",), defines)
+    compile_text(tiles.source(tile), tmp_path, ("90a",), defines)
 
 
 def portable_tiles() -> list[MmaTile | ThinTile]:
     """Likewise, and a first layer; what reads one kind of values and writes the other."""
     found: list[MmaTile | ThinTile] = []
-    for mode in (0, 1, 2, tensor.EXACT_HALVES):
+    for mode in (0, 1, 2, tiles.EXACT_HALVES):
         sides = implicit_gemm._SPLIT_FLOAT_TILES if mode == 2 else implicit_gemm._TILES
-        value_bytes = 2 if tensor.reads_halves(mode) else 4
+        value_bytes = 2 if tiles.reads_halves(mode) else 4
         whole = 128 // value_bytes
         for (*block, stages, blocks), depth in [(max(sides), whole), (min(sides), whole // 2)]:
             found.append(MmaTile(*block, depth, stages, blocks, mode, value_bytes))
@@ -143,15 +152,15 @@ def portable_tiles() -> list[MmaTile | ThinTile]:
 def test_portable_tensor_core_kernels_compile_for_every_architecture(
     tmp_path: Path, tile: MmaTile | ThinTile
 ) -> None:
-    defines = DEFINES["float16"] if tensor.reads_halves(tile.mode) else ()
-    compile_text(tensor.source(tile), tmp_path, ARCHITECTURES[1:], defines)
+    defines = DEFINES["float16"] if tiles.reads_halves(tile.mode) else ()
+    compile_text(tiles.source(tile), tmp_path, ARCHITECTURES[1:], defines)
 
 
 @pytest.mark.slow
 def test_portable_tensor_core_kernels_compile_for_turing(tmp_path: Path) -> None:
-    for mode in (0, tensor.EXACT_HALVES):
+    for mode in (0, tiles.EXACT_HALVES):
         for tile in (
             MmaTile(64, 64, 32, 32, 64, 2, 3, mode, 2),
             ThinTile(3, 3, 3, 32, 64 << 10, mode, 4),
         ):
-            compile_text(tensor.source(tile), tmp_path, ("75",), DEFINES["float16"])
+            compile_text(tiles.source(tile), tmp_path, ("75",), DEFINES["float16"])

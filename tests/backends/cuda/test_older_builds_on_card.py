@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from engine.backends.cuda import cache, compiler, tensor
 from engine.backends.cuda.device import CudaDevice
+from engine.backends.cuda.driver import compile_cache, compiler, tiles
 from engine.plan import ops
 from tests.backends.cases import Case, all_cases, missing_pass
 from tests.backends.cuda.tiles_on_card import (
@@ -48,7 +48,7 @@ def older(request: pytest.FixtureRequest) -> Iterator[CudaDevice]:
     """A device that takes its card for an older one, and gets PTX where that would get a cubin."""
     capability = BUILDS[request.param]
     compile_image = compiler.compile_image
-    apart = cache.Cache(cache.folder() / "older builds")
+    apart = compile_cache.Cache(compile_cache.folder() / "older builds")
 
     def in_ptx(
         source: str,
@@ -68,9 +68,9 @@ def older(request: pytest.FixtureRequest) -> Iterator[CudaDevice]:
         at.setattr(device._context, "card", replace(device.card, capability=capability))
         at.setattr(compiler, "compile_image", in_ptx)
         at.setattr(compiler, "_cache", lambda: apart)
-        tensor.image.cache_clear()  # of cubins for a card that is one of these itself
+        tiles.image.cache_clear()  # of cubins for a card that is one of these itself
         yield device
-    tensor.image.cache_clear()
+    tiles.image.cache_clear()
 
 
 def needs_its_pass(case: Case, device: CudaDevice) -> None:
@@ -99,7 +99,7 @@ def test_every_tile_agrees_with_the_matrix_product(
     """Maps large enough for large tiles and for sums that several blocks share."""
     names = able(older, name, precision)
     has_units = precision == "float16" or older.card.capability >= (8, 0)
-    assert any(each.startswith("mma") for each in names) == has_units
+    assert any(each.startswith("implicit_gemm") for each in names) == has_units
     check_against_the_matrix_product(older, name, precision, names, TOLERANCES[precision])
 
 

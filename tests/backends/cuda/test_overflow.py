@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.backends import open_device
-from engine.backends.cuda import overflow, program
+from engine.backends.cuda.runtime import overflow, program
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.errors import DeviceError, EngineError

@@ -13,10 +13,10 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.backends.base import Device, Placed
-from engine.backends.cuda import pictures
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.multi import MultiDevice
-from engine.backends.cuda.resident import SLOTS
+from engine.backends.cuda.multi_device import MultiDevice
+from engine.backends.cuda.runtime import picture_staging
+from engine.backends.cuda.runtime.device_program import SLOTS
 from engine.darknet import cfg, weights
 from engine.darknet import graph as network_graph
 from engine.darknet.lower import lower
@@ -144,7 +144,7 @@ def test_what_are_no_bytes_is_scaled_on_the_cpu(device: CudaDevice) -> None:
 def test_what_is_too_much_is_scaled_on_the_cpu(
     device: CudaDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pictures, "MOST_BYTES", 5_000)
+    monkeypatch.setattr(picture_staging, "MOST_BYTES", 5_000)
     program = device.compile(passing((16, 16)), batch=2)
     before = program.memory
     for size in ((90, 90), (20, 20)):
@@ -180,14 +180,14 @@ def never(size: int) -> None:
 def test_many_bytes_are_copied_by_several_threads_in_the_right_places(
     copiers: int, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pictures, "_COPIERS", copiers)
-    monkeypatch.setattr(pictures, "_WORTH_A_THREAD", 1 << 15)
+    monkeypatch.setattr(picture_staging, "_COPIERS", copiers)
+    monkeypatch.setattr(picture_staging, "_WORTH_A_THREAD", 1 << 15)
     batch = [placed(random_pixels((300 + 7 * n, 211), seed=n), (8, 8)) for n in range(count)]
-    arrangement = pictures.arrange(batch)
+    arrangement = picture_staging.arrange(batch)
     assert arrangement is not None
-    assert arrangement.size > 2 * pictures._WORTH_A_THREAD
+    assert arrangement.size > 2 * picture_staging._WORTH_A_THREAD
     out = np.zeros(arrangement.size, np.uint8)
-    copier = pictures.Copier()
+    copier = picture_staging.Copier()
     copier.copy([each.pixels for each in batch], arrangement.starts, out, never)
     copier.close()
     for start, each in zip(arrangement.starts, batch, strict=True):
@@ -210,16 +210,16 @@ def test_arrays_are_copied_alike_or_not_close_together_or_not(
     expected = out.copy()
     for start, each in zip(starts, arrays, strict=True):
         expected[start : start + each.size] = each.ravel()
-    pictures._copy(arrays, starts, out)
+    picture_staging._copy(arrays, starts, out)
     np.testing.assert_array_equal(out, expected)
 
 
 def test_callers_take_turns_so_that_no_more_threads_copy_than_is_good(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pictures, "_COPIERS", 2)
-    monkeypatch.setattr(pictures, "_WORTH_A_THREAD", 1 << 10)
-    copy, lock = pictures._copy, threading.Lock()
+    monkeypatch.setattr(picture_staging, "_COPIERS", 2)
+    monkeypatch.setattr(picture_staging, "_WORTH_A_THREAD", 1 << 10)
+    copy, lock = picture_staging._copy, threading.Lock()
     inside, most = 0, []
 
     def noted(*arguments: Any) -> None:
@@ -232,9 +232,9 @@ def test_callers_take_turns_so_that_no_more_threads_copy_than_is_good(
         with lock:
             inside -= 1
 
-    monkeypatch.setattr(pictures, "_copy", noted)
+    monkeypatch.setattr(picture_staging, "_copy", noted)
     pixels = random_pixels((64, 64))
-    copiers = [pictures.Copier() for _ in range(4)]  # of a card each
+    copiers = [picture_staging.Copier() for _ in range(4)]  # of a card each
     with ThreadPoolExecutor(len(copiers)) as callers:
         for each in copiers * 5:
             callers.submit(each.copy, [pixels], [0], np.zeros(pixels.size, np.uint8), never)
@@ -245,10 +245,10 @@ def test_callers_take_turns_so_that_no_more_threads_copy_than_is_good(
 
 
 def test_parts_do_not_wait_for_the_batch_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pictures, "_COPIERS", 2)
-    monkeypatch.setattr(pictures, "_WORTH_A_THREAD", 1 << 10)
-    monkeypatch.setattr(pictures, "_seats", [threading.Lock(), threading.Lock()])
-    copy, is_next_begun = pictures._copy, threading.Event()
+    monkeypatch.setattr(picture_staging, "_COPIERS", 2)
+    monkeypatch.setattr(picture_staging, "_WORTH_A_THREAD", 1 << 10)
+    monkeypatch.setattr(picture_staging, "_seats", [threading.Lock(), threading.Lock()])
+    copy, is_next_begun = picture_staging._copy, threading.Event()
     slow, fast = random_pixels((64, 64)), random_pixels((64, 64), seed=1)
     outs = np.zeros(slow.size, np.uint8), np.zeros(fast.size, np.uint8)
 
@@ -259,8 +259,8 @@ def test_parts_do_not_wait_for_the_batch_before(monkeypatch: pytest.MonkeyPatch)
             assert is_next_begun.wait(10)
         copy(sources, starts, out)
 
-    monkeypatch.setattr(pictures, "_copy", noted)
-    copier = pictures.Copier()
+    monkeypatch.setattr(picture_staging, "_copy", noted)
+    copier = picture_staging.Copier()
     with ThreadPoolExecutor(2) as callers:
         calls = [
             callers.submit(copier.copy, [each], [0], out, never)
@@ -279,7 +279,7 @@ def test_parts_do_not_wait_for_the_batch_before(monkeypatch: pytest.MonkeyPatch)
 def test_what_goes_ahead_is_ready_by_then_and_is_not_all(
     shapes: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pictures, "_WORTH_TWO_WAYS", 4_000)
+    monkeypatch.setattr(picture_staging, "_WORTH_TWO_WAYS", 4_000)
     random = np.random.default_rng(0)
     sources = [random.random(shape, np.float32) for shape in shapes]
     starts = [0, *np.cumsum([each.size for each in sources[:-1]]).tolist()]
@@ -291,7 +291,7 @@ def test_what_goes_ahead_is_ready_by_then_and_is_not_all(
         sent.append(size)
         np.testing.assert_array_equal(out[: size // 4], expected[: size // 4])
 
-    pictures.Copier().copy(sources, starts, out, send)
+    picture_staging.Copier().copy(sources, starts, out, send)
     np.testing.assert_array_equal(out, expected)
     assert len(sent) == 1
     assert 0 < sent[0] < out.nbytes
@@ -301,10 +301,10 @@ def test_what_goes_ahead_is_ready_by_then_and_is_not_all(
 def test_what_is_little_or_one_row_goes_at_once(
     size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pictures, "_WORTH_TWO_WAYS", 1_000)
+    monkeypatch.setattr(picture_staging, "_WORTH_TWO_WAYS", 1_000)
     pixels = random_pixels(size)
     out = np.zeros(pixels.size, np.uint8)
-    pictures.Copier().copy([pixels], [0], out, never)
+    picture_staging.Copier().copy([pixels], [0], out, never)
     np.testing.assert_array_equal(out, pixels.reshape(-1))
 
 
@@ -454,7 +454,7 @@ def test_boxes_are_those_of_the_same_images(
 def test_more_candidates_than_are_copied_at_once_survive_later_runs(
     device: CudaDevice, detector: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.backends.cuda.candidates.COPIED_AT_ONCE", 2)
+    monkeypatch.setattr("engine.backends.cuda.runtime.detection_buffer.COPIED_AT_ONCE", 2)
     program = device.compile(detector, batch=2)
     given = [street(detector, 2, seed) for seed in (0, 7, 14)]
     tickets = [program.start_detect(batch, threshold=0.0) for batch in given]

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 import engine
 from engine.backends.base import Device
-from engine.backends.cuda import pins
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.pictures import Copier
+from engine.backends.cuda.driver import pinned_memory
+from engine.backends.cuda.runtime.picture_staging import Copier
 from engine.errors import InputError
 from tests.backends.cuda.host_device import HostDevice
 
@@ -171,7 +171,7 @@ def test_on_a_cpu_nothing_changes(tiny_detector: Any) -> None:
 
 def test_two_detectors_may_have_the_same_frames(card: CudaDevice) -> None:
     context, made = card._context, frames()
-    first, second = (pins.Pins(context.calls, context.post) for _ in range(2))
+    first, second = (pinned_memory.PinnedMemory(context.calls, context.post) for _ in range(2))
     for each in (first, second):
         context.run(partial(each.add, made))
         assert each.hold(list(made))
@@ -220,20 +220,20 @@ def test_what_is_known_is_known_once(card: CudaDevice) -> None:
 def test_neighbours_travel_together() -> None:
     made = np.zeros((3, 4, 4, 3), np.uint8)
     begin, size = made.ctypes.data, 48
-    together = pins.parts(list(made), [0, size, 2 * size])
+    together = pinned_memory.parts(list(made), [0, size, 2 * size])
     assert together == [(0, begin, 3 * size)]
-    apart = pins.parts([made[0], made[2], made[1]], [0, size, 2 * size])
+    apart = pinned_memory.parts([made[0], made[2], made[1]], [0, size, 2 * size])
     assert apart == [
         (0, begin, size),
         (size, begin + 2 * size, size),
         (2 * size, begin + size, size),
     ]
-    with_room = pins.parts(list(made[:2]), [0, 64])
+    with_room = pinned_memory.parts(list(made[:2]), [0, 64])
     assert with_room == [(0, begin, size), (64, begin + size, size)]
 
 
 def test_what_may_only_be_read_travels_too() -> None:
     made = np.zeros((3, 4, 4, 3), np.uint8)
     made.flags.writeable = False
-    assert pins.parts(list(made), [0, 48, 96]) == [(0, made.ctypes.data, 144)]
-    assert pins.parts([made[:0]], [0]) == [(0, made.ctypes.data, 0)]
+    assert pinned_memory.parts(list(made), [0, 48, 96]) == [(0, made.ctypes.data, 144)]
+    assert pinned_memory.parts([made[:0]], [0]) == [(0, made.ctypes.data, 0)]

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine.backends.cuda import memory
-from engine.backends.cuda.multi import MultiDevice, MultiProgram
+from engine.backends.cuda.lower import memory_layout
+from engine.backends.cuda.multi_device import MultiDevice, MultiProgram
 from engine.darknet import cfg, weights
 from engine.darknet import graph as network_graph
 from engine.darknet.lower import lower
@@ -81,7 +81,7 @@ def test_a_recording_reads_the_threshold_anew(device, detector):
 
 
 def test_more_candidates_than_are_copied_at_once_all_come_back(device, cpu, monkeypatch, detector):
-    monkeypatch.setattr("engine.backends.cuda.candidates.COPIED_AT_ONCE", 2)
+    monkeypatch.setattr("engine.backends.cuda.runtime.detection_buffer.COPIED_AT_ONCE", 2)
     given = images(detector, 2)
     found = device.compile(detector, batch=2).detect(given, threshold=0.0)
     expected = cpu.compile(detector, batch=2).detect(given, threshold=0.0)
@@ -150,7 +150,7 @@ def test_weights_are_prepared_by_one_thread_whose_memory_serves_again(
     device, monkeypatch, detector
 ):
     threads = set()
-    runner = memory.runner
+    runner = memory_layout.runner
 
     def noted(item):
         found = runner(item)
@@ -161,7 +161,7 @@ def test_weights_are_prepared_by_one_thread_whose_memory_serves_again(
 
         return replace(found, prepare=prepare)
 
-    monkeypatch.setattr(memory, "runner", noted)
+    monkeypatch.setattr(memory_layout, "runner", noted)
     program = device.compile(detector)
     assert threads == {threading.get_ident()}  # the device's loads kernels meanwhile
     program.close()

@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.backends.cuda import blas, compiler, conv
-from engine.backends.cuda.blas import Product
-from engine.backends.cuda.compiler import Toolkit
-from engine.backends.cuda.conv import apart
+from engine.backends.cuda import conv
+from engine.backends.cuda.conv import unfused
 from engine.backends.cuda.device import CudaDevice
+from engine.backends.cuda.driver import compiler, cublas, loaded_kernels
+from engine.backends.cuda.driver.compiler import Toolkit
+from engine.backends.cuda.driver.cublas import Product
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.errors import DeviceError
@@ -67,7 +68,7 @@ def test_a_batch_has_what_was_made_of_it_whatever_makes_its_detection_layers(dev
     target = device._target(plan, 8, "float32")
     for op in plan.ops:
         if isinstance(op, ops.Conv2d) and op.yolo is not None:
-            device.measured[conv.signature(target, op)] = slow + apart.SUFFIX
+            device.measured[conv.signature(target, op)] = slow + unfused.SUFFIX
     program = device.compile(plan, batch=8, tune=False)
     for _ in range(2):
         for images, outputs in zip(batches, expected, strict=True):
@@ -124,7 +125,9 @@ def test_both_compilers_make_kernels_that_load(device):
             pytest.skip(str(error))
 
         def load_and_unload(contents=contents):
-            kernels = compiler.Kernels(device._context.driver, contents, device.card.capability)
+            kernels = loaded_kernels.Kernels(
+                device._context.driver, contents, device.card.capability
+            )
             kernels._modules[0].function("enter")
             kernels.close()
 
@@ -134,7 +137,7 @@ def test_both_compilers_make_kernels_that_load(device):
 def test_scikit_cuda_is_what_multiplies_where_it_is_installed(device):
     if importlib.util.find_spec("skcuda") is None:
         pytest.skip("scikit-cuda is not installed")
-    assert blas.skcuda_cublas() is not None
+    assert cublas.skcuda_cublas() is not None
 
 
 def test_other_libraries_keep_their_context(device):

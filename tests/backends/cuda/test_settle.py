@@ -11,11 +11,13 @@ from time import monotonic
 import numpy as np
 import pytest
 
-from engine.backends.cuda import conv, settle, trials, tune
+from engine.backends.cuda import conv
 from engine.backends.cuda import device as device_module
-from engine.backends.cuda.gpu import Target
-from engine.backends.cuda.settle import Progress
-from engine.backends.cuda.trials import Trials
+from engine.backends.cuda.ops.gpu import Target
+from engine.backends.cuda.runtime import trials
+from engine.backends.cuda.runtime.trials import Trials
+from engine.backends.cuda.tune import tune_layers, tune_network
+from engine.backends.cuda.tune.tune_network import Progress
 from engine.errors import DeviceError
 from engine.plan import ops
 from engine.plan.build import Plan
@@ -40,7 +42,7 @@ class MadeUp:
         self.made: list[dict[str, str]] = []
         self.open = 0
 
-    def __call__(self, choices: Mapping[str, str]) -> settle.Trial | None:
+    def __call__(self, choices: Mapping[str, str]) -> tune_network.Trial | None:
         self.made.append(dict(choices))
         taken = self._takes(choices)
         if taken == inf:
@@ -65,7 +67,7 @@ def settled(
 ) -> tuple[Progress, MadeUp]:
     progress = Progress({name: ways[0] for name, ways in near.items()}, list(near))
     made = MadeUp(takes)
-    settle.settle(progress, near, made, monotonic() + seconds)
+    tune_network.settle(progress, near, made, monotonic() + seconds)
     assert made.open == 0
     return progress, made
 
@@ -111,7 +113,7 @@ def test_passes_come_to_an_end() -> None:
     """Where clocks run faster and faster everything seems to be better than before."""
     runs = iter(range(1, 10_000))
     progress, _ = settled(lambda choices: 1 / next(runs), NEAR)
-    assert progress.passes == settle.MOST_PASSES
+    assert progress.passes == tune_network.MOST_PASSES
     assert not progress.left
 
 
@@ -142,17 +144,17 @@ def test_without_time_nothing_changes_and_the_rest_is_left() -> None:
 def test_it_goes_on_where_it_was() -> None:
     progress = Progress({"one": "b", "two": "a"}, ["two"])
     made = MadeUp(lambda choices: 1.0)
-    settle.settle(progress, NEAR, made, monotonic() + LONG)
+    tune_network.settle(progress, NEAR, made, monotonic() + LONG)
     assert [each["one"] for each in made.made] == ["b"] * 3
     assert not progress.left
 
 
 def test_of_those_timed_alone_the_near_ones_are_worth_a_try() -> None:
-    assert settle.near({"a": 0.013, "b": 0.01, "c": 0.02, "d": inf}) == ["b", "a"]
-    assert settle.near({"a": 0.0011, "b": 0.001, "c": 0.0016}) == ["b", "a", "c"]
-    assert settle.near({"a": inf}) == []
-    assert settle.near({}) == []
-    assert len(settle.near({str(number): 1.0 for number in range(20)})) < 10
+    assert tune_network.near({"a": 0.013, "b": 0.01, "c": 0.02, "d": inf}) == ["b", "a"]
+    assert tune_network.near({"a": 0.0011, "b": 0.001, "c": 0.0016}) == ["b", "a", "c"]
+    assert tune_network.near({"a": inf}) == []
+    assert tune_network.near({}) == []
+    assert len(tune_network.near({str(number): 1.0 for number in range(20)})) < 10
 
 
 # ---------------------------------------------------------------- programs
@@ -190,7 +192,7 @@ def faster(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
         return Trial(choices)
 
     monkeypatch.setattr(Trials, "make", make)
-    monkeypatch.setattr(tune, "measure", Clock(tiled=0.9, direct=0.95))
+    monkeypatch.setattr(tune_layers, "measure", Clock(tiled=0.9, direct=0.95))
     return made
 
 
@@ -233,7 +235,7 @@ def test_who_gives_more_than_the_usual_time_lets_a_known_network_be_tried(
     run_by(taped, network(8, 16))
     monkeypatch.delenv("ENGINE_TUNE")
     assert run_by(taped, network(8)) == ["tiled"]
-    monkeypatch.setenv("ENGINE_TUNE", str(int(tune.SECONDS) + 1))
+    monkeypatch.setenv("ENGINE_TUNE", str(int(tune_layers.SECONDS) + 1))
     assert run_by(taped, network(8)) == ["direct"]
     faster.clear()
     assert run_by(taped, network(8)) == ["direct"]
@@ -258,8 +260,8 @@ def test_of_the_usual_time_a_network_gets_no_more_than_measuring_took(
         given_to_it.append(limit)
 
     monkeypatch.setenv("ENGINE_TUNE", given)
-    monkeypatch.setattr(tune.Tuner, "tune", measure)
-    monkeypatch.setattr(tune.Tuner, "settle", settle)
+    monkeypatch.setattr(tune_layers.Tuner, "tune", measure)
+    monkeypatch.setattr(tune_layers.Tuner, "settle", settle)
     monkeypatch.setattr(device_module, "monotonic", lambda: now[0])
     taped.compile(network(8), tune=True).close()
     if most is None:
@@ -320,13 +322,13 @@ def test_an_op_is_prepared_once_for_the_trials_that_have_it_alike(
     taped: HostDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared: list[object] = []
-    prepare = trials.memory.prepare
+    prepare = trials.memory_layout.prepare
 
     def spied(plan: Plan, target: Target, item: object) -> object:
         prepared.append(item)
         return prepare(plan, target, item)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(trials.memory, "prepare", spied)
+    monkeypatch.setattr(trials.memory_layout, "prepare", spied)
     plan = network(8, 16)
     first, second = (conv.signature(TARGET, op) for op in plan.ops)
     made = Trials(taped.context, plan, TARGET)

@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.backends.base import Placed
-from engine.backends.cuda import survivors
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.program import CudaProgram
+from engine.backends.cuda.runtime import nms_buffer
+from engine.backends.cuda.runtime.program import CudaProgram
 from engine.errors import EngineError
 from engine.plan.build import Plan
 from engine.plan.ops import Tensor, YoloHead
@@ -129,7 +129,7 @@ def test_survivors_that_seldom_are_so_many_come_back_too(card: CudaDevice) -> No
     program = card.compile(plan, batch=2)
     given = pictures(plan, 2)
     for how in (Suppression(1.0), Suppression(0.7)):
-        assert check(program, given, how, 0.1) > 2 * survivors.NEAR
+        assert check(program, given, how, 0.1) > 2 * nms_buffer.NEAR
     assert program._crowded == 0
 
 
@@ -153,7 +153,7 @@ def test_more_scores_than_can_be_counted_are_left_to_the_host(
     plan = plan_of()
     scores = 2 * len(ANCHORS) * WIDTH * HEIGHT * CLASSES
     for most, is_vast in ((scores, False), (scores - 1, True)):
-        monkeypatch.setattr(survivors, "MOST_LISTED", most)
+        monkeypatch.setattr(nms_buffer, "MOST_LISTED", most)
         program = card.compile(plan, batch=2)
         assert program._is_vast == is_vast
         check(program, pictures(plan, 2), KINDS[0], 0.3)
@@ -203,7 +203,7 @@ def test_a_run_beyond_float16_is_refused(host: HostDevice, monkeypatch: pytest.M
 
 
 def test_what_was_left_of_a_picture_stays_as_it_was_and_holds_no_other_picture() -> None:
-    keep, counts = survivors.Keep(8), [3, 0, 1, 96, 2, 5, 7, 20]
+    keep, counts = nms_buffer.Keep(8), [3, 0, 1, 96, 2, 5, 7, 20]
     words = np.random.default_rng(0).integers(0, 1 << 20, keep.near_words, np.uint32)
     found = keep.boxes(words, counts)
     first = found[0]
@@ -220,10 +220,10 @@ def test_what_was_left_of_a_picture_stays_as_it_was_and_holds_no_other_picture()
 
 
 def test_boxes_outlive_what_comes_back_next_and_hold_one_picture_once_asked() -> None:
-    keep, counts = survivors.Keep(2), [3, 1]
+    keep, counts = nms_buffer.Keep(2), [3, 1]
     words = np.arange(keep.near_words, dtype=np.uint32)
     first, second = keep.boxes(words, counts)
-    expected = words[-survivors.NEAR * 8 :][:4].copy().view(np.float32)
+    expected = words[-nms_buffer.NEAR * 8 :][:4].copy().view(np.float32)
     words[:] = 0
     assert (len(first), len(second)) == (3, 1)
     for _ in range(2):

@@ -13,9 +13,9 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from engine.backends.cuda.conv import implicit_gemm, thin
-from engine.backends.cuda.gpu import Target
-from engine.backends.cuda.scaled import ScaledConv2d
+from engine.backends.cuda.conv import few_channels, implicit_gemm
+from engine.backends.cuda.ops.gpu import Target
+from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
 from engine.plan.activations import ACTIVATIONS
 from engine.plan.ops import Constant, Conv2d, Multiply, Tensor, Upsample, YoloOutput
 from engine.plan.shapes import Shape, Window, window_count
@@ -196,7 +196,7 @@ def check(
 every_precision = pytest.mark.parametrize("precision", TOLERANCES)
 every_side = pytest.mark.parametrize("side", [(8, 12), (9, 7), (2, 3)], ids=str)
 
-# ---------------------------------------------------------------- mma_conv
+# ---------------------------------------------------------------- implicit_gemm
 
 EVERYTHING = convolution(
     (40, 9, 7), 75, stride=(2, 1), activation="leaky", has_residual=True, last_activation="relu"
@@ -212,8 +212,8 @@ GEMMS = {
     "without_bias": convolution((8, 5, 6), 8, has_bias=False),
     "everything": EVERYTHING,
 }
-SMALL = implicit_gemm.VARIANTS["mma_64x32x6_split1"]
-SMALL_SPLIT_FLOAT = implicit_gemm.VARIANTS["mma_64x32x4_split1"]
+SMALL = implicit_gemm.VARIANTS["implicit_gemm_64x32x6_split1"]
+SMALL_SPLIT_FLOAT = implicit_gemm.VARIANTS["implicit_gemm_64x32x4_split1"]
 
 
 def small(precision: str) -> implicit_gemm.ImplicitGemm:
@@ -248,7 +248,7 @@ def test_every_tile_agrees_with_the_definition(name: str, precision: str) -> Non
 @pytest.mark.parametrize("first", [0, 1, 5])
 @pytest.mark.parametrize("split", [2, 4])
 def test_a_split_sum_is_added_up_by_whichever_block_is_last(split: int, first: int) -> None:
-    algorithm = implicit_gemm.VARIANTS[f"mma_64x32x6_split{split}"]
+    algorithm = implicit_gemm.VARIANTS[f"implicit_gemm_64x32x6_split{split}"]
     op = convolution((128, 5, 6), 40, activation="leaky")
     check(algorithm, op, precision="float16", first=first, rows=3)
 
@@ -271,7 +271,13 @@ def test_every_tile_pools(name: str, precision: str) -> None:
 
 def test_what_a_split_summed_is_pooled() -> None:
     op = convolution((128, 8, 6), 40, stride=(1, 2), activation="leaky", is_pooled=True)
-    check(implicit_gemm.VARIANTS["mma_64x32x6_split4"], op, precision="float16", first=3, rows=3)
+    check(
+        implicit_gemm.VARIANTS["implicit_gemm_64x32x6_split4"],
+        op,
+        precision="float16",
+        first=3,
+        rows=3,
+    )
 
 
 def detecting(classes: int, *, channels: int = 40, **options: Any) -> Conv2d:
@@ -299,11 +305,11 @@ def test_implicit_gemm_makes_what_a_detection_layer_has(op: Conv2d, precision: s
 def test_a_detection_layer_of_a_net_of_halves_is_of_floats(split: int) -> None:
     op = replace(DETECTING["20_classes_scaled"], src=Tensor(1, Shape(520, 5, 7)))
     op = replace(op, weight=Constant("weight", (75, 520, 1, 1)))
-    algorithm = implicit_gemm.VARIANTS[f"mma_64x32x6_split{split}"]
+    algorithm = implicit_gemm.VARIANTS[f"implicit_gemm_64x32x6_split{split}"]
     check(algorithm, op, precision="float16", floats=frozenset({op.out}), tolerance=2e-6)
 
 
-# ---------------------------------------------------------------- thin_conv
+# ---------------------------------------------------------------- few_channels
 
 THIN = {
     "3x3": convolution((3, 11, 13), 16, activation="leaky"),
@@ -318,14 +324,14 @@ THIN = {
 @pytest.mark.parametrize("op", THIN.values(), ids=THIN)
 @every_precision
 def test_thin_agrees_with_the_definition(op: Conv2d, precision: str) -> None:
-    check(thin.VARIANTS["thin_16"], op, precision=precision)
+    check(few_channels.VARIANTS["few_channels_16"], op, precision=precision)
 
 
 @pytest.mark.parametrize("columns", [32, 64, 96])
 @every_precision
 def test_thin_takes_more_filters_at_once(columns: int, precision: str) -> None:
     op = convolution((3, 11, 13), columns + 6, activation="leaky")
-    check(thin.VARIANTS[f"thin_{columns}"], op, precision=precision, margin=8)
+    check(few_channels.VARIANTS[f"few_channels_{columns}"], op, precision=precision, margin=8)
 
 
 @every_side
@@ -334,12 +340,23 @@ def test_thin_takes_more_filters_at_once(columns: int, precision: str) -> None:
 def test_thin_pools(precision: str, columns: int, side: tuple[int, int]) -> None:
     op = convolution((3, *side), columns + 6, activation="leaky", is_pooled=True)
     for margin in (0, 3, 8):
-        check(thin.VARIANTS[f"thin_{columns}"], op, precision=precision, margin=margin, rows=5)
+        check(
+            few_channels.VARIANTS[f"few_channels_{columns}"],
+            op,
+            precision=precision,
+            margin=margin,
+            rows=5,
+        )
 
 
 @every_precision
 def test_thin_makes_what_a_detection_layer_has(precision: str) -> None:
-    check(thin.VARIANTS["thin_16"], DETECTING["3_classes"], precision=precision, margin=3)
+    check(
+        few_channels.VARIANTS["few_channels_16"],
+        DETECTING["3_classes"],
+        precision=precision,
+        margin=3,
+    )
 
 
 WIDE = {
@@ -357,7 +374,7 @@ WIDE = {
 @every_precision
 def test_thin_reads_a_pixel_of_three_channels_at_once(op: Conv2d, precision: str) -> None:
     columns = 16 if precision == "float32" or op.out.shape.channels <= 16 else 32
-    check(thin.VARIANTS[f"thin_{columns}"], op, precision=precision, room=1, rows=3)
+    check(few_channels.VARIANTS[f"few_channels_{columns}"], op, precision=precision, room=1, rows=3)
 
 
 @pytest.mark.parametrize(
@@ -367,12 +384,19 @@ def test_thin_reads_a_pixel_of_three_channels_at_once(op: Conv2d, precision: str
 def test_thin_leaves_out_what_lies_between_pixels(name: str, room: int, precision: str) -> None:
     for columns in (16, 32):
         if columns < 2 * THIN[name].out.shape.channels:
-            check(thin.VARIANTS[f"thin_{columns}"], THIN[name], precision=precision, room=room)
+            check(
+                few_channels.VARIANTS[f"few_channels_{columns}"],
+                THIN[name],
+                precision=precision,
+                room=room,
+            )
 
 
 @every_precision
 def test_thin_needs_no_alignment(precision: str) -> None:
-    check(thin.VARIANTS["thin_16"], THIN["1_channel"], precision=precision, margin=3)
+    check(
+        few_channels.VARIANTS["few_channels_16"], THIN["1_channel"], precision=precision, margin=3
+    )
 
 
 def scaled(channels: int, side: tuple[int, int], filters: int, **options: Any) -> ScaledConv2d:
@@ -398,7 +422,7 @@ SCALED = {  # of a picture: fewer pixels than a warp takes, as many, several tim
 def test_thin_reads_a_product_that_nobody_has_stored(
     name: str, columns: int, precision: str
 ) -> None:
-    algorithm = thin.VARIANTS[f"thin_{columns}"]
+    algorithm = few_channels.VARIANTS[f"few_channels_{columns}"]
     for margin, rows in ((0, 1), (8, 7)):
         check(algorithm, SCALED[name], precision=precision, margin=margin, rows=rows)
 
@@ -417,27 +441,27 @@ def test_blocks_that_share_a_sum_read_their_own_factors(
     split: int, capability: tuple[int, int]
 ) -> None:
     op = scaled(520, (16, 6), 40, activation="leaky")
-    algorithm = implicit_gemm.VARIANTS[f"mma_64x32x6_split{split}"]
+    algorithm = implicit_gemm.VARIANTS[f"implicit_gemm_64x32x6_split{split}"]
     check(algorithm, op, precision="float16", capability=capability, rows=2)
 
 
 def test_thin_wants_whole_pieces_of_a_product() -> None:
     op, target = SCALED["small"], Target(1, "float16", AMPERE, 2)
-    assert thin.VARIANTS["thin_16"].supports(target, op)
+    assert few_channels.VARIANTS["few_channels_16"].supports(target, op)
     for crooked in (op.src, op.factor):
         crooked_one = replace(target, misaligned=frozenset({crooked}))
-        assert not thin.VARIANTS["thin_16"].supports(crooked_one, op)
+        assert not few_channels.VARIANTS["few_channels_16"].supports(crooked_one, op)
 
 
 # ---------------------------------------------------------------- one kind in, the other out
 
 MIXED = {
-    "mma_conv": (small, convolution((24, 9, 7), 75, activation="mish", has_residual=True)),
+    "implicit_gemm": (small, convolution((24, 9, 7), 75, activation="mish", has_residual=True)),
     "mma_conv_1x1": (small, convolution((72, 5, 7), 64, (1, 1), padding=(0, 0, 0, 0))),
     "mma_conv_pooled": (small, convolution((24, 9, 7), 75, activation="leaky", is_pooled=True)),
-    "thin_conv": (lambda _: thin.VARIANTS["thin_16"], THIN["1_channel"]),
+    "few_channels": (lambda _: few_channels.VARIANTS["few_channels_16"], THIN["1_channel"]),
     "thin_conv_1x1": (
-        lambda _: thin.VARIANTS["thin_16"],
+        lambda _: few_channels.VARIANTS["few_channels_16"],
         convolution((6, 5, 7), 36, (1, 1), padding=(0, 0, 0, 0), activation="relu"),
     ),
 }
@@ -462,11 +486,11 @@ def test_floats_become_halves(kernel: Any, op: Conv2d, margin: int) -> None:
 
 
 NARROW = {
-    "mma_conv": (SMALL, convolution((48, 5, 7), 40, (1, 1), padding=(0, 0, 0, 0))),
+    "implicit_gemm": (SMALL, convolution((48, 5, 7), 40, (1, 1), padding=(0, 0, 0, 0))),
     "mma_conv_of_groups": (SMALL, convolution((32, 5, 6), 32, groups=8)),
-    "thin_conv": (thin.VARIANTS["thin_16"], THIN["3x3"]),
+    "few_channels": (few_channels.VARIANTS["few_channels_16"], THIN["3x3"]),
     "thin_conv_1x1": (
-        thin.VARIANTS["thin_32"],
+        few_channels.VARIANTS["few_channels_32"],
         convolution((36, 5, 7), 32, (1, 1), padding=(0, 0, 0, 0)),
     ),
 }

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.backends.cuda import conv, tensor
-from engine.backends.cuda.conv import hopper, implicit_gemm, thin
+from engine.backends.cuda import conv
+from engine.backends.cuda.conv import few_channels, implicit_gemm, sm90_splitk, tensor_cores
 from engine.backends.cuda.conv.divisor import Divisor
 from engine.backends.cuda.conv.implicit_gemm import Bundles, ImplicitGemm, bundles
-from engine.backends.cuda.gpu import Target
+from engine.backends.cuda.driver import tiles
+from engine.backends.cuda.ops.gpu import Target
 from engine.plan.ops import Constant, Conv2d, Tensor
 from engine.plan.shapes import Shape
 
@@ -50,12 +51,12 @@ def test_what_is_supported_fits_into_shared_memory(
     tiles = [
         each.tile(target, op)
         for op in layers
-        for each in (*implicit_gemm.VARIANTS.values(), *thin.VARIANTS.values())
+        for each in (*implicit_gemm.VARIANTS.values(), *few_channels.VARIANTS.values())
         if each.supports(target, op)
     ]
     assert bool(tiles) == (precision == "float16" or capability >= (8, 0))
     for tile in tiles:
-        assert tile.shared_bytes <= tensor.most_shared_bytes(capability)
+        assert tile.shared_bytes <= tensor_cores.most_shared_bytes(capability)
         assert tile.threads <= 1024
 
 
@@ -94,23 +95,23 @@ def test_turing_has_two_stages() -> None:
     ids=str,
 )
 def test_what_each_kernel_takes(op: Conv2d, gemm: bool, gathers: bool) -> None:
-    assert takes(HALVES, op, "mma_") == gemm
-    assert takes(HALVES, op, "thin_") == gathers
+    assert takes(HALVES, op, "implicit_gemm_") == gemm
+    assert takes(HALVES, op, "few_channels_") == gathers
 
 
 def test_pixels_that_begin_anywhere_are_only_gathered() -> None:
     op = convolution(8, 16)
     target = replace(HALVES, misaligned=frozenset({op.src}))
-    assert not takes(target, op, "mma_")
-    assert takes(target, op, "thin_")
+    assert not takes(target, op, "implicit_gemm_")
+    assert takes(target, op, "few_channels_")
 
 
 def test_floats_need_ampere() -> None:
     for precision in ("tf32", "float32"):
         for op in (convolution(64, 64), convolution(3, 32)):
             turing = replace(HALVES, capability=(7, 5), precision=precision)
-            assert not takes(turing, op, "mma_")
-            assert not takes(turing, op, "thin_")
+            assert not takes(turing, op, "implicit_gemm_")
+            assert not takes(turing, op, "few_channels_")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +135,7 @@ def test_narrow_groups_are_bundled(
 def test_bundled_groups_do_not_see_each_other() -> None:
     op = convolution(16, 8, 1, groups=4)
     weight = np.arange(1.0, 33.0, dtype=np.float32).reshape(op.weight.shape)
-    algorithm = implicit_gemm.VARIANTS["mma_64x32x6_split1"]
+    algorithm = implicit_gemm.VARIANTS["implicit_gemm_64x32x6_split1"]
     made = algorithm.prepare(HALVES, op, {"weight": weight})["weight"]
     dense, low = made[:, :8, :16].astype(np.float32)
     assert not low.any()  # such weights are halves as they are
@@ -152,7 +153,7 @@ def split(name: str) -> tuple[ImplicitGemm, Conv2d]:
 
 
 def test_a_split_has_room_for_every_part_and_a_counter_for_every_tile() -> None:
-    algorithm, op = split("mma_64x64x4_split4")
+    algorithm, op = split("implicit_gemm_64x64x4_split4")
     tiles = -(-13 * 13 // 64) * (256 // 64)
     weight = np.zeros(op.weight.shape, np.float32)
     made = algorithm.prepare(HALVES, op, {"weight": weight})
@@ -162,7 +163,7 @@ def test_a_split_has_room_for_every_part_and_a_counter_for_every_tile() -> None:
 
 
 def test_only_few_tiles_with_long_sums_are_split() -> None:
-    algorithm, op = split("mma_64x64x4_split8")
+    algorithm, op = split("implicit_gemm_64x64x4_split8")
     assert algorithm.supports(HALVES, op)
     assert not algorithm.supports(HALVES, convolution(64, 256))
     assert not algorithm.supports(replace(HALVES, batch=64), op)
@@ -183,10 +184,10 @@ def test_split_floats_are_no_rule_where_floats_are_as_fast() -> None:
 
 def test_high_and_low_parts_make_up_a_float() -> None:
     values = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
-    high, low = np.split(tensor.factors(values, 2), 2)
+    high, low = np.split(tensor_cores.factors(values, 2), 2)
     assert not ((high.view(np.uint32) | low.view(np.uint32)) & 0x1FFF).any()
     np.testing.assert_allclose(high.astype(np.float64) + low, values, rtol=2**-22, atol=0)
-    high, low = np.split(tensor.factors(values, tensor.EXACT_HALVES), 2)
+    high, low = np.split(tensor_cores.factors(values, tiles.EXACT_HALVES), 2)
     assert high.dtype == low.dtype == np.float16
     np.testing.assert_allclose(high.astype(np.float64) + low, values, rtol=2**-21, atol=2**-25)
 
@@ -194,10 +195,10 @@ def test_high_and_low_parts_make_up_a_float() -> None:
 @pytest.mark.parametrize("depth", [8, 16, 32])
 def test_weights_lie_as_a_map_would_have_left_them(depth: int) -> None:
     """Bits 4 to 6 of an address are those of the chunk and of the row, of 128 bytes, it is in."""
-    sides = (64, 32, depth, 4, 1, 1, tensor.MODES["float32"], 4, (0, 0), True)
-    tile = hopper.HopperTile(*sides)
+    sides = (64, 32, depth, 4, 1, 1, tiles.MODES["float32"], 4, (0, 0), True)
+    tile = sm90_splitk.Sm90Tile(*sides)
     weight = np.random.default_rng(0).normal(size=(40, 2 * depth - 4, 3, 1)).astype(np.float32)
-    made = hopper.slices(weight, tile)
+    made = sm90_splitk.slices(weight, tile)
     slots = made.reshape(2, 6, 2, -1)  # tiles, slices, high and low parts
     for f, c, tap in np.random.default_rng(1).integers(0, (40, 2 * depth, 3), (300, 3)).tolist():
         at = (f % 32 * depth + c % depth) * 4
@@ -220,7 +221,7 @@ def test_a_product_and_a_shift_divide() -> None:
 
 def test_a_text_includes_each_header_once() -> None:
     op = convolution(64, 64)
-    text = tensor.source(implicit_gemm.VARIANTS["mma_64x64x4_split1"].tile(HALVES, op))
+    text = tiles.source(implicit_gemm.VARIANTS["implicit_gemm_64x64x4_split1"].tile(HALVES, op))
     assert "#include <" in text
     assert '#include "' not in text
     assert text.count("typedef __half real;") == 1

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from engine.backends.base import Placed
-from engine.backends.cuda import conv, peak
-from engine.backends.cuda.context import Card
+from engine.backends.cuda import conv
+from engine.backends.cuda.driver.context import Card
+from engine.backends.cuda.runtime import hardware_peaks
 from engine.plan import ops
 from engine.vision.resize import Placement
 from tests.backends.cuda.host import needs_gxx
@@ -60,7 +61,7 @@ def test_each_algorithm_of_a_convolution_is_timed(device, tiny_detector):
 )
 def test_the_most_a_card_could_do(capability, multiprocessors, clock, precision, expected):
     card = Card("card", capability, multiprocessors, 1 << 30, clock, bandwidth=4e12)
-    found = peak.peaks(card, precision)
+    found = hardware_peaks.peaks(card, precision)
     if expected is None:
         assert found is None
     else:

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.backends.cuda import conv, tune
-from engine.backends.cuda.context import Card
-from engine.backends.cuda.conv.hopper import Hopper
-from engine.backends.cuda.gpu import Arrays, Gpu, Target
+from engine.backends.cuda import conv
+from engine.backends.cuda.conv.sm90_splitk import SplitK
+from engine.backends.cuda.driver.context import Card
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.tune import tune_layers
 from engine.errors import DeviceError, InputError
 from engine.plan import ops
 from engine.plan.build import Plan, PlanBuilder
@@ -83,7 +84,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock(winograd=0.2, tiled=0.1)
-    monkeypatch.setattr(tune, "measure", made)
+    monkeypatch.setattr(tune_layers, "measure", made)
     return made
 
 
@@ -117,11 +118,11 @@ def test_equal_convolutions_are_measured_once_and_the_heaviest_first(
 def test_the_rule_of_thumb_is_measured_first_and_stays_unless_another_is_clearly_faster() -> None:
     op = network(8).ops[0]
     assert isinstance(op, ops.Conv2d)
-    names = tune.shortlist(TARGET, op)
+    names = tune_layers.shortlist(TARGET, op)
     assert names[0] == conv.rule_of_thumb(TARGET, op)
     assert set(names) == set(conv.candidates(TARGET, op))
-    assert tune.fastest(lambda name, _: 1.0 if name == names[0] else 0.98, names) == names[0]
-    assert tune.fastest(lambda name, _: 1.0 if name == names[0] else 0.9, names) == names[1]
+    assert tune_layers.fastest(lambda name, _: 1.0 if name == names[0] else 0.98, names) == names[0]
+    assert tune_layers.fastest(lambda name, _: 1.0 if name == names[0] else 0.9, names) == names[1]
 
 
 @pytest.mark.parametrize(
@@ -131,9 +132,12 @@ def test_the_rule_of_thumb_is_measured_first_and_stays_unless_another_is_clearly
 def test_of_long_ones_a_wide_tile_may_take_little_more(
     least: float, wide: float, chosen: str
 ) -> None:
-    names = {"narrow": "turns_128x128x6x1_teams2", "wide": "turns_128x256x4x1_teams1"}
+    names = {
+        "narrow": "sm90_pingpong_128x128x6x1_teams2",
+        "wide": "sm90_pingpong_128x256x4x1_teams1",
+    }
     taken = {"im2col_gemm": 0.2, names["narrow"]: least, names["wide"]: wide}
-    assert tune.fastest(lambda name, _: taken[name], list(taken)) == names[chosen]
+    assert tune_layers.fastest(lambda name, _: taken[name], list(taken)) == names[chosen]
 
 
 def test_a_time_limit_is_given_once_there_is_a_best() -> None:
@@ -143,7 +147,7 @@ def test_a_time_limit_is_given_once_there_is_a_best() -> None:
         limits.append(give_up)
         return 2.0
 
-    tune.fastest(time, ["a", "b"])
+    tune_layers.fastest(time, ["a", "b"])
     assert limits[0] == inf
     assert 2 < limits[1] < 10
 
@@ -159,22 +163,22 @@ def three_by_three(filters: int, channels: int, side: int) -> ops.Conv2d:
 
 def test_of_many_variants_only_the_most_promising_are_tried() -> None:
     op = three_by_three(64, 64, 52)
-    able, names = conv.candidates(HOPPER, op), tune.shortlist(HOPPER, op)
+    able, names = conv.candidates(HOPPER, op), tune_layers.shortlist(HOPPER, op)
     variants = [name for name in able if hasattr(conv.ALGORITHMS[name], "estimate")]
     tried = [name for name in variants if name in names]
     assert names[0] == conv.rule_of_thumb(HOPPER, op)
     families = {type(conv.ALGORITHMS[name]) for name in variants}
-    most = tune.VARIANTS + tune.FEW_VARIANTS * (len(families) - 1) + 1
-    assert len(variants) > most >= len(tried) >= tune.VARIANTS
-    assert set(able) - set(variants) - tune.PLAIN <= set(names)
+    most = tune_layers.VARIANTS + tune_layers.FEW_VARIANTS * (len(families) - 1) + 1
+    assert len(variants) > most >= len(tried) >= tune_layers.VARIANTS
+    assert set(able) - set(variants) - tune_layers.PLAIN <= set(names)
 
 
 def test_of_tiles_that_do_the_same_work_two_are_tried() -> None:
     op = three_by_three(512, 256, 26)
     target = replace(HOPPER, precision="float16")
-    chosen = [conv.ALGORITHMS[name] for name in tune.shortlist(target, op)]
-    works = Counter(each.work for each in chosen if isinstance(each, Hopper))
-    assert len(works) > tune.VARIANTS / 2
+    chosen = [conv.ALGORITHMS[name] for name in tune_layers.shortlist(target, op)]
+    works = Counter(each.work for each in chosen if isinstance(each, SplitK))
+    assert len(works) > tune_layers.VARIANTS / 2
     assert max(works.values()) == 2
 
 
@@ -182,8 +186,8 @@ def test_kernels_of_variants_are_compiled_together_before_any_is_measured(
     device: HostDevice, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled: list[object] = []
-    monkeypatch.setattr(tune.tensor, "image", lambda tile, capability: compiled.append(tile))
-    tuner = tune.Tuner(device.context, {})
+    monkeypatch.setattr(tune_layers.tiles, "image", lambda tile, capability: compiled.append(tile))
+    tuner = tune_layers.Tuner(device.context, {})
     plan = network(64, 48)
     tuner.tune(plan, HOPPER, 10)
     asked = {
@@ -202,18 +206,18 @@ def test_what_is_not_compiled_in_time_is_measured_when_the_network_is_loaded_aga
 ) -> None:
     is_slow, done = True, Event()
 
-    def image(tile: tune.tensor.Tile, capability: tuple[int, int]) -> bytes:
-        if is_slow and tile.kernel == "hopper_conv":
+    def image(tile: tune_layers.tiles.Tile, capability: tuple[int, int]) -> bytes:
+        if is_slow and tile.kernel == "sm90_splitk":
             done.wait(10)
         return b""
 
-    monkeypatch.setattr(tune.tensor, "image", image)
+    monkeypatch.setattr(tune_layers.tiles, "image", image)
     plan, choices = network(64), {}
-    tune.Tuner(device.context, choices).tune(plan, HOPPER, 1)
+    tune_layers.Tuner(device.context, choices).tune(plan, HOPPER, 1)
     (first,) = plan.ops
     tried = {name for _, name in clock.asked}
     assert tried
-    assert {name for name in tried if name.startswith("hopper")} <= {
+    assert {name for name in tried if name.startswith("sm90_splitk")} <= {
         conv.rule_of_thumb(HOPPER, first)
     }
     assert list(choices) == [conv.signature(HOPPER, first)]
@@ -222,10 +226,10 @@ def test_what_is_not_compiled_in_time_is_measured_when_the_network_is_loaded_aga
     done.set()
     clock.asked.clear()
     again: dict[str, str] = {}
-    tune.Tuner(device.context, again).tune(plan, HOPPER, 10)
-    assert len([name for _, name in clock.asked if name.startswith("hopper")]) > 1
+    tune_layers.Tuner(device.context, again).tune(plan, HOPPER, 10)
+    assert len([name for _, name in clock.asked if name.startswith("sm90_splitk")]) > 1
     clock.asked.clear()
-    tune.Tuner(device.context, {}).tune(plan, HOPPER, 10)
+    tune_layers.Tuner(device.context, {}).tune(plan, HOPPER, 10)
     assert not clock.asked
 
 
@@ -313,7 +317,7 @@ def test_time_is_bounded_and_the_rest_comes_next_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now = iter(range(0, 1000, 6))
-    monkeypatch.setattr(tune, "monotonic", lambda: float(next(now)))
+    monkeypatch.setattr(tune_layers, "monotonic", lambda: float(next(now)))
     caplog.set_level(logging.INFO, logger="engine")
     plan = network(8, 16, 24)
     assert len(tuned(device, plan)) == 1
@@ -321,18 +325,18 @@ def test_time_is_bounded_and_the_rest_comes_next_time(
     assert len(tuned(device, plan)) == 2
 
 
-@pytest.mark.parametrize(("given", "limit"), [("", tune.SECONDS), ("0", 0), ("300", 300)])
+@pytest.mark.parametrize(("given", "limit"), [("", tune_layers.SECONDS), ("0", 0), ("300", 300)])
 def test_the_environment_says_how_long_it_may_take(
     monkeypatch: pytest.MonkeyPatch, given: str, limit: float
 ) -> None:
     monkeypatch.setenv("ENGINE_TUNE", given)
-    assert tune.time_limit() == limit
+    assert tune_layers.time_limit() == limit
 
 
 def test_an_environment_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGINE_TUNE", "yes")
     with pytest.raises(InputError, match="ENGINE_TUNE: expected a number of seconds, got 'yes'"):
-        tune.time_limit()
+        tune_layers.time_limit()
 
 
 @pytest.mark.parametrize(
@@ -360,7 +364,7 @@ def test_every_candidate_is_timed_on_scratch_memory_that_is_freed(host: HostDevi
     op = network(8).ops[0]
     assert isinstance(op, ops.Conv2d)
     for name in conv.candidates(TARGET, op):
-        assert 0 < tune.measure(context, TARGET, op, name, inf) < 1000
+        assert 0 < tune_layers.measure(context, TARGET, op, name, inf) < 1000
     assert not context.driver.live
 
 
@@ -386,8 +390,8 @@ def test_what_counts_begins_at_zero(host: HostDevice, monkeypatch: pytest.Monkey
             counted.append(counters.tolist())
 
     monkeypatch.setitem(conv.ALGORITHMS, "counting", Counting())
-    tune.measure(host.context, TARGET, op, "counting", inf)
-    assert len(counted) > tune.COPIES
+    tune_layers.measure(host.context, TARGET, op, "counting", inf)
+    assert len(counted) > tune_layers.COPIES
     assert not np.any(counted)
 
 
@@ -407,14 +411,14 @@ def test_a_convolution_is_timed_with_what_it_leaves_for_its_gate(
 
     spied = SimpleNamespace(**vars(algorithm) | {"enqueue": enqueue})
     monkeypatch.setitem(conv.ALGORITHMS, name, spied)
-    assert tune.measure(host.context, TARGET, op, name, inf, gate=gate) < inf
+    assert tune_layers.measure(host.context, TARGET, op, name, inf, gate=gate) < inf
     assert set(left) == {algorithm.squeezing(TARGET, op, gate)} - {None}
     assert not host.context.driver.live
 
 
 def test_what_could_not_be_timed_is_not_chosen(device: HostDevice, clock: Clock) -> None:
-    names = ["im2col_gemm", "turns_128x256x4x1_teams1"]
-    assert tune.fastest(lambda name, _: inf, names) is None
+    names = ["im2col_gemm", "sm90_pingpong_128x256x4x1_teams1"]
+    assert tune_layers.fastest(lambda name, _: inf, names) is None
     clock._milliseconds = dict.fromkeys(conv.ALGORITHMS, inf)
     assert not tuned(device, network(8))
     clock._milliseconds = {}
@@ -431,7 +435,7 @@ def test_what_the_card_refuses_is_left_out_with_a_word(
             raise DeviceError("cuda: cuLaunchKernelEx: invalid argument")
         return clock(*arguments, **options)
 
-    monkeypatch.setattr(tune, "measure", measure)
+    monkeypatch.setattr(tune_layers, "measure", measure)
     plan = network(8)
     assert tuned(device, plan)[signatures(plan)[0]] != "tiled"
     assert "tiled is left out: cuda: cuLaunchKernelEx: invalid argument" in caplog.text
@@ -441,5 +445,5 @@ def test_where_memory_is_short_nothing_is_timed() -> None:
     device = HostDevice(memory=1000, runs_kernels=False)
     op = network(8).ops[0]
     assert isinstance(op, ops.Conv2d)
-    assert tune.measure(device.context, TARGET, op, "direct", inf) == inf
+    assert tune_layers.measure(device.context, TARGET, op, "direct", inf) == inf
     device.close()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine.backends.base import Placed
-from engine.backends.cuda import pictures
+from engine.backends.cuda.runtime import picture_staging
 from engine.darknet import cfg, weights
 from engine.darknet import graph as network_graph
 from engine.darknet.lower import lower
@@ -44,7 +44,7 @@ def plain_device(host):
 @pytest.fixture
 def device(plain_device, monkeypatch):
     """On which little is much."""
-    monkeypatch.setattr(pictures, "_WORTH_TWO_WAYS", 500)
+    monkeypatch.setattr(picture_staging, "_WORTH_TWO_WAYS", 500)
     return plain_device
 
 
@@ -149,7 +149,7 @@ def test_what_went_ahead_of_a_call_that_failed_is_not_taken_for_the_next_ones(de
     program = program_of(device)
     first, second = batch_of(2, 0), batch_of(2, 1)
     assert_is(program.start_forward(first).result(), first)
-    copy, calls = pictures._copy, []
+    copy, calls = picture_staging._copy, []
 
     def fails_the_second_time(*arguments):
         calls.append(arguments)
@@ -158,11 +158,11 @@ def test_what_went_ahead_of_a_call_that_failed_is_not_taken_for_the_next_ones(de
         copy(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(pictures, "_copy", fails_the_second_time)
+        patch.setattr(picture_staging, "_copy", fails_the_second_time)
         with pytest.raises(MemoryError):
             program.start_forward(first)
     device.context.driver.Context.synchronize()  # a part of the first has arrived
-    monkeypatch.setattr(pictures, "_WORTH_TWO_WAYS", 1 << 20)  # these go at once
+    monkeypatch.setattr(picture_staging, "_WORTH_TWO_WAYS", 1 << 20)  # these go at once
     for batch in (second, first, second):
         assert_is(program.start_forward(batch).result(), batch)
 

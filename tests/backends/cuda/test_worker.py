@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import pytest
 
-from engine.backends.cuda import worker as worker_module
-from engine.backends.cuda.worker import Worker
+from engine.backends.cuda.driver import worker as worker_module
+from engine.backends.cuda.driver.worker import Worker
 from engine.errors import DeviceError
 
 

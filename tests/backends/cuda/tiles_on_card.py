@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.backends.cuda import conv, tensor
+from engine.backends.cuda import conv
 from engine.backends.cuda.device import CudaDevice
 from engine.plan import ops
 from engine.plan.build import Plan
@@ -117,7 +117,7 @@ def compile_together(
     target = card._target(plan, batch, precision).of(op)
     tiles = {conv.tile(target, op, name) for name in algorithms} - {None}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda tile: tensor.image(tile, target.capability), tiles))
+        list(pool.map(lambda tile: tiles.image(tile, target.capability), tiles))
 
 
 def assert_near(got: Array, expected: Array, tolerance: float, name: str) -> None:

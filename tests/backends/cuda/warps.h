@@ -1,4 +1,4 @@
-// Gives the matrix units' words a meaning in C++: stands in for kernels/tensor/mma.cuh.
+// Gives the matrix units' words a meaning in C++: stands in for kernels/conv/mma/mma.cuh.
 //
 // Copies into shared memory arrive as late as the kernel allows, and what was never written is not a
 // number. Fragments lie among the lanes as the instruction set's manual has them.

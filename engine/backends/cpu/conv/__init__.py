@@ -11,6 +11,7 @@ from types import ModuleType
 
 import numpy as np
 
+from engine.arrays import Array
 from engine.backends.cpu.conv import (
     depthwise,
     heavy,
@@ -20,7 +21,7 @@ from engine.backends.cpu.conv import (
     winograd,
     winograd_heavy,
 )
-from engine.backends.cpu.conv.base import Array, Convolution
+from engine.backends.cpu.conv.base import Convolution
 from engine.backends.cpu.conv.detecting import Detecting
 from engine.backends.cpu.conv.pooled import Pooled
 from engine.backends.cpu.conv.repeated import Repeated

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
 
-from numpy.typing import NDArray
-
-Array = NDArray[Any]
+from engine.arrays import Array
 
 PIECE_BYTES = 512 * 1024  # columns that fit in a core's own cache together with their product
 

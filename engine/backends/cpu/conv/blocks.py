@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.backends.cpu.conv.base import Array, Convolution
+from engine.arrays import Array
+from engine.backends.cpu.conv.base import Convolution
 from engine.backends.cpu.conv.epilogue import Epilogue, epilogue, join_pixels, joins_pixels
 from engine.backends.cpu.conv.window import Geometry, PaddedRows, take_signs
 from engine.backends.cpu.workers import Workers

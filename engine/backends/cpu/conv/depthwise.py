@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from engine.backends.cpu.conv.base import Array, Convolution, largest_divisor, spans
+from engine.arrays import Array
+from engine.backends.cpu.conv.base import Convolution, largest_divisor, spans
 from engine.backends.cpu.conv.epilogue import Epilogue, epilogue, join_pixels, joins_pixels
 from engine.backends.cpu.conv.sorted_rows import SortedRows
 from engine.backends.cpu.conv.window import Geometry, PaddedRows

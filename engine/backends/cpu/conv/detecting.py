@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.backends.cpu.conv.base import Array, Convolution
+from engine.arrays import Array
+from engine.backends.cpu.conv.base import Convolution
 from engine.backends.cpu.outputs import yolo_values
 from engine.plan import ops
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from engine.backends.cpu.conv.base import Array
+from engine.arrays import Array
 from engine.plan import ops
 from engine.plan.activations import ACTIVATIONS
 

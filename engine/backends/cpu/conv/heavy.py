@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from engine.backends.cpu.conv.base import Array, Convolution, spans
+from engine.arrays import Array
+from engine.backends.cpu.conv.base import Convolution, spans
 from engine.backends.cpu.conv.epilogue import epilogue
 from engine.backends.cpu.conv.im2col import as_columns
 from engine.backends.cpu.conv.window import Geometry, PaddedRows, windows

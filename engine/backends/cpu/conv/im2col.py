@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from engine.backends.cpu.conv.base import PIECE_BYTES, Array, Convolution, spans
+from engine.arrays import Array
+from engine.backends.cpu.conv.base import PIECE_BYTES, Convolution, spans
 from engine.backends.cpu.conv.blocks import RowBlocked, Shapes
 from engine.backends.cpu.conv.window import Geometry, windows
 from engine.backends.cpu.workers import Workers

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from engine.backends.cpu.conv.base import Array, Convolution, largest_divisor, spans
+from engine.arrays import Array
+from engine.backends.cpu.conv.base import Convolution, largest_divisor, spans
 from engine.backends.cpu.conv.epilogue import LONG_ROW, epilogue
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from engine.backends.cpu.conv.base import Array, Convolution
+from engine.arrays import Array
+from engine.backends.cpu.conv.base import Convolution
 from engine.backends.cpu.conv.epilogue import after_pool
 from engine.backends.cpu.windows import pool_max
 from engine.backends.cpu.workers import Workers

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 from itertools import product
 
-from engine.backends.cpu.conv.base import Array, Convolution
+from engine.arrays import Array
+from engine.backends.cpu.conv.base import Convolution
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
 

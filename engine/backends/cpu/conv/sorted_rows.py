@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from engine.backends.cpu.conv.base import Array
+from engine.arrays import Array
 from engine.backends.cpu.conv.window import Geometry
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from engine.backends.cpu.conv.base import Array
+from engine.arrays import Array
 from engine.plan.shapes import Shape
 
 _MOST_COVERED = 1.3  # cells under tiles, to those of the grid

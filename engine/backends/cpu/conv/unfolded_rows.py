@@ -13,7 +13,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from engine.backends.cpu.conv.base import PIECE_BYTES, Array, Convolution, spans
+from engine.arrays import Array
+from engine.backends.cpu.conv.base import PIECE_BYTES, Convolution, spans
 from engine.backends.cpu.conv.blocks import RowBlocked, Shapes
 from engine.backends.cpu.conv.im2col import as_columns
 from engine.backends.cpu.conv.window import Geometry

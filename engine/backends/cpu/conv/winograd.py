@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from engine.backends.cpu.conv.base import Array, Convolution, spans
+from engine.arrays import Array
+from engine.backends.cpu.conv.base import Convolution, spans
 from engine.backends.cpu.conv.blocks import RowBlocked, Shapes
 from engine.backends.cpu.conv.tiles import (
     FOUR,

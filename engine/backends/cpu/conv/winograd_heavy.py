@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from engine.arrays import Array
 from engine.backends.cpu import blas
-from engine.backends.cpu.conv.base import Array, Convolution, spans
+from engine.backends.cpu.conv.base import Convolution, spans
 from engine.backends.cpu.conv.epilogue import epilogue
 from engine.backends.cpu.conv.tiles import (
     FOUR,

@@ -8,32 +8,31 @@ in; the others run apart from it, under names of their own.
 from __future__ import annotations
 
 from engine.backends.cuda.conv import (
-    apart,
     depthwise,
     depthwise_strips,
     direct,
     dot,
+    few_channels,
     geometry,
-    hopper,
-    hopper_columns,
-    hopper_even,
-    hopper_first,
-    hopper_patches,
-    hopper_turns,
     im2col_gemm,
     implicit_gemm,
     pointwise,
+    sm90_direct_tiles,
+    sm90_pingpong,
+    sm90_rgb_stem,
+    sm90_splitk,
+    sm90_swapped,
+    sm90_swapped_direct,
     strided_batched,
-    thin,
     tiled,
+    unfused,
     winograd,
     xnor,
 )
 from engine.backends.cuda.conv.algorithm import Algorithm
-from engine.backends.cuda.floats import is_narrow
-from engine.backends.cuda.gpu import Arrays, Gpu, Target, runs
-from engine.backends.cuda.scaled import ScaledConv2d
-from engine.backends.cuda.tensor import Tile
+from engine.backends.cuda.driver.tiles import Tile
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target, is_narrow, runs
+from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
 from engine.plan import ops
 
 # The first that supports a convolution takes it where no matrix units can.
@@ -48,36 +47,36 @@ ALGORITHMS: dict[str, Algorithm] = {
     "tiled": tiled,
     "direct": direct,
     "depthwise_strips": depthwise_strips,
-    "first": hopper_first,
-    **hopper.VARIANTS,
-    **hopper_turns.VARIANTS,
-    **hopper_even.VARIANTS,
-    **hopper_patches.VARIANTS,
-    **hopper_columns.VARIANTS,
-    **thin.VARIANTS,
+    "sm90_rgb_stem": sm90_rgb_stem,
+    **sm90_splitk.VARIANTS,
+    **sm90_pingpong.VARIANTS,
+    **sm90_swapped.VARIANTS,
+    **sm90_direct_tiles.VARIANTS,
+    **sm90_swapped_direct.VARIANTS,
+    **few_channels.VARIANTS,
     **implicit_gemm.VARIANTS,
 }
 # What can leave its sums for a gate behind it.
 LEAVES_SUMS = {"depthwise": depthwise, "depthwise_strips": depthwise_strips}
-_WITH_PRODUCT = frozenset({*thin.VARIANTS, *implicit_gemm.VARIANTS})
-_WITH_POOL = _WITH_PRODUCT | {"first"}
-_WITH_YOLO = _WITH_PRODUCT | {*hopper.VARIANTS, *hopper_turns.VARIANTS}
-ALGORITHMS |= {name + apart.SUFFIX: apart.Apart(each) for name, each in ALGORITHMS.items()}
+_WITH_PRODUCT = frozenset({*few_channels.VARIANTS, *implicit_gemm.VARIANTS})
+_WITH_POOL = _WITH_PRODUCT | {"sm90_rgb_stem"}
+_WITH_YOLO = _WITH_PRODUCT | {*sm90_splitk.VARIANTS, *sm90_pingpong.VARIANTS}
+ALGORITHMS |= {name + unfused.SUFFIX: unfused.Apart(each) for name, each in ALGORITHMS.items()}
 _SHORT = 450  # products in a value: where it has more, the best kernel for them and a pool win
 _FEW = 1 << 14  # values of a channel: where there are fewer, another launch takes longer
 
 # What may read halves and write floats or the reverse, the first alone, and what keeps the bits of
 # weights where few products are summed. See floats.py.
-_EVERYWHERE = frozenset({"direct", *thin.VARIANTS, *implicit_gemm.VARIANTS})
+_EVERYWHERE = frozenset({"direct", *few_channels.VARIANTS, *implicit_gemm.VARIANTS})
 _WRITE_FLOATS = _EVERYWHERE | {
     *("dot", "pointwise", "strided_batched", "im2col_gemm"),
-    *hopper.VARIANTS,
-    *hopper_turns.VARIANTS,
-    *hopper_even.VARIANTS,
-    *hopper_patches.VARIANTS,
-    *hopper_columns.VARIANTS,
+    *sm90_splitk.VARIANTS,
+    *sm90_pingpong.VARIANTS,
+    *sm90_swapped.VARIANTS,
+    *sm90_direct_tiles.VARIANTS,
+    *sm90_swapped_direct.VARIANTS,
 }
-_EXACT = _EVERYWHERE | {"tiled", "first", *LEAVES_SUMS}
+_EXACT = _EVERYWHERE | {"tiled", "sm90_rgb_stem", *LEAVES_SUMS}
 
 
 def candidates(target: Target, op: ops.Conv2d) -> tuple[str, ...]:
@@ -89,14 +88,14 @@ def candidates(target: Target, op: ops.Conv2d) -> tuple[str, ...]:
 def _can_run(name: str, target: Target, op: ops.Conv2d) -> bool:
     if name not in ALGORITHMS:
         return False
-    if name.endswith(apart.SUFFIX):
-        inner = name.removesuffix(apart.SUFFIX)
-        return apart.has_more(op) and _can_run(inner, *apart.alone(target, op))
+    if name.endswith(unfused.SUFFIX):
+        inner = name.removesuffix(unfused.SUFFIX)
+        return unfused.has_more(op) and _can_run(inner, *unfused.alone(target, op))
     if isinstance(op, ScaledConv2d) and name not in _WITH_PRODUCT:
         return False
     if op.yolo is not None and name not in _WITH_YOLO:
         return False
-    if op.upsample is not None and name not in hopper.VARIANTS:
+    if op.upsample is not None and name not in sm90_splitk.VARIANTS:
         return False
     if op.pool is not None and not (name in _WITH_POOL and op.pools_quads):
         return False
@@ -128,7 +127,7 @@ def choice(target: Target, op: ops.Conv2d) -> str:
     """The name of the algorithm that runs this convolution."""
     target = target.of(op)
     for name in (target.algorithm, target.measured.get(signature(target, op))):
-        for way in () if name is None else (name, name + apart.SUFFIX):
+        for way in () if name is None else (name, name + unfused.SUFFIX):
             if _can_run(way, target, op):
                 return way
     return rule_of_thumb(target, op)
@@ -137,34 +136,34 @@ def choice(target: Target, op: ops.Conv2d) -> str:
 def rule_of_thumb(target: Target, op: ops.Conv2d) -> str:
     """What is likely to be fastest, for a convolution that was not measured."""
     target = target.of(op)
-    if apart.has_more(op) and not _is_better_whole(target, op):
-        return rule_of_thumb(*apart.alone(target, op)) + apart.SUFFIX
+    if unfused.has_more(op) and not _is_better_whole(target, op):
+        return rule_of_thumb(*unfused.alone(target, op)) + unfused.SUFFIX
     if target.rows(op.out) * op.out.shape.area <= 8 and _can_run("dot", target, op):
         return "dot"
-    for best_of in (hopper.best, implicit_gemm.best, thin.best):
+    for best_of in (sm90_splitk.best, implicit_gemm.best, few_channels.best):
         best = best_of(target, op)
         if best is not None and _can_run(best, target, op):
             return best
-    if apart.has_more(op):
-        return rule_of_thumb(*apart.alone(target, op)) + apart.SUFFIX
+    if unfused.has_more(op):
+        return rule_of_thumb(*unfused.alone(target, op)) + unfused.SUFFIX
     return candidates(target, op)[0]
 
 
 def family(name: str) -> object:
     """What the variants of an algorithm that have estimates share; None for other algorithms."""
-    inner = ALGORITHMS[name.removesuffix(apart.SUFFIX)]
-    return (type(inner), name.endswith(apart.SUFFIX)) if hasattr(inner, "estimate") else None
+    inner = ALGORITHMS[name.removesuffix(unfused.SUFFIX)]
+    return (type(inner), name.endswith(unfused.SUFFIX)) if hasattr(inner, "estimate") else None
 
 
 def columns(name: str) -> int:
     """Filters that a block of Hopper's multiplies at once; 0 of other algorithms."""
-    return getattr(ALGORITHMS.get(name.removesuffix(apart.SUFFIX)), "columns", 0)
+    return getattr(ALGORITHMS.get(name.removesuffix(unfused.SUFFIX)), "columns", 0)
 
 
 def tile(target: Target, op: ops.Conv2d, name: str) -> Tile | None:
     """What has to be compiled for an algorithm alone."""
-    if name.endswith(apart.SUFFIX):
-        return tile(*apart.alone(target, op), name.removesuffix(apart.SUFFIX))
+    if name.endswith(unfused.SUFFIX):
+        return tile(*unfused.alone(target, op), name.removesuffix(unfused.SUFFIX))
     algorithm = ALGORITHMS[name]
     made: Tile | None = algorithm.tile(target.of(op), op) if hasattr(algorithm, "tile") else None
     return made

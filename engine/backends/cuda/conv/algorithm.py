@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from engine.backends.cuda.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
 

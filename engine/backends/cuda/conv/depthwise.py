@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.backends.cuda.conv import geometry
-from engine.backends.cuda.gpu import Arrays, Gpu, Squeezing, Target
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, Squeezing, Target
 from engine.plan import ops
 
 RUN = 4  # DEPTHWISE_RUN of kernels/depthwise.cu

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.backends.cuda.conv import depthwise, geometry
-from engine.backends.cuda.gpu import Gpu, Squeezing, Target
+from engine.backends.cuda.ops.gpu import Gpu, Squeezing, Target
 from engine.plan import ops
 
 STRIP = 4  # outputs, of kernels/depthwise_strips.cu

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.backends.cuda.conv import geometry, im2col_gemm
-from engine.backends.cuda.gpu import Gpu, Target
+from engine.backends.cuda.ops.gpu import Gpu, Target
 from engine.plan import ops
 
 THREADS = 128  # DOT_THREADS of kernels/dot.cu

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.backends.cuda.gpu import KINDS, Gpu
+from engine.backends.cuda.ops.gpu import KINDS, Gpu
 from engine.plan import ops
 
 
@@ -23,7 +23,7 @@ def depth(op: ops.Conv2d) -> int:
 
 
 def cells(op: ops.Conv2d) -> int:
-    """Outputs of the convolution for each value of `out`: CELLS in kernels/tensor/finish.cuh."""
+    """Outputs of the convolution for each value of `out`: CELLS of epilogue.cuh."""
     return 1 if op.pool is None else op.pool.size[0] * op.pool.size[1]
 
 

@@ -14,11 +14,12 @@ from itertools import product
 
 import numpy as np
 
-from engine.backends.cuda import tensor
-from engine.backends.cuda.conv import finish, geometry
-from engine.backends.cuda.gpu import Array, Arrays, Gpu, Target
-from engine.backends.cuda.scaled import ScaledConv2d
-from engine.backends.cuda.tensor import COMMON, HOPPER
+from engine.arrays import Array
+from engine.backends.cuda.conv import epilogue, geometry, tensor_cores
+from engine.backends.cuda.conv.tensor_cores import COMMON, HOPPER
+from engine.backends.cuda.driver import tiles
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
 from engine.plan import ops
 
 TURING, AMPERE = (7, 5), (8, 0)
@@ -52,10 +53,10 @@ _FAST_TF32 = (AMPERE, HOPPER)
 
 
 class Problem(ctypes.Structure):
-    """The struct of the same name in kernels/tensor/mma_conv.cu."""
+    """The struct of the same name in kernels/conv/mma/implicit_gemm.cu."""
 
     _fields_ = (
-        ("output", finish.Output),
+        ("output", epilogue.Output),
         *((name, ctypes.c_void_p) for name in ("input", "weight", "factor", "parts", "arrivals")),
         *(
             (name, ctypes.c_int)
@@ -85,7 +86,7 @@ class MmaTile:
     cells: int = 1
     yolo: int = 0  # geometry.yolo
     is_scaled: bool = False
-    kernel: str = "mma_conv"
+    kernel: str = "implicit_gemm"
 
     @property
     def defines(self) -> Mapping[str, int]:
@@ -117,14 +118,14 @@ class MmaTile:
 
     @property
     def stage_bytes(self) -> int:
-        weights = self.columns * tensor.parts(self.mode)
-        value_bytes = 2 if tensor.reads_halves(self.mode) else 4
+        weights = self.columns * tensor_cores.parts(self.mode)
+        value_bytes = 2 if tiles.reads_halves(self.mode) else 4
         return (self.rows + weights) * self.depth * value_bytes
 
     @property
     def shared_bytes(self) -> int:
         """The ring, or the corners of all warps that take its place."""
-        corner = self.warp_rows * (self.warp_columns + finish.CORNER_PADDING) * 4
+        corner = self.warp_rows * (self.warp_columns + epilogue.CORNER_PADDING) * 4
         return max(self.stages * self.stage_bytes, self.warps * corner)
 
 
@@ -174,15 +175,15 @@ class ImplicitGemm:
     @property
     def name(self) -> str:
         rows, columns, _, _, stages, _ = self.sides
-        return f"mma_{rows}x{columns}x{stages}_split{self.split}"
+        return f"implicit_gemm_{rows}x{columns}x{stages}_split{self.split}"
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
-        mode = tensor.mode_of(target, op)
+        mode = tensor_cores.mode_of(target, op)
         if self.sides not in (_SPLIT_FLOAT_TILES if mode == 2 else _TILES):
             return False
         if not can_run(target, op):
             return False
-        if self.tile(target, op).shared_bytes > tensor.most_shared_bytes(target.capability):
+        if self.tile(target, op).shared_bytes > tensor_cores.most_shared_bytes(target.capability):
             return False
         columns = self.sides[1]
         if columns > 32 and columns >= 2 * self._bundles(target, op).filters:
@@ -198,7 +199,7 @@ class ImplicitGemm:
             stages = 2  # without copies that arrive by themselves there is nothing to wait for
         return MmaTile(
             *(rows, columns, warp_rows, warp_columns, self._depth(target, op)),
-            *(stages, blocks, tensor.mode_of(target, op), target.bytes_of(op.out)),
+            *(stages, blocks, tensor_cores.mode_of(target, op), target.bytes_of(op.out)),
             *(geometry.cells(op), geometry.yolo(op), isinstance(op, ScaledConv2d)),
         )
 
@@ -217,8 +218,8 @@ class ImplicitGemm:
         missing = ((0, 0), (0, lines - each.filters), (0, depth - dense.shape[2]))
         padded = np.pad(dense, missing) if np.any(missing) else dense
         made = {
-            "weight": tensor.factors(padded, tensor.mode_of(target, op)),
-            "bias": finish.biases(op, constants, groups=each.count, lines=lines),
+            "weight": tensor_cores.factors(padded, tensor_cores.mode_of(target, op)),
+            "bias": epilogue.biases(op, constants, groups=each.count, lines=lines),
         }
         if self.split > 1:
             made["arrivals"] = np.zeros(self._tiles(target, op), np.int32)
@@ -231,7 +232,7 @@ class ImplicitGemm:
         taps, next_channel = divmod(tile.depth, each.channels)
         top, left, _, _ = op.padding
         problem = Problem(
-            finish.output(gpu, op, filters=each.filters),
+            epilogue.output(gpu, op, filters=each.filters),
             *(gpu[op.src], gpu.array(op, "weight"), gpu[factor] if factor else 0),
             *(gpu.workspace, gpu.array(op, "arrivals")),
             *(op.src.shape.height, op.src.shape.width, gpu.pitch(op.src)),
@@ -282,7 +283,7 @@ class ImplicitGemm:
         half_rate = _RATES.get(target.capability, _RATES[AMPERE])
         rate = half_rate / (1, 2, 6, 2)[tile.mode]
         most = -(-self._tiles(target, op) * self.split // target.multiprocessors)
-        room = tensor.most_shared_bytes(target.capability) // (tile.shared_bytes + 1024)
+        room = tensor_cores.most_shared_bytes(target.capability) // (tile.shared_bytes + 1024)
         resident = max(1, min(tile.blocks, room))
         at_once = min(most, resident)
         products = at_once * tile.rows * tile.columns * tile.depth / rate

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.backends.cuda.blas import Product
 from engine.backends.cuda.conv import geometry, im2col_gemm
-from engine.backends.cuda.gpu import Gpu, Target
+from engine.backends.cuda.driver.cublas import Product
+from engine.backends.cuda.ops.gpu import Gpu, Target
 from engine.plan import ops
 
 prepare = im2col_gemm.prepare

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.backends.cuda.conv import direct, geometry
-from engine.backends.cuda.gpu import Gpu, Target
+from engine.backends.cuda.ops.gpu import Gpu, Target
 from engine.plan import ops
 
 CHANNELS, FILTERS = 4, 8  # TILED_CHANNELS, TILED_FILTERS of kernels/tiled.cu

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.backends.cuda.blas import Product
 from engine.backends.cuda.conv import geometry
-from engine.backends.cuda.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.driver.cublas import Product
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
 WORKSPACE_BYTES = 32 << 20

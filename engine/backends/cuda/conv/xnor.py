@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.backends.cuda.conv import geometry
-from engine.backends.cuda.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
 

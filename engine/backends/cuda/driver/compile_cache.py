@@ -1,0 +1,56 @@
+"""Compiled kernels on disk: a folder of files that check themselves.
+
+Several processes may read and write it at once; what is damaged reads as absent. Where the folder
+cannot be written, the process remembers by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from pathlib import Path
+
+from engine.files.cache_folder import folder as folder
+
+_log = logging.getLogger(__name__)
+_DIGEST_BYTES = 32
+
+
+class Cache:
+    """Bytes by key; a file is a SHA-256 digest followed by the bytes that it is of."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._remembered: dict[str, bytes] = {}
+
+    def read(self, key: str) -> bytes | None:
+        if key in self._remembered:
+            return self._remembered[key]
+        try:
+            stored = (self._path / key).read_bytes()
+        except OSError:
+            return None
+        digest, contents = stored[:_DIGEST_BYTES], stored[_DIGEST_BYTES:]
+        return contents if hashlib.sha256(contents).digest() == digest else None
+
+    def write(self, key: str, contents: bytes) -> None:
+        try:
+            self._write_file(key, hashlib.sha256(contents).digest() + contents)
+        except OSError as error:
+            _log.warning("%s: cannot be written, kept for this process only: %s", self._path, error)
+            self._remembered[key] = contents
+
+    def _write_file(self, key: str, stored: bytes) -> None:
+        """Write under another name, then rename: readers see all of it or nothing."""
+        import tempfile  # takes long, and a warm start writes nothing
+
+        self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=f"{key}.", dir=self._path)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(stored)
+            Path(name).replace(self._path / key)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise

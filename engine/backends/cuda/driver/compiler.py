@@ -1,0 +1,237 @@
+"""kernels/*.cu joined into one translation unit, compiled once per architecture, kept on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from engine.backends.cuda.driver import compile_cache, library, nvrtc
+from engine.backends.cuda.kernels import sources
+from engine.errors import DeviceError
+from engine.plan.activations import ACTIVATIONS
+
+OLDEST = (7, 5)  # Turing
+_FOLDER = "engine/backends/cuda/kernels"  # how messages of the compiler name a kernel's file
+_HEADER = "common.cuh"  # joined before the other headers, which may use it
+_FUNCTIONS = "functions.cuh"  # joined before the activations
+_LOCAL_INCLUDE = re.compile(r'^#include ".*$|^#pragma once$', re.MULTILINE)
+_DEFINES = {"float32": (), "tf32": (), "float16": ("-DSTORE_HALF",)}
+
+_KERNEL = re.compile(
+    r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(([^)]*)\)'
+)
+# Parameters that several kernels have in common.
+_PARAMETERS = re.compile(r"^#define (\w+_PARAMETERS)\s((?:.*\\\n)*.*)$", re.MULTILINE)
+_CODES = {
+    "int": "i",
+    "unsigned": "I",
+    "float": "f",
+    "long long": "q",
+    "size_t": "N",
+}
+EARLY_STARTS = (9, 0)  # from here on a kernel may start before the one before it has ended
+_QUALIFIER = re.compile(r"\b(const|__restrict__|__grid_constant__)\b")
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """What compiles: nvcc through PyCUDA, or NVRTC where there is no nvcc."""
+
+    nvcc: str | None
+
+    @cached_property
+    def name(self) -> str:
+        return self.nvcc or "nvrtc {}.{}".format(*nvrtc.version())
+
+    @cached_property
+    def identity(self) -> str:
+        """Changes when the compiler does; learnt without running it."""
+        if self.nvcc is None:
+            return self.name
+        path = Path(self.nvcc).resolve()
+        facts = path.stat()
+        return f"nvcc {path} {facts.st_size} {facts.st_mtime_ns}"
+
+    def architectures(self) -> list[int]:
+        """Those that it knows, as 75, 80 …"""
+        if self.nvcc is None:
+            return nvrtc.architectures()
+        import subprocess  # takes long, and a warm start compiles nothing
+
+        listed = subprocess.run(
+            [self.nvcc, "--list-gpu-arch"], capture_output=True, text=True, check=True
+        )
+        return [int(number) for number in re.findall(r"compute_(\d+)\b", listed.stdout)]
+
+
+def toolkit() -> Toolkit:
+    """nvcc where it and the host compiler that it calls are present, otherwise NVRTC."""
+    return _toolkit(library.surroundings())
+
+
+@lru_cache(maxsize=8)
+def _toolkit(_: library.Surroundings) -> Toolkit:
+    import shutil
+
+    found = library.find(library.NVCC)
+    return Toolkit(found if found and (shutil.which("g++") or shutil.which("cl")) else None)
+
+
+# ---------------------------------------------------------------- text
+
+
+@lru_cache(maxsize=1)
+def translation_unit() -> str:
+    """Every kernel behind the activations that it may call; compilers name the real files."""
+    known = sources.compiled_together()
+    order = sorted(
+        (path for path in known if path != _FUNCTIONS),
+        key=lambda path: (path != _HEADER, not path.endswith(".cuh"), path),
+    )
+    return "\n".join(
+        [
+            activate_function(),
+            *(f'#line 1 "{_FOLDER}/{n}"\n{_LOCAL_INCLUDE.sub("", known[n])}' for n in order),
+        ]
+    )
+
+
+def activate_function() -> str:
+    """The table of activations in C: f(x) by number, and the number of each as KIND_name."""
+    functions = _LOCAL_INCLUDE.sub("", sources.by_name()[_FUNCTIONS])
+    kinds = [f"#define KIND_{name} {kind}" for kind, name in enumerate(ACTIVATIONS)]
+    cases = [
+        f"    case {kind}: return {row.cuda};" for kind, row in enumerate(ACTIVATIONS.values())
+    ]
+    head = "__device__ __forceinline__ float activate(int kind, float x)"
+    return "\n".join(
+        [functions, *kinds, head, "{", "    switch (kind) {", *cases, "    }\n    return x;\n}"]
+    )
+
+
+def declared(text: str) -> dict[str, str]:
+    """Map every kernel in `text` to its parameters as they stand there."""
+    shared = {name: given.replace("\\\n", " ") for name, given in _PARAMETERS.findall(text)}
+    return {name: shared.get(given, given) for name, given in _KERNEL.findall(text)}
+
+
+def signatures(text: str) -> dict[str, str]:
+    """Map every kernel in `text` to its argument codes for `Function.prepare`."""
+    return {
+        name: "".join(_code(name, argument) for argument in parameters.split(","))
+        for name, parameters in declared(text).items()
+    }
+
+
+def _code(kernel: str, argument: str) -> str:
+    if "*" in argument:
+        return "P"
+    kind = " ".join(_QUALIFIER.sub("", argument).split()[:-1])
+    assert kind in _CODES, f"{kernel}: no code for an argument of type {kind!r}"
+    return _CODES[kind]
+
+
+# ---------------------------------------------------------------- compilation
+
+
+class _WarningsOff:
+    """catch_warnings for threads that overlap: the first to come turns them off, the last on."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._filters = warnings.catch_warnings()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._filters = warnings.catch_warnings()
+                self._filters.__enter__()
+                warnings.simplefilter("ignore")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._filters.__exit__(None, None, None)
+
+
+_WARNINGS_OFF = _WarningsOff()
+
+
+def image(capability: tuple[int, int], precision: str) -> bytes:
+    """The compiled kernels: from the cache, or compiled now; a warm start runs no compiler."""
+    tools = toolkit()
+    defines = _DEFINES[precision]
+    source = translation_unit()
+    facts = [source, *defines, str(capability), tools.identity]
+    key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
+    return cached(key, lambda: compile_image(source, defines, capability, tools))
+
+
+def cached(key: str, compile_now: Callable[[], bytes]) -> bytes:
+    """What is kept under this key, made now where nothing is."""
+    stored = _cache().read(key)
+    if stored is None:
+        stored = compile_now()
+        _cache().write(key, stored)
+    return stored
+
+
+def compile_image(
+    source: str, defines: tuple[str, ...], capability: tuple[int, int], tools: Toolkit
+) -> bytes:
+    """A cubin, or PTX for the driver to finish where the card is newer than the toolkit."""
+    number = capability[0] * 10 + capability[1]
+    known = [each for each in tools.architectures() if each <= number]
+    if not known:
+        raise DeviceError(
+            f"cuda: kernels: {tools.name} cannot compile for compute capability "
+            f"{capability[0]}.{capability[1]}. Install an older CUDA toolkit"
+        )
+    if divmod(max(known), 10) < EARLY_STARTS <= capability:
+        raise DeviceError(
+            f"cuda: kernels: {tools.name} knows nothing later than {max(known) / 10}, and its"
+            f" code would not wait for what came before it on this card."
+            f" Install CUDA 11.8 or later"
+        )
+    is_exact = number in known
+    # 90a, not 90: only that target has Hopper's own matrix instructions.
+    suffix = "a" if is_exact and number == 90 else ""
+    target = f"{'sm' if is_exact else 'compute'}_{max(known)}{suffix}"
+    if tools.nvcc is None:
+        return nvrtc.compile_source(source, target, defines)
+    return _compile_with_nvcc(source, target, defines, tools.nvcc)
+
+
+def _compile_with_nvcc(source: str, target: str, defines: tuple[str, ...], nvcc: str) -> bytes:
+    from pycuda.compiler import compile as compile_source
+    from pycuda.driver import CompileError
+
+    with _WARNINGS_OFF:  # whatever nvcc said while it succeeded
+        try:
+            compiled: bytes = compile_source(
+                source,
+                nvcc=nvcc,
+                options=["-std=c++17", *defines],
+                no_extern_c=True,
+                arch=target,
+                cache_dir=False,
+                target="cubin" if target.startswith("sm_") else "ptx",
+            )
+        except CompileError as error:
+            log = f"{error.stdout or ''}\n{error.stderr or ''}"
+            raise DeviceError(nvrtc.compile_message(log)) from error
+    return compiled
+
+
+@lru_cache(maxsize=1)
+def _cache() -> compile_cache.Cache:
+    return compile_cache.Cache(compile_cache.folder() / "kernels")

@@ -1,0 +1,284 @@
+"""cuBLAS for one stream: matrix products in row-major order.
+
+The only file that imports skcuda. scikit-cuda 0.5.3 (2019) predates every library it now meets, so
+its import is tamed here; functions that it lacks are bound beside it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from engine.backends.cuda.driver import library
+from engine.errors import DeviceError
+
+_STATUS = {
+    1: "not initialised",
+    3: "out of memory",
+    7: "invalid value",
+    8: "unsupported by this device",
+    11: "memory cannot be reached",
+    13: "a kernel failed",
+    14: "internal error",
+    15: "not supported",
+    16: "licence error",
+}
+_FLOAT, _HALF = 0, 2  # CUDA_R_32F, CUDA_R_16F
+_SUMS_ARE_FLOAT = 68  # CUBLAS_COMPUTE_32F
+_DEFAULT_ALGORITHM = -1
+_PLAIN_MATH, _TF32_MATH = 0, 3
+
+_i, _q, _p = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p
+_SHAPE = (_i, _i, _i, _i, _i)  # transposes, then three sizes
+_ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "cublasCreate_v2": (_p,),
+    "cublasDestroy_v2": (_p,),
+    "cublasSetStream_v2": (_p, _p),
+    "cublasSetWorkspace_v2": (_p, _p, ctypes.c_size_t),
+    "cublasSetMathMode": (_p, _i),
+    "cublasGetProperty": (_i, _p),
+    "cublasSgemm_v2": (_p, *_SHAPE, _p, _p, _i, _p, _i, _p, _p, _i),
+    "cublasSgemmStridedBatched": (_p, *_SHAPE, _p, _p, _i, _q, _p, _i, _q, _p, _p, _i, _q, _i),
+    "cublasGemmEx": (_p, *_SHAPE, _p, *(_p, _i, _i), *(_p, _i, _i), _p, *(_p, _i, _i), _i, _i),
+    "cublasGemmStridedBatchedEx": (
+        *(_p, *_SHAPE, _p),
+        *(_p, _i, _i, _q),
+        *(_p, _i, _i, _q),
+        *(_p, _p, _i, _i, _q, _i, _i, _i),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Product:
+    """out (rows, columns) = a (rows, depth) * b (depth, columns), each row-major.
+
+    A pitch is the values from one row to the next, 0 for a dense matrix. A transposed operand is
+    stored the other way round, and its pitch is that of its storage. `count` products lie a step
+    apart; a step of 0 uses one operand for all.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    a_pitch: int = 0
+    b_pitch: int = 0
+    out_pitch: int = 0
+    transpose_a: bool = False
+    transpose_b: bool = False
+    is_added: bool = False  # to what out already holds
+    count: int = 1
+    a_step: int = 0
+    b_step: int = 0
+    out_step: int = 0
+    is_half: bool = False  # a and b are float16; sums are float32
+    is_half_out: bool = False
+
+
+class Blas:
+    """A cuBLAS handle on one stream with its own workspace; for the thread that made it."""
+
+    def __init__(self, stream: int, *, workspace: int, workspace_bytes: int) -> None:
+        self._cublas = cublas()
+        self._skcuda = skcuda_cublas()
+        self._one = ctypes.c_float(1.0)
+        self._zero = ctypes.c_float(0.0)
+        self._handle: int | None = self._create()
+        self._call("cublasSetStream_v2", stream)
+        # A captured graph must not depend on memory that cuBLAS may move.
+        self._call("cublasSetWorkspace_v2", workspace, workspace_bytes)
+
+    def allow_tf32(self, is_allowed: bool) -> None:
+        """Let float32 products round their factors to TF32."""
+        self._call("cublasSetMathMode", _TF32_MATH if is_allowed else _PLAIN_MATH)
+
+    def multiply(self, product: Product, a: int, b: int, out: int) -> None:
+        """Enqueue the product of the matrices at these device pointers.
+
+        cuBLAS is column-major: it reads a row-major matrix as its transpose. Since
+        out' = b' a', giving it b first and a second makes it write out in row-major order.
+        """
+        p = product
+        shape = (int(p.transpose_b), int(p.transpose_a), p.columns, p.rows, p.depth)
+        first = (b, p.b_pitch or (p.depth if p.transpose_b else p.columns))
+        second = (a, p.a_pitch or (p.rows if p.transpose_a else p.depth))
+        result = (out, p.out_pitch or p.columns)
+        if not p.is_half and p.count == 1 and self._skcuda is not None:
+            scale, keep = 1.0, float(p.is_added)
+            self._skcuda.cublasSgemm(self._handle, *shape, scale, *first, *second, keep, *result)
+            return
+        one = ctypes.byref(self._one)
+        keep_or_not = one if p.is_added else ctypes.byref(self._zero)
+        if p.is_half:
+            kind = _HALF if p.is_half_out else _FLOAT
+            steps = ((p.b_step,), (p.a_step,), (p.out_step, p.count)) if p.count > 1 else ((),) * 3
+            self._call(
+                "cublasGemmStridedBatchedEx" if p.count > 1 else "cublasGemmEx",
+                *(*shape, one, first[0], _HALF, first[1], *steps[0]),
+                *(second[0], _HALF, second[1], *steps[1]),
+                *(keep_or_not, result[0], kind, result[1], *steps[2]),
+                *(_SUMS_ARE_FLOAT, _DEFAULT_ALGORITHM),
+            )
+        elif p.count > 1:
+            self._call(
+                "cublasSgemmStridedBatched",
+                *(*shape, one, *first, p.b_step, *second, p.a_step),
+                *(keep_or_not, *result, p.out_step, p.count),
+            )
+        else:
+            self._call("cublasSgemm_v2", *shape, one, *first, *second, keep_or_not, *result)
+
+    def close(self) -> None:
+        if self._handle is not None:
+            self._call("cublasDestroy_v2")
+            self._handle = None
+
+    def _create(self) -> int | None:
+        if self._skcuda is not None:
+            handle: int = self._skcuda.cublasCreate()
+            return handle
+        place = ctypes.c_void_p()
+        _check("cublasCreate_v2", self._cublas.cublasCreate_v2(ctypes.byref(place)))
+        return place.value
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        _check(name, getattr(self._cublas, name)(self._handle, *arguments))
+
+
+class LateBlas(Blas):
+    """Opened by the first product: many networks need none, and loading cuBLAS takes long."""
+
+    def __init__(self, open_now: Callable[[], Blas]) -> None:
+        self._open_now = open_now
+        self._opened: Blas | None = None
+        self._is_tf32 = False
+
+    def allow_tf32(self, is_allowed: bool) -> None:
+        self._is_tf32 = is_allowed
+        if self._opened is not None:
+            self._opened.allow_tf32(is_allowed)
+
+    def multiply(self, product: Product, a: int, b: int, out: int) -> None:
+        if self._opened is None:
+            self._opened = self._open_now()
+            self._opened.allow_tf32(self._is_tf32)
+        self._opened.multiply(product, a, b, out)
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+
+def named_version() -> str:
+    """As version(), from the name of the file where it has one: without loading it."""
+    path = Path(library.require(library.CUBLAS))
+    for name in (path.resolve().name, path.name):
+        if named := re.search(r"\.so\.(\d+(\.\d+)*)$", name):
+            return named.group(1)
+    return version()
+
+
+def version() -> str:
+    """The version of the cuBLAS that was found; asking for it creates no context."""
+    parts = []
+    for part in range(3):
+        number = ctypes.c_int()
+        _check("cublasGetProperty", cublas().cublasGetProperty(part, ctypes.byref(number)))
+        parts.append(number.value)
+    return ".".join(map(str, parts))
+
+
+@lru_cache(maxsize=1)
+def cublas() -> ctypes.CDLL:
+    """The library with the arguments of every function that is called here."""
+    path = library.require(library.CUBLAS)
+    beside = Path(path).with_name(Path(path).name.replace("libcublas", "libcublasLt"))
+    if beside.is_file():
+        ctypes.CDLL(str(beside))  # cuBLAS wants it by its bare name
+    loaded = library.load(library.CUBLAS)
+    for name, arguments in _ARGUMENTS.items():
+        function = getattr(loaded, name)
+        function.argtypes, function.restype = arguments, ctypes.c_int
+    return loaded
+
+
+_import_lock = Lock()
+
+
+@lru_cache(maxsize=1)
+def skcuda_cublas() -> ModuleType | None:
+    """`skcuda.cublas` over the library found here, or None where scikit-cuda is not installed."""
+    with _import_lock:
+        if "skcuda.cublas" not in sys.modules and importlib.util.find_spec("skcuda") is None:
+            return None
+        path = library.require(library.CUBLAS)
+        cublas()
+        with _tamed(path):
+            return importlib.import_module("skcuda.cublas")
+
+
+@contextmanager
+def _tamed(path: str) -> Iterator[None]:
+    """Make `import skcuda.cublas` work today, touch no GPU, and leave no trace.
+
+    pkg_resources: gone from setuptools 82; skcuda asks it for its own version only.
+    skcuda.cuda: wants libcudart and libcuda under names of long ago; skcuda.cublas never uses it.
+    LoadLibrary: skcuda knows library names up to CUDA 10.1.
+    skcuda.utils: it reads the version from a SONAME of a form that ended with CUDA 10.1, by way of
+    a shell; failing that it creates a context on device 0 before anyone chose a device.
+    """
+    with ExitStack() as undo, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # strings with stray backslashes
+        _stand_in(undo, "pkg_resources", require=_require, declare_namespace=lambda name: None)
+        _stand_in(undo, "skcuda.cuda")
+        package = importlib.import_module("skcuda")
+        utils = importlib.import_module("skcuda.utils")
+        _replace(undo, package, "cuda", sys.modules["skcuda.cuda"])
+        _replace(undo, utils, "find_lib_path", lambda name: path)
+        _replace(undo, utils, "get_soname", lambda name: f"libcublas.so.{version()}")
+        _replace(undo, ctypes.cdll, "LoadLibrary", lambda name: ctypes.CDLL(path))
+        yield
+
+
+def _require(name: str) -> list[SimpleNamespace]:
+    from importlib import metadata  # takes long, and few need it
+
+    return [SimpleNamespace(version=metadata.version(name))]
+
+
+def _stand_in(undo: ExitStack, name: str, **contents: Any) -> None:
+    """Put a module of these contents under `name` for a while."""
+    before = sys.modules.get(name)
+    module = ModuleType(name)
+    vars(module).update(contents)
+    sys.modules[name] = module
+    if before is None:
+        undo.callback(sys.modules.pop, name, None)
+    else:
+        undo.callback(sys.modules.__setitem__, name, before)
+
+
+def _replace(undo: ExitStack, owner: Any, name: str, value: Any) -> None:
+    """Set an attribute for a while."""
+    if name in vars(owner):
+        undo.callback(setattr, owner, name, vars(owner)[name])
+    else:
+        undo.callback(delattr, owner, name)
+    setattr(owner, name, value)
+
+
+def _check(name: str, status: int) -> None:
+    if status != 0:
+        raise DeviceError(f"cuda: {name}: {_STATUS.get(status, f'status {status}')}")

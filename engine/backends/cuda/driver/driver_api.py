@@ -1,0 +1,135 @@
+"""The driver's calls that every run makes, through its C interface, on whichever thread asks.
+
+They are short and keep Python's lock: who lets it go waits for whole turns of busy threads to get
+it back. Only waiting for the device lets it go.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+
+from engine.backends.cuda.driver import library, pycuda_loader
+from engine.errors import DeviceError
+
+_NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
+_FOR_ALL_CONTEXTS = 1  # CU_MEMHOSTREGISTER_PORTABLE
+_KIND_OF_MEMORY = 2  # CU_POINTER_ATTRIBUTE_MEMORY_TYPE; 0 for what CUDA does not know
+_NOT_READY = 600
+_p, _size = ctypes.c_void_p, ctypes.c_size_t
+_ARGUMENTS = {
+    "cuCtxPushCurrent_v2": (_p,),
+    "cuCtxPopCurrent_v2": (_p,),
+    "cuEventCreate": (_p, ctypes.c_uint),
+    "cuEventDestroy_v2": (_p,),
+    "cuEventRecord": (_p, _p),
+    "cuEventQuery": (_p,),
+    "cuStreamWaitEvent": (_p, _p, ctypes.c_uint),
+    "cuMemcpyHtoDAsync_v2": (_p, _p, _size, _p),
+    "cuMemcpyDtoHAsync_v2": (_p, _p, _size, _p),
+    "cuMemcpyDtoDAsync_v2": (_p, _p, _size, _p),
+    "cuGraphLaunch": (_p, _p),
+    "cuMemHostRegister_v2": (_p, _size, ctypes.c_uint),
+    "cuMemHostUnregister": (_p,),
+    "cuPointerGetAttributes": (ctypes.c_uint, _p, _p, _p),
+}
+
+
+@lru_cache(maxsize=1)
+def libcuda() -> ctypes.PyDLL:
+    """The driver's library; its functions keep Python's lock."""
+    loaded = ctypes.PyDLL(library.require(library.DRIVER))
+    for name, arguments in _ARGUMENTS.items():
+        function = getattr(loaded, name)
+        function.argtypes, function.restype = arguments, ctypes.c_int
+    return loaded
+
+
+class DriverApi:
+    """Those calls for one context. Streams and events are the driver's own handles."""
+
+    def __init__(self, name: str, context: int) -> None:
+        self._name = name
+        self._context = context
+        self._popped = ctypes.byref(_p())
+        cuda = libcuda()
+        self._push, self._pop = cuda.cuCtxPushCurrent_v2, cuda.cuCtxPopCurrent_v2
+        self._record, self._query = cuda.cuEventRecord, cuda.cuEventQuery
+        self._wait_event = cuda.cuStreamWaitEvent
+        self._upload, self._download = cuda.cuMemcpyHtoDAsync_v2, cuda.cuMemcpyDtoHAsync_v2
+        self._move = cuda.cuMemcpyDtoDAsync_v2
+        self._synchronize = library.load(library.DRIVER).cuEventSynchronize
+        self._synchronize.argtypes = (_p,)
+
+    def enter(self) -> None:
+        """Make the context current on this thread, above whatever was."""
+        if status := self._push(self._context):
+            self._fail("cuCtxPushCurrent", status)
+
+    def leave(self) -> None:
+        if status := self._pop(self._popped):
+            self._fail("cuCtxPopCurrent", status)
+
+    def event(self) -> int:
+        made = _p()
+        if status := libcuda().cuEventCreate(ctypes.byref(made), _NO_TIMING):
+            self._fail("cuEventCreate", status)
+        assert made.value is not None
+        return made.value
+
+    def free_event(self, event: int) -> None:
+        if status := libcuda().cuEventDestroy_v2(event):
+            self._fail("cuEventDestroy", status)
+
+    def record(self, event: int, stream: int) -> None:
+        if status := self._record(event, stream):
+            self._fail("cuEventRecord", status)
+
+    def wait_for(self, stream: int, event: int) -> None:
+        """Let the stream wait for the event, not the caller."""
+        if status := self._wait_event(stream, event, 0):
+            self._fail("cuStreamWaitEvent", status)
+
+    def has_happened(self, event: int) -> bool:
+        status: int = self._query(event)
+        if status not in (0, _NOT_READY):
+            self._fail("cuEventQuery", status)
+        return status == 0
+
+    def wait(self, event: int) -> None:
+        """Let the caller wait for the event."""
+        if status := self._synchronize(event):
+            self._fail("cuEventSynchronize", status)
+
+    def upload(self, target: int, source: int, size: int, stream: int) -> None:
+        if status := self._upload(target, source, size, stream):
+            self._fail("cuMemcpyHtoDAsync", status)
+
+    def is_page_locked(self, pointer: int) -> bool:
+        """Whether the driver would take it from there some time, as from what anybody locked."""
+        kind = ctypes.c_uint()
+        asked, answers = (ctypes.c_int * 1)(_KIND_OF_MEMORY), (_p * 1)(ctypes.addressof(kind))
+        status = libcuda().cuPointerGetAttributes(1, asked, answers, pointer)
+        return status != 0 or kind.value != 0
+
+    def download(self, target: int, source: int, size: int, stream: int) -> None:
+        if status := self._download(target, source, size, stream):
+            self._fail("cuMemcpyDtoHAsync", status)
+
+    def move(self, target: int, source: int, size: int, stream: int) -> None:
+        """From one place on the card to another."""
+        if status := self._move(target, source, size, stream):
+            self._fail("cuMemcpyDtoDAsync", status)
+
+    def register(self, pointer: int, size: int) -> None:
+        """Page-lock memory of the host."""
+        if status := libcuda().cuMemHostRegister_v2(pointer, size, _FOR_ALL_CONTEXTS):
+            self._fail("cuMemHostRegister", status)
+
+    def unregister(self, pointer: int) -> None:
+        if status := libcuda().cuMemHostUnregister(pointer):
+            self._fail("cuMemHostUnregister", status)
+
+    def _fail(self, name: str, status: int) -> None:
+        reason = pycuda_loader.status_text(status)
+        raise DeviceError(f"{self._name}: {name}: {reason}{pycuda_loader.hint(reason)}")

@@ -1,0 +1,200 @@
+"""What PyCUDA cannot do, through the driver's own C interface: clusters, tensor maps, early starts.
+
+A kernel of a cubin loaded here is launched with the driver's extended call; tensor maps describe to
+the copy engine how an array lies in memory. All of it happens in the current context.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from engine.backends.cuda.driver import library
+from engine.errors import DeviceError
+
+_CLUSTER, _EARLY_START = 4, 6  # CU_LAUNCH_ATTRIBUTE_*
+_GRANTED_SHARED = 32 << 10  # bytes that need no asking: 48 KiB with what a kernel has of its own
+_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+HALF, FLOAT, TF32 = 6, 7, 11  # CU_TENSOR_MAP_DATA_TYPE_*; TF32 rounds floats on the way
+_SWIZZLES = {32: 1, 64: 2, 128: 3}  # by bytes of a row
+_PROMOTE_TO_256 = 3
+_MAP_BYTES = 128
+
+
+class _Value(ctypes.Union):
+    _fields_ = (("cluster", ctypes.c_uint * 3), ("flag", ctypes.c_int), ("pad", ctypes.c_char * 64))
+
+
+class _Attribute(ctypes.Structure):
+    _fields_ = (("kind", ctypes.c_int), ("pad", ctypes.c_char * 4), ("value", _Value))
+
+
+class _Configuration(ctypes.Structure):
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint),
+    )
+
+
+@lru_cache(maxsize=1)
+def _driver() -> ctypes.CDLL:
+    return library.load(library.DRIVER)
+
+
+def _check(name: str, status: int) -> None:
+    if status == 0:
+        return
+    text = ctypes.c_char_p()
+    _driver().cuGetErrorString(status, ctypes.byref(text))
+    reason = text.value.decode() if text.value else f"status {status}"
+    raise DeviceError(f"cuda: {name}: {reason}")
+
+
+class Module:
+    """A loaded cubin; for the thread on which its context is current."""
+
+    def __init__(self, image: bytes) -> None:
+        self._handle = ctypes.c_void_p()
+        status = _driver().cuModuleLoadData(ctypes.byref(self._handle), image)
+        _check("cuModuleLoadData", status)
+        self._limits: dict[str, int] = {}
+
+    def function(self, name: str, *, shared: int = 0) -> Function:
+        """A kernel, allowed `shared` bytes of dynamic shared memory."""
+        found = ctypes.c_void_p()
+        status = _driver().cuModuleGetFunction(ctypes.byref(found), self._handle, name.encode())
+        _check("cuModuleGetFunction", status)
+        # One limit serves every launch of a kernel, and what it has of fixed shared memory counts
+        # against what is granted without asking.
+        limit = max(shared, self._limits.get(name, _GRANTED_SHARED))
+        if limit > self._limits.get(name, _GRANTED_SHARED):
+            self._limits[name] = limit
+            _check(
+                "cuFuncSetAttribute", _driver().cuFuncSetAttribute(found, _DYNAMIC_SHARED, limit)
+            )
+        assert found.value is not None
+        return Function(found.value, shared)
+
+    def close(self) -> None:
+        if self._handle:
+            _check("cuModuleUnload", _driver().cuModuleUnload(self._handle))
+            self._handle = ctypes.c_void_p()
+
+
+@dataclass(frozen=True)
+class Function:
+    """A kernel of a module, and the dynamic shared memory that its launches get."""
+
+    handle: int
+    shared: int
+
+    def launch(
+        self,
+        grid: tuple[int, int, int],
+        threads: int,
+        arguments: Sequence[Any],
+        *,
+        stream: int,
+        cluster: int = 1,
+        early: bool = False,
+    ) -> None:
+        """Enqueue; `arguments` are ctypes values. An early kernel starts while the one before it
+        still runs, and waits for it by itself."""
+        attributes = (_Attribute * 2)()
+        count = 0
+        if cluster > 1:
+            attributes[0].kind, attributes[0].value.cluster[:] = _CLUSTER, (cluster, 1, 1)
+            count = 1
+        if early:
+            attributes[count].kind, attributes[count].value.flag = _EARLY_START, 1
+            count += 1
+        configuration = _Configuration(
+            grid, (threads, 1, 1), self.shared, stream, attributes, count
+        )
+        places = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
+        status = _driver().cuLaunchKernelEx(
+            ctypes.byref(configuration), ctypes.c_void_p(self.handle), places, None
+        )
+        _check("cuLaunchKernelEx", status)
+
+
+class TensorMap(ctypes.Structure):
+    """128 opaque bytes, on a border of 64."""
+
+    _fields_ = (("words", ctypes.c_uint64 * 16),)
+    _align_ = 64
+
+
+def _aligned_map() -> TensorMap:
+    """ctypes aligns to 16 bytes; the driver wants 64."""
+    buffer = (ctypes.c_char * (_MAP_BYTES + 64))()
+    offset = -ctypes.addressof(buffer) % 64
+    return TensorMap.from_buffer(buffer, offset)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows of a convolution over an NHWC map, as the copy engine walks them."""
+
+    pointer: int
+    kind: int  # HALF, FLOAT, TF32
+    value_bytes: int
+    rows: int
+    height: int
+    width: int
+    channels: int
+    pitch: int
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    dilation: tuple[int, int]
+
+
+def windows_map(windows: Windows, *, pixels: int, channels: int) -> TensorMap:
+    """For slices of `pixels` windows by `channels` channels."""
+    w = windows
+    top, left, bottom, right = w.padding
+    row = w.pitch * w.value_bytes
+    lower = (ctypes.c_int * 2)(-left, -top)
+    upper = (ctypes.c_int * 2)(
+        right - (w.kernel[1] - 1) * w.dilation[1], bottom - (w.kernel[0] - 1) * w.dilation[0]
+    )
+    made = _aligned_map()
+    status = _driver().cuTensorMapEncodeIm2col(
+        ctypes.byref(made),
+        *(ctypes.c_int(w.kind), ctypes.c_uint(4), ctypes.c_void_p(w.pointer)),
+        (ctypes.c_uint64 * 4)(w.channels, w.width, w.height, w.rows),
+        (ctypes.c_uint64 * 3)(row, row * w.width, row * w.width * w.height),
+        *(lower, upper, ctypes.c_uint(channels), ctypes.c_uint(pixels)),
+        (ctypes.c_uint * 4)(1, w.stride[1], w.stride[0], 1),
+        *(0, _SWIZZLES[channels * w.value_bytes], _PROMOTE_TO_256, 0),
+    )
+    _check("cuTensorMapEncodeIm2col", status)
+    return made
+
+
+def boxes_map(
+    windows: Windows, *, height: int, width: int, channels: int, stride: int = 1
+) -> TensorMap:
+    """For boxes of height x width pixels, `stride` apart, by `channels` channels of that map."""
+    w = windows
+    row = w.pitch * w.value_bytes
+    made = _aligned_map()
+    status = _driver().cuTensorMapEncodeTiled(
+        ctypes.byref(made),
+        *(ctypes.c_int(w.kind), ctypes.c_uint(4), ctypes.c_void_p(w.pointer)),
+        (ctypes.c_uint64 * 4)(w.channels, w.width, w.height, w.rows),
+        (ctypes.c_uint64 * 3)(row, row * w.width, row * w.width * w.height),
+        (ctypes.c_uint * 4)(channels, width * stride, height * stride, 1),
+        (ctypes.c_uint * 4)(1, stride, stride, 1),
+        *(0, _SWIZZLES[channels * w.value_bytes], _PROMOTE_TO_256, 0),
+    )
+    _check("cuTensorMapEncodeTiled", status)
+    return made

@@ -1,0 +1,79 @@
+"""NVRTC through ctypes: compiles CUDA C inside this process, with no nvcc and no host compiler."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import lru_cache
+
+from engine.backends.cuda.driver import library
+from engine.errors import DeviceError
+
+_COMPILATION_FAILED = 6
+
+
+def version() -> tuple[int, int]:
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _check(_nvrtc().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+    return major.value, minor.value
+
+
+def architectures() -> list[int]:
+    """Those that it knows, as 75, 80 …"""
+    count = ctypes.c_int()
+    _check(_nvrtc().nvrtcGetNumSupportedArchs(ctypes.byref(count)))
+    numbers = (ctypes.c_int * count.value)()
+    _check(_nvrtc().nvrtcGetSupportedArchs(numbers))
+    return list(numbers)
+
+
+def compile_source(source: str, target: str, defines: Sequence[str]) -> bytes:
+    """Compile for sm_XY into a cubin, for compute_XY into PTX."""
+    program = ctypes.c_void_p()
+    _check(
+        _nvrtc().nvrtcCreateProgram(
+            ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None
+        )
+    )
+    try:
+        options = [
+            f"--gpu-architecture={target}",
+            "--std=c++17",
+            *defines,
+            *(f"--include-path={folder}" for folder in library.include_folders()),
+        ]
+        encoded = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+        status = _nvrtc().nvrtcCompileProgram(program, len(options), encoded)
+        if status == _COMPILATION_FAILED:
+            raise DeviceError(compile_message(_bytes(program, "ProgramLog").decode()))
+        _check(status)
+        return _bytes(program, "CUBIN" if target.startswith("sm_") else "PTX")
+    finally:
+        _nvrtc().nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def compile_message(log: str) -> str:
+    """The line of a compiler's log that says what is wrong, behind our "where"."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    wrong = [line for line in lines if "error" in line or "fatal" in line]
+    return f"cuda: kernels: {(wrong or lines or ['the compiler said nothing'])[0]}"
+
+
+def _bytes(program: ctypes.c_void_p, what: str) -> bytes:
+    size = ctypes.c_size_t()
+    _check(getattr(_nvrtc(), f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
+    contents = ctypes.create_string_buffer(size.value)
+    _check(getattr(_nvrtc(), f"nvrtcGet{what}")(program, contents))
+    return contents.raw
+
+
+@lru_cache(maxsize=1)
+def _nvrtc() -> ctypes.CDLL:
+    loaded = library.load(library.NVRTC)
+    loaded.nvrtcGetErrorString.restype = ctypes.c_char_p
+    return loaded
+
+
+def _check(status: int) -> None:
+    if status != 0:
+        raise DeviceError(f"cuda: NVRTC: {_nvrtc().nvrtcGetErrorString(status).decode()}")

@@ -1,0 +1,510 @@
+// few_channels: convolution of few channels, a network's first layer, on the matrix units.
+//
+//   out[m, n] = last(f(sum over k of A[m, k] * W[n, k] + bias[n]) + residual[m, n])
+//   m = (row, y, x) of the output; where 2 x 2 cells are pooled, the largest of four sums
+//
+// Filters are the matrix units' rows and windows their columns, since a lane's share of a step of a
+// column is 8 bytes that come straight from memory, in any order of k that the weights share. So
+// k = (step, lane, value): a piece of 8 bytes, channels of one tap, filled up with zeros. Where pixels
+// begin on 8 bytes a piece is one load, and what lies behind the last channel is cleared. What comes
+// next is asked for before that which came is multiplied and finished.
+//
+// Filters are in an order that leaves a lane with channels that lie side by side, so that sums go from
+// registers into wide stores; see channel_of. Warps work alone; weights, permuted so by the host, are
+// brought into shared memory once. Their lines are an odd number of 16 bytes, so that eight lines of
+// one column lie in different banks.
+//
+// A 1x1 convolution may read a product that nobody has stored: the map times a factor for each channel
+// of a row, each of these products rounded as if it had been.
+//
+// Chosen at compile time: CHANNELS TAPS_Y TAPS_X, BN (filters of a block), WARPS, BLOCKS (resident on
+// a multiprocessor), POOLED (cells that share a maximum, 1 or 4), IS_WIDE (pixels begin on 8 bytes),
+// IS_SCALED (there are factors), HAS_RESIDUAL, KIND and LAST (the activations), MODE, see products.cuh,
+// OUT_BYTES and YOLO, see epilogue.cuh. The bias is what sums begin with.
+#define CELLS 1  // of rows of sums: cells are pooled before
+#include "divide.cuh"
+#include "products.cuh"
+#include "epilogue.cuh"
+
+// ---- k
+#define PIECE (8 / (int)sizeof(real))  // values
+#define PIECES_OF_TAP ((CHANNELS + PIECE - 1) / PIECE)
+#define PIECES (TAPS_Y * TAPS_X * PIECES_OF_TAP)
+#define STEPS ((PIECES + 3) / 4)
+#define REST (PIECES % 4)  // pieces of a last step that is not full
+#define LINE_BYTES (STEPS * STEP_BYTES + 16)
+// Where the last step has room, low parts of its weights lie beside the high ones.
+#define LOW_STEPS (REST == 1 || REST == 2 ? STEPS - 1 : STEPS)
+#define TURNS ((STEPS + 4) / 5)  // of as many steps as registers hold
+#define AT_ONCE ((STEPS + TURNS - 1) / TURNS)
+
+// ---- pixels: a lane reads the windows of one of every 8 and gets the sums of two, see pixel_in
+#define SIDE (POOLED == 4 ? 2 : 1)
+#define RUN (POOLED == 4 || BN > 32 ? 16 : 32)  // pixels that a warp takes at once
+#define WINDOWS (POOLED == 4 ? 4 : RUN / 8)     // of a lane at once
+#define BATCHES (RUN * POOLED / 8 / WINDOWS)
+
+// ---- filters
+#define VALUES (BN / 8)  // of a pixel that a lane gets
+#define CHUNK (VALUES % OUT_PACK == 0 ? OUT_PACK : VALUES % 4 == 0 ? 4 : VALUES)  // stored at once
+// Of pixels that are finished at once.
+#define EIGHTS (VALUES >= 8 ? 1 : 8 / VALUES < RUN / 8 ? 8 / VALUES : RUN / 8)
+
+typedef Bits<8> Piece;
+
+struct Problem {
+    Output output;
+    const real* input;
+    const real* weight;
+    const real* factor;  // of the channels, row by row
+    int height, width, pitch, out_h, out_w;
+    int filters, lines;  // of weights: filters and what fills them up to whole blocks
+    int stride_y, stride_x, top, left, dilation_y, dilation_x;
+    int factor_pitch;  // from a row of factors to the next
+    Divisor by_out_h, by_out_w;
+};
+
+// The windows of a lane: where each begins, in the map and in memory.
+struct Windows {
+    int y[WINDOWS], x[WINDOWS], at[WINDOWS];
+    int factors[WINDOWS];  // where those of its row begin
+    bool exists[WINDOWS];
+    bool are_inside;    // those of all lanes
+    bool are_of_a_row;  // likewise
+};
+
+// What is on its way from memory: what windows have for the steps of a turn, and the factors of all
+// windows where they are of a row.
+struct Asked {
+    Piece pieces[AT_ONCE][WINDOWS];
+    Piece factors[AT_ONCE];
+};
+
+// What a lane reads of a window in each step.
+struct Taps {
+    int down[STEPS], right[STEPS], at[STEPS];
+};
+
+__device__ __forceinline__ int piece_of(int lane, int step)
+{
+    const bool is_full = REST == 0 || step < PIECES / 4;
+    return step * 4 + (is_full ? lane % 4 : lane % 4 % (REST ? REST : 1));
+}
+
+__device__ __forceinline__ int first_channel(int lane, int step)
+{
+    return piece_of(lane, step) % PIECES_OF_TAP * PIECE;
+}
+
+__device__ __forceinline__ Taps taps_of(int lane, const Problem& p)
+{
+    Taps taps;
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+        const int tap = piece_of(lane, step) / PIECES_OF_TAP;
+        const int down = taps.down[step] = tap / TAPS_X * p.dilation_y;
+        const int right = taps.right[step] = tap % TAPS_X * p.dilation_x;
+        taps.at[step] = (down * p.width + right) * p.pitch + first_channel(lane, step);
+    }
+    return taps;
+}
+
+// Which of 8 pixels column n is. Lanes get columns 2 i and 2 i + 1: pixels i and i + 4, so that
+// lanes side by side store pixels side by side.
+__device__ __forceinline__ int pixel_in(int n) { return n / 2 + n % 2 * 4; }
+
+__device__ __forceinline__ int row_of(int m, const Problem& p)
+{
+    return divide(divide(m, p.by_out_w), p.by_out_h);
+}
+
+// Of the batch that begins with pixel m0. Where a lane's windows are of a line, as they are most
+// often on large maps, that line is found once.
+__device__ __forceinline__ Windows windows_of(int m0, int lane, const Problem& p)
+{
+    Windows windows;
+    const int room_y = p.height - 1 - (TAPS_Y - 1) * p.dilation_y;
+    const int room_x = p.width - 1 - (TAPS_X - 1) * p.dilation_x;
+    const int right = p.stride_x * p.pitch;
+    const int down = p.stride_y * p.width * p.pitch;
+    const int last = p.output.pixels - 1;
+    const int first_row = row_of(min(m0, last), p);
+    const int last_row = row_of(min(m0 + WINDOWS / POOLED * 8 - 1, last), p);
+    windows.are_of_a_row = first_row == last_row;
+    const auto place = [&](int i, int m, int row, int y, int x, int at) {
+#pragma unroll
+        for (int cell = 0; cell < POOLED; ++cell) {
+            windows.y[i + cell] = y + cell / SIDE * p.stride_y;
+            windows.x[i + cell] = x + cell % SIDE * p.stride_x;
+            windows.at[i + cell] = at + cell / SIDE * down + cell % SIDE * right;
+            windows.factors[i + cell] = min(row, last_row) * p.factor_pitch;
+            windows.exists[i + cell] = m <= last;
+        }
+    };
+    const auto first_y = [&](int line, int row) {
+        return (line - row * p.out_h) * (SIDE * p.stride_y) - p.top;
+    };
+    const auto first_x = [&](int m, int line) {
+        return (m - line * p.out_w) * (SIDE * p.stride_x) - p.left;
+    };
+    const auto is_inside = [&](int i) {  // all cells from i on
+        const int end = i + POOLED - 1;
+        return windows.exists[i] & (windows.y[i] >= 0) & (windows.x[i] >= 0) &
+               (windows.y[end] <= room_y) & (windows.x[end] <= room_x);
+    };
+    const int m = m0 + pixel_in(lane / 4);
+    const int line = divide(m, p.by_out_w);
+    const int row = divide(line, p.by_out_h);
+    const int far = WINDOWS - POOLED;  // the first cell of the last pixel
+    const bool are_of_a_line = m - line * p.out_w + far / POOLED * 8 < p.out_w;
+    bool are_inside;
+    if (__all_sync(~0u, are_of_a_line)) {
+        const int y = first_y(line, row);
+        const int x = first_x(m, line);
+        const int at = ((row * p.height + y) * p.width + x) * p.pitch;
+#pragma unroll
+        for (int i = 0; i < WINDOWS; i += POOLED) {
+            const int next = i / POOLED * 8;
+            const int over = next * SIDE;
+            place(i, m + next, row, y, x + over * p.stride_x, at + over * right);
+        }
+        are_inside = is_inside(0) & is_inside(far);
+    } else {
+        are_inside = true;
+#pragma unroll
+        for (int i = 0; i < WINDOWS; i += POOLED) {
+            const int own = m + i / POOLED * 8;
+            const int own_line = divide(own, p.by_out_w);
+            const int own_row = divide(own_line, p.by_out_h);
+            const int y = first_y(own_line, own_row);
+            const int x = first_x(own, own_line);
+            place(i, own, own_row, y, x, ((own_row * p.height + y) * p.width + x) * p.pitch);
+            are_inside &= is_inside(i);
+        }
+    }
+    windows.are_inside = __all_sync(~0u, are_inside);
+    return windows;
+}
+
+// Asks for the steps of a turn, from `first` on.
+template <bool ARE_INSIDE>
+__device__ __forceinline__ void gather_as(Asked& asked, const Windows& windows, const Taps& taps,
+                                          int first, int lane, const Problem& p)
+{
+#pragma unroll
+    for (int s = 0; s < AT_ONCE; ++s) {
+        const int step = first + s;
+        if (step >= STEPS) continue;
+#pragma unroll
+        for (int i = 0; i < WINDOWS; ++i) {
+            const unsigned y = windows.y[i] + taps.down[step];
+            const unsigned x = windows.x[i] + taps.right[step];
+            const bool is_inside = ARE_INSIDE || (windows.exists[i] && y < (unsigned)p.height &&
+                                                  x < (unsigned)p.width);
+            const real* from = p.input + (taps.at[step] + windows.at[i]);
+            Piece& piece = asked.pieces[s][i];
+            piece.word[0] = piece.word[1] = 0;
+            if constexpr (IS_WIDE) {
+                if (is_inside) piece = *reinterpret_cast<const Piece*>(from);
+            } else {
+                Raw<PIECE> raw;
+#pragma unroll
+                for (int v = 0; v < PIECE; ++v) {
+                    put(&raw.v[v], 0.f);
+                    if (is_inside && first_channel(lane, step) + v < CHANNELS) raw.v[v] = from[v];
+                }
+                piece = reinterpret_cast<const Piece&>(raw);
+            }
+        }
+    }
+}
+
+__device__ __forceinline__ Piece factors_of(int row, int step, int lane, const Problem& p)
+{
+    return *reinterpret_cast<const Piece*>(p.factor + row + first_channel(lane, step));
+}
+
+__device__ __forceinline__ void gather(Asked& asked, const Windows& windows, const Taps& taps,
+                                       int first, int lane, const Problem& p)
+{
+    if (IS_WIDE && windows.are_inside) {
+        gather_as<true>(asked, windows, taps, first, lane, p);
+    } else {
+        gather_as<false>(asked, windows, taps, first, lane, p);
+    }
+    if constexpr (IS_SCALED) {
+#pragma unroll
+        for (int s = 0; s < AT_ONCE; ++s) {
+            if (first + s < STEPS && windows.are_of_a_row) {
+                asked.factors[s] = factors_of(windows.factors[0], first + s, lane, p);
+            }
+        }
+    }
+}
+
+template <int BEGIN, int END>
+__device__ __forceinline__ void scale_all(Asked& asked, const Windows& windows, int lane,
+                                          const Problem& p)
+{
+    const bool are_of_a_row = windows.are_of_a_row;
+#pragma unroll
+    for (int s = 0; s < END - BEGIN; ++s) {
+#pragma unroll
+        for (int i = 0; i < WINDOWS; ++i) {
+            Piece own = asked.factors[s];
+            if (!are_of_a_row) own = factors_of(windows.factors[i], BEGIN + s, lane, p);
+            for (int word = 0; word < 2; ++word) {
+                unsigned& x = asked.pieces[s][i].word[word];
+                x = scaled(x, own.word[word]);
+            }
+        }
+    }
+}
+
+// What a piece may have of channels that are others', or nobody's.
+__device__ __forceinline__ void clear_behind(Piece& piece, int channel)
+{
+    if constexpr (CHANNELS % PIECE != 0) {
+#pragma unroll
+        for (int word = 0; word < 2; ++word) {
+            const int values = PIECE / 2;
+            const int left = CHANNELS - channel - word * values;
+            piece.word[word] &= left >= values ? ~0u : left > 0 ? 0xFFFFu : 0u;
+        }
+    }
+}
+
+// sum += steps BEGIN to END of BN filters times the lanes' windows, which are in `pieces`.
+template <int BEGIN, int END>
+__device__ __forceinline__ void multiply_steps(float (&sum)[BN / 16][WINDOWS][4],
+                                               Asked& asked, unsigned weights, int lane)
+{
+#if MODE == 2
+    float part[BN / 16][WINDOWS][4] = {};
+#else
+    auto& part = sum;
+#endif
+#pragma unroll
+    for (int step = BEGIN; step < END; ++step) {
+        Piece(&piece)[WINDOWS] = asked.pieces[step - BEGIN];
+#pragma unroll
+        for (int j = 0; j < WINDOWS; ++j) clear_behind(piece[j], first_channel(lane, step));
+#if !HALVES
+        Piece rest[WINDOWS];
+#pragma unroll
+        for (int j = 0; j < WINDOWS; ++j) {
+#pragma unroll
+            for (int word = 0; word < 2; ++word) {
+                const float x = __uint_as_float(piece[j].word[word]);
+                piece[j].word[word] = round_to_tf32(x);
+                rest[j].word[word] = round_to_tf32(x - __uint_as_float(piece[j].word[word]));
+            }
+        }
+#endif
+#pragma unroll
+        for (int i = 0; i < BN / 16; ++i) {
+            unsigned high[4], low[4];
+            const unsigned from = weights + i * 16 * LINE_BYTES + step * STEP_BYTES;
+            load_matrices(high, from);
+            if (MODE == 2 || (MODE == 3 && step < LOW_STEPS)) {
+                load_matrices(low, from + BN * LINE_BYTES);
+#pragma unroll
+                for (int j = 0; j < WINDOWS; ++j) {
+                    multiply(part[i][j], low, piece[j].word[0], piece[j].word[1]);
+                }
+            }
+#pragma unroll
+            for (int j = 0; j < WINDOWS; ++j) {
+#if MODE == 2
+                multiply(part[i][j], high, rest[j].word[0], rest[j].word[1]);
+#endif
+                multiply(part[i][j], high, piece[j].word[0], piece[j].word[1]);
+            }
+        }
+    }
+#if MODE == 2
+#pragma unroll
+    for (int i = 0; i < BN / 16; ++i) {
+#pragma unroll
+        for (int j = 0; j < WINDOWS; ++j) {
+#pragma unroll
+            for (int r = 0; r < 4; ++r) sum[i][j][r] += part[i][j][r];
+        }
+    }
+#endif
+}
+
+// All steps of the windows in hand; leaves with the first of those from pixel `next` on asked for.
+template <int TURN>
+__device__ __forceinline__ void multiply_turns(float (&sum)[BN / 16][WINDOWS][4],
+                                               Asked& asked, Windows& windows, const Taps& taps,
+                                               unsigned weights, int next, int lane,
+                                               const Problem& p)
+{
+    const int first = TURN * AT_ONCE;
+    const int last = TURN == TURNS - 1 ? STEPS : first + AT_ONCE;
+    if constexpr (IS_SCALED) scale_all<first, last>(asked, windows, lane, p);
+    multiply_steps<first, last>(sum, asked, weights, lane);
+    if constexpr (TURN == TURNS - 1) {
+        windows = windows_of(next, lane, p);
+        gather(asked, windows, taps, 0, lane, p);
+    } else {
+        gather(asked, windows, taps, last, lane, p);
+        multiply_turns<TURN + 1>(sum, asked, windows, taps, weights, next, lane, p);
+    }
+}
+
+// How far the channel of value v of a lane's is from that of its first: chunks of a lane are those of
+// 8 lanes apart, so that what is stored at once lies side by side.
+__device__ __forceinline__ constexpr int apart_of(int v)
+{
+    return v / CHUNK * (8 * CHUNK) + v % CHUNK;
+}
+
+__device__ __forceinline__ int channel_of(int lane, int v) { return lane / 4 * CHUNK + apart_of(v); }
+
+// Values of `out` from channel n on: of pixels m and m + 4, and of those 8 further on. Where all of
+// the run's pixels exist, and lines are whole, nobody asks for each.
+__device__ __forceinline__ void finish_eights(float (&x)[EIGHTS * 2 * VALUES], int m, int n,
+                                              bool is_whole, const Problem& p)
+{
+    const Output& o = p.output;
+    const int values = EIGHTS * 2 * VALUES;
+    const auto exists = [=](int i) {
+        return m + i / VALUES * 4 < p.output.pixels && n + apart_of(i % VALUES) < p.filters;
+    };
+#if HAS_RESIDUAL
+    const result* more = o.residual + (m * o.residual_pitch + n);
+    Raw<CHUNK, result> residual[values / CHUNK];
+    if (is_whole) {
+#pragma unroll
+        for (int i = 0; i < values; i += CHUNK) {
+            residual[i / CHUNK] = *reinterpret_cast<const Raw<CHUNK, result>*>(
+                more + i / VALUES * 4 * o.residual_pitch + apart_of(i % VALUES));
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < values; ++i) {
+            const result* from = more + i / VALUES * 4 * o.residual_pitch + apart_of(i % VALUES);
+            result& more_of = residual[i / CHUNK].v[i % CHUNK];
+            if (exists(i)) {
+                more_of = *from;
+            } else {
+                put(&more_of, 0.f);
+            }
+        }
+    }
+#endif
+    activate_common(KIND, x);
+#if HAS_RESIDUAL
+#pragma unroll
+    for (int i = 0; i < values; ++i) x[i] += to_float(residual[i / CHUNK].v[i % CHUNK]);
+#endif
+    activate_common(LAST, x);
+#if YOLO
+    unsigned bits[VALUES / CHUNK];
+#pragma unroll
+    for (int c = 0; c < VALUES / CHUNK; ++c) {
+        const unsigned entry = (unsigned)(n + apart_of(c * CHUNK)) % (unsigned)o.entries;
+        bits[c] = yolo_bits<CHUNK>(entry, o.entries, o.box);
+    }
+#pragma unroll
+    for (int i = 0; i < values; i += CHUNK) {
+        float y[CHUNK];
+#pragma unroll
+        for (int v = 0; v < CHUNK; ++v) y[v] = exists(i + v) ? x[i + v] : 0.f;
+        note_strange(o.flag, y);
+        yolo_values<true>(y, bits[i % VALUES / CHUNK], YOLO == RAW, o.scale_x_y);
+#pragma unroll
+        for (int v = 0; v < CHUNK; ++v) x[i + v] = y[v];
+    }
+#endif
+    result* out = o.out + (m * o.pitch + n);
+    if (is_whole) {
+#pragma unroll
+        for (int i = 0; i < values; i += CHUNK) {
+            Pack<CHUNK> pack;
+#pragma unroll
+            for (int v = 0; v < CHUNK; ++v) pack.v[v] = x[i + v];
+            store<CHUNK>(out + i / VALUES * 4 * o.pitch + apart_of(i % VALUES), pack);
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < values; ++i) {
+        if (exists(i)) put(out + i / VALUES * 4 * o.pitch + apart_of(i % VALUES), x[i]);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
+    few_channels(const __grid_constant__ Problem p)
+{
+    extern __shared__ __align__(128) unsigned char memory[];
+    const int lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32;
+    const int blocks_n = p.lines / BN;
+    const int n0 = blockIdx.x % blocks_n * BN;
+    dependents_may_start();
+    const int chunks = STEPS * STEP_BYTES / 16;
+    for (int item = threadIdx.x; item < PARTS * BN * chunks; item += 32 * WARPS) {
+        const int line = item / chunks;
+        const int chunk = item % chunks;
+        const int from = line / BN * p.lines + n0 + line % BN;
+        *reinterpret_cast<uint4*>(memory + line * LINE_BYTES + chunk * 16) =
+            *reinterpret_cast<const uint4*>(p.weight + (from * chunks + chunk) * PACK);
+    }
+    float bias[VALUES];
+#pragma unroll
+    for (int v = 0; v < VALUES; ++v) bias[v] = p.output.bias[n0 + channel_of(lane, v)];
+    __syncthreads();
+    wait_for_previous_kernel();
+
+    const Taps taps = taps_of(lane, p);
+    const unsigned weights =
+        shared_address(memory) + row_of_a(lane) * LINE_BYTES + chunk_of_a(lane) * 16;
+    const int runs = (p.output.pixels + RUN - 1) / RUN;
+    const int stride = gridDim.x / blocks_n * WARPS;
+    int run = blockIdx.x / blocks_n * WARPS + warp;
+    Asked asked;
+    Windows windows = windows_of(run * RUN, lane, p);
+    gather(asked, windows, taps, 0, lane, p);
+    for (; run < runs; run += stride) {
+        const bool is_whole =
+            p.output.is_aligned && n0 + BN <= p.filters && (run + 1) * RUN <= p.output.pixels;
+        float eights[RUN / 8][2][VALUES];
+#pragma unroll
+        for (int batch = 0; batch < BATCHES; ++batch) {
+            float sum[BN / 16][WINDOWS][4];
+#pragma unroll
+            for (int i = 0; i < BN / 16 * WINDOWS * 4; ++i) {
+                sum[i / (WINDOWS * 4)][i / 4 % WINDOWS][i % 4] =
+                    bias[i / (WINDOWS * 4) * 2 + i % 4 / 2];
+            }
+            const int next = batch + 1 < BATCHES ? run * RUN + (batch + 1) * WINDOWS / POOLED * 8
+                                                 : (run + stride) * RUN;
+            multiply_turns<0>(sum, asked, windows, taps, weights, next, lane, p);
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+#pragma unroll
+                for (int v = 0; v < VALUES; ++v) {
+#pragma unroll
+                    for (int j = 0; j < WINDOWS; ++j) {
+                        const float x = sum[v / 2][j][v % 2 * 2 + e];
+                        float& largest = eights[(batch * WINDOWS + j) / POOLED][e][v];
+                        largest = j % POOLED ? fmaxf(largest, x) : x;
+                    }
+                }
+            }
+        }
+#pragma unroll
+        for (int first = 0; first < RUN / 8; first += EIGHTS) {
+            float x[EIGHTS * 2 * VALUES];
+#pragma unroll
+            for (int i = 0; i < EIGHTS * 2 * VALUES; ++i) {
+                x[i] = eights[first + i / (2 * VALUES)][i / VALUES % 2][i % VALUES];
+            }
+            const int m = run * RUN + first * 8 + lane % 4;
+            finish_eights(x, m, n0 + channel_of(lane, 0), is_whole, p);
+        }
+    }
+}

@@ -1,0 +1,301 @@
+// implicit_gemm: convolution as an implicit GEMM on the matrix units of any card from Turing on. Windows
+// are gathered 16 bytes at a time straight into shared memory; nothing is unfolded in global memory.
+//
+//   out[m, n] = last(f(sum over k of A[m, k] * W[n, k] + bias[n]) + residual[m, n])
+//   m = (row, y, x) of the output, or (row, y, x, cell) where 2 x 2 cells are pooled, k = (tap, channel), W is (groups, lines, k)
+//
+// The host fills W with zeros: the filters of a group to whole tiles, k to whole slices.
+// A block owns BM x BN of the output, a warp of it WM x WN. k goes by in slices of BK values through
+// a ring of STAGES. Rows of a slice are ROW_BYTES; chunks of 16 bytes change places from row to row,
+// so that eight rows of one column lie in different banks.
+// `split` blocks share the sum over k: each leaves its part in the workspace, and the one that comes
+// last adds them up in the order of their ranks, so that a result never changes from run to run.
+// Weights do not depend on the layer before, so they are fetched before the wait for it.
+// Only the common activations: each is inlined over all of a thread's values.
+// A 1x1 convolution may read a product that nobody has stored: the map times a factor for each channel
+// of a row. What a lane needs of the factors for a slice is asked for while the slice before is
+// multiplied, unless the warp has pixels of several rows.
+//
+// Chosen at compile time: BM BN BK WM WN STAGES BLOCKS (resident on a multiprocessor) IS_SCALED (there
+// are factors) MODE, see products.cuh, OUT_BYTES, CELLS and YOLO, see epilogue.cuh. Turing's ring has two stages.
+#include "products.cuh"
+#include "epilogue.cuh"
+
+#define ROW_BYTES (BK * (int)sizeof(real))  // 128 or 64
+#define CHUNKS (ROW_BYTES / 16)
+#define THREADS (32 * (BM / WM) * (BN / WN))
+#define A_BYTES (BM * ROW_BYTES)
+#define B_BYTES (BN * ROW_BYTES)
+#define STAGE_BYTES (A_BYTES + PARTS * B_BYTES)
+#define ROWS_AT_ONCE (THREADS / CHUNKS)  // that all threads copy together
+#define A_ROUNDS (BM / ROWS_AT_ONCE)
+#define B_ROUNDS (PARTS * BN / ROWS_AT_ONCE)
+#define CORNER (WM * (WN + CORNER_PADDING))
+#define STEPS (ROW_BYTES / STEP_BYTES)
+
+struct Problem {
+    Output output;
+    const real* input;
+    const real* weight;
+    const real* factor;  // of the channels, row by row
+    float4* parts;  // of sums, where they are split
+    int* arrivals;  // a counter for each tile; zero before and after
+    int height, width, pitch, out_h, out_w;
+    int groups, channels, filters;  // of a group
+    int taps_y, taps_x, steps;      // slices of k
+    int stride_y, stride_x, top, left, dilation_y, dilation_x;
+    int next_y, next_x, next_channel;  // a slice of k in taps and channels
+    int split, tiles_n;
+    int area, factor_pitch;  // of a row; from a row of factors to the next
+};
+
+// Where the window of one output pixel begins.
+struct Window {
+    int pixel, y, x;
+};
+
+__device__ __forceinline__ Window window_of(int m, const Problem& p)
+{
+    const Corner corner = corner_of(m, p.out_h, p.out_w, p.stride_y, p.stride_x);
+    Window window;
+    window.y = corner.y - p.top;
+    window.x = corner.x - p.left;
+    window.pixel = (corner.row * p.height + window.y) * p.width + window.x;
+    if (m >= p.output.pixels * CELLS) window.y = -(1 << 30);  // never inside the map
+    return window;
+}
+
+// What a lane's share of a slice is multiplied by: of each step the words of its two chunks.
+struct Factors {
+    unsigned word[STEPS][2];
+};
+
+// Of the row of pixel m. Behind the last channel there are none.
+__device__ __forceinline__ unsigned factor_of(int m, int slice, int step, int chunk, int lane,
+                                              const Problem& p)
+{
+    const int channel = slice * BK + (step * 2 + chunk) * PACK;
+    const int row = min(m, p.output.pixels - 1) / p.area;
+    const real* at = p.factor + row * p.factor_pitch + channel + lane % 4 * (PACK / 4);
+    return channel < p.channels ? *reinterpret_cast<const unsigned*>(at) : 0;
+}
+
+__device__ __forceinline__ Factors factors_of(int m, int slice, int lane, const Problem& p)
+{
+    Factors factors;
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+#pragma unroll
+        for (int chunk = 0; chunk < 2; ++chunk) {
+            factors.word[step][chunk] = factor_of(m, slice, step, chunk, lane, p);
+        }
+    }
+    return factors;
+}
+
+__device__ __forceinline__ int swizzle(int row, int chunk)
+{
+    return (chunk ^ (row * ROW_BYTES / 128 % CHUNKS)) * 16;
+}
+
+// True in the block that came last, whose sums are then those of all.
+__device__ __forceinline__ bool add_parts(float (&sum)[WM / 16][WN / 8][4], const Problem& p,
+                                          int tile, int rank)
+{
+    __shared__ int arrived;
+    const int size = BM * BN / 4;
+    float4* parts = p.parts + (size_t)tile * p.split * size + threadIdx.x;
+#pragma unroll
+    for (int i = 0; i < WM / 16; ++i) {
+#pragma unroll
+        for (int j = 0; j < WN / 8; ++j) {
+            const float* s = sum[i][j];
+            __stcg(parts + rank * size + (i * (WN / 8) + j) * THREADS,
+                   make_float4(s[0], s[1], s[2], s[3]));
+        }
+    }
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) arrived = atomicAdd(p.arrivals + tile, 1);
+    __syncthreads();
+    if (arrived < p.split - 1) return false;
+    if (threadIdx.x == 0) p.arrivals[tile] = 0;
+    __threadfence();
+#pragma unroll
+    for (int i = 0; i < WM / 16; ++i) {
+#pragma unroll
+        for (int j = 0; j < WN / 8; ++j) {
+#pragma unroll
+            for (int r = 0; r < 4; ++r) sum[i][j][r] = 0.f;
+        }
+    }
+#pragma unroll 1
+    for (int other = 0; other < p.split; ++other) {
+#pragma unroll
+        for (int i = 0; i < WM / 16; ++i) {
+#pragma unroll
+            for (int j = 0; j < WN / 8; ++j) {
+                const float4 part = __ldcg(parts + other * size + (i * (WN / 8) + j) * THREADS);
+                sum[i][j][0] += part.x;
+                sum[i][j][1] += part.y;
+                sum[i][j][2] += part.z;
+                sum[i][j][3] += part.w;
+            }
+        }
+    }
+    return true;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    implicit_gemm(const __grid_constant__ Problem p)
+{
+    static_assert(BM % ROWS_AT_ONCE == 0 && BN % ROWS_AT_ONCE == 0, "copies come in whole rounds");
+    extern __shared__ __align__(128) unsigned char memory[];
+    const unsigned base = shared_address(memory);
+    const int lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32;
+    const int warp_m = warp % (BM / WM) * WM;
+    const int warp_n = warp / (BM / WM) * WN;
+    const int tile = blockIdx.x / p.split;
+    const int rank = blockIdx.x - tile * p.split;
+    const int column = tile % (p.tiles_n * p.groups);  // of tiles, the groups side by side
+    const int group = column / p.tiles_n;
+    const int m0 = tile / (p.tiles_n * p.groups) * BM;
+    const int n0 = (column - group * p.tiles_n) * BN;
+    const int first = (int)((long long)rank * p.steps / p.split);
+    const int end = (int)((long long)(rank + 1) * p.steps / p.split);
+    dependents_may_start();
+
+    // Each thread copies one chunk of a row of k, in every ROWS_AT_ONCE-th row.
+    const int my_row = threadIdx.x / CHUNKS;
+    const int my_chunk = threadIdx.x % CHUNKS;
+    const unsigned my_place = base + my_row * ROW_BYTES + swizzle(my_row, my_chunk);
+    const int depth = p.steps * BK;
+    const real* weight =
+        p.weight + (size_t)(column * BN + my_row) * depth + first * BK + my_chunk * PACK;
+    const size_t low_parts = (size_t)p.tiles_n * p.groups * BN * depth;
+    Window windows[A_ROUNDS];
+#pragma unroll
+    for (int i = 0; i < A_ROUNDS; ++i) windows[i] = window_of(m0 + my_row + i * ROWS_AT_ONCE, p);
+    const int k = first * BK + my_chunk * PACK;
+    int channel = k % p.channels;
+    int tap_x = k / p.channels % p.taps_x;
+    int tap_y = k / p.channels / p.taps_x;
+    const real* input = p.input + group * p.channels;
+
+    uint4 held_a[A_ROUNDS], held_b[B_ROUNDS];
+    auto fetch_weights = [&](int stage) {
+        const unsigned to = my_place + stage * STAGE_BYTES + A_BYTES;
+#pragma unroll
+        for (int i = 0; i < B_ROUNDS; ++i) {
+            const int row = i * ROWS_AT_ONCE;
+            const real* from = row < BN ? weight + row * depth
+                                        : weight + low_parts + (row - BN) * depth;
+            copy_chunk(to + row * ROW_BYTES, from, true, held_b[i]);
+        }
+        weight += BK;
+    };
+    auto fetch_input = [&](int stage) {
+        const unsigned to = my_place + stage * STAGE_BYTES;
+        const int down = tap_y * p.dilation_y;
+        const int right = tap_x * p.dilation_x;
+        const bool exists = tap_y < p.taps_y;
+#pragma unroll
+        for (int i = 0; i < A_ROUNDS; ++i) {
+            const bool is_inside = exists && (unsigned)(windows[i].y + down) < (unsigned)p.height &&
+                                   (unsigned)(windows[i].x + right) < (unsigned)p.width;
+            const int pixel = windows[i].pixel + down * p.width + right;
+            const real* from = is_inside ? input + (size_t)pixel * p.pitch + channel : p.input;
+            copy_chunk(to + i * ROWS_AT_ONCE * ROW_BYTES, from, is_inside, held_a[i]);
+        }
+        channel += p.next_channel;
+        tap_x += p.next_x;
+        tap_y += p.next_y;
+        if (channel >= p.channels) {
+            channel -= p.channels;
+            ++tap_x;
+        }
+        if (tap_x >= p.taps_x) {
+            tap_x -= p.taps_x;
+            ++tap_y;
+        }
+    };
+    auto settle = [&](int stage) {
+        const unsigned to = my_place + stage * STAGE_BYTES;
+#pragma unroll
+        for (int i = 0; i < A_ROUNDS; ++i) {
+            settle_chunk(to + i * ROWS_AT_ONCE * ROW_BYTES, held_a[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < B_ROUNDS; ++i) {
+            settle_chunk(to + A_BYTES + i * ROWS_AT_ONCE * ROW_BYTES, held_b[i]);
+        }
+    };
+
+    // A group of copies for each slice, empty behind the last; the first holds all early weights.
+    const int ahead = min(end - first, STAGES - 1);
+    for (int s = 0; s < ahead; ++s) fetch_weights(s);
+    wait_for_previous_kernel();
+    for (int s = 0; s < STAGES - 1; ++s) {
+        if (s < ahead) {
+            fetch_input(s);
+            settle(s);
+        }
+        copies_commit();
+    }
+
+    const unsigned a_row = base + (warp_m + row_of_a(lane)) * ROW_BYTES;
+    const unsigned b_row = base + A_BYTES + (warp_n + row_of_b(lane)) * ROW_BYTES;
+    const int first_m = m0 + warp_m;
+    const int last_m = min(first_m + WM, p.output.pixels) - 1;
+    const bool are_of_a_row = IS_SCALED && (last_m < first_m || first_m / p.area == last_m / p.area);
+    Factors factors = {}, next = {};
+    if (are_of_a_row) next = factors_of(first_m, first, lane, p);
+    float sum[WM / 16][WN / 8][4] = {};
+    int reading = 0;
+    int writing = STAGES - 1;
+    for (int step = first; step < end; ++step) {
+        copies_wait<STAGES - 2>();
+        __syncthreads();  // this slice is there for all, and nobody reads the one before it
+        const bool has_more = step + STAGES - 1 < end;
+        if (has_more) {
+            fetch_weights(writing);
+            fetch_input(writing);
+        }
+        copies_commit();
+        factors = next;
+        if (are_of_a_row) next = factors_of(first_m, step + 1, lane, p);
+        const unsigned stage = reading * STAGE_BYTES;
+        multiply_slice<WM, WN, STEPS>(
+            sum,
+            [&](int i, int s) {
+                return a_row + stage + i * 16 * ROW_BYTES +
+                       swizzle(row_of_a(lane), s * 2 + chunk_of_a(lane));
+            },
+            [&](int j, int s, int part) {
+                return b_row + stage + part * B_BYTES + j * 16 * ROW_BYTES +
+                       swizzle(row_of_b(lane), s * 2 + chunk_of_b(lane));
+            },
+            [&](int i, int s, unsigned (&a)[4]) {
+                if constexpr (IS_SCALED) {
+#pragma unroll
+                    for (int word = 0; word < 4; ++word) {
+                        const int m = first_m + i * 16 + lane / 4 + word % 2 * 8;
+                        unsigned factor = factors.word[s][word / 2];
+                        if (!are_of_a_row) factor = factor_of(m, step, s, word / 2, lane, p);
+                        a[word] = scaled(a[word], factor);
+                    }
+                }
+            });
+        if (has_more) settle(writing);
+        if (++reading == STAGES) reading = 0;
+        if (++writing == STAGES) writing = 0;
+    }
+    copies_wait<0>();
+    __syncthreads();  // the ring is read: its memory takes the sums
+    if (p.split > 1 && !add_parts(sum, p, tile, rank)) return;
+    float* corner = reinterpret_cast<float*>(memory) + warp * CORNER;
+    const int n = n0 + warp_n;
+    finish<WM, WN>(sum, corner, p.output, (m0 + warp_m) / CELLS, group * p.filters + n, p.filters - n,
+                   column * BN + warp_n);
+}

@@ -1,0 +1,102 @@
+// sm90_direct_tiles: convolution of stride 1 for large maps of few channels. What the windows of a block of
+// pixels reach comes once, a patch, where im2col brings a pixel once for each of its taps; and the
+// weights of all taps stay in shared memory.
+//
+// A warpgroup takes blocks of 8 x 8 pixels: 64 rows of a product, eight neighbours and eight times as
+// many below them, which lie PATCH_W rows of shared memory apart. A tap begins some rows further on.
+//
+// Blocks of threads stay. TEAMS of a warpgroup each take turns, so that one multiplies while another
+// finishes; each has STAGES patches on their way.
+//
+// Chosen at compile time: TEAMS, TAPS_Y TAPS_X, SLICES (of BK channels), MODE 0 or 1, BM 64, CONSUMERS 1,
+// and the rest as in sm90_splitk.
+#define WIDE 8
+#define HIGH 8
+#define STRIDE 1
+#define TAP_BYTES B_BYTES
+#include "sm90_blocks.cuh"
+
+// Of a block's pixel, or negative where the map has none.
+__device__ __forceinline__ int pixel_of(const Problem& p, const Corner& corner, int row)
+{
+    const int x = corner.x + row % WIDE;
+    const int y = corner.y + row / WIDE;
+    return x < p.out_w && y < p.out_h ? (corner.row * p.out_h + y) * p.out_w + x : -1;
+}
+
+// A slice of channels: every tap's rows of the patch times its weights, added to sum.
+__device__ __forceinline__ void multiply_patch(float (&sum)[BN / 2], unsigned patch,
+                                               unsigned weights)
+{
+#pragma unroll
+    for (int tap = 0; tap < TAPS; ++tap) {
+        const unsigned a = patch + place_of(tap);
+        const unsigned b = weights + tap * SLICES * B_BYTES;
+#pragma unroll
+        for (int step = 0; step < ROW_BYTES; step += STEP_BYTES) {
+            wgmma(sum, matrix_at(a + step, PATCH_W), matrix_at(b + step));
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
+    sm90_direct_tiles(const __grid_constant__ TensorMap input, const __grid_constant__ Problem p)
+{
+    extern __shared__ __align__(1024) unsigned char memory[];
+    const Room room = room_from(shared_address(memory));
+    float* bias = reinterpret_cast<float*>(memory + (room.end - shared_address(memory)));
+
+    // A block of threads keeps its filters.
+    const int tile_n = blockIdx.x % p.tiles_n;
+    const int first = blockIdx.x / p.tiles_n;
+    const int stride = gridDim.x / p.tiles_n;
+    const int n0 = tile_n * BN;
+    const Blocks blocks = blocks_of(p);
+
+    prepare(room, &input);
+    for (int c = threadIdx.x; c < BN; c += ALL_CONSUMERS + 128) {
+        bias[c] = n0 + c < p.filters ? p.bias[n0 + c] : 0.f;
+    }
+    __syncthreads();
+
+    if (threadIdx.x >= ALL_CONSUMERS) {
+        fewer_registers<PRODUCER_SHARE>();
+        if (threadIdx.x == ALL_CONSUMERS) {
+            fetch_all(room, &input, p, blocks, tile_n, first, stride);
+        }
+        __syncwarp();
+        dependents_may_start();  // any earlier, they would be in the way
+    } else {
+        more_registers<CONSUMER_SHARE>();
+        const int team = threadIdx.x / 128;
+        const int warp = threadIdx.x / 32 % 4;
+        if (threadIdx.x == 0) call_next_weights(p);
+        barrier_wait(room.ready, 0);
+        int taken = 0;
+        for (int block = first + team * stride; block < blocks.count; block += TEAMS * stride) {
+            const Corner corner = corner_of(blocks, block);
+            if (p.is_residual_far && threadIdx.x % 128 < WIDE * HIGH) {
+                const int m = pixel_of(p, corner, threadIdx.x % 128);
+                if (m >= 0) call_residual_of(p, m, n0, BN);
+            }
+            float sum[BN / 2];
+#pragma unroll
+            for (int j = 0; j < BN / 2; ++j) sum[j] = 0.f;
+#pragma unroll 1
+            for (int slice = 0; slice < SLICES; ++slice, ++taken) {
+                const int stage = team * STAGES + taken % STAGES;
+                barrier_wait(room.full + 8 * stage, taken / STAGES & 1);
+                products_begin();
+                multiply_patch(sum, room.patches + stage * PLACE_BYTES,
+                               room.weights + slice * B_BYTES);
+                products_commit();
+                products_wait<0>();
+                if (threadIdx.x % 32 == 0) barrier_arrive(room.empty + 8 * stage);
+            }
+            finish_from_registers(sum, bias, p, n0, [&](int row) {
+                return pixel_of(p, corner, warp * 16 + row);
+            });
+            __syncwarp();
+        }
+    }
+}

@@ -1,0 +1,232 @@
+// sm90_fused_stem: the two convolutions that open many networks, of a picture and, two pixels apart, of the
+// map that this makes, the largest of the network. It stays in shared memory, block by block.
+//
+//   map[m, n] = f(sum over k of A[m, k] * V[n, k] + b[n])       3 x 3 over three channels, as sm90_rgb_stem
+//   out[n, m] = g(sum over k of W[n, k] * map[m, k] + bias[n])  3 x 3, stride 2, as sm90_swapped_direct
+//
+// A warpgroup takes blocks of 8 x HIGH results, one right of the other. They reach 17 x (2 * HIGH + 1)
+// pixels of the map: the first column is the last of the block before, the 16 others it makes, eight lines
+// at a time: two neighbours are a row of the product, eight of those a line. TEAMS of a warpgroup are each
+// at something else.
+//
+// Chosen at compile time: TEAMS, BM 64 (filters), BN (pixels: 8 * HIGH), BETWEEN (filters of the first) and
+// BK 32, PARTS (of a weight of the first: 2 where it is the sum of two halves), FIRST_KIND, KIND. Halves come
+// in, with room for a fourth in each pixel, and go out.
+#define WIDE 8
+#define HIGH (BN / WIDE)
+#define TAP_BYTES A_BYTES
+#include "sm90_fused_pair.cuh"
+
+#define FIRST_COLUMNS (2 * BETWEEN)      // of a product: filters of two neighbours
+#define PART_BYTES (FIRST_COLUMNS * 32)  // four pixels' weights
+#define FIRST_BYTES (TAPS_Y * PARTS * PART_BYTES)
+#define GROUPS_DOWN ((2 * HIGH + 1 + 7) / 8)           // of eight lines of the map
+#define GROUP_BYTES (8 / 2 * PATCH_W * BETWEEN_BYTES)  // of a group, in each patch
+#define LINE_PIXELS (2 * WIDE + 2)                     // of the picture
+#define LINE_BYTES (LINE_PIXELS * 8)
+#define LINES_AT_ONCE (128 / LINE_PIXELS)              // that a warpgroup brings
+#define PICTURE_LINES (8 * GROUPS_DOWN + 2)
+#define OWN_PIECES ((PICTURE_LINES + LINES_AT_ONCE - 1) / LINES_AT_ONCE)  // pixels that a thread brings
+#define PICTURE_PLACE ((OWN_PIECES * LINES_AT_ONCE * LINE_BYTES + 1023) / 1024 * 1024)
+#define TEAM_BYTES (PLACE_BYTES + PICTURE_PLACE)
+
+struct Opening {
+    const float* bias;  // of a product's columns
+    const unsigned char* weight;
+    const uint2* picture;
+    int height, width;
+};
+
+// The pixels of the picture that a block needs, on their way: a thread's are one below the other.
+__device__ __forceinline__ void ask_pixels(uint2 (&pixel)[OWN_PIECES], const Opening& o,
+                                           const Corner& corner)
+{
+    const int thread = threadIdx.x % 128;
+    const int y = corner.y * 2 - 2 + thread / LINE_PIXELS;
+    const int x = corner.x * 2 - 1 + thread % LINE_PIXELS;
+    const bool is_column = (unsigned)x < (unsigned)o.width && thread < LINES_AT_ONCE * LINE_PIXELS;
+    const uint2* from = o.picture + (corner.row * o.height + y) * o.width + x;
+    const int step = LINES_AT_ONCE * o.width;
+#pragma unroll
+    for (int i = 0; i < OWN_PIECES; ++i) {
+        const bool is_there = is_column && (unsigned)(y + i * LINES_AT_ONCE) < (unsigned)o.height;
+        unsigned word[2];
+        ask_words(word, from + i * step, is_there);
+        pixel[i] = {word[0], word[1]};
+    }
+}
+
+__device__ __forceinline__ void put_pixels(unsigned char* lines, const uint2 (&pixel)[OWN_PIECES])
+{
+    const int thread = threadIdx.x % 128;
+    if (thread >= LINES_AT_ONCE * LINE_PIXELS) return;
+#pragma unroll
+    for (int i = 0; i < OWN_PIECES; ++i) {
+        const int at = i * LINES_AT_ONCE * LINE_BYTES + thread * 8;
+        *reinterpret_cast<uint2*>(lines + at) = {pixel[i].x, pixel[i].y & 0xFFFF};
+    }
+}
+
+// What a thread carries from a block's last column to the next one's first: a chunk of a line.
+__device__ __forceinline__ unsigned carried_at(unsigned map, int column)
+{
+    static_assert(8 * GROUPS_DOWN * CHUNKS == 128, "each thread carries one");
+    const int line = threadIdx.x % 128 / CHUNKS;
+    return chunk_at(map + line % 2 * 2 * PATCH_PLACE, line / 2 * PATCH_W + column,
+                    threadIdx.x % CHUNKS);
+}
+
+// Where a lane's matrices go, of the first group's upper lines: the left ones of two neighbours, and the
+// right ones. Columns begin with the one that was carried, so that the first new one is an odd one.
+struct Targets {
+    unsigned left, right;
+};
+
+__device__ __forceinline__ Targets targets_of(unsigned map)
+{
+    const int lane = threadIdx.x % 32;
+    const int pixel = threadIdx.x / 32 % 4 * PATCH_W + lane % 8;
+    return {chunk_at(map + PATCH_PLACE, pixel, lane / 8), chunk_at(map, pixel + 1, lane / 8)};
+}
+
+// The same of another group, or of the lower lines: further on by lines of 128 bytes, by which chunks have
+// changed places.
+__device__ __forceinline__ unsigned target_of(unsigned first, int group, int low)
+{
+    const int further = group * GROUP_BYTES + low * 2 * PATCH_PLACE;
+    static_assert(GROUP_BYTES % 128 == 0 && PATCH_PLACE % 512 == 0, "whole lines");
+    return (first ^ (group * (GROUP_BYTES / 128) & (CHUNKS - 1)) << 4) + further;
+}
+
+// Eight lines of 16 pixels, by the weights of the first convolution, added to sum.
+template <typename Matrix>
+__device__ __forceinline__ void multiply_lines(float (&sum)[FIRST_COLUMNS / 2], Matrix lines,
+                                               Matrix weights)
+{
+#pragma unroll
+    for (int tap = 0; tap < TAPS_Y; ++tap) {
+#pragma unroll
+        for (int part = 0; part < PARTS; ++part) {
+            wgmma(sum, moved(lines, tap * LINE_BYTES),
+                  moved(weights, (tap * PARTS + part) * PART_BYTES));
+        }
+    }
+}
+
+// Those sums, finished, into the map: a lane has two neighbours of two lines. What lies outside is zero,
+// whatever the first convolution would make of it.
+__device__ __forceinline__ void leave_lines(float (&sum)[FIRST_COLUMNS / 2], const Targets& targets,
+                                            int group, const Opening& o, const Corner& corner)
+{
+    const int y = corner.y * 2 - 1 + group * 8 + threadIdx.x / 32 % 4 * 2;
+    const int x = corner.x * 2 + threadIdx.x % 32 / 4 * 2;
+    activate_all(FIRST_KIND, sum);
+#pragma unroll
+    for (int low = 0; low < 2; ++low) {
+#pragma unroll
+        for (int right = 0; right < 2; ++right) {
+            const bool is_there = (unsigned)(y + low) < (unsigned)o.height && x + right < o.width;
+            unsigned word[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int at = (right * 4 + i) * 4 + low * 2;
+                word[i] = is_there ? halves_of(sum[at], sum[at + 1]) : 0;
+            }
+            store_matrices(target_of(right ? targets.right : targets.left, group, low), word);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(128 * TEAMS, 1)
+    sm90_fused_stem(const __grid_constant__ Opening o, const __grid_constant__ Problem p)
+{
+    extern __shared__ __align__(1024) unsigned char memory[];
+    // Told to be a whole warp's: where the compiler sees threads part, products wait for each other.
+    const int team = __shfl_sync(~0u, threadIdx.x / 128, 0);
+    const unsigned begin = (shared_address(memory) + 1023) & ~1023u;
+    const unsigned map = begin + team * TEAM_BYTES;
+    const unsigned lines = map + PLACE_BYTES;
+    const unsigned weights = begin + TEAMS * TEAM_BYTES;
+    const unsigned first_weights = weights + SECOND_BYTES;
+    const unsigned ready = first_weights + FIRST_BYTES;
+    auto at = [&](unsigned address) { return memory + (address - shared_address(memory)); };
+
+    if (threadIdx.x == 0) {
+        barrier_init(ready, 1);
+        barrier_fence();
+        bring_weights(weights, ready, p, o.weight, FIRST_BYTES);
+    }
+    const int n = own_filter(0);
+    float bias[OWN];
+    read_biases(bias, p, n);
+    float first_bias[BETWEEN / 4];
+    read_first_biases(first_bias, o.bias);
+    const Targets targets = targets_of(map);
+    const unsigned carried_from = carried_at(map, WIDE);
+    const unsigned carried_to = carried_at(map, 0);
+    __syncthreads();
+    wait_for_previous_kernel();
+    barrier_wait(ready, 0);
+
+    const Blocks blocks = blocks_of(p);
+    const long long teams = gridDim.x * TEAMS;
+    const long long number = blockIdx.x * TEAMS + team;
+    const int from = int(number * blocks.count / teams);
+    const int end = int((number + 1) * blocks.count / teams);
+    // Who begins in the midst of a line makes the map of the block before, for the sake of its last column.
+    const int start = from < end && corner_of(blocks, from).x > 0 ? from - 1 : from;
+    uint2 pixel[OWN_PIECES];
+    if (start < end) ask_pixels(pixel, o, corner_of(blocks, start));
+#pragma unroll 1
+    for (int block = start; block < end; ++block) {
+        const Corner corner = corner_of(blocks, block);
+        uint4 carried = {0, 0, 0, 0};
+        if (block > start && corner.x > 0) {
+            carried = *reinterpret_cast<const uint4*>(at(carried_from));
+        }
+        put_pixels(at(lines), pixel);
+        copies_may_read();
+        consumers_barrier(1 + team, 128);  // the products of all four warps have read the map
+        *reinterpret_cast<uint4*>(at(carried_to)) = carried;
+#pragma unroll
+        for (int group = 0; group < GROUPS_DOWN; group += 2) {
+            float sum[2][FIRST_COLUMNS / 2];
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+#pragma unroll
+                for (int j = 0; j < FIRST_COLUMNS / 2; ++j) {
+                    sum[i][j] = first_bias[j / 4 % (BETWEEN / 8) * 2 + j % 2];
+                }
+                products_begin();
+                multiply_lines(sum[i],
+                               rows_at(lines + (group + i) * 8 * LINE_BYTES, 16, LINE_BYTES),
+                               rows_at(first_weights, FIRST_COLUMNS * 16, 128));
+                products_commit();
+            }
+            products_wait<1>();
+            leave_lines(sum[0], targets, group, o, corner);
+            products_wait<0>();
+            leave_lines(sum[1], targets, group + 1, o, corner);
+        }
+        copies_may_read();
+        consumers_barrier(1 + team, 128);
+        if (block + 1 < end) ask_pixels(pixel, o, corner_of(blocks, block + 1));
+        if (block < from) continue;
+        float sum[1][BN / 2];
+        begin_with(bias, sum);
+        products_begin();
+        multiply_map(sum[0], weights, map, PATCH_W, [](int tap) { return place_of(tap); });
+        products_commit();
+        products_wait<0>();
+        activate_all(KIND, sum[0]);
+        const bool is_inside = corner.x + WIDE <= p.out_w && corner.y + HIGH <= p.out_h;
+        auto nothing = [](int) { return Own(); };
+        if (is_inside && p.filters == BM) {
+            leave_block<true, false>(sum[0], p, corner, n, nothing);
+        } else {
+            leave_block<false, false>(sum[0], p, corner, n, nothing);
+        }
+    }
+    __syncwarp();
+    dependents_may_start();  // any earlier, they would be in the way
+}

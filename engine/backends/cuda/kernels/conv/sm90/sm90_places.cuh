@@ -1,0 +1,20 @@
+// Where results go: to their pixel, or to the REPEATED x REPEATED pixels of an upsampled map.
+#pragma once
+#include "sm90_tile.cuh"
+#ifndef REPEATED
+#define REPEATED 1
+#endif
+
+__device__ __forceinline__ void store_line(const Problem& p, int m, int n, const Line& line)
+{
+    const int x = m - divide(m, p.by_out_w) * p.out_w;
+    const size_t first = (size_t)m * REPEATED * REPEATED - x * REPEATED * (REPEATED - 1);
+    result* to = static_cast<result*>(p.out) + first * p.out_pitch + n;
+#pragma unroll
+    for (int i = 0; i < REPEATED; ++i) {
+#pragma unroll
+        for (int j = 0; j < REPEATED; ++j) {
+            store_words(to + (i * REPEATED * p.out_w + j) * p.out_pitch, line.word);
+        }
+    }
+}

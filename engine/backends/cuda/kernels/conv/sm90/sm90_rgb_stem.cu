@@ -1,0 +1,226 @@
+// sm90_rgb_stem: convolution of the three channels of a picture, a network's first layer, on wgmma.
+//
+//   out[m, n] = f(sum over k of A[m, k] * W[n, k] + bias[n]); where 2 x 2 cells are pooled, of the largest
+//
+// Lines of the map lie in shared memory as they are, four values a pixel. What a window has of a line is a
+// row of A, and two pixels, 16 bytes, further on the next row begins: wgmma reads rows that overlap where
+// they lie, and nothing is unfolded. Where windows are one pixel apart, two of them are a row, and the
+// filters of the second, shifted by a pixel, are further columns.
+//
+// Blocks stay, and keep all weights. A warpgroup takes a line of 64 rows at a time, or two where cells are
+// pooled.
+//
+// Chosen at compile time: BN (columns), PAIR (windows of a row: 2 where they are one pixel apart), TAPS_Y,
+// STEPS (of four pixels of a line), PARTS (of a weight: 2 where it is the sum of two halves), POOLED (cells:
+// 1 or 4), STRIDE_Y, LINES (of a block), BLOCKS (resident on a multiprocessor), KIND. Halves come in and
+// go out.
+#define ROW_BYTES 128
+#include "divide.cuh"
+#include "sm90.cuh"
+#include "quads.cuh"
+#include "wgmma.cuh"
+
+#define GROUPS 2
+#define THREADS (128 * GROUPS)
+#define WINDOWS 64                            // rows of A
+#define PIXELS (2 * (WINDOWS - 1) + 4 * STEPS)  // that they reach, in a line
+#define LINE_BYTES ((PIXELS * 8 + 15) / 16 * 16)
+#define LINES_IN ((LINES - 1) * STRIDE_Y + TAPS_Y)
+#define PART_BYTES (BN * 32)  // weights of a step
+#define WEIGHT_BYTES (TAPS_Y * STEPS * PARTS * PART_BYTES)
+#define SIDE (POOLED == 4 ? 2 : 1)
+#define FILTERS (BN / PAIR)
+#define COLUMNS (POOLED == 4 ? FILTERS : BN)  // of what a lane finishes
+
+struct Problem {
+    const float* bias;  // of columns
+    const __half* input;
+    const unsigned char* weight;
+    result* out;
+    int height, width, pitch;  // of the input
+    int is_wide;               // pixels of the input begin on 8 bytes
+    int grid_h, grid_w;        // of windows
+    int out_h, out_w, out_pitch;
+    int across, blocks;  // tiles of a line, all tiles
+    int top, left;
+    Divisor by_across, by_down;
+};
+
+struct Tile {
+    int window, line, row;  // the first
+};
+
+__device__ __forceinline__ Tile tile_at(const Problem& p, int index)
+{
+    const int line = divide(index, p.by_across);
+    const int row = divide(line, p.by_down);
+    const int down = (p.grid_h + LINES - 1) / LINES;
+    return {(index - line * p.across) * WINDOWS, (line - row * down) * LINES, row};
+}
+
+// Three channels and a zero; zeros outside the map.
+__device__ __forceinline__ uint2 pixel_at(const Problem& p, int row, int y, int x)
+{
+    uint2 pixel = {0, 0};
+    if ((unsigned)y >= (unsigned)p.height || (unsigned)x >= (unsigned)p.width) return pixel;
+    const __half* from = p.input + ((size_t)(row * p.height + y) * p.width + x) * p.pitch;
+    if (p.is_wide) {
+        pixel = *reinterpret_cast<const uint2*>(from);
+        pixel.y &= 0xFFFF;
+    } else {
+        const unsigned short* bits = reinterpret_cast<const unsigned short*>(from);
+        pixel.x = bits[0] | (unsigned)bits[1] << 16;
+        pixel.y = bits[2];
+    }
+    return pixel;
+}
+
+__device__ __forceinline__ void bring_lines(unsigned char* lines, const Problem& p, const Tile& tile)
+{
+    const int y = tile.line * STRIDE_Y - p.top;
+    const int x = tile.window * 2 - p.left;
+    for (int i = threadIdx.x; i < LINES_IN * PIXELS; i += THREADS) {
+        const int line = i / PIXELS;
+        const int pixel = i - line * PIXELS;
+        *reinterpret_cast<uint2*>(lines + line * LINE_BYTES + pixel * 8) =
+            pixel_at(p, tile.row, y + line, x + pixel);
+    }
+}
+
+// The windows of a line of the tile, added to sum.
+__device__ __forceinline__ void multiply_line(float (&sum)[BN / 2], unsigned lines, unsigned weights)
+{
+#pragma unroll
+    for (int tap = 0; tap < TAPS_Y; ++tap) {
+#pragma unroll
+        for (int step = 0; step < STEPS; ++step) {
+#pragma unroll
+            for (int part = 0; part < PARTS; ++part) {
+                const unsigned b = weights + ((tap * STEPS + step) * PARTS + part) * PART_BYTES;
+                wgmma(sum, rows_at(lines + tap * LINE_BYTES + step * 32, 16, 128),
+                      rows_at(b, BN * 16, 128));
+            }
+        }
+    }
+}
+
+// Finished values of a row of sums: `x` has those of the lane's pairs, of the window `window` of a line that
+// begins at `out`; of two windows one after the other where a row has two.
+__device__ __forceinline__ void finish_row(float (&x)[COLUMNS / 8][2], const Problem& p, result* out,
+                                           int window, const float* bias)
+{
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int j = 0; j < COLUMNS / 8; ++j) {
+        const float2 pair = *reinterpret_cast<const float2*>(bias + j * 8 + lane % 4 * 2);
+        x[j][0] += pair.x, x[j][1] += pair.y;
+    }
+    activate_all(KIND, reinterpret_cast<float(&)[COLUMNS / 4]>(x));
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j += SHARED) {
+        Line line;
+        gather_line(reinterpret_cast<const float(&)[SHARED / 8][2]>(x[j / 8]), line);
+        const int n = j + column_of(lane);
+        const int pixel = window + n / FILTERS;
+        if (pixel < p.out_w) store_words(out + (size_t)pixel * p.out_pitch + n % FILTERS, line.word);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    sm90_rgb_stem(const __grid_constant__ Problem p)
+{
+    extern __shared__ __align__(128) unsigned char memory[];
+    unsigned char* lines = memory + WEIGHT_BYTES;
+    float* bias = reinterpret_cast<float*>(lines + LINES_IN * LINE_BYTES);
+    const unsigned weights = shared_address(memory);
+    const unsigned ready = weights + WEIGHT_BYTES + LINES_IN * LINE_BYTES + COLUMNS * 4;
+    // Told to be a whole warp's: where the compiler sees threads part, products wait for each other.
+    const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
+    const int lane = threadIdx.x % 32;
+    const int first_row = threadIdx.x / 32 % 4 * 16 + lane / 4;
+
+    if (threadIdx.x == 0) {
+        barrier_init(ready, 1);
+        barrier_fence();
+        barrier_expect(ready, WEIGHT_BYTES);
+        copy_bytes(weights, p.weight, WEIGHT_BYTES, ready);
+    }
+    for (int n = threadIdx.x; n < COLUMNS; n += THREADS) bias[n] = p.bias[n];
+    __syncthreads();
+    wait_for_previous_kernel();
+    barrier_wait(ready, 0);
+#pragma unroll 1
+    for (int index = blockIdx.x; index < p.blocks; index += gridDim.x) {
+        const Tile tile = tile_at(p, index);
+        bring_lines(lines, p, tile);
+        copies_may_read();
+        __syncthreads();
+        if (index + gridDim.x >= p.blocks) dependents_may_start();
+        const int end = min(LINES, p.grid_h - tile.line);
+#pragma unroll 1
+        for (int line = group * SIDE; line < end; line += GROUPS * SIDE) {
+            const int y = tile.line + line;
+            float sum[SIDE][BN / 2];
+#pragma unroll
+            for (int i = 0; i < SIDE; ++i) {
+#pragma unroll
+                for (int j = 0; j < BN / 2; ++j) sum[i][j] = 0.f;
+            }
+            const unsigned from = shared_address(lines) + line * STRIDE_Y * LINE_BYTES;
+#pragma unroll
+            for (int i = 0; i < SIDE; ++i) {
+                products_begin();
+                multiply_line(sum[i], from + i * STRIDE_Y * LINE_BYTES, weights);
+                products_commit();
+            }
+            products_wait<0>();
+            if (POOLED == 1 || y / SIDE < p.out_h) {
+                const size_t line_out = (size_t)tile.row * p.out_h + y / SIDE;
+                result* out = p.out + line_out * p.out_w * p.out_pitch;
+#if POOLED == 1
+#pragma unroll
+                for (int low = 0; low < 2; ++low) {
+                    float x[COLUMNS / 8][2];
+#pragma unroll
+                    for (int j = 0; j < COLUMNS / 4; ++j) {
+                        x[j / 2][j % 2] = sum[0][j / 2 * 4 + low * 2 + j % 2];
+                    }
+                    finish_row(x, p, out, (tile.window + first_row + low * 8) * PAIR, bias);
+                }
+#elif PAIR == 2
+#pragma unroll
+                for (int low = 0; low < 2; ++low) {
+                    float x[COLUMNS / 8][2];
+#pragma unroll
+                    for (int j = 0; j < COLUMNS / 4; ++j) {
+                        const int left = j / 2 * 4 + low * 2 + j % 2;
+                        const int right = left + FILTERS / 2;
+                        x[j / 2][j % 2] = fmaxf(fmaxf(sum[0][left], sum[0][right]),
+                                                fmaxf(sum[1][left], sum[1][right]));
+                    }
+                    finish_row(x, p, out, tile.window + first_row + low * 8, bias);
+                }
+#else
+                // Neighbours are in lanes of other quads: the even ones finish the first rows, the odd
+                // ones those eight further.
+                const bool is_odd = lane / 4 % 2;
+                float x[COLUMNS / 8][2];
+#pragma unroll
+                for (int j = 0; j < COLUMNS / 4; ++j) {
+                    const int at = j / 2 * 4 + j % 2;
+                    const float first = fmaxf(sum[0][at], sum[1][at]);
+                    const float second = fmaxf(sum[0][at + 2], sum[1][at + 2]);
+                    const float given = is_odd ? first : second;
+                    const float taken =
+                        __uint_as_float(__shfl_xor_sync(~0u, __float_as_uint(given), 4));
+                    x[j / 2][j % 2] = fmaxf(is_odd ? second : first, taken);
+                }
+                const int window = tile.window + first_row / 2 * 2 + is_odd * 8;
+                finish_row(x, p, out, window / 2, bias);
+#endif
+            }
+            __syncwarp();
+        }
+        __syncthreads();  // the lines are read
+    }
+}

@@ -1,0 +1,19 @@
+"""Target-aware passes: from an optimised plan to the steps that a card runs."""
+
+# The target-independent passes that run before these, in order.
+PASSES = (
+    "fold_batchnorm",
+    "fuse_activation",
+    "fuse_gate",
+    "pool_parts",
+    "fuse_pool",
+    "part_shortcut",
+    "fuse_residual",
+    "chain_pools",
+    "merge_siblings",
+    "fuse_yolo",
+    "fuse_upsample",
+    "elide_copies",
+    "place_tensors",
+    "drop_unread",
+)

@@ -1,0 +1,186 @@
+"""MultiDevice: several cards as one; the rows of a batch are spread over them, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import wait
+from contextlib import ExitStack
+from itertools import count
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from engine.arrays import Array
+from engine.backends.base import Memory, Placed
+from engine.backends.cuda.device import CudaDevice
+from engine.backends.cuda.runtime.program import CudaProgram
+from engine.backends.cuda.runtime.tickets import Ticket
+from engine.concurrency.thread_pool import ThreadPool
+from engine.errors import InputError
+from engine.plan.build import Plan
+from engine.vision.boxes import Boxes, Suppression
+
+_Result = TypeVar("_Result")
+_Rows = TypeVar("_Rows")
+
+
+class MultiDevice:
+    """Each card compiles the plan for its share of the batch."""
+
+    passes = CudaDevice.passes
+
+    def __init__(self, indices: Sequence[int]) -> None:
+        self.name = ",".join(f"cuda:{index}" for index in indices)
+        self.devices: list[CudaDevice] = []
+        try:
+            for index in indices:
+                self.devices.append(CudaDevice(index))
+        except BaseException:
+            self.close()
+            raise
+
+    def describe(self) -> str:
+        return "; ".join(device.describe() for device in self.devices)
+
+    def compile(
+        self,
+        plan: Plan,
+        *,
+        batch: int = 1,
+        precision: str = "float32",
+        graph: bool = True,
+        algorithm: str | None = None,
+    ) -> MultiProgram:
+        if plan.steps > 1 or any(tensor.is_state for tensor in plan.tensors):
+            raise InputError(
+                f"{self.name}: a recurrent network remembers on one device. "
+                f"Use --device {self.devices[0].name}"
+            )
+        share = -(-batch // len(self.devices))
+        return MultiProgram(
+            [
+                device.compile(
+                    plan, batch=share, precision=precision, graph=graph, algorithm=algorithm
+                )
+                for device in self.devices
+            ],
+            batch=batch,
+        )
+
+    def close(self) -> None:
+        """All cards, whatever becomes of one; before any lets go of what others may still send."""
+        with ExitStack() as last_first:
+            for device in self.devices:
+                last_first.callback(device.close)
+            for device in self.devices:
+                last_first.callback(device.close_programs)
+
+
+class MultiProgram:
+    """One program a card. Small batches go to one card each, the next to the next.
+
+    `options` are those of a CudaProgram's functions of the same names.
+    """
+
+    def __init__(self, programs: Sequence[CudaProgram], *, batch: int) -> None:
+        self.plan = programs[0].plan
+        self.batch = batch
+        self._programs = programs
+        self._turns = count()
+        self._threads = ThreadPool(len(programs), "cuda")
+
+    @property
+    def memory(self) -> Memory:
+        """Of all cards together."""
+        each = [program.memory for program in self._programs]
+        return Memory(
+            weights=sum(memory.weights for memory in each),
+            activations=sum(memory.activations for memory in each),
+            workspace=sum(memory.workspace for memory in each),
+        )
+
+    @property
+    def runs_ahead(self) -> int:
+        """One for each card that a run leaves alone, and one more."""
+        cards = len(self._programs)
+        return -(-cards // min(self.batch, cards)) + 1
+
+    def forward(self, images: Array) -> tuple[Array, ...]:
+        return _joined_outputs(self._spread(images, lambda program, rows: program.forward(rows)))
+
+    def detect(self, images: Array, **options: float) -> list[Array]:
+        parts = self._spread(images, lambda program, rows: program.detect(rows, **options))
+        return _joined_rows(parts)
+
+    def start_forward(self, pictures: Sequence[Placed]) -> Joined[tuple[Array, ...]]:
+        parts = self._parts(pictures)
+        tickets = [program.start_forward(rows) for program, rows in parts]
+        return Joined(tickets, _joined_outputs)
+
+    def start_detect(self, pictures: Sequence[Placed], **options: float) -> Joined[list[Array]]:
+        tickets = [program.start_detect(rows, **options) for program, rows in self._parts(pictures)]
+        return Joined(tickets, _joined_rows)
+
+    def start_boxes(
+        self, pictures: Sequence[Placed], suppression: Suppression, **options: float
+    ) -> Joined[list[Boxes]]:
+        parts = self._parts(pictures)
+        tickets = [program.start_boxes(rows, suppression, **options) for program, rows in parts]
+        return Joined(tickets, _joined_rows)
+
+    def pin(self, frames: Array) -> None:
+        """As CudaProgram's; the first card's close ends it for all."""
+        self._programs[0].pin(frames)
+        for program in self._programs[1:]:
+            program.know_pinned(frames)
+
+    def reset(self) -> None:
+        """Nothing to do: recurrent networks are refused."""
+
+    def close(self) -> None:
+        self._threads.close()
+        for program in self._programs:
+            program.close()
+
+    def _spread(
+        self, images: Array, call: Callable[[CudaProgram, Array], _Result]
+    ) -> list[_Result]:
+        parts = self._parts(images)
+        if len(parts) == 1:
+            return [call(*parts[0])]
+        answers = [self._threads.submit(call, *part) for part in parts]
+        wait(answers)  # all of them, whatever becomes of one
+        return [answer.result() for answer in answers]
+
+    def _parts(self, rows: Sequence[Any] | Array) -> list[tuple[CudaProgram, Any]]:
+        """Which card is to run which of the rows."""
+        if not 0 < len(rows) <= self.batch:
+            raise InputError(f"images: expected 1 to {self.batch} rows, got {len(rows)}")
+        self._programs[0].check_usable()  # threads do not survive a fork either
+        share = -(-len(rows) // len(self._programs))
+        first = next(self._turns)
+        return [
+            (self._programs[(first + turn) % len(self._programs)], rows[start : start + share])
+            for turn, start in enumerate(range(0, len(rows), share))
+        ]
+
+
+class Joined(Generic[_Result]):
+    """The tickets of all cards as one."""
+
+    def __init__(
+        self, tickets: Sequence[Ticket[_Result]], join: Callable[[Sequence[_Result]], _Result]
+    ) -> None:
+        self._tickets = tickets
+        self._join = join
+
+    def result(self) -> _Result:
+        return self._join([ticket.result() for ticket in self._tickets])
+
+
+def _joined_outputs(parts: Sequence[tuple[Array, ...]]) -> tuple[Array, ...]:
+    return tuple(np.concatenate(outputs) for outputs in zip(*parts, strict=True))
+
+
+def _joined_rows(parts: Sequence[list[_Rows]]) -> list[_Rows]:
+    return [rows for part in parts for rows in part]

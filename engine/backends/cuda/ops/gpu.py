@@ -1,0 +1,365 @@
+"""What an op function sees of a program, and the registry that says which function runs which op.
+
+Three laws of an op function: it does not allocate, it does not wait, it does not read the device.
+It only enqueues on the program's stream, so that the same function serves an eager run, a graph
+capture and a measurement.
+
+    @runs(ops.MaxPool)
+    def max_pool(gpu: Gpu, op: ops.MaxPool) -> None:
+        gpu.launch("max_pool", gpu.pixels(op.out) * op.out.shape.channels, gpu[op.src], ...)
+
+Activations are NHWC. A tensor is a pointer and a pitch: the values from one pixel to the next. A
+tensor that lives inside a wider one has its root's pitch and a pointer moved by its first channel.
+program.py brings images in and results out; importing ops.py must register every op and head.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from engine.arrays import Array
+from engine.plan.activations import ACTIVATIONS
+from engine.plan.ops import Conv2d, Gate, Head, Multiply, Op, Tensor
+
+if TYPE_CHECKING:
+    from engine.backends.cuda.driver.cublas import Blas
+    from engine.backends.cuda.driver.launch import Function
+    from engine.backends.cuda.driver.loaded_kernels import Kernels
+    from engine.backends.cuda.driver.tiles import Tile
+
+Arrays = Mapping[str, Array]  # the constants of one op, by the name of the op's field
+
+VALUE_BYTES = {"float32": 4, "tf32": 4, "float16": 2}
+THREADS = 256
+_LEAVE_PIXELS, _LEAVE_CHANNELS = 64, 32  # of a tile, as in kernels/border.cu
+_NARROW_SUM = 48  # products at most
+_FOUR = 4  # pixels that enter at once
+_LEAVE_IN_TILES = 1 << 17  # values
+KINDS = {name: kind for kind, name in enumerate(ACTIVATIONS)}  # the `kind` of the C `activate`
+
+
+def is_narrow(op: Op | Head) -> bool:
+    """Whether a convolution sums so few products that the rounding of its weights would show.
+
+    Such layers are bound by memory, so that a better product costs next to nothing.
+    """
+    if not isinstance(op, Conv2d) or op.is_depthwise or op.src.shape.area == 1:
+        return False
+    return math.prod(op.weight.shape[1:]) <= _NARROW_SUM
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a program is compiled for; all of it is known before anything is allocated."""
+
+    batch: int  # sequences at most
+    precision: str
+    capability: tuple[int, int]
+    multiprocessors: int
+    algorithm: str | None = None  # run every convolution that can by this one
+    measured: Mapping[str, str] = field(default_factory=dict)  # the tuner's choices, by signature
+
+    misaligned: frozenset[Tensor] = frozenset()  # pixels of these do not begin on 16 bytes
+    floats: frozenset[Tensor] = frozenset()  # of a program of halves; see floats.py
+
+    @property
+    def value_bytes(self) -> int:
+        """Size of one value of an activation: what `real` is in a kernel."""
+        return VALUE_BYTES[self.precision]
+
+    def bytes_of(self, tensor: Tensor) -> int:
+        """Size of one value of this tensor."""
+        return VALUE_BYTES["float32"] if tensor in self.floats else self.value_bytes
+
+    def of(self, item: Op | Head) -> Target:
+        """As an op or head sees it: of floats where that is how it computes, see floats.py."""
+        touched = {item.src} if isinstance(item, Head) else {*item.reads, item.out}
+        if touched <= self.floats or (self.precision == "tf32" and is_narrow(item)):
+            return self.in_floats()
+        return self
+
+    def in_floats(self) -> Target:
+        return replace(self, precision="float32", floats=frozenset())
+
+    def rows(self, tensor: Tensor) -> int:
+        """The most rows that `tensor` can have."""
+        return self.batch * tensor.steps
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor lives."""
+
+    pointer: int
+    pitch: int  # values from one pixel to the next
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Where decoders put what they find: a counter, then records in any order.
+
+    A record is `columns` words: its number as unsigned, then x, y, w, h, objectness and the class
+    scores as float. The number says where darknet would list it:
+    row * per_row + first + cell * anchors + anchor, `first` being the head's own.
+    There is room for every cell, so a decoder never asks whether its slot exists.
+    """
+
+    counter: int  # pointer to one unsigned; slot = atomicAdd(counter, 1)
+    records: int  # pointer to the first record
+    columns: int
+    per_row: int
+    firsts: Mapping[Head, int]
+    threshold: int  # pointer to one float, read when the kernel runs
+    hierarchy: int  # likewise
+
+
+@dataclass(frozen=True)
+class Squeezing:
+    """What a depthwise convolution leaves in the workspace for the gate behind it.
+
+    Each block of its kernel adds up `parts` of a row's lines, for one of `chunks` of channels, and
+    multiplies the sums with the weights of the gate's first layer: so many floats for each piece.
+    """
+
+    gate: Gate
+    parts: int
+    chunks: int
+
+    @property
+    def pieces(self) -> int:
+        return self.parts * self.chunks
+
+    @property
+    def floats(self) -> int:
+        """Of a row."""
+        return self.pieces * padded_hidden(self.gate)
+
+
+def padded_hidden(gate: Gate) -> int:
+    """The floats of a piece: what a gate's first layer puts out, in whole fours."""
+    return -(-gate.squeeze.shape[0] // 4) * 4
+
+
+class Gpu:
+    """The memory, kernels and stream of one program, for a run of `sequences` sequences."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        kernels: Kernels,
+        blas: Blas,
+        stream: Any,
+        places: Mapping[Tensor, Place],
+        arrays: Mapping[tuple[Op | Head, str], int],
+        workspace: int,
+        candidates: Candidates | None,
+    ) -> None:
+        self.target = target
+        self.blas = blas
+        self.stream = stream
+        # A pointer; as many bytes as the op's workspace hook asked for, and where `squeezing` is
+        # given those of the gate.
+        self.workspace = workspace
+        self.candidates = candidates
+        self.sequences = target.batch
+        self.next_weights = 0, 0  # pointer and bytes: what another op will want soon
+        self.squeezing: Squeezing | None = None  # what is between this op and a gate; see gates.py
+        self.scaling: Multiply | None = None  # what a gate does as well; see gates.py
+        self.flag = 0  # pointer to the word that says that results are strange; 0: nobody asks
+        self._kernels = kernels
+        self._places = places
+        self._arrays = arrays
+        self._most_blocks = target.multiprocessors * 32
+
+    def of(self, item: Op | Head) -> Gpu:
+        """What runs an op or head: the counterpart in floats where that is how it computes."""
+        target = self.target.of(item)
+        return self if target is self.target else self._counterpart(target)
+
+    def storing(self, tensor: Tensor) -> Gpu:
+        """What runs a kernel for which `real` is what this tensor is stored as."""
+        if tensor not in self.target.floats:
+            return self
+        return self._counterpart(self.target.in_floats())
+
+    def _counterpart(self, target: Target) -> Gpu:
+        made = copy(self)
+        made.target, made._kernels = target, self._kernels.in_floats()
+        return made
+
+    def aside(self, part: Op, op: Op, between: Tensor, pointer: int) -> Gpu:
+        """What runs a part of an op, with the op's arrays; what is `between` lies at a pointer."""
+        made = copy(self)
+        made._places = {**self._places, between: Place(pointer, between.shape.channels)}
+        of_op = ((name, at) for (item, name), at in self._arrays.items() if item == op)
+        made._arrays = {(part, name): at for name, at in of_op}
+        return made
+
+    def __getitem__(self, tensor: Tensor) -> int:
+        """The pointer to the first value of `tensor`."""
+        return self._places[tensor].pointer
+
+    def pitch(self, tensor: Tensor) -> int:
+        """Values from one pixel of `tensor` to the next."""
+        return self._places[tensor].pitch
+
+    def rows(self, tensor: Tensor) -> int:
+        """Rows of `tensor` in this run."""
+        return self.sequences * tensor.steps
+
+    def pixels(self, tensor: Tensor) -> int:
+        """Pixels of all rows of `tensor` in this run."""
+        return self.rows(tensor) * tensor.shape.area
+
+    def packs(self, *tensors: Tensor) -> bool:
+        """Whether every pixel of all of them begins on 16 bytes and is whole packs long."""
+        values = 16 // self.target.value_bytes
+        return all(
+            place.pointer % 16 == 0 and place.pitch % values == 0 and channels % values == 0
+            for place, channels in (
+                (self._places[tensor], tensor.shape.channels) for tensor in tensors
+            )
+        )
+
+    def is_aligned(self, tensor: Tensor) -> bool:
+        """Whether every pixel of the tensor begins on 16 bytes."""
+        return tensor not in self.target.misaligned
+
+    def tile(self, tile: Tile, shared: int) -> Function:
+        """The tensor-core kernel for this tile, with so many bytes of dynamic shared memory."""
+        return self._kernels.tile(tile, shared)
+
+    def array(self, op: Op | Head, name: str) -> int:
+        """The pointer to what `prepare` made under this name; 0, C's null, where it made none."""
+        return self._arrays.get((op, name), 0)
+
+    def launch(self, kernel: str, items: int, *arguments: int | float) -> None:
+        """Enqueue a grid-stride kernel over `items` work items."""
+        blocks = max(1, min(-(-items // THREADS), self._most_blocks))
+        self.launch_grid(kernel, (blocks, 1, 1), THREADS, *arguments)
+
+    def launch_grid(
+        self,
+        kernel: str,
+        grid: tuple[int, int, int],
+        threads: int,
+        *arguments: int | float,
+        shared: int = 0,
+    ) -> None:
+        """Enqueue a kernel whose blocks mean something; `shared` bytes are its dynamic memory."""
+        self._kernels.launch(kernel, grid, threads, arguments, stream=self.stream, shared=shared)
+
+    def bring_in(self, out: Tensor, src: int) -> None:
+        """Enqueue the way from the host's layout, float (rows, c, h, w), into a tensor.
+
+        `src` points to the pointer to it, which is read when the kernel runs.
+        """
+        shape, pixels, pitch = out.shape, self.pixels(out), self.pitch(out)
+        storing = self.storing(out)
+        if (shape.channels, pitch) == (3, 4):
+            at_once = _FOUR if shape.area % _FOUR == 0 else 1
+            storing.launch("enter_colours", pixels // at_once, src, self[out], pixels, shape.area)
+            return
+        sizes = (pixels, shape.channels, shape.area, pitch)
+        storing.launch("enter", pixels * shape.channels, src, self[out], *sizes)
+
+    def bring_in_pictures(self, out: Tensor, table: int) -> None:
+        """Enqueue the way from pictures, an entry of the table each, into a tensor."""
+        shape, pixels = out.shape, self.pixels(out)
+        sizes = (pixels, shape.height, shape.width, shape.channels, self.pitch(out))
+        self.storing(out).launch("enter_pictures", pixels, table, self[out], *sizes)
+
+    def bring_out(self, src: Tensor, out: int) -> None:
+        """Enqueue the way from a tensor to the host's layout."""
+        shape, pixels = src.shape, self.pixels(src)
+        arguments = (self[src], out, pixels, shape.channels, shape.area, self.pitch(src), self.flag)
+        values = pixels * shape.channels
+        if shape.area < _LEAVE_PIXELS or values < _LEAVE_IN_TILES:
+            self.storing(src).launch("leave", values, *arguments)
+            return
+        tiles = -(-pixels // _LEAVE_PIXELS) * -(-shape.channels // _LEAVE_CHANNELS)
+        blocks = (min(tiles, self._most_blocks), 1, 1)
+        self.storing(src).launch_grid("leave_tiles", blocks, THREADS, *arguments)
+
+    def find_largest(self, src: Tensor, out: int) -> None:
+        """Enqueue finding the magnitude of the value of a tensor that is furthest from zero."""
+        pixels, channels = self.pixels(src), src.shape.channels
+        sizes = (pixels, channels, self.pitch(src))
+        self.storing(src).launch("largest", pixels * channels, self[src], out, *sizes)
+
+    def noise(self, out: int, size: int) -> None:
+        """Enqueue filling `size` bytes, a multiple of 4, with values to measure with."""
+        self.launch("noise", size // 4, out, size // 4)
+
+    def copy(self, out: int, src: int, size: int) -> None:
+        """Enqueue a copy of `size` bytes from one device pointer to another."""
+        self._kernels.driver.memcpy_dtod_async(out, src, size, self.stream)
+
+    def zero(self, out: int, size: int) -> None:
+        """Enqueue filling `size` bytes, a multiple of 4, with zeros."""
+        self._kernels.driver.memset_d32_async(out, 0, size // 4, self.stream)
+
+
+Run = Callable[[Gpu, Any], None]
+Workspace = Callable[[Target, Any], int]
+Prepare = Callable[[Target, Any, Arrays], Arrays]
+_Function = TypeVar("_Function", bound=Run)
+
+
+def _nothing(target: Target, op: Op | Head) -> int:
+    return 0
+
+
+def _as_they_are(target: Target, op: Op | Head, constants: Arrays) -> Arrays:
+    return constants
+
+
+@dataclass(frozen=True)
+class Runner:
+    """How one kind of op is run."""
+
+    run: Run
+    workspace: Workspace = _nothing
+    prepare: Prepare = _as_they_are
+
+
+RUNNERS: dict[type[Op], Runner] = {}
+DECODERS: dict[type[Head], Runner] = {}
+
+
+def runs(
+    kind: type[Op], *, workspace: Workspace = _nothing, prepare: Prepare = _as_they_are
+) -> Callable[[_Function], _Function]:
+    """Register the function that enqueues `kind`.
+
+    workspace(target, op) says how many bytes of scratch memory it needs at most;
+    prepare(target, op, constants) returns the arrays to upload, by name, of any dtype: constants
+    as they are, re-laid, or made anew. Both are pure. Without `prepare` an op's constants are
+    uploaded as they stand in the plan (float32), under the names of the op's fields.
+    """
+
+    def register(function: _Function) -> _Function:
+        RUNNERS[kind] = Runner(function, workspace, prepare)
+        return function
+
+    return register
+
+
+def decodes(
+    kind: type[Head], *, workspace: Workspace = _nothing, prepare: Prepare = _as_they_are
+) -> Callable[[_Function], _Function]:
+    """Register the function that enqueues a head's decoder; it writes into `gpu.candidates`.
+
+    The same hooks as an op's; `constants` is empty, a head's tables come from `prepare`.
+    """
+
+    def register(function: _Function) -> _Function:
+        DECODERS[kind] = Runner(function, workspace, prepare)
+        return function
+
+    return register

@@ -1,0 +1,1 @@
+"""A compiled program on a card: memory, slots, tickets and runs."""

@@ -1,0 +1,95 @@
+"""The memory that decoders write into, and how its records become darknet's lists again.
+
+A header, then records in the order in which threads happened to finish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+
+from engine.arrays import Array
+from engine.plan.build import Plan
+from engine.plan.ops import GridHead, Head, RegionHead, YoloHead
+
+HEADER_WORDS = 4  # the counter, the flag of overflow.py, and what keeps records on 16 bytes
+FLAG = 1  # the word of a header
+WORD = 4
+BEFORE_SCORES = 6  # number, x, y, w, h, objectness
+COPIED_AT_ONCE = 128  # records for each picture, at first: a street full of people
+
+
+@dataclass(frozen=True)
+class Room:
+    """Extents of that memory for one plan and batch."""
+
+    batch: int
+    columns: int  # number, x, y, w, h, objectness, class scores
+    per_row: int
+    firsts: Mapping[Head, int]
+
+    @property
+    def capacity(self) -> int:
+        """A record for every cell of every picture: there is always room."""
+        return self.batch * self.per_row
+
+    @property
+    def scores(self) -> int:
+        return self.capacity * (self.columns - BEFORE_SCORES)
+
+    @property
+    def words(self) -> int:
+        return HEADER_WORDS + self.capacity * self.columns
+
+    @property
+    def copied_words(self) -> int:
+        """The header and the records that come back before anyone has read the counter."""
+        return self.words_of(COPIED_AT_ONCE * self.batch, self.batch)
+
+    def words_of(self, records: int, rows: int) -> int:
+        """The header and so many records, of what these rows can have at most."""
+        return HEADER_WORDS + min(records, rows * self.per_row) * self.columns
+
+    def records(self, words: Array, count: int) -> Array:
+        """The first `count` records, one a line, of what was copied back (unsigned words)."""
+        end = HEADER_WORDS + count * self.columns
+        lines: Array = words[HEADER_WORDS:end].reshape(count, self.columns)
+        return lines
+
+    def sorted_rows(self, records: Array, rows: int) -> list[Array]:
+        """For each row of a run its candidates, float32, in darknet's order."""
+        numbers = records[:, 0]
+        order = numbers.argsort()
+        values = records.take(order, 0)[:, 1:].view(np.float32)
+        if rows == 1:
+            return [values]
+        starts = np.arange(1, rows, dtype=np.int64) * self.per_row
+        ends = numbers[order].searchsorted(starts).tolist()
+        return [values[pair] for pair in map(slice, [0, *ends], [*ends, len(values)])]
+
+
+def room(plan: Plan, batch: int) -> Room | None:
+    """None for a network without detection layers."""
+    if not plan.heads:
+        return None
+    counts = [cells(head) for head in plan.heads]
+    starts = [0, *accumulate(counts)]
+    return Room(
+        batch=batch,
+        columns=BEFORE_SCORES + max(head.classes for head in plan.heads),
+        per_row=starts[-1],
+        firsts=dict(zip(plan.heads, starts, strict=False)),
+    )
+
+
+def cells(head: Head) -> int:
+    """The most rows that a head can find in one sample."""
+    if isinstance(head, GridHead):
+        return head.side * head.side * head.boxes
+    if isinstance(head, RegionHead):
+        return head.grid[0] * head.grid[1] * len(head.anchors)
+    assert isinstance(head, YoloHead), head
+    return head.src.shape.area * len(head.anchors)

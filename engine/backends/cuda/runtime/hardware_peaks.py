@@ -1,0 +1,29 @@
+"""What a card could do at most, from what its multiprocessors and its memory do in a clock."""
+
+from __future__ import annotations
+
+from engine.backends.base import Peaks
+from engine.backends.cuda.driver.context import Card
+from engine.backends.cuda.ops.gpu import VALUE_BYTES
+
+# Fused multiply-adds of one multiprocessor in a clock: float32 without matrix units, tf32, float16
+# on matrix units with dense operands. NVIDIA's architecture papers state them.
+_RATES: dict[tuple[int, int], tuple[int, int, int]] = {
+    (7, 5): (64, 0, 512),
+    (8, 0): (64, 512, 1024),
+    (8, 6): (128, 128, 512),
+    (8, 7): (128, 256, 1024),
+    (8, 9): (128, 256, 512),
+    (9, 0): (128, 1024, 2048),
+}
+_SPLIT = 3  # products of tf32 that make one of float32
+
+
+def peaks(card: Card, precision: str) -> Peaks | None:
+    """None where they are not known."""
+    plain, tf32, float16 = _RATES.get(card.capability, (0, 0, 0))
+    best = {"float32": max(plain, tf32 / _SPLIT), "tf32": tf32, "float16": float16}[precision]
+    operations = 2.0 * best * card.multiprocessors * card.clock
+    if not (operations and card.bandwidth):
+        return None
+    return Peaks(operations, card.bandwidth, VALUE_BYTES[precision], card.multiprocessors)

@@ -1,0 +1,494 @@
+"""CudaProgram: what callers on any thread hold of a network on a device.
+
+They fill and read a slot of page-locked memory of their own, enqueue their run in turn, and wait
+for it. The host sees float32 (rows, channels, height, width).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from threading import Lock
+from time import perf_counter
+from typing import Any, TypeVar
+from weakref import finalize
+
+import numpy as np
+
+from engine.arrays import Array
+from engine.backends.base import Memory, OpTime, Placed, Stages
+from engine.backends.cuda import conv
+from engine.backends.cuda.driver.context import Context
+from engine.backends.cuda.lower import fuse_chains, memory_layout
+from engine.backends.cuda.ops.gpu import Target
+from engine.backends.cuda.runtime import detection_buffer, nms_buffer, overflow, picture_staging
+from engine.backends.cuda.runtime.detection_buffer import FLAG, HEADER_WORDS, WORD
+from engine.backends.cuda.runtime.device_program import SLOTS, Resident
+from engine.backends.cuda.runtime.picture_staging import Arrangement
+from engine.backends.cuda.runtime.slot import Decoding, Job, Slot
+from engine.backends.cuda.runtime.tickets import Slots, Ticket
+from engine.errors import DeviceError, EngineError, InputError
+from engine.plan.build import Plan
+from engine.plan.ops import Chain, Conv2d, Op
+from engine.vision import resize
+from engine.vision.boxes import Boxes, Suppression
+from engine.vision.postprocess import postprocess_batch
+
+Answer = TypeVar("Answer")
+_RUNS_IN_A_CROWD = 64  # after one whose scores were too many for the device
+
+Put = Callable[[Slot], Job]  # puts what a run reads into a slot
+
+
+class CudaProgram:
+    """Safe for many threads; each gets the answer to its own images."""
+
+    runs_ahead = SLOTS - 1
+
+    def __init__(
+        self,
+        context: Context,
+        plan: Plan,
+        target: Target,
+        *,
+        has_graphs: bool = True,
+        slots: int = SLOTS,
+        prepare: memory_layout.Prepare = memory_layout.prepare,
+    ) -> None:
+        self.plan = plan
+        self.batch = target.batch
+        self._context = context
+        self._target = target
+        self._is_closed = False
+        self._closing = Lock()
+        self._sides = plan.source.shape.sides
+        self._steps = plan.steps
+        self._crowded = 0  # runs to come that do without suppression on the device
+        self._room = detection_buffer.room(plan, target.batch)
+        self._is_vast = self._room is not None and self._room.scores > nms_buffer.MOST_LISTED
+        context.post(partial(_load_kernels, context, plan, target))  # meanwhile
+        weights = memory_layout.lay_out_weights(plan, target, prepare)
+        resident = partial(Resident, context, plan, target, weights, room=self._room, slots=slots)
+        self._resident = context.run(partial(resident, has_graphs=has_graphs))
+        self._slots = Slots(self._resident.slots)
+        self._can_overflow = overflow.is_possible(plan, target)
+        # A run is looked at by running it again, which a state would remember.
+        self._is_watched = self._can_overflow and not any(each.is_state for each in plan.tensors)
+        self._copier = picture_staging.Copier()
+        # Whoever collects this may be any thread, at any moment: it may not wait.
+        self._forgotten = finalize(self, context.post, self._resident.free)
+
+    @property
+    def precision(self) -> str:
+        """What it computes in: float32 where anything less would change too much."""
+        return self._target.precision
+
+    @property
+    def memory(self) -> Memory:
+        return self._resident.memory
+
+    def forward(self, images: Array) -> tuple[Array, ...]:
+        return self._run(self._images(images), self._outputs)
+
+    def detect(self, images: Array, *, threshold: float, hierarchy: float = 0.5) -> list[Array]:
+        decoding = self._decoding(threshold, hierarchy)
+        return self._run(self._images(images, decoding), self._candidates)
+
+    def start_forward(self, pictures: Sequence[Placed]) -> Ticket[tuple[Array, ...]]:
+        """Begin a run; pictures that are no bytes, or too many, are scaled on the CPU."""
+        return self._start(self._pictures(pictures), self._outputs)
+
+    def start_detect(
+        self, pictures: Sequence[Placed], *, threshold: float, hierarchy: float = 0.5
+    ) -> Ticket[list[Array]]:
+        """As start_forward."""
+        decoding = self._decoding(threshold, hierarchy)
+        return self._start(self._pictures(pictures, decoding), self._candidates)
+
+    def start_boxes(
+        self,
+        pictures: Sequence[Placed],
+        suppression: Suppression,
+        *,
+        threshold: float,
+        hierarchy: float = 0.5,
+    ) -> Ticket[list[Boxes]]:
+        """Start to compute boxes; NMS runs on the host for pictures in a crowd."""
+        is_crowded, self._crowded = self._crowded > 0, max(self._crowded - 1, 0)
+        how = b"" if is_crowded or self._is_vast else nms_buffer.how(suppression)
+        put = self._pictures(pictures, self._decoding(threshold, hierarchy, how))
+
+        def fetch(slot: Slot, job: Job) -> list[Boxes]:
+            found = self._survivors(slot, job) if job.suppresses else None
+            if found is None:
+                rows = self._candidates(slot, job)
+                placements = [each.placement for each in pictures]
+                found = postprocess_batch(rows, placements, suppression)
+            return found
+
+        return self._start(put, fetch)
+
+    def pin(self, frames: Array) -> None:
+        """Page-lock an array; pictures in it may not be changed until their run has ended."""
+        self.check_usable()
+        self._context.run(partial(self._context.pins.add, frames))
+
+    def know_pinned(self, frames: Array) -> None:
+        """Another device has page-locked it."""
+        self._context.pins.know(frames)
+
+    def forward_on_card(self, images: int, outputs: int, *, rows: int) -> None:
+        """As forward, from one pointer of this card to another; the outputs follow each other."""
+        self.check_usable()
+        sequences = rows // self.plan.steps
+        self._context.run(partial(self._resident.forward_on_card, images, outputs, sequences))
+
+    def measure(
+        self,
+        images: Array | Sequence[Placed],
+        *,
+        repeats: int = 20,
+        threshold: float | None = None,
+    ) -> list[float]:
+        """Milliseconds that each of so many runs took on the device, without copies.
+
+        With a threshold they end with boxes, else with the network's outputs.
+        """
+        with self.repeating(images, threshold=threshold) as times:
+            return times(repeats)
+
+    @contextmanager
+    def repeating(
+        self, images: Array | Sequence[Placed], *, threshold: float | None = None
+    ) -> Iterator[Callable[[int], list[float]]]:
+        """Measures so many runs at a time, as often as wanted, of images that are sent once."""
+        put = self._any(images, None if threshold is None else self._decoding(threshold, 0.5))
+        slot = self._taken()
+        try:
+            job = put(slot)
+            yield lambda runs: self._context.run(partial(self._resident.measure, slot, job, runs))
+        finally:
+            self._slots.give(slot)
+
+    def device_times(
+        self, images: Array | Sequence[Placed], *, threshold: float, repeats: int = 20
+    ) -> list[float]:
+        """Milliseconds of copies and run of each of so many runs; the device never waits for us."""
+        put = self._any(images, self._decoding(threshold, 0.5))
+        slot = self._taken()
+        try:
+            time = partial(self._resident.timed_behind_others, slot, partial(put, slot))
+            return [sum(self._context.run(time)) for _ in range(repeats)]
+        finally:
+            self._slots.give(slot)
+
+    def stages(
+        self, images: Array | Sequence[Placed], *, threshold: float | None = None
+    ) -> tuple[Stages, Sequence[Any]]:
+        """Filling page-locked memory is part of the way in, sorting candidates of the way out."""
+        put = self._any(images, None if threshold is None else self._decoding(threshold, 0.5))
+        slot = self._taken()
+        try:
+            start = perf_counter()
+            job = put(slot)
+            staging = (perf_counter() - start) * 1e3
+            upload, forward, download = self._context.run(partial(self._resident.timed, slot, job))
+            start = perf_counter()
+            answer: Sequence[Any] = (
+                self._candidates(slot, job) if job.decodes else self._outputs(slot, job)
+            )
+            fetching = (perf_counter() - start) * 1e3
+        finally:
+            self._slots.give(slot)
+        return Stages(staging + upload, forward, download + fetching), answer
+
+    def profile(self, images: Array, *, repeats: int = 10) -> list[OpTime]:
+        put = self._images(images)
+        slot = self._taken()
+        try:
+            run = partial(self._resident.profile, slot, put(slot), repeats)
+            times = self._context.run(run)
+        finally:
+            self._slots.give(slot)
+        return [
+            OpTime(op, taken, self._way(op)) for op, taken in zip(self.plan.ops, times, strict=True)
+        ]
+
+    def _way(self, op: Op) -> str:
+        if isinstance(op, Chain):
+            return fuse_chains.name(self._target, op)
+        return conv.choice(self._target, op) if isinstance(op, Conv2d) else ""
+
+    def check_range(self) -> None:
+        """Raise if a made-up picture makes activations that no half can hold."""
+        if self._can_overflow:
+            slot = self._taken()
+            try:
+                job = self._images(overflow.picture(self.plan))(slot)
+                self._context.run(partial(self._examine, slot, job))
+            finally:
+                self._slots.give(slot)
+            self.reset()
+
+    def reset(self) -> None:
+        self.check_usable()
+        self._context.run(self._resident.reset)
+
+    def close(self) -> None:
+        """Free what the program holds, once the calls under way have their answers."""
+        if not self._forgotten.alive or not self._context.is_here:
+            return
+        if not self._closing.acquire(blocking=False):  # somebody else does
+            return
+        taken: list[Slot] = []
+        try:
+            self._is_closed = True
+            while len(taken) < len(self._resident.slots):
+                taken.append(self._slots.take())
+            self._copier.close()
+            self._context.run(self._resident.free)
+            self._forgotten.detach()
+        finally:  # it may be interrupted, and is asked again then
+            for slot in taken:  # whoever waits for one is to be told
+                self._slots.give(slot)
+            self._closing.release()
+
+    # ------------------------------------------------------------ the way in
+
+    def _any(self, images: Array | Sequence[Placed], decoding: Decoding | None) -> Put:
+        if isinstance(images, np.ndarray):
+            return self._images(images, decoding)
+        return self._pictures(images, decoding)
+
+    def _images(self, images: Array, decoding: Decoding | None = None) -> Put:
+        if images.dtype.kind != "f":
+            raise InputError(f"images: expected float32, got {images.dtype}")
+        if images.ndim != 4 or images.shape[1:] != self._sides:
+            expected = ", ".join(map(str, ("rows", *self._sides)))
+            raise InputError(f"images: expected ({expected}), got {images.shape}")
+        sequences = self._count_sequences(len(images))
+        return partial(self._put_images, images, sequences, decoding)
+
+    def _pictures(self, placed: Sequence[Placed], decoding: Decoding | None = None) -> Put:
+        channels, height, width = self._sides
+        network = width, height
+        for pixels, placement, _ in placed:
+            if placement.network != network or pixels.shape[2] != channels:
+                (got_width, got_height), got = placement.network, pixels.shape[2]
+                raise InputError(
+                    f"pictures: expected {channels} channels for {width} x {height}, "
+                    f"got {got} for {got_width} x {got_height}"
+                )
+        sequences = self._count_sequences(len(placed))
+        arrangement = picture_staging.arrange(placed)
+        if arrangement is None:
+            return partial(self._put_scaled, placed, sequences, decoding)
+        return partial(self._put_pictures, placed, sequences, arrangement, decoding)
+
+    def _put_images(
+        self, images: Array, sequences: int, decoding: Decoding | None, slot: Slot
+    ) -> Job:
+        self._make_room(slot, images.size * WORD)
+        size, values = images.size * WORD, slot.images()
+        starts = range(0, images.size, images[0].size)
+        self._copier.copy(list(images), starts, values, partial(self._send_ahead, slot))
+        return self._job(slot, decoding, sequences, len(images), size)
+
+    def _put_scaled(
+        self, placed: Sequence[Placed], sequences: int, decoding: Decoding | None, slot: Slot
+    ) -> Job:
+        values = len(placed) * self.plan.source.shape.size
+        self._make_room(slot, values * WORD)
+        images = slot.images()[:values]
+        rows = images.reshape(-1, *self._sides)
+        for each, row in zip(placed, rows, strict=True):
+            resize.scale_into(each.pixels, each.placement, row, exact=each.exact)
+        return self._job(slot, decoding, sequences, len(placed), images.nbytes)
+
+    def _put_pictures(
+        self,
+        placed: Sequence[Placed],
+        sequences: int,
+        arrangement: Arrangement,
+        decoding: Decoding | None,
+        slot: Slot,
+    ) -> Job:
+        self._make_room(slot, arrangement.size)
+        slot.put_table(placed, arrangement.starts)
+        pixels = [each.pixels for each in placed]
+        if self._context.pins.hold(pixels):
+            slot.lend(pixels, arrangement.starts)
+        else:
+            send = partial(self._send_ahead, slot)
+            self._copier.copy(pixels, arrangement.starts, slot.staged, send)
+        rows = len(placed)
+        return self._job(slot, decoding, sequences, rows, arrangement.size, has_pictures=True)
+
+    def _make_room(self, slot: Slot, size: int) -> None:
+        slot.clear()
+        if size > slot.room:
+            self._context.run(partial(slot.make_room, size))
+
+    def _send_ahead(self, slot: Slot, size: int) -> None:
+        if self._resident.is_idle:
+            with self._context.turn:
+                self._resident.send_ahead(slot, size)
+
+    def _job(
+        self,
+        slot: Slot,
+        decoding: Decoding | None,
+        sequences: int,
+        rows: int,
+        size: int,
+        *,
+        has_pictures: bool = False,
+    ) -> Job:
+        if decoding is None:
+            return Job(sequences, rows, size, has_pictures)
+        slot.put_decoding(decoding)
+        suppresses = has_pictures and bool(decoding.how)
+        return Job(sequences, rows, size, has_pictures, decodes=True, suppresses=suppresses)
+
+    def _decoding(self, threshold: float, hierarchy: float, how: bytes = b"") -> Decoding:
+        if self._room is None:
+            raise InputError("detect: expected a network with a detection layer, got none")
+        return Decoding.of(threshold, hierarchy, how)
+
+    def _count_sequences(self, rows: int) -> int:
+        steps = self._steps
+        most = self.batch * steps
+        if not 0 < rows <= most:
+            raise InputError(f"images: expected 1 to {most} rows, got {rows}")
+        if rows % steps:
+            raise InputError(f"images: expected a multiple of {steps} time steps, got {rows} rows")
+        return rows // steps
+
+    def _run(self, put: Put, fetch: Callable[[Slot, Job], Answer]) -> Answer:
+        slot = self._taken()
+        try:
+            return fetch(slot, self._enqueued(slot, put))
+        finally:
+            self._slots.give(slot)
+
+    def _start(self, put: Put, fetch: Callable[[Slot, Job], Answer]) -> Ticket[Answer]:
+        slot = self._taken()
+        try:
+            job = self._enqueued(slot, put)
+        except BaseException:
+            self._slots.give(slot)
+            raise
+        return self._slots.hold(slot, partial(fetch, slot, job))
+
+    def _enqueued(self, slot: Slot, put: Put) -> Job:
+        job = put(slot)
+        with self._context.turn:
+            is_under_way = self._resident.replay(slot, job)
+        if not is_under_way:
+            self._context.run(partial(self._resident.start, slot, job))
+        return job
+
+    def _taken(self) -> Slot:
+        self._context.check_process()  # a child would wait here for ever
+        slot = self._slots.take()
+        if self._is_closed:
+            self._slots.give(slot)
+            self.check_usable()
+        slot.sent = 0  # of a call that failed on its way
+        return slot
+
+    # ------------------------------------------------------------ the way out
+
+    def _outputs(self, slot: Slot, job: Job) -> tuple[Array, ...]:
+        self._wait(slot)
+        if self._is_watched and slot.header[FLAG]:
+            self._context.run(partial(self._examine, slot, job))
+        results = []
+        end = 0
+        for tensor in self.plan.outputs:
+            start, end = end, end + job.sequences * tensor.steps * tensor.shape.size
+            results.append(slot.outputs[start:end].reshape(-1, *tensor.shape.sides).copy())
+        return tuple(results)
+
+    def _candidates(self, slot: Slot, job: Job) -> list[Array]:
+        assert self._room is not None
+        self._wait(slot)
+        if job.suppresses:
+            count = self._context.run(partial(self._resident.count_found, slot, job))
+            words = self._context.run(partial(self._resident.all_found, slot, job, count))
+            return self._room.sorted_rows(self._room.records(words, count), job.sequences)
+        if self._is_watched and slot.found[FLAG]:
+            self._context.run(partial(self._examine, slot, job))
+        words, count = slot.found, int(slot.found[0])
+        self._resident.expect(count, job.sequences)
+        if HEADER_WORDS + count * self._room.columns > slot.found_words:
+            words = self._context.run(partial(self._resident.all_found, slot, job, count))
+        return self._room.sorted_rows(self._room.records(words, count), job.sequences)
+
+    def _survivors(self, slot: Slot, job: Job) -> list[Boxes] | None:
+        """None where more boxes compete than the device has room for."""
+        self._wait(slot)
+        words, keep = slot.kept, self._resident.keep
+        if self._is_watched and words[FLAG]:
+            self._context.run(partial(self._examine, slot, job))
+        counts = keep.counts(words, job.rows)
+        most = max(counts)
+        if most == nms_buffer.CROWDED:
+            self._crowded = _RUNS_IN_A_CROWD
+            return None
+        if most > nms_buffer.NEAR:
+            words = self._context.run(partial(self._resident.all_kept, slot, job))
+        return keep.boxes(words, counts)
+
+    def _examine(self, slot: Slot, job: Job) -> None:
+        """Raise if what this run is about leaves the range of halves."""
+        plan, target = self.plan, self._target
+        place = overflow.suspect(plan, target, self._resident.largest(slot, job))
+        if place is None:
+            return
+        # by an algorithm for which nothing has to be compiled
+        parted = fuse_chains.part(plan)
+        floats = replace(target.in_floats(), algorithm="im2col_gemm")
+        floats = replace(floats, misaligned=memory_layout.misaligned(parted, floats))
+        values: dict[Op, float] = {}
+        with suppress(DeviceError):  # no memory for both
+            weights = memory_layout.lay_out_weights(parted, floats)
+            twin = Resident(
+                *(self._context, parted, floats, weights), room=self._room, has_graphs=False
+            )
+            try:
+                values = dict(zip(parted.ops, twin.largest(slot, job).tolist(), strict=True))
+            finally:
+                twin.free()
+        overflow.refuse(plan, plan.ops[place], values)
+
+    def _wait(self, slot: Slot) -> None:
+        self._context.check_process()
+        self._context.wait(slot.done)
+        slot.is_under_way = False
+
+    def check_usable(self) -> None:
+        """Raise if the program is closed, or was made before this process was forked."""
+        self._context.check_process()
+        if self._is_closed:
+            raise EngineError("program: closed. Load the network again")
+
+
+def _load_kernels(context: Context, plan: Plan, target: Target) -> None:
+    """On the device's thread: what the first run would load one after the other.
+
+    Nobody hears of errors here: whoever needs what could not be loaded will.
+    """
+    kernels = context.kernels(target.precision)
+    for op in plan.ops:
+        each = target.of(op)
+        tile = None
+        if isinstance(op, Conv2d):
+            tile = conv.tile(each, op, conv.choice(each, op))
+        elif isinstance(op, Chain):
+            tile = fuse_chains.tile(each, op)
+        if tile is not None:
+            owner = kernels if each is target else kernels.in_floats()
+            owner.tile(tile, tile.shared_bytes)

@@ -1,0 +1,1 @@
+"""Autotuning: choose algorithms by timing layers, then whole networks."""

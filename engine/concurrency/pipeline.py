@@ -1,0 +1,49 @@
+"""Make the next items while the caller works on the present one."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
+from contextlib import closing
+from typing import Any, TypeVar
+
+from engine.concurrency.thread_pool import ThreadPool
+from engine.errors import EngineError
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+
+def pipelined(
+    items: Iterator[Item], make: Callable[[Item], Made], *, workers: int = 1
+) -> Generator[Made]:
+    """Yield make(item) for each item, in order, working ahead of the caller.
+
+    One thread reads the items and `workers` threads call `make`; at most `workers` results wait.
+    When the caller stops early, calls under way are finished first.
+    """
+    end = object()
+    process = os.getpid()
+
+    def make_from(drawn: Future[Any]) -> Any:
+        item = drawn.result()
+        return end if item is end else make(item)
+
+    with (
+        closing(ThreadPool(1, "stream-read")) as reader,
+        closing(ThreadPool(workers, "stream-make")) as makers,
+    ):
+        waiting: deque[Future[Any]] = deque()
+
+        def submit_one() -> None:
+            waiting.append(makers.submit(make_from, reader.submit(next, items, end)))
+
+        for _ in range(workers):
+            submit_one()
+        while (made := waiting.popleft().result()) is not end:
+            submit_one()
+            yield made
+            if os.getpid() != process:  # the threads exist only in the parent
+                raise EngineError("stream: started before a fork. Start another one")

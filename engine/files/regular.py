@@ -1,0 +1,63 @@
+"""Reading files that strangers name: only regular files, never more than expected."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from engine.errors import EngineError
+from engine.files.naming import shown
+
+
+def open_regular(path: str | Path, error: type[EngineError]) -> BinaryIO:
+    """`path` opened for reading; folders, pipes, sockets and devices are refused unopened."""
+    name = shown(path)
+    try:
+        # a pipe without a writer would block: look first, and do not wait if it changes meanwhile
+        _refuse_odd_kinds(Path(path).stat().st_mode, name, error)
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
+    except EngineError:
+        raise
+    except OSError as failure:
+        raise error(f"{name}: cannot be read: {failure.strerror or failure}") from None
+    except ValueError as failure:  # a NUL byte in the path
+        raise error(f"{name}: cannot be read: {failure}") from None
+    file = os.fdopen(descriptor, "rb")
+    try:
+        _refuse_odd_kinds(os.fstat(descriptor).st_mode, name, error)
+    except EngineError:
+        file.close()
+        raise
+    return file
+
+
+def read_bytes(path: str | Path, error: type[EngineError], *, limit: int) -> bytes:
+    """The whole file, which may not exceed `limit` bytes."""
+    with open_regular(path, error) as file:
+        try:
+            data = file.read(limit + 1)
+        except OSError as failure:
+            reason = failure.strerror or failure
+            raise error(f"{shown(path)}: cannot be read: {reason}") from None
+    if len(data) > limit:
+        raise error(f"{shown(path)}: expected at most {limit >> 20} MiB, got more")
+    return data
+
+
+_BINARY = getattr(os, "O_BINARY", 0)
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def _refuse_odd_kinds(mode: int, name: str, error: type[EngineError]) -> None:
+    for is_kind, kind in _KINDS:
+        if is_kind(mode):
+            raise error(f"{name}: expected a file, got {kind}")

@@ -162,7 +162,7 @@ def _packed(arguments: argparse.Namespace, chosen: dict[str, Any]) -> PackedMode
 def _entries(arguments: argparse.Namespace, names: list[str]) -> Iterator[Entry]:
     from engine.cli._stdin import lines
     from engine.fleet.listing import entries
-    from engine.sources.names import STDIN
+    from engine.sources.expand import STDIN
 
     given = lines() if STDIN in names else ()
     return entries(names, recursive=arguments.recursive, lines=given)

@@ -1,4 +1,4 @@
-"""Options that say how pictures are read, and the pictures that a command's names stand for."""
+"""Options that say how pictures are read, and the pictures that a command's arguments name."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from engine.errors import InputError
 
 if TYPE_CHECKING:
     from engine.sources.item import Item
-    from engine.sources.kinds import Place
-    from engine.sources.opening import Pace
+    from engine.sources.media import Media
+    from engine.sources.reader import FrameSelection
 
 WHAT = (
-    "pictures, folders, patterns, .txt lists, addresses, videos, a camera's number,"
-    " - for names on stdin"
+    "pictures, folders, patterns, .txt lists, URLs, videos, a camera's number,"
+    " or - for names on stdin"
 )
 
 
@@ -29,9 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reading.add_argument(
         "--stride", type=int, default=1, metavar="N", help="every N-th frame of a video (1)"
     )
-    reading.add_argument(
-        "--max-frames", type=int, metavar="N", help="how many frames of a video at most"
-    )
+    reading.add_argument("--max-frames", type=int, metavar="N", help="at most N frames of a video")
     reading.add_argument(
         "--fail-fast", action="store_true", help="stop at the first picture that cannot be read"
     )
@@ -39,46 +37,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Feed:
-    """What a run reads; `total` is unknown for videos and for names on stdin."""
+    """The pictures that a run reads; `total` is None for videos and for names on stdin."""
 
-    places: Iterable[Place]
-    pace: Pace
+    media: Iterable[Media]
+    selection: FrameSelection
     total: int | None
-    named: tuple[str, ...]  # by the user: lists, for instance
-    found: tuple[Place, ...] = ()  # all of `places` that is known beforehand
+    names: tuple[str, ...]  # as the user gave them, for example lists
+    found: tuple[Media, ...] = ()  # all media that are known in advance
 
     @property
     def known_files(self) -> tuple[str, ...]:
-        return *self.named, *(place.name for place in self.found)
+        return *self.names, *(each.name for each in self.found)
 
     @property
     def pictures(self) -> tuple[str, ...]:
-        """The known files that are no videos."""
-        return tuple(place.name for place in self.found if not place.is_moving)
+        """Return the known files that are not videos."""
+        return tuple(each.name for each in self.found if not each.has_frames)
 
     def items(self) -> Iterator[Item]:
-        from engine.sources.opening import items
+        from engine.sources.reader import read_items
 
-        return items(self.places, self.pace)
+        return read_items(self.media, self.selection)
 
 
 def feed(arguments: argparse.Namespace, names: list[str]) -> Feed:
-    """Find the pictures; nothing is opened but folders and lists."""
+    """Find the pictures; only folders and lists are opened."""
     from engine.cli._stdin import lines
     from engine.sources import video
-    from engine.sources.names import STDIN, places
-    from engine.sources.opening import Pace
+    from engine.sources.expand import STDIN, expand
+    from engine.sources.reader import FrameSelection
 
     if names.count(STDIN) > 1:
         raise InputError("-: standard input can be read only once")
-    pace = Pace(arguments.stride, arguments.max_frames)
+    selection = FrameSelection(arguments.stride, arguments.max_frames)
     if STDIN in names:
-        from_stdin = places(names, recursive=arguments.recursive, lines=lines())
-        return Feed(from_stdin, pace, None, tuple(each for each in names if each != STDIN))
-    found = tuple(places(names, recursive=arguments.recursive))
+        from_stdin = expand(names, recursive=arguments.recursive, lines=lines())
+        return Feed(from_stdin, selection, None, tuple(each for each in names if each != STDIN))
+    found = tuple(expand(names, recursive=arguments.recursive))
     if not found:
         raise InputError("no picture named: the lists are empty")
-    moving = [place for place in found if place.is_moving]
-    if moving:
-        video.require(moving[0].name)
-    return Feed(found, pace, None if moving else len(found), tuple(names), found)
+    videos = [each for each in found if each.has_frames]
+    if videos:
+        video.require_pyav(videos[0].name)
+    return Feed(found, selection, None if videos else len(found), tuple(names), found)

@@ -19,9 +19,9 @@ from engine.fleet import storage
 from engine.fleet.batches import column_of, picture
 from engine.fleet.opening import opened
 from engine.inputs import Wanted
-from engine.sources import kinds
-from engine.sources.kinds import Kind, Place
-from engine.sources.names import STDIN, places
+from engine.sources import media
+from engine.sources.expand import STDIN, expand
+from engine.sources.media import Media, MediaKind
 from engine.vision.extensions import PICTURE_EXTENSIONS
 
 _TABLES = (".parquet", ".pq")
@@ -53,8 +53,8 @@ def entries(
         tables = _tables_in(name, recursive=recursive)
         for table in tables:
             yield from _of_table(os.path.abspath(table))  # noqa: PTH100 - as the others' names
-        for place in places([name], recursive=recursive, lines=lines if name == STDIN else ()):
-            if not (tables and place.kind is Kind.BROKEN):
+        for place in expand([name], recursive=recursive, lines=lines if name == STDIN else ()):
+            if not (tables and place.kind is MediaKind.BROKEN):
                 yield from _of_place(place)
 
 
@@ -71,13 +71,13 @@ def contents(entry: Entry) -> Iterator[tuple[str, Wanted]]:
 # ---------------------------------------------------------------- on disks
 
 
-def _of_place(place: Place) -> Iterator[Entry]:
-    if place.is_moving:
-        kind = "a camera" if place.kind is Kind.LIVE else "a video"
+def _of_place(place: Media) -> Iterator[Entry]:
+    if place.has_frames:
+        kind = "a camera" if place.kind is MediaKind.LIVE else "a video"
         raise InputError(f"{shown(place.name)}: expected pictures, got {kind}")
-    if place.kind is Kind.BROKEN:
+    if place.kind is MediaKind.BROKEN:
         yield Entry(place.name, problem=place.problem)
-    elif place.kind is Kind.ADDRESS or storage.is_remote(place.name):
+    elif place.kind is MediaKind.URL or storage.is_remote(place.name):
         yield from _of_file(place.name)
     else:
         yield from _of_file(os.path.abspath(place.name))  # noqa: PTH100 - keeps stray bytes
@@ -91,7 +91,7 @@ def _tables_in(folder: str, *, recursive: bool) -> list[str]:
 
 
 def _of_file(name: str) -> Iterator[Entry]:
-    if PurePosixPath(name).suffix.lower() in _TABLES and not kinds.is_address(name):
+    if PurePosixPath(name).suffix.lower() in _TABLES and not media.is_url(name):
         return _of_table(name)
     return iter([Entry(name)])
 

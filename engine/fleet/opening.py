@@ -6,8 +6,8 @@ from io import BytesIO
 
 from engine.fleet import storage
 from engine.inputs import Wanted
-from engine.sources import kinds
-from engine.sources.address import RemotePicture
+from engine.sources import media
+from engine.sources.remote_picture import RemotePicture
 from engine.vision import picture_limits
 
 
@@ -34,7 +34,7 @@ class StoredPicture:
 
 def opened(name: str) -> Wanted:
     """Nothing is read yet."""
-    if kinds.is_address(name):
+    if media.is_url(name):
         return RemotePicture(name)  # type: ignore[return-value]
     if storage.is_remote(name):
         return StoredPicture(name)  # type: ignore[return-value]

@@ -14,7 +14,7 @@ import pyarrow.fs
 
 from engine.errors import InputError
 from engine.files.naming import shown
-from engine.sources import kinds
+from engine.sources import media
 
 _OPTIONS = re.compile(r"\?\w+=[^?]*$")  # behind a name: ?region=…&endpoint_override=…
 # a file is there when all of it is; elsewhere it is written beside its place first
@@ -23,7 +23,7 @@ _WHOLE = ("s3", "gcs", "abfs")
 
 def is_remote(name: str) -> bool:
     """Whether it is a name in a store; what cameras and web servers have is not."""
-    return "://" in name and not kinds.is_address(name)
+    return "://" in name and not media.is_url(name)
 
 
 def locate(name: str) -> tuple[pyarrow.fs.FileSystem, str]:
@@ -39,7 +39,7 @@ def locate(name: str) -> tuple[pyarrow.fs.FileSystem, str]:
 
 def beside(name: str, other: str) -> str:
     """What `other` means in a file of this name: relative to its folder."""
-    if kinds.is_address(other) or is_remote(other) or other.startswith("/"):
+    if media.is_url(other) or is_remote(other) or other.startswith("/"):
         return other
     bare, options = _split(name)
     return f"{bare.rpartition('/')[0]}/{other}{options}"

@@ -1,5 +1,5 @@
-"""Where pictures come from: files, folders, patterns, lists, addresses, videos and cameras.
+"""Sources of pictures: files, folders, patterns, lists, URLs, videos and cameras.
 
-names.places()  →  Place: what a name stands for, told without opening it
-opening.items() →  Item: one picture, or the error that stands in its place
+expand.expand()     →  Media: a picture, video or camera that a name refers to, not opened yet
+reader.read_items() →  Item: one picture, or the error that takes its place
 """

@@ -1,4 +1,4 @@
-"""One picture on its way into a detector, and where it is from."""
+"""One picture for a detector, with its origin."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from engine.vision.image import Source
 
 @dataclass(frozen=True)
 class Frame:
-    """Which picture of a video this is."""
+    """The position of a frame in its video."""
 
-    video: str  # its name as the user wrote it
-    number: int  # counted from 0 in the video, skipped ones too
-    seconds: float  # since the video began
-    rate: Fraction  # frames a second
+    video: str  # the name as the user wrote it
+    number: int  # counted from 0, including skipped frames
+    seconds: float  # since the start of the video
+    rate: Fraction  # frames per second
 
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """`source` is what a detector takes; `name` is what messages and outputs call it."""
+    """A source that a detector can read, and its name in messages and outputs."""
 
     name: str
     source: Source | ImageError

@@ -1,4 +1,4 @@
-"""The newest item of a source that does not wait: what comes while nobody looks is dropped."""
+"""Read a live source on a thread and keep only its newest item."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ from engine.errors import translate_thread_errors
 
 T = TypeVar("T")
 
-_PATIENCE_SECONDS = 2.0  # for the reading thread to end; a silent camera may hold it longer
+_JOIN_TIMEOUT = 2.0  # seconds to wait for the reader thread, which a silent camera may block
 
 
 def newest(items: Iterator[T]) -> Generator[T]:
-    """Draw `items` on a thread without pause; give each time the one that came last."""
-    reading = _Reading(items)
-    thread = Thread(target=reading.run, name="engine-live", daemon=True)
+    """Consume `items` on a thread and yield the newest one each time; older ones are dropped."""
+    latest = _LatestItem(items)
+    thread = Thread(target=latest.run, name="engine-live", daemon=True)
     with translate_thread_errors("live source"):
         thread.start()
     try:
-        while (item := reading.take()) is not reading:
+        while (item := latest.take()) is not _END:
             yield item  # type: ignore[misc]
     finally:
-        reading.stop()
-        thread.join(_PATIENCE_SECONDS)
+        latest.stop()
+        thread.join(_JOIN_TIMEOUT)
 
 
-class _Reading:
-    """`take` gives the newest item, itself at the end, and raises what the items raised."""
+_END = object()
+
+
+class _LatestItem:
+    """A slot for one item, which `run` overwrites until the items end or raise."""
 
     def __init__(self, items: Iterator[T]) -> None:
         self._items = items
@@ -52,6 +55,7 @@ class _Reading:
             self.stop()
 
     def take(self) -> object:
+        """Wait for a new item; return _END after the last one, or raise the error of the items."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_full or self._is_over)
             if self._is_full:
@@ -59,7 +63,7 @@ class _Reading:
                 return self._slot
         if self._error is not None:
             raise self._error
-        return self
+        return _END
 
     def stop(self) -> None:
         with self._changed:

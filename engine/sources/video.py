@@ -1,4 +1,4 @@
-"""Frames of videos, cameras and streams, read with PyAV (the extra [video])."""
+"""Decode frames of videos, cameras and streams with PyAV (the extra [video])."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from engine import extras
 from engine.errors import ImageError, InputError
 from engine.files.naming import shown
-from engine.sources.kinds import is_address, is_camera
+from engine.sources.media import is_camera, is_url
 from engine.vision import picture_limits
 from engine.vision.decode import check_size
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from av.container import InputContainer
     from av.video.stream import VideoStream
 
-SILENCE_SECONDS = 15.0
+READ_TIMEOUT = 15.0  # seconds without data from a stream
 
-_RETRIES = 3  # in a row, before a stream counts as lost
-_USUAL_RATE = Fraction(25)
+_RETRIES = 3  # consecutive failures before a stream counts as lost
+_DEFAULT_RATE = Fraction(25)
 _CAMERAS = {"linux": "v4l2", "darwin": "avfoundation", "win32": "dshow"}
 
 
 @dataclass(frozen=True, eq=False)
-class Decoded:
-    """A frame as it was decoded: turning it into RGB is left to who wants it."""
+class DecodedFrame:
+    """A decoded frame, converted to RGB on demand."""
 
     number: int
     seconds: float
@@ -41,14 +41,14 @@ class Decoded:
     frame: VideoFrame
 
     def pixels(self) -> NDArray[Any]:
-        """(height, width, 3) uint8, RGB, upright."""
+        """Return (height, width, 3) uint8, RGB, upright."""
         rgb = self.frame.to_ndarray(format="rgb24")
         quarter_turns = round(self.frame.rotation / 90) % 4
         return np.ascontiguousarray(np.rot90(rgb, quarter_turns))
 
 
-def require(name: str) -> None:
-    """Refuse in one line where PyAV is missing."""
+def require_pyav(name: str) -> None:
+    """Raise an error about the video `name` if PyAV is not installed."""
     try:
         import av  # noqa: F401
     except ImportError:
@@ -57,20 +57,20 @@ def require(name: str) -> None:
         ) from None
 
 
-def frames(name: str) -> Iterator[Decoded]:
-    """All frames of a video, in order; an ImageError where it breaks off."""
-    require(name)
+def frames(name: str) -> Iterator[DecodedFrame]:
+    """Yield all frames of a video in order; raise ImageError where it breaks off."""
+    require_pyav(name)
     from av.error import FFmpegError
 
     count = 0
     try:
-        with _opened(name) as container:
-            stream = _pictures_of(container, name)
-            known = stream.average_rate  # of some versions of PyAV a number of a type of its own
-            rate = Fraction(known.numerator, known.denominator) if known else _USUAL_RATE
+        with _open(name) as container:
+            stream = _video_stream_of(container, name)
+            average = stream.average_rate  # some versions of PyAV have a number type of their own
+            rate = Fraction(average.numerator, average.denominator) if average else _DEFAULT_RATE
             for count, frame in enumerate(container.decode(stream), start=1):
                 seconds = frame.time if frame.time is not None else float((count - 1) / rate)
-                yield Decoded(count - 1, seconds, rate, frame)
+                yield DecodedFrame(count - 1, seconds, rate, frame)
     except FFmpegError as error:
         where = f"breaks off after {count} frames" if count else "cannot be read"
         raise ImageError(f"{shown(name)}: video: {where}: {error.strerror}") from None
@@ -78,8 +78,8 @@ def frames(name: str) -> Iterator[Decoded]:
         raise ImageError(f"{shown(name)}: video: has no frames")
 
 
-def live_frames(name: str, *, wait_seconds: float = 1.0) -> Iterator[Decoded]:
-    """Frames of a camera or stream; a lost one is opened again, some times in a row."""
+def live_frames(name: str, *, wait_seconds: float = 1.0) -> Iterator[DecodedFrame]:
+    """Yield frames of a camera or stream; reopen a lost stream a few times."""
     failures = 0
     number = 0
     start = time.monotonic()
@@ -88,21 +88,21 @@ def live_frames(name: str, *, wait_seconds: float = 1.0) -> Iterator[Decoded]:
             for decoded in frames(name):
                 failures = 0
                 seconds = time.monotonic() - start
-                yield Decoded(number, seconds, decoded.rate, decoded.frame)
+                yield DecodedFrame(number, seconds, decoded.rate, decoded.frame)
                 number += 1
-            if not is_address(name):
+            if not is_url(name):
                 return
             failures += 1
             lost = ImageError(f"{shown(name)}: video: the stream has ended")
         except ImageError as error:
             failures += 1
             lost = error
-        if failures > _RETRIES or not is_address(name):
+        if failures > _RETRIES or not is_url(name):
             raise lost
         time.sleep(wait_seconds * failures)
 
 
-def _opened(name: str) -> InputContainer:
+def _open(name: str) -> InputContainer:
     import av
 
     if is_camera(name):
@@ -110,13 +110,13 @@ def _opened(name: str) -> InputContainer:
         number = name.removeprefix("/dev/video")
         device = {"v4l2": f"/dev/video{number}", "dshow": f"video={number}"}.get(system, number)
         return av.open(device, format=system)
-    if is_address(name):
+    if is_url(name):
         over_tcp = {"rtsp_transport": "tcp"} if name.lower().startswith("rtsp") else {}
-        return av.open(name, options=over_tcp, timeout=SILENCE_SECONDS)
-    return av.open(f"file:{name}")  # so that no name is taken for another protocol's
+        return av.open(name, options=over_tcp, timeout=READ_TIMEOUT)
+    return av.open(f"file:{name}")  # prevents FFmpeg from taking the name for a protocol
 
 
-def _pictures_of(container: InputContainer, name: str) -> VideoStream:
+def _video_stream_of(container: InputContainer, name: str) -> VideoStream:
     stream = next(iter(container.streams.video), None)
     if stream is None:
         raise ImageError(f"{shown(name)}: video: has sound only, no pictures")

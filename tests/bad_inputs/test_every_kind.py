@@ -71,7 +71,7 @@ ELSEWHERE = {
         "serve/test_answers.py::test_other_types_are_refused",
         "models/test_download.py::test_plain_http_is_refused_unless_a_test_allows_it",
         "models/test_download.py::test_a_redirect_on_this_machine_is_followed",
-        "sources/test_address.py::test_what_is_no_picture_is_an_image_error",
+        "sources/test_remote_picture.py::test_what_is_no_picture_is_an_image_error",
     ],
 }
 

@@ -7,7 +7,7 @@ import pytest
 
 from engine.errors import InputError
 from engine.evaluate import listing, voc_labels, yolo_labels
-from engine.sources.names import places
+from engine.sources.expand import expand
 
 NAMES = ("cat", "dog")
 GOOD = "0 0.5 0.5 0.2 0.4"
@@ -173,7 +173,7 @@ def test_an_empty_label_file_and_none_at_all_are_pictures_without_objects(tmp_pa
 def test_a_folder_has_the_pictures_that_detect_finds_in_it(tmp_path):
     put(tmp_path, "a.jpg", "b.PGM", "c.pbm", "d.mpo", "e.jpe", "._a.jpg", "a.txt")
     truth = listing.read(str(tmp_path), NAMES)
-    found = [place.name for place in places([str(tmp_path)])]
+    found = [place.name for place in expand([str(tmp_path)])]
     assert [entry.path for entry in truth.entries] == found
     assert len(found) == 5
 

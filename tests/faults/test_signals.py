@@ -23,8 +23,8 @@ from engine.cli._run import run_all
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import Feed
 from engine.errors import EngineError
-from engine.sources.kinds import Kind, Place
-from engine.sources.opening import Pace
+from engine.sources.media import Media, MediaKind
+from engine.sources.reader import FrameSelection
 from tests.faults.child import ENGINE, SECONDS, start
 from tests.faults.test_memory import LARGER
 from tests.small_models import write_model
@@ -101,8 +101,8 @@ class Output(Sink):
 
 def is_interrupted(place, tiny_detector, *outputs):
     before = [signal.getsignal(each) for each in SIGNALS]
-    street = Place(str(place / "street.png"), Kind.PICTURE)
-    feed = Feed([street] * 3, Pace(1, None), 3, ())
+    street = Media(str(place / "street.png"), MediaKind.PICTURE)
+    feed = Feed([street] * 3, FrameSelection(1, None), 3, ())
     with engine.load(tiny_detector.cfg, tiny_detector.weights, device="cpu") as detector:
         progress = Progress(is_wanted=False)
         try:

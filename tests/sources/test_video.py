@@ -12,8 +12,8 @@ import pytest
 
 from engine.errors import ImageError, InputError
 from engine.sources import video
-from engine.sources.kinds import Kind, Place
-from engine.sources.opening import Pace, items
+from engine.sources.media import Media, MediaKind
+from engine.sources.reader import FrameSelection, read_items
 from tests.pictures import write_video
 
 av = pytest.importorskip("av", reason="PyAV is not installed: pip install '.[video]'")
@@ -24,8 +24,8 @@ def clip(tmp_path_factory):
     return str(write_video(tmp_path_factory.mktemp("video") / "clip.mp4"))
 
 
-def opened(name, kind=Kind.VIDEO, **pace):
-    return list(items([Place(name, kind)], Pace(**pace)))
+def opened(name, kind=MediaKind.VIDEO, **pace):
+    return list(read_items([Media(name, kind)], FrameSelection(**pace)))
 
 
 def grey(item):
@@ -51,8 +51,8 @@ def test_frames_come_in_order_by_stride_and_not_too_many(clip, pace, numbers):
 
 
 def test_a_live_source_gives_its_newest_frames_and_ends(clip, monkeypatch):
-    monkeypatch.setattr(video, "is_address", lambda name: False)
-    found = opened(clip, Kind.LIVE)
+    monkeypatch.setattr(video, "is_url", lambda name: False)
+    found = opened(clip, MediaKind.LIVE)
     numbers = [item.frame.number for item in found]
     assert numbers == sorted(set(numbers))
     assert numbers[-1] == 5
@@ -139,13 +139,13 @@ def test_a_broken_tail_costs_only_the_tail(clip, tmp_path):
 def test_without_pyav_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "av", None)
     with pytest.raises(InputError, match=r"a.mp4: video: PyAV is not installed. Run: pip"):
-        video.require("a.mp4")
+        video.require_pyav("a.mp4")
 
 
 @pytest.mark.parametrize("pace", [{"stride": 0}, {"max_frames": 0}])
 def test_paces_that_make_no_sense_are_refused(pace):
     with pytest.raises(InputError, match="expected 1 or more, got 0"):
-        Pace(**pace)
+        FrameSelection(**pace)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from engine.errors import ImageError, InputError
 from engine.files.atomic import NewFile
 from engine.files.naming import shown
 from engine.sources.item import Item
-from engine.sources.kinds import VIDEOS
+from engine.sources.media import VIDEO_EXTENSIONS
 from engine.vision.encode import encode, format_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 def is_one_file(target: str) -> bool:
     """Whether -o names a picture or video to be, not a folder."""
     path = Path(target)
-    return not path.is_dir() and (format_of(path) is not None or path.suffix.lower() in VIDEOS)
+    return not path.is_dir() and (
+        format_of(path) is not None or path.suffix.lower() in VIDEO_EXTENSIONS
+    )
 
 
 class Annotated(Sink):
@@ -42,7 +44,7 @@ class Annotated(Sink):
             self._names = _targets.NewNames(folder, taken, overwrite=overwrite)
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
-        if item.frame and (self._file is None or self._file.suffix.lower() in VIDEOS):
+        if item.frame and (self._file is None or self._file.suffix.lower() in VIDEO_EXTENSIONS):
             self._movie_of(item).add(outcome.plot(), item.frame)
             return
         self._end_movie()
@@ -84,7 +86,7 @@ class Annotated(Sink):
             return self._names.new_file(name, source=source)
         if self._sources:
             raise self._several()
-        if (self._file.suffix.lower() in VIDEOS) != bool(item.frame):
+        if (self._file.suffix.lower() in VIDEO_EXTENSIONS) != bool(item.frame):
             kinds = ("a video", "a picture") if item.frame else ("a picture", "a video")
             raise InputError(
                 f"-o {shown(str(self._file))}: {kinds[0]} does not fit into {kinds[1]}"

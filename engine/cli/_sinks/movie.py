@@ -13,7 +13,7 @@ from engine.errors import EngineError, InputError
 from engine.files.atomic import NewFile
 from engine.files.naming import shown
 from engine.sources.item import Frame
-from engine.sources.kinds import VIDEOS
+from engine.sources.media import VIDEO_EXTENSIONS
 
 if TYPE_CHECKING:
     from av.container import OutputContainer
@@ -37,7 +37,7 @@ class Movie:
 
         suffix = file.path.suffix.lower()
         if suffix not in _WRITTEN:
-            known = ", ".join(sorted(_WRITTEN & VIDEOS))
+            known = ", ".join(sorted(_WRITTEN & VIDEO_EXTENSIONS))
             raise InputError(f"-o {shown(str(file.path))}: expected one of {known}, got {suffix!r}")
         self.video = first.video
         self._file = file

@@ -6,7 +6,7 @@ import os
 from pathlib import PurePath
 
 from engine.sources.item import Item
-from engine.sources.kinds import is_address, path_of_address
+from engine.sources.media import is_url, url_path
 from engine.vision.encode import fits
 
 # what an annotated picture keeps of its source's format
@@ -39,7 +39,7 @@ def folder_name_of(label: str) -> str:
 
 
 def _path(name: str) -> str:
-    return path_of_address(name) if is_address(name) else name
+    return url_path(name) if is_url(name) else name
 
 
 def _stem(path: str) -> str:

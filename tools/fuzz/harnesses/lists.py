@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.sources.names import places
+from engine.sources.expand import expand
 
 _LEAVES = re.compile(rb"(?:^|[^\w.*?\]-])/|\.\.")  # a path from the root, or upwards
 
@@ -40,7 +40,7 @@ def run(data: bytes) -> None:
         os.chdir(folder)
         try:
             Path("given.txt").write_bytes(data)
-            for place in places(["given.txt"]):
+            for place in expand(["given.txt"]):
                 assert place.name or place.problem
         finally:
             os.chdir(here)

@@ -1,4 +1,4 @@
-"""Lists of pictures, one name a line, as darknet's own train.txt; from files or standard input."""
+"""Lists with one name per line, such as darknet's train.txt, from a file or standard input."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from pathlib import Path
 from engine.errors import InputError
 from engine.files.naming import shown
 from engine.files.regular import read_bytes
-from engine.sources import kinds
+from engine.sources.media import is_url
 
-_MOST_BYTES = 256 << 20
+_MAX_BYTES = 256 << 20
 _QUOTES = "\"'"
 _UTF16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 
 
 def read(path: str) -> list[str]:
-    """The names in a list. What is not found from here is looked for beside the list."""
-    content = read_bytes(path, InputError, limit=_MOST_BYTES)
+    """Read the names in a list, relative to the current folder or else to the list's folder."""
+    content = read_bytes(path, InputError, limit=_MAX_BYTES)
     try:
-        # the bytes of names that are no UTF-8 must find their files
+        # surrogateescape preserves file names that are not UTF-8
         text = content.decode(_UTF16.get(content[:2], "utf-8-sig"), "surrogateescape")
     except UnicodeDecodeError:
         raise InputError(f"{shown(path)}: expected text, got damaged UTF-16") from None
     lines = text.split("\n") if "\n" in text else text.split("\r")
-    return [_where_it_is(name, Path(path).parent) for name in entries(lines)]
+    return [_resolve(name, Path(path).parent) for name in parse_lines(lines)]
 
 
-def entries(lines: Iterable[str]) -> Iterator[str]:
-    """The names in lines: without blank ones, line ends, byte order mark and quotes."""
+def parse_lines(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the names in lines without line ends, byte order mark and quotes; skip blank lines."""
     for line in lines:
         name = line.strip().removeprefix("\ufeff").strip()
         if len(name) > 1 and name[0] in _QUOTES and name[0] == name[-1]:
@@ -38,8 +38,8 @@ def entries(lines: Iterable[str]) -> Iterator[str]:
             yield name
 
 
-def _where_it_is(name: str, folder: Path) -> str:
-    if kinds.is_address(name) or os.path.lexists(name):
+def _resolve(name: str, folder: Path) -> str:
+    if is_url(name) or os.path.lexists(name):
         return name
-    beside = folder / name
-    return str(beside) if os.path.lexists(beside) else name
+    next_to_list = folder / name
+    return str(next_to_list) if os.path.lexists(next_to_list) else name

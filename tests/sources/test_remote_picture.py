@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from engine.errors import ImageError
-from engine.sources.address import RemotePicture
+from engine.sources.remote_picture import RemotePicture
 from engine.vision.image import read
 from tests.pictures import write_picture
 
@@ -78,9 +78,9 @@ def test_a_picture_is_fetched_and_called_by_its_address(server):
         ("/none", {}, "the server answered 404 Not Found"),
         ("/away", {}, "the server answered 302"),
         ("/short", {}, r"ended after \d+ of \d+ bytes"),
-        ("/slow", {"silence_seconds": 0.2}, "silent for 0.2 s"),
-        ("/endless", {"most_bytes": 1 << 20}, "more than 1048576 bytes"),
-        ("/endless", {"most_seconds": 0.2, "most_bytes": 1 << 40}, "not finished after 0.2 s"),
+        ("/slow", {"read_timeout": 0.2}, "no data for 0.2 s"),
+        ("/endless", {"max_bytes": 1 << 20}, "more than 1048576 bytes"),
+        ("/endless", {"total_timeout": 0.2, "max_bytes": 1 << 40}, "not finished after 0.2 s"),
         ("/page", {}, "got a web page"),
     ],
 )

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from engine.sources.kinds import Kind, place_of
-from engine.sources.names import places
+from engine.sources.expand import expand
+from engine.sources.media import MediaKind, media_of
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def tree(tmp_path, monkeypatch):
 
 
 def found(*names, **options):
-    return [place.name for place in places(names, **options)]
+    return [place.name for place in expand(names, **options)]
 
 
 def test_a_folder_gives_its_pictures_by_name(tree):
@@ -32,8 +32,8 @@ def test_recursive_goes_into_folders_of_folders(tree):
 
 
 def test_an_empty_folder_is_a_broken_place_with_a_hint(tree):
-    (place,) = places(["empty"])
-    assert place.kind is Kind.BROKEN
+    (place,) = expand(["empty"])
+    assert place.kind is MediaKind.BROKEN
     assert (
         place.problem == "empty: folder: has no pictures. Look into its folders with --recursive."
     )
@@ -42,7 +42,7 @@ def test_an_empty_folder_is_a_broken_place_with_a_hint(tree):
 def test_a_pattern_gives_what_it_matches_sorted(tree):
     assert found("*.[jm]p[4g]") == ["b.jpg", "clip.mp4"]
     assert found("**/*.bmp") == ["deep/er/d.bmp"]
-    assert [place.kind for place in places(["*.gif"])] == [Kind.BROKEN]
+    assert [place.kind for place in expand(["*.gif"])] == [MediaKind.BROKEN]
 
 
 def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tree):
@@ -90,8 +90,8 @@ def test_a_list_may_name_folders_patterns_and_addresses(tree):
 )
 def test_lists_that_cannot_be_used(tree, name, message):
     (tree / "outer.txt").write_text("inner.txt\n")
-    (place,) = places([name])
-    assert place.kind is Kind.BROKEN
+    (place,) = expand([name])
+    assert place.kind is MediaKind.BROKEN
     assert place.problem.startswith(message)
 
 
@@ -105,7 +105,7 @@ def test_a_folder_that_may_not_be_read_is_told(tree):
     closed.mkdir(mode=0o000)
     if os.access(closed, os.R_OK):
         pytest.skip("this user may read anything")
-    (place,) = places(["closed"])
+    (place,) = expand(["closed"])
     assert place.problem == "closed: folder: cannot be read: Permission denied"
 
 
@@ -117,31 +117,31 @@ def test_the_lines_of_stdin_stand_where_the_dash_does(tree):
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("a.jpg", Kind.PICTURE),
-        ("no-suffix", Kind.PICTURE),
-        ("clip.MP4", Kind.VIDEO),
-        ("http://host/a.jpg?size=1", Kind.ADDRESS),
-        ("HTTPS://host/a", Kind.ADDRESS),
-        ("https://host/clip.webm", Kind.VIDEO),
-        ("http://camera/live.m3u8", Kind.LIVE),
-        ("rtsp://user:secret@camera:554/1", Kind.LIVE),
-        ("0", Kind.LIVE),
-        ("/dev/video1", Kind.LIVE),
-        ("ftp://host/a.jpg", Kind.PICTURE),
-        ("http://[", Kind.PICTURE),
-        ("٣", Kind.PICTURE),
+        ("a.jpg", MediaKind.PICTURE),
+        ("no-suffix", MediaKind.PICTURE),
+        ("clip.MP4", MediaKind.VIDEO),
+        ("http://host/a.jpg?size=1", MediaKind.URL),
+        ("HTTPS://host/a", MediaKind.URL),
+        ("https://host/clip.webm", MediaKind.VIDEO),
+        ("http://camera/live.m3u8", MediaKind.LIVE),
+        ("rtsp://user:secret@camera:554/1", MediaKind.LIVE),
+        ("0", MediaKind.LIVE),
+        ("/dev/video1", MediaKind.LIVE),
+        ("ftp://host/a.jpg", MediaKind.PICTURE),
+        ("http://[", MediaKind.PICTURE),
+        ("٣", MediaKind.PICTURE),
     ],
 )
 def test_kinds(name, kind):
-    assert place_of(name).kind is kind
+    assert media_of(name).kind is kind
 
 
 def test_a_file_that_is_called_like_a_camera_is_the_file(tree):
     (tree / "0").touch()
-    assert place_of("0").kind is Kind.PICTURE
+    assert media_of("0").kind is MediaKind.PICTURE
 
 
 @pytest.mark.parametrize("name", ["a\0b", "x" * 5000])
 def test_impossible_names_are_left_to_reading(name):
-    (place,) = places([name])
-    assert place.kind is Kind.PICTURE
+    (place,) = expand([name])
+    assert place.kind is MediaKind.PICTURE

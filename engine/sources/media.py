@@ -1,0 +1,95 @@
+"""Classify a name as a picture, video, camera or URL, by its form and by the files at its path."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from urllib.parse import urlsplit
+
+VIDEO_EXTENSIONS = frozenset(
+    (
+        ".mp4",
+        ".m4v",
+        ".mov",
+        ".mkv",
+        ".webm",
+        ".avi",
+        ".mpg",
+        ".mpeg",
+        ".ts",
+        ".m2ts",
+        ".mts",
+        ".wmv",
+        ".flv",
+        ".3gp",
+        ".ogv",
+    )
+)
+
+_PLAYLISTS = (".m3u8", ".mjpg", ".mjpeg", ".cgi")  # live streams that cameras serve over HTTP
+_WEB = ("http", "https")
+_STREAMS = ("rtsp", "rtsps", "rtmp", "rtmps", "rtp", "udp", "tcp", "srt")
+
+
+class MediaKind(Enum):
+    PICTURE = "picture"
+    URL = "url"  # of a picture
+    VIDEO = "video"
+    LIVE = "live"  # a camera or a stream, which drops frames that are not read in time
+    BROKEN = "broken"  # neither a picture nor a video
+
+
+@dataclass(frozen=True)
+class Media:
+    """A name that refers to a picture or a video; if it is broken, `problem` says why."""
+
+    name: str
+    kind: MediaKind
+    problem: str = ""
+
+    @property
+    def has_frames(self) -> bool:
+        return self.kind in (MediaKind.VIDEO, MediaKind.LIVE)
+
+
+def media_of(name: str) -> Media:
+    """Classify a single name; see expand() for folders, patterns and lists."""
+    return Media(name, _kind_of(name))
+
+
+def is_url(name: str) -> bool:
+    return "://" in name and _scheme_and_path(name)[0] in (*_WEB, *_STREAMS)
+
+
+def url_path(url: str) -> str:
+    return _scheme_and_path(url)[1]
+
+
+def is_camera(name: str) -> bool:
+    """Tell whether a name is a camera's device or number; a file of that name takes precedence."""
+    if name.startswith("/dev/video"):
+        return True
+    return name.isascii() and name.isdecimal() and not os.path.lexists(name)
+
+
+def _kind_of(name: str) -> MediaKind:
+    if is_camera(name):
+        return MediaKind.LIVE
+    if not is_url(name):
+        is_video = Path(name).suffix.lower() in VIDEO_EXTENSIONS
+        return MediaKind.VIDEO if is_video else MediaKind.PICTURE
+    scheme, path = _scheme_and_path(name)
+    suffix = Path(path).suffix.lower()
+    if scheme in _STREAMS or suffix in _PLAYLISTS:
+        return MediaKind.LIVE
+    return MediaKind.VIDEO if suffix in VIDEO_EXTENSIONS else MediaKind.URL
+
+
+def _scheme_and_path(url: str) -> tuple[str, str]:
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # a malformed URL
+        return "", ""
+    return parts.scheme.lower(), parts.path

@@ -23,10 +23,10 @@ FAULTS = {
         "models/test_download.py::test_a_cut_just_before_the_end_is_noticed",
     ],
     "a full disk": [
-        "faults/test_disk.py::test_a_file_that_does_not_fit_is_one_line_and_not_there",
-        "faults/test_disk.py::test_what_was_to_be_replaced_is_still_there",
-        "faults/test_disk.py::test_of_what_grows_row_by_row_whole_rows_stay",
-        "faults/test_disk.py::test_a_cache_that_does_not_fit_is_kept_in_memory",
+        "faults/test_disk.py::test_file_that_does_not_fit_is_one_error_line_and_is_removed",
+        "faults/test_disk.py::test_file_that_was_to_be_replaced_is_kept",
+        "faults/test_disk.py::test_rows_written_before_the_disk_filled_stay_whole",
+        "faults/test_disk.py::test_kernel_cache_that_does_not_fit_is_kept_in_memory",
         "models/test_download.py::test_a_disk_that_fills_up_is_told",
     ],
     "killed while writing a cache": [

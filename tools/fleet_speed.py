@@ -35,9 +35,9 @@ import engine
 from engine import bundled
 from engine.darknet import cfg, graph
 from engine.darknet.names import default_names
-from engine.fleet.listing import entries
-from engine.fleet.packed import PackedModel
-from engine.fleet.run import Run, Share, connected
+from engine.fleet.detection_run import DetectionRun, WorkerResources, ray_session
+from engine.fleet.listing import list_entries
+from engine.fleet.packed_model import PackedModel
 from tools import random_model
 
 FOUND = 20  # boxes in a picture, with random weights, before suppression, on average
@@ -55,12 +55,14 @@ def main() -> None:
         model = packed(options, Path(folder))
         rates: dict[int, list[float]] = {count: [] for count in options.actors}
         start = time.perf_counter()
-        with connected(model_bytes=model.size):
+        with ray_session(model_bytes=model.size):
             _say("Ray is up", start)
             for number in range(options.rounds):
                 for count in options.actors:
                     out = str(Path(folder, f"out-{number}-{count}"))
-                    run = Run.begin(out, entries([str(pictures)]), {}, size=options.shard)
+                    run = DetectionRun.open(
+                        out, list_entries([str(pictures)]), {}, size=options.shard
+                    )
                     rate, ours, others = measured(run, model, options, count)
                     rates[count].append(rate)
                     print(f"round {number + 1}: {count} actors {rate:9.2f} images/s", end="  ")
@@ -72,20 +74,20 @@ def main() -> None:
 
 
 def measured(
-    run: Run, model: PackedModel, options: argparse.Namespace, count: int
+    run: DetectionRun, model: PackedModel, options: argparse.Namespace, count: int
 ) -> tuple[float, float, float]:
     """Images a second, processors used for them, the share of the machine that others used."""
-    share = Share(options.device, options.threads, count, count)
+    resources = WorkerResources(options.device, options.threads, count, count)
     finished = 0
     start = before = (0.0, 0.0, 0.0)
-    shards = run.work(range(run.shards), model, share, workers=options.workers)
+    shards = run.process(range(run.shards), model, resources, workers=options.workers)
     for number, done in enumerate(shards, start=1):
         if number == count:
             if options.pin:
                 pin(options.threads)
             start = before = _times()
         elif number > count:
-            finished += done.seen
+            finished += done.pictures
             before = _times()
     wall, busy, ours = (now - then for now, then in zip(before, start, strict=True))
     processors = os.cpu_count() or 1
@@ -114,7 +116,7 @@ def packed(options: argparse.Namespace, folder: Path) -> PackedModel:
             seen = sorted((folder / "pictures").iterdir())[:4]
             running["threshold"] = random_model.threshold(detector, seen, FOUND)
     labels = default_names(graph.build(cfg.read(chosen)).classes)
-    return PackedModel.of(chosen, trained, labels, max_detections=100, **running)
+    return PackedModel.pack(chosen, trained, labels, max_detections=100, **running)
 
 
 def write_pictures(folder: Path, count: int, size: tuple[int, int]) -> None:

@@ -19,7 +19,7 @@ from engine.version import __version__
 
 if TYPE_CHECKING:
     from engine.fleet.listing import Entry
-    from engine.fleet.packed import PackedModel
+    from engine.fleet.packed_model import PackedModel
     from engine.fleet.rows import Tally
 
 _ADDRESS = re.compile(r"auto|local|[^/\\]+:\d+")
@@ -77,9 +77,9 @@ def run(arguments: argparse.Namespace, **options: Any) -> int:
     if not arguments.out:
         raise InputError("--ray: expected --out DIR, where the results go")
     least, most = arguments.actors or (1, None)
-    share = fleet.Share(
+    resources = fleet.WorkerResources(
         *(arguments.device, arguments.threads or 1, least, most),
-        grows=most is not None and arguments.ray != fleet.LOCAL,
+        autoscales=most is not None and arguments.ray != fleet.LOCAL,
     )
     inputs = _model.take_inputs(arguments)
     model = _packed(arguments, options)
@@ -90,36 +90,36 @@ def run(arguments: argparse.Namespace, **options: Any) -> int:
         "model": model.digest,
         **model.options,
     }
-    begun = fleet.Run.begin(
+    run = fleet.DetectionRun.open(
         *(arguments.out, _entries(arguments, inputs), about),
         form=arguments.format or "parquet",
         size=arguments.shard,
         overwrite=arguments.overwrite,
     )
-    progress = _Progress(begun.pictures, is_wanted=not arguments.quiet)
-    earlier = begun.finished()
+    progress = _Progress(run.pictures, is_wanted=not arguments.quiet)
+    earlier = run.finished_shards()
     for tally in earlier.values():
         progress.add(tally)
-    left = [each for each in range(begun.shards) if each not in earlier]
+    left = [each for each in range(run.shards) if each not in earlier]
     if left:
         # Ray says on stdout that a worker was lost; there is to be nothing but the counts
-        with redirect_stdout(sys.stderr), fleet.connected(arguments.ray, model_bytes=model.size):
+        with redirect_stdout(sys.stderr), fleet.ray_session(arguments.ray, model_bytes=model.size):
             progress.start()
-            for done in begun.work(left, model, share, workers=arguments.workers):
-                progress.add(done.tally)
-    begun.check()
-    progress.end(f"{begun.shards} files in {arguments.out}")
-    return FAILED if progress.seen.broken else 0
+            for result in run.process(left, model, resources, workers=arguments.workers):
+                progress.add(result.tally)
+    run.check_complete()
+    progress.end(f"{run.shards} files in {arguments.out}")
+    return FAILED if progress.total.failed_pictures else 0
 
 
 def _fleet() -> ModuleType:
     try:
-        from engine.fleet import run
+        from engine.fleet import detection_run
     except ImportError as error:
         raise InputError(
             f"--ray: {error.name} is not installed. Run: {extras.command('ray')}"
         ) from None
-    return run
+    return detection_run
 
 
 def _give_back(arguments: argparse.Namespace) -> None:
@@ -138,7 +138,7 @@ def _give_back(arguments: argparse.Namespace) -> None:
 def _packed(arguments: argparse.Namespace, chosen: dict[str, Any]) -> PackedModel:
     """The model, loaded here once, so that what is wrong with it is told before a cluster works."""
     import engine
-    from engine.fleet.packed import PackedModel
+    from engine.fleet.packed_model import PackedModel
 
     _model.fill_in(arguments)
     files = arguments.cfg, arguments.weights
@@ -156,16 +156,16 @@ def _packed(arguments: argparse.Namespace, chosen: dict[str, Any]) -> PackedMode
             raise InputError(f"{arguments.cfg}: has no boxes to give. Try: classify")
         labels = detector.labels
     options |= {"precision": arguments.precision, "batch": arguments.batch}
-    return PackedModel.of(*files, labels, **options)
+    return PackedModel.pack(*files, labels, **options)
 
 
 def _entries(arguments: argparse.Namespace, names: list[str]) -> Iterator[Entry]:
     from engine.cli._stdin import lines
-    from engine.fleet.listing import entries
+    from engine.fleet.listing import list_entries
     from engine.sources.expand import STDIN
 
     given = lines() if STDIN in names else ()
-    return entries(names, recursive=arguments.recursive, lines=given)
+    return list_entries(names, recursive=arguments.recursive, lines=given)
 
 
 def _bounds(text: str) -> tuple[int, int]:
@@ -182,31 +182,31 @@ class _Progress:
     def __init__(self, pictures: int, *, is_wanted: bool) -> None:
         from engine.fleet.rows import Tally
 
-        self.seen: Tally = Tally()
+        self.total: Tally = Tally()
         self._pictures = pictures
         self._is_wanted = is_wanted
         self._before = 0  # seen by earlier runs
         self._began = self._said = time.perf_counter()
 
     def start(self) -> None:
-        self._before = self.seen.seen
+        self._before = self.total.pictures
         self._began = self._said = time.perf_counter()
 
     def add(self, tally: Tally) -> None:
-        self.seen = self.seen.plus(tally)
+        self.total = self.total.plus(tally)
         now = time.perf_counter()
         if self._is_wanted and now - self._said > _SECONDS:
             self._said = now
-            tell(f"{self.seen.seen} of {self._pictures} pictures{self._rate()}")
+            tell(f"{self.total.pictures} of {self._pictures} pictures{self._rate()}")
 
     def end(self, where: str) -> None:
         if self._is_wanted:
-            _, boxes, found, broken = self.seen
-            counts = f"{self.seen.seen} seen, {boxes} found in {found}, {broken} broken"
+            _, boxes, found, broken = self.total
+            counts = f"{self.total.pictures} seen, {boxes} found in {found}, {broken} broken"
             print(f"{counts}{self._rate()}: {where}")
 
     def _rate(self) -> str:
-        new = self.seen.seen - self._before
+        new = self.total.pictures - self._before
         if not new:  # all was there before
             return ""
         return f", {new / (time.perf_counter() - self._began):.1f} a second"

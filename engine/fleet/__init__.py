@@ -1,15 +1,17 @@
-"""Beyond one machine: the detector as a citizen of a Ray cluster, and under Triton.
+"""Detection on a Ray cluster, and the detector as a model of Triton Inference Server.
 
-    detect.py    Detect: batches of pictures in, rows of what is in them out, for Ray Data
-    batches.py   the pictures in a batch; rows.py has what becomes of them
-    assigned.py  the device and the threads that Ray gave a worker
-    run.py       a run over any number of pictures: begun once, gone on with at any time
-    listing.py   names → pictures; plan.py deals them into shards and keeps who is in which
-    shards.py    the worker that turns a shard of pictures into a file of rows
-    pool.py      workers, as many as Ray has room for
-    packed.py    a model that travels to them
-    storage.py   folders and files on disks and in object stores
-    triton.py    the same detector behind NVIDIA's server
+    detection_run.py  a resumable run over any number of pictures
+    listing.py        the pictures that names, Parquet files and object stores hold
+    shard_plan.py     which picture belongs to which shard
+    shard_files.py    the worker that turns a shard of pictures into a file of rows
+    worker_pool.py    the Ray session and its workers
+    ray_resources.py  the device and the threads that Ray assigned to a worker
+    packed_model.py   a model as bytes, to be sent to the workers
+    storage.py        files and folders on disks and in object stores
+    detect.py         Detect: a class for Ray Data's map_batches
+    batches.py        the pictures in a batch of Ray Data; rows.py has the table of their results
+    triton.py         the detector as a model of Triton Inference Server
 
-Needs the extra `ray`, and triton.py the extra `triton`; importing this alone loads neither.
+Everything here needs the extra `ray`, and triton.py the extra `triton`; importing the package alone
+loads neither.
 """

@@ -1,17 +1,17 @@
-"""Detect: what Ray Data calls with batches of pictures, a detector in each of its actors."""
+"""A detector as a class for Ray Data's map_batches."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine.fleet import assigned, batches, rows
+from engine.fleet import batches, ray_resources, rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 class Detect:
-    """For map_batches: pictures in, rows out, of the columns in rows.SCHEMA.
+    """A class for map_batches: batches of pictures become tables with the columns of rows.SCHEMA.
 
         data = ray.data.read_binary_files("s3://bucket/pictures", include_paths=True)
         data.map_batches(
@@ -20,9 +20,9 @@ class Detect:
             batch_size=64, num_gpus=1, compute=ray.data.ActorPoolStrategy(min_size=1, max_size=8),
         )
 
-    `column` holds the pictures: bytes, arrays, paths, addresses; see batches.COLUMNS for the
-    usual ones. A picture that cannot be read is a row with its error. The options are those of
-    engine.load(), with the device and the threads that Ray gave the actor.
+    `column` holds the pictures: bytes, arrays, paths or URLs; see batches.COLUMNS for the default.
+    A picture that cannot be read becomes a row with its error. The options are those of
+    engine.load(); the device and the threads are those that Ray assigned to the actor.
     """
 
     def __init__(
@@ -36,12 +36,12 @@ class Detect:
         **options: Any,
     ) -> None:
         self._column = column
-        self._workers = workers  # threads that read pictures
-        self._detector = assigned.load(cfg, weights, names, **options)
+        self._workers = workers  # threads that decode pictures
+        self._detector = ray_resources.load(cfg, weights, names, **options)
 
     def __call__(self, batch: Any) -> pa.Table:
-        pictures = batches.pictures(batch, self._column)
+        pictures = batches.extract_pictures(batch, self._column)
         outcomes = self._detector.stream(
-            [wanted for _, wanted in pictures], on_error="yield", workers=self._workers
+            [picture for _, picture in pictures], on_error="yield", workers=self._workers
         )
         return rows.table([name for name, _ in pictures], list(outcomes))

@@ -1,4 +1,4 @@
-"""From the names a user gives to pictures: also those in Parquet files and in object stores."""
+"""List the pictures that names stand for, also in Parquet files and in object stores."""
 
 from __future__ import annotations
 
@@ -16,106 +16,106 @@ import pyarrow.parquet
 from engine.errors import ImageError, InputError
 from engine.files.naming import shown
 from engine.fleet import storage
-from engine.fleet.batches import column_of, picture
-from engine.fleet.opening import opened
+from engine.fleet.batches import picture_column, to_picture
+from engine.fleet.lazy_pictures import open_lazily
 from engine.inputs import Wanted
 from engine.sources import media
 from engine.sources.expand import STDIN, expand
 from engine.sources.media import Media, MediaKind
 from engine.vision.extensions import PICTURE_EXTENSIONS
 
-_TABLES = (".parquet", ".pq")
-_ROWS_AT_ONCE = 16  # of a Parquet file's pictures
+_TABLE_SUFFIXES = (".parquet", ".pq")
+_ROWS_PER_READ = 16
 
 
 class Entry(NamedTuple):
-    """A picture, or the pictures in a row group of a Parquet file, or why there are none."""
+    """A picture, the pictures in a row group of a Parquet file, or the reason for having none."""
 
     name: str
     pictures: int = 1
     row_group: int | None = None
-    first: int = 0  # the number of its first row in the file
+    first: int = 0  # number of the first row of the row group
     problem: str | None = None
 
 
-def entries(
+def list_entries(
     names: Iterable[str], *, recursive: bool = False, lines: Iterable[str] = ()
 ) -> Iterator[Entry]:
-    """What the names stand for, in order; `lines` are those that `-` stands for.
+    """Yield the pictures that the names stand for, in order; `lines` are the names in `-`.
 
-    A folder, on a disk or in a store, gives its pictures and its Parquet files. Names of files
-    become absolute: they are opened on other machines, from other folders.
+    A folder stands for its pictures and its Parquet files. File names become absolute, because
+    workers open them from other working directories.
     """
     for name in names:
         if storage.is_remote(name):
-            yield from _of_store(name, recursive=recursive)
+            yield from _list_store(name, recursive=recursive)
             continue
         tables = _tables_in(name, recursive=recursive)
         for table in tables:
-            yield from _of_table(os.path.abspath(table))  # noqa: PTH100 - as the others' names
-        for place in expand([name], recursive=recursive, lines=lines if name == STDIN else ()):
-            if not (tables and place.kind is MediaKind.BROKEN):
-                yield from _of_place(place)
+            yield from _list_table(os.path.abspath(table))  # noqa: PTH100 - like other names
+        for item in expand([name], recursive=recursive, lines=lines if name == STDIN else ()):
+            if not (tables and item.kind is MediaKind.BROKEN):
+                yield from _list_item(item)
 
 
-def contents(entry: Entry) -> Iterator[tuple[str, Wanted]]:
-    """Names and pictures of an entry, as many as it has."""
+def read_entry(entry: Entry) -> Iterator[tuple[str, Wanted]]:
+    """Yield the name and the picture, or its ImageError, of each picture of an entry."""
     if entry.problem is not None:
         yield entry.name, ImageError(entry.problem)
     elif entry.row_group is None:
-        yield entry.name, opened(entry.name)
+        yield entry.name, open_lazily(entry.name)
     else:
-        yield from _rows(entry, entry.row_group)
+        yield from _read_rows(entry, entry.row_group)
 
 
 # ---------------------------------------------------------------- on disks
 
 
-def _of_place(place: Media) -> Iterator[Entry]:
-    if place.has_frames:
-        kind = "a camera" if place.kind is MediaKind.LIVE else "a video"
-        raise InputError(f"{shown(place.name)}: expected pictures, got {kind}")
-    if place.kind is MediaKind.BROKEN:
-        yield Entry(place.name, problem=place.problem)
-    elif place.kind is MediaKind.URL or storage.is_remote(place.name):
-        yield from _of_file(place.name)
+def _list_item(item: Media) -> Iterator[Entry]:
+    if item.has_frames:
+        kind = "a camera" if item.kind is MediaKind.LIVE else "a video"
+        raise InputError(f"{shown(item.name)}: expected pictures, got {kind}")
+    if item.kind is MediaKind.BROKEN:
+        yield Entry(item.name, problem=item.problem)
+    elif item.kind is MediaKind.URL or storage.is_remote(item.name):
+        yield from _list_file(item.name)
     else:
-        yield from _of_file(os.path.abspath(place.name))  # noqa: PTH100 - keeps stray bytes
+        yield from _list_file(os.path.abspath(item.name))  # noqa: PTH100 - keeps undecodable bytes
 
 
 def _tables_in(folder: str, *, recursive: bool) -> list[str]:
     if folder == STDIN or not Path(folder).is_dir():
         return []
     found = Path(folder).rglob("*") if recursive else Path(folder).glob("*")
-    return sorted(str(each) for each in found if each.suffix.lower() in _TABLES)
+    return sorted(str(each) for each in found if each.suffix.lower() in _TABLE_SUFFIXES)
 
 
-def _of_file(name: str) -> Iterator[Entry]:
-    if PurePosixPath(name).suffix.lower() in _TABLES and not media.is_url(name):
-        return _of_table(name)
+def _list_file(name: str) -> Iterator[Entry]:
+    if PurePosixPath(name).suffix.lower() in _TABLE_SUFFIXES and not media.is_url(name):
+        return _list_table(name)
     return iter([Entry(name)])
 
 
 # ---------------------------------------------------------------- in stores
 
 
-def _of_store(name: str, *, recursive: bool) -> Iterator[Entry]:
-    """Of a file, a folder or a pattern."""
-    folder, is_wanted = name, _is_ours
+def _list_store(name: str, *, recursive: bool) -> Iterator[Entry]:
+    """List a file, a folder or a pattern in an object store."""
+    folder, is_wanted = name, _is_supported
     if glob.has_magic(name):
-        above = name[: next(at for at, each in enumerate(name) if each in "*?[")]
-        folder = above.rpartition("/")[0]
+        prefix = name[: next(at for at, each in enumerate(name) if each in "*?[")]
+        folder = prefix.rpartition("/")[0]
         pattern = storage.locate(name)[1]
         is_wanted = lambda path: fnmatch.fnmatchcase(path, pattern)  # noqa: E731
         recursive = True
     try:
         files, path = storage.locate(folder)
-        about = files.get_file_info(path)
-        if about.type == pyarrow.fs.FileType.File:
-            yield from _of_file(name)
+        info = files.get_file_info(path)
+        if info.type == pyarrow.fs.FileType.File:
+            yield from _list_file(name)
             return
-        if about.type == pyarrow.fs.FileType.NotFound:
-            yield Entry(name, problem=f"{shown(name)}: picture: cannot be read: is not there")
+        if info.type == pyarrow.fs.FileType.NotFound:
+            yield Entry(name, problem=f"{shown(name)}: picture: cannot be read: no such file")
             return
         found = files.get_file_info(pyarrow.fs.FileSelector(path, recursive=recursive))
     except (OSError, pa.ArrowException) as error:
@@ -125,20 +125,20 @@ def _of_store(name: str, *, recursive: bool) -> Iterator[Entry]:
     if not paths:
         yield Entry(name, problem=f"{shown(name)}: has no pictures")
     for each in paths:
-        yield from _of_file(storage.inside(folder, each))
+        yield from _list_file(storage.join(folder, each))
 
 
-def _is_ours(path: str) -> bool:
-    return PurePosixPath(path).suffix.lower() in (*PICTURE_EXTENSIONS, *_TABLES)
+def _is_supported(path: str) -> bool:
+    return PurePosixPath(path).suffix.lower() in (*PICTURE_EXTENSIONS, *_TABLE_SUFFIXES)
 
 
 # ---------------------------------------------------------------- in Parquet files
 
 
-def _of_table(name: str) -> Iterator[Entry]:
-    """Its row groups; the rows are read by who looks at them."""
+def _list_table(name: str) -> Iterator[Entry]:
+    """List the row groups of a Parquet file; the workers read their rows."""
     try:
-        with _opened(name) as file:
+        with _open_table(name) as file:
             counts = [file.metadata.row_group(each).num_rows for each in range(file.num_row_groups)]
             columns = file.schema_arrow.names
     except (OSError, pa.ArrowException) as error:
@@ -146,7 +146,7 @@ def _of_table(name: str) -> Iterator[Entry]:
         yield Entry(name, problem=problem)
         return
     try:
-        column_of(columns)
+        picture_column(columns)
     except InputError as error:
         raise InputError(f"{shown(name)}: {error}") from None
     first = 0
@@ -156,34 +156,34 @@ def _of_table(name: str) -> Iterator[Entry]:
         first += count
 
 
-def _rows(entry: Entry, row_group: int) -> Iterator[tuple[str, Wanted]]:
-    """A file that breaks off has an error in place of each row that is left."""
+def _read_rows(entry: Entry, row_group: int) -> Iterator[tuple[str, Wanted]]:
+    """Yield the pictures of a row group; after a read error, an ImageError for each missing row."""
     done = 0
     try:
-        with _opened(entry.name) as file:
+        with _open_table(entry.name) as file:
             columns = file.schema_arrow.names
-            column = column_of(columns)
-            wanted = [each for each in ("path", column) if each in columns]
-            for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=[row_group], columns=wanted):
+            column = picture_column(columns)
+            used = [each for each in ("path", column) if each in columns]
+            for batch in file.iter_batches(_ROWS_PER_READ, row_groups=[row_group], columns=used):
                 for row in batch.to_pylist():
                     number = f"{entry.name}#{entry.first + done}"
                     done += 1
-                    yield _of_row(row[column], row.get("path"), number, entry.name)
+                    yield _read_row(row[column], row.get("path"), number, entry.name)
     except (OSError, pa.ArrowException) as error:
         problem = f"{shown(entry.name)}: table: cannot be read: {storage.reason(error)}"
         for at in range(entry.first + done, entry.first + entry.pictures):
             yield f"{entry.name}#{at}", ImageError(problem)
 
 
-def _of_row(value: object, path: object, number: str, table: str) -> tuple[str, Wanted]:
-    """A row's picture is called by its path, else by its number."""
+def _read_row(value: object, path: object, number: str, table: str) -> tuple[str, Wanted]:
+    """Return the name of a row's picture, which is its path or else its number, and the picture."""
     if isinstance(value, str):
-        value = storage.beside(table, value)
-        return value, opened(value)
-    name, wanted = picture(value, path if isinstance(path, str) else None)
-    return (name, wanted) if name else picture(value, number)  # type: ignore[return-value]
+        value = storage.resolve(table, value)
+        return value, open_lazily(value)
+    name, picture = to_picture(value, path if isinstance(path, str) else None)
+    return (name, picture) if name else to_picture(value, number)  # type: ignore[return-value]
 
 
-def _opened(name: str) -> pyarrow.parquet.ParquetFile:
+def _open_table(name: str) -> pyarrow.parquet.ParquetFile:
     files, path = storage.locate(name)
     return pyarrow.parquet.ParquetFile(path, filesystem=files)

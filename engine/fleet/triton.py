@@ -1,14 +1,15 @@
-"""The detector behind NVIDIA's Triton Inference Server, through PyTriton (the extra `triton`).
+"""The detector as a model of NVIDIA Triton Inference Server, through PyTriton (extra `triton`).
 
     from engine.fleet import triton
 
     with engine.load(batch=8) as detector, triton.server(detector) as server:
         server.serve()
 
-The input `picture` takes encoded pictures, one or several in a request; Triton joins those of many
-clients into runs of up to `batch`. Of each picture come `count` and so many `boxes` (left, top,
-right, bottom in pixels), `scores`, `class_ids` and `labels`; what lies behind the count fills up
-lists that are shorter than others of the request, or empty. `error` says why there is no result.
+The input `picture` takes encoded pictures, one or several in a request; Triton's dynamic batcher
+joins those of many clients into batches of up to `batch`. The outputs for each picture are `count`
+and that number of `boxes` (left, top, right, bottom in pixels), `scores`, `class_ids` and `labels`,
+padded to the largest count of the request, which is at least 1. `error` is the reason for having no
+result, or empty.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ INPUT = "picture"
 
 
 def server(detector: Detector, *, name: str = "engine", wait_ms: float = 5.0, **config: Any) -> Any:
-    """A pytriton.triton.Triton that has the detector as the model `name`.
+    """Return a pytriton.triton.Triton that serves the detector as the model `name`.
 
-    `wait_ms` is how long Triton waits for more pictures of a run at most; `config` is that of
-    PyTriton's TritonConfig: http_port, allow_grpc and so on. Only programs on this machine can
-    connect unless it says otherwise.
+    `wait_ms` is how long Triton waits for more pictures of a batch, at most. `config` holds the
+    options of PyTriton's TritonConfig (http_port, allow_grpc, …); by default the server listens on
+    the loopback interface only.
     """
     if detector.task != "detector":
-        raise InputError("triton: the network has no boxes to give")
+        raise InputError("triton: expected a detector, got another network")
     try:
         from pytriton.model_config import DynamicBatcher, ModelConfig, Tensor
         from pytriton.triton import Triton, TritonConfig
@@ -49,12 +50,12 @@ def server(detector: Detector, *, name: str = "engine", wait_ms: float = 5.0, **
             f"triton: {error.name} is not installed. Run: {extras.command('triton')}"
         ) from None
     _find_libpython()
-    here = {"http_address": "127.0.0.1", "grpc_address": "127.0.0.1"}
-    triton = Triton(config=TritonConfig(**{**here, **config}))
+    local = {"http_address": "127.0.0.1", "grpc_address": "127.0.0.1"}
+    triton = Triton(config=TritonConfig(**{**local, **config}))
     batcher = DynamicBatcher(max_queue_delay_microseconds=round(wait_ms * 1e3))
     triton.bind(
         model_name=name,
-        infer_func=partial(answer, detector),
+        infer_func=partial(infer, detector),
         inputs=[Tensor(name=INPUT, dtype=bytes, shape=(1,))],
         outputs=[
             Tensor(name="count", dtype=np.int32, shape=(1,)),
@@ -70,18 +71,18 @@ def server(detector: Detector, *, name: str = "engine", wait_ms: float = 5.0, **
     return triton
 
 
-def answer(detector: Detector, requests: Sequence[Any]) -> list[dict[str, Array]]:
-    """What is in the pictures of several requests, looked at together."""
-    asked = [request[INPUT].ravel().tolist() for request in requests]
-    pictures = [picture for each in asked for picture in each]
+def infer(detector: Detector, requests: Sequence[Any]) -> list[dict[str, Array]]:
+    """Detect in the pictures of several requests together; return the outputs of each request."""
+    inputs = [request[INPUT].ravel().tolist() for request in requests]
+    pictures = [picture for each in inputs for picture in each]
     outcomes = detector.stream(pictures, on_error="yield")
-    return [_filled([next(outcomes) for _ in each]) for each in asked]
+    return [_padded([next(outcomes) for _ in each]) for each in inputs]
 
 
-def _filled(outcomes: Sequence[Result | ImageError]) -> dict[str, Array]:
-    """The arrays of one request, each list as long as the longest."""
+def _padded(outcomes: Sequence[Result | ImageError]) -> dict[str, Array]:
+    """Return the outputs of one request, padded to its largest count."""
     counts = [0 if isinstance(each, ImageError) else len(each) for each in outcomes]
-    rows, columns = len(outcomes), max(1, *counts)  # PyTriton takes no empty lists of text
+    rows, columns = len(outcomes), max(1, *counts)  # PyTriton rejects empty arrays of strings
     boxes = np.zeros((rows, columns, 4), np.float32)
     scores = np.zeros((rows, columns), np.float32)
     class_ids = np.full((rows, columns), -1, np.int64)
@@ -106,7 +107,7 @@ def _filled(outcomes: Sequence[Result | ImageError]) -> dict[str, Array]:
 
 
 def _find_libpython() -> None:
-    """Let Triton's own process load the libpython of this Python, not another one's of its name."""
-    ours, others = sysconfig.get_config_var("LIBDIR"), os.environ.get("LD_LIBRARY_PATH", "")
-    if ours and ours not in others.split(os.pathsep):
-        os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [ours, others]))
+    """Make Triton's process load the libpython of this interpreter instead of a system-wide one."""
+    folder, search_path = sysconfig.get_config_var("LIBDIR"), os.environ.get("LD_LIBRARY_PATH", "")
+    if folder and folder not in search_path.split(os.pathsep):
+        os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [folder, search_path]))

@@ -3,7 +3,7 @@
 import pytest
 
 from engine.errors import DeviceError, InputError
-from engine.fleet.assigned import device_of
+from engine.fleet.ray_resources import resolve_device
 
 
 @pytest.mark.parametrize(
@@ -23,11 +23,11 @@ def test_the_device_is_what_ray_assigned(monkeypatch, wanted, given, visible, de
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert device_of(wanted, given) == device
+    assert resolve_device(wanted, given) == device
 
 
 def test_a_gpu_that_was_not_assigned_is_refused():
-    with pytest.raises(DeviceError, match="Ray gave this worker no GPU"):
-        device_of("cuda", [])
+    with pytest.raises(DeviceError, match="Ray assigned no GPU to this worker"):
+        resolve_device("cuda", [])
     with pytest.raises(InputError, match="expected auto, cpu, cuda: Ray assigns the GPUs; got"):
-        device_of("cuda:1", ["1"])
+        resolve_device("cuda:1", ["1"])

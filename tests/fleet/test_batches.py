@@ -11,8 +11,8 @@ import pyarrow as pa
 
 import engine
 from engine.errors import ImageError, InputError
-from engine.fleet import batches, opening
-from engine.fleet.batches import pictures
+from engine.fleet import batches, lazy_pictures
+from engine.fleet.batches import extract_pictures
 from engine.fleet.detect import Detect
 from engine.vision.image import read
 from tests.fleet.expected import assert_rows_are, plain, write_pictures
@@ -74,36 +74,36 @@ def test_what_is_missing_or_no_picture_is_a_row_with_its_reason(detect):
     values = np.array([None, b"no picture", 7], object)
     rows = detect({"bytes": values, "path": ["a", "b", "c"]}).to_pylist()
     assert [row["error"].split(":")[0] for row in rows] == ["a", "b", "picture"]
-    assert rows[0]["error"] == "a: picture: is missing"
+    assert rows[0]["error"] == "a: picture: missing"
 
 
 def test_a_column_may_be_chosen(paths):
     batch = {"bytes": [b"thumbnail"] * len(paths), "where": paths}
-    chosen = [name for name, _ in pictures(batch, "where")]
+    chosen = [name for name, _ in extract_pictures(batch, "where")]
     assert chosen == paths
 
 
 def test_a_batch_without_pictures_is_refused():
     with pytest.raises(InputError, match="column: expected bytes or image or path or item, got x"):
-        pictures({"x": [1]})
+        extract_pictures({"x": [1]})
     with pytest.raises(InputError, match="column: expected photo, got path, x"):
-        pictures({"path": ["a"], "x": [1]}, "photo")
+        extract_pictures({"path": ["a"], "x": [1]}, "photo")
 
 
 def test_addresses_are_fetched_when_they_are_read():
-    assert opening.opened("http://camera/a.jpg").name == "http://camera/a.jpg"
-    stored = opening.opened("file:///nowhere/a.jpg")
+    assert lazy_pictures.open_lazily("http://camera/a.jpg").name == "http://camera/a.jpg"
+    stored = lazy_pictures.open_lazily("file:///nowhere/a.jpg")
     with pytest.raises(ImageError, match=r"file:///nowhere/a\.jpg: picture: cannot be read"):
         read(stored)
 
 
 def test_a_classifier_is_refused(tiny_classifier):
-    with pytest.raises(InputError, match="has no boxes to give"):
+    with pytest.raises(InputError, match="expected a detector"):
         Detect(tiny_classifier.cfg, tiny_classifier.weights, device="cpu")
 
 
 def test_the_names_of_bytes_stand_in_their_errors():
-    name, wanted = batches.picture(b"nothing", "a.jpg")
+    name, wanted = batches.to_picture(b"nothing", "a.jpg")
     with pytest.raises(engine.ImageError, match=r"a\.jpg: picture: expected JPEG"):
         read(wanted)
     assert name == "a.jpg"

@@ -98,13 +98,15 @@ def test_what_cannot_be_is_told_before_a_cluster_works(words, capsys, has_ray, t
 
 @pytest.fixture
 def begin(has_ray, tmp_path):
-    """Run.begin() in a folder; nothing works on it."""
+    """DetectionRun.open() in a folder; nothing works on it."""
+    from engine.fleet.detection_run import DetectionRun
     from engine.fleet.listing import Entry
-    from engine.fleet.run import Run
 
     def begun(count=5, about=None, **options):
         entries = (Entry(f"{number}.jpg") for number in range(count))
-        return Run.begin(str(tmp_path / "out"), entries, about or {"threshold": 0.5}, **options)
+        return DetectionRun.open(
+            str(tmp_path / "out"), entries, about or {"threshold": 0.5}, **options
+        )
 
     return begun
 
@@ -113,19 +115,19 @@ def test_a_run_is_gone_on_with_by_its_own_list(begin):
     first = begin(5, size=2)
     again = begin(9, size=1)
     assert (again.shards, again.pictures) == (first.shards, first.pictures) == (3, 5)
-    assert again.finished() == {}
+    assert again.finished_shards() == {}
 
 
 def test_another_run_in_its_folder_is_refused(begin, tmp_path, capsys):
     from engine.errors import EngineError, InputError
 
     begin()
-    with pytest.raises(InputError, match=r"was begun with threshold 0\.5, not 0\.25\. Name"):
+    with pytest.raises(InputError, match=r"was started with threshold 0\.5, not 0\.25\. Name"):
         begin(about={"threshold": 0.25})
-    with pytest.raises(InputError, match='was begun with format "parquet", not "jsonl"'):
+    with pytest.raises(InputError, match='was started with format "parquet", not "jsonl"'):
         begin(form="jsonl")
-    with pytest.raises(EngineError, match="5 of 5 shards are not here") as missing:
-        begin(5, size=1, overwrite=True).check()
+    with pytest.raises(EngineError, match="5 of 5 shards are missing") as missing:
+        begin(5, size=1, overwrite=True).check_complete()
     assert missing.value.exit_code == 1
     (tmp_path / "out" / "run.json").write_text("{}")
     with pytest.raises(InputError, match=r"run\.json: is damaged"):
@@ -137,7 +139,7 @@ def test_a_folder_of_something_else_is_refused(begin, tmp_path):
 
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "holidays.jpg").write_bytes(b"mine")
-    with pytest.raises(InputError, match="has files of something else"):
+    with pytest.raises(InputError, match="contains other files"):
         begin()
     begin(overwrite=True)
     assert (tmp_path / "out" / "holidays.jpg").read_bytes() == b"mine"
@@ -151,7 +153,7 @@ def test_a_shard_is_read_as_it_was_written(begin, form):
     files = begin(form=form).files
     files.write(0, found)
     assert files.read(0).equals(found)
-    assert begin(form=form).finished() == {0: (3, 60_001, 2, 1)}
+    assert begin(form=form).finished_shards() == {0: (3, 60_001, 2, 1)}
 
 
 def many_boxes(count):
@@ -165,8 +167,8 @@ def test_overwriting_forgets_the_shards_of_the_run_before(begin):
 
     first = begin()
     first.files.write(0, rows.table([], []))
-    assert list(begin().finished()) == [0]
-    assert begin(overwrite=True).finished() == {}
+    assert list(begin().finished_shards()) == [0]
+    assert begin(overwrite=True).finished_shards() == {}
 
 
 def test_a_run_of_nothing_is_refused(begin):
@@ -178,7 +180,7 @@ def test_a_run_of_nothing_is_refused(begin):
 
 def test_the_model_travels_with_the_files_it_names(has_ray, tmp_path, model):
     from engine.errors import ConfigError
-    from engine.fleet.packed import PackedModel
+    from engine.fleet.packed_model import PackedModel
     from tests.small_models import write_model
 
     region = """
@@ -202,19 +204,19 @@ tree={tree}
     (tmp_path / "trees" / "3.tree").write_text("animal -1\ncat 0\ndog 0\n")
     text = region.format(filters=8, tree="trees/3.tree")
     written = write_model(tmp_path, text, ["animal", "cat", "dog"])
-    packed = PackedModel.of(written.cfg, written.weights, ("animal", "cat", "dog"))
+    packed = PackedModel.pack(written.cfg, written.weights, ("animal", "cat", "dog"))
     (tmp_path / "trees" / "3.tree").unlink()
     with packed.load(device="cpu") as detector:
         assert detector.labels == ("animal", "cat", "dog")
-    other = PackedModel.of(model.cfg, model.weights, ("cat", "dog", "cow"))
-    renamed = PackedModel.of(model.cfg, model.weights, ("cat", "dog", "horse"))
+    other = PackedModel.pack(model.cfg, model.weights, ("cat", "dog", "cow"))
+    renamed = PackedModel.pack(model.cfg, model.weights, ("cat", "dog", "horse"))
     assert len({packed.digest, other.digest, renamed.digest}) == 3
     (tmp_path / "3.tree").write_text("animal -1\ncat 0\ndog 0\n")
     absolute = region.format(filters=8, tree=tmp_path / "3.tree")
     (tmp_path / "other").mkdir()
     written = write_model(tmp_path / "other", absolute, ["animal", "cat", "dog"])
-    with pytest.raises(ConfigError, match="tree: expected a name below the"):
-        PackedModel.of(written.cfg, written.weights, ())
+    with pytest.raises(ConfigError, match="tree: expected a file in the folder"):
+        PackedModel.pack(written.cfg, written.weights, ())
 
 
 def test_a_ray_that_is_not_there_is_told_at_once(words, capsys, has_ray):
@@ -228,12 +230,12 @@ def test_a_ray_that_is_not_there_is_told_at_once(words, capsys, has_ray):
 
 def test_run_json_tells_what_the_run_is(words, has_ray, monkeypatch, tmp_path):
     """Up to the point where Ray is to start."""
-    from engine.fleet import run
+    from engine.fleet import detection_run
 
     def no_ray(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run, "connected", no_ray)
+    monkeypatch.setattr(detection_run, "ray_session", no_ray)
     assert cli.main([*words, "--ray", "--thresh", "0.7", "--classes", "0", "--size", "64"]) == 130
     about = json.loads((tmp_path / "out" / "run.json").read_text())
     assert {name: about[name] for name in ("sources", "threshold", "classes", "size")} == {

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from engine.errors import ImageError, InputError
-from engine.fleet import listing, plan, storage
-from engine.fleet.listing import Entry, contents, entries
+from engine.fleet import listing, shard_plan, storage
+from engine.fleet.listing import Entry, list_entries, read_entry
 from engine.fleet.storage import Folder
 from engine.vision.image import read
 from tests.fleet.expected import write_pictures
@@ -37,18 +37,18 @@ def names_in(found):
 
 def test_folders_patterns_and_lists_as_without_a_cluster(folder):
     every = [str(folder / f"{number:04}.png") for number in range(5)]
-    assert [each.name for each in entries(["pictures"])] == every
-    assert [each.name for each in entries(["pictures/*3.png"])] == [every[3]]
-    assert len(list(entries(["pictures"], recursive=True))) == 7
+    assert [each.name for each in list_entries(["pictures"])] == every
+    assert [each.name for each in list_entries(["pictures/*3.png"])] == [every[3]]
+    assert len(list(list_entries(["pictures"], recursive=True))) == 7
     Path("list.txt").write_text(f"pictures/0001.png\nhttp://camera/x.jpg\nfile://{every[2]}\n")
     found = [every[1], "http://camera/x.jpg", f"file://{every[2]}"]
-    assert [each.name for each in entries(["list.txt"])] == found
-    assert [each.name for each in entries(["-"], lines=["pictures/0004.png\n"])] == [every[4]]
+    assert [each.name for each in list_entries(["list.txt"])] == found
+    assert [each.name for each in list_entries(["-"], lines=["pictures/0004.png\n"])] == [every[4]]
 
 
 def test_a_name_that_stands_for_nothing_is_a_row_with_its_reason(folder):
     for name in ("no-*.png", "pictures/none", "no.txt", "file:///no/where", "nope://host/x"):
-        ((_, wanted),) = [pair for each in entries([name]) for pair in contents(each)]
+        ((_, wanted),) = [pair for each in list_entries([name]) for pair in read_entry(each)]
         with pytest.raises(ImageError):
             raise wanted if isinstance(wanted, ImageError) else read(wanted)
 
@@ -56,19 +56,19 @@ def test_a_name_that_stands_for_nothing_is_a_row_with_its_reason(folder):
 def test_videos_and_cameras_are_refused():
     for name, kind in (("street.mp4", "a video"), ("/dev/video0", "a camera")):
         with pytest.raises(InputError, match=f"{name}: expected pictures, got {kind}"):
-            list(entries([name]))
+            list(list_entries([name]))
 
 
 def test_stores_are_listed_like_folders(folder):
     store = f"file://{folder}"
-    assert [each.name for each in entries([store])] == [
+    assert [each.name for each in list_entries([store])] == [
         f"{store}/{number:04}.png" for number in range(5)
     ]
-    assert len(list(entries([store], recursive=True))) == 7
-    assert names_in(entries([f"{store}/000[12].png"])) == ["0001.png", "0002.png"]
-    assert names_in(entries([f"{store}/more/*.png"])) == ["0000.png", "0001.png"]
-    assert names_in(entries([f"{store}/0003.png"])) == ["0003.png"]
-    ((name, wanted),) = contents(next(entries([store])))
+    assert len(list(list_entries([store], recursive=True))) == 7
+    assert names_in(list_entries([f"{store}/000[12].png"])) == ["0001.png", "0002.png"]
+    assert names_in(list_entries([f"{store}/more/*.png"])) == ["0000.png", "0001.png"]
+    assert names_in(list_entries([f"{store}/0003.png"])) == ["0003.png"]
+    ((name, wanted),) = read_entry(next(list_entries([store])))
     assert name == f"{store}/0000.png"
     assert read(wanted).pixels.tobytes() == read(str(folder / "0000.png")).pixels.tobytes()
 
@@ -87,9 +87,9 @@ def test_parquet_files_hold_bytes_paths_or_structs(folder):
         ("paths.parquet", paths),
         ("structs.parquet", [f"{folder.parent}/structs.parquet#{row}" for row in range(5)]),
     ):
-        found = list(entries([name]))
+        found = list(list_entries([name]))
         assert [each.pictures for each in found] == [2, 2, 1]
-        rows = [pair for each in found for pair in contents(each)]
+        rows = [pair for each in found for pair in read_entry(each)]
         assert [name for name, _ in rows] == called
         pixels = [read(wanted).pixels.tobytes() for _, wanted in rows]
         assert pixels == [read(path).pixels.tobytes() for path in paths]
@@ -99,27 +99,27 @@ def test_a_folder_of_parquet_files(folder):
     Path("set").mkdir()
     for name in ("a", "b"):
         write_table(f"set/{name}.parquet", {"bytes": [b"x"] * 3})
-    assert [each.pictures for each in entries(["set"])] == [2, 1, 2, 1]
-    assert [each.pictures for each in entries([f"file://{folder.parent}/set"])] == [2, 1, 2, 1]
+    assert [each.pictures for each in list_entries(["set"])] == [2, 1, 2, 1]
+    assert [each.pictures for each in list_entries([f"file://{folder.parent}/set"])] == [2, 1, 2, 1]
 
 
 def test_a_parquet_file_that_breaks_off_has_an_error_for_each_row(folder):
     write_table("set.parquet", {"bytes": [os.urandom(9000) for _ in range(4)]}, 4)
-    (entry,) = entries(["set.parquet"])
+    (entry,) = list_entries(["set.parquet"])
     whole = Path("set.parquet").read_bytes()
     Path("set.parquet").write_bytes(whole[:4] + bytes(30000) + whole[30004:])
-    rows = list(contents(entry))
+    rows = list(read_entry(entry))
     assert [re.sub(".*#", "", name) for name, _ in rows] == ["0", "1", "2", "3"]
     assert all(isinstance(wanted, ImageError) for _, wanted in rows)
     Path("set.parquet").write_bytes(b"PAR1 and no more")
-    (broken,) = entries(["set.parquet"])
+    (broken,) = list_entries(["set.parquet"])
     assert "table: cannot be read" in broken.problem
 
 
 def test_a_parquet_file_without_pictures_is_refused(folder):
     write_table("numbers.parquet", {"x": [1]})
     with pytest.raises(InputError, match=r"numbers\.parquet: column: expected bytes or .* got x"):
-        list(entries(["numbers.parquet"]))
+        list(list_entries(["numbers.parquet"]))
 
 
 def test_a_plan_gives_each_shard_its_entries(tmp_path):
@@ -131,8 +131,8 @@ def test_a_plan_gives_each_shard_its_entries(tmp_path):
         Entry(stray, problem=f"{stray}: no"),
     ]
     folder = Folder(str(tmp_path / "out"))
-    assert plan.write(folder, every, 4) == (5, 19)
-    read_back = plan.Plan(folder)
+    assert shard_plan.write(folder, every, 4) == (5, 19)
+    read_back = shard_plan.ShardPlan(folder)
     dealt = [read_back.entries(shard) for shard in range(5)]
     assert dealt == [every[:4], every[4:5], every[5:6], every[6:7], every[7:]]
 
@@ -142,15 +142,15 @@ def test_a_plan_gives_each_shard_its_entries(tmp_path):
 )
 def test_shards_are_neither_tiny_nor_huge(tmp_path, pictures, shards):
     every = (Entry("x.jpg") for _ in range(pictures))
-    assert plan.write(Folder(str(tmp_path)), every) == (shards, pictures)
+    assert shard_plan.write(Folder(str(tmp_path)), every) == (shards, pictures)
 
 
 def test_names_in_stores():
     bucket = "s3://bucket/some?where?region=eu-1&scheme=http"
-    assert storage.beside(bucket, "a.jpg") == "s3://bucket/a.jpg?region=eu-1&scheme=http"
-    assert storage.beside("/data/set.parquet", "a.jpg") == "/data/a.jpg"
-    assert storage.beside("/data/set.parquet", "/b/a.jpg") == "/b/a.jpg"
-    assert storage.beside("/data/set.parquet", "s3://b/a.jpg") == "s3://b/a.jpg"
+    assert storage.resolve(bucket, "a.jpg") == "s3://bucket/a.jpg?region=eu-1&scheme=http"
+    assert storage.resolve("/data/set.parquet", "a.jpg") == "/data/a.jpg"
+    assert storage.resolve("/data/set.parquet", "/b/a.jpg") == "/b/a.jpg"
+    assert storage.resolve("/data/set.parquet", "s3://b/a.jpg") == "s3://b/a.jpg"
     assert storage.is_remote("s3://b/a.jpg")
     assert not storage.is_remote("rtsp://camera/1")
     assert not storage.is_remote("a/b.jpg")
@@ -192,4 +192,4 @@ def test_an_fsspec_store(tmp_path):
     folder = Folder("memory://bucket/results")
     folder.write("x", b"one")
     assert (folder.names(), folder.read("x")) == ({"x"}, b"one")
-    assert names_in(listing.entries(["memory://bucket/results/x"])) == ["x"]
+    assert names_in(listing.list_entries(["memory://bucket/results/x"])) == ["x"]

@@ -23,7 +23,7 @@ def result(count):
     )
 
 
-OUTCOMES = [result(2), ImageError("b.jpg: picture: is missing"), result(0), result(3)]
+OUTCOMES = [result(2), ImageError("b.jpg: picture: missing"), result(0), result(3)]
 NAMES = ["a.jpg", "b.jpg", None, "d.jpg"]
 
 
@@ -57,13 +57,13 @@ def test_the_tally_counts_pictures_boxes_pictures_with_boxes_and_broken_ones():
 
 def test_lines_hold_the_same_numbers():
     found = rows.table(NAMES, OUTCOMES)
-    assert [json.loads(line) for line in rows.lines(found).splitlines()] == found.to_pylist()
+    assert [json.loads(line) for line in rows.json_lines(found).splitlines()] == found.to_pylist()
 
 
 def test_lines_are_json_whatever_the_numbers():
     strange = result(2)
     strange.scores[:] = np.nan, np.inf
-    (line,) = rows.lines(rows.table(["x"], [strange])).splitlines()
+    (line,) = rows.json_lines(rows.table(["x"], [strange])).splitlines()
     assert json.loads(line)["scores"] == [None, None]
 
 

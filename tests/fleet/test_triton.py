@@ -140,7 +140,7 @@ def test_requests_are_answered_together_each_with_its_own(model, paths, expected
     ]
     options = {"device": "cpu", "threshold": 0.65, "batch": 4}
     with engine.load(model.cfg, model.weights, model.names, **options) as detector:
-        answers = triton.answer(detector, requests)
+        answers = triton.infer(detector, requests)
     for answer, each in zip(answers, some, strict=True):
         assert answer["boxes"].shape[0] == len(each)
         for row, path in enumerate(each):
@@ -166,6 +166,6 @@ def test_a_classifier_is_refused(tiny_classifier):
     files = tiny_classifier.cfg, tiny_classifier.weights
     with (
         engine.load(*files, device="cpu") as detector,
-        pytest.raises(InputError, match="has no boxes"),
+        pytest.raises(InputError, match="expected a detector"),
     ):
         triton.server(detector)

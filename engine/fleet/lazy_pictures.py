@@ -1,4 +1,4 @@
-"""From a picture's name to what a detector takes: here, on the web, or in an object store."""
+"""Pictures that are fetched only when they are read: from disks, the web and object stores."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from engine.sources.remote_picture import RemotePicture
 from engine.vision import picture_limits
 
 
-class StoredPicture:
-    """A file to engine.vision.image.read(), fetched at the first call; hindrances are OSErrors."""
+class ObjectStorePicture:
+    """A file-like object for engine.vision.image.read(), fetched at the first read.
+
+    Failures are raised as OSError.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._content: BytesIO | None = None
 
-    def read(self, most: int = -1) -> bytes:
+    def read(self, size: int = -1) -> bytes:
         if self._content is None:
-            self._content = BytesIO(self._fetched())
-        return self._content.read(most)
+            self._content = BytesIO(self._fetch())
+        return self._content.read(size)
 
-    def _fetched(self) -> bytes:
+    def _fetch(self) -> bytes:
         files, path = storage.locate(self.name)
         with files.open_input_file(path) as file:
             if file.size() > picture_limits.BYTES:
@@ -32,10 +35,10 @@ class StoredPicture:
             return content
 
 
-def opened(name: str) -> Wanted:
-    """Nothing is read yet."""
+def open_lazily(name: str) -> Wanted:
+    """Return a source for a detector without reading from it."""
     if media.is_url(name):
         return RemotePicture(name)  # type: ignore[return-value]
     if storage.is_remote(name):
-        return StoredPicture(name)  # type: ignore[return-value]
+        return ObjectStorePicture(name)  # type: ignore[return-value]
     return name

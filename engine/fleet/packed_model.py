@@ -1,4 +1,4 @@
-"""A model that travels: the bytes of its files, and how it is to be run."""
+"""A model as bytes, to be sent to other machines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.darknet import cfg as darknet_cfg
 from engine.darknet import graph as darknet_graph
 from engine.errors import ConfigError
 from engine.files.naming import shown
-from engine.fleet import assigned
+from engine.fleet import ray_resources
 
 if TYPE_CHECKING:
     from engine.detector import Detector
@@ -23,12 +23,14 @@ _CFG, _WEIGHTS = "net.cfg", "net.weights"
 
 @dataclass(frozen=True, eq=False)
 class PackedModel:
+    """The files of a model, its labels and the options to load it with."""
+
     files: Mapping[str, bytes]  # by their names relative to the .cfg
     labels: Sequence[str]
     options: Mapping[str, Any]  # of engine.load()
 
     @classmethod
-    def of(
+    def pack(
         cls, cfg: str | Path, weights: str | Path, labels: Sequence[str], **options: Any
     ) -> PackedModel:
         files = {_CFG: Path(cfg).read_bytes(), _WEIGHTS: Path(weights).read_bytes()}
@@ -36,7 +38,7 @@ class PackedModel:
             if tree := getattr(node.layer, "tree", None):
                 if Path(tree).is_absolute() or ".." in Path(tree).parts:
                     where = f"{shown(cfg)}:{node.line}: tree"
-                    raise ConfigError(f"{where}: expected a name below the .cfg's folder")
+                    raise ConfigError(f"{where}: expected a file in the folder of the .cfg")
                 files[tree] = node.layer.context.find(tree).read_bytes()
         return cls(files, tuple(labels), options)
 
@@ -46,20 +48,20 @@ class PackedModel:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that decides what is found, but the options."""
-        whole = hashlib.sha256()
+        """The SHA-256 of the files and the labels."""
+        digest = hashlib.sha256()
         for name, content in sorted(self.files.items()):
-            whole.update(f"{name} {len(content)}\n".encode())
-            whole.update(content)
-        whole.update("\n".join(self.labels).encode("utf-8", "surrogateescape"))
-        return whole.hexdigest()
+            digest.update(f"{name} {len(content)}\n".encode())
+            digest.update(content)
+        digest.update("\n".join(self.labels).encode("utf-8", "surrogateescape"))
+        return digest.hexdigest()
 
-    def load(self, **where: Any) -> Detector:
-        """A detector on the device and with the threads of assigned.load()."""
+    def load(self, **resources: Any) -> Detector:
+        """Load the detector; `resources` are the device and threads of ray_resources.load()."""
         with TemporaryDirectory(prefix="engine-") as folder:
             for name, content in self.files.items():
                 path = Path(folder, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
-            names = [Path(folder, _CFG), Path(folder, _WEIGHTS)]
-            return assigned.load(*names, self.labels, **where, **self.options)
+            paths = [Path(folder, _CFG), Path(folder, _WEIGHTS)]
+            return ray_resources.load(*paths, self.labels, **resources, **self.options)

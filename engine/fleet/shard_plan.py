@@ -1,6 +1,6 @@
-"""Which picture is in which shard: written when a run begins, read by whoever works on it.
+"""The assignment of pictures to shards, written before a run starts and read by its workers.
 
-A table whose row group N is shard N, so that a worker reads its own entries only.
+It is a Parquet file whose row group N is shard N, so that a worker reads only its own entries.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from engine.fleet.storage import Folder
 
 FILE = "pictures.parquet"
 
-_MOST = 1000  # pictures in a shard of a long run; a short one has about a hundred shards
-_FEWEST = 32
+_SHARDS = 100  # unless that makes shards too small or too large
+_MIN_PICTURES = 32
+_MAX_PICTURES = 1000
 
 _SCHEMA = pa.schema(
     {
-        "name": pa.binary(),  # a name may have bytes that are no text
+        "name": pa.binary(),  # a file name need not be valid UTF-8
         "pictures": pa.int64(),
         "row_group": pa.int32(),
         "first": pa.int64(),
@@ -33,19 +34,21 @@ _SCHEMA = pa.schema(
 
 
 def write(folder: Folder, entries: Iterable[Entry], size: int | None = None) -> tuple[int, int]:
-    """How many shards and pictures there are; a shard has about `size` of these."""
+    """Write the plan and return the numbers of shards and pictures; a shard has about `size`."""
     shards = pictures = 0
     content = io.BytesIO()
     with pyarrow.parquet.ParquetWriter(content, _SCHEMA, compression="zstd") as table:
-        for shard in _dealt(entries, size):
+        for shard in _split(entries, size):
             shards += 1
             pictures += sum(each.pictures for each in shard)
-            table.write_table(_table_of(shard))
+            table.write_table(_to_table(shard))
     folder.write(FILE, content.getvalue())
     return shards, pictures
 
 
-class Plan:
+class ShardPlan:
+    """The plan in the folder of a run."""
+
     def __init__(self, folder: Folder) -> None:
         self._table = pyarrow.parquet.ParquetFile(folder.open(FILE))
 
@@ -61,25 +64,26 @@ class Plan:
         ]
 
 
-def _dealt(entries: Iterable[Entry], size: int | None) -> Iterator[list[Entry]]:
+def _split(entries: Iterable[Entry], size: int | None) -> Iterator[list[Entry]]:
     remaining = iter(entries)
     if size is None:
-        first = list(islice(remaining, 100 * _MOST))
-        size = min(max(_FEWEST, sum(each.pictures for each in first) // 100), _MOST)
+        first = list(islice(remaining, _SHARDS * _MAX_PICTURES))
+        size = sum(each.pictures for each in first) // _SHARDS
+        size = min(max(_MIN_PICTURES, size), _MAX_PICTURES)
         remaining = chain(first, remaining)
     shard: list[Entry] = []
-    room = size
+    free = size
     for entry in remaining:
-        if shard and entry.pictures > room:
+        if shard and entry.pictures > free:
             yield shard
-            shard, room = [], size
+            shard, free = [], size
         shard.append(entry)
-        room -= entry.pictures
+        free -= entry.pictures
     if shard:
         yield shard
 
 
-def _table_of(shard: list[Entry]) -> pa.Table:
+def _to_table(shard: list[Entry]) -> pa.Table:
     rows = [
         {
             **entry._asdict(),

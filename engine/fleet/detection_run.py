@@ -1,0 +1,144 @@
+"""A resumable run over any number of pictures, divided into shards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+
+import engine.errors
+from engine.errors import EngineError, InputError
+from engine.files.naming import shown
+from engine.fleet import shard_plan
+from engine.fleet.listing import Entry
+from engine.fleet.packed_model import PackedModel
+from engine.fleet.rows import Tally
+from engine.fleet.shard_files import FORMATS, ShardFiles, ShardResult, ShardWorker
+from engine.fleet.storage import Folder
+from engine.fleet.worker_pool import LOCAL, WorkerResources, map_tasks, ray_session
+
+__all__ = ["LOCAL", "DetectionRun", "WorkerResources", "ray_session"]
+
+FILE = "run.json"
+VERSION = 1
+
+_READER_THREADS = 16  # for finished shards, whose storage may have a high latency
+
+
+@dataclass(frozen=True)
+class DetectionRun:
+    """A folder of shards, all of them planned and some of them finished."""
+
+    files: ShardFiles
+    shards: int
+    pictures: int
+
+    @classmethod
+    def open(
+        cls,
+        out: str,
+        entries: Iterable[Entry],
+        parameters: Mapping[str, Any],
+        *,
+        form: str = "parquet",
+        size: int | None = None,
+        overwrite: bool = False,
+    ) -> DetectionRun:
+        """Start a run in a new folder, or resume the one in it.
+
+        `parameters` are the sources, the model and its options; a run is only resumed with the same
+        ones. `entries` are consumed only by a new run.
+        """
+        if form not in FORMATS:
+            raise InputError(f"format: expected {' or '.join(FORMATS)}, got {form!r}")
+        if size is not None and size < 1:
+            raise InputError(f"shard: expected 1 or more, got {size}")
+        parameters = json.loads(json.dumps({"version": VERSION, "format": form, **parameters}))
+        folder = Folder(out)
+        existing = folder.names()
+        if overwrite:
+            _delete_run(folder, existing)
+        elif FILE in existing:
+            return cls._resume(folder, parameters)
+        elif existing - {shard_plan.FILE}:
+            hint = "Name another folder, or pass --overwrite"
+            raise InputError(f"{shown(out)}: contains other files. {hint}")
+        shards, pictures = shard_plan.write(folder, entries, size)
+        if not shards:
+            raise InputError("no picture named: the lists are empty")
+        # Written last, so that a folder with this file has a complete plan.
+        counts = {"shards": shards, "pictures": pictures}
+        folder.write(FILE, json.dumps({**parameters, **counts}, indent=1).encode())
+        return cls(ShardFiles(folder, parameters["format"]), shards, pictures)
+
+    @classmethod
+    def _resume(cls, folder: Folder, parameters: Mapping[str, Any]) -> DetectionRun:
+        try:
+            earlier = json.loads(folder.read(FILE))
+            counts = int(earlier.pop("shards")), int(earlier.pop("pictures"))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise InputError(f"{shown(folder.name)}: {FILE}: is damaged") from None
+        for name in sorted({*earlier, *parameters}):
+            if earlier.get(name) != parameters.get(name):
+                old, new = (json.dumps(each.get(name))[:80] for each in (earlier, parameters))
+                raise InputError(
+                    f"{shown(folder.name)}: was started with {name} {old}, not {new}."
+                    " Name another folder, or pass --overwrite"
+                )
+        return cls(ShardFiles(folder, parameters["format"]), *counts)
+
+    def finished_shards(self) -> dict[int, Tally]:
+        existing = self.files.folder.names()
+        finished = [each for each in range(self.shards) if self.files.name(each) in existing]
+        with ThreadPoolExecutor(_READER_THREADS) as readers:
+            return dict(zip(finished, readers.map(self.files.tally, finished), strict=True))
+
+    def process(
+        self,
+        shards: Iterable[int],
+        model: PackedModel,
+        resources: WorkerResources,
+        *,
+        workers: int = 2,
+    ) -> Iterator[ShardResult]:
+        """Process these shards on the connected Ray cluster; yield results as they finish."""
+        tasks = [{"shard": each} for each in shards]
+        if not tasks:
+            return
+        model_ref = ray.put(model)  # kept alive until the end, because replaced workers fetch it
+        arguments = {
+            "model": model_ref,
+            "out": self.files.folder.name,
+            "form": self.files.format,
+            "workers": workers,
+        }
+        for row in map_tasks(tasks, ShardWorker, arguments, resources):
+            result = ShardResult(**row)
+            if result.error:
+                raise getattr(engine.errors, result.error)(result.message)
+            yield result
+
+    def check_complete(self) -> None:
+        """Raise if shards are missing from the folder."""
+        existing = self.files.folder.names()
+        missing = sum(self.files.name(each) not in existing for each in range(self.shards))
+        if missing:
+            raise EngineError(
+                f"{shown(self.files.folder.name)}: {missing} of {self.shards} shards are missing."
+                " Name a folder that all machines share"
+            )
+
+
+def _delete_run(folder: Folder, existing: Iterable[str]) -> None:
+    """Delete the files of a run, run.json first, so that half of a run is never resumed."""
+    suffixes = tuple(f".{form}" for form in FORMATS)
+    shards = sorted(
+        each for each in existing if each.startswith("shard-") and each.endswith(suffixes)
+    )
+    for name in (FILE, shard_plan.FILE, *shards):
+        if name in existing:
+            folder.delete(name)

@@ -1,0 +1,66 @@
+"""The GPUs and the CPUs that Ray assigned to the current worker."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import DeviceError, InputError
+
+if TYPE_CHECKING:
+    from engine.detector import Detector
+
+DEVICES = ("auto", "cpu", "cuda")
+
+
+def load(*files: Any, device: str = "auto", threads: int | None = None, **options: Any) -> Detector:
+    """Call engine.load() with the GPUs and as many threads as the CPUs that Ray assigned.
+
+    Outside of a Ray worker the arguments are passed on unchanged. Only detectors are accepted.
+    """
+    import engine
+
+    if _is_worker():
+        device = resolve_device(device, assigned_gpus())
+        threads = assigned_cpus() if threads is None else threads
+    detector = engine.load(*files, device=device, threads=threads, **options)
+    if detector.task != "detector":
+        detector.close()
+        raise InputError(f"{files[0]}: expected a detector, got another network")
+    return detector
+
+
+def resolve_device(wanted: str, ids: list[str]) -> str:
+    """Return the engine's name for the assigned GPUs `ids`, or "cpu"."""
+    if wanted not in DEVICES:
+        expected = ", ".join(DEVICES)
+        raise InputError(f"device: expected {expected}: Ray assigns the GPUs; got {wanted!r}")
+    if wanted == "cpu" or (wanted == "auto" and not ids):
+        return "cpu"
+    if not ids:
+        raise DeviceError("cuda: Ray assigned no GPU to this worker. Request one with num_gpus=1")
+    # Ray usually hides the other GPUs, and the driver numbers the visible ones from 0.
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    order = visible.split(",") if visible else []
+    indices = [str(order.index(each)) if each in order else each for each in ids]
+    return f"cuda:{','.join(indices)}"
+
+
+def assigned_gpus() -> list[str]:
+    import ray
+
+    ids: dict[str, list[str]] = ray.get_runtime_context().get_accelerator_ids()
+    return ids.get("GPU", [])
+
+
+def assigned_cpus() -> int:
+    """Return the number of assigned CPUs; a fraction counts as 1."""
+    import ray
+
+    return max(1, int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1)))
+
+
+def _is_worker() -> bool:
+    import ray
+
+    return ray.is_initialized() and ray.get_runtime_context().get_actor_id() is not None

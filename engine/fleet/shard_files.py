@@ -1,0 +1,136 @@
+"""The result files of shards, and the Ray worker that writes them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import pyarrow as pa
+import pyarrow.json
+import pyarrow.parquet
+
+from engine.errors import EngineError
+from engine.fleet import listing, rows
+from engine.fleet.listing import Entry
+from engine.fleet.rows import Tally
+from engine.fleet.shard_plan import ShardPlan
+from engine.fleet.storage import Folder
+from engine.inputs import Wanted
+
+if TYPE_CHECKING:
+    from engine.detector import Detector
+
+Format = Literal["parquet", "jsonl"]
+FORMATS = ("parquet", "jsonl")
+
+
+class ShardResult(NamedTuple):
+    """The counts of a finished shard, or the error (class and message) that ends the run."""
+
+    shard: int
+    pictures: int
+    boxes: int
+    pictures_with_boxes: int
+    failed_pictures: int
+    error: str | None = None
+    message: str | None = None
+
+    @property
+    def tally(self) -> Tally:
+        return Tally(self.pictures, self.boxes, self.pictures_with_boxes, self.failed_pictures)
+
+
+@dataclass(frozen=True)
+class ShardFiles:
+    """The result files of a run, one for each shard."""
+
+    folder: Folder
+    format: Format
+
+    def name(self, shard: int) -> str:
+        return f"shard-{shard:06d}.{self.format}"
+
+    def write(self, shard: int, table: pa.Table) -> None:
+        if self.format == "jsonl":
+            content = rows.json_lines(table)
+        else:
+            file = io.BytesIO()
+            pyarrow.parquet.write_table(table, file)
+            content = file.getvalue()
+        self.folder.write(self.name(shard), content)
+
+    def read(self, shard: int) -> pa.Table:
+        with self.folder.open(self.name(shard)) as file:
+            if self.format == "parquet":
+                return pyarrow.parquet.read_table(file)
+            # One block for the whole file, because a row must not be longer than a block.
+            reading = pyarrow.json.ReadOptions(block_size=file.size() + 1)
+            parsing = pyarrow.json.ParseOptions(explicit_schema=rows.SCHEMA)
+            return pyarrow.json.read_json(file, reading, parsing)
+
+    def tally(self, shard: int) -> Tally:
+        return rows.tally(self.read(shard))
+
+
+class ShardWorker:
+    """A class for map_batches: shard numbers become shard results.
+
+    Engine errors are part of the result, because Ray wraps exceptions into pages of text. An error
+    of the constructor is reported by the first call.
+    """
+
+    def __init__(self, model: Any, out: str, form: Format, workers: int, **resources: Any) -> None:
+        import ray
+
+        self._files = ShardFiles(Folder(out), form)
+        self._workers = workers
+        self._load_error: EngineError | None = None
+        try:
+            self._plan = ShardPlan(self._files.folder)
+            self._detector = ray.get(model).load(**resources)
+        except EngineError as error:
+            self._load_error = error
+
+    def __call__(self, batch: dict[str, Any]) -> pa.Table:
+        results = [self._process(int(each)) for each in batch["shard"]]
+        return pa.Table.from_pylist([each._asdict() for each in results], schema=_RESULT_SCHEMA)
+
+    def _process(self, shard: int) -> ShardResult:
+        try:
+            if self._load_error:
+                raise self._load_error
+            # A lost worker may have written the file without reporting it.
+            if self._files.folder.has(self._files.name(shard)):
+                return ShardResult(shard, *self._files.tally(shard))
+            table = detect(self._detector, self._plan.entries(shard), workers=self._workers)
+            self._files.write(shard, table)
+            return ShardResult(shard, *rows.tally(table))
+        except EngineError as error:
+            return ShardResult(shard, *Tally(), type(error).__name__, str(error))
+
+
+def detect(detector: Detector, entries: Iterable[Entry], *, workers: int) -> pa.Table:
+    """Return the rows of all pictures of the entries, in order."""
+    names: list[str] = []
+
+    def pictures() -> Iterator[Wanted]:
+        for entry in entries:
+            for name, picture in listing.read_entry(entry):
+                names.append(name)
+                yield picture
+
+    stream = detector.stream(pictures(), on_error="yield", workers=workers)
+    with closing(stream):  # type: ignore[type-var]
+        outcomes = list(stream)
+    return rows.table(names, outcomes)
+
+
+_RESULT_SCHEMA = pa.schema(
+    {
+        **dict.fromkeys(("shard", *Tally._fields), pa.int64()),
+        **dict.fromkeys(("error", "message"), pa.string()),
+    }
+)

@@ -1,4 +1,4 @@
-"""From pictures in any form to the rows of one run, with what is needed to map boxes back."""
+"""Turn pictures in any form into a batch for one run, with what maps boxes back."""
 
 from __future__ import annotations
 
@@ -7,23 +7,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
 from engine.arrays import Array
 from engine.backends.base import Placed
-from engine.errors import ImageError, InputError
+from engine.errors import ImageError, InputError, suggest
 from engine.plan.shapes import Shape
 from engine.vision import image, resize
 from engine.vision.image import Picture, Source
 from engine.vision.resize import Fit, Placement
 
-Wanted: TypeAlias = "Source | ImageError"  # an error: where it came from could not be read
+if TYPE_CHECKING:
+    from engine.darknet.graph import Graph
+
+Wanted: TypeAlias = "Source | ImageError"  # an error stands for a source that could not be read
+
+RESIZES = ("cfg", "stretch", "letterbox", "exact")
 
 
 class Prepared(NamedTuple):
-    """A picture that was read, and where it lies in its row."""
+    """A picture that was read, and its place in a row of the network's input."""
 
     picture: Picture
     placement: Placement
@@ -32,33 +37,26 @@ class Prepared(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """`pictures` has an entry for each source, in order, `placed` one for each that was read.
+    """`pictures` has an entry for each source, in order, `placed` one for each that was read."""
 
-    `images` has a row for each of these, or is None where the device is to scale them.
-    """
-
-    images: Array | None
     placed: tuple[Placed, ...]
     pictures: tuple[Prepared | ImageError, ...]
 
     @classmethod
     def joined(cls, batches: Sequence[Batch]) -> Batch:
-        """One of several, all of one intake."""
-        rows = [batch.images for batch in batches if batch.images is not None]
+        """Join several batches of one intake."""
         return cls(
-            np.concatenate(rows) if rows else None,
             tuple(each for batch in batches for each in batch.placed),
             tuple(each for batch in batches for each in batch.pictures),
         )
 
     def row(self, number: int) -> Batch:
-        """One picture of a batch that has no errors."""
-        images = None if self.images is None else self.images[number : number + 1]
-        return Batch(images, (self.placed[number],), (self.pictures[number],))
+        """Return one picture of a batch without errors as a batch."""
+        return Batch((self.placed[number],), (self.pictures[number],))
 
 
 def check_frames(frames: object) -> None:
-    """Raise unless these are pictures that are to be found by the array that owns their memory."""
+    """Raise unless `frames` is an array of pictures that owns its memory."""
     if not isinstance(frames, np.ndarray) or frames.dtype != np.uint8:
         got = frames.dtype if isinstance(frames, np.ndarray) else type(frames).__name__
         raise InputError(f"pin: expected an array of uint8, got {got}")
@@ -75,21 +73,31 @@ class Intake:
 
     shape: Shape
     resize: Fit
-    exact: bool = False  # darknet's fault in the bottom row and all
+    exact: bool = False  # reproduce the error of darknet's resize in the bottom row
     orient: bool = True
-    scales: bool = True  # here; otherwise the device does
+    scales: bool = True  # make the rows of the input, too; otherwise the device does
+
+    @classmethod
+    def of(cls, network: Graph, resize: str = "cfg", *, orient: bool = True) -> Intake:
+        """Return the intake of a network, `resize` being one of RESIZES."""
+        if resize not in RESIZES:
+            hint = suggest(resize, RESIZES)
+            raise InputError(f"resize: expected {', '.join(RESIZES)}, got {resize!r}.{hint}")
+        fit = resize
+        if resize in ("cfg", "exact"):
+            fit = "letterbox" if network.letter_box else "stretch"
+            fit = "crop" if network.task == "classifier" else fit
+        return cls(network.net.shape, cast(Fit, fit), exact=resize == "exact", orient=orient)
 
     def prepare(
         self, sources: Sequence[Wanted], *, bgr: bool = False, max_pixels: int | None = None
     ) -> Batch:
-        """Read and scale pictures; those that cannot be read become their ImageError."""
+        """Read and scale pictures; the ImageError of an unreadable one stands in its place."""
         channels, height, width = self.shape.sides
         if not (self.scales or bgr):
-            begin = time.perf_counter()
+            start = time.perf_counter()
             if image.are_uniform_arrays(sources, channels=channels, max_pixels=max_pixels):
-                return self._of_alike(sources, begin)
-        rows = len(sources) if self.scales else 0
-        images = np.empty((rows, channels, height, width), np.float32)
+                return self._uniform(sources, start)
         placed: list[Placed] = []
         pictures: list[Prepared | ImageError] = []
         placements: dict[tuple[int, int], Placement] = {}
@@ -109,29 +117,30 @@ class Intake:
             placement = placements.get(size)
             if placement is None:
                 placement = placements[size] = Placement(size, (width, height), self.resize)
+            row = None
             if self.scales:
-                row = images[len(placed)]
+                row = np.empty(self.shape.sides, np.float32)
                 resize.scale_into(picture.pixels, placement, row, exact=self.exact)
-            placed.append(Placed(picture.pixels, placement, self.exact))
+            placed.append(Placed(picture.pixels, placement, self.exact, row))
             milliseconds = (time.perf_counter() - start) * 1e3
             pictures.append(Prepared(picture, placement, milliseconds))
-        scaled = images[: len(placed)] if self.scales else None
-        return Batch(scaled, tuple(placed), tuple(pictures))
+        return Batch(tuple(placed), tuple(pictures))
 
-    def _of_alike(self, arrays: Sequence[Array], begin: float) -> Batch:
-        """Of arrays that stay as they are: little Python for each, which thousands a second need.
+    def _uniform(self, arrays: Sequence[Array], start: float) -> Batch:
+        """Place arrays of one size with little Python for each: there are thousands a second.
 
-        Their time is what they took on average.
+        The time of each is the average.
         """
         _, height, width = self.shape.sides
         pictures = [Picture(each) for each in arrays]
         placement = Placement(pictures[0].size, (width, height), self.resize)
-        placed = tuple(map(_placed, zip(arrays, repeat(placement), repeat(self.exact))))
-        milliseconds = (time.perf_counter() - begin) * 1e3 / len(arrays)
+        fields = zip(arrays, repeat(placement), repeat(self.exact), repeat(None))
+        placed = tuple(map(_placed, fields))
+        milliseconds = (time.perf_counter() - start) * 1e3 / len(arrays)
         entries = zip(pictures, repeat(placement), repeat(milliseconds))
-        return Batch(None, placed, tuple(map(_prepared, entries)))
+        return Batch(placed, tuple(map(_prepared, entries)))
 
 
-# Their own constructors are written in Python: half of the time here.
-_placed: Callable[[tuple[Array, Placement, bool]], Placed] = partial(tuple.__new__, Placed)
+# The constructors of a NamedTuple are written in Python and would take half of the time here.
+_placed: Callable[[tuple[Array, Placement, bool, None]], Placed] = partial(tuple.__new__, Placed)
 _prepared: Callable[[tuple[Picture, Placement, float]], Prepared] = partial(tuple.__new__, Prepared)

@@ -90,7 +90,8 @@ def load(
             from engine.darknet import graph as darknet_graph
             from engine.darknet import weights as darknet_weights
             from engine.darknet.lower import lower
-            from engine.detector import Detector, intake_of
+            from engine.detector import Detector
+            from engine.inputs import Intake
             from engine.passes import optimise
 
             network = darknet_graph.build(darknet_cfg.read(cfg), size=_sides(size))
@@ -99,7 +100,7 @@ def load(
                 *(threshold, nms, hierarchy, top_k, batch, max_detections),
                 classes=_chosen_classes(classes, exclude, labels),
             )
-            intake = intake_of(network, resize, orient=orient)
+            intake = Intake.of(network, resize, orient=orient)
 
             def read_plan() -> Plan:
                 return lower(network, darknet_weights.load(weights, network))

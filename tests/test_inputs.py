@@ -42,7 +42,7 @@ def test_a_batch_is_its_pictures_one_by_one(other: Any) -> None:
     read = [each for each in batch.pictures if isinstance(each, Prepared)]
     wanted = [each for each in expected if isinstance(each, Prepared)]
     assert len(read) == len(batch.placed) >= 2
-    assert batch.images is None
+    assert all(each.row is None for each in batch.placed)
     for got, want, placed in zip(read, wanted, batch.placed, strict=True):
         assert got.placement == want.placement == placed.placement
         assert placed.pixels is got.picture.pixels

@@ -1,14 +1,14 @@
-"""What a backend is: a Device compiles plans, a Program runs one."""
+"""The interface of a backend: a Device compiles plans, a Program runs one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from engine.arrays import Array
 from engine.plan.build import Plan
-from engine.plan.ops import Op
+from engine.plan.ops import Op, RegionHead, YoloHead
 from engine.vision.boxes import Boxes, Suppression
 from engine.vision.resize import Placement
 
@@ -28,8 +28,45 @@ class Memory:
         return self.weights + self.activations + self.workspace
 
 
+class Placed(NamedTuple):
+    """A picture as it was read, and its place in a row of the network's input."""
+
+    pixels: Array  # (height, width, channels), contiguous; uint8, or float32 in 0..1
+    placement: Placement
+    exact: bool = False  # reproduce the error of darknet's resize in the bottom row
+    row: Array | None = None  # float32 (channels, height, width): the result, if already scaled
+
+
+@dataclass(frozen=True)
+class DetectionSettings:
+    """Which boxes of a picture to return."""
+
+    threshold: float
+    suppression: Suppression
+    hierarchy: float = 0.5
+    classes: tuple[int, ...] | None = None
+    max_detections: int | None = None
+
+
+class Ticket(Protocol[Answer]):
+    """A submitted run."""
+
+    def result(self) -> Answer:
+        """Block until the run is done; idempotent."""
+        ...
+
+
+class TimedTicket(Ticket[Answer], Protocol[Answer]):
+    """A submitted run that tells, once its result is there, where the time went."""
+
+    @property
+    def milliseconds(self) -> Mapping[str, float]:
+        """Durations of "network" and, for boxes, "suppress"."""
+        ...
+
+
 class Program(Protocol):
-    """A plan made ready for one device and one number of rows (batch * time steps at most)."""
+    """A plan compiled for one device and a maximum number of rows (batch * time steps)."""
 
     @property
     def plan(self) -> Plan: ...
@@ -40,14 +77,46 @@ class Program(Protocol):
     @property
     def memory(self) -> Memory: ...
 
+    @property
+    def runs_ahead(self) -> int:
+        """How many runs to submit before waiting for one; 0 if a run starts in result()."""
+        ...
+
+    @property
+    def scales_pictures(self) -> bool:
+        """Whether the device scales pictures; otherwise `Placed.row` should be made ahead."""
+        ...
+
+    def submit(
+        self, pictures: Sequence[Placed], settings: Sequence[DetectionSettings]
+    ) -> TimedTicket[list[Boxes]]:
+        """Start a run and return a ticket for the boxes of each picture.
+
+        There are settings for each picture, with one value of `hierarchy`; thresholds may differ
+        only if thresholds_may_differ(plan). The pictures may be changed once this returns, unless
+        they are pinned. Runs execute in the order of submission; a ticket may be dropped.
+        """
+        ...
+
+    def submit_forward(self, pictures: Sequence[Placed]) -> TimedTicket[tuple[Array, ...]]:
+        """Start a run and return a ticket for every tensor of `plan.outputs`."""
+        ...
+
+    def pin(self, frames: Array) -> None:
+        """Page-lock an array, where that saves a copy of the pictures in it.
+
+        Such a picture must not be changed before its result is there.
+        """
+        ...
+
     def forward(self, images: Array) -> tuple[Array, ...]:
         """Run float32 (rows, c, h, w); return a copy of every tensor of `plan.outputs`."""
         ...
 
     def detect(self, images: Array, *, threshold: float, hierarchy: float = 0.5) -> list[Array]:
-        """Run, decode the heads; return for each row one array of candidates of all heads.
+        """Run, decode the heads; return one array of the candidates of all heads for each row.
 
-        It has a column for every class of the head that knows most; see `ops.Head`.
+        It has a column for each class of the head with the most classes; see `ops.Head`.
         """
         ...
 
@@ -58,66 +127,12 @@ class Program(Protocol):
     def close(self) -> None: ...
 
 
-class Placed(NamedTuple):
-    """A picture as it was read, and how it is to lie in a row of the network's input."""
-
-    pixels: Array  # (height, width, channels), contiguous; uint8, or float32 in 0..1
-    placement: Placement
-    exact: bool = False  # with darknet's fault in the bottom row
-
-
-class Ticket(Protocol[Answer]):
-    """A run under way."""
-
-    def result(self) -> Answer:
-        """Wait for it; every time the same."""
-        ...
-
-
-@runtime_checkable
-class PictureProgram(Program, Protocol):
-    """A program that scales pictures by itself, and begins a run before the last one has ended.
-
-    Rows are equal to what vision.resize makes of the pictures, to the last bit. Pictures may be
-    changed as soon as these functions return. Runs happen in the order in which they began; a
-    ticket may be forgotten.
-    """
-
-    @property
-    def runs_ahead(self) -> int:
-        """How many runs to have begun while one is waited for, so that the device never waits."""
-        ...
-
-    def start_forward(self, pictures: Sequence[Placed]) -> Ticket[tuple[Array, ...]]: ...
-
-    def start_detect(
-        self, pictures: Sequence[Placed], *, threshold: float, hierarchy: float = 0.5
-    ) -> Ticket[list[Array]]: ...
-
-
-@runtime_checkable
-class PinningProgram(PictureProgram, Protocol):
-    """A program that takes pictures from page-locked memory as they lie."""
-
-    def pin(self, frames: Array) -> None:
-        """Page-lock an array; pictures in it may not be changed until their run has ended."""
-        ...
-
-
-@runtime_checkable
-class SuppressingProgram(PictureProgram, Protocol):
-    """A program that also does the work of vision.postprocess, with the same result."""
-
-    def start_boxes(
-        self,
-        pictures: Sequence[Placed],
-        suppression: Suppression,
-        *,
-        threshold: float,
-        hierarchy: float = 0.5,
-    ) -> Ticket[list[Boxes]]:
-        """Start to compute postprocess_batch(start_detect()); the suppression has a threshold."""
-        ...
+def thresholds_may_differ(plan: Plan) -> bool:
+    """Return whether candidates of one threshold tell those of any higher one."""
+    return all(
+        isinstance(head, YoloHead) or (isinstance(head, RegionHead) and not head.tree_parents)
+        for head in plan.heads
+    )
 
 
 @dataclass(frozen=True)
@@ -140,25 +155,25 @@ class OpTime:
 
 @runtime_checkable
 class TimedProgram(Program, Protocol):
-    """A program that says what its time goes into."""
+    """A program that can time its parts."""
 
     def stages(
         self, images: Array | Sequence[Placed], *, threshold: float | None = None
     ) -> tuple[Stages, Sequence[Any]]:
-        """One run in parts, and its answer: of detect() with a threshold, else of forward().
+        """Time the parts of one run; return them and the answer.
 
-        Pictures that are placed are for a PictureProgram.
+        The answer is that of detect() with a threshold, otherwise that of forward().
         """
         ...
 
     def profile(self, images: Array, *, repeats: int = 10) -> list[OpTime]:
-        """Medians of each op alone, in order; recurrent state is zero afterwards."""
+        """Return the median time of each op by itself, in order; resets recurrent state."""
         ...
 
 
 @dataclass(frozen=True)
 class Peaks:
-    """What a device could do at most; no program reaches it."""
+    """Theoretical peaks of a device."""
 
     operations: float  # of sums of products, in a second
     bytes: float  # to and from its memory, in a second
@@ -167,18 +182,18 @@ class Peaks:
 
 
 class Device(Protocol):
-    """A machine that runs programs. Closing it closes what it compiled."""
+    """A machine that runs programs; closing it closes them."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def passes(self) -> Sequence[str]:
-        """Names of the passes whose results this device can run."""
+        """Names of the passes whose output this device can run."""
         ...
 
     def describe(self) -> str:
-        """What it is, for whoever reads measurements."""
+        """Return the model and what else a measurement should state."""
         ...
 
     def compile(self, plan: Plan, *, batch: int = 1, precision: str = "float32") -> Program: ...

@@ -9,9 +9,9 @@ from typing import cast
 
 import numpy as np
 
-from engine.backends.base import PictureProgram, TimedProgram
+from engine.backends.base import TimedProgram
 from engine.benchmark.subject import Subject
-from engine.detector import intake_of
+from engine.inputs import Intake
 from engine.settings import Settings
 from engine.vision.boxes import Kind, Suppression
 from engine.vision.postprocess import postprocess_batch
@@ -99,8 +99,8 @@ def _arrays(subject: Subject, program: TimedProgram, batch: int) -> Callable[[],
 
 def _pictures(subject: Subject, program: TimedProgram, batch: int) -> Callable[[], Times]:
     """A device that scales pictures itself does so in its forward stage."""
-    intake = intake_of(subject.graph)
-    intake = replace(intake, scales=not isinstance(program, PictureProgram))
+    intake = Intake.of(subject.graph)
+    intake = replace(intake, scales=not program.scales_pictures)
     pictures = subject.pictures(batch)
     threshold = subject.threshold(program)
     kind, beta = subject.graph.nms
@@ -109,9 +109,8 @@ def _pictures(subject: Subject, program: TimedProgram, batch: int) -> Callable[[
     def run() -> Times:
         start = time.perf_counter()
         prepared = intake.prepare(pictures, bgr=False)
-        given = prepared.placed if prepared.images is None else prepared.images
         ready = time.perf_counter()
-        stages, answer = program.stages(given, threshold=threshold)
+        stages, answer = program.stages(prepared.placed, threshold=threshold)
         answered = time.perf_counter()
         if threshold is None:
             np.argsort(answer[0].reshape(batch, -1), axis=1)[:, -Settings.top_k :]

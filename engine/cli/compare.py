@@ -31,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from engine import compare
-    from engine.detector import intake_of
+    from engine.backends.host_processing import scaled
+    from engine.inputs import Intake
 
     rest = _network.take_files(arguments, arguments.inputs)
     if len(rest) != 1:
@@ -43,12 +44,11 @@ def run(arguments: argparse.Namespace) -> int:
     graph, plan, _ = _network.read_or_make(arguments)
     if not graph.net.channels:
         raise InputError(f"{graph.file}: expected a network for pictures")
-    batch = intake_of(graph).prepare(rest, bgr=False)
+    batch = Intake.of(graph).prepare(rest, bgr=False)
     (picture,) = batch.pictures
     if isinstance(picture, ImageError):
         raise picture
-    assert batch.images is not None
-    differences = list(compare.compare(graph, plan, batch.images, ways))
+    differences = list(compare.compare(graph, plan, scaled(batch.placed), ways))
     if arguments.all:
         print(*align([_HEADINGS, *map(_row, differences)]), sep="\n")
     return _judge(differences, tolerance, " and ".join(map(str, ways)))

@@ -19,6 +19,7 @@ from engine.backends.cpu.definitions import DEFINITIONS
 from engine.backends.cpu.heads import candidates_of_all
 from engine.backends.cpu.storage import Buffers, Step, Storage
 from engine.backends.cpu.workers import Workers
+from engine.backends.host_processing import HostProcessing, scaled
 from engine.concurrency import fork_safety
 from engine.errors import EngineError, InputError, within_memory
 from engine.plan import ops
@@ -37,7 +38,7 @@ class _Run:
     heads: tuple[Array, ...]
 
 
-class CpuProgram:
+class CpuProgram(HostProcessing):
     """Runs are serialised by a lock: recurrent state and memory are shared."""
 
     def __init__(self, plan: Plan, dtype: np.dtype[Any], *, batch: int, threads: int) -> None:
@@ -79,7 +80,7 @@ class CpuProgram:
         self, images: Array | Sequence[Placed], *, threshold: float | None = None
     ) -> tuple[Stages, Sequence[Any]]:
         if not isinstance(images, np.ndarray):
-            raise InputError("images: expected an array, got pictures, which a CPU does not scale")
+            images = scaled(images)
         if threshold is not None:
             self._check_heads()
         with self._lock, within_memory("cpu"):

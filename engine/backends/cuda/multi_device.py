@@ -14,6 +14,7 @@ from engine.arrays import Array
 from engine.backends.base import Memory, Placed
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.runtime.program import CudaProgram
+from engine.backends.cuda.runtime.submission import Submission
 from engine.backends.cuda.runtime.tickets import Ticket
 from engine.concurrency.thread_pool import ThreadPool
 from engine.errors import InputError
@@ -76,7 +77,7 @@ class MultiDevice:
                 last_first.callback(device.close_programs)
 
 
-class MultiProgram:
+class MultiProgram(Submission):
     """One program a card. Small batches go to one card each, the next to the next.
 
     `options` are those of a CudaProgram's functions of the same names.

@@ -55,7 +55,7 @@ class Arrangement(NamedTuple):
 def arrange(pictures: Sequence[Placed]) -> Arrangement | None:
     """None if they are to be scaled on the CPU: no bytes, or too many."""
     starts, top = [], 0
-    for pixels, _, _ in pictures:
+    for pixels, *_ in pictures:
         if pixels.dtype.char != "B":
             return None
         starts.append(top)
@@ -68,7 +68,7 @@ def entries(pictures: Sequence[Placed], starts: Sequence[int], block: int) -> by
     parts = []
     latest: tuple[Placement, bool] | None = None
     entry = b""
-    for (_, placement, exact), start in zip(pictures, starts, strict=True):
+    for (_, placement, exact, _), start in zip(pictures, starts, strict=True):
         parts.append((block + start).to_bytes(_POINTER_BYTES, sys.byteorder))
         if latest is None or placement is not latest[0] or exact != latest[1]:
             latest, entry = (placement, exact), _entry(placement, exact)

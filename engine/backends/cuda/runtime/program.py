@@ -28,6 +28,7 @@ from engine.backends.cuda.runtime.detection_buffer import FLAG, HEADER_WORDS, WO
 from engine.backends.cuda.runtime.device_program import SLOTS, Resident
 from engine.backends.cuda.runtime.picture_staging import Arrangement
 from engine.backends.cuda.runtime.slot import Decoding, Job, Slot
+from engine.backends.cuda.runtime.submission import Submission
 from engine.backends.cuda.runtime.tickets import Slots, Ticket
 from engine.errors import DeviceError, EngineError, InputError
 from engine.plan.build import Plan
@@ -42,7 +43,7 @@ _RUNS_IN_A_CROWD = 64  # after one whose scores were too many for the device
 Put = Callable[[Slot], Job]  # puts what a run reads into a slot
 
 
-class CudaProgram:
+class CudaProgram(Submission):
     """Safe for many threads; each gets the answer to its own images."""
 
     runs_ahead = SLOTS - 1
@@ -274,7 +275,7 @@ class CudaProgram:
     def _pictures(self, placed: Sequence[Placed], decoding: Decoding | None = None) -> Put:
         channels, height, width = self._sides
         network = width, height
-        for pixels, placement, _ in placed:
+        for pixels, placement, *_ in placed:
             if placement.network != network or pixels.shape[2] != channels:
                 (got_width, got_height), got = placement.network, pixels.shape[2]
                 raise InputError(

@@ -11,7 +11,7 @@ from engine.darknet import cfg, graph, weights
 from engine.darknet.lower import lower
 from engine.errors import InputError
 from engine.evaluate.examples import Objects
-from engine.evaluate.truth import Entry, GroundTruth
+from engine.evaluate.ground_truth import Entry, GroundTruth
 from engine.passes import optimise
 from engine.vision.boxes import Boxes
 from engine.vision.resize import Placement

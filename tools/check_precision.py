@@ -46,11 +46,11 @@ from engine.darknet.graph import Graph
 from engine.darknet.lower import lower
 from engine.darknet.names import read_names
 from engine.errors import EngineError
-from engine.evaluate import listing
-from engine.evaluate.examples import Example, Found
-from engine.evaluate.overlap import in_pixels
+from engine.evaluate import dataset
+from engine.evaluate.examples import Detections, Example
+from engine.evaluate.ground_truth import GroundTruth
+from engine.evaluate.iou import iou_ltwh
 from engine.evaluate.score import score
-from engine.evaluate.truth import GroundTruth
 from engine.inputs import Intake, Prepared
 from engine.passes import optimise
 from engine.plan.build import Plan
@@ -231,7 +231,7 @@ def best_overlaps(mine: Boxes, rivals: Boxes, other: Boxes, threshold: float) ->
 
 def shared(some: Boxes, others: Boxes) -> Array:
     """The overlap of each of some boxes with each of the others, of the same class."""
-    overlaps = in_pixels(corners(some), corners(others))
+    overlaps = iou_ltwh(corners(some), corners(others))
     overlaps[some.class_ids[:, None] != others.class_ids] = 0
     return overlaps
 
@@ -256,7 +256,7 @@ def average_precision(ranked: Sequence[Boxes], subject: Subject, truth: GroundTr
     examples = []
     for entry, found, placement in zip(truth.entries, ranked, subject.placements, strict=True):
         size = placement.picture
-        there = Found(corners(found, size), found.scores.astype(np.float64), found.class_ids)
+        there = Detections(corners(found, size), found.scores.astype(np.float64), found.class_ids)
         examples.append(Example(entry.image_id, size, entry.objects(size), there))
     return score(examples, truth.names).summary["AP"] or 0.0
 
@@ -278,7 +278,7 @@ def trained_one(stem: Path, pictures: Path) -> Subject:
     network = graph.build(cfg.read(Path(f"{stem}.cfg")))
     plan = lower(network, weights.load(Path(f"{stem}.weights"), network))
     names = read_names(pictures / "coco.names", COCO_CLASSES)
-    truth = listing.read(str(pictures), names)
+    truth = dataset.read(str(pictures), names)
     fit = "crop" if network.task == "classifier" else "stretch"
     intake = Intake(network.net.shape, "letterbox" if network.letter_box else fit)  # type: ignore[arg-type]
     batch = intake.prepare([entry.path for entry in truth.entries], bgr=False)

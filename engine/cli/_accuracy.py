@@ -29,8 +29,8 @@ def run(arguments: argparse.Namespace) -> int:
     import numpy as np
 
     from engine.darknet.names import read_names
-    from engine.evaluate.labelled_paths import Tally, class_in, is_ambiguous
-    from engine.evaluate.listing import read_list
+    from engine.evaluate.dataset import read_list
+    from engine.evaluate.top_k_accuracy import TopKAccuracy, class_in, is_ambiguous
 
     arguments.inputs.append(arguments.list)
     more = _model.take_inputs(arguments)[:-1]
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         right = [class_in(path, labels) for path in paths]
         if not any(each is not None for each in right):
             raise InputError(f"{arguments.list}: no path contains a label. See --labels")
-        tally, failures = Tally(arguments.top_k), 0
+        tally, failures = TopKAccuracy(arguments.top_k), 0
         leaves = detector.leaves
         outcomes = detector.stream(paths, on_error="yield")
         for path, truth, outcome in zip(paths, right, outcomes, strict=True):

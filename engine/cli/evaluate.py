@@ -22,8 +22,8 @@ from engine.files.naming import shown
 if TYPE_CHECKING:
     from engine.detector import Detector
     from engine.evaluate.examples import Example
+    from engine.evaluate.ground_truth import GroundTruth
     from engine.evaluate.score import ClassScore, Report
-    from engine.evaluate.truth import GroundTruth
 
 _MOST_PROBLEMS = 20
 _MOST_CONFUSED = 5
@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(*_shown(report, truth, about), sep="\n")
     if document:
         for example in examples:
-            counts = {"objects": len(example.objects), "detections": len(example.found)}
+            counts = {"objects": len(example.objects), "detections": len(example.detections)}
             document.add({"path": example.path, "image_id": example.image_id, **counts})
         trouble = {
             "unlabelled": truth.unlabelled,
@@ -126,7 +126,7 @@ def _source(arguments: argparse.Namespace) -> str:
 
 
 def _names(file: str | None) -> list[str] | None:
-    from engine.evaluate.text import read_text
+    from engine.evaluate.text_files import read_text
 
     if file is None:
         return None
@@ -134,13 +134,13 @@ def _names(file: str | None) -> list[str] | None:
 
 
 def _truth(arguments: argparse.Namespace, source: str, names: Sequence[str] | None) -> GroundTruth:
-    from engine.evaluate import coco_files, listing
+    from engine.evaluate import coco_files, dataset
 
     if Path(source).suffix.lower() == ".json":
         return coco_files.read_truth(source, names, pictures=arguments.images)
     if names is None:
         raise InputError(f"{source}: its labels are numbers. Name the classes with --names")
-    return listing.read(source, names, labels=arguments.labels)
+    return dataset.read(source, names, labels=arguments.labels)
 
 
 def _truth_for(arguments: argparse.Namespace, source: str, detector: Detector) -> GroundTruth:
@@ -165,7 +165,7 @@ def _spare(truth: GroundTruth, document: JsonDocument | None, curves: Path | Non
 
 def _examples_of(detector: Detector, truth: GroundTruth) -> tuple[list[Example], list[str]]:
     """What the detector finds; and why some pictures are left out."""
-    from engine.evaluate.examples import Example, Found
+    from engine.evaluate.examples import Detections, Example
 
     examples, failures = [], []
     results = detector.stream((entry.path for entry in truth.entries), on_error="yield")
@@ -178,7 +178,7 @@ def _examples_of(detector: Detector, truth: GroundTruth) -> tuple[list[Example],
                 f"{entry.path}: size: labelled as {_by(entry.size)}, the picture is"
                 f" {_by(result.size)}. See --no-exif"
             )
-        found, objects = Found.in_result(result), entry.objects(result.size)
+        found, objects = Detections.from_result(result), entry.objects(result.size)
         examples.append(Example(entry.image_id, result.size, objects, found, entry.path))
     return examples, failures
 
@@ -188,7 +188,7 @@ def _examples_of_file(
 ) -> tuple[list[Example], list[str]]:
     """What a results file says; pictures are only read where their size is not known."""
     from engine.evaluate.coco_files import read_results
-    from engine.evaluate.examples import Example, Found
+    from engine.evaluate.examples import Detections, Example
     from engine.vision.image import read
 
     detections = read_results(arguments.detections, truth)
@@ -199,7 +199,7 @@ def _examples_of_file(
         except ImageError as error:
             failures.append(str(error))
             continue
-        found = detections.get(entry.image_id) or Found.of([], [], [])
+        found = detections.get(entry.image_id) or Detections.of([], [], [])
         examples.append(Example(entry.image_id, size, entry.objects(size), found, entry.path))
     return examples, failures
 

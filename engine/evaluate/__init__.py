@@ -1,5 +1,5 @@
-"""Score what was found in pictures against what is there.
+"""Score detections against ground truth.
 
-ground truth (listing, yolo_labels, voc_labels, coco_files) ─┐
+ground truth (dataset, yolo_labels, voc_labels, coco_files) ─┐
 detections   (a Result, or coco_files)                       ┴─ Example ─ score() ─ Report
 """

@@ -1,9 +1,10 @@
-"""COCO's average precision, equal to pycocotools: ten overlaps, four ranges of area, 101 recalls.
+"""COCO's average precision, equal to pycocotools.
 
-A detection takes the free object that it overlaps most, and one that has to be found before one
-that is optional or out of the range of area; crowds can be taken many times. Detections of an
-ignored object do not count, nor do unmatched ones out of the range. One difference is meant:
-pycocotools takes an annotation with the id 0 for no match.
+It covers ten IoU thresholds, four ranges of object area and 101 recall thresholds. A detection is
+matched with the free object of the largest overlap, preferably one that must be found. Crowds can
+be matched many times. Detections matched with an ignored object do not count, nor do unmatched ones
+outside the range of area. One difference is intended: pycocotools mistakes an annotation with the
+id 0 for no match.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.arrays import Array
-from engine.evaluate.examples import Found, Objects, Scene
-from engine.evaluate.overlap import in_pixels
-from engine.evaluate.ranking import Judged, Ranking, falling
+from engine.evaluate.examples import ClassExample, Detections, Objects
+from engine.evaluate.iou import iou_ltwh
+from engine.evaluate.ranking import MatchedDetections, Ranking, falling_envelope
 
-OVERLAPS = np.linspace(0.5, 0.95, 10)
-RECALLS = np.linspace(0.0, 1.0, 101)
-MOST = (1, 10, 100)  # detections of a class in a picture
-AREAS = {
+IOU_THRESHOLDS = np.linspace(0.5, 0.95, 10)
+RECALL_THRESHOLDS = np.linspace(0.0, 1.0, 101)
+MAX_DETECTIONS = (1, 10, 100)  # of a class in a picture
+AREA_RANGES = {
     "all": (0.0, 1e10),
     "small": (0.0, 32.0**2),
     "medium": (32.0**2, 96.0**2),
@@ -31,21 +32,24 @@ AREAS = {
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Precision and recall, -1 where there is no object to find."""
+    """Precision and recall; -1 if there is no object to find."""
 
-    precision: Array  # (overlap, recall, class, area), of MOST[-1] detections
-    recall: Array  # (overlap, class, area, most)
+    precision: Array  # (IoU, recall, class, area), with MAX_DETECTIONS[-1]
+    recall: Array  # (IoU, class, area, maximum of detections)
 
     def summary(self) -> dict[str, float | None]:
-        """The twelve numbers that pycocotools prints."""
-        areas = list(AREAS)
+        """Return the twelve numbers that pycocotools prints."""
+        areas = list(AREA_RANGES)
         sized = areas[1:]
         return {
             "AP": mean(self.precision[..., 0]),
-            "AP50": mean(self.precision[OVERLAPS == 0.5, ..., 0]),
-            "AP75": mean(self.precision[OVERLAPS == 0.75, ..., 0]),
+            "AP50": mean(self.precision[IOU_THRESHOLDS == 0.5, ..., 0]),
+            "AP75": mean(self.precision[IOU_THRESHOLDS == 0.75, ..., 0]),
             **{f"AP {area}": mean(self.precision[..., areas.index(area)]) for area in sized},
-            **{f"AR {most}": mean(self.recall[..., 0, place]) for place, most in enumerate(MOST)},
+            **{
+                f"AR {most}": mean(self.recall[..., 0, column])
+                for column, most in enumerate(MAX_DETECTIONS)
+            },
             **{f"AR {area}": mean(self.recall[..., areas.index(area), -1]) for area in sized},
         }
 
@@ -53,30 +57,29 @@ class Tables:
         return mean(self.precision[:, :, class_id, 0])
 
 
-def tables(scenes: Sequence[Sequence[Scene]]) -> Tables:
-    """The tables of all classes."""
-    shape = len(OVERLAPS), len(scenes), len(AREAS)
-    precision = np.full((shape[0], len(RECALLS), *shape[1:]), -1.0)
-    recall = np.full((*shape, len(MOST)), -1.0)
-    for class_id, of_class in enumerate(scenes):
-        best = [_Best.of(scene) for scene in of_class]
-        for place, area in enumerate(AREAS.values()):
-            precision[:, :, class_id, place], recall[:, class_id, place] = _rows(best, area)
+def tables(classes: Sequence[Sequence[ClassExample]]) -> Tables:
+    """Compute the tables for the examples of each class."""
+    shape = len(IOU_THRESHOLDS), len(classes), len(AREA_RANGES)
+    precision = np.full((shape[0], len(RECALL_THRESHOLDS), *shape[1:]), -1.0)
+    recall = np.full((*shape, len(MAX_DETECTIONS)), -1.0)
+    for class_id, examples in enumerate(classes):
+        top = [_TopDetections.of(example) for example in examples]
+        for column, area in enumerate(AREA_RANGES.values()):
+            precision[:, :, class_id, column], recall[:, class_id, column] = _rows(top, area)
     return Tables(precision, recall)
 
 
-def rank(scenes: Sequence[Scene], overlap: float) -> Ranking:
-    """The detections of one class, any area, at one overlap."""
-    judged, objects = [], 0
-    for scene in scenes:
-        match = _Match.of(_Best.of(scene), np.array([overlap]), AREAS["all"])
+def rank(examples: Sequence[ClassExample], iou: float) -> Ranking:
+    """Rank the detections of one class, for any area, at one IoU threshold."""
+    parts, objects = [], 0
+    for example in examples:
+        match = _Match.of(_TopDetections.of(example), np.array([iou]), AREA_RANGES["all"])
         counted = ~match.ignored[0]
-        shared = np.where(match.hits[0], match.overlaps[0], 0.0)
-        judged.append(
-            Judged(*(each[counted] for each in (match.scores, match.hits[0], shared, match.places)))
-        )
+        overlaps = np.where(match.hits[0], match.overlaps[0], 0.0)
+        columns = (match.scores, match.hits[0], overlaps, match.indices)
+        parts.append(MatchedDetections(*(each[counted] for each in columns)))
         objects += match.objects
-    return Ranking.of(judged, objects)
+    return Ranking.of(parts, objects)
 
 
 def mean(values: Array) -> float | None:
@@ -85,65 +88,71 @@ def mean(values: Array) -> float | None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Best:
-    """The best detections of one class in one picture, and what they share with its objects."""
+class _TopDetections:
+    """The best detections of one class in one picture, and their IoU with its objects."""
 
-    found: Found  # by falling score
-    places: Array
+    detections: Detections  # by falling score
+    indices: Array
     objects: Objects
-    shared: Array  # (found, objects)
+    iou: Array  # (detections, objects)
 
     @classmethod
-    def of(cls, scene: Scene) -> _Best:
-        best = np.argsort(-scene.found.scores, kind="stable")[: MOST[-1]]
-        found, objects = scene.found.take(best), scene.objects
-        shared = in_pixels(found.boxes, objects.boxes, objects.optional)
-        return cls(found, scene.places[best], objects, shared)
+    def of(cls, example: ClassExample) -> _TopDetections:
+        scores, objects = example.detections.scores, example.objects
+        best = np.argsort(-scores, kind="stable")[: MAX_DETECTIONS[-1]]
+        detections = example.detections.take(best)
+        iou = iou_ltwh(detections.boxes, objects.boxes, objects.optional)
+        return cls(detections, example.indices[best], objects, iou)
 
 
 @dataclass(frozen=True, eq=False)
 class _Match:
-    """What became of them at each overlap, where objects of one range of area count."""
+    """The outcome for each detection at each IoU threshold, for objects of one range of area."""
 
-    scores: Array  # (found,) falling
-    places: Array
-    hits: Array  # (overlaps, found) bool
-    ignored: Array  # (overlaps, found) bool
-    overlaps: Array  # (overlaps, found) with the object taken
-    objects: int  # that have to be found
+    scores: Array  # (detections,) falling
+    indices: Array
+    hits: Array  # (IoU thresholds, detections) bool
+    ignored: Array  # (IoU thresholds, detections) bool
+    overlaps: Array  # (IoU thresholds, detections): IoU with the matched object
+    objects: int  # the number of objects to find
 
     @classmethod
-    def of(cls, best: _Best, least: Array, area: tuple[float, float]) -> _Match:
-        found, there = best.found, best.objects
-        ignore = there.optional | _outside(there.areas, area)
-        ordinary_first = np.argsort(ignore, kind="stable")
-        ignore, shared = ignore[ordinary_first], best.shared[:, ordinary_first]
-        taken = _taken(shared, least, ignore, there.optional[ordinary_first])
-        matched = taken >= 0
-        if len(there):
-            ignored = matched & ignore[taken]
-            overlaps = shared[np.arange(len(found)), taken]
+    def of(cls, top: _TopDetections, thresholds: Array, area: tuple[float, float]) -> _Match:
+        detections, objects = top.detections, top.objects
+        ignore = objects.optional | _outside(objects.areas, area)
+        ignored_last = np.argsort(ignore, kind="stable")
+        ignore, iou = ignore[ignored_last], top.iou[:, ignored_last]
+        matched = _matched_objects(iou, thresholds, ignore, objects.optional[ignored_last])
+        is_matched = matched >= 0
+        if len(objects):
+            ignored = is_matched & ignore[matched]
+            overlaps = iou[np.arange(len(detections)), matched]
         else:
-            ignored, overlaps = np.zeros_like(matched), np.zeros(matched.shape)
-        ignored |= ~matched & _outside(found.boxes[:, 2] * found.boxes[:, 3], area)
+            ignored, overlaps = np.zeros_like(is_matched), np.zeros(is_matched.shape)
+        areas = detections.boxes[:, 2] * detections.boxes[:, 3]
+        ignored |= ~is_matched & _outside(areas, area)
         return cls(
-            *(found.scores, best.places, matched & ~ignored, ignored, overlaps),
+            detections.scores,
+            top.indices,
+            is_matched & ~ignored,
+            ignored,
+            overlaps,
             objects=int(np.count_nonzero(~ignore)),
         )
 
 
-def _taken(shared: Array, least: Array, ignore: Array, crowd: Array) -> Array:
-    """(overlaps, found): the object that each detection takes, or -1."""
-    taken = np.full((len(least), len(shared)), -1)
-    near: list[list[tuple[int, float]]] = [[] for _ in shared]
-    for number, each in np.argwhere(shared >= min(least[0], _ALMOST)).tolist():
-        near[number].append((each, float(shared[number, each])))
+def _matched_objects(iou: Array, thresholds: Array, ignore: Array, crowd: Array) -> Array:
+    """Return (IoU thresholds, detections): the object matched with each detection, or -1."""
+    matched = np.full((len(thresholds), len(iou)), -1)
+    near: list[list[tuple[int, float]]] = [[] for _ in iou]
+    for number, each in np.argwhere(iou >= min(thresholds[0], _ALMOST_ONE)).tolist():
+        near[number].append((each, float(iou[number, each])))
     if not any(near):
-        return taken
-    for place, limit in enumerate(least.tolist()):
+        return matched
+    for row, threshold in enumerate(thresholds.tolist()):
         used: set[int] = set()
         for number, candidates in enumerate(near):
-            chosen, most = -1, min(limit, _ALMOST)
+            chosen, most = -1, min(threshold, _ALMOST_ONE)
             for each, overlap in candidates:
                 if each in used and not crowd[each]:
                     continue
@@ -153,34 +162,34 @@ def _taken(shared: Array, least: Array, ignore: Array, crowd: Array) -> Array:
                     chosen, most = each, overlap
             if chosen >= 0:
                 used.add(chosen)
-                taken[place, number] = chosen
-    return taken
+                matched[row, number] = chosen
+    return matched
 
 
-_ALMOST = 1 - 1e-10  # boxes that are equal but for rounding overlap wholly
+_ALMOST_ONE = 1 - 1e-10  # the IoU of equal boxes may be less than 1 because of rounding
 
 
 def _outside(areas: Array, area: tuple[float, float]) -> Array:
     return np.asarray((areas < area[0]) | (areas > area[1]))
 
 
-def _rows(best: Sequence[_Best], area: tuple[float, float]) -> tuple[Array, Array]:
-    """Precision (overlap, recall) and recall (overlap, most) of one class and range of area."""
-    matches = [_Match.of(each, OVERLAPS, area) for each in best]
+def _rows(top: Sequence[_TopDetections], area: tuple[float, float]) -> tuple[Array, Array]:
+    """Return precision (IoU, recall) and recall (IoU, maximum) of one class and range of area."""
+    matches = [_Match.of(each, IOU_THRESHOLDS, area) for each in top]
     objects = sum(match.objects for match in matches)
     if not objects:
         return np.array(-1.0), np.array(-1.0)
-    recall = np.zeros((len(OVERLAPS), len(MOST)))
-    for place, most in enumerate(MOST):
-        hits, _ = _accumulated(matches, most)
+    recall = np.zeros((len(IOU_THRESHOLDS), len(MAX_DETECTIONS)))
+    for column, most in enumerate(MAX_DETECTIONS):
+        hits, _ = _accumulate(matches, most)
         if hits.shape[1]:
-            recall[:, place] = hits[:, -1] / objects
-    precision = np.array(list(_interpolated(*_accumulated(matches, MOST[-1]), objects)))
+            recall[:, column] = hits[:, -1] / objects
+    precision = np.array(list(_interpolate(*_accumulate(matches, MAX_DETECTIONS[-1]), objects)))
     return precision, recall
 
 
-def _accumulated(matches: Sequence[_Match], most: int) -> tuple[Array, Array]:
-    """(overlaps, found): hits and misses so far, by falling score over all pictures."""
+def _accumulate(matches: Sequence[_Match], most: int) -> tuple[Array, Array]:
+    """Return (IoU thresholds, detections): running counts of hits and misses by falling score."""
     order = np.argsort(-np.concatenate([each.scores[:most] for each in matches]), kind="stable")
     hits = np.concatenate([each.hits[:, :most] for each in matches], axis=1)[:, order]
     ignored = np.concatenate([each.ignored[:, :most] for each in matches], axis=1)[:, order]
@@ -190,9 +199,9 @@ def _accumulated(matches: Sequence[_Match], most: int) -> tuple[Array, Array]:
     )
 
 
-def _interpolated(hits: Array, misses: Array, objects: int) -> Iterator[Array]:
-    """At each overlap: the best precision at each recall of RECALLS or beyond."""
-    for right, wrong in zip(hits, misses, strict=True):
-        precision = falling(right / (wrong + right + np.spacing(1)))
-        places = np.searchsorted(right / objects, RECALLS, side="left")
-        yield np.append(precision, 0.0)[places]
+def _interpolate(hits: Array, misses: Array, objects: int) -> Iterator[Array]:
+    """Yield for each IoU threshold the best precision at each recall threshold or beyond."""
+    for true, false in zip(hits, misses, strict=True):
+        precision = falling_envelope(true / (false + true + np.spacing(1)))
+        columns = np.searchsorted(true / objects, RECALL_THRESHOLDS, side="left")
+        yield np.append(precision, 0.0)[columns]

@@ -1,46 +1,45 @@
-"""COCO's JSON files: ground truth (instances), detections (results), read and written."""
+"""Read and write COCO's JSON files: ground truth (instances) and detections (results)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from engine.errors import InputError, suggest
-from engine.evaluate.examples import Example, Found, Objects
-from engine.evaluate.text import JSON_LIMIT, read_text
-from engine.evaluate.truth import Entry, GroundTruth
+from engine.evaluate.examples import Detections, Example, Objects
+from engine.evaluate.ground_truth import Entry, GroundTruth
+from engine.evaluate.text_files import JSON_LIMIT, read_text
 from engine.files.atomic import write_new
 from engine.files.naming import shown
 
 ImageId = int | str
 
-_LARGEST = 1e60  # of any number in a file: areas stay finite
+_MAX_NUMBER = 1e60  # in a file, so that areas stay finite
 
 
 def read_truth(
     source: str, names: Sequence[str] | None = None, *, pictures: str | None = None
 ) -> GroundTruth:
-    """The pictures and objects of an instances file, for a network with the classes `names`.
+    """Read the pictures and objects of an instances file for a network with the classes `names`.
 
-    Its categories are the network's classes when they are called alike, or when there are as many:
-    then in the order of their numbers. The pictures lie in the folder `pictures`, or beside.
+    Categories are mapped to classes by name, or else by the order of their ids if their numbers
+    agree. The pictures are in the folder `pictures`, by default the folder of the file.
     """
-    file = _Document(source)
+    file = _JsonFile(source)
     listed = file.list("categories")
     by_id = {file.integer(each, "id"): each for each in listed}
     if len(by_id) != len(listed):
         raise InputError(f"{file.name}: categories: two have the same id")
     categories = dict(sorted(by_id.items()))
-    called = [str(each.get("name", number)) for number, each in categories.items()]
-    names = tuple(called if names is None else names)
-    class_of = dict(zip(categories, _match_names(file.name, called, names), strict=True))
+    category_names = [str(each.get("name", number)) for number, each in categories.items()]
+    names = tuple(category_names if names is None else names)
+    class_of = dict(zip(categories, _match_names(file.name, category_names, names), strict=True))
     problems: list[str] = []
     objects = _objects(file, class_of, problems)
     folder = Path(source).parent if pictures is None else Path(pictures)
-    images = sorted(file.list("images"), key=lambda image: _sortable(_image_id(file, image)))
+    images = sorted(file.list("images"), key=lambda image: _sort_key(_image_id(file, image)))
     entries = [
         _entry(file, image, folder, objects.get(_image_id(file, image), _Rows()))
         for image in images
@@ -57,17 +56,17 @@ def read_truth(
     )
 
 
-def read_results(source: str, truth: GroundTruth) -> dict[ImageId, Found]:
-    """The detections of each picture of `truth`, in the order of the file.
+def read_results(source: str, truth: GroundTruth) -> dict[ImageId, Detections]:
+    """Read the detections of each picture of `truth`, in the order of the file.
 
-    Those of categories that the ground truth lacks are left out, as pycocotools does.
+    Detections of other categories are left out, as in pycocotools.
     """
-    file = _Document(source, is_list=True)
+    file = _JsonFile(source, is_list=True)
     known = {entry.image_id for entry in truth.entries}
     class_of = {number: class_id for class_id, number in enumerate(truth.categories)}
     rows: dict[ImageId, _Rows] = {}
-    for place, each in enumerate(file.value):
-        where = f"{file.name}: detection {place}"
+    for index, each in enumerate(file.value):
+        where = f"{file.name}: detection {index}"
         if not isinstance(each, dict):
             raise InputError(f"{where}: expected an object, got {type(each).__name__}")
         image_id, score = each.get("image_id"), each.get("score")
@@ -80,18 +79,20 @@ def read_results(source: str, truth: GroundTruth) -> dict[ImageId, Found]:
         class_id = class_of.get(file.integer(each, "category_id"))
         if class_id is not None:
             rows.setdefault(image_id, _Rows()).add(_bbox(each, where), class_id, extra=score)
-    return {key: Found.of(each.boxes, each.extras, each.class_ids) for key, each in rows.items()}
+    return {
+        key: Detections.of(each.boxes, each.extras, each.class_ids) for key, each in rows.items()
+    }
 
 
 def files_in(folder: Path) -> tuple[Path, Path]:
-    """What write() makes: the ground truth and the detections."""
+    """Return the files that write() creates: the ground truth and the detections."""
     return folder / "ground_truth.json", folder / "detections.json"
 
 
 def write(
     folder: Path, truth: GroundTruth, examples: Sequence[Example], *, overwrite: bool = False
 ) -> tuple[Path, Path]:
-    """Write ground_truth.json and detections.json, which pycocotools loads; return their paths."""
+    """Write ground_truth.json and detections.json for pycocotools; return their paths."""
     annotations = [
         {
             "id": number,
@@ -128,9 +129,9 @@ def write(
         }
         for example in examples
         for box, class_id, score in zip(
-            example.found.boxes.tolist(),
-            example.found.class_ids.tolist(),
-            example.found.scores.tolist(),
+            example.detections.boxes.tolist(),
+            example.detections.class_ids.tolist(),
+            example.detections.scores.tolist(),
             strict=True,
         )
     ]
@@ -140,8 +141,8 @@ def write(
     return paths
 
 
-class _Document:
-    """A JSON file and how to say what is wrong with it."""
+class _JsonFile:
+    """A parsed JSON file, with accessors that raise errors about it."""
 
     def __init__(self, source: str, *, is_list: bool = False) -> None:
         self.name = shown(source)
@@ -152,7 +153,7 @@ class _Document:
         except (RecursionError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError(f"{self.name}: is not JSON that can be read: {error}") from None
+            raise InputError(f"{self.name}: cannot be read as JSON: {error}") from None
         if not isinstance(self.value, list if is_list else dict):
             kind = "a list of detections" if is_list else "images, annotations and categories"
             raise InputError(f"{self.name}: expected {kind}, got {type(self.value).__name__}")
@@ -171,7 +172,7 @@ class _Document:
 
 
 class _Rows:
-    """Boxes of one picture, collected one by one."""
+    """The boxes of one picture, collected one by one."""
 
     def __init__(self) -> None:
         self.boxes: list[list[float]] = []
@@ -187,12 +188,12 @@ class _Rows:
 
 
 def _objects(
-    file: _Document, class_of: Mapping[int, int], problems: list[str]
+    file: _JsonFile, class_of: Mapping[int, int], problems: list[str]
 ) -> dict[ImageId, _Rows]:
     known = {_image_id(file, image) for image in file.list("images")}
     rows: dict[ImageId, _Rows] = {}
-    for place, each in enumerate(file.list("annotations")):
-        where = f"{file.name}: annotation {shown(str(each.get('id', place)))}"
+    for index, each in enumerate(file.list("annotations")):
+        where = f"{file.name}: annotation {shown(str(each.get('id', index)))}"
         image_id = each.get("image_id")
         try:
             if not isinstance(image_id, (int, str)) or image_id not in known:
@@ -212,7 +213,7 @@ def _objects(
     return rows
 
 
-def _entry(file: _Document, image: Mapping[str, Any], folder: Path, rows: _Rows) -> Entry:
+def _entry(file: _JsonFile, image: Mapping[str, Any], folder: Path, rows: _Rows) -> Entry:
     name = image.get("file_name")
     image_id = _image_id(file, image)
     if not isinstance(name, str) or not name or "\0" in name:
@@ -222,21 +223,17 @@ def _entry(file: _Document, image: Mapping[str, Any], folder: Path, rows: _Rows)
     if _is_number(width) and _is_number(height) and width >= 1 and height >= 1:
         size = int(width), int(height)
     objects = Objects.of(rows.boxes, rows.class_ids, areas=rows.extras, optional=rows.crowd)
-    return Entry(image_id, str(folder / name), partial(_whatever_the_size, objects), size)
+    return Entry(image_id, str(folder / name), lambda size: objects, size)
 
 
-def _whatever_the_size(objects: Objects, size: tuple[int, int]) -> Objects:
-    return objects
-
-
-def _image_id(file: _Document, image: Mapping[str, Any]) -> ImageId:
+def _image_id(file: _JsonFile, image: Mapping[str, Any]) -> ImageId:
     value = image.get("id")
     if not isinstance(value, (int, str)):
         raise InputError(f"{file.name}: images: id: expected a number, got {str(value)[:60]!r}")
     return value
 
 
-def _sortable(image_id: ImageId) -> tuple[bool, ImageId]:
+def _sort_key(image_id: ImageId) -> tuple[bool, ImageId]:
     return isinstance(image_id, str), image_id
 
 
@@ -252,33 +249,33 @@ def _bbox(entry: Mapping[str, Any], where: str) -> list[float]:
 def _is_number(value: object) -> TypeGuard[float]:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
-    return abs(value) <= _LARGEST  # NaN is not
+    return abs(value) <= _MAX_NUMBER  # false for NaN
 
 
-def _match_names(where: str, called: Sequence[str], names: Sequence[str]) -> list[int]:
-    """The class of each category."""
-    class_of = {_plain(name): class_id for class_id, name in reversed(list(enumerate(names)))}
-    same = [class_of.get(_plain(name)) for name in called]
+def _match_names(where: str, categories: Sequence[str], names: Sequence[str]) -> list[int]:
+    """Return the class of each category."""
+    class_of = {_normalised(name): class_id for class_id, name in reversed(list(enumerate(names)))}
+    same = [class_of.get(_normalised(name)) for name in categories]
     known = [class_id for class_id in same if class_id is not None]
-    if len(known) == len(called) == len(set(known)):
+    if len(known) == len(categories) == len(set(known)):
         return known
-    if len(called) != len(names):
-        lacking = called[same.index(None)] if None in same else called[0]
-        hint = suggest(lacking, names)
+    if len(categories) != len(names):
+        missing = categories[same.index(None)] if None in same else categories[0]
+        hint = suggest(missing, names)
         raise InputError(
-            f"{where}: has {len(called)} categories, the network {len(names)} classes, none of"
-            f" which is called {lacking[:60]!r}.{hint} See --names"
+            f"{where}: has {len(categories)} categories, the network {len(names)} classes, none of"
+            f" which is called {missing[:60]!r}.{hint} See --names"
         )
-    for place, class_id in enumerate(same):
-        if class_id not in (None, place):
+    for index, class_id in enumerate(same):
+        if class_id not in (None, index):
             raise InputError(
-                f"{where}: categories: {called[place][:60]!r} is number {place} in order, but"
+                f"{where}: categories: {categories[index][:60]!r} is number {index} in order, but"
                 f" number {class_id} of the network's classes. See --names"
             )
     return list(range(len(names)))
 
 
-def _plain(name: str) -> str:
+def _normalised(name: str) -> str:
     return "".join(name.split()).lower()
 
 
@@ -286,14 +283,14 @@ def _annotated(
     examples: Sequence[Example],
 ) -> Iterable[tuple[Example, list[float], int, float, bool]]:
     for example in examples:
-        there = example.objects
+        objects = example.objects
         yield from (
             (example, *row)
             for row in zip(
-                there.boxes.tolist(),
-                there.class_ids.tolist(),
-                there.areas.tolist(),
-                there.optional.tolist(),
+                objects.boxes.tolist(),
+                objects.class_ids.tolist(),
+                objects.areas.tolist(),
+                objects.optional.tolist(),
                 strict=True,
             )
         )

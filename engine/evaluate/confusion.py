@@ -1,4 +1,4 @@
-"""Which classes are taken for which: objects against what was found in their place."""
+"""The confusion matrix of a detector."""
 
 from __future__ import annotations
 
@@ -8,40 +8,41 @@ import numpy as np
 
 from engine.arrays import Array
 from engine.evaluate.examples import Example
-from engine.evaluate.overlap import in_pixels
+from engine.evaluate.iou import iou_ltwh
 
 
 def confusion(
-    examples: Sequence[Example], classes: int, *, overlap: float, threshold: float
+    examples: Sequence[Example], classes: int, *, iou_threshold: float, threshold: float
 ) -> Array:
-    """(classes + 1, classes + 1): objects of a row's class found as a column's class.
+    """Return (classes + 1, classes + 1): objects of a row's class detected as a column's class.
 
-    The last row counts what was found where nothing is, the last column what was not found. Each
-    detection above `threshold`, the best first, takes the free object that it overlaps most,
-    whatever its class. What covers nothing but an optional object is not counted.
+    The last row counts detections without an object, the last column objects without a detection.
+    Each detection with a score above `threshold`, the best first, is matched with the free object
+    of the largest overlap, of any class. A detection that covers only optional objects does not
+    count.
     """
     counts = np.zeros((classes + 1, classes + 1), np.int64)
     for example in examples:
-        there = example.objects
-        believed = np.flatnonzero(example.found.scores > threshold)
-        order = believed[np.argsort(-example.found.scores[believed], kind="stable")]
-        found = example.found.take(order)
-        shared = in_pixels(found.boxes, there.boxes, there.optional)
-        free = ~there.optional
-        for row, class_id in zip(shared, found.class_ids.tolist(), strict=True):
-            open_to_it = np.where(free, row, 0.0)
-            if len(row) and open_to_it.max() >= overlap:
-                target = int(open_to_it.argmax())
+        objects = example.objects
+        above = np.flatnonzero(example.detections.scores > threshold)
+        order = above[np.argsort(-example.detections.scores[above], kind="stable")]
+        found = example.detections.take(order)
+        iou = iou_ltwh(found.boxes, objects.boxes, objects.optional)
+        free = ~objects.optional
+        for row, class_id in zip(iou, found.class_ids.tolist(), strict=True):
+            with_free = np.where(free, row, 0.0)
+            if len(row) and with_free.max() >= iou_threshold:
+                target = int(with_free.argmax())
                 free[target] = False
-                counts[there.class_ids[target], class_id] += 1
-            elif not (row[there.optional] >= overlap).any():
+                counts[objects.class_ids[target], class_id] += 1
+            elif not (row[objects.optional] >= iou_threshold).any():
                 counts[classes, class_id] += 1
-        counts[:, classes] += np.bincount(there.class_ids[free], minlength=classes + 1)
+        counts[:, classes] += np.bincount(objects.class_ids[free], minlength=classes + 1)
     return counts
 
 
 def most_confused(counts: Array, most: int) -> list[tuple[int, int, int]]:
-    """Pairs of different classes (object's, found as, how often), the commonest first."""
+    """Return the most frequent (class of the object, detected class, count) with two classes."""
     classes = len(counts) - 1
     mixed = counts[:classes, :classes] * ~np.eye(classes, dtype=bool)
     order = np.argsort(-mixed, axis=None, kind="stable")[:most]

@@ -1,11 +1,13 @@
-"""The numbers of darknet's `detector map`, its ways included.
+"""The numbers of darknet's `detector map`, including its peculiarities.
 
-A detection belongs to the object that it overlaps most and more than asked, in float32; of those
-that belong to one object only the first counts. In the precision-recall curve that is the one of
-the best score; in the counts at a threshold the first of its picture, in the detector's order.
-Detections of difficult objects leave the curve, yet are wrong in the counts.
-The area starts at the recall after the best of all detections of all classes: its own class loses
-that first step. A class without objects has an average precision of 0, and the mean is over all.
+A detection is assigned to the object with the largest IoU above the threshold, in float32. Of the
+detections of one object only the first is a hit. In the precision-recall curve that is the one with
+the best score; in the counts at a threshold it is the first of its picture in the detector's order.
+Detections of difficult objects are left out of the curve but are misses in the counts.
+
+The area under the curve begins at the recall after the best detection of all classes, so the class
+of that detection loses its first step. A class without objects has an average precision of 0, and
+the mean is over all classes.
 """
 
 from __future__ import annotations
@@ -16,57 +18,61 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.arrays import Array
-from engine.evaluate.examples import Scene
-from engine.evaluate.overlap import in_parts
-from engine.evaluate.ranking import Counts, Judged, Ranking
+from engine.evaluate.examples import ClassExample
+from engine.evaluate.iou import iou_xywh
+from engine.evaluate.ranking import Counts, MatchedDetections, Ranking
 
-POINTS = (0, 11, 101)  # recalls at which precision is read; 0 is the area under the curve
+POINTS = (
+    0,
+    11,
+    101,
+)  # numbers of recalls at which precision is read; 0 is the area under the curve
 
 
-def rank(scenes: Sequence[Scene], overlap: float) -> Ranking:
-    """The detections of one class at one overlap."""
-    judged, objects = [], 0
-    for scene in scenes:
-        owned = _Owned.of(scene, overlap)
-        kept = ~owned.difficult
-        best = np.argsort(-scene.found.scores, kind="stable")
+def rank(examples: Sequence[ClassExample], iou: float) -> Ranking:
+    """Rank the detections of one class at one IoU threshold."""
+    parts, objects = [], 0
+    for example in examples:
+        assigned = _Assignment.of(example, iou)
+        counted = ~assigned.difficult
+        best = np.argsort(-example.detections.scores, kind="stable")
         hits = np.zeros(len(best), bool)
-        hits[best] = _first_of_each(owned.target[best])
-        shared = np.where(hits, owned.overlap, 0.0)
-        columns = (scene.found.scores, hits, shared, scene.places)
-        judged.append(Judged(*(each[kept] for each in columns)))
-        objects += owned.objects
-    return Ranking.of(judged, objects)
+        hits[best] = _first_of_each(assigned.target[best])
+        overlaps = np.where(hits, assigned.overlap, 0.0)
+        columns = (example.detections.scores, hits, overlaps, example.indices)
+        parts.append(MatchedDetections(*(each[counted] for each in columns)))
+        objects += assigned.objects
+    return Ranking.of(parts, objects)
 
 
-def counts(scenes: Sequence[Scene], overlap: float, threshold: float) -> Counts:
-    """What is right and wrong when only scores above `threshold` are believed."""
+def counts(examples: Sequence[ClassExample], iou: float, threshold: float) -> Counts:
+    """Count hits and misses among the scores above `threshold`."""
     parts = []
-    for scene in scenes:
-        owned = _Owned.of(scene, overlap)
-        believed = scene.found.scores.astype(np.float32) > np.float32(threshold)
-        hits = _first_of_each(owned.target) & believed
-        right = int(hits.sum())
-        parts.append(
-            Counts(
-                *(owned.objects, right, int(believed.sum()) - right),
-                overlap=float(owned.overlap[hits].sum()),
-            )
-        )
+    for example in examples:
+        assigned = _Assignment.of(example, iou)
+        above = example.detections.scores.astype(np.float32) > np.float32(threshold)
+        hits = _first_of_each(assigned.target) & above
+        true_positives = int(hits.sum())
+        false_positives = int(above.sum()) - true_positives
+        overlap = float(assigned.overlap[hits].sum())
+        parts.append(Counts(assigned.objects, true_positives, false_positives, overlap))
     return Counts.total(parts)
 
 
 def average_precisions(rankings: Sequence[Ranking], points: int) -> list[float]:
-    """Of each class, read at `points` recalls."""
+    """Return the average precision of each class, read at `points` recalls."""
     if points:
         return [_at_points(ranking, points) for ranking in rankings]
     tops = [
-        (-each.scores[0], each.places[0], class_id)
+        (-each.scores[0], each.indices[0], class_id)
         for class_id, each in enumerate(rankings)
         if len(each.scores)
     ]
     first = min(tops)[2] if tops else None
-    return [_area(ranking, lost=first == class_id) for class_id, ranking in enumerate(rankings)]
+    return [
+        _area(ranking, loses_first_step=first == class_id)
+        for class_id, ranking in enumerate(rankings)
+    ]
 
 
 def _at_points(ranking: Ranking, points: int) -> float:
@@ -77,51 +83,51 @@ def _at_points(ranking: Ranking, points: int) -> float:
     return float(np.mean(best[np.searchsorted(ranking.recall, recalls, side="left")]))
 
 
-def _area(ranking: Ranking, *, lost: bool) -> float:
+def _area(ranking: Ranking, *, loses_first_step: bool) -> float:
     if not ranking.objects:
         return 0.0
     steps = np.diff(ranking.recall, prepend=0.0) * ranking.envelope()
-    return float(np.sum(steps[1:] if lost else steps))
+    return float(np.sum(steps[1:] if loses_first_step else steps))
 
 
 @dataclass(frozen=True, eq=False)
-class _Owned:
-    """To which object each detection of one class in one picture belongs."""
+class _Assignment:
+    """The object that each detection of one class in one picture is assigned to."""
 
-    target: Array  # (found,) the object's number, or -1
-    overlap: Array  # (found,) with it
-    difficult: Array  # (found,) bool: belongs to none, but covers a difficult one
+    target: Array  # (detections,) the index of the object, or -1
+    overlap: Array  # (detections,) IoU with it
+    difficult: Array  # (detections,) bool: not assigned, but covers a difficult object
     objects: int
 
     @classmethod
-    def of(cls, scene: Scene, least: float) -> _Owned:
-        found = _in_parts(scene.found.boxes, scene.size)
-        there = _in_parts(scene.objects.boxes, scene.size)
-        optional = scene.objects.optional
-        shared = in_parts(found, there[~optional])
-        objects = shared.shape[1]
+    def of(cls, example: ClassExample, threshold: float) -> _Assignment:
+        found = _relative_xywh(example.detections.boxes, example.size)
+        boxes = _relative_xywh(example.objects.boxes, example.size)
+        optional = example.objects.optional
+        iou = iou_xywh(found, boxes[~optional])
+        objects = iou.shape[1]
         target = np.full(len(found), -1)
         overlap = np.zeros(len(found))
         if objects:
-            most = shared.max(axis=1)
-            target = np.where(most > np.float32(least), shared.argmax(axis=1), -1)
+            most = iou.max(axis=1)
+            target = np.where(most > np.float32(threshold), iou.argmax(axis=1), -1)
             overlap = np.where(target >= 0, most, np.float32(0)).astype(np.float64)
         difficult = np.zeros(len(found), bool)
         if optional.any():
-            over = in_parts(found, there[optional]) > np.float32(least)
-            difficult = (target < 0) & over.any(axis=1)
+            covers = iou_xywh(found, boxes[optional]) > np.float32(threshold)
+            difficult = (target < 0) & covers.any(axis=1)
         return cls(target, overlap, difficult, objects)
 
 
-def _in_parts(boxes: Array, size: tuple[int, int]) -> Array:
-    """Centre, width and height relative to the picture, in float32."""
-    parts = boxes / np.tile(np.asarray(size, np.float64), 2)
-    parts[:, :2] += parts[:, 2:] / 2
-    return parts.astype(np.float32)
+def _relative_xywh(boxes: Array, size: tuple[int, int]) -> Array:
+    """Return centre, width and height relative to the picture, in float32."""
+    relative = boxes / np.tile(np.asarray(size, np.float64), 2)
+    relative[:, :2] += relative[:, 2:] / 2
+    return relative.astype(np.float32)
 
 
 def _first_of_each(targets: Array) -> Array:
-    """Where an object is named for the first time; -1 is none."""
+    """Return a mask of the first occurrence of each target; -1 is no target."""
     first = np.zeros(len(targets), bool)
     first[np.unique(targets, return_index=True)[1]] = True
     return first & (targets >= 0)

@@ -1,4 +1,4 @@
-"""What the evaluation works on, picture by picture: objects that are there, boxes found."""
+"""The input of an evaluation: the objects in each picture and the detections of them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from engine.vision.result import Result
 
 @dataclass(frozen=True, eq=False)
 class Objects:
-    """What is in a picture.
+    """The labelled objects in a picture.
 
-    An `optional` object need not be found and does not count when it is: COCO's crowds, VOC's
-    difficult objects.
+    An `optional` object (a crowd of COCO, a difficult object of VOC) need not be found, and
+    detections of it do not count.
     """
 
     boxes: Array  # (n, 4) float64: left, top, width, height in pixels
     class_ids: Array  # (n,) int64
-    areas: Array  # (n,) float64, of the outline where that is known
+    areas: Array  # (n,) float64, of the outline if it is known
     optional: Array  # (n,) bool
 
     @classmethod
@@ -51,8 +51,8 @@ class Objects:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """What a detector says is in a picture, in its order."""
+class Detections:
+    """The detections in a picture, in the detector's order."""
 
     boxes: Array  # (n, 4) float64: left, top, width, height in pixels
     scores: Array  # (n,) float64
@@ -61,7 +61,7 @@ class Found:
     @classmethod
     def of(
         cls, boxes: Sequence[Sequence[float]], scores: Sequence[float], class_ids: Sequence[int]
-    ) -> Found:
+    ) -> Detections:
         return cls(
             np.asarray(boxes, np.float64).reshape(-1, 4),
             np.asarray(scores, np.float64),
@@ -69,8 +69,8 @@ class Found:
         )
 
     @classmethod
-    def in_result(cls, result: Result) -> Found:
-        """The boxes of a Result, without the rounding of its pixels to float32."""
+    def from_result(cls, result: Result) -> Detections:
+        """Return the boxes of a Result, without its rounding of pixels to float32."""
         sides = np.tile(np.asarray(result.size, np.float64), 2)
         boxes = result.xywhn.astype(np.float64) * sides
         boxes[:, :2] -= boxes[:, 2:] / 2
@@ -79,50 +79,50 @@ class Found:
     def __len__(self) -> int:
         return len(self.scores)
 
-    def take(self, rows: Array) -> Found:
-        return Found(self.boxes[rows], self.scores[rows], self.class_ids[rows])
+    def take(self, rows: Array) -> Detections:
+        return Detections(self.boxes[rows], self.scores[rows], self.class_ids[rows])
 
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """A picture: what is there and what was found."""
+    """A picture with its objects and detections."""
 
     image_id: int | str
     size: tuple[int, int]  # width, height
     objects: Objects
-    found: Found
+    detections: Detections
     path: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
-    """One class in one picture; `places` number the detections over all pictures and classes."""
+class ClassExample:
+    """One class in one picture; `indices` number the detections over all pictures and classes."""
 
     size: tuple[int, int]
     objects: Objects
-    found: Found
-    places: Array  # (len(found),) int64
+    detections: Detections
+    indices: Array  # (len(detections),) int64
 
 
-def by_class(examples: Sequence[Example], classes: int) -> list[list[Scene]]:
-    """The scenes of each class, in the order of the pictures; none where the class is absent."""
-    scenes: list[list[Scene]] = [[] for _ in range(classes)]
-    first_place = 0
+def split_by_class(examples: Sequence[Example], classes: int) -> list[list[ClassExample]]:
+    """Return for each class the pictures in which it occurs, in their order."""
+    split: list[list[ClassExample]] = [[] for _ in range(classes)]
+    first_index = 0
     for example in examples:
-        for class_id in _present(example, classes):
-            rows = np.flatnonzero(example.found.class_ids == class_id)
-            scenes[class_id].append(
-                Scene(
+        for class_id in _class_ids_in(example, classes):
+            rows = np.flatnonzero(example.detections.class_ids == class_id)
+            split[class_id].append(
+                ClassExample(
                     example.size,
                     example.objects.take(np.flatnonzero(example.objects.class_ids == class_id)),
-                    example.found.take(rows),
-                    first_place + rows,
+                    example.detections.take(rows),
+                    first_index + rows,
                 )
             )
-        first_place += len(example.found)
-    return scenes
+        first_index += len(example.detections)
+    return split
 
 
-def _present(example: Example, classes: int) -> Iterator[int]:
-    ids = np.union1d(example.objects.class_ids, example.found.class_ids)
+def _class_ids_in(example: Example, classes: int) -> Iterator[int]:
+    ids = np.union1d(example.objects.class_ids, example.detections.class_ids)
     return (class_id for class_id in ids.tolist() if 0 <= class_id < classes)

@@ -1,4 +1,4 @@
-"""The detections of one class from the surest on, each a hit or a miss; what follows from that."""
+"""The ranked detections of one class: hits and misses, precision and recall."""
 
 from __future__ import annotations
 
@@ -15,56 +15,58 @@ class Ranking:
     """Detections of one class by falling score, without those that do not count."""
 
     scores: Array  # (n,) float64
-    hits: Array  # (n,) bool: it is the one that found its object
-    overlaps: Array  # (n,) float64: with the object that it found, else 0
-    places: Array  # (n,) int64: among all detections of all classes
-    objects: int  # that have to be found
+    hits: Array  # (n,) bool: true positives
+    overlaps: Array  # (n,) float64: IoU with the object found, 0 for a miss
+    indices: Array  # (n,) int64: among all detections of all classes
+    objects: int  # the number of objects to find
 
     @classmethod
-    def of(cls, judged: Iterable[Judged], objects: int) -> Ranking:
-        parts = list(judged)
-        scores, hits, overlaps, places = (
+    def of(cls, matches: Iterable[MatchedDetections], objects: int) -> Ranking:
+        parts = list(matches)
+        scores, hits, overlaps, indices = (
             np.concatenate([getattr(part, name) for part in parts] or [np.zeros(0)])
-            for name in ("scores", "hits", "overlaps", "places")
+            for name in ("scores", "hits", "overlaps", "indices")
         )
         order = np.argsort(-scores, kind="stable")
-        return cls(scores[order], hits[order].astype(bool), overlaps[order], places[order], objects)
+        return cls(
+            scores[order], hits[order].astype(bool), overlaps[order], indices[order], objects
+        )
 
     @property
     def recall(self) -> Array:
-        """After each detection."""
+        """Return the recall after each detection."""
         return np.cumsum(self.hits) / max(self.objects, 1)
 
     @property
     def precision(self) -> Array:
-        """After each detection."""
+        """Return the precision after each detection."""
         return np.asarray(np.cumsum(self.hits) / np.arange(1, len(self.hits) + 1))
 
     def envelope(self) -> Array:
-        """The best precision at this recall or a greater one."""
-        return falling(self.precision)
+        """Return the best precision at the recall of each detection or a greater one."""
+        return falling_envelope(self.precision)
 
     def counts(self, threshold: float) -> Counts:
-        """What is right and wrong when only scores above `threshold` are believed."""
-        believed = self.scores > threshold
-        hits = int(self.hits[believed].sum())
-        misses = int(believed.sum()) - hits
-        return Counts(self.objects, hits, misses, float(self.overlaps[believed].sum()))
+        """Count hits and misses among the scores above `threshold`."""
+        above = self.scores > threshold
+        hits = int(self.hits[above].sum())
+        misses = int(above.sum()) - hits
+        return Counts(self.objects, hits, misses, float(self.overlaps[above].sum()))
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
-    """Detections of one class in one picture, in any order."""
+class MatchedDetections:
+    """The detections of one class in one picture after matching, in any order."""
 
     scores: Array
     hits: Array
     overlaps: Array
-    places: Array
+    indices: Array
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Hits and misses at a threshold."""
+    """Hits and misses at a score threshold."""
 
     objects: int
     true_positives: int
@@ -99,12 +101,12 @@ class Counts:
 
     @property
     def average_iou(self) -> float:
-        """Darknet's: over all that was found, where what is wrong counts as 0."""
+        """Return darknet's average IoU over all detections, in which a miss counts as 0."""
         return _ratio(self.overlap, self.true_positives + self.false_positives)
 
 
-def falling(values: Array) -> Array:
-    """The greatest of each value and those after it."""
+def falling_envelope(values: Array) -> Array:
+    """Replace each value by the maximum of itself and all later ones."""
     return np.asarray(np.maximum.accumulate(values[::-1])[::-1])
 
 

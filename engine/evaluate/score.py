@@ -1,4 +1,4 @@
-"""score(): a Report on detections, by the method of COCO, Pascal VOC or darknet."""
+"""Score detections by the method of COCO, Pascal VOC or darknet."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from engine.arrays import Array
 from engine.errors import InputError, suggest
 from engine.evaluate import coco, darknet, voc
 from engine.evaluate.confusion import confusion
-from engine.evaluate.examples import Example, by_class
+from engine.evaluate.examples import Example, split_by_class
 from engine.evaluate.ranking import Counts, Ranking
 
 METHODS = {
-    "coco": "COCO, 101 recalls, overlaps 0.50 to 0.95, at most 100 detections of a class",
+    "coco": "COCO, 101 recalls, IoU 0.50 to 0.95, at most 100 detections of a class",
     "voc": "Pascal VOC 2010, area under the curve",
     "voc11": "Pascal VOC 2007, 11 recalls",
     "darknet": "darknet's detector map",
@@ -27,12 +27,12 @@ _RANK = {"coco": coco.rank, "voc": voc.rank, "voc11": voc.rank, "darknet": darkn
 
 @dataclass(frozen=True)
 class Rules:
-    """How to judge, checked."""
+    """The settings of an evaluation, validated."""
 
     method: str = "coco"
     match_iou: float = 0.5
-    threshold: float = 0.25  # of the counts and the confusion
-    points: int = 0  # of darknet's curve
+    threshold: float = 0.25  # on the scores, for the counts and the confusion matrix
+    points: int = 0  # recalls at which darknet's curve is read; 0 is the area under it
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -45,7 +45,7 @@ class Rules:
         if self.points not in darknet.POINTS:
             raise InputError(f"points: expected 0, 11 or 101, got {self.points}")
         if self.points and self.method != "darknet":
-            raise InputError("points: only the method darknet has a choice of them")
+            raise InputError("points: only with the method darknet")
 
     def __str__(self) -> str:
         if self.method != "darknet":
@@ -56,7 +56,7 @@ class Rules:
 
 @dataclass(frozen=True, eq=False)
 class ClassScore:
-    """One class; an `average_precision` of None means that there is nothing to find."""
+    """The scores of one class; `average_precision` is None if there is no object to find."""
 
     name: str
     average_precision: float | None
@@ -66,7 +66,7 @@ class ClassScore:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What score() says; `summary` holds the method's own figures, the first of them the main."""
+    """The result of score(); the first figure of `summary` is the main one of the method."""
 
     rules: Rules
     pictures: int
@@ -79,7 +79,7 @@ class Report:
         return Counts.total([each.counts for each in self.classes])
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON would hold it."""
+        """Return the report as JSON values."""
         return {
             "method": self.rules.method,
             "method_says": str(self.rules),
@@ -102,30 +102,33 @@ class Report:
 
 
 def score(examples: Sequence[Example], names: Sequence[str], rules: Rules | None = None) -> Report:
-    """Judge what was found in `examples` by `rules`."""
+    """Score the detections in `examples` by `rules`."""
     rules = rules or Rules()
-    scenes = by_class(examples, len(names))
-    overlap, threshold = rules.match_iou, rules.threshold
+    classes = split_by_class(examples, len(names))
+    iou, threshold = rules.match_iou, rules.threshold
     rank = _RANK[rules.method]
-    rankings = [rank(of_class, overlap) for of_class in scenes]
+    rankings = [rank(of_class, iou) for of_class in classes]
     counts = [ranking.counts(threshold) for ranking in rankings]
     precisions: Sequence[float | None]
     if rules.method == "coco":
-        tables = coco.tables(scenes)
+        tables = coco.tables(classes)
         precisions = [tables.of_class(class_id) for class_id in range(len(names))]
         summary = tables.summary()
     else:
         if rules.method == "darknet":
             precisions = darknet.average_precisions(rankings, rules.points)
-            counts = [darknet.counts(of_class, overlap, threshold) for of_class in scenes]
+            counts = [darknet.counts(of_class, iou, threshold) for of_class in classes]
         else:
             average = voc.eleven_points if rules.method == "voc11" else voc.area
             precisions = [average(ranking) for ranking in rankings]
-        summary = {f"mAP@{overlap:.2f}": _mean(precisions)}
+        summary = {f"mAP@{iou:.2f}": _mean(precisions)}
     columns = zip(names, precisions, rankings, counts, strict=True)
     return Report(
-        *(rules, len(examples), summary, tuple(ClassScore(*column) for column in columns)),
-        confusion=confusion(examples, len(names), overlap=overlap, threshold=threshold),
+        rules,
+        pictures=len(examples),
+        summary=summary,
+        classes=tuple(ClassScore(*column) for column in columns),
+        confusion=confusion(examples, len(names), iou_threshold=iou, threshold=threshold),
     )
 
 

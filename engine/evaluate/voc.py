@@ -1,7 +1,8 @@
-"""Pascal VOC's average precision: at eleven recalls (2007), or the area under the curve (2010 on).
+"""Pascal VOC's average precision: at eleven recalls (2007), or the area under the curve (2010).
 
-Each detection, the best score first, goes to the object of its picture that it overlaps most, if
-enough; a second one there is wrong. Detections of difficult objects do not count.
+Detections are taken by falling score. Each is matched with the object of its picture that has the
+largest overlap, if that is large enough; a second detection of one object is a miss. Detections of
+difficult objects do not count.
 """
 
 from __future__ import annotations
@@ -10,25 +11,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.evaluate.examples import Scene
-from engine.evaluate.overlap import in_pixels
-from engine.evaluate.ranking import Judged, Ranking
+from engine.evaluate.examples import ClassExample
+from engine.evaluate.iou import iou_ltwh
+from engine.evaluate.ranking import MatchedDetections, Ranking
 
-# As evaluators of VOC count them, 0.1 at a time: 3 * 0.1 is a little more than the recall 3 / 10.
-_TENTHS = np.arange(11) * 0.1
+# Multiples of 0.1 as the official code computes them: 3 * 0.1 is slightly more than 3 / 10.
+_RECALLS = np.arange(11) * 0.1
 
 
-def rank(scenes: Sequence[Scene], overlap: float) -> Ranking:
-    """The detections of one class at one overlap."""
-    objects = sum(int(np.count_nonzero(~scene.objects.optional)) for scene in scenes)
-    return Ranking.of((_judge(scene, overlap) for scene in scenes), objects)
+def rank(examples: Sequence[ClassExample], iou: float) -> Ranking:
+    """Rank the detections of one class at one IoU threshold."""
+    objects = sum(int(np.count_nonzero(~each.objects.optional)) for each in examples)
+    return Ranking.of((_match(each, iou) for each in examples), objects)
 
 
 def eleven_points(ranking: Ranking) -> float | None:
     if not ranking.objects:
         return None
     best = np.append(ranking.envelope(), 0.0)
-    return float(np.mean(best[np.searchsorted(ranking.recall, _TENTHS, side="left")]))
+    return float(np.mean(best[np.searchsorted(ranking.recall, _RECALLS, side="left")]))
 
 
 def area(ranking: Ranking) -> float | None:
@@ -37,24 +38,23 @@ def area(ranking: Ranking) -> float | None:
     return float(np.sum(np.diff(ranking.recall, prepend=0.0) * ranking.envelope()))
 
 
-def _judge(scene: Scene, overlap: float) -> Judged:
-    order = np.argsort(-scene.found.scores, kind="stable")
-    found = scene.found.take(order)
-    hits = np.zeros(len(found), bool)
-    counted = np.ones(len(found), bool)
-    overlaps = np.zeros(len(found))
-    if len(scene.objects):
-        shared = in_pixels(found.boxes, scene.objects.boxes)
-        nearest = shared.argmax(axis=1)
-        most = shared.max(axis=1)
-        enough = most >= overlap
-        counted = ~(enough & scene.objects.optional[nearest])
+def _match(example: ClassExample, threshold: float) -> MatchedDetections:
+    order = np.argsort(-example.detections.scores, kind="stable")
+    detections = example.detections.take(order)
+    hits = np.zeros(len(detections), bool)
+    counted = np.ones(len(detections), bool)
+    overlaps = np.zeros(len(detections))
+    if len(example.objects):
+        iou = iou_ltwh(detections.boxes, example.objects.boxes)
+        nearest = iou.argmax(axis=1)
+        most = iou.max(axis=1)
+        is_enough = most >= threshold
+        counted = ~(is_enough & example.objects.optional[nearest])
         used: set[int] = set()
-        for number in np.flatnonzero(enough & counted).tolist():
+        for number in np.flatnonzero(is_enough & counted).tolist():
             target = int(nearest[number])
             if target not in used:
                 used.add(target)
                 hits[number], overlaps[number] = True, most[number]
-    return Judged(
-        *(found.scores[counted], hits[counted], overlaps[counted], scene.places[order][counted])
-    )
+    columns = (detections.scores, hits, overlaps, example.indices[order])
+    return MatchedDetections(*(each[counted] for each in columns))

@@ -1,7 +1,7 @@
-"""Pascal VOC's annotations: an XML file a picture.
+"""Read Pascal VOC's annotations, one XML file per picture.
 
-Pixel columns xmin to xmax belong to the object and the first is number 1, so that its edges are
-xmin - 1 and xmax; rows alike.
+An object covers the pixel columns xmin to xmax, counted from 1, so its edges are at xmin - 1 and
+xmax. The same holds for rows.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from xml.etree import ElementTree
 
 from engine.errors import InputError, suggest
 from engine.evaluate.examples import Objects
-from engine.evaluate.text import read_text
+from engine.evaluate.text_files import read_text
 from engine.files.naming import shown
 
-_FURTHEST = 1e9
+_MAX_COORDINATE = 1e9
 _EDGES = ("xmin", "ymin", "xmax", "ymax")
 
 
 def read(path: Path, names: Sequence[str], problems: list[str]) -> Objects:
-    """The objects of an annotation; those that make no sense are told in `problems`."""
+    """Read the objects of an annotation; invalid ones are left out and reported in `problems`."""
     boxes, class_ids, difficult = [], [], []
     numbers = {name: number for number, name in reversed(list(enumerate(names)))}
     for number, element in enumerate(_tree(path).iter("object"), start=1):
@@ -45,7 +45,7 @@ def _tree(path: Path) -> ElementTree.Element:
         return ElementTree.fromstring(text.encode("utf-8", "surrogateescape"))
     except ElementTree.ParseError as error:
         raise InputError(f"{name}:{error.position[0]}: is not XML: {error}") from None
-    except (ValueError, LookupError) as error:  # an encoding that does not exist
+    except (ValueError, LookupError) as error:  # an unknown encoding
         raise InputError(f"{name}: is not XML: {error}") from None
 
 
@@ -62,7 +62,9 @@ def _box(element: ElementTree.Element) -> tuple[float, float, float, float]:
         left, top, right, bottom = map(float, texts)
     except ValueError:
         raise InputError(f"bndbox: expected four numbers, got {', '.join(texts)[:60]!r}") from None
-    if not all(abs(edge) <= _FURTHEST for edge in (left, top, right, bottom)):  # NaN is not
+    if not all(
+        abs(edge) <= _MAX_COORDINATE for edge in (left, top, right, bottom)
+    ):  # fails for NaN
         raise InputError(f"bndbox: expected numbers of pixels, got {', '.join(texts)[:60]!r}")
     width, height = right - left + 1, bottom - top + 1
     if width <= 0 or height <= 0:

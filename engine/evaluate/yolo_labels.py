@@ -1,4 +1,4 @@
-"""YOLO's label files: a line "class x y width height" an object, relative to the picture."""
+"""Read YOLO's label files: a line "class x y width height" per object, relative to the picture."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from engine.errors import InputError
 from engine.evaluate.examples import Objects
-from engine.evaluate.text import read_text
+from engine.evaluate.text_files import read_text
 from engine.files.naming import shown
 
 
 def read(path: Path, size: tuple[int, int], names: Sequence[str], problems: list[str]) -> Objects:
-    """The objects of a label file; lines that make no sense are left out and told in `problems`."""
+    """Read the objects of a label file; invalid lines are left out and reported in `problems`."""
     boxes, class_ids = [], []
     width, height = size
     name = shown(str(path))
@@ -44,7 +44,9 @@ def _parse(words: list[str], classes: int) -> tuple[int, list[float]]:
     if width <= 0 or height <= 0:
         raise InputError(f"box: has no area: width {width:g}, height {height:g}")
     if max(box) > 2:
-        raise InputError(f"box: expected parts of the picture, 0 to 1, got {max(box):g}. Pixels?")
+        raise InputError(
+            f"box: expected values relative to the picture, 0 to 1, got {max(box):g}. Pixels?"
+        )
     if not (abs(x - 0.5) < 0.5 + width / 2 and abs(y - 0.5) < 0.5 + height / 2):
         raise InputError(f"box: lies outside the picture: x {x:g}, y {y:g}")
     return class_id, box

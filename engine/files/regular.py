@@ -37,7 +37,8 @@ def read_bytes(path: str | Path, error: type[EngineError], *, limit: int) -> byt
     """The whole file, which may not exceed `limit` bytes."""
     with open_regular(path, error) as file:
         try:
-            data = file.read(limit + 1)
+            size = os.fstat(file.fileno()).st_size or limit  # files of /proc report a size of 0
+            data = file.read(min(size, limit) + 1)  # read() allocates its argument up front
         except OSError as failure:
             reason = failure.strerror or failure
             raise error(f"{shown(path)}: cannot be read: {reason}") from None

@@ -58,7 +58,7 @@ def test_a_child_process_says_what_it_did_and_what_came_out(tiny_detector, datas
     lines = done.stdout.splitlines()
     assert lines[0] == f"{dataset}: 4 pictures, 3 objects of 3 classes"
     assert lines[1] == (
-        "method      COCO, 101 recalls, overlaps 0.50 to 0.95, at most 100 detections of a class"
+        "method      COCO, 101 recalls, IoU 0.50 to 0.95, at most 100 detections of a class"
     )
     assert lines[2] == "detections  score above 0.005, nms default 0.45, cpu"
     assert lines[3] == "counts      score above 0.25, IoU 0.5"
@@ -223,7 +223,7 @@ def test_nothing_that_is_read_is_replaced(evaluate, dataset, tmp_path):
     ("arguments", "message"),
     [
         (["--method", "cocoo"], "method: expected coco, voc, voc11, darknet, got 'cocoo'."),
-        (["--points", "11"], "points: only the method darknet"),
+        (["--points", "11"], "points: only with the method darknet"),
         (["--match-iou", "0"], "match_iou: expected above 0"),
         (["--min-score", "-1"], "threshold: expected a number of 0 or more, got -1.0"),
         (["more"], "expected one LIST, DIR or .json file, got 2"),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from engine.evaluate.examples import Example, Found, Objects
+from engine.evaluate.examples import Detections, Example, Objects
 
 
 def random_examples(seed, *, pictures=12, classes=4, optional=0.15, ties=True):
@@ -39,7 +39,7 @@ def _example(random, number, classes, optional, ties):
     sides = np.tile(np.asarray(size, np.float64), 2)
     boxes = (np.reshape(found, (-1, 4)) / sides).astype(np.float32) * sides
     order = np.argsort(-scores, kind="stable") if len(scores) else np.zeros(0, int)
-    found = Found.of(boxes, scores, found_ids).take(order)
+    found = Detections.of(boxes, scores, found_ids).take(order)
     return Example(number + 1, size, objects, found, f"{number + 1}.jpg")
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import engine
-from engine.evaluate import listing
-from engine.evaluate.examples import Example, Found
+from engine.evaluate import dataset
+from engine.evaluate.examples import Detections, Example
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 
@@ -23,11 +23,11 @@ def _detected():
     model = SHARED / "models" / "yolo-fastest-1.1-coco" / "yolo-fastest-1.1-coco"
     files = [model.with_suffix(model.suffix + end) for end in (".cfg", ".weights", ".names")]
     with engine.load(*files, device="cpu", threshold=0.005) as detector:
-        truth = listing.read(str(SHARED / "images" / "coco_val32"), detector.labels)
+        truth = dataset.read(str(SHARED / "images" / "coco_val32"), detector.labels)
         results = list(detector.stream(entry.path for entry in truth.entries))
     assert not truth.problems
     examples = [
-        Example(e.image_id, r.size, e.objects(r.size), Found.in_result(r), e.path)
+        Example(e.image_id, r.size, e.objects(r.size), Detections.from_result(r), e.path)
         for e, r in zip(truth.entries, results, strict=True)
     ]
     return examples, truth.names

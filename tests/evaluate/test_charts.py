@@ -32,15 +32,16 @@ def test_a_curve_is_drawn_in_its_class_colour_where_precision_is(report):
     drawn = (np.abs(picture.astype(int) - colour_of(1)).max(axis=2) < 3).nonzero()
     ranking = report.classes[1].ranking
     plot = drawn[1] < charts._WIDTH - charts._RIGHT
+    scale = charts._SUPERSAMPLING
     x, _ = charts._at(float(ranking.recall[-1]), 0)
     _, y = charts._at(0, float(ranking.precision[-1]))
-    near = (abs(drawn[1] - x / charts._FINE) < 3) & (abs(drawn[0] - y / charts._FINE) < 3)
+    near = (abs(drawn[1] - x / scale) < 3) & (abs(drawn[0] - y / scale) < 3)
     assert (near & plot).any()
-    assert drawn[1][plot].max() <= x / charts._FINE + 3
+    assert drawn[1][plot].max() <= x / scale + 3
 
 
 def test_a_matrix_of_more_classes_than_can_be_looked_at_is_not_drawn(tmp_path):
-    report = score(random_examples(1), named(charts._MOST_IN_MATRIX + 1), Rules("voc"))
+    report = score(random_examples(1), named(charts._MAX_MATRIX_CLASSES + 1), Rules("voc"))
     assert "confusion.png" not in [path.name for path in charts.write(tmp_path, report)]
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from engine.evaluate import coco, coco_files
-from engine.evaluate.examples import Example, Found, Objects, by_class
+from engine.evaluate.examples import Detections, Example, Objects, split_by_class
+from engine.evaluate.ground_truth import GroundTruth, coco_category_ids
 from engine.evaluate.score import Rules, score
-from engine.evaluate.truth import GroundTruth, coco_numbers
 from tests.evaluate.random_examples import named, random_examples
 from tests.evaluate.real_examples import real_examples
 
@@ -19,7 +19,7 @@ def judged_by_pycocotools(folder, examples, names):
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
 
-    truth = GroundTruth("random", tuple(names), coco_numbers(names), (), [])
+    truth = GroundTruth("random", tuple(names), coco_category_ids(names), (), [])
     truth_file, results_file = coco_files.write(folder, truth, examples)
     with contextlib.redirect_stdout(io.StringIO()):
         theirs = COCO(truth_file)
@@ -32,7 +32,7 @@ def judged_by_pycocotools(folder, examples, names):
 
 def assert_equal_to_pycocotools(folder, examples, names):
     judge = judged_by_pycocotools(folder, examples, names)
-    tables = coco.tables(by_class(examples, len(names)))
+    tables = coco.tables(split_by_class(examples, len(names)))
     np.testing.assert_array_equal(tables.precision, judge.eval["precision"][..., -1])
     np.testing.assert_array_equal(tables.recall, judge.eval["recall"])
     ours = [-1 if each is None else each for each in tables.summary().values()]
@@ -50,7 +50,7 @@ def test_more_than_a_hundred_detections_are_cut_like_pycocotools_does(tmp_path):
     boxes = random.uniform(10, 80, (180, 4))
     there = Objects.of(boxes[::3], [0] * 60)
     examples = [
-        Example(number, (200, 200), there, Found.of(boxes, random.random(180), [0] * 180), "x")
+        Example(number, (200, 200), there, Detections.of(boxes, random.random(180), [0] * 180), "x")
         for number in (3, 7)
     ]
     assert_equal_to_pycocotools(tmp_path, examples, named(2))
@@ -58,14 +58,16 @@ def test_more_than_a_hundred_detections_are_cut_like_pycocotools_does(tmp_path):
 
 def test_crowds_may_be_found_often_and_need_not_be(tmp_path):
     there = Objects.of([[0, 0, 100, 100], [150, 0, 20, 20]], [0, 0], optional=[True, False])
-    found = Found.of([[0, 0, 30, 30], [40, 40, 30, 30], [150, 0, 20, 20]], [0.9, 0.8, 0.7], [0] * 3)
+    found = Detections.of(
+        [[0, 0, 30, 30], [40, 40, 30, 30], [150, 0, 20, 20]], [0.9, 0.8, 0.7], [0] * 3
+    )
     examples = [Example(1, (200, 200), there, found, "x")]
     assert_equal_to_pycocotools(tmp_path, examples, ["thing"])
     assert score(examples, ["thing"]).summary["AP"] == pytest.approx(1)
 
 
 def test_without_objects_there_is_no_average_precision():
-    found = Found.of([[0, 0, 9, 9]], [0.5], [0])
+    found = Detections.of([[0, 0, 9, 9]], [0.5], [0])
     report = score([Example(1, (10, 10), Objects.of([], []), found)], ["thing"])
     assert set(report.summary.values()) == {None}
     assert report.counts.false_positives == 1
@@ -74,10 +76,10 @@ def test_without_objects_there_is_no_average_precision():
 def test_the_ranking_at_one_overlap_has_the_precision_of_the_table():
     examples = random_examples(11)
     report = score(examples, named(4), Rules("coco", match_iou=0.75))
-    tables = coco.tables(by_class(examples, 4))
+    tables = coco.tables(split_by_class(examples, 4))
     for class_id, each in enumerate(report.classes):
         best = np.append(each.ranking.envelope(), 0)
-        read = best[np.searchsorted(each.ranking.recall, coco.RECALLS)]
+        read = best[np.searchsorted(each.ranking.recall, coco.RECALL_THRESHOLDS)]
         np.testing.assert_allclose(read, tables.precision[5, :, class_id, 0], rtol=1e-12)
 
 

@@ -98,7 +98,7 @@ def test_a_broken_annotation_is_told_and_the_others_are_read(tmp_path, change, m
     [
         ("", "truth.json:1: is not JSON"),
         ('{\n"images": [}', "truth.json:2: is not JSON"),
-        ("[" * 100_000, "is not JSON that can be read"),
+        ("[" * 100_000, "cannot be read as JSON"),
         ("[]", "expected images, annotations and categories, got list"),
         ({}, "categories: expected a list of objects"),
         (instances(images=[]), "names no picture"),
@@ -146,11 +146,11 @@ def test_what_is_written_reads_back_to_the_same_report(tmp_path):
     again = [
         coco_files.Example(
             *(entry.image_id, entry.size, entry.objects(entry.size)),
-            found.get(entry.image_id, coco_files.Found.of([], [], [])),
+            found.get(entry.image_id, coco_files.Detections.of([], [], [])),
         )
         for entry in truth.entries
     ]
     first, second = score(examples, names), score(again, names)
     assert first.to_dict() == second.to_dict()
     for before, after in zip(examples, again, strict=True):
-        np.testing.assert_array_equal(before.found.boxes, after.found.boxes)
+        np.testing.assert_array_equal(before.detections.boxes, after.detections.boxes)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from engine.evaluate.examples import Example, Found, Objects
+from engine.evaluate.examples import Detections, Example, Objects
 from engine.evaluate.score import Rules, score
 from tests.evaluate.random_examples import named, random_examples
 
@@ -31,7 +31,7 @@ def map_of(examples, classes, *, least, threshold, points):
     detections, owners, truths = [], 0, [0] * classes
     hits, misses, shared = [0] * classes, [0] * classes, 0.0
     for example in examples:
-        there, found = example.objects, example.found
+        there, found = example.objects, example.detections
         rows = list(zip(there.boxes, there.class_ids, there.optional, strict=True))
         plain = [(relative(box, example.size), each) for box, each, hard in rows if not hard]
         difficult = [(relative(box, example.size), each) for box, each, hard in rows if hard]
@@ -118,7 +118,7 @@ def test_random_detections_get_the_numbers_of_darknet(seed, least, points):
 
 def one_picture(boxes, scores):
     there = Objects.of([[0, 0, 10, 10], [50, 50, 10, 10]], [0, 0])
-    return [Example(1, (100, 100), there, Found.of(boxes, scores, [0] * len(scores)))]
+    return [Example(1, (100, 100), there, Detections.of(boxes, scores, [0] * len(scores)))]
 
 
 def test_the_area_lacks_the_step_of_the_best_of_all_detections():

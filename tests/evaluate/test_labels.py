@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.errors import InputError
-from engine.evaluate import listing, voc_labels, yolo_labels
+from engine.evaluate import dataset, voc_labels, yolo_labels
 from engine.sources.expand import expand
 
 NAMES = ("cat", "dog")
@@ -44,7 +44,10 @@ def test_a_line_gives_a_box_in_pixels(tmp_path):
         ("0 0.5 0.5 0 0.4", "box: has no area: width 0, height 0.4"),
         ("0 0.5 0.5 0.2 -0.4", "box: has no area"),
         ("0 1.5 0.5 0.2 0.4", "box: lies outside the picture: x 1.5, y 0.5"),
-        ("0 320 240 100 50", "box: expected parts of the picture, 0 to 1, got 320. Pixels?"),
+        (
+            "0 320 240 100 50",
+            "box: expected values relative to the picture, 0 to 1, got 320.",
+        ),
     ],
 )
 def test_a_broken_line_is_told_and_the_others_are_read(tmp_path, line, message):
@@ -149,13 +152,13 @@ def put(root, *names):
 )  # fmt: skip
 def test_labels_are_where_darknet_looks_for_them(tmp_path, files, picture, expected):
     put(tmp_path, *files)
-    found = listing.find_labels(tmp_path / picture)
+    found = dataset.find_labels(tmp_path / picture)
     assert found == (None if expected is None else tmp_path / expected)
 
 
 def test_a_folder_of_labels_may_be_named(tmp_path):
     put(tmp_path, "pictures/a.jpg", "pictures/a.txt", "elsewhere/a.xml")
-    truth = listing.read(str(tmp_path / "pictures"), NAMES, labels=str(tmp_path / "elsewhere"))
+    truth = dataset.read(str(tmp_path / "pictures"), NAMES, labels=str(tmp_path / "elsewhere"))
     (entry,) = truth.entries
     entry.objects((10, 10))
     assert ["a.xml" in problem for problem in truth.problems] == [True]
@@ -163,7 +166,7 @@ def test_a_folder_of_labels_may_be_named(tmp_path):
 
 def test_an_empty_label_file_and_none_at_all_are_pictures_without_objects(tmp_path):
     put(tmp_path, "images/a.jpg", "images/b.png", "images/notes.doc", "labels/a.txt")
-    truth = listing.read(str(tmp_path), NAMES)
+    truth = dataset.read(str(tmp_path), NAMES)
     assert [entry.image_id for entry in truth.entries] == ["a", "b"]
     assert [len(entry.objects((10, 10))) for entry in truth.entries] == [0, 0]
     assert truth.unlabelled == 1
@@ -172,7 +175,7 @@ def test_an_empty_label_file_and_none_at_all_are_pictures_without_objects(tmp_pa
 
 def test_a_folder_has_the_pictures_that_detect_finds_in_it(tmp_path):
     put(tmp_path, "a.jpg", "b.PGM", "c.pbm", "d.mpo", "e.jpe", "._a.jpg", "a.txt")
-    truth = listing.read(str(tmp_path), NAMES)
+    truth = dataset.read(str(tmp_path), NAMES)
     found = [place.name for place in expand([str(tmp_path)])]
     assert [entry.path for entry in truth.entries] == found
     assert len(found) == 5
@@ -182,7 +185,7 @@ def test_a_list_names_pictures_relative_to_itself_too(tmp_path):
     put(tmp_path, "0001.jpg", "0002.jpg")
     text = f"\ufeff0001.jpg\r\n\r\n'{tmp_path / '0002.jpg'}'\r\nmissing.jpg\r\n"
     (tmp_path / "list.txt").write_text(text, newline="")
-    truth = listing.read(str(tmp_path / "list.txt"), NAMES)
+    truth = dataset.read(str(tmp_path / "list.txt"), NAMES)
     paths = [str(tmp_path / "0001.jpg"), str(tmp_path / "0002.jpg"), "missing.jpg"]
     assert [entry.path for entry in truth.entries] == paths
     assert [entry.image_id for entry in truth.entries] == ["0001", "0002", "missing"]
@@ -199,7 +202,7 @@ def test_a_list_names_pictures_relative_to_itself_too(tmp_path):
 )
 def test_each_picture_has_an_id_of_its_own(tmp_path, pictures, expected):
     (tmp_path / "list.txt").write_text("\n".join(pictures))
-    truth = listing.read(str(tmp_path / "list.txt"), NAMES)
+    truth = dataset.read(str(tmp_path / "list.txt"), NAMES)
     assert [entry.image_id for entry in truth.entries] == expected
 
 
@@ -216,10 +219,10 @@ def test_a_list_that_is_none_is_refused_in_one_line(tmp_path, content, message):
     path = tmp_path / "list.txt"
     path.write_bytes(content)
     if message is None:
-        assert listing.read(str(path), NAMES).unlabelled == 1
+        assert dataset.read(str(path), NAMES).unlabelled == 1
         return
     with pytest.raises(InputError) as caught:
-        listing.read(str(path), NAMES)
+        dataset.read(str(path), NAMES)
     assert message in str(caught.value)
 
 
@@ -227,6 +230,6 @@ def test_a_source_that_is_a_pipe_or_is_not_there_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name in ("pipe", "none", "a\0b"):
         with pytest.raises(InputError):
-            listing.read(str(tmp_path / name), NAMES)
+            dataset.read(str(tmp_path / name), NAMES)
     with pytest.raises(InputError, match="--labels"):
-        listing.read(str(tmp_path), NAMES, labels=str(tmp_path / "none"))
+        dataset.read(str(tmp_path), NAMES, labels=str(tmp_path / "none"))

@@ -18,7 +18,7 @@ from tests.evaluate.random_examples import named, random_examples
         ({"threshold": -1}, "threshold: expected a number of 0 or more, got -1"),
         ({"threshold": float("inf")}, "threshold"),
         ({"method": "darknet", "points": 12}, "points: expected 0, 11 or 101, got 12"),
-        ({"points": 11}, "points: only the method darknet has a choice of them"),
+        ({"points": 11}, "points: only with the method darknet"),
     ],
 )
 def test_a_choice_without_sense_is_refused(choice, message):
@@ -44,7 +44,7 @@ def test_the_methods_agree_where_nothing_is_in_doubt():
     perfect = [
         type(each)(
             each.image_id, each.size, each.objects,
-            type(each.found).of(each.objects.boxes, [0.9] * len(each.objects),
+            type(each.detections).of(each.objects.boxes, [0.9] * len(each.objects),
                                 each.objects.class_ids),
         )
         for each in examples

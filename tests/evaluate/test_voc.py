@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from engine.evaluate.examples import Example, Found, Objects
+from engine.evaluate.examples import Detections, Example, Objects
 from engine.evaluate.score import Rules, score
 from tests.evaluate.random_examples import named, random_examples
 from tests.evaluate.real_examples import real_examples
@@ -28,7 +28,7 @@ def plain_reading(examples, class_id, least):
     """Recall and precision after each detection of a class."""
     detections, objects = [], {}
     for place, example in enumerate(examples):
-        there, found = example.objects, example.found
+        there, found = example.objects, example.detections
         objects[place] = [
             {"box": in_pixels(box), "difficult": bool(optional), "used": False}
             for box, each, optional in zip(
@@ -99,7 +99,7 @@ def test_a_recall_of_three_tenths_does_not_reach_the_third_point():
     kinds = np.zeros(10, int)
     objects = Objects(boxes, kinds, np.zeros(10, bool), np.zeros(10, bool))
     example = Example(
-        1, (1000, 50), objects, Found(boxes[:3], np.array([0.9, 0.8, 0.7]), kinds[:3])
+        1, (1000, 50), objects, Detections(boxes[:3], np.array([0.9, 0.8, 0.7]), kinds[:3])
     )
     report = score([example], named(1), Rules("voc11"))
     assert report.classes[0].average_precision == pytest.approx(3 / 11)
@@ -119,7 +119,9 @@ def test_a_real_detector_on_real_pictures_gets_the_numbers_of_a_plain_reading(me
 
 def test_a_second_detection_of_an_object_is_wrong_and_one_of_a_difficult_object_is_nothing():
     there = Objects.of([[0, 0, 10, 10], [50, 50, 10, 10]], [0, 0], optional=[False, True])
-    found = Found.of([[0, 0, 10, 10], [0, 1, 10, 10], [50, 50, 10, 10]], [0.9, 0.8, 0.7], [0] * 3)
+    found = Detections.of(
+        [[0, 0, 10, 10], [0, 1, 10, 10], [50, 50, 10, 10]], [0.9, 0.8, 0.7], [0] * 3
+    )
     report = score([Example(1, (100, 100), there, found)], ["thing"], Rules("voc"))
     counts = report.counts
     assert (counts.true_positives, counts.false_positives, counts.false_negatives) == (1, 1, 0)
@@ -130,7 +132,7 @@ def test_a_second_detection_of_an_object_is_wrong_and_one_of_a_difficult_object_
 
 def test_detections_at_the_threshold_are_not_believed():
     there = Objects.of([[0, 0, 10, 10]], [0])
-    found = Found.of([[0, 0, 10, 10]], [0.25], [0])
+    found = Detections.of([[0, 0, 10, 10]], [0.25], [0])
     report = score([Example(1, (100, 100), there, found)], ["thing"], Rules("voc", threshold=0.25))
     assert (report.counts.true_positives, report.counts.false_negatives) == (0, 1)
     assert report.summary == {"mAP@0.50": 1}

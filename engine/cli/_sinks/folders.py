@@ -10,7 +10,7 @@ from engine.cli._sinks import naming
 from engine.cli._sinks.base import Sink
 from engine.cli._targets import NewNames, Taken, is_folder_of, make_folder
 from engine.errors import InputError
-from engine.evaluate.listing import all_labels
+from engine.evaluate.dataset import all_labels
 from engine.files.naming import shown
 from engine.sources.item import Item
 from engine.vision.encode import encode

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from engine.darknet import names, tree
-from engine.evaluate import coco_files, listing, voc_labels, yolo_labels
+from engine.evaluate import coco_files, dataset, voc_labels, yolo_labels
 from tools.fuzz import seeds as files
 
 _LABELS = ("cat", "dog", "cow")
@@ -64,7 +64,7 @@ def _results(path: Path) -> None:
 
 
 def _listing(path: Path) -> None:
-    truth = listing.read(str(path), _LABELS)
+    truth = dataset.read(str(path), _LABELS)
     for entry in truth.entries:
         entry.objects(_SIZE)
 

@@ -1,8 +1,9 @@
-"""A data set as a folder or a list of pictures, each with a label file of its own.
+"""Data sets given as a folder or a list of pictures, each with a label file.
 
-Labels are looked for where darknet does: the folder JPEGImages, or train2014 … val2017 inside
-images, has them in labels; otherwise they lie beside the picture. Where darknet would find nothing
-the folder labels beside images, and VOC's Annotations, are tried too.
+Labels are searched where darknet does. For pictures in a folder JPEGImages, or in train2014 …
+val2017 inside a folder images, that is the folder labels in the place of it; otherwise it is the
+folder of the picture. If darknet would find nothing, a folder labels next to images and VOC's
+Annotations are tried as well.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from pathlib import Path
 from engine.errors import InputError
 from engine.evaluate import voc_labels, yolo_labels
 from engine.evaluate.examples import Objects
-from engine.evaluate.text import read_text
-from engine.evaluate.truth import Entry, GroundTruth, coco_numbers
+from engine.evaluate.ground_truth import Entry, GroundTruth, coco_category_ids
+from engine.evaluate.text_files import read_text
 from engine.files.naming import shown
 from engine.vision.extensions import is_picture
 
@@ -24,7 +25,7 @@ _COCO_FOLDERS = ("train2014", "val2014", "train2017", "val2017")
 
 
 def read(source: str, names: Sequence[str], *, labels: str | None = None) -> GroundTruth:
-    """The pictures of a folder or of a list, one name a line; `labels` is the labels' folder."""
+    """Read the pictures of a folder or a list; `labels` is the folder of the labels, if given."""
     folder = None if labels is None else Path(labels)
     if folder is not None and not folder.is_dir():
         raise InputError(f"--labels {shown(str(folder))}: expected a folder")
@@ -39,56 +40,56 @@ def read(source: str, names: Sequence[str], *, labels: str | None = None) -> Gro
         for image_id, picture, file in zip(_image_ids(pictures), pictures, found, strict=True)
     )
     return GroundTruth(
-        *(source, tuple(names), coco_numbers(names), tuple(entries), problems),
+        *(source, tuple(names), coco_category_ids(names), tuple(entries), problems),
         unlabelled=found.count(None),
         label_files=tuple(file for file in found if file is not None),
     )
 
 
 def read_list(path: Path) -> list[Path]:
-    """The files that a list names, relative to the current folder as in darknet, or to the list."""
+    """Read the paths in a list, relative to the current folder as in darknet or to the list."""
     pictures = []
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         name = line.strip().strip("'\"")
         if name and not Path(name).name:
             raise InputError(f"{shown(str(path))}:{number}: expected a file's name, got {name!r}")
         if name:
-            pictures.append(_beside(path, Path(name)))
+            pictures.append(_resolve(path, Path(name)))
     return pictures
 
 
 def find_labels(picture: Path, folder: Path | None = None) -> Path | None:
-    """The label file of a picture, if there is one."""
+    """Return the label file of a picture, if there is one."""
     if folder is not None:
-        places = [folder / f"{picture.stem}{ending}" for ending in (".txt", ".xml")]
+        candidates = [folder / f"{picture.stem}{suffix}" for suffix in (".txt", ".xml")]
     else:
-        places = list(_places(picture))
-    return next((place for place in places if _is_file(place)), None)
+        candidates = list(_candidates(picture))
+    return next((path for path in candidates if _is_file(path)), None)
 
 
 def all_labels(picture: Path) -> list[Path]:
-    """Every file that may be its labels."""
-    return [place for place in _places(picture) if _is_file(place)]
+    """Return all existing files that could hold the labels of a picture."""
+    return [path for path in _candidates(picture) if _is_file(path)]
 
 
-def _places(picture: Path) -> Iterator[Path]:
-    beside = picture.with_suffix(".txt")
-    in_labels = _moved(picture, _PICTURE_FOLDERS, "labels")
-    darknet_moves = "JPEGImages" in picture.parts or picture.parent.name in _COCO_FOLDERS
-    order = (in_labels, beside) if darknet_moves else (beside, in_labels)
-    yield from (place.with_suffix(".txt") for place in order if place is not None)
-    annotation = _moved(picture, _PICTURE_FOLDERS, "Annotations")
+def _candidates(picture: Path) -> Iterator[Path]:
+    same_folder = picture.with_suffix(".txt")
+    in_labels = _replace_folder(picture, "labels")
+    prefers_labels = "JPEGImages" in picture.parts or picture.parent.name in _COCO_FOLDERS
+    order = (in_labels, same_folder) if prefers_labels else (same_folder, in_labels)
+    yield from (path.with_suffix(".txt") for path in order if path is not None)
+    annotation = _replace_folder(picture, "Annotations")
     if annotation is not None:
         yield annotation.with_suffix(".xml")
     yield picture.with_suffix(".xml")
 
 
-def _moved(picture: Path, folders: Sequence[str], other: str) -> Path | None:
-    """The path with the last of `folders` in it called `other`."""
+def _replace_folder(picture: Path, name: str) -> Path | None:
+    """Return the path with its innermost folder of pictures renamed to `name`."""
     parts = list(picture.parts)
-    for place in range(len(parts) - 2, -1, -1):
-        if parts[place] in folders:
-            parts[place] = other
+    for index in range(len(parts) - 2, -1, -1):
+        if parts[index] in _PICTURE_FOLDERS:
+            parts[index] = name
             return Path(*parts)
     return None
 
@@ -98,20 +99,20 @@ def _in_folder(folder: Path) -> list[Path]:
     return sorted(path for path in inner.iterdir() if is_picture(path.name))
 
 
-def _beside(listing: Path, picture: Path) -> Path:
-    beside = listing.parent / picture
-    return beside if not _is_file(picture) and _is_file(beside) else picture
+def _resolve(list_file: Path, picture: Path) -> Path:
+    next_to_list = list_file.parent / picture
+    return next_to_list if not _is_file(picture) and _is_file(next_to_list) else picture
 
 
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # a name too long, for instance
+    except OSError:  # for example, the name is too long
         return False
 
 
 def _image_ids(pictures: Sequence[Path]) -> Sequence[int | str]:
-    """Numbers where every name is one, as COCO's are; else names, paths or places: what differs."""
+    """Return distinct ids: the stems as numbers, the stems, the paths, or positions in the list."""
     stems = [picture.stem for picture in pictures]
     if all(stem.isascii() and stem.isdigit() for stem in stems):
         numbers = [int(stem) for stem in stems]
@@ -120,7 +121,7 @@ def _image_ids(pictures: Sequence[Path]) -> Sequence[int | str]:
     if len(set(stems)) == len(stems):
         return stems
     paths = [str(picture) for picture in pictures]
-    # A list may name a picture twice.
+    # a list may contain a picture twice
     return paths if len(set(paths)) == len(paths) else list(range(1, len(paths) + 1))
 
 

@@ -1,4 +1,4 @@
-"""The right class of a picture by its path, as darknet's classifier lists have it."""
+"""Top-k accuracy of a classifier; as in darknet the path of a picture contains its true label."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.arrays import Array
 
 
 def class_in(path: str, labels: Sequence[str]) -> int | None:
-    """The first class whose label the path contains; None when it contains none."""
+    """Return the first class whose label the path contains, if any."""
     return next((i for i, label in enumerate(labels) if label and label in path), None)
 
 
@@ -20,24 +20,24 @@ def is_ambiguous(path: str, labels: Sequence[str]) -> bool:
 
 
 @dataclass
-class Tally:
-    """How often the right class is the first of all, or among the first `top`."""
+class TopKAccuracy:
+    """Counts of pictures whose true class is the first, or among the first `top`."""
 
     top: int = 5
     pictures: int = 0
     first: int = 0
-    among: int = 0
+    among_top: int = 0
 
-    def add(self, probabilities: Array, right: int) -> None:
+    def add(self, probabilities: Array, true_class: int) -> None:
         best = np.argsort(-probabilities, kind="stable")[: max(self.top, 1)].tolist()
         self.pictures += 1
-        self.first += best[0] == right
-        self.among += right in best[: self.top]
+        self.first += best[0] == true_class
+        self.among_top += true_class in best[: self.top]
 
     def to_dict(self) -> dict[str, float]:
         pictures = max(self.pictures, 1)
         return {
             "pictures": self.pictures,
             "top1": self.first / pictures,
-            f"top{self.top}": self.among / pictures,
+            f"top{self.top}": self.among_top / pictures,
         }

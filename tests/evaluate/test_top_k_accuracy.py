@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from engine.evaluate.labelled_paths import Tally, class_in, is_ambiguous
+from engine.evaluate.top_k_accuracy import TopKAccuracy, class_in, is_ambiguous
 
 LABELS = ["n01", "n02", "", "cat"]
 
@@ -23,11 +23,11 @@ def test_the_first_label_that_the_path_contains_is_right(path, right, ambiguous)
 
 
 def test_first_and_among_the_best_are_counted():
-    tally = Tally(top=2)
+    tally = TopKAccuracy(top=2)
     for right in range(4):
         tally.add(np.array([0.1, 0.4, 0.3, 0.2], np.float32), right)
     assert tally.to_dict() == {"pictures": 4, "top1": 0.25, "top2": 0.5}
 
 
 def test_nothing_counted_is_no_error():
-    assert Tally().to_dict() == {"pictures": 0, "top1": 0, "top5": 0}
+    assert TopKAccuracy().to_dict() == {"pictures": 0, "top1": 0, "top5": 0}

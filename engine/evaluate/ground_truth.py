@@ -1,0 +1,41 @@
+"""A labelled data set, before its pictures are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from engine.evaluate.examples import Objects
+from engine.vision.serialize import COCO_CATEGORIES, are_coco_classes
+
+ReadObjects: TypeAlias = Callable[[tuple[int, int]], Objects]  # for the size of the picture
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A picture of the data set; `objects` reads its labels once the size is known."""
+
+    image_id: int | str
+    path: str
+    objects: ReadObjects
+    size: tuple[int, int] | None = None  # if the data set states it
+
+
+@dataclass(frozen=True, eq=False)
+class GroundTruth:
+    """A data set; reading its labels appends messages to `problems`."""
+
+    source: str
+    names: tuple[str, ...]
+    categories: tuple[int, ...]  # COCO's category id of each class
+    entries: tuple[Entry, ...]
+    problems: list[str]
+    unlabelled: int = 0  # pictures without a label file, which count as empty
+    label_files: tuple[Path, ...] = ()
+
+
+def coco_category_ids(names: Sequence[str]) -> tuple[int, ...]:
+    """Return COCO's ids for its 80 classes; the ids of any other classes count from 1."""
+    return COCO_CATEGORIES if are_coco_classes(names) else tuple(range(1, len(names) + 1))

@@ -50,7 +50,7 @@ def _write(arguments: argparse.Namespace) -> int:
     from engine.passes import optimise
 
     graph, plan = _network.read(arguments)
-    content = onnx.serialise(
+    content = onnx.serialize(
         *(optimise(plan, onnx.PASSES), graph.titles),
         opset=arguments.opset,
         batch=arguments.batch,

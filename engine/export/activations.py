@@ -1,85 +1,85 @@
-"""The activations of plan/activations.py in ONNX, one row each."""
+"""The activations of plan/activations.py as ONNX nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.export.writer import Writer
+from engine.export.graph_builder import GraphBuilder
 
-MISH_OPSET = 18  # has Mish as one node; before, it is written by its parts
+MISH_OPSET = 18  # the first with the op Mish; earlier ones use Softplus and Tanh
 
-_Form = Callable[[Writer, str], str]
-
-
-def activate(onto: Writer, value: str, activation: str) -> str:
-    return FORMS[activation](onto, value)
+_Exporter = Callable[[GraphBuilder, str], str]
 
 
-def _linear(onto: Writer, x: str) -> str:
+def activate(graph: GraphBuilder, value: str, activation: str) -> str:
+    return EXPORTERS[activation](graph, value)
+
+
+def _linear(graph: GraphBuilder, x: str) -> str:
     return x
 
 
-def _node(kind: str, **attributes: float) -> _Form:
-    return lambda onto, x: onto.node(kind, x, **attributes)
+def _node(kind: str, **attributes: float) -> _Exporter:
+    return lambda graph, x: graph.node(kind, x, **attributes)
 
 
-def _clip(low: float, high: float) -> _Form:
-    return lambda onto, x: onto.node("Clip", x, onto.number(low), onto.number(high))
+def _clip(low: float, high: float) -> _Exporter:
+    return lambda graph, x: graph.node("Clip", x, graph.number(low), graph.number(high))
 
 
-def _ramp(onto: Writer, x: str) -> str:
-    return onto.node("Add", onto.node("Relu", x), onto.scaled(x, 0.1))
+def _ramp(graph: GraphBuilder, x: str) -> str:
+    return graph.node("Add", graph.node("Relu", x), graph.scale(x, 0.1))
 
 
-def _loggy(onto: Writer, x: str) -> str:
-    return onto.scaled(onto.node("Sigmoid", x), 2, -1)
+def _loggy(graph: GraphBuilder, x: str) -> str:
+    return graph.scale(graph.node("Sigmoid", x), 2, -1)
 
 
-def _swish(onto: Writer, x: str) -> str:
-    return onto.node("Mul", x, onto.node("Sigmoid", x))
+def _swish(graph: GraphBuilder, x: str) -> str:
+    return graph.node("Mul", x, graph.node("Sigmoid", x))
 
 
-def _mish(onto: Writer, x: str) -> str:
-    if onto.opset >= MISH_OPSET:
-        return onto.node("Mish", x)
-    return onto.node("Mul", x, onto.node("Tanh", onto.node("Softplus", x)))
+def _mish(graph: GraphBuilder, x: str) -> str:
+    if graph.opset >= MISH_OPSET:
+        return graph.node("Mish", x)
+    return graph.node("Mul", x, graph.node("Tanh", graph.node("Softplus", x)))
 
 
-def _hard_mish(onto: Writer, x: str) -> str:
-    curve = onto.node("Add", onto.scaled(onto.node("Mul", x, x), 0.5), x)
-    inner = _above(onto, x, -2, curve, onto.number(0))
-    return _above(onto, x, 0, x, inner)
+def _hard_mish(graph: GraphBuilder, x: str) -> str:
+    curve = graph.node("Add", graph.scale(graph.node("Mul", x, x), 0.5), x)
+    inner = _above(graph, x, -2, curve, graph.number(0))
+    return _above(graph, x, 0, x, inner)
 
 
-def _gelu(onto: Writer, x: str) -> str:
-    cube = onto.node("Mul", onto.node("Mul", x, x), x)
-    inside = onto.node("Add", onto.scaled(x, 0.797885), onto.scaled(cube, 0.035677))
-    return onto.node("Mul", onto.scaled(x, 0.5), onto.scaled(onto.node("Tanh", inside), 1, 1))
+def _gelu(graph: GraphBuilder, x: str) -> str:
+    cube = graph.node("Mul", graph.node("Mul", x, x), x)
+    inside = graph.node("Add", graph.scale(x, 0.797885), graph.scale(cube, 0.035677))
+    return graph.node("Mul", graph.scale(x, 0.5), graph.scale(graph.node("Tanh", inside), 1, 1))
 
 
-def _plse(onto: Writer, x: str) -> str:
-    low, high = onto.scaled(x, 0.01, 0.04), onto.scaled(x, 0.01, 0.96)
-    outer = _above(onto, x, 4, high, onto.scaled(x, 0.125, 0.5))
-    return onto.node("Where", onto.node("Less", x, onto.number(-4)), low, outer)
+def _plse(graph: GraphBuilder, x: str) -> str:
+    low, high = graph.scale(x, 0.01, 0.04), graph.scale(x, 0.01, 0.96)
+    outer = _above(graph, x, 4, high, graph.scale(x, 0.125, 0.5))
+    return graph.node("Where", graph.node("Less", x, graph.number(-4)), low, outer)
 
 
-def _stair(onto: Writer, x: str) -> str:
-    floor, half = onto.node("Floor", x), onto.node("Floor", onto.scaled(x, 0.5))
-    remainder = onto.node("Mod", floor, onto.number(2), fmod=1)
-    is_even = onto.node("Equal", remainder, onto.number(0))
-    return onto.node("Where", is_even, half, onto.node("Add", onto.node("Sub", x, floor), half))
+def _stair(graph: GraphBuilder, x: str) -> str:
+    floor, half = graph.node("Floor", x), graph.node("Floor", graph.scale(x, 0.5))
+    remainder = graph.node("Mod", floor, graph.number(2), fmod=1)
+    is_even = graph.node("Equal", remainder, graph.number(0))
+    return graph.node("Where", is_even, half, graph.node("Add", graph.node("Sub", x, floor), half))
 
 
-def _lhtan(onto: Writer, x: str) -> str:
-    outer = _above(onto, x, 1, onto.scaled(x, 0.001, 0.999), x)
-    return onto.node("Where", onto.node("Less", x, onto.number(0)), onto.scaled(x, 0.001), outer)
+def _lhtan(graph: GraphBuilder, x: str) -> str:
+    outer = _above(graph, x, 1, graph.scale(x, 0.001, 0.999), x)
+    return graph.node("Where", graph.node("Less", x, graph.number(0)), graph.scale(x, 0.001), outer)
 
 
-def _above(onto: Writer, x: str, bound: float, yes: str, no: str) -> str:
-    return onto.node("Where", onto.node("Greater", x, onto.number(bound)), yes, no)
+def _above(graph: GraphBuilder, x: str, bound: float, yes: str, no: str) -> str:
+    return graph.node("Where", graph.node("Greater", x, graph.number(bound)), yes, no)
 
 
-FORMS: dict[str, _Form] = {
+EXPORTERS: dict[str, _Exporter] = {
     "linear": _linear,
     "leaky": _node("LeakyRelu", alpha=0.1),
     "relu": _node("Relu"),

@@ -8,7 +8,7 @@ from engine.passes import optimise
 
 def run(plan, network, images, **options):
     plan = optimise(plan, onnx.PASSES)
-    return run_model(onnx.serialise(plan, network.titles, **options), images)
+    return run_model(onnx.serialize(plan, network.titles, **options), images)
 
 
 def run_model(model, images):

@@ -12,7 +12,7 @@ from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.errors import ConfigError, InputError
 from engine.export import onnx
-from engine.export.activations import FORMS
+from engine.export.activations import EXPORTERS
 from engine.plan import ops
 from engine.plan.activations import ACTIVATIONS
 from engine.plan.build import PlanBuilder
@@ -67,12 +67,12 @@ def test_every_activation_agrees_with_its_row(name, opset):
     out = plan.emit(ops.Activate(plan.tensor(Shape(1, 1, 2001)), plan.source, name))
     built = plan.build([out], [out])
     x = np.linspace(-25, 25, 2001, dtype=np.float32).reshape(1, 1, 1, -1)
-    (found,) = run_model(onnx.serialise(built, ["layer"], opset=opset), x)
+    (found,) = run_model(onnx.serialize(built, ["layer"], opset=opset), x)
     np.testing.assert_allclose(found, ACTIVATIONS[name].numpy(x), rtol=1e-5, atol=2e-6)
 
 
 def test_every_activation_has_a_form():
-    assert set(FORMS) == set(ACTIVATIONS)
+    assert set(EXPORTERS) == set(ACTIVATIONS)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_every_activation_has_a_form():
 )
 def test_the_opset_is_the_lowest_that_has_every_node(runtime, activation, wanted, expected):
     network, plan = network_of(NET.format(activation=activation))
-    model = runtime.load_from_string(onnx.serialise(plan, network.titles, opset=wanted))
+    model = runtime.load_from_string(onnx.serialize(plan, network.titles, opset=wanted))
     assert model.opset_import[0].version == expected
     has_mish = any(node.op_type == "Mish" for node in model.graph.node)
     assert has_mish == (activation == "mish" and expected >= 18)
@@ -92,7 +92,7 @@ def test_a_window_may_be_larger_than_the_map_it_blurs():
     text += "[convolutional]\nfilters=4\nsize=1\nstride=2\nantialiasing=2\nactivation=linear\n"
     _, plan = network_of(text)
     x = images(plan, 2)
-    (found,) = run_model(onnx.serialise(plan, ["layer"]), x)
+    (found,) = run_model(onnx.serialize(plan, ["layer"]), x)
     with closing(open_device("cpu:1")) as cpu, closing(cpu.compile(plan, batch=2)) as program:
         np.testing.assert_allclose(found, program.forward(x)[0], rtol=1e-5, atol=1e-6)
 
@@ -101,7 +101,7 @@ def test_a_window_may_be_larger_than_the_map_it_blurs():
 def test_other_opsets_are_refused(opset):
     network, plan = network_of(NET.format(activation="leaky"))
     with pytest.raises(InputError, match=f"opset: expected 13 to .*, got {opset}"):
-        onnx.serialise(plan, network.titles, opset=opset)
+        onnx.serialize(plan, network.titles, opset=opset)
 
 
 def test_a_model_takes_any_batch_unless_it_is_given(cpu):
@@ -128,7 +128,7 @@ def test_decoding_keeps_every_row(cpu):
 def test_decoding_needs_a_detection_layer():
     network, plan = network_of(NET[: NET.index("[yolo]")].format(activation="leaky"))
     with pytest.raises(InputError, match="expected a network with a detection layer"):
-        onnx.serialise(plan, network.titles, decode=True)
+        onnx.serialize(plan, network.titles, decode=True)
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -152,4 +152,4 @@ def test_without_the_package_one_line_says_what_to_install(monkeypatch):
     network, plan = network_of(NET.format(activation="leaky"))
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(InputError, match=r"Run: pip install '.+\[onnx\]'"):
-        onnx.serialise(plan, network.titles)
+        onnx.serialize(plan, network.titles)

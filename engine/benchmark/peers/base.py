@@ -30,7 +30,7 @@ def imported(name: str, package: str) -> Any:
 def onnx_model(subject: Subject, batch: int) -> bytes:
     try:
         plan = optimise(subject.plan, onnx.PASSES)
-        return onnx.serialise(plan, subject.graph.titles, batch=batch)
+        return onnx.serialize(plan, subject.graph.titles, batch=batch)
     except EngineError as error:
         raise Missing(str(error)) from None
 

@@ -1,4 +1,4 @@
-"""Writer: collects the nodes and constants of an ONNX graph while a plan is written op by op."""
+"""Builder of an ONNX graph from a plan, op by op."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from engine.plan.build import Plan
 from engine.plan.ops import Constant, Head, Op, Tensor
 from engine.plan.shapes import Shape
 
-Write = Callable[["Writer", Any], str]  # returns the name of the value that it made
-_Write = TypeVar("_Write", bound=Write)
+Exporter = Callable[["GraphBuilder", Any], str]  # returns the name of its output value
+_Exporter = TypeVar("_Exporter", bound=Exporter)
 
 INPUT = "images"
-LEAST_OPSET = 13
-AXES_ARE_INPUTS = 18  # of every reduction; before, of sums only
+MIN_OPSET = 13
+REDUCE_AXES_OPSET = 18  # axes are an input of every reduction; before, only of ReduceSum
 
-WRITERS: dict[type[Op] | type[Head], Write] = {}
+EXPORTERS: dict[type[Op] | type[Head], Exporter] = {}
 
 
-def writes(*kinds: type[Op] | type[Head]) -> Callable[[_Write], _Write]:
-    """Register the function that writes these ops; it returns the name of what it computed."""
+def exports(*kinds: type[Op] | type[Head]) -> Callable[[_Exporter], _Exporter]:
+    """Register the decorated function as the exporter of these ops."""
 
-    def register(write: _Write) -> _Write:
-        WRITERS.update(dict.fromkeys(kinds, write))
-        return write
+    def register(exporter: _Exporter) -> _Exporter:
+        EXPORTERS.update(dict.fromkeys(kinds, exporter))
+        return exporter
 
     return register
 
 
-class Writer:
-    """`names` maps the tensors that were written so far to the values of the graph."""
+class GraphBuilder:
+    """The nodes and constants of a graph; `names` maps exported tensors to its values."""
 
     def __init__(self, plan: Plan, opset: int, titles: Sequence[str]) -> None:
         self.opset = opset
-        self.onnx = load_onnx()
+        self.onnx = import_onnx()
         self.nodes: list[Any] = []
         self.initializers: dict[str, Any] = {}
         self.names: dict[Tensor, str] = {plan.source: INPUT}
@@ -50,22 +50,23 @@ class Writer:
     def __getitem__(self, tensor: Tensor) -> str:
         return self.names[tensor]
 
-    def write(self, op: Op) -> None:
+    def add(self, op: Op) -> None:
         self._layer = self._plan.layer_of(op)
         if op.out.is_state or any(tensor.is_state for tensor in op.reads):
-            self.refuse("a state that lives from run to run")
-        if type(op) not in WRITERS:
-            self.refuse(type(op).__name__)
-        self.names[op.out] = WRITERS[type(op)](self, op)
+            self.reject("state that persists between runs")
+        if type(op) not in EXPORTERS:
+            self.reject(type(op).__name__)
+        self.names[op.out] = EXPORTERS[type(op)](self, op)
 
-    def write_head(self, head: Head) -> str:
-        """The name of its rows, (batch, rows, columns)."""
+    def add_head(self, head: Head) -> str:
+        """Export a head; return the name of its rows, (batch, rows, columns)."""
         self._layer = self._plan.layers.index(head.src)
-        return WRITERS[type(head)](self, head)
+        return EXPORTERS[type(head)](self, head)
 
-    def refuse(self, what: str) -> NoReturn:
+    def reject(self, what: str) -> NoReturn:
+        """Raise a ConfigError that names the current layer."""
         title = self._titles[self._layer]
-        raise ConfigError(f"{title}: ONNX: expected what a model can hold, got {what}")
+        raise ConfigError(f"{title}: ONNX: expected an op that can be exported, got {what}")
 
     # ------------------------------------------------------------ nodes
 
@@ -81,15 +82,16 @@ class Writer:
         self._add("Split", [value, self.integers(lengths)], outs, {"axis": axis})
         return outs
 
-    def identity(self, value: str, name: str) -> None:
-        """Give a value the name of an output."""
+    def add_output(self, value: str, name: str) -> None:
+        """Make a value an output of the graph."""
         self._add("Identity", [value], [name], {})
 
     def reshape(self, value: str, *sides: int) -> str:
-        """0 keeps a side, -1 stands for the rest."""
+        """Reshape a value; 0 keeps a side, -1 is inferred."""
         return self.node("Reshape", value, self.integers(sides))
 
-    def shaped(self, value: str, shape: Shape) -> str:
+    def reshape_to(self, value: str, shape: Shape) -> str:
+        """Reshape every row of a value to `shape`."""
         return self.reshape(value, 0, *shape.sides)
 
     def slice(self, value: str, first: int, end: int, axis: int) -> str:
@@ -100,13 +102,13 @@ class Writer:
         return self.node("Pad", value, self.integers([*before, *after]), self.number(fill))
 
     def reduce(self, kind: str, value: str, axis: int) -> str:
-        """Sum, Max … over an axis that stays with length 1."""
-        if kind == "Sum" or self.opset >= AXES_ARE_INPUTS:
+        """Reduce an axis, which is kept with length 1, by "Sum", "Max" and so on."""
+        if kind == "Sum" or self.opset >= REDUCE_AXES_OPSET:
             return self.node(f"Reduce{kind}", value, self.integers([axis]), keepdims=1)
         return self.node(f"Reduce{kind}", value, axes=[axis], keepdims=1)
 
-    def scaled(self, value: str, factor: float, shift: float = 0.0) -> str:
-        """value * factor + shift, without what changes nothing."""
+    def scale(self, value: str, factor: float, shift: float = 0.0) -> str:
+        """Return value * factor + shift, without nodes that would change nothing."""
         if factor != 1:
             value = self.node("Mul", value, self.number(factor))
         return self.node("Add", value, self.number(shift)) if shift else value
@@ -120,18 +122,18 @@ class Writer:
         name = f"integers_{'_'.join(map(str, values))}"
         return self._initializer(name, np.array(values, np.int64))
 
-    def array(self, values: Array) -> str:
-        """A table that belongs to this layer alone."""
+    def table(self, values: Array) -> str:
+        """Return the name of a new constant of the current layer."""
         return self._initializer(f"layer_{self._layer}/table_{len(self.initializers)}", values)
 
     def constant(self, constant: Constant) -> str:
-        """An array of the plan."""
-        return self._initializer(constant.name, self.values(constant))
+        """Return the name of a constant of the plan."""
+        return self._initializer(constant.name, self.constant_values(constant))
 
-    def values(self, constant: Constant) -> Array:
+    def constant_values(self, constant: Constant) -> Array:
         return np.asarray(self._plan.constants[constant.name], np.float32)
 
-    # ------------------------------------------------------------ inside
+    # ------------------------------------------------------------ internals
 
     def _add(
         self, kind: str, inputs: Sequence[str], outs: list[str], attributes: dict[str, Any]
@@ -147,8 +149,8 @@ class Writer:
         return name
 
 
-def load_onnx() -> Any:
-    """The package, imported when somebody exports."""
+def import_onnx() -> Any:
+    """Import the package onnx, or raise an InputError that says how to install it."""
     try:
         import onnx
         import onnx.checker

@@ -1,0 +1,120 @@
+"""Elementwise ops and normalizations across channels, as ONNX nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from engine.export.activations import activate
+from engine.export.graph_builder import INPUT, GraphBuilder, exports
+from engine.plan import ops
+from engine.plan.ops import Tensor
+from engine.plan.shapes import Shape
+
+
+@exports(ops.Normalise)
+def normalise(graph: GraphBuilder, op: ops.Normalise) -> str:
+    arrays = map(graph.constant, (op.scale, op.bias, op.mean, op.variance))
+    return graph.node("BatchNormalization", graph[op.src], *arrays, epsilon=1e-5)
+
+
+@exports(ops.Activate)
+def activation(graph: GraphBuilder, op: ops.Activate) -> str:
+    return activate(graph, graph[op.src], op.activation)
+
+
+@exports(ops.Add)
+def add(graph: GraphBuilder, op: ops.Add) -> str:
+    values = [_resized(graph, source, op.out.shape) for source in op.sources]
+    if op.weights is not None:
+        factors = graph.constant_values(op.weights)
+        values = [
+            graph.node("Mul", value, graph.table(factor.reshape(1, -1, 1, 1)))
+            for value, factor in zip(values, factors, strict=True)
+        ]
+    total = values[0]
+    for value in values[1:]:
+        total = graph.node("Add", total, value)
+    return activate(graph, total, op.activation)
+
+
+def _resized(graph: GraphBuilder, source: Tensor, shape: Shape) -> str:
+    """Return a source as flat values, zero-padded or truncated to the size of `shape`."""
+    value, size = graph[source], source.shape.size
+    if source.shape == shape:
+        return value
+    value = graph.reshape(value, 0, size)
+    if size > shape.size:
+        value = graph.slice(value, 0, shape.size, 1)
+    elif size < shape.size:
+        value = graph.pad(value, (0, 0), (0, shape.size - size), 0)
+    return graph.reshape_to(value, shape)
+
+
+@exports(ops.Multiply)
+def multiply(graph: GraphBuilder, op: ops.Multiply) -> str:
+    return activate(graph, graph.node("Mul", graph[op.src], graph[op.factor]), op.activation)
+
+
+@exports(ops.Load)
+def load(graph: GraphBuilder, op: ops.Load) -> str:
+    """Export the constant, repeated for every row of the input."""
+    batch = graph.slice(graph.node("Shape", INPUT), 0, 1, 0)
+    sides = graph.node("Concat", batch, graph.integers(op.out.shape.sides), axis=0)
+    values = graph.constant_values(op.constant).reshape(1, *op.out.shape.sides)
+    return graph.node("Expand", graph.table(values), sides)
+
+
+@exports(ops.NormaliseChannels)
+def normalise_channels(graph: GraphBuilder, op: ops.NormaliseChannels) -> str:
+    value = graph[op.src]
+    if op.kind == "softmax_max":
+        value = graph.node("Sub", value, graph.reduce("Max", value, 1))
+    value = graph.node("Relu" if op.kind == "positive" else "Exp", value)
+    return graph.node("Div", value, graph.scale(graph.reduce("Sum", value, 1), 1, 1e-4))
+
+
+@exports(ops.L2Norm)
+def l2_norm(graph: GraphBuilder, op: ops.L2Norm) -> str:
+    value = graph[op.src]
+    total = graph.reduce("Sum", graph.node("Mul", value, value), 1)
+    return graph.node("Div", value, graph.node("Sqrt", total))
+
+
+@exports(ops.LocalNorm)
+def local_norm(graph: GraphBuilder, op: ops.LocalNorm) -> str:
+    """Export the sums of squares as a 1x1 convolution with the number of times each one counts."""
+    channels = op.src.shape.channels
+    counts = np.zeros((channels, channels), np.float32)
+    counts[0, : op.size // 2] = 1
+    for channel in range(1, channels):
+        counts[channel] = counts[channel - 1]
+        enters, leaves = channel + op.size // 2, channel - (op.size - 1) // 2 - 1
+        if enters < channels:
+            counts[channel, enters] += 1
+        if leaves >= 0:
+            counts[channel, leaves] -= 1
+    value = graph[op.src]
+    squares = graph.node("Mul", value, value)
+    sums = graph.node("Conv", squares, graph.table(op.alpha * counts[:, :, None, None]))
+    norm = graph.scale(sums, 1, op.kappa)
+    return graph.node("Mul", value, graph.node("Pow", norm, graph.number(-op.beta)))
+
+
+@exports(ops.Softmax)
+def softmax(graph: GraphBuilder, op: ops.Softmax) -> str:
+    length = sum(op.runs)
+    value = graph.scale(graph[op.src], 1 / op.temperature)
+    value = softmax_runs(
+        graph, graph.reshape(value, 0, op.src.shape.size // length, length), op.runs
+    )
+    return graph.reshape_to(value, op.out.shape)
+
+
+def softmax_runs(graph: GraphBuilder, value: str, runs: Sequence[int]) -> str:
+    """Apply softmax to consecutive runs of the last axis, whose lengths add up to it."""
+    if len(runs) == 1:
+        return graph.node("Softmax", value, axis=2)
+    parts = [graph.node("Softmax", part, axis=2) for part in graph.split(value, runs, axis=2)]
+    return graph.node("Concat", *parts, axis=2)

@@ -50,8 +50,7 @@ from engine.backends.cuda import conv
 
 kinds = {}
 for name in conv.ALGORITHMS:
-    if not name.endswith(conv.apart.SUFFIX):
-        kinds.setdefault(conv.family(name) or name, []).append(name)
+    kinds.setdefault(conv.family(conv.Choice(name)) or name, []).append(name)
 for names in kinds.values():
     print(*sorted({names[0], names[len(names) // 2]}), sep="\n")
 END

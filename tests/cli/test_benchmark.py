@@ -92,7 +92,7 @@ def test_every_algorithm_of_a_card_and_the_chosen_one(tiny_detector, capsys, mon
     assert "least us  reached  limit\n" in out
     rows = out[out.index("every convolution by every algorithm") :].splitlines()[1:]
     assert rows[0].split()[:3] == ["layers", "convolution", "algorithm"]
-    assert any(" direct+apart " in row for row in rows)
+    assert any(" direct+unfused " in row for row in rows)
     assert sum(" chosen " in row for row in rows) == 2
 
 

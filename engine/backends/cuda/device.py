@@ -26,6 +26,7 @@ from engine.backends.cuda.lower import (
 )
 from engine.backends.cuda.lower.precision_policy import floats
 from engine.backends.cuda.ops import library  # noqa: F401  its import registers how each op is run
+from engine.backends.cuda.ops.choice import Choice
 from engine.backends.cuda.ops.gpu import VALUE_BYTES, Target
 from engine.backends.cuda.runtime import hardware_peaks
 from engine.backends.cuda.runtime.program import CudaProgram
@@ -52,7 +53,7 @@ class CudaDevice:
 
     def __init__(self, index: int = 0) -> None:
         self.name = f"cuda:{index}"
-        self.measured: dict[str, str] = {}  # the fastest algorithm by a convolution's signature
+        self.measured: dict[str, Choice] = {}  # the fastest algorithm by a convolution's signature
         self._tuner: Tuner | None = None
         self._programs: WeakSet[CudaProgram] = WeakSet()
         self._context = Context(self.name, index)
@@ -120,7 +121,7 @@ class CudaDevice:
             trials = Trials(self._context, plan, target)
             self._tuner.settle(plan, target, trials.make, left)
 
-    def _choices(self, plan: Plan, target: Target) -> dict[str, str]:
+    def _choices(self, plan: Plan, target: Target) -> dict[str, Choice]:
         """A copy: what is measured later must not change what a program has prepared."""
         tuner = self._tuner
         return dict(self.measured) if tuner is None else tuner.choices_for(plan, target)
@@ -129,7 +130,7 @@ class CudaDevice:
         self, plan: Plan, op: Conv2d, *, batch: int = 1, precision: str = "float32"
     ) -> tuple[str, ...]:
         """Those that can run this convolution of a plan."""
-        return conv.candidates(self._target(plan, batch, precision), op)
+        return tuple(map(str, conv.candidates(self._target(plan, batch, precision), op)))
 
     def algorithm_times(
         self, plan: Plan, op: Conv2d, *, batch: int = 1, precision: str = "float32"
@@ -140,11 +141,12 @@ class CudaDevice:
         """
         target = self._target(plan, batch, precision)
         target = replace(target, measured=self._choices(plan, target)).of(op)
-        chosen = conv.choice(target, op)
-        plain = [name for name in conv.candidates(target, op) if name in PLAIN]
-        names = dict.fromkeys([chosen, *shortlist(target, op), *plain])
+        chosen = conv.choose(target, op)
+        plain = [each for each in conv.candidates(target, op) if each.algorithm in PLAIN]
+        choices = dict.fromkeys([chosen, *shortlist(target, op), *plain])
         time = partial(measure, self._context, target, op, gate=squeeze_excite.behind(plan).get(op))
-        return chosen, {name: self._context.run(partial(time, name, inf)) for name in names}
+        times = {str(each): self._context.run(partial(time, each, inf)) for each in choices}
+        return str(chosen), times
 
     def peaks(self, precision: str) -> Peaks | None:
         """The most that this card could do; None where it is not known."""

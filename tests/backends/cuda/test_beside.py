@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from engine.backends.cuda import conv
-from engine.backends.cuda.conv import unfused
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.lower import memory_layout, side_stream
 from engine.backends.cuda.ops.gpu import Target
@@ -52,9 +51,9 @@ def test_nothing_runs_beside_for_which_a_later_op_in_its_turn_would_not_wait() -
     first, last = (op for op in plan.ops if op in side_stream.beside(plan, HOPPER))
     assert isinstance(last, Conv2d)
     assert side_stream.chosen(plan, HOPPER) == {first, last}
-    slow = "sm90_splitk_64x64x4x3_split1" + unfused.SUFFIX
+    slow = conv.Choice("sm90_splitk_64x64x4x3_split1", unfused=True)
     tuned = replace(HOPPER, measured={conv.signature(HOPPER, last): slow})
-    assert conv.choice(tuned, last) == slow
+    assert conv.choose(tuned, last) == slow
     assert side_stream.can_be(first, tuned)
     assert not side_stream.chosen(plan, tuned)
 

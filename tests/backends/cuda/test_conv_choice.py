@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.backends.cuda import conv
-from engine.backends.cuda.conv import sm90_splitk, unfused
+from engine.backends.cuda.conv import Choice, sm90_splitk, unfused
 from engine.backends.cuda.ops.gpu import Target
 from engine.plan import ops
 from engine.plan.ops import Constant, Tensor
@@ -72,26 +72,26 @@ every_layer = pytest.mark.parametrize("name", LAYERS)
 @every_card
 @every_layer
 def test_the_choice_can_run_it(card: Target, name: str) -> None:
-    assert conv.choice(card, LAYERS[name]) in conv.candidates(card, LAYERS[name])
+    assert conv.choose(card, LAYERS[name]) in conv.candidates(card, LAYERS[name])
 
 
 @every_card
 @pytest.mark.parametrize("name", OUT_OF_PLACE)
 def test_the_rule_of_thumb_is_not_out_of_place(card: Target, name: str) -> None:
-    assert conv.rule_of_thumb(card, LAYERS[name]) not in OUT_OF_PLACE[name]
+    assert conv.rule_of_thumb(card, LAYERS[name]).algorithm not in OUT_OF_PLACE[name]
 
 
 @every_card
 @pytest.mark.parametrize(("name", "expected"), [("depthwise", "depthwise"), ("signed", "xnor")])
 def test_some_layers_have_an_algorithm_of_their_own(card: Target, name: str, expected: str) -> None:
-    assert conv.rule_of_thumb(card, LAYERS[name]) == expected
+    assert conv.rule_of_thumb(card, LAYERS[name]) == Choice(expected)
 
 
 @every_layer
 def test_hoppers_units_run_on_hopper_only(name: str) -> None:
     for card in CARDS:
         names = conv.candidates(card, LAYERS[name])
-        uses = any(each.startswith("sm90_splitk") for each in names)
+        uses = any(each.algorithm.startswith("sm90_splitk") for each in names)
         is_dense = name in ("wide", "halving", "pointwise", "head", "dilated")
         assert uses == (card.capability == (9, 0) and is_dense)
 
@@ -101,8 +101,9 @@ def test_something_can_run_it_where_pixels_are_out_of_line(name: str) -> None:
     """A tensor inside a concatenation need not begin on 16 bytes."""
     op = LAYERS[name]
     card = replace(HOPPER, misaligned=frozenset({op.src, op.out}))
-    assert conv.choice(card, op) in conv.candidates(card, op)
-    assert not any(each.startswith("sm90_splitk") for each in conv.candidates(card, op))
+    assert conv.choose(card, op) in conv.candidates(card, op)
+    names = [each.algorithm for each in conv.candidates(card, op)]
+    assert not any(name.startswith("sm90_splitk") for name in names)
 
 
 # ---------------------------------------------------------------- forced and measured
@@ -110,23 +111,23 @@ def test_something_can_run_it_where_pixels_are_out_of_line(name: str) -> None:
 
 def test_a_forced_algorithm_runs_what_it_can() -> None:
     forced = replace(TURING, algorithm="winograd")
-    assert conv.choice(forced, LAYERS["wide"]) == "winograd"
-    assert conv.choice(forced, LAYERS["pointwise"]) == conv.choice(TURING, LAYERS["pointwise"])
+    assert conv.choose(forced, LAYERS["wide"]) == Choice("winograd")
+    assert conv.choose(forced, LAYERS["pointwise"]) == conv.choose(TURING, LAYERS["pointwise"])
 
 
 def test_what_was_measured_comes_before_the_rule_of_thumb() -> None:
     op = LAYERS["wide"]
-    measured = replace(TURING, measured={conv.signature(TURING, op): "tiled"})
-    assert conv.choice(measured, op) == "tiled"
-    assert conv.choice(replace(measured, algorithm="direct"), op) == "direct"
-    assert conv.choice(measured, LAYERS["halving"]) == conv.choice(TURING, LAYERS["halving"])
+    measured = replace(TURING, measured={conv.signature(TURING, op): Choice("tiled")})
+    assert conv.choose(measured, op) == Choice("tiled")
+    assert conv.choose(replace(measured, algorithm="direct"), op) == Choice("direct")
+    assert conv.choose(measured, LAYERS["halving"]) == conv.choose(TURING, LAYERS["halving"])
 
 
 def test_a_measured_algorithm_that_cannot_run_it_is_passed_over() -> None:
     op = LAYERS["pointwise"]
     for name in ("winograd", "of another version"):
-        measured = replace(TURING, measured={conv.signature(TURING, op): name})
-        assert conv.choice(measured, op) == conv.choice(TURING, op)
+        measured = replace(TURING, measured={conv.signature(TURING, op): Choice(name)})
+        assert conv.choose(measured, op) == conv.choose(TURING, op)
 
 
 # ---------------------------------------------------------------- signatures
@@ -181,9 +182,9 @@ def pooled(layer: ops.Conv2d, **options: Any) -> ops.Conv2d:
 @every_layer
 def test_a_pool_is_run_by_something(card: Target, name: str) -> None:
     op = pooled(LAYERS[name])
-    assert conv.choice(card, op) in conv.candidates(card, op)
-    assert (
-        name != "first" or conv.choice(replace(card, precision="float16"), op) == "few_channels_32"
+    assert conv.choose(card, op) in conv.candidates(card, op)
+    assert name != "first" or conv.choose(replace(card, precision="float16"), op) == Choice(
+        "few_channels_32"
     )
 
 
@@ -192,20 +193,22 @@ def test_a_pool_is_run_by_something(card: Target, name: str) -> None:
 def test_a_pool_that_does_not_fit_comes_after(card: Target, options: dict[str, Any]) -> None:
     op = pooled(LAYERS["wide"], **options)
     assert conv.candidates(card, op)
-    assert all(name.endswith("+apart") for name in conv.candidates(card, op))
+    assert all(choice.unfused for choice in conv.candidates(card, op))
 
 
 def test_the_algorithm_that_is_forced_comes_before_the_pool() -> None:
     op, forced = pooled(LAYERS["wide"]), replace(HOPPER, algorithm="im2col_gemm")
-    assert conv.choice(forced, op) == "im2col_gemm+apart"
+    assert conv.choose(forced, op) == Choice("im2col_gemm", unfused=True)
 
 
 def test_long_sums_are_computed_by_the_fastest_kernel_unless_there_are_few() -> None:
     card = replace(HOPPER, precision="float16", batch=64)
-    assert conv.choice(card, pooled(LAYERS["wide"])).endswith("+apart")
-    assert conv.choice(replace(card, batch=1), pooled(LAYERS["wide"])).startswith("implicit_gemm")
+    assert conv.choose(card, pooled(LAYERS["wide"])).unfused
+    assert conv.choose(replace(card, batch=1), pooled(LAYERS["wide"])).algorithm.startswith(
+        "implicit_gemm"
+    )
     short = convolution(32, 64, 3, 104)
-    assert conv.choice(card, pooled(short)).startswith("implicit_gemm")
+    assert conv.choose(card, pooled(short)).algorithm.startswith("implicit_gemm")
 
 
 def test_measurements_of_a_convolution_are_not_those_of_one_with_a_pool() -> None:
@@ -221,12 +224,12 @@ def detecting(layer: ops.Conv2d) -> ops.Conv2d:
 @every_card
 def test_a_detection_layer_is_run_by_something(card: Target) -> None:
     op = detecting(LAYERS["head"])
-    assert conv.choice(card, op) in conv.candidates(card, op)
+    assert conv.choose(card, op) in conv.candidates(card, op)
     assert conv.signature(card, op) != conv.signature(card, LAYERS["head"])
     if card.precision == "float16":
         own = "sm90_splitk" if card.capability == HOPPER.capability else "implicit_gemm"
-        assert conv.choice(card, op).startswith(own)
-        assert not conv.choice(card, op).endswith(unfused.SUFFIX)
+        assert conv.choose(card, op).algorithm.startswith(own)
+        assert not conv.choose(card, op).unfused
 
 
 def test_a_detection_layer_leaves_in_eights_where_it_has_room() -> None:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from engine.backends import open_device
 from engine.backends.cuda import conv
-from engine.backends.cuda.conv import unfused
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.lower import fold_factors, memory_layout
 from engine.backends.cuda.ops.gpu import Target
@@ -130,17 +129,18 @@ def test_few_algorithms_multiply_by_themselves_and_the_others_apart() -> None:
     plan = fold_factors.fold(plan_of(), CARD)
     op = plan.ops[-1]
     assert isinstance(op, ScaledConv2d)
-    names = conv.candidates(CARD, op)
-    alone = {name for name in names if not name.endswith(unfused.SUFFIX)}
-    assert {name.rsplit("_", 2 if "split" in name else 1)[0] for name in alone} == {
+    choices = conv.candidates(CARD, op)
+    fused = {each for each in choices if not each.unfused}
+    names = [each.algorithm for each in fused]
+    assert {name.rsplit("_", 2 if "split" in name else 1)[0] for name in names} == {
         "few_channels",
         "implicit_gemm",
     }
-    assert {f"{name}{unfused.SUFFIX}" for name in conv.candidates(CARD, op.after_multiply)} <= {
-        *names
-    }
-    assert conv.choice(CARD, op) in alone
-    assert conv.choice(replace(CARD, algorithm="direct"), op) == "direct+apart"
+    alone = conv.candidates(CARD, op.after_multiply)
+    assert {each._replace(unfused=True) for each in alone} <= {*choices}
+    assert conv.choose(CARD, op) in fused
+    forced = replace(CARD, algorithm="direct")
+    assert conv.choose(forced, op) == conv.Choice("direct", unfused=True)
     assert conv.signature(CARD, op) != conv.signature(CARD, op.after_multiply)
 
 

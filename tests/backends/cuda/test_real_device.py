@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from engine.backends.cuda import conv
-from engine.backends.cuda.conv import unfused
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.driver import compiler, cublas, loaded_kernels
 from engine.backends.cuda.driver.compiler import Toolkit
@@ -68,7 +67,7 @@ def test_a_batch_has_what_was_made_of_it_whatever_makes_its_detection_layers(dev
     target = device._target(plan, 8, "float32")
     for op in plan.ops:
         if isinstance(op, ops.Conv2d) and op.yolo is not None:
-            device.measured[conv.signature(target, op)] = slow + unfused.SUFFIX
+            device.measured[conv.signature(target, op)] = conv.Choice(slow, unfused=True)
     program = device.compile(plan, batch=8, tune=False)
     for _ in range(2):
         for images, outputs in zip(batches, expected, strict=True):

@@ -13,6 +13,7 @@ import pytest
 
 from engine.backends.cuda import conv
 from engine.backends.cuda import device as device_module
+from engine.backends.cuda.conv import Choice
 from engine.backends.cuda.ops.gpu import Target
 from engine.backends.cuda.runtime import trials
 from engine.backends.cuda.runtime.trials import Trials
@@ -28,7 +29,7 @@ from tests.backends.cuda.test_tune import Clock, network
 TARGET = Target(2, "float32", (7, 5), 4)
 LONG = 3600.0
 
-Takes = Callable[[Mapping[str, str]], float]
+Takes = Callable[[Mapping[str, Choice]], float]
 
 
 class MadeUp:
@@ -39,10 +40,10 @@ class MadeUp:
 
     def __init__(self, takes: Takes) -> None:
         self._takes = takes
-        self.made: list[dict[str, str]] = []
+        self.made: list[dict[str, Choice]] = []
         self.open = 0
 
-    def __call__(self, choices: Mapping[str, str]) -> tune_network.Trial | None:
+    def __call__(self, choices: Mapping[str, Choice]) -> tune_network.Trial | None:
         self.made.append(dict(choices))
         taken = self._takes(choices)
         if taken == inf:
@@ -63,7 +64,7 @@ class MadeUp:
 
 
 def settled(
-    takes: Takes, near: Mapping[str, list[str]], *, seconds: float = LONG
+    takes: Takes, near: Mapping[str, list[Choice]], *, seconds: float = LONG
 ) -> tuple[Progress, MadeUp]:
     progress = Progress({name: ways[0] for name, ways in near.items()}, list(near))
     made = MadeUp(takes)
@@ -72,41 +73,42 @@ def settled(
     return progress, made
 
 
-NEAR = {"one": ["a", "b"], "two": ["a", "b", "c"]}
+A, B, C, D = map(Choice, "abcd")
+NEAR = {"one": [A, B], "two": [A, B, C]}
 
 
 def test_what_is_fastest_in_the_network_is_chosen_though_it_is_not_so_alone() -> None:
-    progress, _ = settled(lambda choices: 2.0 - (choices["two"] == "c"), NEAR)
-    assert progress.choices == {"one": "a", "two": "c"}
+    progress, _ = settled(lambda choices: 2.0 - (choices["two"] == C), NEAR)
+    assert progress.choices == {"one": A, "two": C}
     assert not progress.left
 
 
 def test_what_runs_stays_unless_another_is_clearly_faster() -> None:
-    progress, made = settled(lambda choices: 1.0 - 0.001 * (choices["one"] == "b"), NEAR)
-    assert progress.choices == {"one": "a", "two": "a"}
+    progress, made = settled(lambda choices: 1.0 - 0.001 * (choices["one"] == B), NEAR)
+    assert progress.choices == {"one": A, "two": A}
     assert len(made.made) == 1 + 1 + 2  # as it was, and each other way once
 
 
 def test_a_change_lets_others_be_tried_again() -> None:
     """`one` is better as b only beside `two` as b, which comes after it."""
 
-    def takes(choices: Mapping[str, str]) -> float:
+    def takes(choices: Mapping[str, Choice]) -> float:
         pair = choices["one"], choices["two"]
-        return {("a", "b"): 0.9, ("b", "b"): 0.8}.get(pair, 1.0)
+        return {(A, B): 0.9, (B, B): 0.8}.get(pair, 1.0)
 
     progress, _ = settled(takes, NEAR)
-    assert progress.choices == {"one": "b", "two": "b"}
+    assert progress.choices == {"one": B, "two": B}
     assert progress.passes > 1
 
 
 def test_what_is_hopeless_is_tried_once() -> None:
-    def takes(choices: Mapping[str, str]) -> float:
-        return 1.0 + (choices["two"] == "b") * 0.02 - (choices["one"] == "b") * 0.5
+    def takes(choices: Mapping[str, Choice]) -> float:
+        return 1.0 + (choices["two"] == B) * 0.02 - (choices["one"] == B) * 0.5
 
     progress, made = settled(takes, NEAR)
     assert progress.passes == 2
-    assert sum(each["two"] == "b" for each in made.made) == 1
-    assert sum(each["two"] == "c" for each in made.made) == 2
+    assert sum(each["two"] == B for each in made.made) == 1
+    assert sum(each["two"] == C for each in made.made) == 2
 
 
 def test_passes_come_to_an_end() -> None:
@@ -118,8 +120,8 @@ def test_passes_come_to_an_end() -> None:
 
 
 def test_what_finds_no_memory_is_left_out() -> None:
-    progress, _ = settled(lambda choices: inf if choices["two"] == "b" else 1.0, NEAR)
-    assert progress.choices == {"one": "a", "two": "a"}
+    progress, _ = settled(lambda choices: inf if choices["two"] == B else 1.0, NEAR)
+    assert progress.choices == {"one": A, "two": A}
     assert not progress.left
     progress, made = settled(lambda choices: inf, NEAR)
     assert len(made.made) == 1
@@ -127,32 +129,32 @@ def test_what_finds_no_memory_is_left_out() -> None:
 
 
 def test_what_the_card_refuses_is_left_out_with_a_word(caplog: pytest.LogCaptureFixture) -> None:
-    progress, made = settled(lambda choices: -1.0 if choices["two"] == "b" else 1.0, NEAR)
-    assert progress.choices == {"one": "a", "two": "a"}
-    assert progress.hopeless["two"] == ["b"]
+    progress, made = settled(lambda choices: -1.0 if choices["two"] == B else 1.0, NEAR)
+    assert progress.choices == {"one": A, "two": A}
+    assert progress.hopeless["two"] == [B]
     assert len(made.made) == 1 + 1 + 2  # the others are tried all the same
     assert "left out: cuda: invalid argument" in caplog.text
 
 
 def test_without_time_nothing_changes_and_the_rest_is_left() -> None:
-    progress, made = settled(lambda choices: 1.0 - (choices["one"] == "b") / 2, NEAR, seconds=-1)
-    assert progress.choices == {"one": "a", "two": "a"}
+    progress, made = settled(lambda choices: 1.0 - (choices["one"] == B) / 2, NEAR, seconds=-1)
+    assert progress.choices == {"one": A, "two": A}
     assert progress.left == ["one", "two"]
     assert len(made.made) == 1
 
 
 def test_it_goes_on_where_it_was() -> None:
-    progress = Progress({"one": "b", "two": "a"}, ["two"])
+    progress = Progress({"one": B, "two": A}, ["two"])
     made = MadeUp(lambda choices: 1.0)
     tune_network.settle(progress, NEAR, made, monotonic() + LONG)
-    assert [each["one"] for each in made.made] == ["b"] * 3
+    assert [each["one"] for each in made.made] == [B] * 3
     assert not progress.left
 
 
 def test_of_those_timed_alone_the_near_ones_are_worth_a_try() -> None:
-    assert tune_network.near({"a": 0.013, "b": 0.01, "c": 0.02, "d": inf}) == ["b", "a"]
-    assert tune_network.near({"a": 0.0011, "b": 0.001, "c": 0.0016}) == ["b", "a", "c"]
-    assert tune_network.near({"a": inf}) == []
+    assert tune_network.near({A: 0.013, B: 0.01, C: 0.02, D: inf}) == [B, A]
+    assert tune_network.near({A: 0.0011, B: 0.001, C: 0.0016}) == [B, A, C]
+    assert tune_network.near({A: inf}) == []
     assert tune_network.near({}) == []
     assert len(tune_network.near({str(number): 1.0 for number in range(20)})) < 10
 
@@ -174,20 +176,20 @@ def taped() -> Iterator[HostDevice]:
 
 
 @pytest.fixture
-def faster(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+def faster(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Choice]]:
     """The choices of the trials made; the network with all of its layers as `direct` wins."""
-    made: list[dict[str, str]] = []
+    made: list[dict[str, Choice]] = []
 
     class Trial:
-        def __init__(self, choices: Mapping[str, str]) -> None:
-            self._taken = 1.0 / (1 + sum(name == "direct" for name in choices.values()))
+        def __init__(self, choices: Mapping[str, Choice]) -> None:
+            self._taken = 1.0 / (1 + sum(choice == Choice("direct") for choice in choices.values()))
 
         def times(self, runs: int) -> list[float]:
             return [self._taken] * runs
 
         def close(self) -> None: ...
 
-    def make(self: Trials, choices: Mapping[str, str]) -> Trial:
+    def make(self: Trials, choices: Mapping[str, Choice]) -> Trial:
         made.append(dict(choices))
         return Trial(choices)
 
@@ -206,11 +208,11 @@ def run_by(device: HostDevice, plan: Plan, **options: object) -> list[str]:
 
 
 def test_a_network_runs_as_it_is_fastest_as_a_whole(
-    taped: HostDevice, faster: list[dict[str, str]]
+    taped: HostDevice, faster: list[dict[str, Choice]]
 ) -> None:
     plan = network(8, 16)
     assert run_by(taped, plan) == ["direct", "direct"]
-    assert set(taped.measured.values()) == {"tiled"}
+    assert set(taped.measured.values()) == {Choice("tiled")}
     first, _ = plan.ops
     assert isinstance(first, ops.Conv2d)
     chosen, _ = taped.algorithm_times(plan, first, batch=2)
@@ -218,7 +220,7 @@ def test_a_network_runs_as_it_is_fastest_as_a_whole(
 
 
 def test_another_network_of_the_same_convolutions_has_choices_of_its_own(
-    taped: HostDevice, faster: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
+    taped: HostDevice, faster: list[dict[str, Choice]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_by(taped, network(8, 16))
     faster.clear()
@@ -230,7 +232,7 @@ def test_another_network_of_the_same_convolutions_has_choices_of_its_own(
 
 
 def test_who_gives_more_than_the_usual_time_lets_a_known_network_be_tried(
-    taped: HostDevice, faster: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
+    taped: HostDevice, faster: list[dict[str, Choice]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_by(taped, network(8, 16))
     monkeypatch.delenv("ENGINE_TUNE")
@@ -271,7 +273,7 @@ def test_of_the_usual_time_a_network_gets_no_more_than_measuring_took(
 
 
 def test_another_process_finds_what_was_settled(
-    taped: HostDevice, faster: list[dict[str, str]]
+    taped: HostDevice, faster: list[dict[str, Choice]]
 ) -> None:
     run_by(taped, network(8, 16))
     faster.clear()
@@ -281,7 +283,7 @@ def test_another_process_finds_what_was_settled(
 
 
 def test_what_two_processes_settle_is_kept_together(
-    taped: HostDevice, faster: list[dict[str, str]]
+    taped: HostDevice, faster: list[dict[str, Choice]]
 ) -> None:
     other = HostDevice(runs_kernels=False)
     other.compile(network(24), batch=2, tune=True).close()
@@ -295,7 +297,7 @@ def test_what_two_processes_settle_is_kept_together(
 
 @pytest.mark.parametrize("options", [{"graph": False}, {"algorithm": "winograd"}])
 def test_only_what_runs_as_a_graph_and_is_free_to_choose_is_tried(
-    taped: HostDevice, faster: list[dict[str, str]], options: dict[str, object]
+    taped: HostDevice, faster: list[dict[str, Choice]], options: dict[str, object]
 ) -> None:
     run_by(taped, network(8, 16), **options)
     assert not faster
@@ -309,7 +311,7 @@ def test_a_trial_times_a_program_of_those_choices_and_leaves_nothing(host: HostD
     with on_tape(host):
         made = Trials(host.context, plan, target)
         for name in ("tiled", "direct", "winograd", "tiled"):
-            trial = made.make(dict.fromkeys(signatures, name))
+            trial = made.make(dict.fromkeys(signatures, Choice(name)))
             assert trial is not None
             host.context.launched.clear()
             assert len(trial.times(3)) == 3
@@ -332,7 +334,8 @@ def test_an_op_is_prepared_once_for_the_trials_that_have_it_alike(
     plan = network(8, 16)
     first, second = (conv.signature(TARGET, op) for op in plan.ops)
     made = Trials(taped.context, plan, TARGET)
-    for choices in ({first: "tiled", second: "tiled"}, {first: "tiled", second: "winograd"}) * 2:
+    tiled, winograd = Choice("tiled"), Choice("winograd")
+    for choices in ({first: tiled, second: tiled}, {first: tiled, second: winograd}) * 2:
         trial = made.make(choices)
         assert trial is not None
         trial.close()

@@ -38,7 +38,7 @@ def convolution(
 
 
 def takes(target: Target, op: Conv2d, kind: str) -> bool:
-    return any(name.startswith(kind) for name in conv.candidates(target, op))
+    return any(each.algorithm.startswith(kind) for each in conv.candidates(target, op))
 
 
 @every_card

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from engine.backends.cuda import conv
+from engine.backends.cuda.conv import Choice
 from engine.backends.cuda.conv.sm90_splitk import SplitK
 from engine.backends.cuda.driver.context import Card
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
@@ -66,19 +67,19 @@ class Clock:
 
     def __init__(self, **milliseconds: float) -> None:
         self._milliseconds = milliseconds
-        self.asked: list[tuple[int, str]] = []
+        self.asked: list[tuple[int, Choice]] = []
 
     def __call__(
         self,
         context: object,
         target: Target,
         op: ops.Conv2d,
-        name: str,
+        name: Choice,
         give_up: float,
         gate: ops.Gate | None = None,
     ) -> float:
         self.asked.append((op.out.shape.channels, name))
-        return self._milliseconds.get(name, 1.0)
+        return self._milliseconds.get(str(name), 1.0)
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def tuned(device: HostDevice, plan: Plan) -> dict[str, str]:
+def tuned(device: HostDevice, plan: Plan) -> dict[str, Choice]:
     device.compile(plan, batch=TARGET.batch, tune=True).close()
     return device.measured
 
@@ -99,7 +100,7 @@ def tuned(device: HostDevice, plan: Plan) -> dict[str, str]:
 def test_the_fastest_is_chosen_and_run(device: HostDevice, clock: Clock) -> None:
     plan = network(8)
     program = device.compile(plan, batch=TARGET.batch, tune=True)
-    assert device.measured == {signatures(plan)[0]: "tiled"}
+    assert device.measured == {signatures(plan)[0]: Choice("tiled")}
     program.forward(np.zeros((2, 4, 6, 5), np.float32))
     assert "tiled" in device.context.launched
 
@@ -133,21 +134,21 @@ def test_of_long_ones_a_wide_tile_may_take_little_more(
     least: float, wide: float, chosen: str
 ) -> None:
     names = {
-        "narrow": "sm90_pingpong_128x128x6x1_teams2",
-        "wide": "sm90_pingpong_128x256x4x1_teams1",
+        "narrow": Choice("sm90_pingpong_128x128x6x1_teams2"),
+        "wide": Choice("sm90_pingpong_128x256x4x1_teams1"),
     }
-    taken = {"im2col_gemm": 0.2, names["narrow"]: least, names["wide"]: wide}
+    taken = {Choice("im2col_gemm"): 0.2, names["narrow"]: least, names["wide"]: wide}
     assert tune_layers.fastest(lambda name, _: taken[name], list(taken)) == names[chosen]
 
 
 def test_a_time_limit_is_given_once_there_is_a_best() -> None:
     limits = []
 
-    def time(name: str, give_up: float) -> float:
+    def time(choice: Choice, give_up: float) -> float:
         limits.append(give_up)
         return 2.0
 
-    tune_layers.fastest(time, ["a", "b"])
+    tune_layers.fastest(time, [Choice("direct"), Choice("tiled")])
     assert limits[0] == inf
     assert 2 < limits[1] < 10
 
@@ -164,19 +165,21 @@ def three_by_three(filters: int, channels: int, side: int) -> ops.Conv2d:
 def test_of_many_variants_only_the_most_promising_are_tried() -> None:
     op = three_by_three(64, 64, 52)
     able, names = conv.candidates(HOPPER, op), tune_layers.shortlist(HOPPER, op)
-    variants = [name for name in able if hasattr(conv.ALGORITHMS[name], "estimate")]
+    variants = [name for name in able if hasattr(conv.ALGORITHMS[name.algorithm], "estimate")]
     tried = [name for name in variants if name in names]
     assert names[0] == conv.rule_of_thumb(HOPPER, op)
-    families = {type(conv.ALGORITHMS[name]) for name in variants}
+    families = {type(conv.ALGORITHMS[name.algorithm]) for name in variants}
     most = tune_layers.VARIANTS + tune_layers.FEW_VARIANTS * (len(families) - 1) + 1
     assert len(variants) > most >= len(tried) >= tune_layers.VARIANTS
-    assert set(able) - set(variants) - tune_layers.PLAIN <= set(names)
+    assert {each for each in able if each.algorithm not in tune_layers.PLAIN} - {*variants} <= {
+        *names
+    }
 
 
 def test_of_tiles_that_do_the_same_work_two_are_tried() -> None:
     op = three_by_three(512, 256, 26)
     target = replace(HOPPER, precision="float16")
-    chosen = [conv.ALGORITHMS[name] for name in tune_layers.shortlist(target, op)]
+    chosen = [conv.ALGORITHMS[name.algorithm] for name in tune_layers.shortlist(target, op)]
     works = Counter(each.work for each in chosen if isinstance(each, SplitK))
     assert len(works) > tune_layers.VARIANTS / 2
     assert max(works.values()) == 2
@@ -191,10 +194,10 @@ def test_kernels_of_variants_are_compiled_together_before_any_is_measured(
     plan = network(64, 48)
     tuner.tune(plan, HOPPER, 10)
     asked = {
-        conv.ALGORITHMS[name].tile(HOPPER, op)
+        conv.ALGORITHMS[name.algorithm].tile(HOPPER, op)
         for op in plan.ops
         for filters, name in clock.asked
-        if hasattr(conv.ALGORITHMS[name], "tile") and op.out.shape.channels == filters
+        if hasattr(conv.ALGORITHMS[name.algorithm], "tile") and op.out.shape.channels == filters
     }
     assert asked
     assert asked <= set(compiled)
@@ -215,19 +218,19 @@ def test_what_is_not_compiled_in_time_is_measured_when_the_network_is_loaded_aga
     plan, choices = network(64), {}
     tune_layers.Tuner(device.context, choices).tune(plan, HOPPER, 1)
     (first,) = plan.ops
-    tried = {name for _, name in clock.asked}
+    tried = {choice for _, choice in clock.asked}
     assert tried
-    assert {name for name in tried if name.startswith("sm90_splitk")} <= {
-        conv.rule_of_thumb(HOPPER, first)
-    }
+    slow = {each for each in tried if each.algorithm.startswith("sm90_splitk")}
+    assert slow <= {conv.rule_of_thumb(HOPPER, first)}
     assert list(choices) == [conv.signature(HOPPER, first)]
 
     is_slow = False
     done.set()
     clock.asked.clear()
-    again: dict[str, str] = {}
+    again: dict[str, Choice] = {}
     tune_layers.Tuner(device.context, again).tune(plan, HOPPER, 10)
-    assert len([name for _, name in clock.asked if name.startswith("sm90_splitk")]) > 1
+    slow = {each for _, each in clock.asked if each.algorithm.startswith("sm90_splitk")}
+    assert len(slow) > 1
     clock.asked.clear()
     tune_layers.Tuner(device.context, {}).tune(plan, HOPPER, 10)
     assert not clock.asked
@@ -390,7 +393,7 @@ def test_what_counts_begins_at_zero(host: HostDevice, monkeypatch: pytest.Monkey
             counted.append(counters.tolist())
 
     monkeypatch.setitem(conv.ALGORITHMS, "counting", Counting())
-    tune_layers.measure(host.context, TARGET, op, "counting", inf)
+    tune_layers.measure(host.context, TARGET, op, Choice("counting"), inf)
     assert len(counted) > tune_layers.COPIES
     assert not np.any(counted)
 
@@ -411,13 +414,13 @@ def test_a_convolution_is_timed_with_what_it_leaves_for_its_gate(
 
     spied = SimpleNamespace(**vars(algorithm) | {"enqueue": enqueue})
     monkeypatch.setitem(conv.ALGORITHMS, name, spied)
-    assert tune_layers.measure(host.context, TARGET, op, name, inf, gate=gate) < inf
+    assert tune_layers.measure(host.context, TARGET, op, Choice(name), inf, gate=gate) < inf
     assert set(left) == {algorithm.squeezing(TARGET, op, gate)} - {None}
     assert not host.context.driver.live
 
 
 def test_what_could_not_be_timed_is_not_chosen(device: HostDevice, clock: Clock) -> None:
-    names = ["im2col_gemm", "sm90_pingpong_128x256x4x1_teams1"]
+    names = [Choice("im2col_gemm"), Choice("sm90_pingpong_128x256x4x1_teams1")]
     assert tune_layers.fastest(lambda name, _: inf, names) is None
     clock._milliseconds = dict.fromkeys(conv.ALGORITHMS, inf)
     assert not tuned(device, network(8))
@@ -431,13 +434,13 @@ def test_what_the_card_refuses_is_left_out_with_a_word(
     clock = Clock(tiled=0.1)
 
     def measure(*arguments: Any, **options: Any) -> float:
-        if arguments[3] == "tiled":
+        if arguments[3] == Choice("tiled"):
             raise DeviceError("cuda: cuLaunchKernelEx: invalid argument")
         return clock(*arguments, **options)
 
     monkeypatch.setattr(tune_layers, "measure", measure)
     plan = network(8)
-    assert tuned(device, plan)[signatures(plan)[0]] != "tiled"
+    assert tuned(device, plan)[signatures(plan)[0]] != Choice("tiled")
     assert "tiled is left out: cuda: cuLaunchKernelEx: invalid argument" in caplog.text
 
 
@@ -445,5 +448,5 @@ def test_where_memory_is_short_nothing_is_timed() -> None:
     device = HostDevice(memory=1000, runs_kernels=False)
     op = network(8).ops[0]
     assert isinstance(op, ops.Conv2d)
-    assert tune_layers.measure(device.context, TARGET, op, "direct", inf) == inf
+    assert tune_layers.measure(device.context, TARGET, op, Choice("direct"), inf) == inf
     device.close()

@@ -115,7 +115,7 @@ def compile_together(
     op = plan.ops[-1]
     assert isinstance(op, Conv2d)
     target = card._target(plan, batch, precision).of(op)
-    tiles = {conv.tile(target, op, name) for name in algorithms} - {None}
+    tiles = {conv.tile(target, op, conv.Choice.parse(name)) for name in algorithms} - {None}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda tile: tiles.image(tile, target.capability), tiles))
 

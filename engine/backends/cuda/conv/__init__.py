@@ -1,8 +1,8 @@
 """Convolution algorithms, one file each, and the choice among them.
 
 Each offers what algorithm.py says. The choice is the forced one, else what was measured, else a
-rule of thumb. Where a product comes first, or a pool, [yolo] or an upsampling follows, few take it
-in; the others run apart from it, under names of their own.
+rule of thumb. Few algorithms fuse a multiplication before the convolution, or a pool, [yolo] or an
+upsampling after it; the others run unfused, which is a field of the choice.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from engine.backends.cuda.conv import (
 )
 from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.driver.tiles import Tile
+from engine.backends.cuda.ops.choice import Choice
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target, is_narrow, runs
 from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
 from engine.plan import ops
@@ -61,7 +62,6 @@ LEAVES_SUMS = {"depthwise": depthwise, "depthwise_strips": depthwise_strips}
 _WITH_PRODUCT = frozenset({*few_channels.VARIANTS, *implicit_gemm.VARIANTS})
 _WITH_POOL = _WITH_PRODUCT | {"sm90_rgb_stem"}
 _WITH_YOLO = _WITH_PRODUCT | {*sm90_splitk.VARIANTS, *sm90_pingpong.VARIANTS}
-ALGORITHMS |= {name + unfused.SUFFIX: unfused.Apart(each) for name, each in ALGORITHMS.items()}
 _SHORT = 450  # products in a value: where it has more, the best kernel for them and a pool win
 _FEW = 1 << 14  # values of a channel: where there are fewer, another launch takes longer
 
@@ -79,17 +79,19 @@ _WRITE_FLOATS = _EVERYWHERE | {
 _EXACT = _EVERYWHERE | {"tiled", "sm90_rgb_stem", *LEAVES_SUMS}
 
 
-def candidates(target: Target, op: ops.Conv2d) -> tuple[str, ...]:
-    """Every algorithm that can run this convolution."""
+def candidates(target: Target, op: ops.Conv2d) -> tuple[Choice, ...]:
+    """Return every choice that can run this convolution."""
     target = target.of(op)
-    return tuple(name for name in ALGORITHMS if _can_run(name, target, op))
+    choices = (Choice(name, unfused) for unfused in (False, True) for name in ALGORITHMS)
+    return tuple(choice for choice in choices if _can_run(choice, target, op))
 
 
-def _can_run(name: str, target: Target, op: ops.Conv2d) -> bool:
+def _can_run(choice: Choice, target: Target, op: ops.Conv2d) -> bool:
+    name = choice.algorithm
     if name not in ALGORITHMS:
         return False
-    if name.endswith(unfused.SUFFIX):
-        inner = name.removesuffix(unfused.SUFFIX)
+    if choice.unfused:
+        inner = Choice(name)
         return unfused.has_more(op) and _can_run(inner, *unfused.alone(target, op))
     if isinstance(op, ScaledConv2d) and name not in _WITH_PRODUCT:
         return False
@@ -123,68 +125,99 @@ def signature(target: Target, op: ops.Conv2d) -> str:
     return f"{target.precision} {rows} {source} {weight} {window} {extras} {kinds}"
 
 
-def choice(target: Target, op: ops.Conv2d) -> str:
-    """The name of the algorithm that runs this convolution."""
+def choose(target: Target, op: ops.Conv2d) -> Choice:
+    """Return the forced algorithm, else the measured one, else the rule of thumb's."""
     target = target.of(op)
-    for name in (target.algorithm, target.measured.get(signature(target, op))):
-        for way in () if name is None else (name, name + unfused.SUFFIX):
-            if _can_run(way, target, op):
-                return way
+    forced = None if target.algorithm is None else Choice.parse(target.algorithm)
+    for choice in (forced, target.measured.get(signature(target, op))):
+        for each in () if choice is None else (choice, choice._replace(unfused=True)):
+            if _can_run(each, target, op):
+                return each
     return rule_of_thumb(target, op)
 
 
-def rule_of_thumb(target: Target, op: ops.Conv2d) -> str:
-    """What is likely to be fastest, for a convolution that was not measured."""
+def rule_of_thumb(target: Target, op: ops.Conv2d) -> Choice:
+    """Return what is likely to be fastest, for a convolution that was not measured."""
     target = target.of(op)
     if unfused.has_more(op) and not _is_better_whole(target, op):
-        return rule_of_thumb(*unfused.alone(target, op)) + unfused.SUFFIX
-    if target.rows(op.out) * op.out.shape.area <= 8 and _can_run("dot", target, op):
-        return "dot"
+        return _unfused_rule_of_thumb(target, op)
+    if target.rows(op.out) * op.out.shape.area <= 8 and _can_run(Choice("dot"), target, op):
+        return Choice("dot")
     for best_of in (sm90_splitk.best, implicit_gemm.best, few_channels.best):
         best = best_of(target, op)
-        if best is not None and _can_run(best, target, op):
-            return best
+        if best is not None and _can_run(Choice(best), target, op):
+            return Choice(best)
     if unfused.has_more(op):
-        return rule_of_thumb(*unfused.alone(target, op)) + unfused.SUFFIX
+        return _unfused_rule_of_thumb(target, op)
     return candidates(target, op)[0]
 
 
-def family(name: str) -> object:
-    """What the variants of an algorithm that have estimates share; None for other algorithms."""
-    inner = ALGORITHMS[name.removesuffix(unfused.SUFFIX)]
-    return (type(inner), name.endswith(unfused.SUFFIX)) if hasattr(inner, "estimate") else None
-
-
-def columns(name: str) -> int:
-    """Filters that a block of Hopper's multiplies at once; 0 of other algorithms."""
-    return getattr(ALGORITHMS.get(name.removesuffix(unfused.SUFFIX)), "columns", 0)
-
-
-def tile(target: Target, op: ops.Conv2d, name: str) -> Tile | None:
-    """What has to be compiled for an algorithm alone."""
-    if name.endswith(unfused.SUFFIX):
-        return tile(*unfused.alone(target, op), name.removesuffix(unfused.SUFFIX))
-    algorithm = ALGORITHMS[name]
-    made: Tile | None = algorithm.tile(target.of(op), op) if hasattr(algorithm, "tile") else None
-    return made
+def _unfused_rule_of_thumb(target: Target, op: ops.Conv2d) -> Choice:
+    return rule_of_thumb(*unfused.alone(target, op))._replace(unfused=True)
 
 
 def _is_better_whole(target: Target, op: ops.Conv2d) -> bool:
     """Whether a kernel that does the rest as well should be faster than two kernels."""
-    able = any(_can_run(name, target, op) for name in _WITH_YOLO)
+    able = any(_can_run(Choice(name), target, op) for name in _WITH_YOLO)
     is_short = op.pool is None or geometry.depth(op) <= _SHORT
     return able and (is_short or target.rows(op.out) * op.grid.area <= _FEW)
 
 
+def family(choice: Choice) -> object:
+    """Return what the variants of an algorithm that have estimates share; None for others."""
+    algorithm = ALGORITHMS[choice.algorithm]
+    return (type(algorithm), choice.unfused) if hasattr(algorithm, "estimate") else None
+
+
+def columns(choice: Choice) -> int:
+    """Return the filters that a CTA of an sm90 kernel multiplies at once; 0 for others."""
+    return getattr(ALGORITHMS.get(choice.algorithm), "columns", 0)
+
+
+def tile(target: Target, op: ops.Conv2d, choice: Choice) -> Tile | None:
+    """Return the kernel to compile for this choice; None where all its kernels are compiled."""
+    if choice.unfused:
+        return tile(*unfused.alone(target, op), choice._replace(unfused=False))
+    algorithm = ALGORITHMS[choice.algorithm]
+    made: Tile | None = algorithm.tile(target.of(op), op) if hasattr(algorithm, "tile") else None
+    return made
+
+
+def workspace(target: Target, op: ops.Conv2d, choice: Choice) -> int:
+    """Return the bytes of workspace that the choice needs."""
+    return _runner(choice).workspace(target, op)
+
+
+def prepare(target: Target, op: ops.Conv2d, choice: Choice, constants: Arrays) -> Arrays:
+    """Return the arrays to upload, in the layouts of the choice."""
+    return _runner(choice).prepare(target, op, constants)
+
+
+def estimate(target: Target, op: ops.Conv2d, choice: Choice) -> float:
+    """Return the cycles that a choice of some family should take."""
+    cycles: float = _runner(choice).estimate(target, op)  # type: ignore[attr-defined]
+    return cycles
+
+
+def enqueue(gpu: Gpu, op: ops.Conv2d, choice: Choice) -> None:
+    """Enqueue the kernels of the choice."""
+    _runner(choice).enqueue(gpu, op)
+
+
+def _runner(choice: Choice) -> Algorithm:
+    algorithm = ALGORITHMS[choice.algorithm]
+    return unfused.Unfused(algorithm) if choice.unfused else algorithm
+
+
 def _workspace(target: Target, op: ops.Conv2d) -> int:
-    return ALGORITHMS[choice(target, op)].workspace(target, op)
+    return workspace(target, op, choose(target, op))
 
 
 def _prepare(target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-    return ALGORITHMS[choice(target, op)].prepare(target, op, constants)
+    return prepare(target, op, choose(target, op), constants)
 
 
 @runs(ScaledConv2d, workspace=_workspace, prepare=_prepare)
 @runs(ops.Conv2d, workspace=_workspace, prepare=_prepare)
 def conv2d(gpu: Gpu, op: ops.Conv2d) -> None:
-    ALGORITHMS[choice(gpu.target, op)].enqueue(gpu, op)
+    enqueue(gpu, op, choose(gpu.target, op))

@@ -16,8 +16,6 @@ from engine.backends.cuda.ops.heads import yolo_output
 from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
 from engine.plan import ops
 
-SUFFIX = "+apart"
-
 _ALIGNMENT = 256
 _PACK = 16  # bytes that a thread moves at once
 _LAUNCH = 4000  # cycles, as the estimates of others have them
@@ -25,7 +23,7 @@ _BYTES = 18  # a cycle, in and out of a multiprocessor
 
 
 @dataclass(frozen=True)
-class Apart:
+class Unfused:
     """The convolution by `inner`."""
 
     inner: Algorithm

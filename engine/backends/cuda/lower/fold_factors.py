@@ -7,7 +7,6 @@ convolution, which makes few channels of it, has little else to do than to read 
 from __future__ import annotations
 
 from engine.backends.cuda import conv
-from engine.backends.cuda.conv import unfused
 from engine.backends.cuda.lower import neighbours, squeeze_excite
 from engine.backends.cuda.ops.gpu import Target
 from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
@@ -52,4 +51,4 @@ def _is_of_channels(src: Tensor, factor: Tensor) -> bool:
 def _can_run(target: Target, op: ScaledConv2d) -> bool:
     if len({target.bytes_of(each) for each in (op.src, op.factor)}) > 1:
         return False
-    return any(not name.endswith(unfused.SUFFIX) for name in conv.candidates(target, op))
+    return any(not choice.unfused for choice in conv.candidates(target, op))

@@ -61,5 +61,5 @@ def can_be(op: Op, target: Target) -> bool:
     if RUNNERS[type(op)].workspace(target, op):
         return False
     return not isinstance(op, ops.Conv2d) or (
-        conv.tile(target, op, conv.choice(target, op)) is not None
+        conv.tile(target, op, conv.choose(target, op)) is not None
     )

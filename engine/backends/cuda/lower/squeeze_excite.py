@@ -14,6 +14,7 @@ import numpy as np
 from engine.backends.cuda import conv
 from engine.backends.cuda.conv import depthwise
 from engine.backends.cuda.ops import average_pool
+from engine.backends.cuda.ops.choice import Choice
 from engine.backends.cuda.ops.gpu import KINDS, Arrays, Gpu, Squeezing, Target, padded_hidden, runs
 from engine.plan import ops
 from engine.plan.build import Plan
@@ -34,9 +35,9 @@ def behind(plan: Plan) -> dict[ops.Conv2d, ops.Gate]:
     }
 
 
-def left_by(name: str, target: Target, op: ops.Conv2d, gate: ops.Gate) -> Squeezing | None:
+def left_by(choice: Choice, target: Target, op: ops.Conv2d, gate: ops.Gate) -> Squeezing | None:
     """What an algorithm leaves for the gate."""
-    own, algorithm = target.of(op), conv.LEAVES_SUMS.get(name)
+    own, algorithm = target.of(op), conv.LEAVES_SUMS.get(str(choice))
     if algorithm is None or own.value_bytes != target.of(gate).value_bytes:
         return None
     left: Squeezing | None = algorithm.squeezing(own, op, gate)
@@ -47,7 +48,7 @@ def squeezing(plan: Plan, target: Target) -> dict[Op, Squeezing]:
     """By convolution and by gate: what the one leaves and the other has."""
     found: dict[Op, Squeezing] = {}
     for op, gate in behind(plan).items():
-        if left := left_by(conv.choice(target, op), target, op, gate):
+        if left := left_by(conv.choose(target, op), target, op, gate):
             found |= {op: left, gate: left}
     return found
 

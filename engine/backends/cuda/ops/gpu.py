@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine.arrays import Array
+from engine.backends.cuda.ops.choice import Choice
 from engine.plan.activations import ACTIVATIONS
 from engine.plan.ops import Conv2d, Gate, Head, Multiply, Op, Tensor
 
@@ -61,7 +62,7 @@ class Target:
     capability: tuple[int, int]
     multiprocessors: int
     algorithm: str | None = None  # run every convolution that can by this one
-    measured: Mapping[str, str] = field(default_factory=dict)  # the tuner's choices, by signature
+    measured: Mapping[str, Choice] = field(default_factory=dict)  # by signature
 
     misaligned: frozenset[Tensor] = frozenset()  # pixels of these do not begin on 16 bytes
     floats: frozenset[Tensor] = frozenset()  # of a program of halves; see floats.py

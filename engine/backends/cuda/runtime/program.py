@@ -220,7 +220,7 @@ class CudaProgram(Submission):
     def _way(self, op: Op) -> str:
         if isinstance(op, Chain):
             return fuse_chains.name(self._target, op)
-        return conv.choice(self._target, op) if isinstance(op, Conv2d) else ""
+        return str(conv.choose(self._target, op)) if isinstance(op, Conv2d) else ""
 
     def check_range(self) -> None:
         """Raise if a made-up picture makes activations that no half can hold."""
@@ -487,7 +487,7 @@ def _load_kernels(context: Context, plan: Plan, target: Target) -> None:
         each = target.of(op)
         tile = None
         if isinstance(op, Conv2d):
-            tile = conv.tile(each, op, conv.choice(each, op))
+            tile = conv.tile(each, op, conv.choose(each, op))
         elif isinstance(op, Chain):
             tile = fuse_chains.tile(each, op)
         if tile is not None:

@@ -12,6 +12,7 @@ from engine.arrays import Array
 from engine.backends.cuda import conv
 from engine.backends.cuda.driver.context import Context
 from engine.backends.cuda.lower import memory_layout
+from engine.backends.cuda.ops.choice import Choice
 from engine.backends.cuda.ops.gpu import Target
 from engine.backends.cuda.runtime.program import CudaProgram
 from engine.errors import DeviceError
@@ -28,11 +29,11 @@ class Trials:
         self._context = context
         self._plan = plan
         self._target = target
-        self._kept: dict[Op | Head, dict[str, Mapping[str, Array]]] = {}
+        self._kept: dict[Op | Head, dict[Choice | None, Mapping[str, Array]]] = {}
         image = np.random.default_rng(1).random(plan.source.shape.sides, np.float32)
         self._images = np.broadcast_to(image, (target.rows(plan.source), *image.shape))
 
-    def make(self, choices: Mapping[str, str]) -> Trial | None:
+    def make(self, choices: Mapping[str, Choice]) -> Trial | None:
         """None where memory is short."""
         target = replace(self._target, measured=dict(choices))
         try:
@@ -46,7 +47,7 @@ class Trials:
             return None
 
     def _prepare(self, plan: Plan, target: Target, item: Op | Head) -> Mapping[str, Array]:
-        way = conv.choice(target, item) if isinstance(item, Conv2d) else ""
+        way = conv.choose(target, item) if isinstance(item, Conv2d) else None
         kept = self._kept.setdefault(item, {})
         if way not in kept:
             kept[way] = memory_layout.prepare(plan, target, item)

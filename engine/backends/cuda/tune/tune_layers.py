@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 from engine.backends.cuda import conv
-from engine.backends.cuda.conv import unfused
 from engine.backends.cuda.conv.sm90_direct_tiles import DirectTiles
 from engine.backends.cuda.conv.sm90_pingpong import PingPong
 from engine.backends.cuda.conv.sm90_splitk import SplitK
@@ -33,6 +32,7 @@ from engine.backends.cuda.driver import compile_cache, graphs, tiles
 from engine.backends.cuda.driver.context import Context
 from engine.backends.cuda.kernels import sources
 from engine.backends.cuda.lower import memory_layout, squeeze_excite
+from engine.backends.cuda.ops.choice import Choice
 from engine.backends.cuda.ops.gpu import Gpu, Place, Target
 from engine.backends.cuda.tune import tune_network
 from engine.errors import DeviceError, InputError
@@ -46,8 +46,7 @@ REPEATS = 5
 VARIANTS = 9  # of the families that their estimates rank well
 FEW_VARIANTS = 2  # of the others
 _ALIKE = 2  # that do the same work
-_PLAIN = ("direct", "tiled", "winograd")
-PLAIN = frozenset({*_PLAIN, *(name + unfused.SUFFIX for name in _PLAIN)})
+PLAIN = frozenset({"direct", "tiled", "winograd"})
 _LARGE = {
     (family, is_apart)
     for family in (SplitK, PingPong, Swapped, DirectTiles, SwappedDirect)
@@ -62,7 +61,7 @@ _NEARLY = 1.1  # times the least, in which they are preferred there
 _HOPELESS = 3.0  # times the best so far, launched alone
 _LAUNCH = 0.5  # milliseconds that a launch alone may take: a busy machine is slow to send it
 
-_RULES = "4"  # another one where times are measured or compared otherwise than before
+_RULES = "5"  # another one where times are measured or compared otherwise than before
 
 _log = logging.getLogger(__name__)
 
@@ -78,19 +77,19 @@ def time_limit() -> float:
 
 
 class Tuner:
-    """Fills `choices`, the names of algorithms by the signature of the convolution."""
+    """Fills `choices`, the choices of algorithms by the signature of the convolution."""
 
-    def __init__(self, context: Context, choices: dict[str, str]) -> None:
+    def __init__(self, context: Context, choices: dict[str, Choice]) -> None:
         self.choices = choices
         self._context = context
-        self._near: dict[str, list[str]] = {}  # by signature: those worth a try in a network
+        self._near: dict[str, list[Choice]] = {}  # by signature: those worth a try in a network
         self._networks: dict[str, tune_network.Progress] = {}
         self._passing: set[str] = set()  # chosen while some kernels were still being compiled
         self._cache = compile_cache.Cache(compile_cache.folder() / "tuned")
         self._key = _identity(context)
         self._load()
 
-    def choices_for(self, plan: Plan, target: Target) -> dict[str, str]:
+    def choices_for(self, plan: Plan, target: Target) -> dict[str, Choice]:
         """Those of a network, where it has some, before those of its convolutions alone."""
         known = self._networks.get(_network(plan, target), tune_network.Progress())
         return {**self.choices, **known.choices}
@@ -133,7 +132,7 @@ class Tuner:
             names = shortlist(target, op)
             ready = [name for name in names[1:] if conv.tile(target, op, name) not in late]
             signature = conv.signature(target, op)
-            taken: dict[str, float] = {}
+            taken: dict[Choice, float] = {}
             time = partial(self._time, target, op, behind.get(op), taken)
             chosen = fastest(time, [names[0], *ready])
             if chosen is None:
@@ -153,8 +152,8 @@ class Tuner:
         target: Target,
         op: Conv2d,
         gate: Gate | None,
-        taken: dict[str, float],
-        name: str,
+        taken: dict[Choice, float],
+        name: Choice,
         give_up: float,
     ) -> float:
         """Infinite where the card refuses: who cannot run is not to keep others from it."""
@@ -171,9 +170,12 @@ class Tuner:
         if stored is None:
             return
         known = json.loads(stored)
-        self.choices.update(known["choices"])
-        self._near.update(known["near"])
-        networks = {key: tune_network.Progress(**each) for key, each in known["networks"].items()}
+        self.choices.update({key: Choice(*each) for key, each in known["choices"].items()})
+        near = known["near"].items()
+        self._near.update({key: [Choice(*each) for each in choices] for key, choices in near})
+        networks = {
+            key: tune_network.Progress.parse(each) for key, each in known["networks"].items()
+        }
         self._networks = networks | self._networks
 
     def _store(self) -> None:
@@ -225,42 +227,37 @@ def _products(target: Target, op: Conv2d) -> int:
     return target.rows(op.out) * op.out.shape.size * window
 
 
-def shortlist(target: Target, op: Conv2d) -> list[str]:
+def shortlist(target: Target, op: Conv2d) -> list[Choice]:
     """The rule of thumb, of each family of variants those that promise most, then the single ones.
 
     Plain loops are hopeless beside a matrix unit and slow to measure: they are tried without one.
     """
     able = conv.candidates(target, op)
-    families: dict[object, list[str]] = {}
+    families: dict[object, list[Choice]] = {}
     for name in able:
         if conv.family(name) is not None:
             families.setdefault(conv.family(name), []).append(name)
     promising = [
         name
         for family, names in families.items()
-        for name in _unlike(sorted(names, key=partial(_estimate, target, op)))[: _quota(family)]
+        for name in _unlike(sorted(names, key=partial(conv.estimate, target, op)))[: _quota(family)]
     ]
     single = [name for name in able if conv.family(name) is None]
     if promising:
-        single = [name for name in single if name not in PLAIN]
+        single = [name for name in single if name.algorithm not in PLAIN]
     return list(dict.fromkeys([conv.rule_of_thumb(target, op), *promising, *single]))
 
 
-def _unlike(names: list[str]) -> list[str]:
+def _unlike(names: list[Choice]) -> list[Choice]:
     """No more than a few that differ in nothing but the room that they take."""
     seen: Counter[object] = Counter()
     found = []
     for name in names:
-        work = getattr(conv.ALGORITHMS[name.removesuffix(unfused.SUFFIX)], "work", name)
+        work = getattr(conv.ALGORITHMS[name.algorithm], "work", name)
         seen[work] += 1
         if seen[work] <= _ALIKE:
             found.append(name)
     return found
-
-
-def _estimate(target: Target, op: Conv2d, name: str) -> float:
-    cycles: float = conv.ALGORITHMS[name].estimate(target, op)  # type: ignore[attr-defined]
-    return cycles
 
 
 def _quota(family: object) -> int:
@@ -280,7 +277,7 @@ def _compile_together(unknown: list[Conv2d], target: Target, limit: float) -> se
     return {tile for future, tile in made.items() if not future.done() or future.cancelled()}
 
 
-def fastest(time: Callable[[str, float], float], names: list[str]) -> str | None:
+def fastest(time: Callable[[Choice, float], float], names: list[Choice]) -> Choice | None:
     """The first of `names` unless another is clearly faster; None where none could be timed.
 
     time(name, give up) is in milliseconds.
@@ -310,7 +307,7 @@ def measure(
     context: Context,
     target: Target,
     op: Conv2d,
-    name: str,
+    name: Choice,
     give_up: float,
     gate: Gate | None = None,
 ) -> float:
@@ -319,13 +316,13 @@ def measure(
     It leaves its sums for the gate, if it can. A run that alone takes longer than `give_up` is not
     repeated.
     """
-    algorithm, driver, stream = conv.ALGORITHMS[name], context.driver, context.stream
+    driver, stream = context.driver, context.stream
     layout = memory_layout.lay_out(Plan(op.src, (op,), (), ()), target)
     places = {tensor: Place(each.offset, each.pitch) for tensor, each in layout.slices.items()}
     offsets, counters, weights = _weights(target, op, name)
     left = squeeze_excite.left_by(name, target, op, gate) if gate else None
     sums = 4 * target.rows(op.out) * left.floats if left else 0
-    workspace = _align(max(algorithm.workspace(target, op), sums))
+    workspace = _align(max(conv.workspace(target, op, name), sums))
     squeeze = _align(4 * prod(gate.squeeze.shape)) if gate else 0
     size = _align(layout.size) + COPIES * weights + workspace + squeeze
     if size > driver.mem_get_info()[0] // 2:
@@ -357,15 +354,15 @@ def measure(
             for field, bytes_ in counters.items():
                 gpu.zero(gpu.array(op, field), bytes_)
         context.blas.allow_tf32(target.precision == "tf32")
-        algorithm.enqueue(gpus[0], op)  # loads what is loaded late
+        conv.enqueue(gpus[0], op, name)  # loads what is loaded late
         stream.synchronize()
-        alone = _timed(context, lambda: algorithm.enqueue(gpus[0], op))
+        alone = _timed(context, lambda: conv.enqueue(gpus[0], op, name))
         if alone > give_up:
             return alone
 
         def enqueue_all() -> None:
             for gpu in gpus:
-                algorithm.enqueue(gpu, op)
+                conv.enqueue(gpu, op, name)
 
         recorded = graphs.record(stream.handle, enqueue_all)
         try:
@@ -381,7 +378,7 @@ def measure(
 
 
 def _weights(
-    target: Target, op: Conv2d, name: str
+    target: Target, op: Conv2d, name: Choice
 ) -> tuple[dict[tuple[Any, str], int], dict[str, int], int]:
     """Where each prepared array lies in a copy of the weights, and the size of a copy.
 
@@ -395,7 +392,7 @@ def _weights(
     offsets: dict[tuple[Any, str], int] = {}
     counters: dict[str, int] = {}
     size = 0
-    for field, values in conv.ALGORITHMS[name].prepare(target, op, zeros).items():
+    for field, values in conv.prepare(target, op, name, zeros).items():
         offsets[op, field] = size
         size += _align(values.nbytes)
         if values.dtype == np.int32:

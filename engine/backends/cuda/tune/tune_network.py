@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 from statistics import median
 from time import monotonic
-from typing import Protocol
+from typing import Any, Protocol
 
+from engine.backends.cuda.ops.choice import Choice
 from engine.errors import DeviceError
 
 _NEAR = 1.3  # times the least alone
@@ -40,21 +41,30 @@ class Trial(Protocol):
     def close(self) -> None: ...
 
 
-Make = Callable[[Mapping[str, str]], Trial | None]  # None where memory is short
+Make = Callable[[Mapping[str, Choice]], Trial | None]  # None where memory is short
 
 
 @dataclass
 class Progress:
     """What is known of a network, by signatures of convolutions."""
 
-    choices: dict[str, str] = field(default_factory=dict)
+    choices: dict[str, Choice] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)  # in the order in which they will be tried
-    hopeless: dict[str, list[str]] = field(default_factory=dict)
+    hopeless: dict[str, list[Choice]] = field(default_factory=dict)
     has_changed: bool = False  # in this pass
     passes: int = 0
 
+    @classmethod
+    def parse(cls, stored: Mapping[str, Any]) -> Progress:
+        """Return what was stored as JSON."""
+        choices = {key: Choice(*each) for key, each in stored["choices"].items()}
+        hopeless = {
+            key: [Choice(*each) for each in choices] for key, choices in stored["hopeless"].items()
+        }
+        return cls(**{**stored, "choices": choices, "hopeless": hopeless})
 
-def near(milliseconds: Mapping[str, float]) -> list[str]:
+
+def near(milliseconds: Mapping[Choice, float]) -> list[Choice]:
     """The algorithms that are worth a try in a network, by what they took alone."""
     least = min(milliseconds.values(), default=0.0)
     names = sorted(milliseconds, key=milliseconds.__getitem__)
@@ -63,7 +73,7 @@ def near(milliseconds: Mapping[str, float]) -> list[str]:
 
 
 def settle(
-    progress: Progress, near: Mapping[str, Sequence[str]], make: Make, deadline: float
+    progress: Progress, near: Mapping[str, Sequence[Choice]], make: Make, deadline: float
 ) -> None:
     """Try what is left, each signature's algorithms one by one, until `deadline`.
 
@@ -101,7 +111,7 @@ def settle(
         best.close()
 
 
-def _begin_again(progress: Progress, near: Mapping[str, Sequence[str]]) -> None:
+def _begin_again(progress: Progress, near: Mapping[str, Sequence[Choice]]) -> None:
     progress.passes += 1
     if progress.has_changed and progress.passes < MOST_PASSES:
         progress.left, progress.has_changed = list(near), False

@@ -1,4 +1,4 @@
-"""Runs the text of kernels for tensor cores on the CPU, over warps.h, Hopper's with hopper.h."""
+"""Runs the text of kernels for tensor cores on the CPU, over warps.h, Hopper's with sm90.h."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SHARED = re.compile(r"extern __shared__ __align__\(\d+\) unsigned char memory\[
 
 
 class TensorMap(ctypes.Structure):
-    """The struct of the same name in hopper.h."""
+    """The struct of the same name in sm90.h."""
 
     _fields_ = (
         ("from_", ctypes.c_void_p),
@@ -79,8 +79,9 @@ class _OnHost:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        warps, hopper = (host.FOLDER.joinpath(name).read_text() for name in ("warps.h", "hopper.h"))
-        return {"mma.cuh": warps, "sm90.cuh": warps + hopper, "wgmma.cuh": "", "matrices.cuh": ""}
+        warps, sm90 = (host.FOLDER.joinpath(name).read_text() for name in ("warps.h", "sm90.h"))
+        stands_in = {"mma_ptx.cuh": warps, "sm90_ptx.cuh": warps + sm90}
+        return {**stands_in, "wgmma.cuh": "", "matrices.cuh": ""}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.tile, name)

@@ -1,4 +1,4 @@
-"""Hopper's kernels, their own text run on the CPU over hopper.h, against float64."""
+"""Hopper's kernels, their own text run on the CPU over sm90.h, against float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// Gives the matrix units' words a meaning in C++: stands in for kernels/conv/mma/mma.cuh.
+// Gives the matrix units' words a meaning in C++: stands in for kernels/conv/mma/mma_ptx.cuh.
 //
 // Copies into shared memory arrive as late as the kernel allows, and what was never written is not a
 // number. Fragments lie among the lanes as the instruction set's manual has them.
@@ -61,7 +61,7 @@ inline bool __all_sync(unsigned, bool is_so)
     return true;
 }
 
-// ---- what mma.cuh offers
+// ---- what mma_ptx.cuh offers
 
 inline unsigned shared_address(const void* p)
 {

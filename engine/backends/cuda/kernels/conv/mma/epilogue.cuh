@@ -1,6 +1,6 @@
 // What follows the products: bias, activation, residual, last activation, and wide stores.
 #pragma once
-#include "result.cuh"
+#include "output_type.cuh"
 
 #define CORNER_PADDING 8  // floats between rows: fragments stay off each other's banks
 

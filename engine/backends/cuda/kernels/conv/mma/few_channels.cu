@@ -19,11 +19,11 @@
 //
 // Chosen at compile time: CHANNELS TAPS_Y TAPS_X, BN (filters of a block), WARPS, BLOCKS (resident on
 // a multiprocessor), POOLED (cells that share a maximum, 1 or 4), IS_WIDE (pixels begin on 8 bytes),
-// IS_SCALED (there are factors), HAS_RESIDUAL, KIND and LAST (the activations), MODE, see products.cuh,
+// IS_SCALED (there are factors), HAS_RESIDUAL, KIND and LAST (the activations), MODE, see mma_slice.cuh,
 // OUT_BYTES and YOLO, see epilogue.cuh. The bias is what sums begin with.
 #define CELLS 1  // of rows of sums: cells are pooled before
-#include "divide.cuh"
-#include "products.cuh"
+#include "fast_divide.cuh"
+#include "mma_slice.cuh"
 #include "epilogue.cuh"
 
 // ---- k

@@ -17,8 +17,8 @@
 // multiplied, unless the warp has pixels of several rows.
 //
 // Chosen at compile time: BM BN BK WM WN STAGES BLOCKS (resident on a multiprocessor) IS_SCALED (there
-// are factors) MODE, see products.cuh, OUT_BYTES, CELLS and YOLO, see epilogue.cuh. Turing's ring has two stages.
-#include "products.cuh"
+// are factors) MODE, see mma_slice.cuh, OUT_BYTES, CELLS and YOLO, see epilogue.cuh. Turing's ring has two stages.
+#include "mma_slice.cuh"
 #include "epilogue.cuh"
 
 #define ROW_BYTES (BK * (int)sizeof(real))  // 128 or 64

@@ -14,7 +14,7 @@
 #define HIGH 8
 #define STRIDE 1
 #define TAP_BYTES B_BYTES
-#include "sm90_blocks.cuh"
+#include "sm90_patches.cuh"
 
 // Of a block's pixel, or negative where the map has none.
 __device__ __forceinline__ int pixel_of(const Problem& p, const Corner& corner, int row)

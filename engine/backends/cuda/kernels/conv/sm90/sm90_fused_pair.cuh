@@ -1,8 +1,8 @@
 // What kernels have in common that make two convolutions, of which the second is 3 x 3: the map between
 // them stays in shared memory, in pixels of BETWEEN_BYTES, and filters are the rows of the second's product.
 #pragma once
-#include "sm90_blocks.cuh"
-#include "sm90_filters.cuh"
+#include "sm90_patches.cuh"
+#include "sm90_epilogue_swapped.cuh"
 #include "matrices.cuh"
 
 #define BETWEEN_BYTES (2 * BETWEEN)       // of a pixel of the map

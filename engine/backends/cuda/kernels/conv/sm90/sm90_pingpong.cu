@@ -2,7 +2,7 @@
 // takes tile after tile.
 //
 // Chosen at compile time: TEAMS, MODE 0 or 1, and the rest as in sm90_splitk.
-#include "sm90_ring.cuh"
+#include "sm90_pipeline.cuh"
 
 extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
     sm90_pingpong(const __grid_constant__ TensorMap input, const __grid_constant__ Problem p)

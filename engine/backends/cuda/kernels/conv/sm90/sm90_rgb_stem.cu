@@ -15,9 +15,9 @@
 // 1 or 4), STRIDE_Y, LINES (of a block), BLOCKS (resident on a multiprocessor), KIND. Halves come in and
 // go out.
 #define ROW_BYTES 128
-#include "divide.cuh"
-#include "sm90.cuh"
-#include "quads.cuh"
+#include "fast_divide.cuh"
+#include "sm90_ptx.cuh"
+#include "quad_transpose.cuh"
 #include "wgmma.cuh"
 
 #define GROUPS 2

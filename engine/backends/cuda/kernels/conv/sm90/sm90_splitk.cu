@@ -11,7 +11,7 @@
 //
 // A producer thread keeps a ring of STAGES slices, BM x BK of input and BN x BK of weights;
 // CONSUMERS warpgroups before it multiply BM / CONSUMERS rows each. A cluster of `split` blocks shares the
-// sum over k: each adds up a part, see sm90_cluster.cuh.
+// sum over k: each adds up a part, see sm90_cluster_reduce.cuh.
 // Weights do not depend on the layer before, so they are fetched before the wait for it.
 // On a small map a block finishes one tile and its code is cold: the activations, KIND and LAST, are
 // chosen at compile time, and what can be asked for early is.
@@ -19,14 +19,14 @@
 // Chosen at compile time: BM BN BK STAGES CONSUMERS BLOCKS (resident on a multiprocessor), KIND and
 //   LAST, OUT_BYTES of a result
 //   WHOLE   filters come in eights and lie on 16 bytes: what else would be needed is left out
-//   YOLO what a detection layer makes of the results, see result.cuh
+//   YOLO what a detection layer makes of the results, see output_type.cuh
 //   REPEATED of an upsampled map, of WHOLE alone
 //   MODE 0  halves in, half products
 //   MODE 1  floats in, tf32 products; the copy engine and the host round to nearest
 //   MODE 2  floats in, each factor the sum of two tf32, three products; the sums of a slice are added
 //           up outside the matrix unit, which drops bits that a float would keep
-#include "sm90_cluster.cuh"
-#include "sm90_rows.cuh"
+#include "sm90_cluster_reduce.cuh"
+#include "sm90_epilogue_shared.cuh"
 
 #define RING_BYTES (STAGES * STAGE_BYTES)
 #define ROWS_BYTES (BM * ROW_PITCH * OUT_BYTES)  // take the place of the ring

@@ -8,8 +8,8 @@
 //
 // Chosen at compile time: TEAMS, SHARERS, MODE 0 or 1, BM (filters), BN (pixels), and the rest as in
 // sm90_splitk.
-#include "sm90_ring.cuh"
-#include "sm90_filters.cuh"
+#include "sm90_pipeline.cuh"
+#include "sm90_epilogue_swapped.cuh"
 
 #define BROUGHT ((BN / 8 + SHARERS - 1) / SHARERS * 8)  // pixels, by each block
 #define COMING_BYTES (A_BYTES + SHARERS * BROUGHT * ROW_BYTES)

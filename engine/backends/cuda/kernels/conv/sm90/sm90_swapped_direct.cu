@@ -10,8 +10,8 @@
 #define WIDE 8
 #define HIGH (BN / WIDE)
 #define TAP_BYTES A_BYTES
-#include "sm90_blocks.cuh"
-#include "sm90_filters.cuh"
+#include "sm90_patches.cuh"
+#include "sm90_epilogue_swapped.cuh"
 
 // A slice of channels: every tap's weights times its rows of the patch, added to sum.
 __device__ __forceinline__ void multiply_patch(float (&sum)[BN / 2], unsigned weights,

@@ -1,7 +1,7 @@
 // What kernels have in common whose blocks stay: shares of the registers for teams of warpgroups and for
 // the one that fetches, and sums that leave from registers.
 #pragma once
-#include "sm90_tile.cuh"
+#include "sm90_mainloop.cuh"
 
 #define GROUPS (TEAMS * CONSUMERS)  // of 128 threads that multiply; one more fetches
 #define ALL_CONSUMERS (128 * GROUPS)

@@ -2,9 +2,9 @@
 #pragma once
 #define ELEMENT_BYTES (MODE == 0 ? 2 : 4)
 #define ROW_BYTES (BK * ELEMENT_BYTES)  // 128, 64 or 32: one swizzled row of a slice
-#include "divide.cuh"
-#include "sm90.cuh"
-#include "quads.cuh"
+#include "fast_divide.cuh"
+#include "sm90_ptx.cuh"
+#include "quad_transpose.cuh"
 #include "wgmma.cuh"
 
 #define STEP_BYTES 32  // one wgmma along k: 16 halves or 8 floats

@@ -7,7 +7,7 @@
 // where shared memory has room for it: else behind the outbox in place of the ring, and nobody sends
 // before all have read theirs.
 #pragma once
-#include "sm90_places.cuh"
+#include "sm90_epilogue.cuh"
 
 #define EIGHTS (BN / 8)       // of the columns of a tile
 #define SIXTEENS (BM / 16)    // of its rows, one for each warp at a time

@@ -4,7 +4,7 @@
 // TEAMS of CONSUMERS warpgroups take turns: while one finishes its tile, another multiplies. SHARERS
 // blocks, a cluster, bring parts of their slices for each other: a slot is free once all have read it.
 #pragma once
-#include "sm90_teams.cuh"
+#include "sm90_warpgroups.cuh"
 
 struct Ring {  // addresses in shared memory
     unsigned slots, full, empty, turns, end;

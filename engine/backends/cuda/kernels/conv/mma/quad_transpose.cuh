@@ -1,6 +1,6 @@
 // Sums of a row lie in four lanes, two of every eight columns in each: results on their way out of them.
 #pragma once
-#include "result.cuh"
+#include "output_type.cuh"
 
 // OUT_PACK results side by side, as words.
 typedef Bits<16> Line;

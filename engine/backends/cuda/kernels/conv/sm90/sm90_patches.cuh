@@ -5,7 +5,7 @@
 // own, in each of which taps are neighbours. WIDE, HIGH, STRIDE and TAP_BYTES, the weights of a slice of a
 // tap, are the kernel's.
 #pragma once
-#include "sm90_teams.cuh"
+#include "sm90_warpgroups.cuh"
 
 #define TAPS (TAPS_Y * TAPS_X)
 #define PATCH_W (WIDE + (TAPS_X - 1) / STRIDE)

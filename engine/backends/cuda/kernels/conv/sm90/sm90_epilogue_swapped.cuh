@@ -1,7 +1,7 @@
 // Sums whose rows are filters, on their way out. By the order in which the host puts filters those of a
 // lane, OWN of each of its pixels, are neighbours, and eight lanes store whole sectors.
 #pragma once
-#include "sm90_teams.cuh"
+#include "sm90_warpgroups.cuh"
 
 #define OWN (2 * BLOCKS_OF_ROWS)
 #define OWN_PIXELS (BN / 4)

@@ -1,6 +1,6 @@
 // Where results go: to their pixel, or to the REPEATED x REPEATED pixels of an upsampled map.
 #pragma once
-#include "sm90_tile.cuh"
+#include "sm90_mainloop.cuh"
 #ifndef REPEATED
 #define REPEATED 1
 #endif

@@ -9,7 +9,7 @@
 // HALVES says whether halves come in, 0 or 3.
 // A step is 32 bytes of k: 16 halves or 8 floats. Fragments of both are the same bytes.
 #pragma once
-#include "mma.cuh"
+#include "mma_ptx.cuh"
 
 #define STEP_BYTES 32
 #define PARTS (MODE >= 2 ? 2 : 1)  // of a weight: high and low

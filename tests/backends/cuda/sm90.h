@@ -1,4 +1,4 @@
-// Gives Hopper's own instructions a meaning in C++: stands in for kernels/conv/mma/hopper.cuh and for the
+// Gives Hopper's own instructions a meaning in C++: stands in for kernels/conv/mma/sm90_ptx.cuh and for the
 // wrappers of wgmma, on top of warps.h. A copy arrives at once, a product is there at once: what is
 // tested is where things lie, and that nobody waits for ever.
 #pragma once

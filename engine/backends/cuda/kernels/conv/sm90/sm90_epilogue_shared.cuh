@@ -1,6 +1,6 @@
 // Finished sums whose rows are pixels pass through shared memory on their way out.
 #pragma once
-#include "sm90_places.cuh"
+#include "sm90_epilogue.cuh"
 
 #define PACKS (BN / OUT_PACK)  // of a row: results in 16 bytes
 #define ROW_PITCH (BN + 8)  // of stored values, for a warp: keeps fragments off each other's banks

@@ -6,7 +6,7 @@
         for found in detector("dog.jpg"):
             print(found.label, found.score, found.box)
 
-Importing this loads neither NumPy nor CUDA: each name below is fetched when it is first used.
+Importing the package loads neither NumPy nor CUDA: each name below is imported on first use.
 """
 
 from __future__ import annotations

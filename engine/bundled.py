@@ -1,4 +1,4 @@
-"""The files that travel with the engine: cfg/ and weights/."""
+"""The files that are installed with the engine: cfg/ and weights/."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ _PACKAGE = Path(__file__).parent
 
 
 class Model(NamedTuple):
+    """The files of a bundled model."""
+
     cfg: Path
     weights: Path
     names: Path
 
 
 def folder(name: str) -> Path:
-    """`cfg` or `weights`: inside the package when installed, beside it in a checkout."""
+    """Return the folder `cfg` or `weights`, in the installed package or in a checkout."""
     installed = _PACKAGE / name
     return installed if installed.is_dir() else _PACKAGE.parent / name
 
 
 def default_model() -> Model | None:
-    """The model whose weights are shipped, if any are: its files share one stem."""
+    """Return the bundled model, whose files share one stem, or None without one."""
     for weights in sorted(folder("weights").glob("*.weights")):
         cfg = folder("cfg") / weights.name
         model = Model(cfg.with_suffix(".cfg"), weights, cfg.with_suffix(".names"))

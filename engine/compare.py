@@ -1,4 +1,4 @@
-"""The same picture through a network in two ways, layer by layer: where they begin to differ."""
+"""Compare two ways to run a network on the same picture, layer by layer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_PASSES = "no-passes"
 
 @dataclass(frozen=True)
 class Way:
-    """How a plan is run."""
+    """A device, a precision, and whether passes are applied."""
 
     device: str = "cpu"
     precision: str = "float32"
@@ -30,7 +30,7 @@ class Way:
 
     @classmethod
     def of(cls, text: str) -> Way:
-        """From DEVICE, DEVICE/PRECISION, DEVICE/no-passes or all three."""
+        """Parse DEVICE[/PRECISION][/no-passes]."""
         device, *words = text.split("/")
         has_passes = _NO_PASSES not in words
         rest = [word for word in words if word != _NO_PASSES]
@@ -40,7 +40,7 @@ class Way:
         return cls(device, rest[0] if rest else "float32", has_passes)
 
     def here(self) -> Way:
-        """With what "auto" is on this machine."""
+        """Return this with "auto" replaced by the device of this machine."""
         if self.device != "auto":
             return self
         with closing(open_chosen(self.device)) as device:
@@ -53,19 +53,19 @@ class Way:
 
 @dataclass(frozen=True)
 class Difference:
-    """How far apart one layer's outputs are."""
+    """The difference between the two outputs of one layer."""
 
     layer: int
     kind: str
     shape: str
-    error: float  # the norm of the difference, by that of the first way's output
-    place: tuple[int, ...]  # row, channel, y, x of the two values that are furthest apart
+    error: float  # norm of the difference, relative to that of the first output
+    place: tuple[int, ...]  # row, channel, y, x of the largest difference
     first: float
     second: float
 
 
 def compare(graph: Graph, plan: Plan, images: Array, ways: Sequence[Way]) -> Iterator[Difference]:
-    """For each layer, in order."""
+    """Yield the difference of each layer, in order."""
     first, second = (_outputs(plan, way, images) for way in ways)
     for node, tensor in zip(graph.nodes, plan.layers, strict=True):
         left, right = first[tensor], second[tensor]
@@ -75,7 +75,7 @@ def compare(graph: Graph, plan: Plan, images: Array, ways: Sequence[Way]) -> Ite
 
 
 def _outputs(plan: Plan, way: Way, images: Array) -> dict[Tensor, Array]:
-    """Of every layer; what the network hands back is of a program that keeps nothing else."""
+    """Return the output of every layer; final outputs come from a second, fully fused program."""
     device = open_chosen(way.device)
     values: dict[Tensor, Array] = {}
     try:
@@ -92,7 +92,7 @@ def _outputs(plan: Plan, way: Way, images: Array) -> dict[Tensor, Array]:
 
 
 def _error(left: Array, right: Array) -> float:
-    """Infinite where one way has no number and the other has."""
+    """Return the relative error; infinite if only one side has NaN somewhere."""
     if not np.array_equal(np.isnan(left), np.isnan(right)):
         return float("inf")
     left, right = (np.nan_to_num(each.astype(np.float64)) for each in (left, right))

@@ -1,12 +1,12 @@
-"""Every failure a user can act on.
+"""The exceptions of the engine.
 
     EngineError
     ├── ConfigError    ValueError     a .cfg, .names, .data or .tree that cannot be used
     ├── WeightsError   ValueError     a .weights file that does not fit its .cfg
     ├── ImageError     ValueError     a picture that cannot be read
     ├── InputError     ValueError     an argument of the Python API or the command line
-    ├── DeviceError    RuntimeError   a device that is missing, full or lost
-    └── DownloadError  OSError        weights that cannot be fetched, or are not what they were
+    ├── DeviceError    RuntimeError   a device that is missing, out of memory or lost
+    └── DownloadError  OSError        weights that cannot be downloaded or fail verification
 
 Messages have one shape: where: what: expected, got. Hint.
 """
@@ -40,26 +40,26 @@ class ImageError(EngineError, ValueError):
 
 
 class InputError(EngineError, ValueError):
-    """An argument that makes no sense."""
+    """An invalid argument."""
 
     exit_code = 2
 
 
 class DeviceError(EngineError, RuntimeError):
-    """A device that is missing, full or lost."""
+    """A device that is missing, out of memory or lost."""
 
     exit_code = 4
 
 
 class DownloadError(EngineError, OSError):
-    """Weights that cannot be fetched, or are not what they were."""
+    """Weights that cannot be downloaded or fail verification."""
 
     exit_code = 3
 
 
 @contextmanager
 def translate_thread_errors(where: str) -> Iterator[None]:
-    """Tell in one line of threads that cannot be started; Python has no error of its own for it."""
+    """Raise a DeviceError if a thread cannot be started; Python has no error class for that."""
     try:
         yield
     except RuntimeError as error:
@@ -68,8 +68,8 @@ def translate_thread_errors(where: str) -> Iterator[None]:
         raise DeviceError(f"{where}: no more threads can be started. Use fewer at once") from None
 
 
-class within_memory(ContextDecorator):  # noqa: N801  it reads as a function, and every call pays for it
-    """Tell in one line of memory that is not there; NumPy says how much it asked for."""
+class within_memory(ContextDecorator):  # noqa: N801  used like a function; a class is faster to enter
+    """Turn a MemoryError inside the block into a DeviceError of one line."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -86,7 +86,7 @@ class within_memory(ContextDecorator):  # noqa: N801  it reads as a function, an
 
 def suggest(word: object, known: Iterable[str]) -> str:
     """Return " Did you mean 'x'?" for the known word nearest to `word`, or nothing."""
-    from difflib import get_close_matches  # for a program that has no time to lose with an error
+    from difflib import get_close_matches  # slow to import, and needed only for an error
 
     near = get_close_matches(str(word), list(known), n=1, cutoff=0.6)
     return f" Did you mean {near[0]!r}?" if near else ""

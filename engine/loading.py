@@ -1,7 +1,7 @@
 """load(): from a .cfg and a .weights file to a Detector.
 
-A GPU takes as long to wake up as Python takes to import what runs a network, and neither keeps the
-other waiting: this file imports next to nothing by itself.
+A GPU initialises on a thread while Python imports the modules that run a network. This file
+therefore imports almost nothing at module level.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from engine.models.store import ModelFiles
     from engine.plan.build import Plan
 
-Size: TypeAlias = "int | tuple[int, int]"  # of both sides, or width and height
+Size: TypeAlias = "int | tuple[int, int]"  # one number for both sides, or (width, height)
 
 
 @within_memory("load")
@@ -51,26 +51,26 @@ def load(
     top_k: int = 5,
     passes: bool = True,
 ) -> Detector:
-    """A detector, or a classifier: the network tells.
+    """Load a network and return it as a Detector.
 
     cfg        a .cfg file; without `weights` the name of a network of the zoo, like "yolov4-tiny",
-               whose weights are downloaded when they are used first; without both the model in
-               the box, which finds machine-readable codes
-    names      a .names file, or a list of the names, or a dict that has them by number; `data` is
-               a .data file that says where it is
+               whose weights are downloaded on first use; without both the bundled model, which
+               finds machine-readable codes
+    names      a .names file, a list of names, or a dict of names by number; `data` is a .data file
+               that says where the .names file is
     device     "auto" (a usable GPU, else the CPU), "cpu", "cuda", "cuda:1"; `threads` for the CPU
-    batch      how many pictures run at once at most; a longer list runs in several goes
-    size       of the network's input instead of the .cfg's
+    batch      the maximum number of pictures in one run; a longer list takes several runs
+    size       the size of the network's input, in place of the .cfg's
     resize     "cfg" (what the .cfg asks for), "stretch", "letterbox", "exact" (as "cfg", with the
-               fault of darknet's own resize)
+               rounding error of darknet's own resize)
     orient     apply the EXIF orientation; boxes refer to the upright picture
-    threshold  boxes of a lower score are dropped; `hierarchy` is the same inside a class tree
-    nms        boxes of one class that overlap more are suppressed
-    classes    the only ones that are looked for, by name or number; `exclude`: all but these
-    max_detections  how many of a picture's boxes are kept at most, the best ones
-    agnostic_nms    boxes suppress those of other classes, too
-    top_k      how many classes a classifier names
-    passes     False runs the network op by op as its .cfg says
+    threshold  the lowest score of a box to return; `hierarchy` is the same inside a class tree
+    nms        the overlap above which boxes of one class are suppressed
+    classes    the classes to return, by name or number; `exclude`: all classes but these
+    max_detections  the maximum number of boxes of one picture, best scores first
+    agnostic_nms    suppress overlapping boxes of different classes, too
+    top_k      the number of classes that a classifier returns
+    passes     False runs the network op by op, exactly as in its .cfg
     """
     from engine.backends import open_in_background, warm_up
     from engine.settings import Settings
@@ -79,7 +79,9 @@ def load(
         check_kind(name, path, (str, PathLike, NoneType), "a file's name")
     check_kind("device", device, str, "a name such as 'cpu'")
     check_kind("precision", precision, str, "a name such as 'float32'")
-    Settings(threshold, nms, hierarchy, top_k, batch, max_detections)  # before the files are read
+    Settings(
+        threshold, nms, hierarchy, top_k, batch, max_detections
+    )  # check them before reading files
     with warm_up(device):
         if cfg is None or weights is None:
             found = _located(cfg, weights)
@@ -126,7 +128,7 @@ def _located(name: str | Path | None, weights: str | Path | None) -> ModelFiles:
     from pathlib import Path
 
     from engine.files.naming import shown
-    from engine.models.store import locate, locate_default  # only for those without files
+    from engine.models.store import locate, locate_default  # needed only without files
 
     if name is None:
         if weights is not None:

@@ -1,11 +1,11 @@
-"""Convolutions by themselves, for arrays without a network.
+"""Convolutions as functions of arrays, without a network.
 
     from engine.ops import conv2d
 
     y = conv2d(x, w, padding="same")    # x (rows, channels, height, width), w (filters, ...)
 
 A NumPy array gives a NumPy array; an array on a card (anything with `__cuda_array_interface__`)
-gives one on the same card. Arithmetic is float32.
+gives an array on the same card. Arithmetic is float32.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["conv1d", "conv2d", "release"]
 Padding: TypeAlias = int | str | Sequence[int]
 Pair: TypeAlias = int | Sequence[int]
 
-PROGRAMS = 16  # kept for each device; the one that was not used for longest goes first
+PROGRAMS = 16  # kept for each device, least recently used first
 
 
 def conv2d(
@@ -57,16 +57,18 @@ def conv2d(
     algorithm: str | None = None,
     device: str | None = None,
 ) -> Any:
-    """activation(x * w + bias): x (rows, channels, height, width), w (filters, c / groups, h, w).
+    """Return activation(x * w + bias).
+
+    x is (rows, channels, height, width), w (filters, channels / groups, height, width).
 
     stride, dilation  one number, or (vertical, horizontal)
     padding           one number, (top, left, bottom, right), "valid" for none, or "same": as many
                       outputs as inputs divided by the stride, an odd cell of padding at the end
     activation        a name that a .cfg could use, such as leaky or mish
-    algorithm         of a card: one of those that engine/backends/cuda/conv/ knows
-    device            where to compute: cpu, cuda:0 …; None is where x lies
+    algorithm         on a card: the name of an algorithm of engine/backends/cuda/conv/
+    device            where to compute: cpu, cuda:0 …; None means where x is
 
-    Weights may change from call to call; those that come again are not prepared again.
+    Weights may differ from call to call; repeated weights are prepared once.
     """
     return _convolve(
         *(x, w, bias, 4),
@@ -93,7 +95,7 @@ def conv1d(
     algorithm: str | None = None,
     device: str | None = None,
 ) -> Any:
-    """As conv2d, for x (rows, channels, length) and w (filters, channels / groups, size).
+    """Return conv2d() of x (rows, channels, length) and w (filters, channels / groups, size).
 
     padding is one number, (before, after), "valid" or "same".
     """
@@ -115,10 +117,10 @@ def conv1d(
 
 
 def release() -> None:
-    """Free every device, and all memory, that the functions of this module have taken."""
+    """Free all devices and memory that the functions of this module hold."""
     with _lock:
-        while _rooms:
-            _rooms.popitem()[1].close()
+        while _caches:
+            _caches.popitem()[1].close()
 
 
 # ---------------------------------------------------------------- one call
@@ -126,7 +128,7 @@ def release() -> None:
 
 @dataclass(frozen=True)
 class _Signature:
-    """All that a program depends on but the weights' values."""
+    """Everything that a program depends on, except the values of the weights."""
 
     rows: int
     source: Shape
@@ -175,9 +177,9 @@ def _convolve(
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise InputError(f"activation: unknown {activation!r}.{suggest(activation, ACTIVATIONS)}")
     images = _operand("x", x, dimensions)
-    room = _room(_device_name(device, images, algorithm))
-    weight = room.values("w", _operand("w", w, dimensions))
-    biases = None if bias is None else room.values("bias", _operand("bias", bias, 1))
+    cache = _cache_for(_device_name(device, images, algorithm))
+    weight = cache.values("w", _operand("w", w, dimensions))
+    biases = None if bias is None else cache.values("bias", _operand("bias", bias, 1))
     shape = _deep(images.shape)
     weight = np.ascontiguousarray(weight.reshape(_deep(weight.shape)))
     _check(shape, weight.shape, biases, groups)
@@ -211,16 +213,16 @@ def _convolve(
         algorithm=algorithm,
     )
     out_shape = (shape[0], *out.sides) if dimensions == 4 else (shape[0], len(weight), out.width)
-    return room.run(signature, weight, biases, images, out_shape)
+    return cache.run(signature, weight, biases, images, out_shape)
 
 
-class _Room:
-    """A device and the programs that it has ready; one call after the other."""
+class _ProgramCache:
+    """A device and its compiled programs; calls are serialised."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._programs: OrderedDict[tuple[_Signature, bytes], Program] = OrderedDict()
-        self._lock = fork_safety.lock(outer=True)  # held while a program takes its own
+        self._lock = fork_safety.lock(outer=True)  # acquired before the locks of programs
 
     def run(
         self,
@@ -238,7 +240,7 @@ class _Room:
             return images.through(self._device, program, out_shape)
 
     def values(self, name: str, operand: Array | CardArray) -> Array:
-        """As float32 on the host."""
+        """Convert to float32 on the host."""
         if isinstance(operand, np.ndarray):
             array = operand
         elif operand.device == self._device.name:
@@ -274,23 +276,23 @@ class _Room:
             self._device.close()
 
 
-_rooms: dict[str, _Room] = {}
+_caches: dict[str, _ProgramCache] = {}
 _lock = fork_safety.lock(outer=True)
 atexit.register(release)
 
 
-def _room(name: str) -> _Room:
+def _cache_for(name: str) -> _ProgramCache:
     with _lock:
-        if name not in _rooms:
-            _rooms[name] = _Room(open_device(name))
-        return _rooms[name]
+        if name not in _caches:
+            _caches[name] = _ProgramCache(open_device(name))
+        return _caches[name]
 
 
-# ---------------------------------------------------------------- what came in
+# ---------------------------------------------------------------- arguments
 
 
 def _operand(name: str, value: Any, dimensions: int) -> Array | CardArray:
-    """Check kind and number of dimensions; the values stay where they are."""
+    """Check type and number of dimensions; the values stay where they are."""
     if hasattr(value, "__cuda_array_interface__"):
         from engine.backends.cuda.device_arrays import CardArray
 
@@ -309,12 +311,12 @@ def _operand(name: str, value: Any, dimensions: int) -> Array | CardArray:
 
 
 def _float32(array: Array) -> Array:
-    with np.errstate(over="ignore"):  # what lies beyond becomes infinite, as it does on a card
+    with np.errstate(over="ignore"):  # values out of range become infinite, as on a card
         return array.astype(np.float32, copy=False)
 
 
 def _deep(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A line is a map of height 1."""
+    """Turn a line into a map of height 1."""
     return (*shape[:2], 1, shape[2]) if len(shape) == 3 else shape
 
 
@@ -339,7 +341,7 @@ def _check(
 def _numbers(
     name: str, value: Any, expected: str, count: int, *, least: int = 1
 ) -> tuple[int, ...]:
-    """`count` whole numbers; one stands for all."""
+    """Return `count` integers; a single number is repeated."""
     numbers = (value,) * count if isinstance(value, (int, np.integer)) else value
     try:
         made = tuple(map(int, numbers))
@@ -365,7 +367,7 @@ def _sides(
     stride: tuple[int, int],
     dilation: tuple[int, int],
 ) -> tuple[int, int, int, int]:
-    """Top, left, bottom, right."""
+    """Return the padding as (top, left, bottom, right)."""
     if not isinstance(padding, str):
         expected = "a number or (top, left, bottom, right)"
         top, left, bottom, right = _numbers("padding", padding, expected, 4, least=0)
@@ -380,7 +382,7 @@ def _sides(
 
 
 def _same(extent: int, size: int, stride: int, dilation: int) -> tuple[int, int]:
-    """Cells before and after, so that ceil(extent / stride) windows fit."""
+    """Return the padding before and after, so that ceil(extent / stride) windows fit."""
     total = max((-(-extent // stride) - 1) * stride + (size - 1) * dilation + 1 - extent, 0)
     return total // 2, total - total // 2
 

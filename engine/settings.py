@@ -1,4 +1,4 @@
-"""What may be chosen about results."""
+"""The settings of results."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from engine.arguments import number, whole
 
-_LARGEST_BATCH = 2**31 - 1  # more rows have no memory anywhere, and overflow what counts its bytes
+_LARGEST_BATCH = 2**31 - 1  # a larger batch overflows 32-bit row counts
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What may be chosen about results, checked."""
+    """The settings of results, validated."""
 
     threshold: float = 0.25
     nms: float = 0.45
@@ -19,10 +19,10 @@ class Settings:
     top_k: int = 5
     batch: int = 1
     max_detections: int | None = None
-    classes: tuple[int, ...] | None = None  # the only ones that count
+    classes: tuple[int, ...] | None = None  # the classes to return; None means all
 
     def __post_init__(self) -> None:
-        made = self.__dict__  # past what a frozen class refuses
+        made = self.__dict__  # the fields of a frozen instance
         for name in ("threshold", "nms", "hierarchy"):
             made[name] = number(name, made[name])
         made["top_k"] = whole("top_k", self.top_k)

@@ -99,15 +99,15 @@ def test_a_plan_goes_through_its_passes_while_a_device_opens(
     ("device", "expected"),
     [("auto", ["0"]), ("cuda", [""]), ("cuda:1,0", ["1,0"]), ("cpu", []), ("cpu:2", []), ("x", [])],
 )
-def test_what_will_be_opened_is_woken(monkeypatch, device, expected):
+def test_what_will_be_opened_is_warmed_up(monkeypatch, device, expected):
     warm_up = []
 
     @contextmanager
-    def waking(argument):
+    def warm_up_noted(argument):
         warm_up.append(argument)
         yield
 
-    monkeypatch.setattr(cuda, "waking", waking)
+    monkeypatch.setattr(cuda, "warm_up", warm_up_noted)
     with backends.warm_up(device):
         assert warm_up == expected
 

@@ -252,7 +252,7 @@ def test_programs_are_kept_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ops, "PROGRAMS", 2)
     x, kernels = random(1, 1, 4, 4), [random(1, 1, 3, 3) * factor for factor in (1, 2, 3)]
     first = ops.conv2d(x, kernels[0])
-    kept = ops._rooms["cpu"]._programs
+    kept = ops._caches["cpu"]._programs
     (program,) = kept.values()
     ops.conv2d(x, kernels[0])
     assert list(kept.values()) == [program]

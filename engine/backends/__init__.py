@@ -57,7 +57,7 @@ def warm_up(name: str) -> AbstractContextManager[None]:
         return nullcontext()
     from engine.backends import cuda
 
-    return cuda.waking(argument)
+    return cuda.warm_up(argument)
 
 
 class Opening(NamedTuple):

@@ -1,4 +1,4 @@
-"""Files that appear at once and whole, and never replace another one unasked."""
+"""Write files atomically, and never overwrite one unless asked to."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _UNASKED = "Name another, or pass overwrite=True"
 
 
 class NewFile:
-    """`part` is written; leaving the `with` block makes it `path`, or removes it after an error.
+    """A file under construction: write `part`; the end of the `with` block renames it to `path`.
 
-    A device or pipe, such as /dev/stdout, is written directly. Where `path` has come to be there
-    meanwhile `another` says what to take in its place, if anything.
+    After an error the part is removed. A device or pipe, such as /dev/stdout, is written directly.
+    If `path` has appeared meanwhile, `another` supplies the next name to try.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class NewFile:
             self._is_direct = self.path.exists() and not self.path.is_file()
         except OSError as error:  # too long, for instance
             raise unwritable(self.path, error) from None
-        # Of this writer alone: others may have this process's number, in containers or elsewhere.
+        # Unique: process numbers repeat across containers that share a folder.
         name = f".{uuid4().hex}.part"
         self.part = self.path if self._is_direct else self.path.with_name(name)
 
     def keep(self) -> None:
-        """Give the part its name."""
+        """Rename the part to its final name."""
         if self._is_direct:
             return
         is_reserved = False
@@ -67,7 +67,7 @@ class NewFile:
     def _reserve(self) -> None:
         while True:
             try:
-                self.path.open("xb").close()  # taken from here on, whoever else wants it
+                self.path.open("xb").close()  # reserves the name
             except FileExistsError:
                 if self._another is None:
                     raise
@@ -77,7 +77,7 @@ class NewFile:
 
     def discard(self) -> None:
         if not self._is_direct:
-            with suppress(OSError):  # a file system that cannot be written keeps no part either
+            with suppress(OSError):  # nothing was written to a read-only file system
                 self.part.unlink()
 
     def __enter__(self) -> NewFile:
@@ -100,12 +100,12 @@ class NewFile:
 def write_new(
     path: str | Path, content: bytes, *, overwrite: bool = False, hint: str = _UNASKED
 ) -> None:
-    """Write a whole file that appears under its name only when all of it is there."""
+    """Write a file that appears under its name only when it is complete."""
     with NewFile(path, overwrite=overwrite, hint=hint) as file:
         file.part.write_bytes(content)
 
 
 def unwritable(path: str | Path, error: OSError) -> EngineError:
-    """The user's mistake, unless it is the disk's."""
+    """Return an InputError, or an EngineError if the disk is at fault."""
     kind = EngineError if error.errno in _DISK_TROUBLE else InputError
     return kind(f"{shown(str(path))}: cannot be written: {error.strerror or error}")

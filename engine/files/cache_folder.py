@@ -1,4 +1,4 @@
-"""Where files lie that can be made or fetched again."""
+"""The folder of files that can be rebuilt or downloaded again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.errors import InputError
 
 
 def folder() -> Path:
-    """ENGINE_CACHE, cache/ in ENGINE_HOME, or the platform's place for such files."""
+    """Return ENGINE_CACHE, cache/ in ENGINE_HOME, or the platform's cache folder."""
     if chosen := os.environ.get("ENGINE_CACHE"):
         return Path(chosen)
     if home := os.environ.get("ENGINE_HOME"):

@@ -1,4 +1,4 @@
-"""Reading files that strangers name: only regular files, never more than expected."""
+"""Read untrusted files: only regular files, and never more bytes than expected."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from engine.files.naming import shown
 
 
 def open_regular(path: str | Path, error: type[EngineError]) -> BinaryIO:
-    """`path` opened for reading; folders, pipes, sockets and devices are refused unopened."""
+    """Open a regular file for reading; refuse folders, pipes, sockets and devices unopened."""
     name = shown(path)
     try:
-        # a pipe without a writer would block: look first, and do not wait if it changes meanwhile
+        # A pipe without a writer would block: check first, and open without waiting.
         _refuse_odd_kinds(Path(path).stat().st_mode, name, error)
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
     except EngineError:
@@ -34,7 +34,7 @@ def open_regular(path: str | Path, error: type[EngineError]) -> BinaryIO:
 
 
 def read_bytes(path: str | Path, error: type[EngineError], *, limit: int) -> bytes:
-    """The whole file, which may not exceed `limit` bytes."""
+    """Return the whole file, which must not exceed `limit` bytes."""
     with open_regular(path, error) as file:
         try:
             size = os.fstat(file.fileno()).st_size or limit  # files of /proc report a size of 0

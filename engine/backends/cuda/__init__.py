@@ -1,4 +1,4 @@
-"""CUDA: "cuda:0" is one card, "cuda:0,cuda:1" several as one, "cuda" all that are visible.
+"""The CUDA backend: "cuda:0" is one card, "cuda:0,cuda:1" two as one, "cuda" all visible ones.
 
 Importing this touches neither PyCUDA nor the driver.
 """
@@ -18,37 +18,37 @@ if TYPE_CHECKING:
 
 
 def open(argument: str) -> Device:
-    """Open the cards listed behind "cuda:"; a DeviceError says why they cannot be."""
+    """Open the cards listed after "cuda:"; raise a DeviceError that says why not."""
     indices = parse(argument)
     from engine.backends.cuda.driver import library, pycuda_loader
     from engine.backends.cuda.kernels import sources
 
-    library.require(library.DRIVER)  # a machine without is told before it imports the rest
+    library.require(library.DRIVER)  # fail before the slow imports
     from engine.backends.cuda.device import CudaDevice
     from engine.backends.cuda.multi_device import MultiDevice
 
-    sources.kernels()  # a card that is about to wake up leaves time for this
+    sources.kernels()  # read the texts while the card initialises
     if indices is None:
         indices = tuple(range(pycuda_loader.count()))
     return CudaDevice(indices[0]) if len(indices) == 1 else MultiDevice(indices)
 
 
 @contextmanager
-def waking(argument: str) -> Iterator[None]:
-    """Inside, these cards wake up on a thread, for a caller who opens them a little later."""
+def warm_up(argument: str) -> Iterator[None]:
+    """Initialise these cards on a thread inside the block, for a caller that opens them later."""
     from threading import Event
 
     from engine.concurrency.thread_pool import ThreadPool
 
     indices, is_over = parse(argument), Event()
 
-    def wake() -> None:
+    def initialise() -> None:
         from engine.backends.cuda.driver import pycuda_loader
 
         pycuda_loader.keep_awake(indices, is_over)
 
-    with closing(ThreadPool(1, "cuda-wake")) as waker:
-        waker.submit(wake)
+    with closing(ThreadPool(1, "cuda-warm-up")) as pool:
+        pool.submit(initialise)
         try:
             yield
         finally:
@@ -56,7 +56,7 @@ def waking(argument: str) -> Iterator[None]:
 
 
 def parse(argument: str) -> tuple[int, ...] | None:
-    """The numbers in what follows "cuda:", as in 0 or 0,1 or 0,cuda:1; None for all cards."""
+    """Parse the numbers after "cuda:", as in 0 or 0,1 or 0,cuda:1; None means all cards."""
     if not argument:
         return None
     parts = argument.split(",")

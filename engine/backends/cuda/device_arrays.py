@@ -1,4 +1,4 @@
-"""Arrays that other libraries keep on a card, by `__cuda_array_interface__`; and ours for them."""
+"""Device arrays of other libraries, exchanged through `__cuda_array_interface__`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from engine.plan.ops import Conv2d
 
 _DEVICE_ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 
-# How a library makes an array like one of its own.
+# How each library allocates an array like a given one.
 _MAKERS: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {
     "torch": lambda like, shape: like.new_empty(shape),
     "cupy": lambda like, shape: sys.modules["cupy"].empty(shape, like.dtype),
@@ -33,9 +33,9 @@ _MAKERS: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {
 
 @dataclass(frozen=True)
 class CardArray:
-    """A float32 array that lies on a card without gaps."""
+    """A contiguous float32 array on a card."""
 
-    owner: Any  # keeps the memory
+    owner: Any  # keeps the memory alive
     pointer: int
     shape: tuple[int, ...]
     device: str
@@ -53,13 +53,13 @@ class CardArray:
         return CardArray(owner, pointer, shape, device)
 
     def read(self, device: Device) -> Array:
-        """The values, on the host."""
+        """Copy the values to the host."""
         values = np.empty(self.shape, np.float32)
         _cuda(device).read(self.pointer, values)
         return values
 
     def through(self, device: Device, program: Program, out_shape: tuple[int, ...]) -> Any:
-        """What `program` makes of these rows, in an array of the same library's on this card."""
+        """Run `program` on these rows; return an array of the same library on this card."""
         assert isinstance(program, CudaProgram)
         library = type(self.owner).__module__.partition(".")[0]
         maker = _MAKERS.get(library)
@@ -73,7 +73,7 @@ class CardArray:
 
 
 class OwnArray:
-    """Memory of ours for whoever reads `__cuda_array_interface__`; it lives as long as this."""
+    """Device memory that any library can read; it is freed with this object."""
 
     def __init__(self, device: CudaDevice, shape: tuple[int, ...]) -> None:
         pointer, free = device.allocate(4 * prod(shape))
@@ -89,7 +89,7 @@ class OwnArray:
 
 
 def compile_one(device: Device, plan: Plan, rows: int, algorithm: str | None) -> Program:
-    """A program for a plan of one convolution, by this algorithm or by the rule of thumb."""
+    """Compile a plan of one convolution with this algorithm, or by the rule of thumb."""
     cuda = _cuda(device)
     (op,) = plan.ops
     assert isinstance(op, Conv2d)
@@ -105,7 +105,7 @@ def compile_one(device: Device, plan: Plan, rows: int, algorithm: str | None) ->
 
 
 def card_of(pointer: int) -> int:
-    """The number of the card that this memory belongs to."""
+    """Return the number of the card that owns this memory."""
     number = ctypes.c_int()
     status = library.load(library.DRIVER).cuPointerGetAttribute(
         ctypes.byref(number), _DEVICE_ORDINAL, ctypes.c_ulonglong(pointer)

@@ -1,4 +1,4 @@
-"""Looks at everything that the GPU backend needs, one after the other, whatever is missing."""
+"""Check everything that the GPU backend needs, and continue past whatever is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.errors import EngineError
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing: what was found, or how to get it. Neither: it is not needed."""
+    """A prerequisite: what was found, or how to get it; with neither it is optional."""
 
     subject: str
     found: str | None
@@ -23,7 +23,7 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Every finding, in the order in which the backend needs them."""
+    """Return all findings, in the order in which the backend needs them."""
     findings = [
         _file(library.DRIVER),
         _package("pycuda", is_needed=True),
@@ -33,14 +33,14 @@ def examine() -> list[Finding]:
         Finding("cache", str(compile_cache.folder())),
     ]
     if any(finding.cure for finding in findings):
-        return [*findings, Finding("devices", "unknown before that is cured")]
+        return [*findings, Finding("devices", "unknown until that is fixed")]
     return [*findings, _devices()]
 
 
 def _file(wanted: Wanted) -> Finding:
     try:
         found = library.search(wanted)
-    except EngineError as error:  # a variable that names no file
+    except EngineError as error:  # an environment variable names a missing file
         return Finding(wanted.name, None, str(error))
     cure = None if found.path else f"{wanted.name}. {wanted.cure}"
     return Finding(wanted.name, found.path, cure, _steps(found))
@@ -71,7 +71,7 @@ def _cublas() -> Finding:
 
 
 def _compilers() -> list[Finding]:
-    """One of the two is enough; nvcc calls a C++ compiler of the machine."""
+    """Check nvcc and NVRTC, one of which suffices; nvcc needs a C++ compiler."""
     nvcc, nvrtc = _file(library.NVCC), _file(library.NVRTC)
     host = shutil.which("g++") or shutil.which("cl")
     if nvcc.found and not host:

@@ -1,4 +1,4 @@
-"""MultiDevice: several cards as one; the rows of a batch are spread over them, in order."""
+"""MultiDevice: several cards as one device; the rows of a batch are split over them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Rows = TypeVar("_Rows")
 
 
 class MultiDevice:
-    """Each card compiles the plan for its share of the batch."""
+    """Compiles a plan on each card for its share of the batch."""
 
     passes = CudaDevice.passes
 
@@ -69,7 +69,7 @@ class MultiDevice:
         )
 
     def close(self) -> None:
-        """All cards, whatever becomes of one; before any lets go of what others may still send."""
+        """Close all cards, even if one fails; all programs first, as cards share pinned memory."""
         with ExitStack() as last_first:
             for device in self.devices:
                 last_first.callback(device.close)
@@ -78,9 +78,9 @@ class MultiDevice:
 
 
 class MultiProgram(Submission):
-    """One program a card. Small batches go to one card each, the next to the next.
+    """One program on each card. A batch smaller than the number of cards starts at the next card.
 
-    `options` are those of a CudaProgram's functions of the same names.
+    `options` are those of the methods of CudaProgram with the same names.
     """
 
     def __init__(self, programs: Sequence[CudaProgram], *, batch: int) -> None:
@@ -92,7 +92,7 @@ class MultiProgram(Submission):
 
     @property
     def memory(self) -> Memory:
-        """Of all cards together."""
+        """The sum over all cards."""
         each = [program.memory for program in self._programs]
         return Memory(
             weights=sum(memory.weights for memory in each),
@@ -102,7 +102,7 @@ class MultiProgram(Submission):
 
     @property
     def runs_ahead(self) -> int:
-        """One for each card that a run leaves alone, and one more."""
+        """Enough runs to occupy all cards, and one more."""
         cards = len(self._programs)
         return -(-cards // min(self.batch, cards)) + 1
 
@@ -130,13 +130,13 @@ class MultiProgram(Submission):
         return Joined(tickets, _joined_rows)
 
     def pin(self, frames: Array) -> None:
-        """As CudaProgram's; the first card's close ends it for all."""
+        """Pin for all cards; closing the first card unpins."""
         self._programs[0].pin(frames)
         for program in self._programs[1:]:
             program.know_pinned(frames)
 
     def reset(self) -> None:
-        """Nothing to do: recurrent networks are refused."""
+        """Do nothing: recurrent networks are refused."""
 
     def close(self) -> None:
         self._threads.close()
@@ -150,11 +150,11 @@ class MultiProgram(Submission):
         if len(parts) == 1:
             return [call(*parts[0])]
         answers = [self._threads.submit(call, *part) for part in parts]
-        wait(answers)  # all of them, whatever becomes of one
+        wait(answers)  # for all, even if one fails
         return [answer.result() for answer in answers]
 
     def _parts(self, rows: Sequence[Any] | Array) -> list[tuple[CudaProgram, Any]]:
-        """Which card is to run which of the rows."""
+        """Split the rows over the cards."""
         if not 0 < len(rows) <= self.batch:
             raise InputError(f"images: expected 1 to {self.batch} rows, got {len(rows)}")
         self._programs[0].check_usable()  # threads do not survive a fork either
@@ -167,7 +167,7 @@ class MultiProgram(Submission):
 
 
 class Joined(Generic[_Result]):
-    """The tickets of all cards as one."""
+    """One ticket for the parts of a run on several cards."""
 
     def __init__(
         self, tickets: Sequence[Ticket[_Result]], join: Callable[[Sequence[_Result]], _Result]

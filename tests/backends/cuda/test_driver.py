@@ -167,16 +167,16 @@ def test_devices_that_are_about_to_be_opened_wake_up_meanwhile(monkeypatch, argu
             noted.append((name, threading.current_thread().name))
             if name == "cuDeviceGetCount":
                 arguments[0]._obj.value = 3
-            if noted.count(("cuDevicePrimaryCtxRetain", "cuda-wake_0")) == count:
+            if noted.count(("cuDevicePrimaryCtxRetain", "cuda-warm-up_0")) == count:
                 is_awake.set()
             return 0
 
     monkeypatch.setattr(pycuda_loader, "_libcuda", Library)
-    with cuda.waking(argument):
+    with cuda.warm_up(argument):
         assert is_awake.wait(5)
         assert "cuDevicePrimaryCtxRelease_v2" not in dict(noted)
     assert [name for name, _ in noted].count("cuDevicePrimaryCtxRelease_v2") == count
-    assert {thread for _, thread in noted} == {"cuda-wake_0"}
+    assert {thread for _, thread in noted} == {"cuda-warm-up_0"}
 
 
 def test_a_device_that_does_not_wake_up_keeps_nobody_from_being_told(monkeypatch):
@@ -184,5 +184,5 @@ def test_a_device_that_does_not_wake_up_keeps_nobody_from_being_told(monkeypatch
         raise DeviceError("no driver")
 
     monkeypatch.setattr(pycuda_loader, "_libcuda", refuse)
-    with pytest.raises(InputError, match="of the caller"), cuda.waking("0"):
+    with pytest.raises(InputError, match="of the caller"), cuda.warm_up("0"):
         raise InputError("of the caller")

@@ -1,6 +1,6 @@
-"""The memory that decoders write into, and how its records become darknet's lists again.
+"""The buffer that decoders write candidates into, and its conversion to darknet's order.
 
-A header, then records in the order in which threads happened to finish.
+It holds a header, then records in the order in which threads finished.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from engine.arrays import Array
 from engine.plan.build import Plan
 from engine.plan.ops import GridHead, Head, RegionHead, YoloHead
 
-HEADER_WORDS = 4  # the counter, the flag of overflow.py, and what keeps records on 16 bytes
-FLAG = 1  # the word of a header
+HEADER_WORDS = 4  # counter, non-finite flag, padding to 16 bytes
+FLAG = 1  # its word in a header
 WORD = 4
 BEFORE_SCORES = 6  # number, x, y, w, h, objectness
-COPIED_AT_ONCE = 128  # records for each picture, at first: a street full of people
+COPIED_AT_ONCE = 128  # records for each picture in the first copy
 
 
 @dataclass(frozen=True)
 class Room:
-    """Extents of that memory for one plan and batch."""
+    """The layout of the buffer for one plan and batch."""
 
     batch: int
     columns: int  # number, x, y, w, h, objectness, class scores
@@ -33,7 +33,7 @@ class Room:
 
     @property
     def capacity(self) -> int:
-        """A record for every cell of every picture: there is always room."""
+        """One record for every cell of every picture, so that it cannot overflow."""
         return self.batch * self.per_row
 
     @property
@@ -46,21 +46,21 @@ class Room:
 
     @property
     def copied_words(self) -> int:
-        """The header and the records that come back before anyone has read the counter."""
+        """Words that are copied back before the counter is known."""
         return self.words_of(COPIED_AT_ONCE * self.batch, self.batch)
 
     def words_of(self, records: int, rows: int) -> int:
-        """The header and so many records, of what these rows can have at most."""
+        """Words of the header and `records` records, at most those that the rows can have."""
         return HEADER_WORDS + min(records, rows * self.per_row) * self.columns
 
     def records(self, words: Array, count: int) -> Array:
-        """The first `count` records, one a line, of what was copied back (unsigned words)."""
+        """Return the first `count` records of the copied words, one in each row."""
         end = HEADER_WORDS + count * self.columns
         lines: Array = words[HEADER_WORDS:end].reshape(count, self.columns)
         return lines
 
     def sorted_rows(self, records: Array, rows: int) -> list[Array]:
-        """For each row of a run its candidates, float32, in darknet's order."""
+        """Return the candidates of each row of a run, float32, in darknet's order."""
         numbers = records[:, 0]
         order = numbers.argsort()
         values = records.take(order, 0)[:, 1:].view(np.float32)
@@ -72,7 +72,7 @@ class Room:
 
 
 def room(plan: Plan, batch: int) -> Room | None:
-    """None for a network without detection layers."""
+    """Return the layout, or None for a network without detection layers."""
     if not plan.heads:
         return None
     counts = [cells(head) for head in plan.heads]
@@ -86,7 +86,7 @@ def room(plan: Plan, batch: int) -> Room | None:
 
 
 def cells(head: Head) -> int:
-    """The most rows that a head can find in one sample."""
+    """Return the number of candidates that a head can produce for one picture."""
     if isinstance(head, GridHead):
         return head.side * head.side * head.boxes
     if isinstance(head, RegionHead):

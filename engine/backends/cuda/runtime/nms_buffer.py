@@ -1,8 +1,8 @@
-"""What suppression on the device leaves: the memory that it comes back in, and boxes made of it.
+"""The buffer in which boxes that survive NMS on the card come back, and boxes made of it.
 
-A header, a counter for each row, the first NEAR survivors of every row, then those that follow
-them, which seldom exist and come only when they do. There is room for MOST_SCORES of a row; where
-more compete the counter is CROWDED, and the caller has to do with candidates.
+It holds a header, a counter for each row, the first NEAR survivors of each row, then the others,
+which are copied only if there are any. At most MOST_SCORES scores of a row compete; with more the
+counter is CROWDED, and the caller suppresses candidates on the host.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from engine.arrays import Array
 from engine.backends.cuda.runtime.detection_buffer import HEADER_WORDS, WORD
 from engine.vision.boxes import Boxes, Suppression
 
-MOST_SCORES = 1024  # as in kernels/suppress.cu
+MOST_SCORES = 1024  # as in kernels/vision/nms.cu
 THREADS = 128  # SUPPRESS_THREADS
-MOST_LISTED = 1 << 30  # scores of a batch: list_scores counts them in 32 bits
+MOST_LISTED = 1 << 30  # of a batch: list_scores counts them in 32 bits
 NEAR = 96
 CROWDED = 0xFFFFFFFF
 _KEPT_WORDS = 8  # x, y, w, h, objectness, score, class as 64 bits
-_LIST_BYTES = 8 + 16 + 4  # of a score: key, box, objectness
+_LIST_BYTES = 8 + 16 + 4  # for each score: key, box, objectness
 
-# Suppression of kernels/suppress.cu
+# Suppression of kernels/vision/nms.cu
 HOW = np.dtype(
     [
         ("threshold", np.float32),
@@ -40,7 +40,7 @@ _GREEDY_EXPONENT = 0.6
 
 @lru_cache(maxsize=64)
 def how(suppression: Suppression) -> bytes:
-    """The bytes of HOW; the threshold is one of numbers here, not None."""
+    """Return the settings of NMS as the kernel reads them; the threshold must be a number."""
     assert suppression.threshold is not None
     has_penalty = suppression.kind in ("greedynms", "diounms")
     exponent = suppression.beta if suppression.kind == "diounms" else _GREEDY_EXPONENT
@@ -50,18 +50,18 @@ def how(suppression: Suppression) -> bytes:
 
 @dataclass(frozen=True)
 class Keep:
-    """Extents of that memory for so many rows; without any nothing is kept."""
+    """The layout of the buffer for a number of rows; zero rows take no memory."""
 
     rows: int
 
     @property
     def counters(self) -> int:
-        """One for each row, and what fills them up to 16 bytes."""
+        """Number of counters: one for each row, padded to 16 bytes."""
         return -(-self.rows // 4) * 4
 
     @property
     def near_words(self) -> int:
-        """What comes back unasked."""
+        """Words that are copied back with every full run."""
         if self.rows == 0:
             return 0
         return HEADER_WORDS + self.counters + self.rows * NEAR * _KEPT_WORDS
@@ -71,46 +71,46 @@ class Keep:
         return self.near_words + self.rows * (MOST_SCORES - NEAR) * _KEPT_WORDS
 
     def words_of(self, rows: int) -> int:
-        """What comes back unasked of so many rows."""
+        """Words that are copied back with a run of `rows` rows."""
         return HEADER_WORDS + self.counters + rows * NEAR * _KEPT_WORDS
 
     @property
     def list_bytes(self) -> int:
-        """For the lists that are sorted, behind their lengths."""
+        """Bytes of the lengths and the lists to sort."""
         return self.counters * WORD + self.rows * MOST_SCORES * _LIST_BYTES
 
     def lists(self, pointer: int) -> tuple[int, int, int, int]:
-        """Pointers to lengths, keys, boxes, objectness in a block of list_bytes."""
+        """Return pointers to lengths, keys, boxes and objectness in a block of list_bytes."""
         boxes = pointer + self.counters * WORD
         keys = boxes + self.rows * MOST_SCORES * 16
         return pointer, keys, boxes, keys + self.rows * MOST_SCORES * 8
 
     def counts(self, words: Array, rows: int) -> list[int]:
-        """Of each row how many are left, or CROWDED."""
+        """Return the number of survivors of each row, or CROWDED."""
         counts: list[int] = words[HEADER_WORDS : HEADER_WORDS + rows].tolist()
         return counts
 
     def boxes(self, words: Array, counts: Sequence[int]) -> list[Boxes]:
-        """Of each row, from the words that came back; all of them where a row has many."""
+        """Return the boxes of each row; `words` must hold them all if a row has more than NEAR."""
         rows = len(counts)
         first = HEADER_WORDS + self.counters
         near = words[first : first + rows * NEAR * _KEPT_WORDS].reshape(rows, NEAR, -1)
         if max(counts) > NEAR:
             far = words[self.near_words :].reshape(self.rows, -1, _KEPT_WORDS)
             near = np.concatenate([near, far[:rows]], axis=1)
-        found = near[:, : max(counts)].copy()  # the words are a slot's, which others want
+        found = near[:, : max(counts)].copy()  # the words belong to a slot that will be reused
         return [Survivors(found, row, count) for row, count in enumerate(counts)]
 
 
 class Survivors(Boxes):
-    """Boxes as they came back; columns are for whoever asks, and then of one picture alone."""
+    """Boxes of one row, copied out of the shared words when first accessed."""
 
     _count: int
-    _found: tuple[Array, int] | None  # that of every row, and which is ours; until it is asked for
-    _kept: Array  # from then on
+    _found: tuple[Array, int] | None  # words of all rows and our row, until first access
+    _kept: Array  # from first access on
 
     def __init__(self, found: Array, row: int, count: int) -> None:
-        own = self.__dict__  # past what a frozen class asks for each: thousands in a second
+        own = self.__dict__  # bypasses the slow frozen __init__: thousands a second
         own["_found"], own["_count"] = (found, row), count
 
     def __len__(self) -> int:
@@ -135,7 +135,7 @@ class Survivors(Boxes):
     @property
     def _lines(self) -> Array:
         found = self._found
-        if found is not None:  # in this order: other threads may ask, too
+        if found is not None:  # in this order: other threads may access it, too
             self.__dict__["_kept"] = found[0][found[1], : self._count].copy()
             self.__dict__["_found"] = None
         return self._kept

@@ -1,11 +1,10 @@
-"""Networks whose activations leave a half's range are refused, by the name of the layer.
+"""Refuse networks whose activations leave the range of float16, naming the layer.
 
-Nothing of it is done in a run. A program of halves looks at every op's output once, for a made-up
-picture when it is compiled: what is too large there is too large everywhere. Real pictures may go
-further. Beyond its range a half is infinity, and a product or two later not a number; the kernels
-that read a network's last values see that on the way and set a flag, which comes back beside the
-results. Only then are the outputs of that run looked at. They are compared with those of floats:
-what is infinite there, too, is what the network says.
+A float16 program checks the output of every op once, for a synthetic picture, when it is compiled.
+Real pictures may go further: a value beyond the range becomes infinity and soon NaN. The kernels
+that read the last tensors notice that and set a flag, which is copied back with the results. Only
+then are the outputs of that run examined and compared with float32: a value that overflows there,
+too, is what the network computes.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from engine.errors import EngineError
 from engine.plan.build import Plan
 from engine.plan.ops import Chain, Op
 
-LARGEST = 65504  # of all halves
-_ENDLESS = 3e38  # what a maximum over no cell is, and infinity
-_CELLS = (64, 16, 4, 1)  # pixels: a picture has shapes of every size
+LARGEST = 65504  # float16
+_ENDLESS = 3e38  # the maximum over an empty window, and infinity
+_CELLS = (64, 16, 4, 1)  # pixels, for structure of every size
 
 
 def is_possible(plan: Plan, target: Target) -> bool:
-    """Whether any op of the program writes halves."""
+    """Return whether any op of the program writes float16."""
     return any(target.bytes_of(op.out) == 2 for op in plan.ops)
 
 
 def picture(plan: Plan) -> Array:
-    """One sequence of made-up images: shapes of all sizes, the right half in pure colours."""
+    """Return one sequence of synthetic images with structure of all sizes."""
     channels, height, width = plan.source.shape.sides
     random = np.random.default_rng(0)
     made = np.zeros((plan.steps, channels, height, width), np.float32)
@@ -45,7 +44,7 @@ def picture(plan: Plan) -> Array:
 
 
 def suspect(plan: Plan, target: Target, largest: Array) -> int | None:
-    """The first op whose halves hold something that is no number; `largest` is of each op."""
+    """Return the index of the first float16 op with a non-finite `largest` magnitude."""
     for place, (op, value) in enumerate(zip(plan.ops, largest, strict=True)):
         if target.bytes_of(op.out) == 2 and not np.isfinite(value):
             return place
@@ -53,8 +52,9 @@ def suspect(plan: Plan, target: Target, largest: Array) -> int | None:
 
 
 def refuse(plan: Plan, op: Op, values: Mapping[Op, float]) -> None:
-    """Raise, unless floats reach no number here either; of `values` there are none where nobody
-    knows. In a chain it is the first link beyond the range.
+    """Raise unless float32 overflows here too; name the first link of a chain out of range.
+
+    `values` holds the float32 magnitudes of ops, and is empty if they could not be computed.
     """
     links = op.links if isinstance(op, Chain) else (op,)
     op = next((link for link in links if values.get(link, 0.0) > LARGEST), links[-1])

@@ -1,4 +1,4 @@
-"""How pictures lie in a slot: their bytes one behind the other, and a table of where each goes."""
+"""Stage pictures in a slot: their bytes, one after the other, and a table for the kernel."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from engine.concurrency.thread_pool import ThreadPool
 from engine.vision.postprocess import margin_and_ratio
 from engine.vision.resize import Placement
 
-_Part: TypeAlias = tuple[Sequence[Array], Sequence[int]]  # arrays, and where each begins
+_Part: TypeAlias = tuple[Sequence[Array], Sequence[int]]  # arrays and their offsets
 
-# PlacedPicture of kernels/pictures.cu
+# PlacedPicture of kernels/vision/placed_picture.cuh
 ENTRY = np.dtype(
     [
         ("pixels", np.uint64),
@@ -35,25 +35,27 @@ ENTRY = np.dtype(
         ("ratio", np.float64, 2),
     ]
 )
-MOST_BYTES = 256 << 20  # of one run's pictures: more are scaled on the CPU
+MOST_BYTES = 256 << 20  # for the pictures of one run; more are scaled on the CPU
 
 _ALIGNMENT = 16
 _POINTER_BYTES = ENTRY["pixels"].itemsize
-_COPIERS = min(4, os.cpu_count() or 1)  # more than these wait for memory, and for Python
-_seats = [fork_safety.lock() for _ in range(_COPIERS)]  # of all cards: together they would be more
-_WORTH_A_THREAD = 4 << 20  # bytes: waking one takes as long as copying some hundred thousand
-_WORTH_TWO_WAYS = 1 << 20  # bytes: less is there sooner than the device is told of it twice
+_COPIERS = min(4, os.cpu_count() or 1)  # more threads would wait for memory bandwidth and the GIL
+_seats = [
+    fork_safety.lock() for _ in range(_COPIERS)
+]  # shared by all cards, to bound the number of copying threads
+_WORTH_A_THREAD = 4 << 20  # bytes: waking a thread costs as much as copying 100 KB
+_WORTH_TWO_WAYS = 1 << 20  # bytes: for less, a second upload costs more than it hides
 
 
 class Arrangement(NamedTuple):
-    """Where each picture begins, and the room that all of them need."""
+    """The offset of each picture and the size of them all."""
 
     starts: list[int]
     size: int
 
 
 def arrange(pictures: Sequence[Placed]) -> Arrangement | None:
-    """None if they are to be scaled on the CPU: no bytes, or too many."""
+    """Return the arrangement, or None if the CPU must scale: not uint8, or too many bytes."""
     starts, top = [], 0
     for pixels, *_ in pictures:
         if pixels.dtype.char != "B":
@@ -64,7 +66,7 @@ def arrange(pictures: Sequence[Placed]) -> Arrangement | None:
 
 
 def entries(pictures: Sequence[Placed], starts: Sequence[int], block: int) -> bytes:
-    """An entry of the table for each of the pictures, which begin so far into the block."""
+    """Return the bytes of the table: an entry for each picture at its offset into the block."""
     parts = []
     latest: tuple[Placement, bool] | None = None
     entry = b""
@@ -89,7 +91,7 @@ def _entry(placement: Placement, exact: bool) -> bytes:
 
 
 class Copier:
-    """Copies arrays into page-locked memory; many bytes are copied by several threads."""
+    """Copies arrays into pinned memory, large ones with several threads."""
 
     def __init__(self) -> None:
         self._threads = ThreadPool(_COPIERS, "cuda-copy")
@@ -101,7 +103,7 @@ class Copier:
         out: Array,
         send: Callable[[int], object],
     ) -> None:
-        """Each from its start on; `send` may be told how many bytes of `out` are ready early."""
+        """Copy each array to its offset; call `send` when a first part of `out` is complete."""
         size = (starts[-1] + sources[-1].size) * out.itemsize
         if size >= 2 * _WORTH_A_THREAD:
             self._copy_together(sources, starts, out, -(-size // _WORTH_A_THREAD))
@@ -124,8 +126,8 @@ class Copier:
             for part, (first, last) in enumerate(pairwise(borders)):
                 mine = sources[first:last], starts[first:last]
                 copies.append(self._threads.submit(_copy_seated, part, *mine, out))
-        finally:  # whoever has this memory next must have it alone
-            for copy in reversed(copies):  # the last is mostly the last: so we are warm_up once
+        finally:  # no copy may still run when the memory is reused
+            for copy in reversed(copies):  # the last one usually ends last: wait once
                 copy.exception()
         for copy in copies:
             copy.result()
@@ -140,7 +142,7 @@ def _copy_seated(part: int, sources: Sequence[Array], starts: Sequence[int], out
 
 
 def _in_two(sources: Sequence[Array], starts: Sequence[int]) -> tuple[_Part, _Part]:
-    """About two thirds, and the rest: for which a device takes less time than we do."""
+    """Split into about two thirds and the rest, which uploads while the caller still copies."""
     count = len(sources)
     if count >= 3:
         border = count * 2 // 3
@@ -153,7 +155,7 @@ def _in_two(sources: Sequence[Array], starts: Sequence[int]) -> tuple[_Part, _Pa
 def _cut(
     sources: Sequence[Array], starts: Sequence[int], least: int
 ) -> tuple[Sequence[Array], Sequence[int]]:
-    """The same in at least so many parts: arrays, or else rows of them."""
+    """Return at least `least` parts: the arrays, or rows of them."""
     if len(sources) >= least:
         return sources, starts
     parts, begins = [], []
@@ -169,7 +171,7 @@ def _copy(sources: Sequence[Array], starts: Sequence[int], out: Array) -> None:
     first, count = sources[0], len(sources)
     are_alike = all(each.shape == first.shape for each in sources)
     if are_alike and starts[-1] - starts[0] == first.size * (count - 1):
-        # One call: of each by itself Python would hold its lock for more than twice as long.
+        # One call holds the GIL for less than half the time of one call for each array.
         place = out[starts[0] : starts[-1] + first.size]
         np.concatenate(sources, out=place.reshape(count * len(first), *first.shape[1:]))
         return

@@ -1,7 +1,7 @@
-"""CudaProgram: what callers on any thread hold of a network on a device.
+"""CudaProgram: a network on a card, for callers on any thread.
 
-They fill and read a slot of page-locked memory of their own, enqueue their run in turn, and wait
-for it. The host sees float32 (rows, channels, height, width).
+Each call stages its input in a slot of pinned memory, enqueues its run, and waits for it. The host
+sees float32 (rows, channels, height, width).
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from engine.vision.boxes import Boxes, Suppression
 from engine.vision.postprocess import postprocess_batch
 
 Answer = TypeVar("Answer")
-_RUNS_IN_A_CROWD = 64  # after one whose scores were too many for the device
+_RUNS_IN_A_CROWD = 64  # runs without NMS on the card, after one with too many scores
 
-Put = Callable[[Slot], Job]  # puts what a run reads into a slot
+Put = Callable[[Slot], Job]  # stages the input of a run in a slot
 
 
 class CudaProgram(Submission):
-    """Safe for many threads; each gets the answer to its own images."""
+    """Safe for many threads; each gets the answers for its own images."""
 
     runs_ahead = SLOTS - 1
 
@@ -66,24 +66,26 @@ class CudaProgram(Submission):
         self._closing = Lock()
         self._sides = plan.source.shape.sides
         self._steps = plan.steps
-        self._crowded = 0  # runs to come that do without suppression on the device
+        self._crowded = 0  # remaining runs without NMS on the card
         self._room = detection_buffer.room(plan, target.batch)
         self._is_vast = self._room is not None and self._room.scores > nms_buffer.MOST_LISTED
-        context.post(partial(_load_kernels, context, plan, target))  # meanwhile
+        context.post(
+            partial(_load_kernels, context, plan, target)
+        )  # in parallel with laying out weights
         weights = memory_layout.lay_out_weights(plan, target, prepare)
         resident = partial(Resident, context, plan, target, weights, room=self._room, slots=slots)
         self._resident = context.run(partial(resident, has_graphs=has_graphs))
         self._slots = Slots(self._resident.slots)
         self._can_overflow = overflow.is_possible(plan, target)
-        # A run is looked at by running it again, which a state would remember.
+        # A run is examined by repeating it, which would change a recurrent state.
         self._is_watched = self._can_overflow and not any(each.is_state for each in plan.tensors)
         self._copier = picture_staging.Copier()
-        # Whoever collects this may be any thread, at any moment: it may not wait.
+        # A finalizer may run on any thread at any time, so it must not wait.
         self._forgotten = finalize(self, context.post, self._resident.free)
 
     @property
     def precision(self) -> str:
-        """What it computes in: float32 where anything less would change too much."""
+        """The precision it computes in: float32 if less would change the results too much."""
         return self._target.precision
 
     @property
@@ -98,13 +100,13 @@ class CudaProgram(Submission):
         return self._run(self._images(images, decoding), self._candidates)
 
     def start_forward(self, pictures: Sequence[Placed]) -> Ticket[tuple[Array, ...]]:
-        """Begin a run; pictures that are no bytes, or too many, are scaled on the CPU."""
+        """Start a run; pictures that are not uint8, or too many bytes, are scaled on the CPU."""
         return self._start(self._pictures(pictures), self._outputs)
 
     def start_detect(
         self, pictures: Sequence[Placed], *, threshold: float, hierarchy: float = 0.5
     ) -> Ticket[list[Array]]:
-        """As start_forward."""
+        """Start a run and return a ticket for the candidates of each picture."""
         decoding = self._decoding(threshold, hierarchy)
         return self._start(self._pictures(pictures, decoding), self._candidates)
 
@@ -132,16 +134,16 @@ class CudaProgram(Submission):
         return self._start(put, fetch)
 
     def pin(self, frames: Array) -> None:
-        """Page-lock an array; pictures in it may not be changed until their run has ended."""
+        """Page-lock an array; a picture in it must not change until its run is done."""
         self.check_usable()
         self._context.run(partial(self._context.pins.add, frames))
 
     def know_pinned(self, frames: Array) -> None:
-        """Another device has page-locked it."""
+        """Note that another device has page-locked the array."""
         self._context.pins.know(frames)
 
     def forward_on_card(self, images: int, outputs: int, *, rows: int) -> None:
-        """As forward, from one pointer of this card to another; the outputs follow each other."""
+        """Run forward() from one pointer of this card to another; outputs are contiguous."""
         self.check_usable()
         sequences = rows // self.plan.steps
         self._context.run(partial(self._resident.forward_on_card, images, outputs, sequences))
@@ -153,9 +155,9 @@ class CudaProgram(Submission):
         repeats: int = 20,
         threshold: float | None = None,
     ) -> list[float]:
-        """Milliseconds that each of so many runs took on the device, without copies.
+        """Return the device time of each of `repeats` runs in milliseconds, without copies.
 
-        With a threshold they end with boxes, else with the network's outputs.
+        With a threshold a run ends with boxes, otherwise with the network's outputs.
         """
         with self.repeating(images, threshold=threshold) as times:
             return times(repeats)
@@ -164,7 +166,7 @@ class CudaProgram(Submission):
     def repeating(
         self, images: Array | Sequence[Placed], *, threshold: float | None = None
     ) -> Iterator[Callable[[int], list[float]]]:
-        """Measures so many runs at a time, as often as wanted, of images that are sent once."""
+        """Upload images once and yield a function that times a number of runs."""
         put = self._any(images, None if threshold is None else self._decoding(threshold, 0.5))
         slot = self._taken()
         try:
@@ -176,7 +178,7 @@ class CudaProgram(Submission):
     def device_times(
         self, images: Array | Sequence[Placed], *, threshold: float, repeats: int = 20
     ) -> list[float]:
-        """Milliseconds of copies and run of each of so many runs; the device never waits for us."""
+        """Return milliseconds of copies and run, with the device kept busy between runs."""
         put = self._any(images, self._decoding(threshold, 0.5))
         slot = self._taken()
         try:
@@ -188,7 +190,7 @@ class CudaProgram(Submission):
     def stages(
         self, images: Array | Sequence[Placed], *, threshold: float | None = None
     ) -> tuple[Stages, Sequence[Any]]:
-        """Filling page-locked memory is part of the way in, sorting candidates of the way out."""
+        """Time a run; staging counts as upload, sorting candidates as download."""
         put = self._any(images, None if threshold is None else self._decoding(threshold, 0.5))
         slot = self._taken()
         try:
@@ -223,7 +225,7 @@ class CudaProgram(Submission):
         return str(conv.choose(self._target, op)) if isinstance(op, Conv2d) else ""
 
     def check_range(self) -> None:
-        """Raise if a made-up picture makes activations that no half can hold."""
+        """Raise if a synthetic picture makes activations beyond the range of float16."""
         if self._can_overflow:
             slot = self._taken()
             try:
@@ -238,10 +240,10 @@ class CudaProgram(Submission):
         self._context.run(self._resident.reset)
 
     def close(self) -> None:
-        """Free what the program holds, once the calls under way have their answers."""
+        """Free everything, once the calls under way have their answers."""
         if not self._forgotten.alive or not self._context.is_here:
             return
-        if not self._closing.acquire(blocking=False):  # somebody else does
+        if not self._closing.acquire(blocking=False):  # another thread is closing it
             return
         taken: list[Slot] = []
         try:
@@ -251,12 +253,12 @@ class CudaProgram(Submission):
             self._copier.close()
             self._context.run(self._resident.free)
             self._forgotten.detach()
-        finally:  # it may be interrupted, and is asked again then
-            for slot in taken:  # whoever waits for one is to be told
+        finally:  # an interrupted close can be repeated
+            for slot in taken:  # callers that wait for a slot must see that it is closed
                 self._slots.give(slot)
             self._closing.release()
 
-    # ------------------------------------------------------------ the way in
+    # ------------------------------------------------------------ input
 
     def _any(self, images: Array | Sequence[Placed], decoding: Decoding | None) -> Put:
         if isinstance(images, np.ndarray):
@@ -392,15 +394,15 @@ class CudaProgram(Submission):
         return job
 
     def _taken(self) -> Slot:
-        self._context.check_process()  # a child would wait here for ever
+        self._context.check_process()  # a forked child would wait here forever
         slot = self._slots.take()
         if self._is_closed:
             self._slots.give(slot)
             self.check_usable()
-        slot.sent = 0  # of a call that failed on its way
+        slot.sent = 0  # left by a call that failed while staging
         return slot
 
-    # ------------------------------------------------------------ the way out
+    # ------------------------------------------------------------ results
 
     def _outputs(self, slot: Slot, job: Job) -> tuple[Array, ...]:
         self._wait(slot)
@@ -429,7 +431,7 @@ class CudaProgram(Submission):
         return self._room.sorted_rows(self._room.records(words, count), job.sequences)
 
     def _survivors(self, slot: Slot, job: Job) -> list[Boxes] | None:
-        """None where more boxes compete than the device has room for."""
+        """Return the boxes, or None if more scores competed than the card can sort."""
         self._wait(slot)
         words, keep = slot.kept, self._resident.keep
         if self._is_watched and words[FLAG]:
@@ -444,17 +446,17 @@ class CudaProgram(Submission):
         return keep.boxes(words, counts)
 
     def _examine(self, slot: Slot, job: Job) -> None:
-        """Raise if what this run is about leaves the range of halves."""
+        """Raise if this run leaves the range of float16."""
         plan, target = self.plan, self._target
         place = overflow.suspect(plan, target, self._resident.largest(slot, job))
         if place is None:
             return
-        # by an algorithm for which nothing has to be compiled
+        # an algorithm that needs no compilation
         parted = fuse_chains.part(plan)
         floats = replace(target.in_floats(), algorithm="im2col_gemm")
         floats = replace(floats, misaligned=memory_layout.misaligned(parted, floats))
         values: dict[Op, float] = {}
-        with suppress(DeviceError):  # no memory for both
+        with suppress(DeviceError):  # not enough memory for both
             weights = memory_layout.lay_out_weights(parted, floats)
             twin = Resident(
                 *(self._context, parted, floats, weights), room=self._room, has_graphs=False
@@ -471,16 +473,16 @@ class CudaProgram(Submission):
         slot.is_under_way = False
 
     def check_usable(self) -> None:
-        """Raise if the program is closed, or was made before this process was forked."""
+        """Raise if the program is closed or belongs to the parent of a forked process."""
         self._context.check_process()
         if self._is_closed:
             raise EngineError("program: closed. Load the network again")
 
 
 def _load_kernels(context: Context, plan: Plan, target: Target) -> None:
-    """On the device's thread: what the first run would load one after the other.
+    """Load on the device's thread, and in the background, what the first run needs.
 
-    Nobody hears of errors here: whoever needs what could not be loaded will.
+    Errors are not reported here, because the first run meets them again.
     """
     kernels = context.kernels(target.precision)
     for op in plan.ops:

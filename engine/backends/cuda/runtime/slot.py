@@ -1,7 +1,7 @@
-"""A slot: the memory of one call on its way in and out, page-locked here and a block on the card.
+"""A slot: the staging memory of one call, pinned on the host and a block on the card.
 
-A run reads its settings from one place on the card. They end with the pointer to its images, or
-with a table of its pictures, which lie in the block of whichever slot the call has.
+A run reads its settings from one address on the card. The settings end with the pointer to its
+images, or with a table of its pictures; both lie in the block of the slot.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.backends.cuda.driver.pinned_memory import Part, parts
 from engine.backends.cuda.runtime import picture_staging
 from engine.backends.cuda.runtime.detection_buffer import HEADER_WORDS, WORD
 
-Key = tuple[bool, bool, bool, int]  # does it decode, suppress, read pictures; sequences
+Key = tuple[bool, bool, bool, int]  # decodes, suppresses, has pictures; sequences
 
 # Bytes of the settings; the threshold comes first.
 HIERARCHY, POINTER, SUPPRESSION, TABLE = 4, 8, 16, 48
@@ -29,14 +29,14 @@ _GROWTH = 1.5
 
 @dataclass(frozen=True)
 class Sizes:
-    """Values of each part; the last three are none for a network without detection layers."""
+    """Sizes of each part; the last three are zero for a network without detection layers."""
 
     images: int  # float32
     rows: int
     outputs: int  # float32
     found: int  # words of all candidates
-    found_copied: int  # of those that come back at once
-    kept_copied: int  # words of what suppression leaves that come back at once
+    found_copied: int  # of those that are copied back with the run
+    kept_copied: int  # words of surviving boxes that are copied back with the run
 
     @property
     def settings_bytes(self) -> int:
@@ -44,10 +44,10 @@ class Sizes:
 
 
 class Decoding(NamedTuple):
-    """The settings of a run that decodes, as it reads them."""
+    """The settings of a decoding run as the kernels read them."""
 
     thresholds: bytes
-    how: bytes  # none where it does not suppress
+    how: bytes  # empty without suppression
 
     @classmethod
     def of(cls, threshold: float, hierarchy: float, how: bytes = b"") -> Decoding:
@@ -55,7 +55,7 @@ class Decoding(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What to do with what a slot holds."""
+    """What to do with the contents of a slot."""
 
     sequences: int
     rows: int
@@ -66,17 +66,17 @@ class Job(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """The same for all runs of which one recording serves."""
+        """Equal for all runs that one recorded graph serves."""
         return self.decodes, self.suppresses, self.has_pictures, self.sequences
 
     @property
     def settings_bytes(self) -> int:
-        """How much of the settings a run reads."""
+        """Bytes of the settings that the run reads."""
         return TABLE + (self.rows * picture_staging.ENTRY.itemsize if self.has_pictures else 0)
 
 
 class Slot:
-    """Made, enlarged and freed on the device's thread; in between it is its caller's alone."""
+    """Allocated, grown and freed on the device's thread; used by one caller at a time."""
 
     def __init__(self, driver: Any, calls: Any, sizes: Sizes) -> None:
         self._driver = driver
@@ -86,15 +86,17 @@ class Slot:
         self._staging: tuple[Any, ...] = ()
         self._finds: tuple[Any, ...] = ()
         self.room = 0  # bytes of images or pictures
-        self.found_words = 0  # of what came back of the latest run's candidates
-        self.sent = 0  # bytes of images or pictures that went ahead of the rest
-        self.parts: list[Part] = []  # what travels from where it lies; else what is staged does
-        self.held: Sequence[Array] = ()  # whom those parts belong to
-        self.is_there = False  # whether the block has what the latest put brought
-        self.is_under_way = False  # nobody has waited for its run
+        self.found_words = 0  # copied back of the candidates of the last run
+        self.sent = 0  # bytes of images or pictures uploaded ahead of the rest
+        self.parts: list[Part] = []  # pinned sources to upload from; empty: upload what is staged
+        self.held: Sequence[Array] = ()  # the arrays that own those sources
+        self.is_there = False  # whether the block on the card is up to date
+        self.is_under_way = False  # no one has waited for its run yet
         try:
             self.settings = self._page_locked(sizes.settings_bytes, np.uint8)
-            self.settings_there = self._on_card(sizes.settings_bytes)  # until their run begins
+            self.settings_there = self._on_card(
+                sizes.settings_bytes
+            )  # copied to their final address when the run starts
             self.returned = self._page_locked(HEADER_WORDS + sizes.outputs, np.float32)
             self.kept = self._page_locked(sizes.kept_copied, np.uint32)
             self.found = np.empty(0, np.uint32)
@@ -112,17 +114,17 @@ class Slot:
         self._settings = self.settings.data
 
     def clear(self) -> None:
-        """Of what an earlier call left, before another puts something in."""
+        """Forget the inputs of the previous call."""
         self.parts, self.held, self.is_there = [], (), False
 
     def lend(self, arrays: Sequence[Array], starts: Sequence[int]) -> None:
-        """Let page-locked arrays travel as they lie, which nobody may change before they have."""
+        """Upload straight from pinned arrays, which must not change until the upload is done."""
         self.parts, self.held = parts(arrays, starts), arrays
 
     def make_room(self, size: int) -> None:
-        """Enlarge the way in so that later calls seldom have to; where it fails there is none."""
+        """Grow the input memory geometrically; after a failure the slot has none."""
         size = max(size, min(int(self.room * _GROWTH), picture_staging.MOST_BYTES))
-        size = -(-size // WORD) * WORD  # whole floats, whatever it grew from
+        size = -(-size // WORD) * WORD  # whole floats
         self._free_staging()
         block = self._driver.mem_alloc(size)
         self._staging = (block,)
@@ -132,32 +134,32 @@ class Slot:
         self.block, self.room = int(block), size
 
     def make_room_for_finds(self, words: int) -> None:
-        """Enlarge the way out of candidates likewise."""
+        """Grow the memory for candidates geometrically."""
         words = max(words, int(self.found.size * _GROWTH))
-        made = self._driver.pagelocked_empty(words, np.uint32)  # where it fails the old stays
+        made = self._driver.pagelocked_empty(words, np.uint32)  # on failure the old one stays
         self._free_finds()
         self.found, self._finds = made, (made.base,)
         self.found_at = pointer_to(self.found)
 
     def put_decoding(self, decoding: Decoding) -> None:
-        """What a run that decodes reads."""
+        """Write the settings of a decoding run."""
         thresholds, how = decoding
         self._settings[: len(thresholds)] = thresholds
         self._settings[SUPPRESSION : SUPPRESSION + len(how)] = how
 
     def images(self) -> Array:
-        """Where a run reads its images from, for the caller to fill in."""
+        """Return the pinned memory for images, and point the settings at its block."""
         self._settings[POINTER:SUPPRESSION] = _POINTER.pack(self.block)
         values: Array = self.staged.view(np.float32)
         return values
 
     def put_table(self, placed: Sequence[Placed], starts: Sequence[int]) -> None:
-        """Where a run reads pictures from, and how they lie."""
+        """Write the table of pictures into the settings."""
         table = picture_staging.entries(placed, starts, self.block)
         self._settings[TABLE : TABLE + len(table)] = table
 
     def settings_of(self, job: Job) -> memoryview:
-        """As much of the settings as a run reads."""
+        """Return the part of the settings that the run reads."""
         return self._settings[: job.settings_bytes]
 
     def free(self) -> None:
@@ -195,6 +197,6 @@ class Slot:
 
 
 def pointer_to(values: Array) -> int:
-    """Where they begin in the host's memory."""
+    """Return the address of an array in host memory."""
     place: int = values.__array_interface__["data"][0]
     return place

@@ -1,7 +1,7 @@
-"""Tickets for runs under way, and the few slots of memory that they hold.
+"""Tickets for submitted runs, and the pool of slots whose memory they hold.
 
-A ticket may lie about, or be forgotten, without anybody waiting for ever: whoever needs a slot and
-finds none free brings in the oldest answer that is still out.
+A ticket without a call of result() blocks nobody: a caller that needs a slot
+and finds none free fetches the oldest outstanding answer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Answer = TypeVar("Answer")
 
 
 class Ticket(Generic[Answer]):
-    """The answer of a run, fetched from its slot once, by whoever needs either first."""
+    """The answer of a run, fetched from its slot once: when it, or the slot, is needed."""
 
     __slots__ = ("_answer", "_error", "_fetch", "_lock", "_release")
 
@@ -28,59 +28,59 @@ class Ticket(Generic[Answer]):
         self._error: Exception | None = None
 
     def result(self) -> Answer:
-        """Wait for the run; every time the same."""
+        """Block until the run is done; idempotent."""
         self.settle()
         if self._error is not None:
             raise self._error
         return self._answer  # type: ignore[return-value]  # there is no error
 
     def settle(self) -> None:
-        """Fetch the answer, or the error, and let the slot go."""
+        """Fetch the answer, or the error, and release the slot."""
         with self._lock:
             if self._fetch is None:
                 return
             try:
                 self._answer = self._fetch()
-            except Exception as error:  # for whoever asks for the result
+            except Exception as error:  # raised by result()
                 self._error = error
             self._fetch = None
             self._release(self)
 
 
 class Slots:
-    """The slots of a program, for callers on any thread."""
+    """The pool of slots of a program, for callers on any thread."""
 
     def __init__(self, slots: Sequence[Slot]) -> None:
         self._free = list(slots)
-        self._held: dict[Ticket[Any], Slot] = {}  # the oldest first
+        self._held: dict[Ticket[Any], Slot] = {}  # oldest first
         self._changed = Condition()
         self._waiting = 0
 
     def take(self) -> Slot:
-        """A slot that is the caller's until it is given back or a ticket holds it."""
+        """Return a slot for the caller to use until it is given back or a ticket holds it."""
         while True:
             try:
-                return self._free.pop()  # the one used last: processors still know its memory
+                return self._free.pop()  # the last one used: its memory is still in the CPU caches
             except IndexError:
                 pass
             with self._changed:
-                self._waiting += 1  # before the look: who gives one back later sees it
+                self._waiting += 1  # before looking, so that a later give() notifies
                 try:
                     while not self._free and not self._held:
                         self._changed.wait()
                 finally:
                     self._waiting -= 1
-                held = list(self._held)  # at once: others add and take away meanwhile
+                held = list(self._held)  # a copy: other threads change it meanwhile
             if held and not self._free:
                 held[0].settle()
 
     def give(self, slot: Slot) -> None:
-        slot.held = ()  # whom its run belonged to
+        slot.held = ()  # arrays that its run read
         self._free.append(slot)
         self._tell()
 
     def hold(self, slot: Slot, fetch: Callable[[], Answer]) -> Ticket[Answer]:
-        """A ticket that holds the slot until the answer is fetched."""
+        """Return a ticket that holds the slot until the answer is fetched."""
         ticket = Ticket(fetch, self._release)
         self._held[ticket] = slot
         self._tell()

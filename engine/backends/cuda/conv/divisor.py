@@ -6,7 +6,7 @@ import ctypes
 
 
 class Divisor(ctypes.Structure):
-    """The struct of the same name in kernels/conv/mma/fast_divide.cuh; divides what is below 2^31."""
+    """The struct of the same name in fast_divide.cuh; it divides numbers below 2^31."""
 
     _fields_ = (("factor", ctypes.c_uint), ("shift", ctypes.c_int))
 

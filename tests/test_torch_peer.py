@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from engine.backends import open_device
-from engine.benchmark.peers.pytorch_peer import Network, plan_of
+from engine.benchmark.peers.pytorch_peer import TorchNetwork, prepare_plan
 from engine.passes import optimise
 from tools import torch_peer
 from tools.bench_cuda import random_images, random_plan
@@ -20,8 +20,8 @@ def test_what_is_compiled_makes_what_the_engine_makes(net):
     torch = pytest.importorskip("torch")
     plan = random_plan(CFGS / f"{net}.cfg", 64)
     images = random_images(plan, 2)
-    network = Network(torch, plan_of(plan), "cpu", "float32")
-    given = network.sent(images)
+    network = TorchNetwork(torch, prepare_plan(plan), "cpu", "float32")
+    given = network.to_device(images)
     outputs = torch_peer.traced(torch, network, given)(given)
     with (
         closing(open_device("cpu")) as device,

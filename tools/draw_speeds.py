@@ -35,7 +35,7 @@ def draw(rows: bytes) -> bytes:
         f"{document['card']}: pictures in the time in which {peer} does one",
         f"forward passes; {document['peer']}, replayed CUDA graph; {document['date']}",
         speed_ups(document["rows"]),
-        level=(1.0, peer),
+        reference=(1.0, peer),
     )
     signed = BytesIO()
     drawn_from = PngInfo()

@@ -21,7 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from engine.benchmark.peers.pytorch_peer import Network, plan_of
+from engine.benchmark.peers.pytorch_peer import TorchNetwork, prepare_plan
 from engine.errors import EngineError
 from tools.bench_cuda import random_images, random_plan
 
@@ -38,15 +38,15 @@ def main(words: list[str] | None = None) -> int:
     document: dict[str, Any] = {"peer": about(torch), "rows": []}
     for spec in arguments.nets:
         name, _, size = spec.partition("@")
-        plan = plan_of(random_plan(Path(name), int(size) if size else None))
+        plan = prepare_plan(random_plan(Path(name), int(size) if size else None))
         variants = arguments.only.split(",")
         for batch, variant in product(map(int, arguments.batches.split(",")), variants):
             if variant == "fp16-compile" and Path(name).stem not in compiled:
                 continue
             is_tf32 = variant != "fp32"
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = is_tf32
-            network = Network(torch, plan, arguments.device, PRECISIONS[variant])
-            given = network.sent(random_images(plan, batch))
+            network = TorchNetwork(torch, plan, arguments.device, PRECISIONS[variant])
+            given = network.to_device(random_images(plan, batch))
             run = ready(torch, network, given, is_compiled=variant == "fp16-compile")
             row = {"net": Path(name).stem, "batch": batch, "variant": variant}
             row["ms"] = timed(torch, run, arguments.repeats)
@@ -75,9 +75,11 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def ready(torch: Any, network: Network, given: Any, *, is_compiled: bool) -> Callable[[], object]:
+def ready(
+    torch: Any, network: TorchNetwork, given: Any, *, is_compiled: bool
+) -> Callable[[], object]:
     if not is_compiled:
-        graph, _ = network.record(given)
+        graph, _ = network.capture(given)
         return lambda: graph.replay()
     from torch._inductor import config
 
@@ -87,7 +89,7 @@ def ready(torch: Any, network: Network, given: Any, *, is_compiled: bool) -> Cal
     return lambda: compiled(given)
 
 
-def traced(torch: Any, network: Network, given: Any) -> Any:
+def traced(torch: Any, network: TorchNetwork, given: Any) -> Any:
     """The network as a module of PyTorch's own calls, with nothing left that is ours."""
     from torch.fx.experimental.proxy_tensor import make_fx
 

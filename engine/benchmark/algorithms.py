@@ -1,4 +1,4 @@
-"""Every convolution of a network by every algorithm that its device would consider."""
+"""Time every convolution of a network with every algorithm that its device would consider."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from math import isfinite
 from typing import Protocol, runtime_checkable
 
 from engine.backends.base import Device
-from engine.benchmark.roofline import Peaked, operations
-from engine.benchmark.subject import Subject
+from engine.benchmark.roofline import HasPeaks, operations
+from engine.benchmark.workload import Workload
 from engine.errors import InputError
 from engine.passes import optimise
 from engine.plan.build import Plan
@@ -18,8 +18,8 @@ from engine.plan.ops import Conv2d
 
 
 @runtime_checkable
-class Tuned(Protocol):
-    """A device that chooses among algorithms by measuring them."""
+class AutotunedDevice(Protocol):
+    """A device that chooses algorithms by measuring them."""
 
     def algorithm_times(
         self, plan: Plan, op: Conv2d, *, batch: int = 1, precision: str = "float32"
@@ -28,34 +28,36 @@ class Tuned(Protocol):
 
 @dataclass(frozen=True)
 class AlgorithmTime:
-    layers: tuple[int, ...]  # those with such a convolution
+    layers: tuple[int, ...]  # all with this convolution
     convolution: str
     algorithm: str
     is_chosen: bool
     microseconds: float
-    rate: float  # operations in a second
-    share: float | None  # of what the device could do at most
+    rate: float  # operations per second
+    share: float | None  # of the peak of the device
 
 
-def tuned_of(device: Device) -> Tuned:
-    if not isinstance(device, Tuned):
-        raise InputError(f"{device.name}: chooses its algorithms by rule. Try: --device cuda")
+def require_autotuning(device: Device) -> AutotunedDevice:
+    if not isinstance(device, AutotunedDevice):
+        raise InputError(f"{device.name}: has no autotuning. Try: --device cuda")
     return device
 
 
-def measure(subject: Subject, batch: int) -> Iterator[AlgorithmTime]:
-    """The fastest first, convolution by convolution."""
-    device = subject.device
-    tuned = tuned_of(device)
-    plan = optimise(subject.plan, subject.passes) if subject.passes else subject.plan
-    with closing(device.compile(plan, batch=batch, precision=subject.precision)) as program:
-        plan = program.plan  # what it has chosen algorithms for
-    peaks = device.peaks(subject.precision) if isinstance(device, Peaked) else None
-    for alike in _alike(plan):
-        op = alike[0]
-        layers = tuple(plan.layer_of(each) for each in alike)
+def measure(workload: Workload, batch: int) -> Iterator[AlgorithmTime]:
+    """Yield the algorithms of each distinct convolution, fastest first."""
+    device = workload.device
+    autotuned, precision = require_autotuning(device), workload.precision
+    plan = optimise(workload.plan, workload.passes) if workload.passes else workload.plan
+    with closing(device.compile(plan, batch=batch, precision=precision)) as program:
+        plan = program.plan  # the one whose algorithms were chosen
+    peaks = device.peaks(precision) if isinstance(device, HasPeaks) else None
+    for identical in _group_identical(plan):
+        op = identical[0]
+        layers = tuple(plan.layer_of(each) for each in identical)
         work = operations(op) * batch * op.out.steps
-        chosen, times = tuned.algorithm_times(plan, op, batch=batch, precision=subject.precision)
+        chosen, times = autotuned.algorithm_times(
+            plan, op, batch=batch, precision=workload.precision
+        )
         for name, milliseconds in sorted(times.items(), key=lambda item: item[1]):
             if isfinite(milliseconds) and milliseconds > 0:
                 rate = work * 1e3 / milliseconds
@@ -66,14 +68,14 @@ def measure(subject: Subject, batch: int) -> Iterator[AlgorithmTime]:
 
 
 def describe(op: Conv2d) -> str:
-    """For people: 16 x 208 x 208 -> 32 x 104 x 104, 3 x 3 / 2."""
+    """Describe a convolution like "16 x 208 x 208 -> 32 x 104 x 104, 3 x 3 / 2"."""
     height, width = op.kernel
     stride = f" / {op.stride[0]}" if op.stride != (1, 1) else ""
     groups = f", {op.groups} groups" if op.groups > 1 else ""
     return f"{op.src.shape} -> {op.out.shape}, {height} x {width}{stride}{groups}"
 
 
-def _alike(plan: Plan) -> list[list[Conv2d]]:
+def _group_identical(plan: Plan) -> list[list[Conv2d]]:
     groups: dict[object, list[Conv2d]] = {}
     for op in plan.ops:
         if isinstance(op, Conv2d):

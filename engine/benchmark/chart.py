@@ -1,4 +1,4 @@
-"""Numbers as a picture: groups of bars, drawn with Pillow."""
+"""Grouped bar charts, drawn with Pillow."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ _COLOURS = (
     *((59, 110, 165), (143, 184, 222), (209, 110, 48), (243, 188, 140)),
     *((84, 140, 84), (168, 208, 160), (128, 96, 160), (200, 178, 220)),
 )
-_ABOUT_TOP, _ABOUT_LINE = 44, 18
+_SUBTITLE_TOP, _SUBTITLE_LINE = 44, 18
 _LEGEND_LINE = 22
 
 
 def png(
     title: str,
-    about: str,
+    subtitle: str,
     values: Mapping[str, Mapping[str, float]],
     *,
-    level: tuple[float, str] | None = None,
+    reference: tuple[float, str] | None = None,
 ) -> bytes:
-    """Draw `values`, a number by bar and by group; `level` is a line across, and its name."""
-    lines = _wrapped(about, _font(13))
-    legend_top = _ABOUT_TOP + len(lines) * _ABOUT_LINE + 14
+    """Return a PNG of `values`, by bar and group; `reference` is a labelled horizontal line."""
+    lines = _wrapped(subtitle, _font(13))
+    legend_top = _SUBTITLE_TOP + len(lines) * _SUBTITLE_LINE + 14
     top = legend_top + 54
-    image = Image.new("RGB", (_WIDTH, _HEIGHT + (len(lines) - 1) * _ABOUT_LINE), _PAPER)
+    image = Image.new("RGB", (_WIDTH, _HEIGHT + (len(lines) - 1) * _SUBTITLE_LINE), _PAPER)
     pen = ImageDraw.Draw(image)
     pen.text((_LEFT, 16), title, fill=_INK, font=_font(20))
     for number, line in enumerate(lines):
-        pen.text((_LEFT, _ABOUT_TOP + number * _ABOUT_LINE), line, fill=_INK, font=_font(13))
+        pen.text((_LEFT, _SUBTITLE_TOP + number * _SUBTITLE_LINE), line, fill=_INK, font=_font(13))
     groups = list(dict.fromkeys(group for each in values.values() for group in each))
-    most = max((value for each in values.values() for value in each.values()), default=1.0)
+    highest = max((value for each in values.values() for value in each.values()), default=1.0)
     base = image.height - _BOTTOM
-    scale = (base - top - 20) / most
+    scale = (base - top - 20) / highest
     width = (_WIDTH - _LEFT - _RIGHT) / max(len(groups), 1)
-    for place, group in enumerate(groups):
-        left = _LEFT + place * width
+    for index, group in enumerate(groups):
+        left = _LEFT + index * width
         pen.text((left + width / 2, base + 10), group, _INK, _font(14), anchor="ma")
         bar = 0.8 * width / len(values)
         for number, each in enumerate(values.values()):
@@ -55,10 +55,10 @@ def png(
                 pen.rectangle((x, y, x + bar - 3, base), fill=_COLOURS[number % len(_COLOURS)])
                 pen.text((x + bar / 2, y - 4), _text(each[group]), _INK, _font(12), anchor="ms")
     pen.line([(_LEFT, base), (_WIDTH - _RIGHT, base)], fill=_GRID, width=2)
-    if level:
-        y = base - level[0] * scale
+    if reference:
+        y = base - reference[0] * scale
         pen.line([(_LEFT, y), (_WIDTH - _RIGHT, y)], fill=_INK, width=2)
-    _legend(pen, legend_top, list(values), level[1] if level else None)
+    _legend(pen, legend_top, list(values), reference[1] if reference else None)
     content = BytesIO()
     image.save(content, "PNG", optimize=True)
     return content.getvalue()
@@ -82,10 +82,10 @@ def _wrapped(text: str, font: _Font) -> list[str]:
     return lines
 
 
-def _legend(pen: ImageDraw.ImageDraw, top: int, bars: Sequence[str], level: str | None) -> None:
+def _legend(pen: ImageDraw.ImageDraw, top: int, bars: Sequence[str], reference: str | None) -> None:
     x, y = float(_LEFT), top
     font = _font(14)
-    for number, name in enumerate([*bars, level] if level else bars):
+    for number, name in enumerate([*bars, reference] if reference else bars):
         width = 18 + font.getlength(name)
         if x + width > _WIDTH - _RIGHT:
             x, y = float(_LEFT), y + _LEGEND_LINE
@@ -101,4 +101,4 @@ def _font(size: int) -> _Font:
     try:
         return ImageFont.load_default(size)
     except ImportError:
-        raise InputError("plot: Pillow was built without FreeType, which writes text") from None
+        raise InputError("plot: Pillow was built without FreeType, which draws text") from None

@@ -1,4 +1,4 @@
-"""The least time that an op could take on a device, and what keeps it from it."""
+"""A lower bound on the time of an op on a device, and what limits it."""
 
 from __future__ import annotations
 
@@ -10,48 +10,52 @@ from engine.backends.base import Peaks
 from engine.plan import ops
 from engine.plan.ops import Op, Tensor
 
-_START = 2e-3  # milliseconds: about what a kernel of a replayed graph needs to begin and to end
-_TILE = 64  # rows and columns of a small block of a matrix product
+_LAUNCH_MS = 2e-3  # about the launch overhead of a kernel in a replayed CUDA graph
+_TILE = 64  # rows and columns of a small output tile
 
 
 @runtime_checkable
-class Peaked(Protocol):
-    """A device that knows what it could do at most."""
+class HasPeaks(Protocol):
+    """A device whose theoretical peaks are known."""
 
     def peaks(self, precision: str) -> Peaks | None: ...
 
 
 @dataclass(frozen=True)
 class Bound:
-    """As if every byte moved once, at full speed, beside sums of products at full speed."""
+    """The time of an op whose arithmetic and memory traffic overlap and both run at peak speed.
+
+    Each byte is moved once.
+    """
 
     operations: int
     bytes: int
     milliseconds: float
-    limit: str  # "start", "fill", "memory" or "compute"
-    reason: str  # the same, for people
+    limit: str  # "launch", "tiles", "memory" or "compute"
+    reason: str  # the same in words
 
 
-def bound(op: Op, batch: int, peaks: Peaks) -> Bound:
+def lower_bound(op: Op, batch: int, peaks: Peaks) -> Bound:
     work = operations(op) * batch * op.out.steps
     moved = _values(op, batch) * peaks.value_bytes
     compute, memory = work * 1e3 / peaks.operations, moved * 1e3 / peaks.bytes
-    least = max(compute, memory)
+    milliseconds = max(compute, memory)
     tiles = _tiles(op, batch)
-    if least < _START:
-        limit, reason = "start", f"{least * 1e3:.2f} us of work, less than a kernel needs to start"
+    if milliseconds < _LAUNCH_MS:
+        work_us = milliseconds * 1e3
+        limit, reason = "launch", f"{work_us:.2f} us of work, less than the launch overhead"
     elif compute > memory and tiles < peaks.multiprocessors:
         size = f"{_TILE} x {_TILE}"
-        limit, reason = "fill", f"{tiles} blocks of {size} for {peaks.multiprocessors} processors"
+        limit, reason = "tiles", f"{tiles} tiles of {size} for {peaks.multiprocessors} SMs"
     elif compute > memory:
-        limit, reason = "compute", f"{work / 1e9:.3g} GFLOP to do"
+        limit, reason = "compute", f"{work / 1e9:.3g} GFLOP to compute"
     else:
         limit, reason = "memory", f"{moved / 1e6:.3g} MB to move"
-    return Bound(work, moved, least, limit, reason)
+    return Bound(work, moved, milliseconds, limit, reason)
 
 
 def operations(op: Op) -> int:
-    """Multiplications and additions of sums of products, for one row; the rest does not count."""
+    """Return the multiplications and additions of matrix products and convolutions, for one row."""
     if isinstance(op, ops.Conv2d):
         return 2 * op.grid.size * prod(op.weight.shape[1:])
     if isinstance(op, ops.Chain):
@@ -66,14 +70,14 @@ def operations(op: Op) -> int:
 
 
 def _values(op: Op, batch: int) -> int:
-    """Read and written, each once."""
+    """Return the number of values that are read or written, each counted once."""
     if isinstance(op, ops.Concat):
         read = sum(part.count * part.src.shape.area * _rows(part.src, batch) for part in op.parts)
     elif isinstance(op, ops.Conv2d):
-        seen = prod(
+        read_share = prod(
             min(1.0, size / stride) for size, stride in zip(op.kernel, op.stride, strict=True)
         )
-        read = ceil(seen * op.src.shape.size) * _rows(op.src, batch)
+        read = ceil(read_share * op.src.shape.size) * _rows(op.src, batch)
         read += 0 if op.residual is None else op.residual.shape.size * _rows(op.residual, batch)
     else:
         read = sum(each.shape.size * _rows(each, batch) for each in op.reads)
@@ -86,7 +90,7 @@ def _rows(tensor: Tensor, batch: int) -> int:
 
 
 def _tiles(op: Op, batch: int) -> int:
-    """Blocks of a matrix product that multiprocessors work on side by side."""
+    """Return the number of output tiles, which SMs compute in parallel."""
     if isinstance(op, ops.Conv2d):
         rows, columns = op.grid.area * _rows(op.out, batch), op.grid.channels // op.groups
         return ceil(rows / _TILE) * ceil(columns / _TILE) * op.groups

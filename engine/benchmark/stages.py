@@ -1,4 +1,4 @@
-"""The parts of a run, from pictures in memory to boxes: how long each takes, and how steadily."""
+"""Time the stages of a run, from pictures in memory to boxes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 
 from engine.backends.base import TimedProgram
-from engine.benchmark.subject import Subject
+from engine.benchmark.workload import Workload
 from engine.inputs import Intake
 from engine.settings import Settings
 from engine.vision.boxes import Kind, Suppression
@@ -19,12 +19,12 @@ from engine.vision.postprocess import postprocess_batch
 STAGES = ("preprocess", "upload", "forward", "download", "postprocess", "total")
 Times = tuple[float, ...]  # milliseconds of each stage
 
-_LEAST, _MOST = 10, 100_000  # runs
+_MIN_RUNS, _MAX_RUNS = 10, 100_000
 
 
 @dataclass(frozen=True)
-class Effort:
-    """How long to run before and while it counts."""
+class TimeBudget:
+    """Seconds of warm-up and of measurement."""
 
     warm_up: float = 0.2
     seconds: float = 3.0
@@ -43,50 +43,51 @@ class Timing:
 
     @property
     def rate(self) -> float:
-        """Pictures in a second, if this were all."""
+        """Pictures per second if this were the only stage."""
         return self.batch * 1e3 / self.median if self.median else float("inf")
 
 
-def measure(subject: Subject, batch: int, effort: Effort) -> list[Timing]:
-    program = subject.compile(batch)
+def measure(workload: Workload, batch: int, budget: TimeBudget) -> list[Timing]:
+    program = workload.compile(batch)
     try:
-        run = _run_of(subject, program, batch)
-        return timings(batch, STAGES, samples(run, effort))
+        run = _make_run(workload, program, batch)
+        return summarize(batch, STAGES, collect_samples(run, budget))
     finally:
         program.close()
 
 
-def samples(run: Callable[[], Times], effort: Effort) -> list[Times]:
-    """What the run says of itself, often enough."""
-    end = time.perf_counter() + effort.warm_up
-    for count in range(_MOST):  # the first few compile, record and allocate
+def collect_samples(run: Callable[[], Times], budget: TimeBudget) -> list[Times]:
+    """Warm up, then call `run` until the budget is used up; return its times."""
+    end = time.perf_counter() + budget.warm_up
+    for count in range(_MAX_RUNS):  # the first runs compile, capture graphs and allocate
         if count >= 3 and time.perf_counter() > end:
             break
         run()
-    taken: list[Times] = []
-    end = time.perf_counter() + effort.seconds
-    while len(taken) < _LEAST or (time.perf_counter() < end and len(taken) < _MOST):
-        taken.append(run())
-    return taken
+    samples: list[Times] = []
+    end = time.perf_counter() + budget.seconds
+    while len(samples) < _MIN_RUNS or (time.perf_counter() < end and len(samples) < _MAX_RUNS):
+        samples.append(run())
+    return samples
 
 
-def timings(batch: int, names: Iterable[str], taken: list[Times]) -> list[Timing]:
+def summarize(batch: int, names: Iterable[str], samples: list[Times]) -> list[Timing]:
+    """Return the percentiles of each stage."""
     rows = []
-    for name, column in zip(names, np.array(taken).T, strict=True):
+    for name, column in zip(names, np.array(samples).T, strict=True):
         median, p90, p99 = np.percentile(column, (50, 90, 99)).tolist()
-        rows.append(Timing(batch, name, median, p90, p99, len(taken)))
+        rows.append(Timing(batch, name, median, p90, p99, len(samples)))
     return rows
 
 
-def _run_of(subject: Subject, program: TimedProgram, batch: int) -> Callable[[], Times]:
-    if subject.graph.task == "other":
-        return _arrays(subject, program, batch)
-    return _pictures(subject, program, batch)
+def _make_run(workload: Workload, program: TimedProgram, batch: int) -> Callable[[], Times]:
+    if workload.graph.task == "other":
+        return _array_run(workload, program, batch)
+    return _picture_run(workload, program, batch)
 
 
-def _arrays(subject: Subject, program: TimedProgram, batch: int) -> Callable[[], Times]:
-    """A network that is not for pictures."""
-    images = subject.images(batch)
+def _array_run(workload: Workload, program: TimedProgram, batch: int) -> Callable[[], Times]:
+    """Return a run of a network whose input is not a picture."""
+    images = workload.images(batch)
 
     def run() -> Times:
         start = time.perf_counter()
@@ -97,13 +98,13 @@ def _arrays(subject: Subject, program: TimedProgram, batch: int) -> Callable[[],
     return run
 
 
-def _pictures(subject: Subject, program: TimedProgram, batch: int) -> Callable[[], Times]:
-    """A device that scales pictures itself does so in its forward stage."""
-    intake = Intake.of(subject.graph)
+def _picture_run(workload: Workload, program: TimedProgram, batch: int) -> Callable[[], Times]:
+    """Return a run from pictures to results; a GPU scales pictures in its forward stage."""
+    intake = Intake.of(workload.graph)
     intake = replace(intake, scales=not program.scales_pictures)
-    pictures = subject.pictures(batch)
-    threshold = subject.threshold(program)
-    kind, beta = subject.graph.nms
+    pictures = workload.pictures(batch)
+    threshold = workload.threshold(program)
+    kind, beta = workload.graph.nms
     suppression = Suppression(Settings.nms, cast(Kind, kind), beta)
 
     def run() -> Times:

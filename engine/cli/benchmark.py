@@ -22,8 +22,8 @@ from engine.version import __version__
 
 if TYPE_CHECKING:
     from engine.benchmark.layers import LayerTime, Profile
-    from engine.benchmark.stages import Effort, Timing
-    from engine.benchmark.subject import Subject
+    from engine.benchmark.stages import TimeBudget, Timing
+    from engine.benchmark.workload import Workload
     from engine.cli._table import Cell
 
 JSON_VERSION = 1
@@ -80,26 +80,26 @@ def _measure(arguments: argparse.Namespace) -> int:
     device = open_chosen(arguments.device, arguments.threads)
     try:
         if arguments.algorithms:
-            algorithms.tuned_of(device)
+            algorithms.require_autotuning(device)
         graph, plan, is_trained = _network.read_or_make(arguments)
-        from engine.benchmark.stages import Effort
-        from engine.benchmark.subject import Subject
+        from engine.benchmark.stages import TimeBudget
+        from engine.benchmark.workload import Workload
 
-        subject = Subject(
+        workload = Workload(
             *(graph, plan, device, arguments.precision),
             passes=() if arguments.no_passes else device.passes,
             is_trained=is_trained,
             picture=_picture(arguments.image, graph.net.channels),
         )
-        effort = Effort(arguments.warm_up, arguments.seconds)
-        report = _Report(subject, is_quiet=arguments.json == "-")
-        report.stages(arguments.batch, effort)
+        budget = TimeBudget(arguments.warm_up, arguments.seconds)
+        report = _Report(workload, is_quiet=arguments.json == "-")
+        report.stages(arguments.batch, budget)
         if arguments.layers:
             report.layers(arguments.batch)
         if arguments.algorithms:
             report.algorithms(arguments.batch)
         if arguments.peers:
-            report.peers(arguments.batch, effort)
+            report.peers(arguments.batch, budget)
     finally:
         device.close()
     report.write(arguments)
@@ -109,34 +109,34 @@ def _measure(arguments: argparse.Namespace) -> int:
 class _Report:
     """Prints a table as soon as it is measured, and keeps what --json and --plot write."""
 
-    def __init__(self, subject: Subject, *, is_quiet: bool) -> None:
-        self._subject = subject
+    def __init__(self, workload: Workload, *, is_quiet: bool) -> None:
+        self._workload = workload
         self._is_quiet = is_quiet
-        net = subject.graph.net
+        net = workload.graph.net
         self.about: dict[str, Any] = {
             "engine": __version__,
-            "network": subject.graph.file,
+            "network": workload.graph.file,
             "input": [net.channels, net.height, net.width],
-            "weights": "given" if subject.is_trained else "random",
-            "device": subject.device.name,
-            "machine": subject.device.describe(),
-            "precision": subject.precision,
-            "passes": list(subject.passes),
+            "weights": "given" if workload.is_trained else "random",
+            "device": workload.device.name,
+            "machine": workload.device.describe(),
+            "precision": workload.precision,
+            "passes": list(workload.passes),
         }
         self._tables: dict[str, list[dict[str, Any]]] = {}
         self._speeds: dict[str, dict[str, float]] = {}
         self._print(
-            f"{subject.graph.file}, input {net.shape}, {subject.precision}, "
-            f"{subject.device.name}: {self.about['machine']}, engine {__version__}"
+            f"{workload.graph.file}, input {net.shape}, {workload.precision}, "
+            f"{workload.device.name}: {self.about['machine']}, engine {__version__}"
         )
 
-    def stages(self, batches: tuple[int, ...], effort: Effort) -> None:
+    def stages(self, batches: tuple[int, ...], budget: TimeBudget) -> None:
         from engine.benchmark import stages
 
         headings = ("batch", "stage", "median ms", "p90", "p99", "pictures/s")
         rows: list[tuple[Cell, ...]] = [headings]
         for batch in batches:
-            timings = stages.measure(self._subject, batch, effort)
+            timings = stages.measure(self._workload, batch, budget)
             for each in timings:
                 self._add("stages", each, pictures_per_second=_finite(each.rate))
                 numbers = (each.median, each.p90, each.p99)
@@ -148,7 +148,7 @@ class _Report:
         from engine.benchmark import layers
 
         for batch in batches:
-            profile = layers.measure(self._subject, batch)
+            profile = layers.measure(self._workload, batch)
             headings = ("layer", "section", "op", "output", "ms", "share", "GFLOP/s", "algorithm")
             rows: list[tuple[Cell, ...]] = [headings + _ROOFLINE * (profile.bound is not None)]
             for each in profile.layers:
@@ -194,7 +194,7 @@ class _Report:
         for batch in batches:
             headings = ("layers", "convolution", "algorithm", "", "us", "TFLOP/s", "of peak")
             rows: list[tuple[Cell, ...]] = [headings]
-            for each in algorithms.measure(self._subject, batch):
+            for each in algorithms.measure(self._workload, batch):
                 self._add("algorithms", each, batch=batch)
                 layers = ", ".join(map(str, each.layers))
                 chosen = "chosen" if each.is_chosen else ""
@@ -203,17 +203,17 @@ class _Report:
                 rows.append((layers, each.convolution, each.algorithm, chosen, *speed, share))
             self._table(rows, title=f"batch {batch}, every convolution by every algorithm")
 
-    def peers(self, batches: tuple[int, ...], effort: Effort) -> None:
+    def peers(self, batches: tuple[int, ...], budget: TimeBudget) -> None:
         from engine.benchmark import peers
 
         headings = ("batch", "program", "median ms", "p90", "p99", "pictures/s", "engine / it")
         rows: list[tuple[Cell, ...]] = [headings]
         told: list[str] = []
         for batch in batches:
-            found = peers.measure(self._subject, batch, effort, tell=told.append)
+            found = peers.measure(self._workload, batch, budget, tell=told.append)
             for name, each in found.items():
                 title = peers.PEERS.get(name, name)
-                ratio = found[peers.OURS].median / each.median
+                ratio = found[peers.ENGINE].median / each.median
                 self._add("peers", each, program=name, pictures_per_second=_finite(each.rate))
                 self._note_speed(f"{title}, forward", each)
                 numbers = (each.median, each.p90, each.p99)

@@ -9,9 +9,9 @@ from PIL import Image
 
 from engine.benchmark import algorithms, chart, layers, peers, roofline, stages
 from engine.benchmark.peers import onnxruntime_peer, opencv_peer, pytorch_peer
-from engine.benchmark.peers.base import Missing
-from engine.benchmark.stages import Effort
-from engine.benchmark.subject import Subject
+from engine.benchmark.peers.base import PeerUnavailable
+from engine.benchmark.stages import TimeBudget
+from engine.benchmark.workload import Workload
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.errors import InputError
@@ -19,18 +19,18 @@ from engine.plan import ops
 from engine.plan.build import PlanBuilder
 from engine.plan.shapes import Shape
 
-QUICK = Effort(warm_up=0, seconds=0)
+QUICK = TimeBudget(warm_up=0, seconds=0)
 PEER_FILES = {"onnxruntime": onnxruntime_peer, "cv2": opencv_peer, "torch": pytorch_peer}
 
 
-def subject_of(model, device, **more):
+def workload_of(model, device, **more):
     network = graph.build(cfg.read(model.cfg))
     plan = lower(network, random_weights.arrays(network))
-    return Subject(network, plan, device, passes=device.passes, is_trained=False, **more)
+    return Workload(network, plan, device, passes=device.passes, is_trained=False, **more)
 
 
 def test_the_parts_of_a_run_are_no_more_than_the_whole(cpu, tiny_detector):
-    rows = stages.measure(subject_of(tiny_detector, cpu), 2, Effort(0.01, 0.05))
+    rows = stages.measure(workload_of(tiny_detector, cpu), 2, TimeBudget(0.01, 0.05))
     assert tuple(row.stage for row in rows) == stages.STAGES
     *parts, total = rows
     assert 0 < sum(part.median for part in parts) <= total.p99 * len(parts)
@@ -41,31 +41,31 @@ def test_the_parts_of_a_run_are_no_more_than_the_whole(cpu, tiny_detector):
 
 @pytest.mark.parametrize("kind", ["tiny_classifier", "tiny_recurrent"])
 def test_networks_without_boxes_are_timed_too(cpu, request, kind):
-    subject = subject_of(request.getfixturevalue(kind), cpu)
-    rows = {row.stage: row for row in stages.measure(subject, 1, QUICK)}
+    workload = workload_of(request.getfixturevalue(kind), cpu)
+    rows = {row.stage: row for row in stages.measure(workload, 1, QUICK)}
     assert rows["forward"].median > 0
     assert (rows["preprocess"].median > 0) == (kind == "tiny_classifier")
 
 
 def test_percentiles_are_those_of_the_runs():
     taken = [(float(each),) for each in range(101)]
-    (row,) = stages.timings(4, ["forward"], taken)
+    (row,) = stages.summarize(4, ["forward"], taken)
     assert (row.median, row.p90, row.p99, row.runs) == (50, 90, 99, 101)
     assert row.rate == 80
 
 
 def test_random_weights_leave_a_usual_number_of_boxes(cpu, tiny_detector):
-    subject = subject_of(tiny_detector, cpu)
-    program = subject.compile(1)
-    threshold = subject.threshold(program)
-    (rows,) = program.detect(subject.images(1), threshold=threshold)
+    workload = workload_of(tiny_detector, cpu)
+    program = workload.compile(1)
+    threshold = workload.threshold(program)
+    (rows,) = program.detect(workload.images(1), threshold=threshold)
     assert 50 <= (rows[:, 5:] > 0).any(axis=1).sum() <= 100
     program.close()
 
 
 def test_every_op_has_a_row_with_its_section_and_its_work(cpu, tiny_detector):
-    subject = subject_of(tiny_detector, cpu)
-    profile = layers.measure(subject, 2, repeats=2)
+    workload = workload_of(tiny_detector, cpu)
+    profile = layers.measure(workload, 2, repeats=2)
     assert (profile.batch, profile.bound, profile.reached) == (2, None, None)
     assert profile.forward > 0
     rows = profile.layers
@@ -96,42 +96,42 @@ def test_only_sums_of_products_count_as_work():
 
 
 def test_algorithms_are_for_devices_that_choose(cpu, tiny_detector):
-    with pytest.raises(InputError, match="chooses its algorithms by rule"):
-        next(algorithms.measure(subject_of(tiny_detector, cpu), 1))
+    with pytest.raises(InputError, match="has no autotuning"):
+        next(algorithms.measure(workload_of(tiny_detector, cpu), 1))
 
 
 @pytest.mark.parametrize("package", PEER_FILES)
 def test_a_peer_puts_out_what_we_do(cpu, tiny_detector, package):
     pytest.importorskip(package, reason=f"{package} is not installed")
     pytest.importorskip("onnx", reason="onnx is not installed: pip install '.[onnx]'")
-    subject = subject_of(tiny_detector, cpu)
-    images = subject.images(2)
-    program = subject.compile(2)
+    workload = workload_of(tiny_detector, cpu)
+    images = workload.images(2)
+    program = workload.compile(2)
     (expected,) = program.forward(images)
     program.close()
-    (found,) = PEER_FILES[package].open_peer(subject, 2)(images)
+    (found,) = PEER_FILES[package].open_peer(workload, 2)(images)
     np.testing.assert_allclose(np.reshape(found, expected.shape), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("package", PEER_FILES)
 def test_a_peer_that_is_not_installed_says_so(cpu, tiny_detector, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(Missing, match=r"not installed\. Run: pip install"):
-        PEER_FILES[package].open_peer(subject_of(tiny_detector, cpu), 1)
+    with pytest.raises(PeerUnavailable, match=r"not installed\. Run: pip install"):
+        PEER_FILES[package].open_peer(workload_of(tiny_detector, cpu), 1)
 
 
 def test_a_peer_that_cannot_run_the_network_says_why(cpu, tiny_recurrent):
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     pytest.importorskip("onnx", reason="onnx is not installed: pip install '.[onnx]'")
-    with pytest.raises(Missing, match=r"layer 0 \[rnn\]: ONNX: "):
-        onnxruntime_peer.open_peer(subject_of(tiny_recurrent, cpu), 1)
+    with pytest.raises(PeerUnavailable, match=r"layer 0 \[rnn\]: ONNX: "):
+        onnxruntime_peer.open_peer(workload_of(tiny_recurrent, cpu), 1)
 
 
 def test_peers_are_timed_in_the_same_run_and_the_missing_are_told(cpu, tiny_detector, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     told = []
-    found = peers.measure(subject_of(tiny_detector, cpu), 1, QUICK, tell=told.append)
-    assert peers.OURS in found
+    found = peers.measure(workload_of(tiny_detector, cpu), 1, QUICK, tell=told.append)
+    assert peers.ENGINE in found
     assert "pytorch" not in found
     assert "PyTorch: skipped, not installed. Run: pip install torch" in told
     assert len({each.runs for each in found.values()}) == 1
@@ -139,7 +139,7 @@ def test_peers_are_timed_in_the_same_run_and_the_missing_are_told(cpu, tiny_dete
 
 def test_the_chart_has_a_bar_for_every_speed():
     speeds = {"a": {"batch 1": 10.0, "batch 8": 40.0}, "b": {"batch 8": 0.5}}
-    content = chart.png("net", "machine", speeds, level=(20.0, "enough"))
+    content = chart.png("net", "machine", speeds, reference=(20.0, "enough"))
     image = Image.open(BytesIO(content))
     assert image.format == "PNG"
     colours = {colour for _, colour in image.convert("RGB").getcolors(1 << 20)}

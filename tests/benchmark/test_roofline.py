@@ -7,12 +7,12 @@ from engine.backends.base import Peaks
 from engine.backends.cpu.device import CpuDevice
 from engine.benchmark import layers
 from engine.benchmark.layers import LayerTime, Profile
-from engine.benchmark.roofline import Bound, bound
+from engine.benchmark.roofline import Bound, lower_bound
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
 from engine.plan.ops import Part
 from engine.plan.shapes import Shape
-from tests.benchmark.test_benchmark import subject_of
+from tests.benchmark.test_benchmark import workload_of
 
 CARD = Peaks(operations=1e13, bytes=1e11, value_bytes=2, multiprocessors=8)
 
@@ -30,28 +30,28 @@ def convolution(channels, filters, size, *, kernel=3, stride=1, groups=1):
 def test_a_chain_computes_what_its_links_compute():
     links = convolution(8, 8, 16, groups=8), convolution(8, 4, 16, kernel=1)
     work = 2 * 256 * 8 * 9 + 2 * 256 * 4 * 8
-    assert bound(ops.Chain(links[-1].out, links), 3, CARD).operations == 3 * work
+    assert lower_bound(ops.Chain(links[-1].out, links), 3, CARD).operations == 3 * work
 
 
 @pytest.mark.parametrize(
     ("op", "batch", "limit", "operations", "values"),
     [
         (convolution(64, 64, 64), 2, "compute", 2 * 2 * 4096 * 64 * 576, 4 * 262144 + 64 * 576),
-        (convolution(512, 64, 8), 4, "fill", 4 * 2 * 64 * 64 * 4608, 4 * 36864 + 64 * 4608),
+        (convolution(512, 64, 8), 4, "tiles", 4 * 2 * 64 * 64 * 4608, 4 * 36864 + 64 * 4608),
         (convolution(16, 16, 64), 4, "memory", 4 * 2 * 4096 * 16 * 144, 8 * 65536 + 16 * 144),
-        (convolution(4, 4, 4), 1, "start", 2 * 16 * 4 * 36, 2 * 64 + 4 * 36),
+        (convolution(4, 4, 4), 1, "launch", 2 * 16 * 4 * 36, 2 * 64 + 4 * 36),
     ],
 )
 def test_sums_or_memory_or_too_little_of_both(op, batch, limit, operations, values):
-    found = bound(op, batch, CARD)
+    found = lower_bound(op, batch, CARD)
     assert (found.limit, found.operations, found.bytes) == (limit, operations, 2 * values)
     assert found.milliseconds == pytest.approx(max(operations / 1e10, 2 * values / 1e8))
     assert found.reason
 
 
 def test_a_stride_past_the_window_leaves_values_unread():
-    whole = bound(convolution(64, 64, 64, kernel=1), 1, CARD)
-    some = bound(convolution(64, 64, 64, kernel=1, stride=2), 1, CARD)
+    whole = lower_bound(convolution(64, 64, 64, kernel=1), 1, CARD)
+    some = lower_bound(convolution(64, 64, 64, kernel=1, stride=2), 1, CARD)
     assert some.bytes == 2 * (64 * 1024 * 2 + 4096)
     assert whole.bytes == 2 * (64 * 4096 * 2 + 4096)
 
@@ -59,7 +59,7 @@ def test_a_stride_past_the_window_leaves_values_unread():
 def test_a_part_of_a_tensor_counts_as_a_part():
     plan = PlanBuilder(Shape(8, 10, 10))
     op = ops.Concat(plan.tensor(Shape(2, 10, 10)), (Part(plan.source, 0, 2, 0),))
-    assert bound(op, 3, CARD).bytes == 2 * 3 * (200 + 200)
+    assert lower_bound(op, 3, CARD).bytes == 2 * 3 * (200 + 200)
 
 
 def row(milliseconds, least):
@@ -83,7 +83,7 @@ class Peaked(CpuDevice):
 
 def test_a_device_with_peaks_has_a_bound_for_every_op(tiny_detector):
     cpu = Peaked(1)
-    profile = layers.measure(subject_of(tiny_detector, cpu), 1, repeats=1)
+    profile = layers.measure(workload_of(tiny_detector, cpu), 1, repeats=1)
     assert all(each.bound.milliseconds > 0 for each in profile.layers)
     assert profile.reached == pytest.approx(profile.bound / profile.forward)
     cpu.close()

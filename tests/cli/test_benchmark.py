@@ -100,7 +100,7 @@ def test_algorithms_need_a_card(tiny_detector, capsys):
     files = [str(tiny_detector.cfg), str(tiny_detector.weights)]
     assert cli.main(["benchmark", *files, "--algorithms", *QUICK]) == 2
     told = capsys.readouterr()
-    assert told.err == "Error: cpu:1: chooses its algorithms by rule. Try: --device cuda\n"
+    assert told.err == "Error: cpu:1: has no autotuning. Try: --device cuda\n"
     assert told.out == ""
 
 

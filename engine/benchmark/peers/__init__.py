@@ -1,7 +1,7 @@
-"""Other programs with the same network and weights, each in a file, timed in turn with ours.
+"""Other programs that run the same network and weights, interleaved with the engine.
 
-A peer is `open_peer(subject, batch)`: it returns a function that takes the images and returns the
-outputs, or raises Missing.
+Each peer is a module with `open_peer(workload, batch)`, which returns a function from images to
+outputs or raises PeerUnavailable.
 """
 
 from __future__ import annotations
@@ -11,50 +11,50 @@ from collections.abc import Callable
 from importlib import import_module
 
 from engine.arrays import Array
-from engine.benchmark.peers.base import Missing, Run
-from engine.benchmark.stages import Effort, Timing, timings
-from engine.benchmark.subject import Subject
+from engine.benchmark.peers.base import PeerUnavailable, RunPeer
+from engine.benchmark.stages import TimeBudget, Timing, summarize
+from engine.benchmark.workload import Workload
 
 PEERS = {"opencv": "OpenCV DNN", "onnxruntime": "ONNX Runtime", "pytorch": "PyTorch"}
-OURS = "engine"
+ENGINE = "engine"
 
-_LEAST = 5
-_PAUSE = 0.02  # seconds: idle threads of the last one spin for a while
+_MIN_RUNS = 5
+_PAUSE_SECONDS = 0.02  # so that the spinning threads of the previous program go to sleep
 
 
 def measure(
-    subject: Subject, batch: int, effort: Effort, *, tell: Callable[[str], None]
+    workload: Workload, batch: int, budget: TimeBudget, *, tell: Callable[[str], None]
 ) -> dict[str, Timing]:
-    """From images to outputs in host memory: one run of each, then the next round.
+    """Time each program from images to outputs in host memory, in rounds of one run each.
 
-    `tell` gets a line for each peer that is not there.
+    `tell` receives a line for each peer that is skipped.
     """
-    program = subject.compile(batch)
+    program = workload.compile(batch)
     try:
-        runs: dict[str, Run] = {OURS: program.forward}
+        runs: dict[str, RunPeer] = {ENGINE: program.forward}
         for name, title in PEERS.items():
             try:
-                runs[name] = import_module(f"{__name__}.{name}_peer").open_peer(subject, batch)
-            except Missing as reason:
+                runs[name] = import_module(f"{__name__}.{name}_peer").open_peer(workload, batch)
+            except PeerUnavailable as reason:
                 tell(f"{title}: skipped, {reason}")
-        taken = _in_turn(runs, subject.images(batch), effort)
+        samples = _interleave(runs, workload.images(batch), budget)
     finally:
         program.close()
-    return {name: timings(batch, ["forward"], each)[0] for name, each in taken.items()}
+    return {name: summarize(batch, ["forward"], each)[0] for name, each in samples.items()}
 
 
-def _in_turn(
-    runs: dict[str, Run], images: Array, effort: Effort
+def _interleave(
+    runs: dict[str, RunPeer], images: Array, budget: TimeBudget
 ) -> dict[str, list[tuple[float, ...]]]:
     for run in runs.values():
         for _ in range(3):
             run(images)
-    taken: dict[str, list[tuple[float, ...]]] = {name: [] for name in runs}
-    end = time.perf_counter() + effort.seconds * len(runs)
-    while len(taken[OURS]) < _LEAST or time.perf_counter() < end:
+    samples: dict[str, list[tuple[float, ...]]] = {name: [] for name in runs}
+    end = time.perf_counter() + budget.seconds * len(runs)
+    while len(samples[ENGINE]) < _MIN_RUNS or time.perf_counter() < end:
         for name, run in runs.items():
-            time.sleep(_PAUSE)
+            time.sleep(_PAUSE_SECONDS)
             start = time.perf_counter()
             run(images)
-            taken[name].append(((time.perf_counter() - start) * 1e3,))
-    return taken
+            samples[name].append(((time.perf_counter() - start) * 1e3,))
+    return samples

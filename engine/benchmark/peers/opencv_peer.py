@@ -1,4 +1,4 @@
-"""OpenCV DNN, through our export: version 5 does not read a .cfg any more."""
+"""OpenCV DNN, which runs the exported model, since version 5 no longer reads .cfg files."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import numpy as np
 
 from engine.arrays import Array
 from engine.benchmark.peers import base
-from engine.benchmark.peers.base import Missing
-from engine.benchmark.subject import Subject
+from engine.benchmark.peers.base import PeerUnavailable
+from engine.benchmark.workload import Workload
 
 
-def open_peer(subject: Subject, batch: int) -> base.Run:
-    cv2 = base.imported("cv2", "opencv-python-headless")
-    base.refuse_other_precisions(subject, "float32")
-    if base.is_cuda(subject):
-        raise Missing("its packages run on the CPU only")
-    model = base.onnx_model(subject, batch)
-    cv2.setNumThreads(base.threads_of(subject))
+def open_peer(workload: Workload, batch: int) -> base.RunPeer:
+    cv2 = base.import_package("cv2", "opencv-python-headless")
+    base.require_precision(workload, "float32")
+    if base.is_cuda(workload):
+        raise PeerUnavailable("its packages support the CPU only")
+    model = base.onnx_model(workload, batch)
+    cv2.setNumThreads(base.threads_of(workload))
     try:
         net = cv2.dnn.readNetFromONNX(np.frombuffer(model, np.uint8))
-        net.setInput(subject.images(batch))
+        net.setInput(workload.images(batch))
         names = net.getUnconnectedOutLayersNames()
         net.forward(names)
     except cv2.error as error:
         reason = str(error).strip().splitlines()[0]
-        raise Missing(f"it cannot run this network: {reason}") from None
+        raise PeerUnavailable(f"it cannot run this network: {reason}") from None
 
     def run(images: Array) -> object:
         net.setInput(images)

@@ -1,4 +1,4 @@
-"""PyTorch, eager on the CPU and as a CUDA graph on a GPU: the plan's ops by its functions."""
+"""PyTorch, in eager mode on the CPU and as a CUDA graph on a GPU."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from engine.arrays import Array
 from engine.benchmark.peers import base
-from engine.benchmark.peers.base import Missing
-from engine.benchmark.subject import Subject
+from engine.benchmark.peers.base import PeerUnavailable
+from engine.benchmark.workload import Workload
 from engine.passes import optimise
 from engine.plan import ops
 from engine.plan.build import Plan
@@ -18,89 +18,89 @@ _PASSES = ("fold_batchnorm", "fuse_activation")
 _HALF = "float16"
 
 
-def open_peer(subject: Subject, batch: int) -> base.Run:
-    torch = base.imported("torch", "torch")
-    base.refuse_other_precisions(subject, "float32", "tf32", _HALF)
-    place = subject.device.name if base.is_cuda(subject) else "cpu"
-    if place != "cpu" and not torch.cuda.is_available():
-        raise Missing("this build has no CUDA")
-    torch.set_num_threads(base.threads_of(subject))
-    torch.backends.cuda.matmul.allow_tf32 = subject.precision == "tf32"
-    torch.backends.cudnn.allow_tf32 = subject.precision == "tf32"
+def open_peer(workload: Workload, batch: int) -> base.RunPeer:
+    torch = base.import_package("torch", "torch")
+    base.require_precision(workload, "float32", "tf32", _HALF)
+    device = workload.device.name if base.is_cuda(workload) else "cpu"
+    if device != "cpu" and not torch.cuda.is_available():
+        raise PeerUnavailable("this build has no CUDA")
+    torch.set_num_threads(base.threads_of(workload))
+    torch.backends.cuda.matmul.allow_tf32 = workload.precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = workload.precision == "tf32"
     torch.backends.cudnn.benchmark = True
-    network = Network(torch, plan_of(subject.plan), place, subject.precision)
-    if place != "cpu":
-        return network.recorded(subject.images(batch))
-    network.run(subject.images(batch))  # says what has no form here
+    network = TorchNetwork(torch, prepare_plan(workload.plan), device, workload.precision)
+    if device != "cpu":
+        return network.graph_runner(workload.images(batch))
+    network.run(workload.images(batch))  # raises PeerUnavailable for unsupported options
     return network.run
 
 
-def plan_of(plan: Plan) -> Plan:
-    """As PyTorch is given it: it has no batch norm to do, and fuses what it fuses by itself."""
+def prepare_plan(plan: Plan) -> Plan:
+    """Fold batch normalization and fuse activations, which PyTorch does not do by itself."""
     return optimise(plan, _PASSES)
 
 
-class Network:
-    def __init__(self, torch: Any, plan: Plan, place: str, precision: str) -> None:
+class TorchNetwork:
+    """A plan whose ops are PyTorch functions."""
+
+    def __init__(self, torch: Any, plan: Plan, device: str, precision: str) -> None:
         self._torch = torch
         self._plan = plan
-        self._place = place
-        self._kind = torch.float16 if precision == _HALF else torch.float32
-        missing = {type(op).__name__ for op in plan.ops if type(op) not in _FORMS}
-        kinds = {each for op in plan.ops for each in [getattr(op, "activation", "linear")]}
-        missing |= kinds - set(_ACTIVATIONS)
+        self._device = device
+        self._dtype = torch.float16 if precision == _HALF else torch.float32
+        missing = {type(op).__name__ for op in plan.ops if type(op) not in _OPS}
+        missing |= {getattr(op, "activation", "linear") for op in plan.ops} - set(_ACTIVATIONS)
         if missing:
-            raise Missing(f"no form here of {', '.join(sorted(missing))}")
-        self._constants = {name: self.sent(each) for name, each in plan.constants.items()}
+            raise PeerUnavailable(f"not implemented here: {', '.join(sorted(missing))}")
+        self._constants = {name: self.to_device(each) for name, each in plan.constants.items()}
 
     def run(self, images: Array) -> object:
         with self._torch.inference_mode():
-            outputs = self.forward(self.sent(images))
+            outputs = self.forward(self.to_device(images))
             return [each.float().cpu().numpy() for each in outputs]
 
-    def record(self, given: Any) -> tuple[Any, list[Any]]:
-        """A CUDA graph that reads `given`, and what it fills."""
+    def capture(self, source: Any) -> tuple[Any, list[Any]]:
+        """Return a CUDA graph that reads `source`, and the outputs that it writes."""
         torch = self._torch
         with torch.inference_mode():
-            side = torch.cuda.Stream()
-            with torch.cuda.stream(side):
+            with torch.cuda.stream(torch.cuda.Stream()):
                 for _ in range(3):
-                    self.forward(given)
+                    self.forward(source)
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
-                outputs = self.forward(given)
+                outputs = self.forward(source)
         return graph, outputs
 
-    def recorded(self, images: Array) -> base.Run:
+    def graph_runner(self, images: Array) -> base.RunPeer:
         torch = self._torch
-        given = self.sent(images)
-        graph, outputs = self.record(given)
+        source = self.to_device(images)
+        graph, outputs = self.capture(source)
 
         def run(images: Array) -> object:
             with torch.inference_mode():
-                given.copy_(torch.from_numpy(images))
+                source.copy_(torch.from_numpy(images))
                 graph.replay()
                 return [each.float().cpu().numpy() for each in outputs]
 
         return run
 
     def forward(self, source: Any) -> list[Any]:
-        """Of what was sent."""
+        """Run all ops on an input that to_device() returned."""
         values: dict[Tensor, Any] = {self._plan.source: source}
         for op in self._plan.ops:
-            values[op.out] = _FORMS[type(op)](self._torch, op, values, self._constants)
+            values[op.out] = _OPS[type(op)](self._torch, op, values, self._constants)
         return [values[tensor] for tensor in self._plan.outputs]
 
-    def sent(self, values: Array) -> Any:
-        """Channels last where there are four axes, as cuDNN and oneDNN like them best."""
-        sent = self._torch.from_numpy(values).to(self._place, self._kind)
-        if sent.ndim == 4:
-            sent = sent.contiguous(memory_format=self._torch.channels_last)
-        return sent
+    def to_device(self, values: Array) -> Any:
+        """Copy an array to the device; arrays of four axes get the faster channels-last layout."""
+        copied = self._torch.from_numpy(values).to(self._device, self._dtype)
+        if copied.ndim == 4:
+            copied = copied.contiguous(memory_format=self._torch.channels_last)
+        return copied
 
 
-# In the place of what they are given: PyTorch is fastest so.
+# In place, because that is faster.
 _ACTIVATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "linear": lambda torch, x: x,
     "leaky": lambda torch, x: torch.nn.functional.leaky_relu(x, 0.1, inplace=True),
@@ -117,7 +117,7 @@ Constants = dict[str, Any]
 
 
 def _activated(torch: Any, op: Any, value: Any) -> Any:
-    """Of a value that nothing else reads."""
+    """Apply the activation in place; nothing else may read `value`."""
     return _ACTIVATIONS[op.activation](torch, value)
 
 
@@ -164,19 +164,19 @@ def _max_pool(torch: Any, op: ops.MaxPool, at: Values, constants: Constants) -> 
 
 def _average_pool(torch: Any, op: ops.AveragePool, at: Values, constants: Constants) -> Any:
     if op.window.size != op.src.shape.sides[1:]:
-        raise Missing("no form here of local averages")
+        raise PeerUnavailable("not implemented here: local average pooling")
     return at[op.src].mean((2, 3), keepdim=True)
 
 
 def _add(torch: Any, op: ops.Add, at: Values, constants: Constants) -> Any:
     if op.weights is not None:
-        raise Missing("no form here of weighted sums")
-    first, second, *others = (_as_long_as(torch, at[each], op) for each in op.sources)
+        raise PeerUnavailable("not implemented here: weighted sums")
+    first, second, *others = (_resized(torch, at[each], op) for each in op.sources)
     return _activated(torch, op, sum(others, start=first + second))
 
 
-def _as_long_as(torch: Any, value: Any, op: ops.Add) -> Any:
-    """Read flat: filled with zeros or cut where the sizes differ."""
+def _resized(torch: Any, value: Any, op: ops.Add) -> Any:
+    """Return flat values, zero-padded or truncated to the size of the output."""
     shape = op.out.shape
     if tuple(value.shape[1:]) == shape.sides:
         return value
@@ -205,23 +205,23 @@ def _reshape(torch: Any, op: ops.Reshape, at: Values, constants: Constants) -> A
 
 def _softmax(torch: Any, op: ops.Softmax, at: Values, constants: Constants) -> Any:
     if len(op.runs) > 1:
-        raise Missing("no form here of a softmax of several lengths")
+        raise PeerUnavailable("not implemented here: a softmax of several lengths")
     value = at[op.src].flatten(1).unflatten(1, (-1, op.runs[0])) / op.temperature
     return value.softmax(2).reshape(-1, *op.out.shape.sides)
 
 
 def _yolo_output(torch: Any, op: ops.YoloOutput, at: Values, constants: Constants) -> Any:
     if op.box != 4:
-        raise Missing("no form here of boxes with deviations")
+        raise PeerUnavailable("not implemented here: Gaussian boxes")
     value = at[op.src].unflatten(1, (op.anchors, 5 + op.classes))
-    centre, extent, rest = value.split((2, 2, 1 + op.classes), 2)
+    center, size, rest = value.split((2, 2, 1 + op.classes), 2)
     if not op.raw:
-        centre, rest = centre.sigmoid(), rest.sigmoid()
-    centre = centre * op.scale_x_y - (op.scale_x_y - 1) / 2
-    return torch.cat([centre, extent, rest], 2).flatten(1, 2)
+        center, rest = center.sigmoid(), rest.sigmoid()
+    center = center * op.scale_x_y - (op.scale_x_y - 1) / 2
+    return torch.cat([center, size, rest], 2).flatten(1, 2)
 
 
-_FORMS: dict[type[Op], Callable[[Any, Any, Values, Constants], Any]] = {
+_OPS: dict[type[Op], Callable[[Any, Any, Values, Constants], Any]] = {
     ops.Conv2d: _convolution,
     ops.MatMul: _dense,
     ops.Activate: _activate,

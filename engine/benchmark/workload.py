@@ -1,4 +1,4 @@
-"""What is measured: a network on a device, and a picture for it."""
+"""The network, the device and the input that a benchmark measures."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from engine.passes import optimise
 from engine.plan.build import Plan
 from engine.settings import Settings
 
-_CANDIDATES = 100  # of a picture, where weights are random: a trained network has about as many
-PICTURE = (576, 768)  # height and width of the one that is made when none is given
+_CANDIDATES = 100  # for a picture and random weights; a trained network has about as many
+PICTURE = (576, 768)  # height and width of the default picture
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class Workload:
     graph: Graph
-    plan: Plan  # nothing fused yet
+    plan: Plan  # before any pass
     device: Device
     precision: str = "float32"
     passes: Sequence[str] = ()
@@ -43,12 +43,12 @@ class Subject:
         return [np.random.default_rng(0).integers(0, 256, shape, np.uint8)] * batch
 
     def images(self, batch: int) -> Array:
-        """Rows as the network takes them."""
+        """Return random rows of the network's input."""
         shape = (batch * self.plan.steps, *self.graph.net.shape.sides)
         return np.random.default_rng(0).random(shape, np.float32)
 
     def threshold(self, program: TimedProgram) -> float | None:
-        """For boxes: the usual one, or one that leaves a usual number; None without boxes."""
+        """Return a threshold that leaves a realistic number of candidates; None without boxes."""
         if self.graph.task != "detector":
             return None
         if self.is_trained:

@@ -1,15 +1,19 @@
 """README.md: every command and the Python example run as printed in a copy of what is cloned."""
 
+import json
 import re
 import shlex
 import shutil
 from pathlib import Path
+from statistics import median
 
 import pytest
 
 from engine import cli
 from engine.darknet.layers import LAYERS
 from tests.cli.child import engine
+from tests.test_write_benchmarks import results_of
+from tools.bench_cuda import GRAPH
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -79,10 +83,54 @@ def test_the_python_example_runs(clone, monkeypatch):
     assert (clone / "boxes.png").is_file()
 
 
-def test_every_section_is_in_the_table():
-    told = README[README.index("| sections |") :].split("\n\n")[0]
-    spellings = {kind: name for name, kind in reversed(list(LAYERS.items()))}
-    assert set(re.findall(r"\w+", told)) >= set(spellings.values())
+def test_the_command_that_it_names_lists_every_section(capsys):
+    assert ["layers", "convolutional"] in COMMANDS
+    assert cli.main(["layers"]) == 0
+    listed = set(re.findall(r"\[(\w+)\]", capsys.readouterr().out))
+    assert listed >= set(LAYERS)
+
+
+def test_it_is_short():
+    assert len(README.splitlines()) <= 150
+
+
+def figures(pattern):
+    (found,) = re.findall(pattern, README)
+    return tuple(float(figure) for figure in found)
+
+
+def rows(name):
+    return json.loads((ROOT / "tools/results" / name).read_text(encoding="utf-8"))["rows"]
+
+
+def test_the_speed_up_on_a_card_is_that_of_the_benchmarks():
+    document = json.loads(results_of("benchmarks.md").read_text(encoding="utf-8"))
+    found = [row for row in document["rows"] if row["precision"] == "float16"]
+    speed_ups = [row["peers_ms"][GRAPH] / row["engine_ms"] for row in found]
+    expected = tuple(round(ends, 1) for ends in (min(speed_ups), max(speed_ups)))
+    assert figures(r"float16: (\S+) to (\S+) times as many pictures as PyTorch") == expected
+    assert document["card"] in README
+
+
+def test_the_times_on_a_processor_are_medians_of_the_runs():
+    runs = [
+        row
+        for row in rows("amd-epyc.json")
+        if (row["network"], row["threads"], row["kernels"]) == ("yolov3-tiny@416", 1, "SkylakeX")
+    ]
+    peers = [[row["peers"][peer]["ms"] for row in runs] for peer in ("OpenCV", "darknet")]
+    medians = (median(each) for each in ([row["engine_ms"] for row in runs], *peers))
+    assert figures(r": (\d+) ms; OpenCV (\d+) ms, darknet (\d+) ms") == tuple(map(round, medians))
+
+
+def test_the_sizes_are_those_that_were_measured():
+    sizes = {row["package"]: row["bytes"] for row in reversed(rows("install-size.json"))}
+    ours, opencv, ultralytics = figures(
+        r"(\d+) MB installed, with NumPy and Pillow; OpenCV (\d+) MB, ultralytics (\S+) GB"
+    )
+    assert ours == round(sizes["engine"] / 1e6)
+    assert opencv == round(sizes["opencv-python-headless"] / 1e6)
+    assert ultralytics == round(sizes["ultralytics"] / 1e9, 1)
 
 
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)\)", README))))

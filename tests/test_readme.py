@@ -76,6 +76,10 @@ def public_commands():
     return {path for path in found if path.stem not in ("completion", "serve")}
 
 
+def test_every_command_is_listed():
+    assert {words[0] for words in COMMANDS} >= {path.stem for path in public_commands()}
+
+
 def test_the_python_example_runs(clone, monkeypatch):
     monkeypatch.chdir(clone)
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)

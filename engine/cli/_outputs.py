@@ -61,7 +61,7 @@ def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list
             raise InputError(told.replace("_", "-"))
     taken = _targets.Taken([*feed.known_files, *_model.files(arguments)])
     for name in _FILES:
-        path = getattr(arguments, name)
+        path = getattr(arguments, name, None)
         if path == "-":
             taken.claim(f"--{name}", path)
         elif path:

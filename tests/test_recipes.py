@@ -1,0 +1,116 @@
+"""CONTRIBUTING.md: its recipes work in a copy of the tree, and touch the files that they list."""
+
+import filecmp
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info")
+RECIPES = dict(re.findall(r"^### (.+)\n((?:(?!^##).*\n?)*)", TEXT, re.MULTILINE))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("title", RECIPES)
+def test_a_recipe_works_and_touches_the_files_that_it_lists(title, tmp_path):
+    text = RECIPES[title]
+    copy = tmp_path / "copy"
+    shutil.copytree(ROOT, copy, ignore=NOT_COPIED)
+    for kind, name, content in blocks(text):
+        apply(kind, copy / name, content)
+    assert changed(copy) == set(re.findall(r"^- `(.+)`$", text, re.MULTILINE))
+    for command in commands(text):
+        run(command, copy)
+
+
+@pytest.mark.slow
+def test_recipes_together_keep_the_style(tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(ROOT, copy, ignore=NOT_COPIED)
+    for text in RECIPES.values():
+        for kind, name, content in blocks(text):
+            apply(kind, copy / name, content)
+    for command in ("ruff check .", "ruff format --check ."):
+        done = subprocess.run(shlex.split(command), cwd=copy, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+
+
+def test_every_recipe_has_files_and_commands():
+    assert len(RECIPES) >= 5
+    for title, text in RECIPES.items():
+        assert re.search(r"^- `.+`$", text, re.MULTILINE), title
+        assert commands(text), title
+
+
+def test_the_hooks_are_checks_of_the_whole_run():
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    checks = (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
+    entries = re.findall(r"entry: ([^,]+),", hooks)
+    assert len(entries) == 4
+    assert set(entries) <= set(checks)
+
+
+@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)\)", TEXT))))
+def test_links_lead_somewhere(link):
+    assert (ROOT / link).exists()
+
+
+def test_the_files_on_the_way_of_a_picture_exist():
+    table = TEXT[TEXT.index("## Follow one picture") : TEXT.index("## Recipes")]
+    names = re.findall(r"`([\w/*]+(?:\.py|/))`", table)
+    assert len(names) > 15
+    for name in names:
+        pattern = name.removeprefix("engine/").removesuffix("/")
+        assert list((ROOT / "engine").glob(pattern)) or (ROOT / name).exists(), name
+
+
+def blocks(text):
+    """Yield (python or diff, the file that its first line names, the rest) of each block."""
+    yield from re.findall(r"^```(\w+)\n# (\S+)\n(.*?)^```", text, re.M | re.S)
+
+
+def apply(kind, path, content):
+    """Write a new file, or replace the one place that a diff describes."""
+    if kind == "python":
+        assert not path.exists()
+        path.write_text(content, encoding="utf-8")
+        return
+    lines = content.splitlines(keepends=True)
+    old = "".join(line[1:] for line in lines if line[0] in " -")
+    new = "".join(line[1:] for line in lines if line[0] in " +")
+    before = path.read_text(encoding="utf-8")
+    assert before.count(old) == 1, f"{path.name}: expected once:\n{old}"
+    path.write_text(before.replace(old, new), encoding="utf-8")
+
+
+def changed(copy):
+    """Return the files of the copy that are new, or not as here."""
+    names = (path.relative_to(copy) for path in copy.rglob("*") if path.is_file())
+    return {
+        name.as_posix()
+        for name in names
+        if not (ROOT / name).is_file() or not filecmp.cmp(ROOT / name, copy / name, shallow=False)
+    }
+
+
+def commands(text):
+    return re.findall(r"^    python (-m .+)$", text, re.MULTILINE)
+
+
+def run(command, folder):
+    words = [sys.executable, *shlex.split(command)]
+    if "pytest" in words:
+        words += ["-p", "no:cacheprovider"]
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    assert done.stdout.strip()

@@ -21,8 +21,10 @@ Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
 _indices = count(1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
+    """One op with its inputs; compared by identity, so that results can be cached per case."""
+
     name: str
     op: ops.Op
     draw: Draw

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -498,8 +499,9 @@ LOOPS: Mapping[type[ops.Op], Callable[..., Array]] = {
 }
 
 
+@cache
 def by_loops(case: Case, *, sequences: int) -> Array:
-    """What a device should give for `case`."""
+    """Return the values that a device should give for `case`; read-only, because it is cached."""
     inputs = {tensor: values.astype(float) for tensor, values in case.inputs(sequences).items()}
 
     def read(item: ops.Tensor | ops.Constant) -> Array:
@@ -507,4 +509,6 @@ def by_loops(case: Case, *, sequences: int) -> Array:
             return inputs[item]
         return case.constants[item.name].astype(float)
 
-    return LOOPS[type(case.op)](case.op, read)
+    values = LOOPS[type(case.op)](case.op, read)
+    values.flags.writeable = False
+    return values

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -40,9 +41,9 @@ CARD = Target(SEQUENCES, "float32", HostContext.card.capability, HostContext.car
 # Chains are what a pass makes that CUDA does not ask for.
 EVERY_CASE = [case for case in all_cases() if not isinstance(case.op, ops.Chain)]
 BY_EACH_ALGORITHM = [
-    (case, name)
+    (case, str(choice))
     for case in CASES[ops.Conv2d]
-    for name in candidates(CARD, case.op)  # type: ignore[arg-type]
+    for choice in candidates(CARD, case.op)  # type: ignore[arg-type]
 ]
 
 every_case = pytest.mark.parametrize("case", EVERY_CASE, ids=str)
@@ -61,9 +62,10 @@ def host() -> Iterator[HostDevice]:
 def defined() -> Iterator[Defined]:
     """What NumPy makes of a case in float64: the definition, which test_ops.py checks."""
     with closing(open_device("cpu:1")) as device:
-        yield lambda case: run_case(device, case, sequences=SEQUENCES, precision="float64")
+        yield cache(lambda case: run_case(device, case, sequences=SEQUENCES, precision="float64"))
 
 
+@cache
 def half(case: Case) -> Case:
     """The same with inputs and constants that a half can hold."""
     constants = {name: as_half(values) for name, values in case.constants.items()}

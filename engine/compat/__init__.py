@@ -1,1 +1,1 @@
-"""Other programs' interfaces on this engine."""
+"""Drop-in replacements for the Python interfaces of other programs."""

@@ -1,4 +1,4 @@
-"""The functions of darknet.py: existing scripts run with one changed import.
+"""A drop-in replacement for darknet.py: scripts need one changed import.
 
     from engine.compat import darknet              # instead of: import darknet
 
@@ -7,11 +7,11 @@
     darknet.copy_image_from_bytes(image, rgb.tobytes())
     detections = darknet.detect_image(network, names, image, thresh=0.5)
 
-As there: boxes are centre and size in pixels of the image given, which is stretched to the
-network's size whatever the .cfg's letter_box says; suppression is by plain overlap (do_nms_sort)
-whatever its nms_kind says; confidences are text in percent, and results are sorted by that text.
-Differently: colours of classes are always the same, names are text, and nothing must be freed.
-New programs do better with engine.load(), which gives the numbers of the darknet command.
+As in darknet.py, boxes are centre and size in pixels of the given image; the image is stretched to
+the size of the network, ignoring letter_box in the .cfg; NMS compares plain IoU (do_nms_sort),
+ignoring nms_kind; confidences are strings in percent, and results are sorted by these strings.
+Unlike in darknet.py, class colours are always the same, names are str, and freeing is unnecessary.
+New programs should use engine.load(), which gives the numbers of the darknet command.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ from PIL import Image, ImageDraw, ImageFont
 
 from engine import loading
 from engine.arrays import Array
-from engine.compat.darknet_values import (
+from engine.compat.darknet_structures import (
     BOX,
     DETECTION,
     IMAGE,
     METADATA,
     Detections,
     Network,
-    zeros,
 )
 from engine.darknet.names import find_names, read_lines
 from engine.errors import InputError
@@ -79,17 +78,18 @@ __all__ = [
 
 Text = str | bytes
 Corners = tuple[int, int, int, int]
-Found = tuple[str, str, tuple[float, float, float, float]]  # label, percent, centre and size
-Likely = tuple[str, float, tuple[float, float, float, float]]
+Xywh = tuple[float, float, float, float]  # centre and size
+Decoded = tuple[str, str, Xywh]  # label, confidence in percent as text, box
+Scored = tuple[str, float, Xywh]  # label, probability, box
 
-_device = "auto"  # set_gpu() comes before load_network(), and has nothing else to tell it to
+_device = "auto"  # global, because set_gpu() is called before load_network()
 
 
 # ---------------------------------------------------------------- networks
 
 
 def set_gpu(number: int) -> None:
-    """Networks loaded from now on run on this GPU; a negative number means the CPU."""
+    """Run networks that are loaded from now on on this GPU, or on the CPU if negative."""
     global _device
     _device = f"cuda:{number}" if number >= 0 else "cpu"
 
@@ -97,14 +97,14 @@ def set_gpu(number: int) -> None:
 def load_network(
     config_file: Text, data_file: Text, weights: Text, batch_size: int = 1
 ) -> tuple[Network, list[str], dict[str, tuple[int, int, int]]]:
-    """Return the network, the names of its classes, and a colour for each name."""
-    network = _loaded(config_file, weights, batch_size, data_file=data_file)
+    """Return the network, its class names, and a colour for each name."""
+    network = _load(config_file, weights, batch_size, data_file=data_file)
     names = list(network.detector.labels)
     return network, names, class_colors(names)
 
 
 def load_net_custom(config_file: Text, weights: Text, clear: int, batch_size: int) -> Network:
-    return _loaded(config_file, weights, batch_size)
+    return _load(config_file, weights, batch_size)
 
 
 def load_net(config_file: Text, weights: Text, clear: int = 0) -> Network:
@@ -132,11 +132,11 @@ def free_network_ptr(network: Network) -> None:
 
 
 def make_image(width: int, height: int, channels: int) -> IMAGE:
-    return zeros(width, height, channels)
+    return IMAGE(width, height, channels, np.zeros((channels, height, width), np.float32))
 
 
 def copy_image_from_bytes(image: IMAGE, content: bytes) -> None:
-    """Fill an image with bytes of an array (height, width, channels) of uint8, RGB."""
+    """Fill an image with the bytes of a uint8 RGB array of shape (height, width, channels)."""
     pixels = np.frombuffer(content, np.uint8)
     if pixels.size != image.data.size:
         sides = f"{image.w} x {image.h} x {image.c}"
@@ -146,7 +146,7 @@ def copy_image_from_bytes(image: IMAGE, content: bytes) -> None:
 
 
 def load_image(path: Text, width: int, height: int) -> IMAGE:
-    """Read a picture, RGB; stretch it unless width or height is 0."""
+    """Read a picture as RGB; stretch it unless width or height is 0."""
     picture = read(os.fsdecode(path), orient=False)
     size = (width, height) if width and height else picture.size
     pixels, _ = stretch(picture, size)
@@ -154,12 +154,12 @@ def load_image(path: Text, width: int, height: int) -> IMAGE:
 
 
 def letterbox_image(image: IMAGE, width: int, height: int) -> IMAGE:
-    pixels, _ = letterbox(_picture_of(image), (width, height))
+    pixels, _ = letterbox(_to_picture(image), (width, height))
     return IMAGE(width, height, image.c, pixels)
 
 
 def free_image(image: IMAGE) -> None:
-    """Nothing: Python frees what nobody holds."""
+    """Do nothing, since Python frees the memory."""
 
 
 # ---------------------------------------------------------------- detection
@@ -172,12 +172,14 @@ def detect_image(
     thresh: float = 0.5,
     hier_thresh: float = 0.5,
     nms: float = 0.45,
-) -> list[Found]:
-    """(label, confidence in percent as text, (x, y, w, h)) in pixels of the image.
+) -> list[Decoded]:
+    """Return (label, confidence in percent as text, (x, y, w, h)) in pixels of the image.
 
-    Sorted by the text, as there: "9.5" comes after "85.2".
+    The list is sorted by the text, as in darknet.py: "9.5" comes after "85.2".
     """
-    found = _boxes_of(network, _input_of(network, image), (image.w, image.h), thresh, hier_thresh)
+    found = _detections(
+        network, _network_input(network, image), (image.w, image.h), thresh, hier_thresh
+    )
     if nms:
         do_nms_sort(found, len(found), len(class_names), nms)
     predictions = decode_detection(remove_negatives(found, class_names, len(found)))
@@ -191,26 +193,26 @@ def detect(
     thresh: float = 0.5,
     hier_thresh: float = 0.5,
     nms: float = 0.45,
-) -> list[Likely]:
-    """The older function: a file's name in; probabilities as numbers out, the best first."""
+) -> list[Scored]:
+    """Detect in a file; return probabilities as numbers, best first (an older function)."""
     loaded = load_image(image, 0, 0)
     size = (loaded.w, loaded.h)
-    found = _boxes_of(network, _input_of(network, loaded), size, thresh, hier_thresh)
+    found = _detections(network, _network_input(network, loaded), size, thresh, hier_thresh)
     if nms:
         do_nms_sort(found, len(found), meta.classes, nms)
     return sorted(remove_negatives(found, meta.names, len(found)), key=lambda each: -each[1])
 
 
 def classify(network: Network, meta: METADATA, image: IMAGE) -> list[tuple[str, float]]:
-    """Each class with its probability, the best first."""
-    probabilities = network.detector.forward(_input_of(network, image))[0].ravel()
+    """Return each class with its probability, best first."""
+    probabilities = network.detector.forward(_network_input(network, image))[0].ravel()
     pairs = zip(meta.names, probabilities.tolist(), strict=False)
     return sorted(pairs, key=lambda each: -each[1])
 
 
 def predict_image(network: Network, image: IMAGE) -> None:
-    """Take an image for get_network_boxes(), which runs the network."""
-    network.picture = _input_of(network, image)
+    """Store an image for get_network_boxes(), which runs the network."""
+    network.picture = _network_input(network, image)
 
 
 def get_network_boxes(
@@ -224,11 +226,11 @@ def get_network_boxes(
     count: MutableSequence[int] | Any = None,
     letter: int = 0,
 ) -> Detections:
-    """Boxes of predict_image()'s image before suppression; `count[0]` becomes their number."""
+    """Return the boxes of predict_image()'s image before NMS; store their number in `count[0]`."""
     if network.picture is None:
-        raise InputError("get_network_boxes: expected predict_image() before")
+        raise InputError("get_network_boxes: expected a call of predict_image() before")
     size, kind = (width, height), "letterbox" if letter else "stretch"
-    found = _boxes_of(network, network.picture, size, thresh, hier_thresh, kind=kind)
+    found = _detections(network, network.picture, size, thresh, hier_thresh, kind=kind)
     if relative:
         found.xywh[...] /= np.tile(np.array(size, np.float32), 2)
     if count is not None:
@@ -237,18 +239,18 @@ def get_network_boxes(
 
 
 def do_nms_sort(detections: Detections, num: int, classes: int, threshold: float) -> None:
-    """Set the probability to 0 of each box that a likelier one of the class overlaps too much."""
-    plain = Suppression(threshold)
+    """Apply NMS to each class: set the probability of suppressed boxes to 0."""
+    suppression = Suppression(threshold)
     for prob in detections.prob.T[:classes]:
         rows = np.flatnonzero(prob[:num] > 0)
         rows = rows[np.argsort(-prob[rows], kind="stable")]
         one_class = np.zeros(len(rows), np.int64)
         ranked = Boxes(detections.xywh[rows], prob[rows], one_class, detections.objectness[rows])
-        prob[rows[~survivors(ranked, plain)]] = 0
+        prob[rows[~survivors(ranked, suppression)]] = 0
 
 
-def remove_negatives(detections: Detections, class_names: Sequence[str], num: int) -> list[Likely]:
-    """(label, probability, (x, y, w, h)) of each class of each box that is above zero."""
+def remove_negatives(detections: Detections, class_names: Sequence[str], num: int) -> list[Scored]:
+    """Return (label, probability, (x, y, w, h)) of each box and class with a probability above 0."""
     return [
         (class_names[number], float(found.prob[number]), (*found.bbox,))
         for found in (detections[row] for row in range(num))
@@ -256,8 +258,8 @@ def remove_negatives(detections: Detections, class_names: Sequence[str], num: in
     ]
 
 
-def decode_detection(detections: Iterable[Likely]) -> list[Found]:
-    """Probabilities as text in percent."""
+def decode_detection(detections: Iterable[Scored]) -> list[Decoded]:
+    """Convert probabilities to text in percent."""
     return [
         (str(label), str(round(probability * 100, 2)), box)
         for label, probability, box in detections
@@ -265,24 +267,24 @@ def decode_detection(detections: Iterable[Likely]) -> list[Found]:
 
 
 def free_detections(detections: Detections, num: int) -> None:
-    """Nothing: Python frees what nobody holds."""
+    """Do nothing, since Python frees the memory."""
 
 
-# ---------------------------------------------------------------- for people
+# ---------------------------------------------------------------- output
 
 
 def class_colors(names: Iterable[str]) -> dict[str, tuple[int, int, int]]:
-    """A colour for each name; always the same ones."""
+    """Return a colour for each name, always the same ones."""
     return {name: colour_of(number) for number, name in enumerate(names)}
 
 
 def bbox2points(bbox: Sequence[float]) -> Corners:
-    """Left, top, right and bottom of a centre and size, rounded."""
+    """Return rounded left, top, right and bottom of a box given by centre and size."""
     x, y, w, h = bbox
     return round(x - w / 2), round(y - h / 2), round(x + w / 2), round(y + h / 2)
 
 
-def print_detections(detections: Iterable[Found], coordinates: bool = False) -> None:
+def print_detections(detections: Iterable[Decoded], coordinates: bool = False) -> None:
     print("\nObjects:")
     for label, confidence, (x, y, w, h) in detections:
         where = f"    (left_x: {x:.0f}   top_y:  {y:.0f}   width:   {w:.0f}   height:  {h:.0f})"
@@ -290,14 +292,14 @@ def print_detections(detections: Iterable[Found], coordinates: bool = False) -> 
 
 
 def draw_boxes(
-    detections: Iterable[Found], image: Array, colors: dict[str, tuple[int, int, int]]
+    detections: Iterable[Decoded], image: Array, colors: dict[str, tuple[int, int, int]]
 ) -> Array:
-    """Draw on an array (height, width, 3) of uint8, whatever its order of colours; return it."""
-    drawn = Image.fromarray(image)  # red and blue may be swapped: so are the colours then
+    """Draw boxes on a uint8 array of shape (height, width, 3), RGB or BGR, and return it."""
+    drawn = Image.fromarray(image)
     pen, font = ImageDraw.Draw(drawn), ImageFont.load_default()
     for label, confidence, box in detections:
         points = bbox2points(box)
-        # Pillow draws no corner that is very far outside
+        # Pillow omits lines whose ends lie very far outside.
         left, right = (min(max(x, -1), drawn.width) for x in points[::2])
         top, bottom = (min(max(y, -1), drawn.height) for y in points[1::2])
         pen.rectangle((left, top, right, bottom), outline=colors[label])
@@ -309,10 +311,10 @@ def draw_boxes(
     return np.array(drawn)
 
 
-# ---------------------------------------------------------------- inside
+# ---------------------------------------------------------------- internals
 
 
-def _loaded(
+def _load(
     config_file: Text, weights: Text, batch_size: int, *, data_file: Text | None = None
 ) -> Network:
     loaded = loading.load(
@@ -324,19 +326,19 @@ def _loaded(
     return Network(loaded)
 
 
-def _picture_of(image: IMAGE) -> Picture:
+def _to_picture(image: IMAGE) -> Picture:
     return Picture(np.ascontiguousarray(image.data.transpose(1, 2, 0)))
 
 
-def _input_of(network: Network, image: IMAGE) -> Array:
+def _network_input(network: Network, image: IMAGE) -> Array:
     size = network.detector.size
     if (image.w, image.h) == size:
         return image.data[None].copy()
-    pixels, _ = stretch(_picture_of(image), size)
+    pixels, _ = stretch(_to_picture(image), size)
     return pixels[None]
 
 
-def _boxes_of(
+def _detections(
     network: Network,
     pixels: Array,
     size: tuple[int, int],

@@ -1,4 +1,4 @@
-"""The structures of darknet.py, as Python objects: nothing has to be freed."""
+"""The ctypes structures of darknet.py as Python objects."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
-
 from engine.arrays import Array
 from engine.detector import Detector
 
 
 class BOX(NamedTuple):
-    """Centre and size."""
+    """A box as centre and size."""
 
     x: float
     y: float
@@ -50,7 +48,7 @@ class DETECTION:
 
 @dataclass(frozen=True, eq=False)
 class Detections:
-    """What get_network_boxes finds; do_nms_sort changes `prob`."""
+    """The boxes that get_network_boxes() returns; do_nms_sort() changes `prob`."""
 
     xywh: Array  # (n, 4)
     prob: Array  # (n, classes)
@@ -69,11 +67,7 @@ class Detections:
 
 @dataclass(eq=False)
 class Network:
-    """A detector, and the picture that predict_image() was given."""
+    """A detector and the image that predict_image() stored."""
 
     detector: Detector
-    picture: Array | None = None  # (1, c, h, w) float32, of the network's size
-
-
-def zeros(width: int, height: int, channels: int) -> IMAGE:
-    return IMAGE(width, height, channels, np.zeros((channels, height, width), np.float32))
+    picture: Array | None = None  # (1, c, h, w) float32 in the size of the network

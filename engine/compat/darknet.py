@@ -250,7 +250,7 @@ def do_nms_sort(detections: Detections, num: int, classes: int, threshold: float
 
 
 def remove_negatives(detections: Detections, class_names: Sequence[str], num: int) -> list[Scored]:
-    """Return (label, probability, (x, y, w, h)) of each box and class with a probability above 0."""
+    """Return (label, probability, (x, y, w, h)) of each box and class with probability above 0."""
     return [
         (class_names[number], float(found.prob[number]), (*found.bbox,))
         for found in (detections[row] for row in range(num))

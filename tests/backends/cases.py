@@ -178,7 +178,7 @@ for _size, _stride in [(3, 1), (3, 2), (5, 1), (5, 2)]:
             (40, 24, 44),
             {"activation": "relu6", "residual": _stride == 1, "last_activation": "leaky"},
         ),
-        ("strips", (48, 30, 27), {"activation": "swish"}),
+        ("tall", (48, 30, 27), {"activation": "swish"}),
     ):
         convolution(
             f"depthwise_{_name}_{_size}_{_stride}",

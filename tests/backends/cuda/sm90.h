@@ -54,7 +54,6 @@ inline void barrier_arrive(unsigned at)
     --barrier_at(at).pending;
     barrier_moves_on(barrier_at(at));
 }
-inline void neighbour_arrive(unsigned at) { barrier_arrive(at); }
 inline void barrier_expect(unsigned at, int bytes)
 {
     barrier_at(at).bytes += bytes;
@@ -129,14 +128,6 @@ inline void copy_windows(unsigned to, const TensorMap* map, unsigned barrier, in
         ++row;
     }
     bytes_have_come(barrier, map->box_pixels * ROW_BYTES);
-}
-inline void copy_windows_to_all(unsigned to, const TensorMap* map, unsigned barrier, int channel, int x,
-                                int y, int row, int tap_x, int tap_y, int blocks)
-{
-    for (int rank = 0; rank < blocks; ++rank) {
-        copy_windows(neighbour(to, rank), map, neighbour(barrier, rank), channel, x, y, row, tap_x,
-                     tap_y);
-    }
 }
 inline void copy_box(unsigned to, const TensorMap* map, unsigned barrier, int channel, int x, int y,
                      int row)

@@ -13,7 +13,6 @@ from engine.backends.cuda.conv import (
     implicit_gemm,
     sm90_splitk,
     sm90_swapped,
-    sm90_swapped_direct,
     tensor_cores,
 )
 from engine.backends.cuda.conv.few_channels import ThinTile
@@ -22,7 +21,6 @@ from engine.backends.cuda.conv.sm90_direct_tiles import DirectTile
 from engine.backends.cuda.conv.sm90_pingpong import PingPongTile
 from engine.backends.cuda.conv.sm90_splitk import Sm90Tile
 from engine.backends.cuda.conv.sm90_swapped import SwappedTile
-from engine.backends.cuda.conv.sm90_swapped_direct import SwappedDirectTile
 from engine.backends.cuda.driver import compiler, tiles
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.lower import fuse_chains
@@ -91,32 +89,25 @@ def hopper_tiles() -> list[Tile]:
     for is_whole in (False, True):
         found.append(Sm90Tile(64, 32, 64, 8, 1, 1, 0, 4, linear, is_whole, True))
     for out_bytes, (rows, columns, stages, teams, consumers, blocks) in (
-        (4, (128, 256, 4, 1, 2, 1)),
-        (2, (128, 32, 4, 3, 1, 2)),
+        (4, (128, 128, 6, 2, 1, 1)),
+        (2, (128, 64, 8, 2, 1, 1)),
     ):
         sizes = (rows, columns, 64, stages, consumers, blocks, 0, out_bytes)
         found.append(PingPongTile(*sizes, LEAKY, out_bytes == 2, teams=teams))
-    found.append(PingPongTile(128, 64, 64, 4, 1, 2, 0, 4, linear, True, True, teams=2))
+    found.append(PingPongTile(128, 64, 64, 8, 1, 1, 0, 4, linear, True, True, teams=2))
     found.append(Sm90Tile(64, 32, 64, 8, 1, 1, 0, 2, LEAKY, True, upsample=2))
-    for out_bytes, pixels, (filters, teams, consumers, sharers, blocks) in (
+    for out_bytes, pixels, (filters, teams, consumers, blocks) in (
         (2, 168, sm90_swapped._SHAPES[0]),
         (4, 88, sm90_swapped._SHAPES[1]),
-        (2, 168, sm90_swapped._SHAPES[2]),
     ):
         sizes = (pixels, filters, 64, 4, consumers, blocks, 0, out_bytes)
-        found.append(SwappedTile(*sizes, LEAKY, out_bytes == 2, teams=teams, sharers=sharers))
+        found.append(SwappedTile(*sizes, LEAKY, out_bytes == 2, teams=teams))
     for out_bytes, (columns, stages, teams, blocks), taps in (
         (4, (64, 2, 4, 1), (3, 3)),
         (2, (32, 2, 3, 2), (2, 5)),
     ):
         sizes = (64, columns, 64, stages, 1, blocks, 0, out_bytes)
         found.append(DirectTile(*sizes, LEAKY, out_bytes == 2, teams=teams, taps=taps))
-    for number, (lines, columns, stages, teams, blocks) in enumerate(sm90_swapped_direct._SHAPES):
-        for out_bytes, stride in ((2, 1), (4, 2)) if number == 0 else ((2 + number % 2 * 2, 1),):
-            sizes = (8 * lines, columns, 64, stages, 1, blocks, 0, out_bytes)
-            found.append(
-                SwappedDirectTile(*sizes, LEAKY, out_bytes == 2, teams=teams, stride=stride)
-            )
     card = Target(2, "float16", tensor_cores.HOPPER, 132)
     return [*found, *(fuse_chains.tile(card, chain) for chain in CHAINS.values())]
 

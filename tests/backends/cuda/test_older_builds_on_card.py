@@ -35,7 +35,7 @@ pytestmark = pytest.mark.cuda
 BUILDS = {"sm_75": (7, 5), "sm_80": (8, 0)}
 SEQUENCES = 2
 # Largest error as a share of the largest value: operands of 11 bits and results of as many, and 24.
-# cuBLAS may cut operands of tf32 off, which doubles what transforms of winograd make of that.
+# cuBLAS may truncate operands to tf32 instead of rounding them.
 TOLERANCES = {"float16": 4e-3, "tf32": 6e-3, "float32": 2e-5}
 CONVOLUTIONS = [case for case in all_cases() if isinstance(case.op, ops.Conv2d)]
 OTHERS = [case for case in all_cases() if not isinstance(case.op, ops.Conv2d)]

@@ -84,7 +84,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock(winograd=0.2, tiled=0.1)
+    made = Clock(direct=0.2, tiled=0.1)
     monkeypatch.setattr(tune_layers, "measure", made)
     return made
 
@@ -135,7 +135,7 @@ def test_of_long_ones_a_wide_tile_may_take_little_more(
 ) -> None:
     names = {
         "narrow": Choice("sm90_pingpong_128x128x6x1_teams2"),
-        "wide": Choice("sm90_pingpong_128x256x4x1_teams1"),
+        "wide": Choice("sm90_swapped_256_teams1"),
     }
     taken = {Choice("im2col_gemm"): 0.2, names["narrow"]: least, names["wide"]: wide}
     assert tune_layers.fastest(lambda name, _: taken[name], list(taken)) == names[chosen]
@@ -420,7 +420,7 @@ def test_a_convolution_is_timed_with_what_it_leaves_for_its_gate(
 
 
 def test_what_could_not_be_timed_is_not_chosen(device: HostDevice, clock: Clock) -> None:
-    names = [Choice("im2col_gemm"), Choice("sm90_pingpong_128x256x4x1_teams1")]
+    names = [Choice("im2col_gemm"), Choice("sm90_swapped_256_teams1")]
     assert tune_layers.fastest(lambda name, _: inf, names) is None
     clock._milliseconds = dict.fromkeys(conv.ALGORITHMS, inf)
     assert not tuned(device, network(8))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from engine.backends.cuda.conv import (
     depthwise,
-    depthwise_strips,
     direct,
     dot,
     few_channels,
@@ -22,11 +21,9 @@ from engine.backends.cuda.conv import (
     sm90_rgb_stem,
     sm90_splitk,
     sm90_swapped,
-    sm90_swapped_direct,
     strided_batched,
     tiled,
     unfused,
-    winograd,
     xnor,
 )
 from engine.backends.cuda.conv.algorithm import Algorithm
@@ -44,21 +41,18 @@ ALGORITHMS: dict[str, Algorithm] = {
     "pointwise": pointwise,
     "strided_batched": strided_batched,
     "im2col_gemm": im2col_gemm,
-    "winograd": winograd,
     "tiled": tiled,
     "direct": direct,
-    "depthwise_strips": depthwise_strips,
     "sm90_rgb_stem": sm90_rgb_stem,
     **sm90_splitk.VARIANTS,
     **sm90_pingpong.VARIANTS,
     **sm90_swapped.VARIANTS,
     **sm90_direct_tiles.VARIANTS,
-    **sm90_swapped_direct.VARIANTS,
     **few_channels.VARIANTS,
     **implicit_gemm.VARIANTS,
 }
 # What can leave its sums for a gate behind it.
-LEAVES_SUMS = {"depthwise": depthwise, "depthwise_strips": depthwise_strips}
+LEAVES_SUMS = {"depthwise": depthwise}
 _WITH_PRODUCT = frozenset({*few_channels.VARIANTS, *implicit_gemm.VARIANTS})
 _WITH_POOL = _WITH_PRODUCT | {"sm90_rgb_stem"}
 _WITH_YOLO = _WITH_PRODUCT | {*sm90_splitk.VARIANTS, *sm90_pingpong.VARIANTS}
@@ -74,7 +68,6 @@ _WRITE_FLOATS = _EVERYWHERE | {
     *sm90_pingpong.VARIANTS,
     *sm90_swapped.VARIANTS,
     *sm90_direct_tiles.VARIANTS,
-    *sm90_swapped_direct.VARIANTS,
 }
 _EXACT = _EVERYWHERE | {"tiled", "sm90_rgb_stem", *LEAVES_SUMS}
 

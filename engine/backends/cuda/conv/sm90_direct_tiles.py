@@ -22,9 +22,6 @@ _SHAPES = (
     (32, 2, 3, 2),
     (64, 2, 3, 2),
     (64, 2, 4, 1),
-    (128, 2, 2, 1),
-    (128, 1, 3, 1),
-    (256, 2, 2, 1),
 )
 _SIDE = 8  # of a block of pixels
 _LEAST_USED = 0.75  # of the pixels in those blocks

@@ -1,6 +1,6 @@
 """What kernels have in common on Hopper that make two convolutions; the map between them stays.
 
-The second is 3 x 3 and has its filters as rows of products, as those of sm90_swapped_direct.py.
+The second is 3 x 3 and has its filters as rows of products, as those of sm90_swapped.py.
 """
 
 from __future__ import annotations

@@ -17,17 +17,10 @@ from engine.plan import ops
 
 # rows, columns, stages, teams, consumers in a team, resident blocks
 _HALF_SHAPES = (
-    (128, 256, 4, 1, 2, 1),
-    (256, 128, 4, 1, 2, 1),
     (128, 128, 6, 2, 1, 1),
     (128, 64, 8, 2, 1, 1),
-    (128, 64, 4, 2, 1, 2),
-    (128, 32, 4, 3, 1, 2),
 )
-_TF32_SHAPES = (
-    (128, 128, 6, 2, 1, 1),
-    (64, 128, 4, 2, 1, 1),
-)
+_TF32_SHAPES = ((128, 128, 6, 2, 1, 1),)
 _SHAPES = {"float16": _HALF_SHAPES, "tf32": _TF32_SHAPES}
 _LEAST_TURNS = 1.5  # tiles for each block: with fewer, staying is no use
 _START = 6000  # cycles until a block is under way
@@ -40,16 +33,10 @@ class PingPongTile(Sm90Tile):
 
     kernel: str = "sm90_pingpong"
     teams: int = 2
-    sharers: int = 1  # blocks of a cluster, which bring parts of the input for each other
 
     @property
     def defines(self) -> Mapping[str, int]:
-        return {**super().defines, "TEAMS": self.teams, "SHARERS": self.sharers}
-
-    @property
-    def brought(self) -> int:
-        """Rows that a block brings of each slice."""
-        return self.rows
+        return {**super().defines, "TEAMS": self.teams}
 
     @property
     def threads(self) -> int:
@@ -86,12 +73,11 @@ class PingPong(Sm90Variant):
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile = self.tile(gpu.target, op)
-        room = self._resident(gpu.target) // tile.sharers * tile.sharers  # for whole clusters
-        blocks = min(self._tiles(gpu.target, op, gpu.rows(op.out)), room)
+        blocks = min(self._tiles(gpu.target, op, gpu.rows(op.out)), self._resident(gpu.target))
         windows = launch.windows_map(
-            sm90_splitk.source(gpu, op, tile), pixels=tile.brought, channels=tile.depth
+            sm90_splitk.source(gpu, op, tile), pixels=tile.rows, channels=tile.depth
         )
-        sm90_splitk.enqueue(gpu, op, tile, windows, blocks=blocks, sharers=tile.sharers)
+        sm90_splitk.enqueue(gpu, op, tile, windows, blocks=blocks)
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
         """Cycles, roughly, as hopper.py's."""

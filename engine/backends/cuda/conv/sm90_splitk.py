@@ -10,7 +10,6 @@ import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
 from math import prod
 
 import numpy as np
@@ -31,41 +30,30 @@ from engine.backends.cuda.kernels import wgmma
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
-# rows, columns, stages, consumers, blocks on a multiprocessor
-_HALF_TILES = (
-    (128, 256, 4, 2, 1),
-    (256, 128, 4, 2, 1),
-    (128, 192, 4, 2, 1),
-    (128, 176, 4, 2, 1),
-    (192, 128, 4, 3, 1),
-    (192, 64, 3, 3, 2),
-    (128, 96, 6, 2, 1),
-    (128, 96, 3, 2, 2),
-    (128, 128, 3, 2, 2),
-    (128, 128, 4, 2, 1),
-    (128, 64, 4, 2, 2),
-    (64, 128, 4, 1, 2),
-    (64, 128, 6, 1, 1),
-    (64, 112, 5, 1, 2),
-    (64, 96, 5, 1, 2),
-    (64, 64, 4, 1, 3),
-    (64, 64, 8, 1, 1),
-    (64, 32, 8, 1, 1),
-    (128, 32, 4, 2, 2),
-    (128, 64, 2, 2, 3),
-    (64, 128, 2, 1, 4),
-    (64, 64, 2, 1, 5),
-)
-_FLOAT_TILES = (
-    (128, 128, 4, 2, 1),
-    (128, 64, 5, 2, 1),
-    (64, 128, 4, 1, 1),
-    (64, 64, 6, 1, 1),
-    (64, 64, 3, 1, 3),
-    (64, 32, 4, 1, 3),
-    (128, 32, 4, 2, 2),
-)
-SPLITS = (1, 2, 3, 4, 5, 6, 8)
+# By rows, columns, stages, consumers and CTAs on a multiprocessor: the splits of k worth having.
+_HALF_TILES = {
+    (192, 128, 4, 3, 1): (1,),
+    (128, 128, 4, 2, 1): (2,),
+    (128, 96, 6, 2, 1): (1, 3),
+    (128, 64, 4, 2, 2): (1,),
+    (128, 32, 4, 2, 2): (1,),
+    (64, 128, 6, 1, 1): (1, 2),
+    (64, 128, 4, 1, 2): (4,),
+    (64, 128, 2, 1, 4): (1,),
+    (64, 96, 5, 1, 2): (1,),
+    (64, 64, 8, 1, 1): (1, 2, 3, 4),
+    (64, 64, 4, 1, 3): (1,),
+    (64, 64, 2, 1, 5): (1,),
+    (64, 32, 8, 1, 1): (1, 2, 3, 4, 6),
+}
+_FLOAT_TILES = {
+    (128, 128, 4, 2, 1): (2,),
+    (128, 32, 4, 2, 2): (1,),
+    (64, 128, 4, 1, 1): (1, 2, 4, 5, 8),
+    (64, 64, 6, 1, 1): (1,),
+    (64, 64, 3, 1, 3): (1, 2, 4, 6, 8),
+    (64, 32, 4, 1, 3): (1, 2, 6),
+}
 _COSTS = {0: (1680, 57, 6, 3300, 900), 1: (750, 45, 8, 6000, 2100), 2: (315, 25, 3, 2500, 2100)}
 _POSTED = 16  # bytes a cycle, from one multiprocessor to others
 _CLUSTERS = {1: 132, 2: 66, 3: 39, 4: 30, 5: 22, 6: 17, 8: 15}  # by size, as an H200 says
@@ -368,7 +356,6 @@ def enqueue(
     *,
     blocks: int,
     split: int = 1,
-    sharers: int = 1,
 ) -> None:
     """Launch so many blocks, in clusters that share work, that read the map as `source` says."""
     gpu.tile(tile, tile.shared_by(split)).launch(
@@ -376,7 +363,7 @@ def enqueue(
         tile.threads,
         [source, problem(gpu, op, tile, blocks=blocks, split=split)],
         stream=gpu.stream.handle,
-        cluster=split * sharers,
+        cluster=split,
         early=True,
     )
 
@@ -465,7 +452,8 @@ VARIANTS = {
     each.name: each
     for each in (
         SplitK(sides, split)
-        for sides, split in product(dict.fromkeys((*_HALF_TILES, *_FLOAT_TILES)), SPLITS)
+        for sides, splits in {**_HALF_TILES, **_FLOAT_TILES}.items()
+        for split in splits
     )
 }
 

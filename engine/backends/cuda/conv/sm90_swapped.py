@@ -16,11 +16,10 @@ from engine.backends.cuda.kernels import wgmma
 from engine.backends.cuda.ops.gpu import Arrays, Target
 from engine.plan import ops
 
-# filters, teams, consumers in a team, sharers of pixels, resident blocks
+# filters, teams, consumers in a team, resident blocks
 _SHAPES = (
-    (128, 2, 1, 1, 1),
-    (128, 2, 1, 2, 1),
-    (256, 1, 2, 1, 1),
+    (128, 2, 1, 1),
+    (256, 1, 2, 1),
 )
 _MOST_PIXELS = 176  # whose sums a thread has registers for
 _LEAST_PIXELS = 64
@@ -40,11 +39,6 @@ class SwappedTile(PingPongTile):
         return {**super().defines, "BM": self.columns, "BN": self.rows}
 
     @property
-    def brought(self) -> int:
-        eights = -(-self.rows // _EIGHT)
-        return -(-eights // self.sharers) * _EIGHT
-
-    @property
     def headers(self) -> Mapping[str, str]:
         return {"wgmma.cuh": wgmma.header(self.rows, self.mode)}
 
@@ -55,21 +49,19 @@ class SwappedTile(PingPongTile):
 
 
 class Swapped(PingPong):
-    """filters, teams, consumers in a team, sharers of pixels, resident blocks."""
+    """filters, teams, consumers in a team, resident blocks."""
 
     @property
     def columns(self) -> int:
-        """Of a cluster, whose pixels come once for all of them."""
-        filters, _, _, sharers, _ = self.sides
-        return filters * sharers
+        return self.sides[0]
 
     @property
     def name(self) -> str:
-        filters, teams, _, sharers, _ = self.sides
-        return f"sm90_swapped_{filters}_teams{teams}" + ("_pairs" if sharers == 2 else "")
+        filters, teams, *_ = self.sides
+        return f"sm90_swapped_{filters}_teams{teams}"
 
     def tile(self, target: Target, op: ops.Conv2d) -> SwappedTile:
-        filters, teams, consumers, sharers, blocks = self.sides
+        filters, teams, consumers, blocks = self.sides
         depth, pixels = sm90_splitk.depth(target, op), self._pixels(target, op)
         stage = (pixels + filters) * depth * target.value_bytes + sm90_splitk.BARRIERS
         stages = min((sm90_splitk.MOST_SHARED - 8 * teams - 1024) // stage, _MOST_STAGES)
@@ -84,7 +76,6 @@ class Swapped(PingPong):
                 *sm90_splitk.epilogue_params(target, op),
             ),
             teams=teams,
-            sharers=sharers,
         )
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
@@ -101,11 +92,10 @@ class Swapped(PingPong):
             or not sm90_splitk.can_run(target, op)
         ):
             return False
-        filters, _, _, sharers, _ = self.sides
         across = self._across(op)
-        if across % sharers or across > self._resident(target):
+        if across > self._resident(target):
             return False
-        if op.out.shape.channels < _LEAST_USED * across * filters:
+        if op.out.shape.channels < _LEAST_USED * across * self.sides[0]:
             return False
         return self._pixels(target, op) >= _LEAST_PIXELS
 

@@ -27,7 +27,6 @@ from engine.backends.cuda.conv.sm90_direct_tiles import DirectTiles
 from engine.backends.cuda.conv.sm90_pingpong import PingPong
 from engine.backends.cuda.conv.sm90_splitk import SplitK
 from engine.backends.cuda.conv.sm90_swapped import Swapped
-from engine.backends.cuda.conv.sm90_swapped_direct import SwappedDirect
 from engine.backends.cuda.driver import compile_cache, graphs, tiles
 from engine.backends.cuda.driver.context import Context
 from engine.backends.cuda.kernels import sources
@@ -46,10 +45,10 @@ REPEATS = 5
 VARIANTS = 9  # of the families that their estimates rank well
 FEW_VARIANTS = 2  # of the others
 _ALIKE = 2  # that do the same work
-PLAIN = frozenset({"direct", "tiled", "winograd"})
+PLAIN = frozenset({"direct", "tiled"})
 _LARGE = {
     (family, is_apart)
-    for family in (SplitK, PingPong, Swapped, DirectTiles, SwappedDirect)
+    for family in (SplitK, PingPong, Swapped, DirectTiles)
     for is_apart in (False, True)
 }
 _ALIGNMENT = 256

@@ -2,7 +2,7 @@
 // map that this makes, the largest of the network. It stays in shared memory, block by block.
 //
 //   map[m, n] = f(sum over k of A[m, k] * V[n, k] + b[n])       3 x 3 over three channels, as sm90_rgb_stem
-//   out[n, m] = g(sum over k of W[n, k] * map[m, k] + bias[n])  3 x 3, stride 2, as sm90_swapped_direct
+//   out[n, m] = g(sum over k of W[n, k] * map[m, k] + bias[n])  3 x 3, stride 2, filters as rows
 //
 // A warpgroup takes blocks of 8 x HIGH results, one right of the other. They reach 17 x (2 * HIGH + 1)
 // pixels of the map: the first column is the last of the block before, the 16 others it makes, eight lines

@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
                                   unsigned full) {
                 fetch_input(slot, full, &input, p, origin, slice);
             };
-            fetch_tiles<BM, WEIGHT_BYTES>(ring, p, tiles, 0, want_weights, want_input);
+            fetch_tiles<BM, WEIGHT_BYTES>(ring, p, tiles, want_weights, want_input);
         }
         __syncwarp();
         dependents_may_start();  // any earlier, they would be in the way

@@ -1,8 +1,7 @@
 // What kernels have in common whose blocks take tile after tile of an implicit GEMM: a ring of slices that
 // never runs dry between two of them.
 //
-// TEAMS of CONSUMERS warpgroups take turns: while one finishes its tile, another multiplies. SHARERS
-// blocks, a cluster, bring parts of their slices for each other: a slot is free once all have read it.
+// TEAMS of CONSUMERS warpgroups take turns: while one finishes its tile, another multiplies.
 #pragma once
 #include "sm90_warpgroups.cuh"
 
@@ -27,27 +26,19 @@ __device__ __forceinline__ void prepare(const Ring& ring, const TensorMap* input
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; ++s) {
             barrier_init(ring.full + 8 * s, 1);
-            barrier_init(ring.empty + 8 * s, 4 * CONSUMERS * SHARERS);
+            barrier_init(ring.empty + 8 * s, 4 * CONSUMERS);
         }
         for (int t = 0; t < TEAMS; ++t) barrier_init(ring.turns + 8 * t, 4 * CONSUMERS);
         barrier_fence();
     }
     __syncthreads();
-#if SHARERS > 1
-    cluster_arrive();
-    cluster_wait();  // nobody brings anything to a block whose barriers are not there
-#endif
 }
 
-struct Next {  // slot of a ring, and the phase of its barriers
-    int stage, phase;
-};
-
-// One thread: the slices of a block's tiles of PIXELS, one after the other, from pixel `ahead` of each on.
-// A slice of weights has SLICE_BYTES. want_weights(weights, slot, full) and want_input(origin, slice, slot,
-// full) ask for what it consists of. Returns what would come next.
+// One thread: the slices of a block's tiles of PIXELS, one after the other. A slice of weights
+// has SLICE_BYTES. want_weights(weights, slot, full) and want_input(origin, slice, slot, full) ask for what
+// it consists of.
 template <int PIXELS, int SLICE_BYTES, typename WantWeights, typename WantInput>
-__device__ __forceinline__ Next fetch_tiles(const Ring& ring, const Problem& p, int tiles, int ahead,
+__device__ __forceinline__ void fetch_tiles(const Ring& ring, const Problem& p, int tiles,
                                             WantWeights want_weights, WantInput want_input)
 {
     const unsigned char* weights;
@@ -56,7 +47,7 @@ __device__ __forceinline__ Next fetch_tiles(const Ring& ring, const Problem& p, 
     auto begin = [&](int index) {
         const Tile tile = tile_at(p, index);
         weights = p.weight + (size_t)tile.across * p.steps * SLICE_BYTES;
-        origin = origin_of(p, tile.down * PIXELS + ahead);
+        origin = origin_of(p, tile.down * PIXELS);
         slice = slice_at(p, 0);
     };
     auto want = [&](int k, int stage) {
@@ -80,7 +71,7 @@ __device__ __forceinline__ Next fetch_tiles(const Ring& ring, const Problem& p, 
     while (true) {
         if (k == p.steps) {
             index += gridDim.x;
-            if (index >= tiles) return {stage, phase};
+            if (index >= tiles) return;
             begin(index);
             k = 0;
         }
@@ -96,29 +87,13 @@ __device__ __forceinline__ Next fetch_tiles(const Ring& ring, const Problem& p, 
     }
 }
 
-// The same thread: a block is there until the others have told it of every slot that they have read it.
-__device__ __forceinline__ void wait_for_readers(const Ring& ring, Next next)
-{
-    for (int s = 0; s < STAGES; ++s) {
-        barrier_wait(ring.empty + 8 * next.stage, next.phase ^ 1);
-        if (++next.stage == STAGES) {
-            next.stage = 0;
-            next.phase ^= 1;
-        }
-    }
-}
-
 // A warp has read a slot. Each says so for itself: one that still finished its tile while its three others
 // went on would find the slots that it waits for two laps further on.
 __device__ __forceinline__ void leave(const Ring& ring, int stage)
 {
     const unsigned barrier = ring.empty + 8 * stage;
     const int lane = threadIdx.x % 32;
-#if SHARERS > 1
-    if (lane < SHARERS) neighbour_arrive(neighbour(barrier, lane));
-#else
     if (lane == 0) barrier_arrive(barrier);
-#endif
 }
 
 // A team's turn: multiply(slot) adds the products of each slice of a tile to its sums, and while the last

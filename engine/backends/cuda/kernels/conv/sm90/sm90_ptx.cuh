@@ -71,21 +71,6 @@ __device__ __forceinline__ void copy_windows(unsigned to, const TensorMap* map, 
         : "memory");
 }
 
-// The same into all blocks of a cluster, as many as `blocks`: to the same place of their shared memory, and
-// for the barrier there.
-__device__ __forceinline__ void copy_windows_to_all(unsigned to, const TensorMap* map,
-                                                    unsigned barrier, int channel, int x, int y,
-                                                    int row, int tap_x, int tap_y, int blocks)
-{
-    asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
-        ".multicast::cluster [%0], [%1, {%3,%4,%5,%6}], [%2], {%7,%8}, %9;" ::"r"(to),
-        "l"(map), "r"(barrier), "r"(channel), "r"(x), "r"(y), "r"(row),
-        "h"((unsigned short)tap_x), "h"((unsigned short)tap_y),
-        "h"((unsigned short)((1 << blocks) - 1))
-        : "memory");
-}
-
 // A box of a map: `channel` on, pixels from (x, y) of a row on; zeros where the map has none.
 __device__ __forceinline__ void copy_box(unsigned to, const TensorMap* map, unsigned barrier,
                                          int channel, int x, int y, int row)
@@ -247,13 +232,6 @@ __device__ __forceinline__ unsigned neighbour(unsigned address, int rank)
     unsigned there;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
     return there;
-}
-
-// At a barrier there.
-__device__ __forceinline__ void neighbour_arrive(unsigned barrier)
-{
-    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier)
-                 : "memory");
 }
 
 // What was written to shared memory is there for copies of it.

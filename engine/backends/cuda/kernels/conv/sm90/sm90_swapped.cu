@@ -2,17 +2,10 @@
 // by 64, but columns by 8: a tile has as many pixels as give every multiprocessor the same number of
 // tiles, or nearly.
 //
-// Where SHARERS is 2, both blocks of a cluster have the same pixels and other filters: each brings half of
-// those for both, as rows of a map are what the copy engine takes longest for. Halves begin with an eighth
-// row, as swizzling does; where they overlap both bring the same.
-//
-// Chosen at compile time: TEAMS, SHARERS, MODE 0 or 1, BM (filters), BN (pixels), and the rest as in
+// Chosen at compile time: TEAMS, MODE 0 or 1, BM (filters), BN (pixels), and the rest as in
 // sm90_splitk.
 #include "sm90_pipeline.cuh"
 #include "sm90_epilogue_swapped.cuh"
-
-#define BROUGHT ((BN / 8 + SHARERS - 1) / SHARERS * 8)  // pixels, by each block
-#define COMING_BYTES (A_BYTES + SHARERS * BROUGHT * ROW_BYTES)
 
 extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
     sm90_swapped(const __grid_constant__ TensorMap input, const __grid_constant__ Problem p)
@@ -25,28 +18,19 @@ extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
 
     if (threadIdx.x >= ALL_CONSUMERS) {
         fewer_registers<PRODUCER_SHARE>();
-        Next next = {};
         if (threadIdx.x == ALL_CONSUMERS) {
-            const int ahead = blockIdx.x % SHARERS * (BN - BROUGHT);
             auto want_weights = [&](const unsigned char* weights, unsigned slot, unsigned full) {
-                barrier_expect(full, COMING_BYTES);
+                barrier_expect(full, A_BYTES + BN * ROW_BYTES);
                 copy_bytes(slot, weights, A_BYTES, full);
             };
             auto want_input = [&](const Origin& origin, const Slice& slice, unsigned slot,
                                   unsigned full) {
-                const unsigned to = slot + A_BYTES + ahead * ROW_BYTES;
-#if SHARERS > 1
-                copy_windows_to_all(to, &input, full, slice.channel, origin.x, origin.y, origin.row,
-                                    slice.tap_x * p.dilation_x, slice.tap_y * p.dilation_y, SHARERS);
-#else
-                fetch_input(to, full, &input, p, origin, slice);
-#endif
+                fetch_input(slot + A_BYTES, full, &input, p, origin, slice);
             };
-            next = fetch_tiles<BN, A_BYTES>(ring, p, tiles, ahead, want_weights, want_input);
+            fetch_tiles<BN, A_BYTES>(ring, p, tiles, want_weights, want_input);
         }
         __syncwarp();
         dependents_may_start();  // any earlier, they would be in the way
-        if (SHARERS > 1 && threadIdx.x == ALL_CONSUMERS) wait_for_readers(ring, next);
     } else {
         more_registers<CONSUMER_SHARE>();
         const int group = threadIdx.x / 128;

@@ -1,4 +1,4 @@
-"""Figures in rows, each with what it should be: printed as they come, and kept."""
+"""A table of measured figures and their limits, printed row by row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Row:
-    """One number, and whether it is what it should be."""
+    """One figure, its limit in words, and whether it is within the limit."""
 
     part: str
     what: str
@@ -19,6 +19,8 @@ class Row:
 
 
 class Figures:
+    """Collects rows and prints each at once."""
+
     def __init__(self) -> None:
         self.rows: list[Row] = []
 

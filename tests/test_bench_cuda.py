@@ -54,8 +54,8 @@ CARD = "NVIDIA H200, driver for CUDA 13.0"
 )
 def test_a_speed_up_is_told_where_there_is_a_peer(peers_ms, told):
     row = {**ROW, "peers_ms": peers_ms}
-    assert told in bench_cuda.told({**row, "boxes_ms": None})
-    assert "to boxes    3.000 ms" in bench_cuda.told({**row, "boxes_ms": 3.0})
+    assert told in bench_cuda.format_row({**row, "boxes_ms": None})
+    assert "to boxes    3.000 ms" in bench_cuda.format_row({**row, "boxes_ms": 3.0})
 
 
 def opened(path, commit):

@@ -75,7 +75,7 @@ def test_a_step_that_fails_is_told_and_the_others_run(tmp_path, step, fails, lin
 def test_what_is_not_there_is_left_out_with_a_word(tmp_path):
     done = check(tmp_path, "golden", "eager", SHARED=str(tmp_path / "elsewhere"))
     assert done.returncode == 0
-    assert all("left out: no" in line for line in lines(done).values())
+    assert all("skipped: no" in line for line in lines(done).values())
     assert len(lines(done)) == 3
 
 

@@ -25,7 +25,7 @@ THRESHOLD = 0.3
 
 
 @pytest.fixture(scope="module")
-def subject(tmp_path_factory):
+def case(tmp_path_factory):
     text = small_models.DETECTOR.replace("filters=8", "filters=12")
     model = small_models.write_model(tmp_path_factory.mktemp("model"), text, ["a", "b", "c"])
     network = graph.build(cfg.read(model.cfg))
@@ -37,7 +37,7 @@ def subject(tmp_path_factory):
     entries = tuple(Entry(row, "", lambda size: found) for row in range(2))
     truth = GroundTruth("", ("cat", "dog", "cow"), (1, 2, 3), entries, [])
     places = (Placement(size, size),) * 2
-    return check_precision.Subject(
+    return check_precision.Case(
         *("tiny", "models", network, plan, tuple(images), places, THRESHOLD, truth)
     )
 
@@ -74,9 +74,9 @@ class Spoilt:
         return list(map(self._rows, self._program.detect(images, **options)))
 
 
-def judged(device, subject, **spoils):
+def judged(device, case, **spoils):
     disturbed = Disturbed(device, lambda program: Spoilt(program, **spoils))
-    (row,) = check_precision.check(disturbed, subject, ["float16"])
+    (row,) = check_precision.check(disturbed, case, ["float16"])
     return row
 
 
@@ -89,47 +89,47 @@ def changed(columns, factor, shift=0.0):
     return change
 
 
-def test_equal_runs_pass(cpu, subject):
-    row = judged(cpu, subject)
+def test_equal_runs_pass(cpu, case):
+    row = judged(cpu, case)
     assert row.passes
     assert (row.error, row.lost, row.overlap) == (0, 0, 1)
     assert row.boxes > 4
     assert row.ap == row.ap_float32
-    assert "MISS" not in str(row)
+    assert "FAIL" not in str(row)
 
 
 @pytest.mark.parametrize(("factor", "passes"), [(1.0015, True), (1.0025, False)])
-def test_outputs_may_differ_by_two_thousandths(cpu, subject, factor, passes):
-    row = judged(cpu, subject, outputs=lambda values: values * np.float32(factor))
+def test_outputs_may_differ_by_two_thousandths(cpu, case, factor, passes):
+    row = judged(cpu, case, outputs=lambda values: values * np.float32(factor))
     assert row.error == pytest.approx(factor - 1, rel=1e-3)
     assert row.passes == passes
-    assert ("MISS" in str(row)) != passes
+    assert ("FAIL" in str(row)) != passes
 
 
-def test_a_value_that_is_no_number_misses(cpu, subject):
+def test_a_value_that_is_no_number_misses(cpu, case):
     def spoil(values):
         values[0, 0, 0, 0] = np.nan
         return values
 
-    assert not judged(cpu, subject, outputs=spoil).passes
+    assert not judged(cpu, case, outputs=spoil).passes
 
 
 @pytest.mark.parametrize(("factor", "lost"), [(1.001, 0), (1.03, "all")])
-def test_boxes_must_overlap_by_98_hundredths(cpu, subject, factor, lost):
-    row = judged(cpu, subject, rows=changed(slice(4), factor))
+def test_boxes_must_overlap_by_98_hundredths(cpu, case, factor, lost):
+    row = judged(cpu, case, rows=changed(slice(4), factor))
     assert row.lost == (row.boxes if lost == "all" else lost)
     assert row.passes == (lost == 0)
 
 
-def test_of_random_weights_in_float32_outputs_count(cpu, subject):
-    random = replace(subject, suite="golden")
+def test_of_random_weights_in_float32_outputs_count(cpu, case):
+    random = replace(case, suite="golden")
     spoils = {"rows": changed(slice(4), 1.03), "precision": "float32"}
     row = judged(cpu, random, **spoils)
     assert row.passes
     assert row.lost == row.boxes
     assert str(row).endswith("in float32")
     assert not judged(cpu, random, **spoils, outputs=lambda values: values * 1.01).passes
-    assert not judged(cpu, subject, **spoils).passes  # it is trained
+    assert not judged(cpu, case, **spoils).passes  # it is trained
 
 
 def boxes_of(*rows):
@@ -143,7 +143,7 @@ def test_of_two_boxes_that_nearly_tie_either_may_stay(second, has_partner):
     first, rival = (0.5, 0.5, 0.2, 0.2, 0.6), (0.53, 0.5, 0.2, 0.2, second)
     mine, other = boxes_of(first), boxes_of((*rival[:4], 0.6))
     overlaps = check_precision.best_overlaps(mine, boxes_of(first, rival), other, THRESHOLD)
-    assert (overlaps >= check_precision.LEAST_OVERLAP).tolist() == [has_partner]
+    assert (overlaps >= check_precision.MIN_IOU).tolist() == [has_partner]
 
 
 def test_a_box_that_suppresses_nothing_takes_nobodys_place():
@@ -152,17 +152,17 @@ def test_a_box_that_suppresses_nothing_takes_nobodys_place():
     assert check_precision.best_overlaps(mine, rivals, other, THRESHOLD).tolist() == [0]
 
 
-def test_boxes_of_another_class_are_lost(cpu, subject):
-    turned = judged(cpu, subject, rows=lambda rows: rows[:, [0, 1, 2, 3, 4, 6, 7, 5]])
+def test_boxes_of_another_class_are_lost(cpu, case):
+    turned = judged(cpu, case, rows=lambda rows: rows[:, [0, 1, 2, 3, 4, 6, 7, 5]])
     assert turned.lost > 0
 
 
 @pytest.mark.parametrize(("above", "counts"), [(0.005, False), (0.015, True)])
-def test_only_boxes_clear_of_the_threshold_count(cpu, subject, above, counts):
-    plan = optimise(subject.plan, cpu.passes)
-    found = check_precision.answer(cpu, subject, plan, "float32").found[0]
+def test_only_boxes_clear_of_the_threshold_count(cpu, case, above, counts):
+    plan = optimise(case.plan, cpu.passes)
+    found = check_precision.run(cpu, case, plan, "float32").kept[0]
     chosen = found.scores[len(found) // 2]
-    near = replace(subject, threshold=float(chosen) - above)
+    near = replace(case, threshold=float(chosen) - above)
 
     def without_it(rows):
         return np.where(rows == chosen, np.float32(0), rows)
@@ -171,15 +171,15 @@ def test_only_boxes_clear_of_the_threshold_count(cpu, subject, above, counts):
     assert row.lost == (1 if counts else 0)
 
 
-def test_scores_that_change_average_precision_miss(cpu, subject):
-    truth = subject.truth
-    found = check_precision.answer(cpu, subject, subject.plan, "float32").ranked[0]
+def test_scores_that_change_average_precision_miss(cpu, case):
+    truth = case.truth
+    found = check_precision.run(cpu, case, case.plan, "float32").for_ap[0]
     first = found.take(found.class_ids == 0).take(slice(1))
-    box = check_precision.corners(first, subject.placements[0].picture)
+    box = check_precision.to_ltwh(first, case.placements[0].picture)
     entries = tuple(
         replace(each, objects=lambda size: Objects.of(box, [0])) for each in truth.entries
     )
-    there = replace(subject, truth=replace(truth, entries=entries))
+    there = replace(case, truth=replace(truth, entries=entries))
     assert judged(cpu, there).ap > 0.2
     row = judged(cpu, there, rows=lambda rows: rows * np.float32([1, 1, 1, 1, 1, 0, 1, 1]))
     assert row.ap == 0
@@ -187,25 +187,23 @@ def test_scores_that_change_average_precision_miss(cpu, subject):
 
 
 @pytest.mark.parametrize(("suite", "passes"), [("golden", True), ("models", False)])
-def test_a_refusal_passes_for_random_weights_only(cpu, subject, suite, passes):
+def test_a_refusal_passes_for_random_weights_only(cpu, case, suite, passes):
     def refuse(program):
         raise InputError("net.cfg: layer 0 [convolutional]: too large")
 
-    (row,) = check_precision.check(
-        Disturbed(cpu, refuse), replace(subject, suite=suite), ["float16"]
-    )
+    (row,) = check_precision.check(Disturbed(cpu, refuse), replace(case, suite=suite), ["float16"])
     assert row.passes == passes
     assert "refused: net.cfg: layer 0" in str(row)
 
 
 @needs_gxx
-def test_halves_are_near_floats(subject, monkeypatch):
+def test_halves_are_near_floats(case, monkeypatch):
     monkeypatch.setattr(
         "engine.backends.cuda.lower.precision_policy._SMALL", 0
     )  # it stands for a larger one
     with on_tape(HostDevice()) as device:
-        (row,) = check_precision.check(device, subject, ["float16"])
-    assert 0 < row.error < check_precision.MOST_ERROR
+        (row,) = check_precision.check(device, case, ["float16"])
+    assert 0 < row.error < check_precision.MAX_ERROR
     assert row.boxes > 0
 
 
@@ -221,4 +219,4 @@ def test_the_tool_agrees_with_itself_on_the_cpu(tmp_path, capsys):
     assert any(row["ap"] for row in rows)
     assert check_precision.main([*options, "--only", "act_leaky"]) == 0
     assert check_precision.main([*options, "--only", "no such network"]) == 1
-    assert capsys.readouterr().out.splitlines()[-1] == "0 rows, 0 missed"
+    assert capsys.readouterr().out.splitlines()[-1] == "0 rows, 0 failed"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tools.random_model import least
+from tools.random_model import threshold_for
 
 
 def rows_of(certain, classes):
@@ -16,16 +16,16 @@ def rows_of(certain, classes):
 def test_so_many_boxes_are_left_where_scores_differ():
     scores = np.random.default_rng(0).random((1000, 3), np.float32)
     rows = rows_of(np.random.default_rng(1).random(1000), scores * 0.9)
-    assert (rows[:, 5:] >= least(rows, 20)).sum() == 20
+    assert (rows[:, 5:] >= threshold_for(rows, 20)).sum() == 20
 
 
 def test_few_cells_are_looked_at_where_all_are_surer_than_any_score():
     certain = np.linspace(0.4, 0.6, 1000)
     rows = rows_of(certain, np.full((1000, 2), 0.3))
-    assert (rows[:, 4] >= least(rows, 5)).sum() == 50
+    assert (rows[:, 4] >= threshold_for(rows, 5)).sum() == 50
 
 
 @pytest.mark.parametrize("found", [2, 500])
 def test_a_layer_that_is_sure_of_every_cell_is_asked_for_its_classes(found):
     rows = rows_of(np.ones(100), np.random.default_rng(0).random((100, 1)))
-    assert (rows[:, 5:] >= least(rows, found)).sum() == min(found, 100)
+    assert (rows[:, 5:] >= threshold_for(rows, found)).sum() == min(found, 100)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.every_case_cuda import FAULTS, faulty
+from tools.run_op_cases_cuda import FAULTS, faulty_kernel
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "tools" / "sanitize_cuda.sh"
@@ -83,7 +83,7 @@ def test_every_tool_has_a_fault_to_find():
     ],
 )
 def test_a_compiler_leaves_the_fault_in(tool, instruction, tmp_path):
-    tmp_path.joinpath("fault.cu").write_text(faulty(tool))
+    tmp_path.joinpath("fault.cu").write_text(faulty_kernel(tool))
     command = ["nvcc", "-arch=sm_90", "-ptx", "-o", "fault.ptx", "fault.cu"]
     subprocess.run(command, cwd=tmp_path, check=True)
     assert re.search(instruction, tmp_path.joinpath("fault.ptx").read_text())

@@ -7,7 +7,7 @@ import pytest
 
 import engine
 from tests.small_models import write_model
-from tools import soak_cpu, wearing
+from tools import soak_base, soak_cpu
 
 TIGHT = """
 [net]
@@ -35,7 +35,7 @@ classes=1
 
 @pytest.fixture
 def wear(tmp_path, monkeypatch):
-    monkeypatch.setattr(wearing, "WARM", 300)
+    monkeypatch.setattr(soak_base, "WARM_UP", 300)
     model = write_model(tmp_path, TIGHT, ["thing"])
 
     class Small(soak_cpu.SoakCpu):
@@ -53,19 +53,19 @@ def row(wear, what):
 
 
 def test_each_of_many_threads_gets_its_own_answers(wear, monkeypatch):
-    monkeypatch.setattr(wearing, "CALLS", 25)
+    monkeypatch.setattr(soak_base, "CALLS", 25)
     wear.threads()
     assert row(wear, "answers").value == 32 * 25
     assert all(each.is_good for each in wear.rows)
 
 
 def test_answers_that_are_mixed_up_are_noticed(wear, monkeypatch):
-    monkeypatch.setattr(wearing, "CALLS", 3)
+    monkeypatch.setattr(soak_base, "CALLS", 3)
     answers = count()
-    monkeypatch.setattr(wearing, "are_same", lambda found, expected: next(answers) != 50)
+    monkeypatch.setattr(soak_base, "are_same", lambda found, expected: next(answers) != 50)
     wear.threads()
-    assert row(wear, "answers of others").value == 1
-    assert not row(wear, "answers of others").is_good
+    assert row(wear, "wrong answers").value == 1
+    assert not row(wear, "wrong answers").is_good
 
 
 @pytest.mark.slow
@@ -75,7 +75,7 @@ def test_answers_that_are_mixed_up_are_noticed(wear, monkeypatch):
 )
 def test_memory_stays_flat(wear, monkeypatch, part, number, unit, most):
     """Within what malloc does by itself in so short a time; what it takes once is no leak."""
-    monkeypatch.setattr(wearing, {"images": "PICTURES", "loads": "LOADS"}[part], number)
+    monkeypatch.setattr(soak_base, {"images": "PICTURES", "loads": "LOADS"}[part], number)
     slopes = []
     while not slopes or (slopes[-1] >= most and len(slopes) < 2):
         wear.rows.clear()
@@ -93,4 +93,4 @@ def test_ten_bytes_a_picture_are_noticed(wear, bytes_kept, is_good):
         for place in range(50)
     ]
     wear.add_slopes("images", readings, "picture")
-    assert row(wear, "host memory, in an hour").is_good == is_good
+    assert row(wear, "host memory, growth per hour").is_good == is_good

@@ -22,7 +22,7 @@ def test_what_is_compiled_makes_what_the_engine_makes(net):
     images = random_images(plan, 2)
     network = TorchNetwork(torch, prepare_plan(plan), "cpu", "float32")
     given = network.to_device(images)
-    outputs = torch_peer.traced(torch, network, given)(given)
+    outputs = torch_peer.trace(torch, network, given)(given)
     with (
         closing(open_device("cpu")) as device,
         closing(device.compile(optimise(plan, device.passes), batch=2)) as program,

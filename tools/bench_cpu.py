@@ -1,7 +1,7 @@
-"""Time one network on the CPU in this engine and its peers, in turn, each in its own process.
+"""Time a network on the CPU with this engine and its peers, interleaved, each in its own process.
 
-Every engine gets one forward pass per round, so what else the machine does hits all alike. Printed
-are medians and minima, ratios to the first peer, processor time and peak memory of the process.
+Every program runs one forward pass per round, so that the load of the machine affects all alike.
+Printed are medians and minima, ratios to this engine, processor time and peak memory.
 Peers: OpenCV DNN 4.x, ONNX Runtime, and the `darknet` program (its own "Predicted in").
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(_REPOSITORY))
-_PAUSE = 0.05  # seconds between engines: idle thread pools spin for a while after a run
+_PAUSE_SECONDS = 0.05  # between programs, so that idle thread pools stop spinning
 _DARKNET_ROUNDS = 3
 _DARKNET_SECONDS = 300
 _PREDICTED = re.compile(r"Predicted in ([0-9.]+) (milli-)?seconds")
@@ -44,7 +44,7 @@ class Network:
 
 @dataclass
 class Times:
-    """What one engine took, in milliseconds."""
+    """The times of one program, in milliseconds."""
 
     engine: str
     wall: list[float] = field(default_factory=list)
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--engines", nargs="+", default=[*ENGINES, "darknet"])
-    parser.add_argument("--json", type=Path, help="write every time taken to this file")
+    parser.add_argument("--json", type=Path, help="write all times to this file")
     parser.add_argument("--worker", choices=ENGINES, help=argparse.SUPPRESS)
     parser.add_argument("--sides", type=int, nargs=3, default=(), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -68,23 +68,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return work(options.worker, network, options.threads[0])
     network = replace(network, sides=read_plan(network).source.shape.sides)
     print(conditions())
-    everything = {}
+    all_times = {}
     for threads in options.threads:
         names = [name for name in ENGINES if name in options.engines]
         times = measure(network, names, threads, options.rounds)
         if "darknet" in options.engines and threads == 1:
             times += time_darknet(network)
         report(times, threads)
-        everything[threads] = [vars(each) for each in times]
+        all_times[threads] = [vars(each) for each in times]
     if options.json:
-        options.json.write_text(json.dumps(everything, indent=1))
+        options.json.write_text(json.dumps(all_times, indent=1))
     return 0
 
 
-# ---------------------------------------------------------------- the engines, in a worker process
+# ---------------------------------------------------------------- programs, in worker processes
 
 
-def engine_itself(network: Network, threads: int) -> Callable[[], object]:
+def this_engine(network: Network, threads: int) -> Callable[[], object]:
     import numpy as np
 
     import engine
@@ -129,7 +129,7 @@ def onnx_runtime(network: Network, threads: int) -> Callable[[], object]:
 
 
 def _onnx_file(network: Network) -> str:
-    """Convert in another process, so that the peak memory of this one is the runtime's own."""
+    """Export in another process, so that it does not count towards the peak memory of this one."""
     handle, path = tempfile.mkstemp(suffix=".onnx")
     os.close(handle)
     code = (
@@ -151,14 +151,14 @@ def read_plan(network: Network) -> Plan:
 
 
 ENGINES: dict[str, Callable[[Network, int], Callable[[], object]]] = {
-    "engine": engine_itself,
+    "engine": this_engine,
     "opencv": opencv,
     "onnxruntime": onnx_runtime,
 }
 
 
 def work(name: str, network: Network, threads: int) -> int:
-    """Run once for every line on stdin and answer with the times; then say the peak memory."""
+    """Run once for every line on stdin and print the times; at the end print the peak memory."""
     import resource
 
     try:
@@ -178,7 +178,7 @@ def work(name: str, network: Network, threads: int) -> int:
     return 0
 
 
-# ---------------------------------------------------------------- the rounds
+# ---------------------------------------------------------------- measurement
 
 
 def measure(network: Network, names: Sequence[str], threads: int, rounds: int) -> list[Times]:
@@ -190,11 +190,11 @@ def measure(network: Network, names: Sequence[str], threads: int, rounds: int) -
             running.append((Times(name), process))
         else:
             with process:
-                pass  # it has said why
+                pass  # the worker has printed the reason
     for _ in range(rounds):
         for times, process in running:
-            time.sleep(_PAUSE)
-            wall, processor = json.loads(_ask(process))
+            time.sleep(_PAUSE_SECONDS)
+            wall, processor = json.loads(_request_run(process))
             times.wall.append(wall)
             times.processor.append(processor)
     for times, process in running:
@@ -214,7 +214,7 @@ def _start(network: Network, name: str, threads: int) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=_environment())
 
 
-def _ask(process: subprocess.Popen[str]) -> str:
+def _request_run(process: subprocess.Popen[str]) -> str:
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write("run\n")
@@ -228,7 +228,7 @@ def _environment() -> dict[str, str]:
 
 
 def time_darknet(network: Network) -> list[Times]:
-    """Run `darknet detector test` on a grey picture; its own clock leaves out loading."""
+    """Run `darknet detector test` on a grey picture; its own timing excludes loading."""
     program = shutil.which("darknet")
     if program is None:
         print("darknet: skipped, no such program", file=sys.stderr)
@@ -237,10 +237,10 @@ def time_darknet(network: Network) -> list[Times]:
 
     times = Times("darknet")
     with tempfile.TemporaryDirectory() as folder:
-        here = Path(folder)
-        (here / "names").write_text("".join(f"class {k}\n" for k in range(1000)))
-        (here / "net.data").write_text("classes=1000\nnames=names\n")
-        Image.new("RGB", (640, 480), "grey").save(here / "picture.jpg")
+        root = Path(folder)
+        (root / "names").write_text("".join(f"class {k}\n" for k in range(1000)))
+        (root / "net.data").write_text("classes=1000\nnames=names\n")
+        Image.new("RGB", (640, 480), "grey").save(root / "picture.jpg")
         command = [program, "detector", "test", "net.data", str(network.cfg.resolve())]
         command += [str(network.weights.resolve()), "picture.jpg", "-dont_show"]
         for _ in range(_DARKNET_ROUNDS):
@@ -253,20 +253,20 @@ def time_darknet(network: Network) -> list[Times]:
 
 
 def _output_until(wanted: re.Pattern[str], command: Sequence[str], folder: str) -> str:
-    """What a program prints up to `wanted`; then it is stopped: it shows a window and waits.
+    """Run a program, which waits at an open window, and kill it once it has printed `wanted`.
 
-    It prints to a terminal of its own, else its words would stay in its buffer.
+    Its output is a pseudo-terminal, because it would buffer output to a pipe.
     """
-    terminal, its_end = pty.openpty()
+    terminal, program_end = pty.openpty()
     process = subprocess.Popen(
         command,
         cwd=folder,
         env=os.environ | {"QT_QPA_PLATFORM": "offscreen"},
         stdin=subprocess.DEVNULL,
-        stdout=its_end,
-        stderr=its_end,
+        stdout=program_end,
+        stderr=program_end,
     )
-    os.close(its_end)
+    os.close(program_end)
     output = ""
     end = time.monotonic() + _DARKNET_SECONDS
     try:
@@ -275,7 +275,7 @@ def _output_until(wanted: re.Pattern[str], command: Sequence[str], folder: str) 
                 continue
             output += os.read(terminal, 65536).decode(errors="replace")
     except OSError:
-        pass  # Linux: the program has closed its end
+        pass  # on Linux: the program has closed its end
     finally:
         process.kill()
         process.wait()
@@ -284,7 +284,7 @@ def _output_until(wanted: re.Pattern[str], command: Sequence[str], folder: str) 
 
 
 def conditions() -> str:
-    """The processor, and whose kernels NumPy multiplies with: a variable can ask for slow ones."""
+    """Describe the processor and NumPy's BLAS kernels, which a variable can force to slow ones."""
     from engine.backends.cpu import blas
     from engine.backends.cpu.device import CpuDevice
 
@@ -292,7 +292,7 @@ def conditions() -> str:
 
 
 def report(times: Sequence[Times], threads: int) -> None:
-    """One line for each engine; ratios compare this engine with it, round by round."""
+    """Print a line for each program; ratios compare this engine with it, round by round."""
     print(f"{threads} thread{'s' * (threads > 1)}")
     print(
         f"  {'':12} {'median ms':>10} {'min ms':>8} {'processor ms':>13} {'peak MB':>8}"

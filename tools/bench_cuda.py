@@ -1,19 +1,18 @@
-"""Time forward passes on a CUDA device and of a peer in the same run.
+"""Time forward passes on a CUDA device, and those of a peer in the same run.
 
     python -m tools.bench_cuda NET.cfg[@SIZE] ... --batches 1,8,64 --precisions float32,float16
         --peer tools/torch_peer.py --peer-arguments "..." --json tools/results/CARD.json
 
-Weights are random: speed does not depend on them. Milliseconds are medians of CUDA events around
-graph replays, without copies to or from the host: `engine_ms` from floats in the host's layout to
-outputs in the same layout, `boxes_ms` from bytes to the boxes above a threshold that about 20 boxes
-a picture pass, as in a street scene.
+Weights are random, since speed does not depend on them. Milliseconds are medians of CUDA events
+around graph replays, without copies to or from the host: `engine_ms` from floats in the host's
+layout to outputs in the same layout, `boxes_ms` from bytes to the boxes above a threshold that
+leaves about 20 boxes a picture, as in a street scene.
 
 --json writes the document that `python -m tools.write_benchmarks` turns into docs/benchmarks.md.
-Several runs may fill one document: rows are added to those of the file, and replace the ones of the
-same network, precision and batch. Card, driver and commit must be those of the file, so that a
-document never mixes two of them.
+Several runs may fill one document: their rows are added, or replace the rows of the same network,
+precision and batch. Card, driver and commit must be the same for all of them.
 
-The peer takes the same nets and batches, `--only VARIANTS` and `--out FILE`, and writes
+The peer program takes the same nets and batches, `--only VARIANTS` and `--out FILE`, and writes
 {"peer": its name and version, "rows": [{net, batch, variant, ms}, ...]}.
 """
 
@@ -49,9 +48,9 @@ from engine.vision.resize import Placement
 from tools import random_model
 
 ROOT = Path(__file__).resolve().parent.parent
-BOXES = 20  # in a picture, before suppression
-GRAPH, COMPILE = "PyTorch", "torch.compile"  # replayed from a CUDA graph; mode="max-autotune"
-# The peer's variants of each precision, and what the tables call them.
+BOXES = 20  # in a picture, before NMS
+GRAPH, COMPILE = "PyTorch", "torch.compile"  # a replayed CUDA graph; mode="max-autotune"
+# The peer's variants of each precision, and their names in the tables.
 PEER_OF = {
     "float32": {"fp32": GRAPH},
     "tf32": {"tf32": GRAPH},
@@ -60,7 +59,7 @@ PEER_OF = {
 
 
 def random_plan(path: Path, size: int | None) -> Plan:
-    """The network with weights that keep activations near 1."""
+    """Return the plan of a network with random weights that keep activations near 1."""
     network = graph.build(cfg.read(path), size=(size, size) if size else None)
     return lower(network, random_weights.arrays(network))
 
@@ -86,8 +85,8 @@ def main(words: list[str] | None = None) -> int:
         for precision, batch in product(precisions, batches):
             start = time.perf_counter()
             program = device.compile(plan, batch=batch, precision=precision, **options)
-            ms, ready = measured(program, batch, arguments.repeats, start)
-            boxes_ms = measured_to_boxes(program, batch, arguments.repeats) if plan.heads else None
+            ms, ready = measure_forward(program, batch, arguments.repeats, start)
+            boxes_ms = measure_to_boxes(program, batch, arguments.repeats) if plan.heads else None
             program.close()
             row = {
                 "network": network,
@@ -95,19 +94,19 @@ def main(words: list[str] | None = None) -> int:
                 "batch": batch,
                 "engine_ms": round(ms, 4),
                 "boxes_ms": boxes_ms and round(boxes_ms, 4),
-                "peers_ms": peers_of(peers, batch, precision),
+                "peers_ms": peer_times(peers, batch, precision),
                 "ready_s": round(ready, 1),
             }
             document.add(row)
-            print(told(row), flush=True)
+            print(format_row(row), flush=True)
     device.close()
     return 0
 
 
 class Document:
-    """The rows of one commit on one card, written again after each row."""
+    """The rows of one commit on one card; the file is rewritten after each row."""
 
-    SAME = ("card", "driver", "commit")
+    IDENTITY = ("card", "driver", "commit")
 
     def __init__(self, path: Path | None, content: dict[str, Any]) -> None:
         self._path = path
@@ -116,9 +115,11 @@ class Document:
     @classmethod
     def open(cls, arguments: argparse.Namespace, words: list[str] | None, card: str) -> Document:
         model, _, cuda = card.partition(", driver for CUDA ")
-        given = [f"ENGINE_TUNE={os.environ['ENGINE_TUNE']}"] if "ENGINE_TUNE" in os.environ else []
+        variables = (
+            [f"ENGINE_TUNE={os.environ['ENGINE_TUNE']}"] if "ENGINE_TUNE" in os.environ else []
+        )
         options = sys.argv[1:] if words is None else words
-        command = [*given, *("python", "-m", "tools.bench_cuda"), *map(shlex.quote, options)]
+        command = [*variables, *("python", "-m", "tools.bench_cuda"), *map(shlex.quote, options)]
         content: dict[str, Any] = {
             "card": model,
             "driver": first_line(
@@ -133,14 +134,14 @@ class Document:
             "rows": [],
         }
         if arguments.json and arguments.json.exists():
-            kept = json.loads(arguments.json.read_text(encoding="utf-8"))
-            for key in cls.SAME:
-                if kept[key] != content[key]:
+            earlier = json.loads(arguments.json.read_text(encoding="utf-8"))
+            for key in cls.IDENTITY:
+                if earlier[key] != content[key]:
                     raise EngineError(
-                        f"{arguments.json}: {key}: expected {content[key]}, got {kept[key]}. "
+                        f"{arguments.json}: {key}: expected {content[key]}, got {earlier[key]}. "
                         "Name another file"
                     )
-            content = {**content, **kept}
+            content = {**content, **earlier}
         content["commands"] = [*content["commands"], " ".join(command)]
         return cls(arguments.json, content)
 
@@ -150,19 +151,19 @@ class Document:
 
         rows = [each for each in self.content["rows"] if key(each) != key(row)]
         self.content["rows"] = [*rows, row]
-        if self._path:  # at once, so that a run that is cut short leaves its rows
-            self._path.write_text(serialised(self.content), encoding="utf-8")
+        if self._path:  # after each row, so that an aborted run keeps its rows
+            self._path.write_text(serialize(self.content), encoding="utf-8")
 
 
-def serialised(content: dict[str, Any]) -> str:
-    """A document as JSON, one row a line."""
+def serialize(content: dict[str, Any]) -> str:
+    """Return a document as JSON with one row per line."""
     rows = [f"  {json.dumps(row)}" for row in content["rows"]]
     head = json.dumps({**content, "rows": []}, indent=1)
     return head.replace('"rows": []', '"rows": [\n' + ",\n".join(rows) + "\n ]") + "\n"
 
 
 def first_line(*command: str) -> str:
-    """The first line that a program prints; empty if it is not there or fails."""
+    """Return the first line of a program's output, or "" if it is missing or fails."""
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -180,33 +181,33 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--algorithm")
     parser.add_argument("--peer", type=Path)
     parser.add_argument("--peer-arguments", default="")
-    parser.add_argument("--json", type=Path, help="a new document, or one of this commit and card")
-    parser.add_argument("--commit", help="what is measured, where git cannot tell")
+    parser.add_argument("--json", type=Path, help="new, or of the same commit and card")
+    parser.add_argument("--commit", help="the measured commit (default: from git)")
     return parser.parse_args(words)
 
 
-def measured(program: Any, batch: int, repeats: int, start: float) -> tuple[float, float]:
-    """Milliseconds of a run, and seconds from `start` until the first one was over."""
+def measure_forward(program: Any, batch: int, repeats: int, start: float) -> tuple[float, float]:
+    """Return milliseconds of a run, and seconds from `start` to the end of the first one."""
     images = random_images(program.plan, batch)
     program.forward(images)
     ready = time.perf_counter() - start
     return statistics.median(program.measure(images, repeats=repeats)), ready
 
 
-def measured_to_boxes(program: Any, batch: int, repeats: int) -> float:
-    """Milliseconds of a run that scales pictures, which have the network's size, and decodes."""
+def measure_to_boxes(program: Any, batch: int, repeats: int) -> float:
+    """Return milliseconds from pictures in the network's size to decoded boxes."""
     channels, height, width = program.plan.source.shape.sides
     noise = np.random.default_rng(1).integers(0, 256, (height, width, channels), np.uint8)
     picture = Placed(noise, Placement((width, height), (width, height)))
     (rows,) = program.start_detect([picture], threshold=0.0).result()
-    threshold = random_model.least(rows, BOXES)
+    threshold = random_model.threshold_for(rows, BOXES)
     return statistics.median(
         program.measure([picture] * batch, repeats=repeats, threshold=threshold)
     )
 
 
-def peers_of(peers: list[Any], batch: int, precision: str) -> dict[str, float]:
-    """Milliseconds of each of the peer's variants of this precision, by its name in the tables."""
+def peer_times(peers: list[Any], batch: int, precision: str) -> dict[str, float]:
+    """Return the milliseconds of the peer's variants of this precision, by name in the tables."""
     names = PEER_OF[precision]
     return {
         names[row["variant"]]: round(row["ms"], 4)
@@ -215,7 +216,7 @@ def peers_of(peers: list[Any], batch: int, precision: str) -> dict[str, float]:
     }
 
 
-def told(row: dict[str, Any]) -> str:
+def format_row(row: dict[str, Any]) -> str:
     ms = row["engine_ms"]
     boxes = f"to boxes {row['boxes_ms']:8.3f} ms  " if row["boxes_ms"] else ""
     peers = "".join(

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Everything that must hold on a card, step by step: a line for each, and its whole log in FOLDER.
+# Run all checks of a card. Each step prints one line; its full log is in FOLDER.
 #   tools/check_card.sh FOLDER [STEP ...]
-# Steps, all of them unless some are named:
-#   cases       every case of the ops' tests by every algorithm; compiles what others need
-#   tests       those marked `cuda`; what looks at the card's free memory runs alone, behind them
+# Steps (default: all):
+#   cases       every op test case with every algorithm; compiles the kernels of later steps
+#   tests       the tests marked `cuda`; those that read the card's free memory run alone, last
 #   sanitizers  tools/sanitize_cuda.sh
-#   golden      darknet's cases by what the tuner chooses
-#   eager       the small ones without graphs;   naive   without passes
-#   forced      the small ones by one algorithm of each kind wherever it can
+#   golden      golden cases with the algorithms that the autotuner chooses
+#   eager       the small golden cases without CUDA graphs
+#   naive       the small golden cases without passes
+#   forced      the small golden cases with one or two algorithms of each family
 #   precision   tools/check_precision.py
 #   soak        tools/soak_cuda.py
-# Golden cases, trained networks and pictures are those of ../shared (SHARED says otherwise).
+# Golden cases, trained networks and pictures are in $SHARED (default: ../shared).
 set -uo pipefail
 
 folder=${1:?"expected a folder for logs"}
@@ -37,33 +38,33 @@ run() { # NAME COMMAND...
 }
 golden() { # NAME SUITE VARIABLES...
   if [ ! -f "$shared/golden/check.py" ]; then
-    printf '%-16s left out: no %s\n' "$1" "$shared/golden"
+    printf '%-16s skipped: no %s\n' "$1" "$shared/golden"
     return
   fi
   run "$1" env ENGINE_GOLDEN_DEVICE=cuda "${@:3}" "$python" "$shared/golden/check.py" \
     tests/golden_adapter.py --root "$shared/golden/open" --suite "$2" --optional
 }
 card_tests() { ENGINE_REQUIRE_CUDA=1 "$python" -m pytest -q -m cuda "$@"; }
-of_each_kind() { # algorithm: its name, or two of its variants
+algorithms_of_families() { # one or two names for each family
   "$python" - <<'END'
 from engine.backends.cuda import conv
 
-kinds = {}
+families = {}
 for name in conv.ALGORITHMS:
-    kinds.setdefault(conv.family(conv.Choice(name)) or name, []).append(name)
-for names in kinds.values():
+    families.setdefault(conv.family(conv.Choice(name)) or name, []).append(name)
+for names in families.values():
     print(*sorted({names[0], names[len(names) // 2]}), sep="\n")
 END
 }
 forced() {
-  local name names job under_way=() code=0
-  mapfile -t names < <(of_each_kind)
+  local name names job pending=() code=0
+  mapfile -t names < <(algorithms_of_families)
   for name in "${names[@]}"; do
     while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
     golden "by_$name" micro "ENGINE_GOLDEN_ALGORITHM=$name" &
-    under_way+=($!)
+    pending+=($!)
   done
-  for job in "${under_way[@]}"; do wait "$job" || code=1; done
+  for job in "${pending[@]}"; do wait "$job" || code=1; done
   return "$code"
 }
 tests() {
@@ -71,7 +72,7 @@ tests() {
   local code=$?
   run alone card_tests tests/backends/cuda/test_real_device.py && return "$code"
 }
-whole() { # golden cases, small ones and networks
+all_golden() { # small cases and whole networks
   golden golden_micro micro
   local code=$?
   golden golden_macro macro && return "$code"
@@ -80,12 +81,12 @@ whole() { # golden cases, small ones and networks
 for step in "${steps[@]}"; do
   case $step in
     cases)
-      run cases "$python" tools/every_case_cuda.py \
+      run cases "$python" tools/run_op_cases_cuda.py \
         --algorithms --precisions float32,float16,tf32
       ;;
     tests) tests ;;
     sanitizers) run sanitizers tools/sanitize_cuda.sh ;;
-    golden) whole ;;
+    golden) all_golden ;;
     eager) golden eager micro ENGINE_GOLDEN_GRAPH=0 ;;
     naive) golden naive micro ENGINE_GOLDEN_PASSES=0 ;;
     forced) forced ;;

@@ -1,22 +1,22 @@
-"""Checks a device's fast precisions against its own float32, on trained and on golden networks.
+"""Compare a device's fast precisions with its own float32, on trained and on golden networks.
 
     python tools/check_precision.py [--shared ../shared] [--device cuda:0]
         [--precisions float16,tf32] [--suite models|golden|all] [--only TEXT] [--json rows.json]
 
-Trained networks, those of SHARED/models and the yolov3-tiny in the folder that ENGINE_YOLOV3_TINY
-names, see the pictures of SHARED/images/coco_val32; golden ones, SHARED/golden/open, see the input
-of their case. A precision passes where
+Trained networks (SHARED/models, and yolov3-tiny in the folder ENGINE_YOLOV3_TINY) run on the
+pictures of SHARED/images/coco_val32; golden networks (SHARED/golden/open) run on the input of their
+case. A precision passes if
 
-    each output      differs by at most 2e-3 of its size, root mean square
-    each detection   0.01 above the threshold, of either run, is one of the other run, too: a box
-                     of the same class with an overlap of 0.98; of boxes that suppress each other
-                     and whose scores differ by less than 2e-3 either may be the one that stays
-    AP               of networks of COCO's classes differs by at most 0.003
+    outputs      differ by at most 2e-3, relative to their L2 norm
+    detections   of either run that are 0.01 above the threshold are matched in the other run: by a
+                 box of the same class with an IoU of 0.98. If boxes suppress each other and their
+                 scores differ by less than 2e-3, either of them may be kept
+    AP           of networks with COCO's classes differs by at most 0.003
 
-A golden network that the device refuses for its range is listed and counts as passed: its weights
-are random. Of one that the device computes in float32 all the same, by algorithms that another
-tuning chose, the outputs count and boxes do not: YOLOv1 squares what it says, and with random
-weights there are boxes of next to no size. Exit status 1 says that something missed.
+A golden network that the device rejects because of its range is listed and passes, since its
+weights are random. If the device computes a golden network in float32 anyway, with other
+algorithms, its boxes are not compared: YOLOv1 squares the box sizes, and random weights give boxes
+of nearly no size. The exit status is 1 if something does not pass.
 """
 
 from __future__ import annotations
@@ -60,53 +60,53 @@ from engine.vision.resize import Placement
 
 Array = NDArray[Any]
 
-MOST_ERROR = 2e-3
-MARGIN = 0.01  # above the threshold: what is nearer may be found by one run alone
-LEAST_OVERLAP = 0.98
-SUPPRESSED, NONE_SUPPRESSED = 0.45, 1.01  # overlaps from which on one box removes another
-MOST_AP = 0.003
-LEAST_SCORE = 0.005  # that is ranked for AP
+MAX_ERROR = 2e-3
+MARGIN = 0.01  # boxes closer to the threshold may be found by one run only
+MIN_IOU = 0.98  # of a match
+NMS_IOU, NO_NMS = 0.45, 1.01
+MAX_AP_DIFFERENCE = 0.003
+MIN_AP_SCORE = 0.005  # of detections that count for AP
 THRESHOLD = 0.25
 BATCH = 8
 COCO_CLASSES = 80
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
-    """A network and what it is shown: `calls` in order, since a state outlives a run."""
+class Case:
+    """A network and its input; `calls` run in order, since a recurrent network keeps its state."""
 
     name: str
     suite: str
     network: Graph
     plan: Plan
     calls: tuple[Array, ...]
-    placements: tuple[Placement, ...]  # of every row of every call
+    placements: tuple[Placement, ...]  # of all rows of all calls
     threshold: float = THRESHOLD
     truth: GroundTruth | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
-    """What a program makes of a subject; each list has an entry for each row."""
+class CaseResult:
+    """The results of a case; the lists have an entry for each row."""
 
     outputs: tuple[Array, ...]
-    found: list[Boxes]
-    rivals: list[Boxes]  # the same and those that they suppressed
-    ranked: list[Boxes]  # down to LEAST_SCORE, where there is something to compare them with
-    precision: str  # that it is computed in
+    kept: list[Boxes]
+    without_nms: list[Boxes]
+    for_ap: list[Boxes]  # down to MIN_AP_SCORE; empty without ground truth
+    precision: str  # the actual one
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table; None where a network has nothing of the kind."""
+    """A line of the table; None if a value does not apply to the network."""
 
     suite: str
     net: str
     precision: str
     error: float | None = None
-    boxes: int | None = None  # that count, in both runs together
-    lost: int | None = None  # of them without a partner
-    overlap: float | None = None  # the least of the others with their partners
+    boxes: int | None = None  # above the margin, in both runs together
+    lost: int | None = None  # those of them without a match
+    overlap: float | None = None  # the smallest IoU of the matches
     ap: float | None = None
     ap_float32: float | None = None
     in_float32: bool = False
@@ -116,36 +116,36 @@ class Row:
     def passes(self) -> bool:
         if self.refused:
             return self.suite == "golden"
-        is_near = self.ap is None or abs(self.ap - (self.ap_float32 or 0)) <= MOST_AP
-        is_found = not self.lost or (self.in_float32 and self.suite == "golden")
-        return self.error is not None and self.error <= MOST_ERROR and is_found and is_near
+        has_same_ap = self.ap is None or abs(self.ap - (self.ap_float32 or 0)) <= MAX_AP_DIFFERENCE
+        has_same_boxes = not self.lost or (self.in_float32 and self.suite == "golden")
+        return self.error is not None and self.error <= MAX_ERROR and has_same_boxes and has_same_ap
 
     def __str__(self) -> str:
         head = f"{self.suite:7s} {self.net:32s} {self.precision:8s}"
         if self.refused:
             return f"{head} refused: {self.refused}"
-        shown = [
+        values = [
             f"error {self.error:.1e}",
             "" if self.boxes is None else f"boxes {self.boxes:4d}, lost {self.lost}",
             "" if self.overlap is None else f"overlap {self.overlap:.4f}",
             "" if self.ap is None else f"AP {self.ap:.4f} for {self.ap_float32:.4f}",
         ]
-        columns = (f"{text:{width}s}" for text, width in zip(shown, (13, 20, 14, 20), strict=True))
-        note = "MISS" if not self.passes else "in float32" if self.in_float32 else ""
+        columns = (f"{text:{width}s}" for text, width in zip(values, (13, 20, 14, 20), strict=True))
+        note = "FAIL" if not self.passes else "in float32" if self.in_float32 else ""
         return f"{head} {'  '.join(columns)} {note}".rstrip()
 
 
-# ---------------------------------------------------------------- one subject
+# ---------------------------------------------------------------- comparison
 
 
-def check(device: Device, subject: Subject, precisions: Sequence[str]) -> Iterator[Row]:
-    """A row for each precision, as soon as it is known."""
-    plan = optimise(subject.plan, device.passes)
-    expected = answer(device, subject, plan, "float32")
+def check(device: Device, case: Case, precisions: Sequence[str]) -> Iterator[Row]:
+    """Yield a row for each precision."""
+    plan = optimise(case.plan, device.passes)
+    expected = run(device, case, plan, "float32")
     for precision in precisions:
-        head = subject.suite, subject.name, precision
+        head = case.suite, case.name, precision
         try:
-            got = answer(device, subject, plan, precision)
+            got = run(device, case, plan, precision)
         except EngineError as error:
             yield Row(*head, refused=str(error))
             continue
@@ -153,128 +153,130 @@ def check(device: Device, subject: Subject, precisions: Sequence[str]) -> Iterat
         yield Row(
             *head,
             max(errors),
-            *compared_boxes(subject, got, expected),
-            *aps(got, expected, subject),
+            *compare_boxes(case, got, expected),
+            *average_precisions(got, expected, case),
             in_float32=precision != got.precision == "float32",
         )
 
 
-def answer(device: Device, subject: Subject, plan: Plan, precision: str) -> Answer:
-    batch = max(map(len, subject.calls)) // plan.steps
+def run(device: Device, case: Case, plan: Plan, precision: str) -> CaseResult:
+    batch = max(map(len, case.calls)) // plan.steps
     program = device.compile(plan, batch=batch, precision=precision)
     try:
-        results = [program.forward(images) for images in subject.calls]
-        outputs = tuple(np.concatenate(of_one) for of_one in zip(*results, strict=True))
-        found: list[Boxes] = []
-        rivals: list[Boxes] = []
-        ranked: list[Boxes] = []
+        results = [program.forward(images) for images in case.calls]
+        outputs = tuple(np.concatenate(calls) for calls in zip(*results, strict=True))
+        kept: list[Boxes] = []
+        without_nms: list[Boxes] = []
+        for_ap: list[Boxes] = []
         if plan.heads:
-            found = detect(program, subject, subject.threshold)
-            rivals = detect(program, subject, subject.threshold, NONE_SUPPRESSED)
-            ranked = detect(program, subject, LEAST_SCORE) if subject.truth else []
-        computed = getattr(program, "precision", precision)
-        return Answer(outputs, found, rivals, ranked, computed)
+            kept = detect(program, case, case.threshold)
+            without_nms = detect(program, case, case.threshold, NO_NMS)
+            for_ap = detect(program, case, MIN_AP_SCORE) if case.truth else []
+        actual = getattr(program, "precision", precision)
+        return CaseResult(outputs, kept, without_nms, for_ap, actual)
     finally:
         program.close()
 
 
-def detect(
-    program: Any, subject: Subject, threshold: float, overlap: float = SUPPRESSED
-) -> list[Boxes]:
+def detect(program: Any, case: Case, threshold: float, nms: float = NMS_IOU) -> list[Boxes]:
     program.reset()
-    rows = [row for images in subject.calls for row in program.detect(images, threshold=threshold)]
-    suppression = Suppression(overlap, *subject.network.nms)  # type: ignore[arg-type]
-    return postprocess_batch(rows, subject.placements, suppression)
+    rows = [row for images in case.calls for row in program.detect(images, threshold=threshold)]
+    suppression = Suppression(nms, *case.network.nms)  # type: ignore[arg-type]
+    return postprocess_batch(rows, case.placements, suppression)
 
 
 def relative_error(got: Array, expected: Array) -> float:
-    """Infinite where one of them has a number and the other none."""
+    """Return the relative L2 error; infinite if NaNs or infinities are not in the same places."""
     got, expected = got.astype(np.float64), expected.astype(np.float64)
-    is_number = np.isfinite(expected)
-    if not np.array_equal(is_number, np.isfinite(got)):
+    is_finite = np.isfinite(expected)
+    if not np.array_equal(is_finite, np.isfinite(got)):
         return math.inf
-    size = float(np.linalg.norm(expected[is_number]))
-    difference = float(np.linalg.norm(got[is_number] - expected[is_number]))
+    size = float(np.linalg.norm(expected[is_finite]))
+    difference = float(np.linalg.norm(got[is_finite] - expected[is_finite]))
     return difference / size if size else difference
 
 
-def compared_boxes(
-    subject: Subject, got: Answer, expected: Answer
+def compare_boxes(
+    case: Case, got: CaseResult, expected: CaseResult
 ) -> tuple[int | None, int | None, float | None]:
-    """How many count, how many of them have no partner, how well the worst of the others fits."""
-    if not subject.plan.heads:
+    """Return the number of boxes, of those without a match, and the smallest IoU of a match."""
+    if not case.plan.heads:
         return None, None, None
     overlaps = np.concatenate(
         [
-            best_overlaps(mine.found[row], mine.rivals[row], other.found[row], subject.threshold)
-            for row in range(len(got.found))
+            best_overlaps(mine.kept[row], mine.without_nms[row], other.kept[row], case.threshold)
+            for row in range(len(got.kept))
             for mine, other in ((got, expected), (expected, got))
         ]
     )
-    has_partner = overlaps >= LEAST_OVERLAP
-    least = float(overlaps[has_partner].min()) if has_partner.any() else None
-    return len(overlaps), int(np.count_nonzero(~has_partner)), least
+    is_matched = overlaps >= MIN_IOU
+    smallest = float(overlaps[is_matched].min()) if is_matched.any() else None
+    return len(overlaps), int(np.count_nonzero(~is_matched)), smallest
 
 
-def best_overlaps(mine: Boxes, rivals: Boxes, other: Boxes, threshold: float) -> Array:
-    """Of each box that counts, or of a rival that might have stayed in its place, with the others.
+def best_overlaps(mine: Boxes, without_nms: Boxes, other: Boxes, threshold: float) -> Array:
+    """Return the largest IoU of each of `mine` above the margin with the boxes of the other run.
 
-    Of two boxes with nearly the same score, which one suppresses the other is chance.
+    A box that `mine` suppressed counts in its place if their scores are nearly the same, because
+    then it is chance which one is kept.
     """
     mine = mine.take(mine.scores > threshold + MARGIN)
-    is_tied = np.abs(mine.scores[:, None] - rivals.scores) < MOST_ERROR
-    is_tied &= shared(mine, rivals) > SUPPRESSED
-    best = shared(rivals, other).max(axis=1, initial=0)
-    found: Array = np.where(is_tied, best, 0).max(axis=1, initial=0)
-    return found
-
-
-def shared(some: Boxes, others: Boxes) -> Array:
-    """The overlap of each of some boxes with each of the others, of the same class."""
-    overlaps = iou_ltwh(corners(some), corners(others))
-    overlaps[some.class_ids[:, None] != others.class_ids] = 0
+    is_tied = np.abs(mine.scores[:, None] - without_nms.scores) < MAX_ERROR
+    is_tied &= iou(mine, without_nms) > NMS_IOU
+    best = iou(without_nms, other).max(axis=1, initial=0)
+    overlaps: Array = np.where(is_tied, best, 0).max(axis=1, initial=0)
     return overlaps
 
 
-def corners(found: Boxes, size: tuple[int, int] = (1, 1)) -> Array:
-    """left, top, width, height."""
-    rows = found.xywh.astype(np.float64) * np.tile(np.asarray(size, np.float64), 2)
+def iou(first: Boxes, second: Boxes) -> Array:
+    """Return the IoU of each pair of boxes; 0 if their classes differ."""
+    overlaps = iou_ltwh(to_ltwh(first), to_ltwh(second))
+    overlaps[first.class_ids[:, None] != second.class_ids] = 0
+    return overlaps
+
+
+def to_ltwh(boxes: Boxes, size: tuple[int, int] = (1, 1)) -> Array:
+    """Return rows of left, top, width and height in a picture of this size."""
+    rows = boxes.xywh.astype(np.float64) * np.tile(np.asarray(size, np.float64), 2)
     rows[:, :2] -= rows[:, 2:] / 2
     return rows
 
 
-def aps(got: Answer, expected: Answer, subject: Subject) -> tuple[float | None, float | None]:
-    truth = subject.truth
+def average_precisions(
+    got: CaseResult, expected: CaseResult, case: Case
+) -> tuple[float | None, float | None]:
+    truth = case.truth
     if truth is None:
         return None, None
-    return average_precision(got.ranked, subject, truth), average_precision(
-        expected.ranked, subject, truth
+    return average_precision(got.for_ap, case, truth), average_precision(
+        expected.for_ap, case, truth
     )
 
 
-def average_precision(ranked: Sequence[Boxes], subject: Subject, truth: GroundTruth) -> float:
+def average_precision(found: Sequence[Boxes], case: Case, truth: GroundTruth) -> float:
     examples = []
-    for entry, found, placement in zip(truth.entries, ranked, subject.placements, strict=True):
+    for entry, boxes, placement in zip(truth.entries, found, case.placements, strict=True):
         size = placement.picture
-        there = Detections(corners(found, size), found.scores.astype(np.float64), found.class_ids)
-        examples.append(Example(entry.image_id, size, entry.objects(size), there))
+        scores = boxes.scores.astype(np.float64)
+        detections = Detections(to_ltwh(boxes, size), scores, boxes.class_ids)
+        examples.append(Example(entry.image_id, size, entry.objects(size), detections))
     return score(examples, truth.names).summary["AP"] or 0.0
 
 
-# ---------------------------------------------------------------- subjects
+# ---------------------------------------------------------------- cases
 
 
-def trained(shared: Path, only: str) -> Iterator[Subject]:
+def trained_cases(shared: Path, only: str) -> Iterator[Case]:
     stems = [folder / folder.name for folder in sorted((shared / "models").glob("*"))]
     tiny = os.environ.get("ENGINE_YOLOV3_TINY")
     if tiny:
         stems.append(Path(tiny) / "yolov3-tiny")
     for stem in stems:
         if only in stem.name:
-            yield trained_one(stem, shared / "images" / "coco_val32")
+            yield trained_case(stem, shared / "images" / "coco_val32")
 
 
-def trained_one(stem: Path, pictures: Path) -> Subject:
+def trained_case(stem: Path, pictures: Path) -> Case:
     network = graph.build(cfg.read(Path(f"{stem}.cfg")))
     plan = lower(network, weights.load(Path(f"{stem}.weights"), network))
     names = read_names(pictures / "coco.names", COCO_CLASSES)
@@ -282,37 +284,37 @@ def trained_one(stem: Path, pictures: Path) -> Subject:
     fit = "crop" if network.task == "classifier" else "stretch"
     intake = Intake(network.net.shape, "letterbox" if network.letter_box else fit)  # type: ignore[arg-type]
     batch = intake.prepare([entry.path for entry in truth.entries], bgr=False)
-    assert batch.images is not None
+    images = np.stack([each.row for each in batch.placed])  # type: ignore[arg-type]
     prepared = [each for each in batch.pictures if isinstance(each, Prepared)]
     assert len(prepared) == len(truth.entries), "a picture that cannot be read"
     is_coco = network.task == "detector" and network.classes == COCO_CLASSES
-    return Subject(
+    return Case(
         *(stem.name, "models", network, plan),
-        tuple(np.split(batch.images, range(BATCH, len(batch.images), BATCH))),
+        tuple(np.split(images, range(BATCH, len(images), BATCH))),
         tuple(each.placement for each in prepared),
         truth=truth if is_coco else None,
     )
 
 
-def golden(shared: Path, only: str) -> Iterator[Subject]:
-    judge = module(shared / "golden" / "check.py")
-    for folder, case in judge.find_cases(str(shared / "golden" / "open"), "all"):
+def golden_cases(shared: Path, only: str) -> Iterator[Case]:
+    checker = import_file(shared / "golden" / "check.py")
+    for folder, case in checker.find_cases(str(shared / "golden" / "open"), "all"):
         if only in case["name"]:
-            with tempfile.TemporaryDirectory() as room:
-                subject = golden_one(judge, Path(folder), case, room)
-            yield subject
+            with tempfile.TemporaryDirectory() as temporary:
+                loaded = golden_case(checker, Path(folder), case, temporary)
+            yield loaded
 
 
-def golden_one(judge: ModuleType, folder: Path, case: dict[str, Any], room: str) -> Subject:
+def golden_case(checker: ModuleType, folder: Path, case: dict[str, Any], temporary: str) -> Case:
     network = graph.build(cfg.read(folder / "net.cfg"), time_steps=case["time_steps"])
-    file = judge.weights_for(str(folder), case, room)
-    calls = judge.inputs_for(case)
+    file = checker.weights_for(str(folder), case, temporary)
+    calls = checker.inputs_for(case)
     images = calls.reshape(*calls.shape[:2], *network.net.shape.sides)
     side = network.net.width, network.net.height
     threshold = THRESHOLD
     if case["boxes"]:
         threshold = json.loads((folder / "boxes.json").read_text())[0]["thresh"]
-    return Subject(
+    return Case(
         *(case["name"], "golden", network, lower(network, weights.load(Path(file), network))),
         tuple(images),
         (Placement(side, side),) * (len(images) * images.shape[1]),
@@ -320,42 +322,42 @@ def golden_one(judge: ModuleType, folder: Path, case: dict[str, Any], room: str)
     )
 
 
-def module(path: Path) -> ModuleType:
+def import_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def main(given: Sequence[str] | None = None) -> int:
-    beside = Path(__file__).resolve().parents[2] / "shared"
+def main(words: Sequence[str] | None = None) -> int:
+    shared = Path(__file__).resolve().parents[2] / "shared"
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--shared", type=Path, default=beside)
+    parser.add_argument("--shared", type=Path, default=shared)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--precisions", default="float16,tf32")
     parser.add_argument("--suite", choices=("models", "golden", "all"), default="all")
-    parser.add_argument("--only", default="", help="networks whose name holds this")
+    parser.add_argument("--only", default="", help="networks whose name contains this")
     parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args(given)
+    arguments = parser.parse_args(words)
     device = open_device(arguments.device)
     print(f"{device.name}: {device.describe()}", flush=True)
     rows: list[Row] = []
-    for suite, subjects in (("models", trained), ("golden", golden)):
+    for suite, cases in (("models", trained_cases), ("golden", golden_cases)):
         if arguments.suite not in (suite, "all"):
             continue
-        for subject in subjects(arguments.shared, arguments.only):
-            for row in check(device, subject, arguments.precisions.split(",")):
+        for case in cases(arguments.shared, arguments.only):
+            for row in check(device, case, arguments.precisions.split(",")):
                 rows.append(row)
                 print(row, flush=True)
-                if arguments.json:  # as it goes, so that a run that is cut short leaves its rows
+                if arguments.json:  # after each row, so that an aborted run keeps its rows
                     lines = [{**vars(each), "passes": each.passes} for each in rows]
                     arguments.json.write_text(json.dumps(lines, indent=1))
     device.close()
-    missed = sum(not row.passes for row in rows)
-    print(f"{len(rows)} rows, {missed} missed")
-    return 1 if missed or not rows else 0
+    failed = sum(not row.passes for row in rows)
+    print(f"{len(rows)} rows, {failed} failed")
+    return 1 if failed or not rows else 0
 
 
 if __name__ == "__main__":

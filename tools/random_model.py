@@ -1,4 +1,4 @@
-"""Random weights for a .cfg, and the threshold at which such a network finds as much as others."""
+"""Random weights for a .cfg, and a threshold that leaves a realistic number of boxes."""
 
 from __future__ import annotations
 
@@ -15,34 +15,35 @@ from engine.darknet import graph, random_weights, weights
 from engine.vision.image import read
 from engine.vision.resize import stretch
 
-_CELLS = 10  # for each box
+_CELLS_PER_BOX = 10
 
 
 def save(cfg: Path, folder: Path) -> Path:
-    """The file of weights."""
+    """Write random weights and return their path."""
     path = folder / f"{cfg.stem}.weights"
     network = graph.build(darknet_cfg.read(cfg))
     weights.save(path, network, random_weights.arrays(network))
     return path
 
 
-def threshold(detector: engine.Detector, pictures: Iterable[Any], found: int) -> float:
-    """One that leaves about so many boxes in a picture before suppression.
+def threshold(detector: engine.Detector, pictures: Iterable[Any], count: int) -> float:
+    """Return a threshold that leaves about `count` boxes in a picture before NMS.
 
-    At the default one nearly every cell finds nearly every class, and nothing but that is timed.
+    At the default threshold, random weights find nearly every class in nearly every cell, so that
+    NMS would dominate the time.
     """
-    given = [stretch(read(picture), detector.size)[0][None] for picture in pictures]
-    rows = [detector.candidates(each, threshold=0.0)[0] for each in given]
-    return round(least(np.concatenate(rows), found * len(rows)), 4)
+    images = [stretch(read(picture), detector.size)[0][None] for picture in pictures]
+    rows = [detector.candidates(each, threshold=0.0)[0] for each in images]
+    return round(threshold_for(np.concatenate(rows), count * len(rows)), 4)
 
 
-def least(rows: NDArray[np.float32], found: int) -> float:
-    """Of candidates: a threshold with about so many boxes, and few more cells that may have one.
+def threshold_for(rows: NDArray[np.float32], count: int) -> float:
+    """Return a threshold for candidates that leaves about `count` boxes.
 
-    Trained networks are sure of few cells. Where those of this one are alike in that, but its
-    classes are not, all of them are above what leaves so many boxes.
+    At most ten times as many cells have an objectness above it, as in a trained network: if all
+    cells have a similar objectness, the scores alone would let every cell pass.
     """
-    scores, certain = rows[:, 5:], rows[:, 4]
-    unsure = certain[certain < 1]  # some layers are sure of all, and ask their classes alone
-    ends = [np.sort(scores, axis=None)[-found:], np.sort(unsure)[-_CELLS * found :]]
-    return float(max(each[0] for each in ends if each.size))
+    scores, objectness = rows[:, 5:], rows[:, 4]
+    objectness = objectness[objectness < 1]  # it is 1 everywhere for layers without objectness
+    tops = [np.sort(scores, axis=None)[-count:], np.sort(objectness)[-_CELLS_PER_BOX * count :]]
+    return float(max(each[0] for each in tops if each.size))

@@ -1,11 +1,11 @@
-"""Run many random networks through the engine and something else, and compare.
+"""Compare the engine with a reference on many random networks.
 
-python -m tools.random_nets --count 10000                a second reading of darknet, in float64
-python -m tools.random_nets --count 1000 --darknet       Debian's darknet, what it knows
-python -m tools.random_nets --count 500 --device cuda:0  with float32 on a card
+python -m tools.random_nets --count 10000                an independent float64 implementation
+python -m tools.random_nets --count 1000 --darknet       Debian's darknet, for layers that it has
+python -m tools.random_nets --count 500 --device cuda:0  float32 on a card
 
-Differences are relative: of each layer's whole tensor to the second reading's, of each value of the
-last layer to darknet's where that is above 1.
+Differences from the float64 implementation are relative to the norm of each layer's output; those
+from darknet are relative to each value of the last layer, if it is above 1.
 """
 
 import argparse
@@ -19,11 +19,11 @@ from tests.property import darknet
 from tests.property.compare import Difference, measure
 from tests.property.nets import random_net
 
-_AT_ONCE = 50  # networks in one process of darknet
+_NETWORKS_PER_PROCESS = 50  # of darknet
 
 
 class Tally:
-    """How many networks agree, and the largest difference of each kind."""
+    """The numbers of networks that agree and differ, and the largest difference of each kind."""
 
     def __init__(self, *, show: bool) -> None:
         self.show = show
@@ -34,9 +34,9 @@ class Tally:
         for each in found:
             known = self.largest.get(each.runs, (-1.0, 0, ""))
             self.largest[each.runs] = max(known, (each.error, seed, each.layer))
-        self.refuse(seed, [str(each) for each in found if each.is_too_large], text)
+        self.add_result(seed, [str(each) for each in found if each.is_too_large], text)
 
-    def refuse(self, seed: int, reasons: list[str], text: str) -> None:
+    def add_result(self, seed: int, reasons: list[str], text: str) -> None:
         self.differ += bool(reasons)
         self.agree += not reasons
         if reasons:
@@ -50,21 +50,23 @@ class Tally:
         print(f"{self.agree} networks agree, {self.differ} do not")
 
 
-def with_reference(seeds: range, size: int, cpu: Device, device: Device, tally: Tally) -> None:
+def compare_with_reference(
+    seeds: range, size: int, cpu: Device, device: Device, tally: Tally
+) -> None:
     for seed in seeds:
         net = random_net(Random(seed), size=size)
         try:
             tally.add(seed, measure(net, seed=seed, cpu=cpu, device=device), net.text)
         except (EngineError, AssertionError) as error:
-            tally.refuse(seed, [f"{type(error).__name__}: {error}"], net.text)
+            tally.add_result(seed, [f"{type(error).__name__}: {error}"], net.text)
 
 
-def with_darknet(seeds: range, cpu: Device, tally: Tally) -> None:
+def compare_with_darknet(seeds: range, cpu: Device, tally: Tally) -> None:
     library = darknet.find_darknet()
     if library is None:
         raise SystemExit("darknet: no library. Run: apt-get install darknet")
-    for first in range(seeds.start, seeds.stop, _AT_ONCE):
-        some = range(first, min(first + _AT_ONCE, seeds.stop))
+    for first in range(seeds.start, seeds.stop, _NETWORKS_PER_PROCESS):
+        some = range(first, min(first + _NETWORKS_PER_PROCESS, seeds.stop))
         for seed, found in darknet.differences(library, some, cpu=cpu):
             tally.add(seed, [found], darknet.first_net(seed).text)
 
@@ -75,7 +77,7 @@ def main() -> int:
     )
     parser.add_argument("--count", type=int, default=100, help="how many networks")
     parser.add_argument("--seed", type=int, default=0, help="number of the first network")
-    parser.add_argument("--size", type=int, default=12, help="parts of a network at most")
+    parser.add_argument("--size", type=int, default=12, help="largest number of blocks")
     parser.add_argument("--device", default="cpu", help="where the float32 plan runs")
     parser.add_argument("--darknet", action="store_true", help="compare with darknet itself")
     parser.add_argument("--show", action="store_true", help="print the .cfg of each failure")
@@ -85,10 +87,10 @@ def main() -> int:
     tally = Tally(show=arguments.show)
     cpu = open_device("cpu:1")
     if arguments.darknet:
-        with_darknet(seeds, cpu, tally)
+        compare_with_darknet(seeds, cpu, tally)
     else:
         device = cpu if arguments.device == "cpu" else open_device(arguments.device)
-        with_reference(seeds, arguments.size, cpu, device, tally)
+        compare_with_reference(seeds, arguments.size, cpu, device, tally)
         device.close()
     cpu.close()
     tally.report()

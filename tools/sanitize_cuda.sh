@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# compute-sanitizer's four tools over every case of the ops' tests; one line each, 0 errors wanted.
-# Each tool has to find a planted fault first: else its 0 means nothing.
-#   tools/sanitize_cuda.sh [TOOL ...] [-- OPTIONS OF every_case_cuda.py]
+# Run every op test case under the four tools of compute-sanitizer and expect 0 errors.
+# Each tool must first find a planted fault, to show that its 0 means something.
+#   tools/sanitize_cuda.sh [TOOL ...] [-- OPTIONS OF run_op_cases_cuda.py]
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,14 +15,14 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 export ENGINE_TUNE=0
 
-watch() { # TOOL OPTIONS...: runs the cases under a tool; exit status 9 if it finds an error
+watch() { # TOOL OPTIONS...: run the cases under a tool; exit status 9 if it finds an error
   timeout "${SANITIZE_SECONDS:-120}" compute-sanitizer --tool "$1" --error-exitcode 9 \
-    --target-processes application-only "$python" tools/every_case_cuda.py "${@:2}" >"$log" 2>&1
+    --target-processes application-only "$python" tools/run_op_cases_cuda.py "${@:2}" >"$log" 2>&1
 }
 cases() { grep -Eo '^[0-9]+ cases' "$1" | tail -1; }
 summary() { grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$log" | tail -1; }
 
-"$python" tools/every_case_cuda.py "$@" | tee "$log" || exit 1 # compiles, without a watcher
+"$python" tools/run_op_cases_cuda.py "$@" | tee "$log" || exit 1 # compile the kernels without a sanitizer
 expected=$(cases "$log")
 
 status=0

@@ -1,13 +1,13 @@
-"""Wears the CPU out: whether memory stays flat and answers find their askers.
+"""Soak test of the CPU backend: memory must stay flat and threads must get their own answers.
 
     python -m tools.soak_cpu [PART ...] [--json rows.json] [--quick]
 
-    images    100,000 pictures of many sizes: slope of memory
-    loads     1,000 loads, first results and closes: the same
-    threads   32 threads on one detector, 500 tagged pictures each
+    images    100,000 pictures of many sizes: growth of memory
+    loads     1,000 times load, first result, close: growth of memory
+    threads   32 threads on one detector, 500 distinguishable pictures each
 
-The network is the one in the box, on small inputs. The exit status is 1 when a number is not what
-it should be.
+The network is the bundled one with a small input. The exit status is 1 if a figure misses its
+target.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import sys
 from typing import Any
 
 import engine
-from tools.wearing import Wear, main, memory_of_process
+from tools.soak_base import SoakTest, main, memory_of_process
 
 PARTS = ("images", "loads", "threads")
 SIDE = 96
-THRESHOLD = 0.0005  # pictures of blocks hold no codes: this leaves some boxes of each
+THRESHOLD = 0.0005  # leaves some boxes, although the pictures contain no codes
 
 
-class SoakCpu(Wear):
+class SoakCpu(SoakTest):
     def load_small(self, **options: Any) -> engine.Detector:
         return engine.load(device="cpu", size=SIDE, threshold=THRESHOLD, **options)
 

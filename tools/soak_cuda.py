@@ -1,20 +1,19 @@
-"""Wears a CUDA device out: whether memory stays flat, answers find their askers, two cards are two.
+"""Soak test and latency figures of a CUDA device.
 
     python tools/soak_cuda.py [PART ...] [--json rows.json] [--quick]
 
-    images    100,000 pictures of many sizes: fitted slopes of device and host memory
-    loads     1,000 loads and closes: the same
-    threads   32 threads on one detector, 500 tagged pictures each
-    calls     what a batch-1 call costs the host beyond the device's copies and kernels, on the
-              quickest of some cores, as those far from the card take longer for every word to it,
-              in the best of three rounds
-    pipeline  pictures to boxes, at batch 64 and one by one, beside forward runs alone
-    cards     two cards beside one
-    start     from import to the first result, with nothing kept and with kept kernels
+    images    100,000 pictures of many sizes: growth of device and host memory
+    loads     1,000 loads and closes: growth of device and host memory
+    threads   32 threads on one detector, 500 distinguishable pictures each
+    calls     host overhead of a batch-1 call on top of the device's copies and kernels: the best of
+              three rounds on the fastest of some cores, since access to the card from cores of
+              another NUMA node is slower
+    pipeline  pictures to boxes, at batch 64 and one by one, compared with forward passes alone
+    cards     two cards compared with one
+    start     from import to the first result, with an empty and with a filled cache
 
-What the tuner still compiles when it hands a network over is waited for before anything is timed.
-Every part prints a line for each number, with what it should be. Weights are random. The exit
-status is 1 when a number is not what it should be.
+Background compilation of the autotuner ends before anything is timed. Every part prints a line for
+each figure with its target. Weights are random. The exit status is 1 if a figure misses its target.
 """
 
 from __future__ import annotations
@@ -46,19 +45,19 @@ from engine.darknet.lower import lower
 from engine.passes import optimise
 from engine.vision.resize import Placement
 from tools import random_model
-from tools.wearing import Array, Wear, main, memory_of_process, pictures, timed
+from tools.soak_base import Array, SoakTest, main, memory_of_process, pictures, timed
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL, MIDDLE = ROOT / "cfg" / "yolov3-tiny.cfg", ROOT / "cfg" / "yolov4-tiny.cfg"
 LARGE = ROOT / "cfg" / "yolov4.cfg"
 WARM_STARTS = 3
-FOUND = 20  # boxes in a picture, before suppression, on average
-CORES = 8  # that a call is tried on
-ROUNDS = 3  # of calls, the least of which counts: others are at work on the machine, too
-STREAMED = 200  # batches: of ten, what the first and the last wait for is a fifth of the time
+BOXES = 20  # in a picture before NMS, on average
+CORES = 8  # on which a call is timed
+ROUNDS = 3  # of calls, of which the fastest counts, since the machine has other load
+STREAMED = 200  # batches, so that filling and draining the pipeline does not matter
 
 
-class Soak(Wear):
+class SoakCuda(SoakTest):
     def __init__(self, folder: Path, *, quick: bool = False) -> None:
         super().__init__(folder, quick=quick)
         self._thresholds: dict[object, float] = {}
@@ -68,8 +67,8 @@ class Soak(Wear):
         return self.load(SMALL, **options)
 
     def memory_in_use(self) -> dict[str, int]:
-        """Of the card, as its driver tells, and of this process."""
-        # it keeps the context: making one anew takes longer than a load
+        """Return the memory of the card, from its driver, and of this process."""
+        # A device of its own keeps the context alive, since creating one takes longer than a load.
         self._observer = self._observer or CudaDevice(0)
         device = self._observer.card.memory - self._observer.free_memory()
         return {"device": device, "host": memory_of_process()}
@@ -85,7 +84,7 @@ class Soak(Wear):
         device = CudaDevice(0)
         network = graph.build(cfg.read(net))
         plan = optimise(lower(network, random_weights.arrays(network)), device.passes)
-        with compilers_ended():
+        with compilation_finished():
             program = device.compile(plan, precision=precision)
         shape = plan.source.shape
         sides = shape.width, shape.height
@@ -94,27 +93,27 @@ class Soak(Wear):
         images = np.random.default_rng(0).random((1, *shape.sides), np.float32)
         frames = np.stack(given)
         program.pin(frames)
-        ways: list[tuple[str, Any, Callable[[], object]]] = [
+        variants: list[tuple[str, Any, Callable[[], object]]] = [
             ("floats", images, lambda: program.detect(images, threshold=threshold))
         ]
-        for way, pixels in (("a picture", given[0]), ("a pinned picture", frames[0])):
-            asked = [Placed(pixels, Placement(sides, sides))]
-            start = partial(program.start_detect, asked, threshold=threshold)
-            ways.append((way, asked, lambda start=start: start().result()))  # type: ignore[misc]
-        for way, asked, call in ways:
-            name = f"{net.stem} {precision}, from {way}"
-            with on_quickest_core(call) as slowest:
+        for source, pixels in (("a picture", given[0]), ("a pinned picture", frames[0])):
+            placed = [Placed(pixels, Placement(sides, sides))]
+            start = partial(program.start_detect, placed, threshold=threshold)
+            variants.append((source, placed, lambda start=start: start().result()))  # type: ignore[misc]
+        for source, placed, call in variants:
+            name = f"{net.stem} {precision}, from {source}"
+            with on_fastest_core(call) as slowest:
                 wall = min(timed(call, repeats) for _ in range(ROUNDS)) * 1e3
-            times = program.device_times(asked, threshold=threshold, repeats=repeats)
+            times = program.device_times(placed, threshold=threshold, repeats=repeats)
             on_device = median(times) * 1e3
-            self.add("calls", f"{name}: the call", wall, "us")
+            self.add("calls", f"{name}: call", wall, "us")
             self.add("calls", f"{name}: on the slowest core", slowest, "us")
             self.add("calls", f"{name}: copies and kernels", on_device, "us")
             host = wall - on_device
-            if way == "floats":  # four times the bytes that a picture has
-                self.add("calls", f"{name}: the host beyond", host, "us")
+            if source == "floats":  # no target: four times the bytes of a picture
+                self.add("calls", f"{name}: host overhead", host, "us")
             else:
-                self.add(*("calls", f"{name}: the host beyond", host, "us"), *("<= 60", host <= 60))
+                self.add(*("calls", f"{name}: host overhead", host, "us"), *("<= 60", host <= 60))
         program.close()
         device.close()
 
@@ -125,17 +124,17 @@ class Soak(Wear):
             self.add_single(LARGE, precision, 100 if self.quick else 400)
 
     def add_streams(self, net: Path, precision: str, batch: int, rounds: int) -> None:
-        """Of arrays that are copied first, then of one that is pinned, as a camera's buffers."""
+        """Stream pageable arrays, then rows of one pinned array."""
         given = pictures(batch, size_of(net))
         with self.load(net, given=given, batch=batch, precision=precision) as detector:
             images = np.zeros((batch, 3, *reversed(detector.size)), np.float32)
             images[:] = np.random.default_rng(0).random(images.shape[1:], np.float32)
             program: Any = detector._program
-            # As many as are streamed: what is short is over before a card is at its most power.
+            # As many as are streamed, because a card throttles only under longer load.
             forward = batch * 1e3 / median(program.measure(images, repeats=rounds))
             found = sum(map(len, detector.stream(given * 4))) / len(given) / 4
-            copied = streamed(detector, given, rounds)
-            pinned = streamed(detector, list(detector.pin(np.stack(given))), rounds)
+            copied = stream_rate(detector, given, rounds)
+            pinned = stream_rate(detector, list(detector.pin(np.stack(given))), rounds)
         name = f"{net.stem} {precision}, batch {batch}"
         self.add("pipeline", f"{name}: boxes in a picture", found, "")
         self.add("pipeline", f"{name}: forward", forward, "1/s")
@@ -175,22 +174,22 @@ class Soak(Wear):
                 rates.append(total / (time.perf_counter() - start))
                 self.add("cards", f"{device}: pictures to boxes", rates[-1], "1/s")
         ratio = rates[1] / rates[0]
-        self.add("cards", "two beside one", ratio, "x", ">= 1.9", ratio >= 1.9)
+        self.add("cards", "speed-up of two cards", ratio, "x", ">= 1.9", ratio >= 1.9)
 
     def start(self) -> None:
         files = self.files(SMALL)
-        with tempfile.TemporaryDirectory() as kept:
-            cold = first_result(*files, kept)
-            self.add("start", "nothing kept", cold, "s", "<= 25", cold <= 25)
-            warm = [first_result(*files, kept) for _ in range(WARM_STARTS)]
+        with tempfile.TemporaryDirectory() as cache:
+            cold = first_result(*files, cache)
+            self.add("start", "empty cache", cold, "s", "<= 25", cold <= 25)
+            warm = [first_result(*files, cache) for _ in range(WARM_STARTS)]
         for number, seconds in enumerate(warm, 1):
-            self.add("start", f"kept kernels, start {number}", seconds, "s")
-        # The first may still measure what was not compiled in time before.
+            self.add("start", f"filled cache, start {number}", seconds, "s")
+        # The first start may still measure algorithms that were not compiled in time before.
         typical = median(warm)
-        name = f"kept kernels, median of {WARM_STARTS} (the first may still measure)"
+        name = f"filled cache, median of {WARM_STARTS} (the first may still measure)"
         self.add("start", name, typical, "s", "<= 1.2", typical <= 1.2)
 
-    # ------------------------------------------------------------ what they share
+    # ------------------------------------------------------------ helpers
 
     def load(
         self,
@@ -201,21 +200,21 @@ class Soak(Wear):
         **options: Any,
     ) -> engine.Detector:
         threshold = self.threshold(net, given, options.get("size"))
-        with compilers_ended():
+        with compilation_finished():
             return engine.load(*self.files(net), device=device, threshold=threshold, **options)
 
     def threshold(
         self, net: Path, given: list[Array] | None = None, size: int | None = None
     ) -> float:
-        """What leaves about as many boxes as a street has, though nobody trained the weights."""
+        """Return a threshold with which random weights leave as many boxes as a street scene."""
         sides = given[0].shape if given else None
         key = net, size, sides
         if key not in self._thresholds:
-            with compilers_ended():
+            with compilation_finished():
                 detector = engine.load(*self.files(net), device="cuda:0", size=size)
             with detector:
                 seen = (given or pictures(6))[:6]
-                self._thresholds[key] = random_model.threshold(detector, seen, FOUND)
+                self._thresholds[key] = random_model.threshold(detector, seen, BOXES)
         return self._thresholds[key]
 
     def files(self, net: Path) -> tuple[Path, Path]:
@@ -224,17 +223,17 @@ class Soak(Wear):
 
 
 @contextmanager
-def on_quickest_core(call: Callable[[], object]) -> Iterator[float]:
-    """This thread on the core where a call takes least; microseconds where it takes longest."""
+def on_fastest_core(call: Callable[[], object]) -> Iterator[float]:
+    """Pin this thread to the fastest core; yield the microseconds of a call on the slowest."""
     all_cores = os.sched_getaffinity(0)
-    tried = sorted(all_cores)[:: max(len(all_cores) // CORES, 1)]
-    taken = {}
+    candidates = sorted(all_cores)[:: max(len(all_cores) // CORES, 1)]
+    microseconds = {}
     try:
-        for core in tried:
+        for core in candidates:
             os.sched_setaffinity(0, {core})
-            taken[core] = timed(call, 50) * 1e3
-        os.sched_setaffinity(0, {min(tried, key=taken.__getitem__)})
-        yield max(taken.values())
+            microseconds[core] = timed(call, 50) * 1e3
+        os.sched_setaffinity(0, {min(candidates, key=microseconds.__getitem__)})
+        yield max(microseconds.values())
     finally:
         os.sched_setaffinity(0, all_cores)
 
@@ -250,12 +249,12 @@ with engine.load(sys.argv[1], sys.argv[2], device="cuda:0") as detector:
 """
 
 
-def first_result(net: Path, weights: Path, kept: str) -> float:
-    """Seconds of a process of its own, with the tuner that everybody has."""
-    surroundings = {key: value for key, value in os.environ.items() if key != "ENGINE_TUNE"}
+def first_result(net: Path, weights: Path, cache: str) -> float:
+    """Return the seconds in a new process, with the default autotuning."""
+    environment = {key: value for key, value in os.environ.items() if key != "ENGINE_TUNE"}
     done = subprocess.run(
         [sys.executable, "-c", FIRST_RESULT, str(net), str(weights), str(ROOT)],
-        env={**surroundings, "ENGINE_CACHE": kept},
+        env={**environment, "ENGINE_CACHE": cache},
         capture_output=True,
         text=True,
         check=False,
@@ -265,8 +264,8 @@ def first_result(net: Path, weights: Path, kept: str) -> float:
     return float(done.stdout.split()[-1])
 
 
-def streamed(detector: engine.Detector, given: list[Array], rounds: int) -> float:
-    """Pictures a second, from arrays to boxes."""
+def stream_rate(detector: engine.Detector, given: list[Array], rounds: int) -> float:
+    """Return pictures per second, from arrays to boxes."""
     for _ in detector.stream(given * 4):
         pass
     start = time.perf_counter()
@@ -276,17 +275,17 @@ def streamed(detector: engine.Detector, given: list[Array], rounds: int) -> floa
 
 
 @contextmanager
-def compilers_ended() -> Iterator[None]:
-    """Afterwards nothing is compiled any more that was begun inside: it would take all cores."""
+def compilation_finished() -> Iterator[None]:
+    """Wait at the end for compilations that were started inside, which would use all cores."""
     before = set(threading.enumerate())
     yield
     for each in set(threading.enumerate()) - before:
-        if each.name.startswith("ThreadPoolExecutor"):  # the tuner's, which takes no more orders
+        if each.name.startswith("ThreadPoolExecutor"):  # the pool of the autotuner
             each.join()
 
 
 def size_of(net: Path) -> tuple[int, int]:
-    """Width and height of its input."""
+    """Return width and height of the input of a network."""
     shape = graph.build(cfg.read(net)).net.shape
     return shape.width, shape.height
 
@@ -295,4 +294,4 @@ PARTS = ("images", "loads", "threads", "calls", "pipeline", "cards", "start")
 
 
 if __name__ == "__main__":
-    sys.exit(main(Soak, PARTS, __doc__))
+    sys.exit(main(SoakCuda, PARTS, __doc__))

@@ -1,11 +1,11 @@
-"""PyTorch as the peer of bench_cuda.py: the same networks, weights and pictures, timed alike.
+"""PyTorch as a peer of bench_cuda.py, with the same networks, weights and input.
 
     python -m tools.bench_cuda NET.cfg[@SIZE] ... --precisions float16 --peer tools/torch_peer.py
         --peer-arguments=--compile=NET,...
 
-fp32 (TF32 off), tf32 and fp16 (channels last) are replayed from a CUDA graph. fp16-compile is
-torch.compile(mode="max-autotune"), for networks named by --compile alone: one takes minutes.
-TORCHINDUCTOR_CACHE_DIR keeps what it made. Needs PyTorch with CUDA: pip install torch
+fp32 (TF32 off), tf32 and fp16 (channels last) are replayed CUDA graphs. fp16-compile is
+torch.compile(mode="max-autotune"), which takes minutes and therefore only runs for the networks of
+--compile; TORCHINDUCTOR_CACHE_DIR keeps its results. Needs PyTorch with CUDA: pip install torch
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main(words: list[str] | None = None) -> int:
     arguments = parse(words)
     compiled = arguments.compile.split(",")
     torch.backends.cudnn.benchmark = True
-    document: dict[str, Any] = {"peer": about(torch), "rows": []}
+    document: dict[str, Any] = {"peer": version(torch), "rows": []}
     for spec in arguments.nets:
         name, _, size = spec.partition("@")
         plan = prepare_plan(random_plan(Path(name), int(size) if size else None))
@@ -46,20 +46,20 @@ def main(words: list[str] | None = None) -> int:
             is_tf32 = variant != "fp32"
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = is_tf32
             network = TorchNetwork(torch, plan, arguments.device, PRECISIONS[variant])
-            given = network.to_device(random_images(plan, batch))
-            run = ready(torch, network, given, is_compiled=variant == "fp16-compile")
+            source = network.to_device(random_images(plan, batch))
+            run = make_run(torch, network, source, is_compiled=variant == "fp16-compile")
             row = {"net": Path(name).stem, "batch": batch, "variant": variant}
-            row["ms"] = timed(torch, run, arguments.repeats)
+            row["ms"] = measure(torch, run, arguments.repeats)
             document["rows"].append(row)
             print(row, flush=True)
-            if arguments.out:  # at once, so that a run that is cut short leaves its rows
+            if arguments.out:  # after each row, so that an aborted run keeps its rows
                 arguments.out.write_text(json.dumps(document, indent=1))
-            del network, given, run
+            del network, source, run
             torch.cuda.empty_cache()
     return 0
 
 
-def about(torch: Any) -> str:
+def version(torch: Any) -> str:
     return f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}"
 
 
@@ -67,7 +67,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("nets", nargs="+")
     parser.add_argument("--batches", default="1,8,64")
-    parser.add_argument("--only", default="fp32,tf32,fp16", help="of fp32,tf32,fp16,fp16-compile")
+    parser.add_argument("--only", default="fp32,tf32,fp16", help="also fp16-compile")
     parser.add_argument("--compile", default="", help="names of networks, without .cfg")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--repeats", type=int, default=200)
@@ -75,30 +75,30 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def ready(
-    torch: Any, network: TorchNetwork, given: Any, *, is_compiled: bool
+def make_run(
+    torch: Any, network: TorchNetwork, source: Any, *, is_compiled: bool
 ) -> Callable[[], object]:
     if not is_compiled:
-        graph, _ = network.capture(given)
+        graph, _ = network.capture(source)
         return lambda: graph.replay()
     from torch._inductor import config
 
-    # By threads: what it lets other processes compile, it compiles again to time it, one by one.
+    # Kernels that other processes compile are compiled again, one by one, to be timed.
     config.compile_threads = 1
-    compiled = torch.compile(traced(torch, network, given), mode="max-autotune")
-    return lambda: compiled(given)
+    compiled = torch.compile(trace(torch, network, source), mode="max-autotune")
+    return lambda: compiled(source)
 
 
-def traced(torch: Any, network: TorchNetwork, given: Any) -> Any:
-    """The network as a module of PyTorch's own calls, with nothing left that is ours."""
+def trace(torch: Any, network: TorchNetwork, source: Any) -> Any:
+    """Return the network as a module that contains PyTorch calls only."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
     with torch.no_grad():
-        return make_fx(lambda source: network.forward(source))(given)
+        return make_fx(lambda values: network.forward(values))(source)
 
 
-def timed(torch: Any, run: Callable[[], object], repeats: int) -> float:
-    """Median milliseconds between events of the card, after it has warmed up."""
+def measure(torch: Any, run: Callable[[], object], repeats: int) -> float:
+    """Return the median milliseconds between CUDA events, after a warm-up."""
     with torch.no_grad():
         for _ in range(WARM_UPS):
             run()

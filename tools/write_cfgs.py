@@ -9,7 +9,7 @@ from engine.errors import suggest
 from tools.networks import classifiers, efficient, yolo_1_2, yolo_3, yolo_4, yolo_4_scaled, yolo_7
 from tools.networks.text import NETWORKS
 
-AUTHORS = (classifiers, efficient, yolo_1_2, yolo_3, yolo_4, yolo_4_scaled, yolo_7)
+MODULES = (classifiers, efficient, yolo_1_2, yolo_3, yolo_4, yolo_4_scaled, yolo_7)
 FOLDER = Path(__file__).parents[1] / "cfg"
 
 

@@ -1,11 +1,11 @@
-"""Runs every case of the ops' tests once on a device, for compute-sanitizer to look over.
+"""Run every op test case once on a device, under compute-sanitizer.
 
-    python tools/every_case_cuda.py [--algorithms] [--precisions float32,float16,tf32] [--every N]
-    python tools/every_case_cuda.py --fault TOOL
+    python tools/run_op_cases_cuda.py [--algorithms] [--precisions float32,float16,tf32] [--every N]
+    python tools/run_op_cases_cuda.py --fault TOOL
 
-Nothing is compared here, the tests do that. `--algorithms` runs each convolution by every algorithm
-that can; `--every 3` takes each third case. `--fault memcheck` runs nothing but a kernel with a
-fault that this tool of compute-sanitizer has to find.
+Results are not checked, since the tests do that. `--algorithms` runs each convolution with every
+supported algorithm; `--every 3` runs every third case. `--fault memcheck` only runs a kernel with a
+fault that this tool of compute-sanitizer must find.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from tests.backends.layouts import INSIDE_ALIGNED, laid_out
 
 SEQUENCES = 2
 
-# What is wrong with a kernel of 64 threads that was given 64 floats nobody has written.
+# The body of a faulty kernel that runs with 64 threads on 64 uninitialized floats.
 FAULTS = {
     "memcheck": "values[threadIdx.x + 64] = 1.f;",
     "racecheck": "__shared__ volatile float one; one = threadIdx.x; values[threadIdx.x] = one;",
     "initcheck": "values[threadIdx.x] = values[63 - threadIdx.x] + 1.f;",
-    # Of every warp the 17th thread waits at a barrier that is not for it. Threads that never come
-    # to one are no fault since Volta: a barrier does not wait for who has ended.
+    # The 17th thread of each warp waits at a barrier whose mask excludes it. Threads that exit
+    # before a barrier are not a fault since Volta.
     "synccheck": "const unsigned lane = threadIdx.x % 32, few = __ballot_sync(~0u, lane < 16);"
     " if (lane <= 16) __syncwarp(few); values[threadIdx.x] = 1.f;",
 }
@@ -56,14 +56,14 @@ def run(device: CudaDevice, plan: Plan, call: Any, **options: Any) -> None:
     program.close()
 
 
-def convolutions_and_others(
-    device: CudaDevice, precision: str, *, by_each: bool, every: int
+def op_cases(
+    device: CudaDevice, precision: str, *, all_algorithms: bool, every: int
 ) -> Iterator[str]:
     cases = [case for case in all_cases() if missing_pass(case, device.passes) is None]
     for case in cases[::every]:
         plan, images = laid_out(case, sequences=SEQUENCES, layout=INSIDE_ALIGNED)
         names: tuple[str | None, ...] = (None,)
-        if by_each and isinstance(case.op, ops.Conv2d):
+        if all_algorithms and isinstance(case.op, ops.Conv2d):
             names = device.algorithms(plan, case.op, batch=SEQUENCES, precision=precision)
         for name in names:
             run(
@@ -75,7 +75,7 @@ def convolutions_and_others(
 
 
 def products(device: CudaDevice, precision: str) -> Iterator[str]:
-    """Of a map and its means, for convolutions that multiply while they read."""
+    """Run convolutions whose input is the product of a map and its channel means."""
     random = np.random.default_rng(0)
     for channels, filters in ((32, 16), (96, 24), (192, 40)):
         builder = PlanBuilder(Shape(channels, 9, 7))
@@ -103,12 +103,12 @@ def products(device: CudaDevice, precision: str) -> Iterator[str]:
 
 
 def chains(device: CudaDevice, precision: str) -> Iterator[str]:
-    """Of convolutions, where a card has a kernel for two of them."""
+    """Run chains of convolutions, which a card fuses into one kernel."""
     plan = plan_of(FIRST + SECOND + squeeze() + REST, (45, 63))
     random = np.random.default_rng(0)
     images = random.random((SEQUENCES, *plan.source.shape.sides), np.float32)
     run(device, plan, lambda program: program.forward(images), precision=precision)
-    yield "opening and squeeze"
+    yield "chains"
 
 
 def heads(device: CudaDevice, precision: str) -> Iterator[str]:
@@ -137,13 +137,13 @@ def pictures(device: CudaDevice, precision: str) -> Iterator[str]:
         yield kind
 
 
-def faulty(name: str) -> str:
-    """A kernel with this fault."""
+def faulty_kernel(name: str) -> str:
+    """Return the source of a kernel with this fault."""
     return f'extern "C" __global__ void fault(float* values) {{ {FAULTS[name]} }}'
 
 
-def fault(device: CudaDevice, name: str) -> None:
-    source = faulty(name)
+def run_faulty_kernel(device: CudaDevice, name: str) -> None:
+    source = faulty_kernel(name)
     contents = compiler.compile_image(source, (), device.card.capability, compiler.toolkit())
     pointer, free = device.allocate(64 * 4)
     stream = device._context.stream
@@ -169,14 +169,14 @@ def main() -> int:
     start = time.perf_counter()
     device = CudaDevice(0)
     if arguments.fault:
-        fault(device, arguments.fault)
+        run_faulty_kernel(device, arguments.fault)
         device.close()
         return 0
     count = 0
     for precision in arguments.precisions.split(","):
         for part in (
-            convolutions_and_others(
-                *(device, precision), by_each=arguments.algorithms, every=arguments.every
+            op_cases(
+                *(device, precision), all_algorithms=arguments.algorithms, every=arguments.every
             ),
             products(device, precision),
             chains(device, precision),

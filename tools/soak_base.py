@@ -1,7 +1,8 @@
-"""What wears a device out: thousands of pictures, of loads, and threads that all ask at once.
+"""Soak tests that every device shares: many pictures, many loads, and concurrent threads.
 
-Memory is read again and again, and a line is fitted to what it is after a while. An hour is that of
-a camera with 30 pictures a second, or of a program that loads its network every second.
+The growth of memory is the slope of a line fitted to repeated readings after a warm-up. It is
+stated per hour, for a camera with 30 pictures a second or a program that loads a network every
+second.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ from tools.figures import Figures
 Array = NDArray[Any]
 
 PICTURES, LOADS, THREADS, CALLS = 100_000, 1_000, 32, 500
-AN_HOUR = {"picture": 30 * 3600, "load": 3600}
-MOST_BYTES = 1e6  # more in an hour
-WARM = 2_000  # pictures before the first that counts: malloc takes a while to settle
+PER_HOUR = {"picture": 30 * 3600, "load": 3600}
+MAX_GROWTH = 1e6  # bytes per hour
+WARM_UP = 2_000  # pictures before the first reading, until malloc has settled
 SAMPLES = 50
-SETTLED = 0.3  # of the samples: what comes before is still warming up
+DISCARDED = 0.3  # of the samples, which still belong to the warm-up
 TAGGED = 48  # pictures
 
 
-class Wear(Figures, ABC):
+class SoakTest(Figures, ABC):
     """The parts that every device has; subclasses add their own."""
 
     def __init__(self, folder: Path, *, quick: bool = False) -> None:
@@ -49,25 +50,25 @@ class Wear(Figures, ABC):
 
     @abstractmethod
     def load_small(self, **options: Any) -> engine.Detector:
-        """A network that takes little time, and finds some boxes in pictures()."""
+        """Load a fast network that finds some boxes in pictures()."""
 
     @abstractmethod
     def memory_in_use(self) -> dict[str, int]:
-        """Bytes, by what they are of."""
+        """Return bytes by kind of memory."""
 
     # ------------------------------------------------------------ parts
 
     def images(self) -> None:
-        """Read between streams: inside one, a few pictures more or less are under way."""
+        """Stream pictures; memory is read between streams, when no pictures are in flight."""
         total = self.count(PICTURES)
         given = pictures(24)
         readings = []
         each = max(total // SAMPLES, 1)
         with self.load_small(batch=8) as detector:
-            look_at(detector, given, WARM)
+            run_stream(detector, given, WARM_UP)
             start = time.perf_counter()
             for number in range(0, total, each):
-                look_at(detector, given, each)
+                run_stream(detector, given, each)
                 readings.append((number, self.memory_in_use()))
             seconds = time.perf_counter() - start
             planned = detector.memory.total
@@ -97,66 +98,66 @@ class Wear(Figures, ABC):
         with self.load_small() as detector:
             expected = [detector(picture) for picture in given]
             distinct = len({each.boxes.tobytes() for each in expected})
-            asked = [0] * THREADS
+            answered = [0] * THREADS
             wrong: list[int] = []
 
-            def ask(number: int) -> None:
+            def call_often(number: int) -> None:
                 order = random.Random(number)
                 for _ in range(calls):
                     tag = order.randrange(len(given))
                     if not are_same(detector(given[tag]), expected[tag]):
                         wrong.append(tag)
-                    asked[number] += 1
+                    answered[number] += 1
 
             start = time.perf_counter()
-            run_at_once([(ask, number) for number in range(THREADS)])
+            run_concurrently([(call_often, number) for number in range(THREADS)])
             seconds = time.perf_counter() - start
-        total = sum(asked)
+        total = sum(answered)
         self.add("threads", "threads", THREADS, "")
         self.add("threads", "answers", total, "", f"{THREADS * calls}", total == THREADS * calls)
-        self.add("threads", "answers of others", len(wrong), "", "0", not wrong)
+        self.add("threads", "wrong answers", len(wrong), "", "0", not wrong)
         self.add("threads", "distinct answers", distinct, "", ">= 40", distinct >= 40)
         self.add("threads", "pictures a second", total / seconds, "1/s")
 
-    # ------------------------------------------------------------ what they share
+    # ------------------------------------------------------------ helpers
 
-    def count(self, whole: int) -> int:
-        return whole // 5 if self.quick else whole
+    def count(self, full: int) -> int:
+        return full // 5 if self.quick else full
 
     def add_slopes(
         self, part: str, readings: Sequence[tuple[int, dict[str, int]]], unit: str
     ) -> None:
-        settled = readings[int(len(readings) * SETTLED) :]
+        settled = readings[int(len(readings) * DISCARDED) :]
         numbers = [number for number, _ in settled]
         for name in settled[0][1]:
             in_use = [memory[name] for _, memory in settled]
             slope = fitted_slope(numbers, in_use)
-            growth = slope * AN_HOUR[unit]
-            is_good = growth < MOST_BYTES
-            self.add(part, f"{name} memory, at the end", in_use[-1] / 2**20, "MiB")
-            self.add(part, f"{name} memory, rise in all", (in_use[-1] - in_use[0]) / 1024, "KiB")
+            growth = slope * PER_HOUR[unit]
+            is_good = growth < MAX_GROWTH
+            self.add(part, f"{name} memory at the end", in_use[-1] / 2**20, "MiB")
+            self.add(part, f"{name} memory, total growth", (in_use[-1] - in_use[0]) / 1024, "KiB")
             self.add(part, f"{name} memory, slope", slope, f"B/{unit}")
-            self.add(part, f"{name} memory, in an hour", growth / 1e6, "MB", "< 1", is_good)
+            self.add(part, f"{name} memory, growth per hour", growth / 1e6, "MB", "< 1", is_good)
 
 
 def fitted_slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Of the line by Theil and Sen: the median slope of all pairs.
+    """Return the Theil-Sen slope: the median of the slopes of all pairs.
 
-    A library that takes a block once and keeps it makes one step, which least squares would take
-    for a slope. What leaks goes on leaking.
+    A block that is allocated once and kept makes one step, which least squares would report as a
+    slope; a leak grows all the time.
     """
     first, second = np.triu_indices(len(x), 1)
-    across, up = np.asarray(x, float), np.asarray(y, float)
-    return float(np.median((up[second] - up[first]) / (across[second] - across[first])))
+    xs, ys = np.asarray(x, float), np.asarray(y, float)
+    return float(np.median((ys[second] - ys[first]) / (xs[second] - xs[first])))
 
 
-def look_at(detector: engine.Detector, given: Sequence[Array], count: int) -> None:
+def run_stream(detector: engine.Detector, given: Sequence[Array], count: int) -> None:
     for _ in detector.stream(islice(cycle(given), count)):
         pass
 
 
 def memory_of_process() -> int:
-    """Bytes that are resident, without what was freed and is only kept for later."""
+    """Return resident bytes, after garbage collection and after malloc has released free memory."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -166,14 +167,14 @@ def memory_of_process() -> int:
 
 
 def pictures(count: int, size: tuple[int, int] | None = None) -> list[Array]:
-    """Tagged by their content; of many sizes unless one is given."""
+    """Return pictures that differ in content, and in size unless one is given."""
     rng = np.random.default_rng(0)
-    made = []
+    result = []
     for number in range(count):
         width, height = size or (320 + 37 * number % 480, 240 + 53 * number % 400)
         coarse = rng.integers(0, 256, (height // 16 + 1, width // 16 + 1, 3), dtype=np.uint8)
-        made.append(np.ascontiguousarray(coarse.repeat(16, 0).repeat(16, 1)[:height, :width]))
-    return made
+        result.append(np.ascontiguousarray(coarse.repeat(16, 0).repeat(16, 1)[:height, :width]))
+    return result
 
 
 def are_same(found: Any, expected: Any) -> bool:
@@ -181,7 +182,7 @@ def are_same(found: Any, expected: Any) -> bool:
 
 
 def timed(call: Callable[[], object], repeats: int) -> float:
-    """Median milliseconds."""
+    """Return the median milliseconds of a call, after a warm-up."""
     for _ in range(20):
         call()
     times = []
@@ -192,30 +193,30 @@ def timed(call: Callable[[], object], repeats: int) -> float:
     return median(times) * 1e3
 
 
-def run_at_once(asked: list[tuple[Callable[[int], None], int]]) -> None:
-    workers = [threading.Thread(target=function, args=(number,)) for function, number in asked]
+def run_concurrently(calls: list[tuple[Callable[[int], None], int]]) -> None:
+    workers = [threading.Thread(target=function, args=(number,)) for function, number in calls]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
 
 
-def main(kind: type[Wear], parts: Sequence[str], about: str) -> int:
-    """Run the parts that the command line names, or all; 1 when a number is not what it should."""
-    parser = argparse.ArgumentParser(description=about.split("\n")[0])
+def main(kind: type[SoakTest], parts: Sequence[str], doc: str) -> int:
+    """Run the parts that the command line names, or all; return 1 if a figure misses its target."""
+    parser = argparse.ArgumentParser(description=doc.split("\n")[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts))
     parser.add_argument("--quick", action="store_true", help="a fifth of everything")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        wear = kind(Path(folder), quick=arguments.quick)
+        test = kind(Path(folder), quick=arguments.quick)
         for name in _chosen(arguments.parts, parts):
             begin = time.perf_counter()
-            getattr(wear, name)()
-            wear.add(name, "took", time.perf_counter() - begin, "s")
+            getattr(test, name)()
+            test.add(name, "took", time.perf_counter() - begin, "s")
     if arguments.json:
-        arguments.json.write_text(json.dumps(wear.as_dicts(), indent=1))
-    return int(not wear.are_good)
+        arguments.json.write_text(json.dumps(test.as_dicts(), indent=1))
+    return int(not test.are_good)
 
 
 def _chosen(names: Sequence[str], known: Sequence[str]) -> Iterator[str]:

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from engine.passes.usage import Middles
+from engine.passes.usage import join_neighbours
 from engine.plan.build import Plan
 from engine.plan.ops import Chain, Conv2d, Op
 
 
 def chain_convolutions(plan: Plan) -> Plan:
-    middles = Middles(plan)
-    ops: list[Op] = []
-    for op in plan.ops:
-        before = ops[-1] if ops else None
-        # only neighbours: then nothing that the second reads is computed after the first
-        if before is not None and before.out in middles and (chain := _join(before, op)):
-            ops[-1] = chain
-        else:
-            ops.append(op)
-    return replace(plan, ops=tuple(ops))
+    return join_neighbours(plan, _join)
 
 
 def _join(before: Op, op: Op) -> Chain | None:

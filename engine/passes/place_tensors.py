@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.passes.packing import Life, by_size, by_time
+from engine.passes.packing import Life, pack
 from engine.plan.build import Arena, Plan
 from engine.plan.ops import Tensor
 
 ALIGNMENT = 16  # values: 64 bytes of float32, for whole vectors and whole cache lines
-MOST_BY_SIZE = 2000  # tensors; more take by_size over a fifth of a second
 
 
 def place_tensors(plan: Plan) -> Plan:
     lives = lifetimes(plan)
-    pack = by_size if len(lives) <= MOST_BY_SIZE else by_time
     offsets = pack(tuple(lives.values()))
     size = max(offset + life.size for offset, life in zip(offsets, lives.values(), strict=True))
     return replace(plan, arena=Arena(dict(zip(lives, offsets, strict=True)), size))

@@ -20,7 +20,7 @@ class Middles:
 
     def __init__(self, plan: Plan) -> None:
         self._readers = Counter(tensor for op in plan.ops for tensor in op.reads)
-        self._kept = plan.kept
+        self._kept = plan.kept | plan.views.keys() | {view.root for view in plan.views.values()}
 
     def __contains__(self, tensor: Tensor) -> bool:
         return self._readers[tensor] == 1 and tensor not in self._kept
@@ -44,6 +44,25 @@ def join_pairs(plan: Plan, join: Callable[[Op, Op], Op | None]) -> tuple[Op, ...
         joined[at] = pair
         writer[op.out] = at
     return tuple(joined[at] for at in sorted(joined))
+
+
+def join_neighbours(plan: Plan, join: Callable[[Op, Op], Op | None]) -> Plan:
+    """The plan with an op and the next one replaced by `join(op, next)`, where that is not None.
+
+    Only neighbours: then nothing that the second reads is computed after the first.
+    """
+    middles = Middles(plan)
+    ops: list[Op] = []
+    for op in plan.ops:
+        before = ops[-1] if ops else None
+        joined = None
+        if before is not None and before.out in middles and before.out in op.reads:
+            joined = join(before, op)
+        if joined is None:
+            ops.append(op)
+        else:
+            ops[-1] = joined
+    return replace(plan, ops=tuple(ops))
 
 
 def with_ops(plan: Plan, ops: Iterable[Op], constants: Constants) -> Plan:

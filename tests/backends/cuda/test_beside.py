@@ -11,13 +11,14 @@ import pytest
 
 from engine.backends.cuda import conv
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.lower import memory_layout, side_stream
+from engine.backends.cuda.lower import lowering, side_stream
+from engine.backends.cuda.lower.lowered import Step
 from engine.backends.cuda.ops.gpu import Target
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.passes import optimise
 from engine.plan.build import Plan
-from engine.plan.ops import Conv2d
+from engine.plan.ops import Conv2d, Tensor
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice, on_tape
 
@@ -31,58 +32,71 @@ def plan_of(path: Path = TWO_HEADS, size: int | None = None) -> Plan:
     return optimise(lower(network, random_weights.arrays(network)), CudaDevice.passes)
 
 
+def side_steps(plan: Plan, target: Target) -> list[Step]:
+    return [step for step in lowering.lower(plan, target).steps if step.is_on_side_stream]
+
+
 def test_the_way_to_a_first_detection_layer_runs_beside_the_rest() -> None:
     plan = plan_of()
-    found = [op for op in plan.ops if op in side_stream.beside(plan, HOPPER)]
-    assert [op.out.shape.sides for op in found] == [(512, 13, 13), (255, 13, 13)]
-    assert plan.ops[-1] not in found
-    assert all(side_stream.can_be(op, HOPPER) for op in found)
+    found = side_steps(plan, HOPPER)
+    assert [step.op.out.shape.sides for step in found] == [(512, 13, 13), (255, 13, 13)]
+    assert plan.ops[-1] not in [step.op for step in found]
+    assert all(side_stream.can_move(step, HOPPER) for step in found)
 
 
 def test_what_needs_scratch_memory_runs_in_its_turn() -> None:
-    plan = plan_of()
-    forced = replace(HOPPER, algorithm="im2col_gemm")
-    assert not any(side_stream.can_be(op, forced) for op in side_stream.beside(plan, forced))
+    assert not side_steps(plan_of(), replace(HOPPER, algorithm="im2col_gemm"))
 
 
 def test_nothing_runs_beside_for_which_a_later_op_in_its_turn_would_not_wait() -> None:
     """A card's tuner may choose scratch memory for the last op of a way alone."""
     plan = plan_of()
-    first, last = (op for op in plan.ops if op in side_stream.beside(plan, HOPPER))
-    assert isinstance(last, Conv2d)
-    assert side_stream.chosen(plan, HOPPER) == {first, last}
+    first, last = side_steps(plan, HOPPER)
+    assert isinstance(last.op, Conv2d)
     slow = conv.Choice("sm90_splitk_64x64x4x3_split1", unfused=True)
-    tuned = replace(HOPPER, measured={conv.signature(HOPPER, last): slow})
-    assert conv.choose(tuned, last) == slow
-    assert side_stream.can_be(first, tuned)
-    assert not side_stream.chosen(plan, tuned)
+    fused = lowering.fuse(plan, HOPPER)
+    tuned = replace(fused.target, measured={conv.signature(fused.target, last.op): slow})
+    steps = {step.op: step for step in lowering.place(replace(fused, target=tuned)).steps}
+    assert steps[last.op].choice == slow
+    assert side_stream.can_move(steps[first.op], tuned)
+    assert not any(step.is_on_side_stream for step in steps.values())
 
 
 def test_maps_that_fill_the_card_run_in_their_turn() -> None:
-    plan = plan_of()
-    assert not side_stream.beside(plan, replace(HOPPER, batch=1024))
+    assert not side_steps(plan_of(), replace(HOPPER, batch=512))
 
 
 def test_a_network_with_one_way_out_has_nothing_beside() -> None:
     plan = plan_of(TWO_HEADS.with_name("resnet50.cfg"))
-    assert not side_stream.beside(plan, HOPPER)
-    assert not side_stream.tensors(plan, HOPPER)
+    assert not side_steps(plan, HOPPER)
 
 
-def test_what_is_used_beside_shares_memory_with_nothing() -> None:
+def test_what_is_used_beside_shares_memory_with_nothing_that_is_used_later() -> None:
+    """It may be read or written at any time until the end of the run."""
     plan = plan_of()
-    slices = memory_layout.lay_out(plan, HOPPER).slices
-    places = {
-        tensor: (each.offset, each.offset + tensor.shape.area * each.pitch * HOPPER.value_bytes)
-        for tensor, each in slices.items()
-        if plan.root(tensor) == tensor
+    lowered = lowering.lower(plan, HOPPER)
+    slices = lowered.layout.slices
+
+    def place(tensor: Tensor) -> tuple[int, int]:
+        begin, pitch = slices[tensor].offset, slices[tensor].pitch
+        return begin, begin + tensor.shape.area * pitch * lowered.target.bytes_of(tensor)
+
+    aside = {
+        plan.root(tensor)
+        for step in lowered.steps
+        if step.is_on_side_stream
+        for tensor in step.tensors
     }
-    apart = side_stream.tensors(plan, HOPPER)
-    assert len(apart) == 3
-    for tensor in apart:
-        begin, end = places[tensor]
-        for other, (first, last) in places.items():
-            assert other == tensor or last <= begin or end <= first, (tensor, other)
+    assert len(aside) == 3
+    for tensor in aside:
+        begin, end = place(tensor)
+        is_alive = False
+        for step in lowered.steps:
+            used = {plan.root(each) for each in step.tensors}
+            is_alive |= tensor in used
+            for other in used - {tensor} if is_alive else ():
+                first, last = place(other)
+                assert last <= begin or end <= first, (tensor, other)
 
 
 @needs_gxx
@@ -97,7 +111,9 @@ def test_results_do_not_depend_on_what_may_run_beside(
     results = []
     with on_tape(HostDevice()) as device:
         for may in (set(), allowed):
-            monkeypatch.setattr(side_stream, "can_be", lambda op, target, may=may: op in may)
+            monkeypatch.setattr(
+                side_stream, "can_move", lambda step, target, may=may: step.op in may
+            )
             with closing(device.compile(plan, algorithm="direct")) as program:
                 results.append([program.forward(each) for each in images])
     for one, other in zip(*results, strict=True):
@@ -113,14 +129,16 @@ def test_results_are_those_of_one_op_after_the_other(
 ) -> None:
     """The host's streams do what they are given as late as they may: a wait forgotten shows."""
     plan = plan_of(size=96)
-    first, _ = (op for op in plan.ops if op in side_stream.beside(plan, HOPPER))
+    first, _ = side_steps(plan, HOPPER)
     images = [np.random.default_rng(n).random((1, 3, 96, 96), np.float32) for n in range(3)]
     with on_tape(HostDevice()) as device:
         options = {"graph": is_recorded, "algorithm": "direct"}
         with closing(device.compile(plan, **options)) as program:
             expected = [program.forward(each) for each in images]
         waiting = set()
-        monkeypatch.setattr(side_stream, "can_be", lambda op, target: may_end_beside or op == first)
+        monkeypatch.setattr(
+            side_stream, "can_move", lambda step, _: may_end_beside or step.op == first.op
+        )
         calls, wait_for = device.context.calls, device.context.calls.wait_for
         monkeypatch.setattr(
             calls, "wait_for", lambda stream, event: (waiting.add(stream), wait_for(stream, event))

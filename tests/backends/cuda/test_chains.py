@@ -12,8 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.lower import fuse_chains
-from engine.backends.cuda.lower.memory_layout import lay_out
+from engine.backends.cuda.lower import fuse_chains, lowering
 from engine.backends.cuda.ops.gpu import Target
 from engine.backends.cuda.runtime import overflow
 from engine.darknet import cfg, graph, random_weights
@@ -59,39 +58,40 @@ def squeeze(
 
 
 def joined(plan: Plan, target: Target = CARD) -> int:
-    return sum(isinstance(op, Chain) for op in fuse_chains.join(plan, target).ops)
+    return sum(isinstance(op, Chain) for op in lowering.fuse(plan, target).plan.ops)
 
 
 def test_a_pictures_map_goes_no_further_than_the_second_convolution() -> None:
     plan = plan_of()
     first, second, *others = plan.ops
-    made = fuse_chains.join(plan, CARD)
-    chain, *same = made.ops
+    lowered = lowering.lower(plan, CARD)
+    chain, *same = lowered.plan.ops
     assert isinstance(chain, Chain)
     assert chain.links == (first, second)
     assert same == others
-    assert first.out in lay_out(plan, CARD).slices
-    assert first.out not in lay_out(made, CARD).slices
-    assert fuse_chains.part(made) == plan
+    split = lowering.lower(plan, replace(CARD, algorithm="direct"))
+    assert first.out in split.layout.slices
+    assert first.out not in lowered.layout.slices
+    assert fuse_chains.split_chains(lowered.plan) == plan
 
 
 def test_blocks_that_squeeze_follow_one_another() -> None:
     plan = plan_of(FIRST + SECOND + squeeze() + squeeze("mish", "relu") + REST)
-    made = fuse_chains.join(plan, CARD)
-    opening, first, second, *others = made.ops
-    assert [fuse_chains.name(CARD, each) for each in made.ops if isinstance(each, Chain)] == [
-        *("opening", "squeeze", "squeeze")
+    lowered = lowering.lower(plan, CARD)
+    opening, first, second, *others = lowered.plan.ops
+    assert [str(step.choice) for step in lowered.steps if isinstance(step.op, Chain)] == [
+        *("sm90_fused_stem", "sm90_fused_bottleneck", "sm90_fused_bottleneck")
     ]
     assert first.reads == (opening.out, opening.out)
     assert second.reads == (first.out, first.out)
     assert tuple(others) == plan.ops[6:]
-    assert fuse_chains.part(made) == plan
+    assert fuse_chains.split_chains(lowered.plan) == plan
 
 
 def test_what_is_read_and_what_is_written_share_no_memory() -> None:
-    plan = fuse_chains.join(plan_of(layer(64) + squeeze() * 3 + REST), CARD)
-    slices = lay_out(plan, CARD).slices
-    for op in plan.ops:
+    lowered = lowering.lower(plan_of(layer(64) + squeeze() * 3 + REST), CARD)
+    slices = lowered.layout.slices
+    for op in lowered.plan.ops:
         if isinstance(op, Chain):
             size = 2 * CARD.batch * op.out.shape.size
             assert abs(slices[op.src].offset - slices[op.out].offset) >= size
@@ -187,8 +187,9 @@ def test_results_are_nearly_those_of_a_map_that_is_stored(
     plan = plan_of(text, side)
     images = np.random.default_rng(1).random((batch, *plan.source.shape.sides), np.float32)
     results = []
-    for join in (fuse_chains.join, lambda plan, target: plan):
-        monkeypatch.setattr(fuse_chains, "join", join)
+    unfused = tuple(each for each in lowering.FUSION if each is not fuse_chains.fuse_chains)
+    for passes in (lowering.FUSION, unfused):
+        monkeypatch.setattr(lowering, "FUSION", passes)
         with closing(card.compile(plan, batch=batch, precision="float16", tune=False)) as program:
             assert sum(isinstance(op, Chain) for op in program.plan.ops) == (0 if results else 3)
             results += program.forward(images)

@@ -1,7 +1,6 @@
 """What the first run needs is loaded while weights are prepared."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,8 +8,7 @@ from typing import Any
 import pytest
 
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.lower import memory_layout
-from engine.backends.cuda.lower.precision_policy import floats
+from engine.backends.cuda.lower import lowering
 from engine.backends.cuda.ops.gpu import Gpu, Place, Target
 from engine.backends.cuda.runtime.program import _load_kernels
 from engine.darknet import cfg, graph, random_weights
@@ -48,27 +46,26 @@ def plan() -> Plan:
 
 @pytest.mark.parametrize("precision", ["float32", "tf32", "float16"])
 def test_every_tile_of_the_first_run_is_loaded_before(plan: Plan, precision: str) -> None:
-    target = Target(1, precision, (8, 6), 80, floats=floats(plan, precision))
-    target = replace(target, misaligned=memory_layout.misaligned(plan, target))
+    lowered = lowering.lower(plan, Target(1, precision, (8, 6), 80))
     early: list[tuple[str, object, int]] = []
     context: Any = SimpleNamespace(kernels=lambda wanted: NotedKernels(wanted, early))
-    _load_kernels(context, plan, target)
+    _load_kernels(context, lowered)
     asked: list[tuple[str, object, int]] = []
-    slices = memory_layout.lay_out(plan, target).slices
+    slices = lowered.layout.slices
     gpu = Gpu(
-        target,
-        kernels=context.kernels(precision),
+        lowered.target,
+        kernels=NotedKernels(precision, asked),  # type: ignore[arg-type]
         blas=SimpleNamespace(multiply=lambda *arguments: None),
         stream=SimpleNamespace(handle=1),
         places={tensor: Place(each.offset, each.pitch) for tensor, each in slices.items()},
         arrays={},
         workspace=0,
         candidates=None,
+        sequences=1,
     )
     early_tiles = set(early)
-    gpu._kernels = NotedKernels(precision, asked)
-    for op in plan.ops:
-        memory_layout.runner(op).run(gpu.of(op), op)
+    for step in lowered.steps:
+        step.enqueue(gpu.of(step.op))
     assert len(early_tiles) > 1
     assert early_tiles == set(asked)
 

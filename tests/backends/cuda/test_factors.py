@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from engine.backends import open_device
 from engine.backends.cuda import conv
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.lower import fold_factors, memory_layout
+from engine.backends.cuda.lower import fold_factors, lowering
+from engine.backends.cuda.lower.lowered import Lowered
+from engine.backends.cuda.lower.pixel_alignment import find_misaligned
 from engine.backends.cuda.ops.gpu import Target
 from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
 from engine.darknet import cfg, graph, random_weights
@@ -63,16 +65,21 @@ def kinds(plan: Plan) -> list[str]:
     return [type(op).__name__ for op in plan.ops]
 
 
+def fold(plan: Plan, target: Target) -> Plan:
+    return fold_factors.fold_factors(Lowered(plan, target)).plan
+
+
 def folded(plan: Plan, target: Target = CARD) -> bool:
-    target = replace(target, misaligned=target.misaligned | memory_layout.misaligned(plan, target))
-    return "ScaledConv2d" in kinds(fold_factors.fold(plan, target))
+    aligned = find_misaligned(Lowered(plan, target))
+    misaligned = target.misaligned | aligned.target.misaligned
+    return "ScaledConv2d" in kinds(fold(plan, replace(target, misaligned=misaligned)))
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_convolution_takes_the_product_before_it(precision: str) -> None:
     plan, target = plan_of(), replace(CARD, precision=precision)
     *others, multiply, op = plan.ops
-    *same, made = fold_factors.fold(plan, target).ops
+    *same, made = fold(plan, target).ops
     assert same == others
     assert isinstance(made, ScaledConv2d)
     assert made.multiply == replace(multiply, out=made.multiply.out)
@@ -83,7 +90,7 @@ def test_a_convolution_takes_the_product_before_it(precision: str) -> None:
 
 def test_a_plan_without_products_stays_as_it_is() -> None:
     plan = plan_of(before="")
-    assert fold_factors.fold(plan, CARD) is plan
+    assert fold(plan, CARD) == plan
 
 
 @pytest.mark.parametrize(
@@ -126,7 +133,7 @@ def test_a_small_map_is_scaled_by_its_gate() -> None:
 
 
 def test_few_algorithms_multiply_by_themselves_and_the_others_apart() -> None:
-    plan = fold_factors.fold(plan_of(), CARD)
+    plan = fold(plan_of(), CARD)
     op = plan.ops[-1]
     assert isinstance(op, ScaledConv2d)
     choices = conv.candidates(CARD, op)
@@ -151,9 +158,9 @@ def test_what_is_read_and_what_is_written_share_no_memory(channels: int, filters
     unfolded = plan_of(
         f"[convolutional]\nfilters={filters}\n[convolutional]\nfilters=8\n", channels=channels
     )
-    plan = fold_factors.fold(unfolded, CARD)
-    (op,) = (op for op in plan.ops if isinstance(op, ScaledConv2d))
-    slices = memory_layout.lay_out(plan, CARD).slices
+    lowered = lowering.lower(unfolded, CARD)
+    (op,) = (op for op in lowered.plan.ops if isinstance(op, ScaledConv2d))
+    slices = lowered.layout.slices
     ends = {
         each: (slices[each].offset, slices[each].offset + 4 * each.shape.size)
         for each in (op.src, op.factor, op.out)
@@ -192,8 +199,9 @@ def test_results_are_those_of_a_product_that_is_stored(
         algorithm = "pointwise"
     options: Any = {"batch": batch, "precision": precision, "algorithm": algorithm}
     results = []
-    for fold in (fold_factors.fold, lambda plan, target: plan):
-        monkeypatch.setattr(fold_factors, "fold", fold)
+    unfolded = tuple(each for each in lowering.FUSION if each is not fold_factors.fold_factors)
+    for passes in (lowering.FUSION, unfolded):
+        monkeypatch.setattr(lowering, "FUSION", passes)
         with closing(card.compile(plan, **options)) as program:
             assert ("Multiply" in kinds(program.plan)) == bool(results)
             results += program.forward(images)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.backends import open_device
+from engine.backends.cuda.lower import lowering
 from engine.backends.cuda.lower import precision_policy as floats_module
 from engine.backends.cuda.lower.precision_policy import floats
 from engine.backends.cuda.ops.gpu import Target, is_narrow
@@ -238,7 +239,7 @@ def test_brittle_networks_share_choices_with_floats(
     """Other algorithms would have other roundings, and YOLOv1 squares what differs."""
     plan = plan_of(text)
     with closing(HostDevice(runs_kernels=False)) as host:
-        asked, plain = (host._target(plan, 1, each) for each in (precision, "float32"))
+        asked, plain = (host._fused(plan, 1, each).target for each in (precision, "float32"))
     assert asked == plain
 
 
@@ -249,14 +250,16 @@ def test_a_precision_of_cpus_is_told_where_it_is(plan_of: Any) -> None:
 
 
 def test_memory_holds_four_bytes_of_each_float(plan_of: Any) -> None:
-    from engine.backends.cuda.lower import memory_layout
-
-    plan = plan_of(DETECTOR)
-    target = Target(2, "float16", (9, 0), 132)
-    mixed = replace(target, floats=floats(plan, "float16"))
-    halves, both = memory_layout.lay_out(plan, target), memory_layout.lay_out(plan, mixed)
-    inside = {each.offset for tensor, each in both.slices.items() if tensor in mixed.floats}
-    top = max(inside)
-    last = next(t for t, each in both.slices.items() if each.offset == top)
-    assert min(inside) >= halves.size
-    assert both.size >= top + 2 * last.shape.size * 4
+    lowered = lowering.lower(plan_of(DETECTOR), Target(2, "float16", (9, 0), 132))
+    assert lowered.target.floats
+    for step in lowered.steps:
+        places = {
+            tensor: (
+                lowered.layout.slices[tensor].offset,
+                2 * tensor.shape.size * (4 if tensor in lowered.target.floats else 2),
+            )
+            for tensor in step.tensors
+        }
+        for (one, size), (other, _) in permutations(places.values(), 2):
+            assert other >= one + size or other < one
+            assert one + size <= lowered.layout.size

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from engine.backends import open_device
 from engine.backends.cuda.conv import depthwise
-from engine.backends.cuda.lower import squeeze_excite
-from engine.backends.cuda.ops.gpu import Target
+from engine.backends.cuda.lower import lowering, squeeze_excite
+from engine.backends.cuda.lower.lowered import Step
+from engine.backends.cuda.ops.gpu import PartialSums, Target
 from engine.backends.cuda.runtime import device_program
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
@@ -67,6 +68,24 @@ def pair_of(plan: Plan) -> tuple[ops.Op, ops.Op]:
     return op, gate
 
 
+def steps_of(plan: Plan, target: Target, misaligned: set[ops.Tensor] = frozenset()) -> list[Step]:
+    fused = lowering.fuse(plan, target)
+    target = replace(fused.target, misaligned=fused.target.misaligned | misaligned)
+    return lowering.place(replace(fused, target=target)).steps
+
+
+def sums_of(plan: Plan, target: Target, **options: Any) -> dict[ops.Op, PartialSums]:
+    steps = steps_of(plan, target, **options)
+    return {
+        step.op: step.annotations.partial_sums for step in steps if step.annotations.partial_sums
+    }
+
+
+def scaled_by(plan: Plan, target: Target, **options: Any) -> dict[ops.Op, ops.Multiply]:
+    steps = steps_of(plan, target, **options)
+    return {step.op: step.annotations.multiply for step in steps if step.annotations.multiply}
+
+
 @pytest.mark.parametrize("precision", TOLERANCE)
 @pytest.mark.parametrize("size", [3, 5])
 @pytest.mark.parametrize("stride", [1, 2])
@@ -75,7 +94,7 @@ def test_a_convolution_and_its_gate_agree_on_the_pieces(
     precision: str, size: int, stride: int, algorithm: str
 ) -> None:
     plan = plan_of(size, stride)
-    left = squeeze_excite.squeezing(plan, replace(CARD, precision=precision, algorithm=algorithm))
+    left = sums_of(plan, replace(CARD, precision=precision, algorithm=algorithm))
     op, gate = pair_of(plan)
     assert set(left) == {op, gate}
     assert left[op] == left[gate]
@@ -83,18 +102,18 @@ def test_a_convolution_and_its_gate_agree_on_the_pieces(
 
 
 def test_each_sums_for_itself_where_no_kernel_leaves_any() -> None:
-    assert not squeeze_excite.squeezing(plan_of(7), CARD)
-    assert not squeeze_excite.squeezing(plan_of(channels=30), CARD)
+    assert not sums_of(plan_of(7), CARD)
+    assert not sums_of(plan_of(channels=30), CARD)
     plan = plan_of()
-    assert not squeeze_excite.squeezing(plan, replace(CARD, algorithm="direct"))
+    assert not sums_of(plan, replace(CARD, algorithm="direct"))
     op, _ = pair_of(plan)
-    assert not squeeze_excite.squeezing(plan, replace(CARD, misaligned=frozenset({op.out})))
+    assert not sums_of(plan, CARD, misaligned={op.out})
 
 
 def test_nothing_may_run_between_that_could_take_the_memory() -> None:
     plan = plan_of()
     first, op, gate, last = plan.ops
-    assert not squeeze_excite.squeezing(replace(plan, ops=(op, first, gate, last)), CARD)
+    assert not sums_of(replace(plan, ops=(op, first, gate, last)), CARD)
 
 
 @pytest.mark.parametrize("channels", [16, 96, 1152])
@@ -103,14 +122,14 @@ def test_nothing_may_run_between_that_could_take_the_memory() -> None:
 def test_a_gate_has_few_sums_to_read(channels: int, batch: int, algorithm: str) -> None:
     plan = plan_of(channels=channels, sides="height=104\nwidth=104")
     _, gate = pair_of(plan)
-    left = squeeze_excite.squeezing(plan, replace(CARD, batch=batch, algorithm=algorithm))
+    left = sums_of(plan, replace(CARD, batch=batch, algorithm=algorithm))
     assert left[gate].floats <= depthwise.MOST_SQUEEZED
 
 
 def test_a_gate_with_too_much_to_read_sums_for_itself() -> None:
     plan = plan_of(channels=1152, sides="height=104\nwidth=104", hidden=72)
-    assert not squeeze_excite.squeezing(plan, CARD)
-    assert squeeze_excite.squeezing(plan, replace(CARD, batch=64))
+    assert not sums_of(plan, CARD)
+    assert sums_of(plan, replace(CARD, batch=64))
 
 
 @pytest.mark.parametrize("precision", TOLERANCE)
@@ -118,11 +137,11 @@ def test_a_gate_scales_the_map_where_that_is_next(precision: str) -> None:
     plan = plan_of()
     target = replace(CARD, precision=precision)
     *_, gate, last = plan.ops
-    assert squeeze_excite.scaling(plan, target) == {gate: last}
-    assert not squeeze_excite.scaling(replace(plan, ops=(last, *plan.ops[:-1])), target)
-    assert not squeeze_excite.scaling(plan_of(channels=30), target)
-    assert not squeeze_excite.scaling(plan, replace(target, batch=1024))
-    assert not squeeze_excite.scaling(plan, replace(target, misaligned=frozenset({last.out})))
+    assert scaled_by(plan, target) == {gate: last}
+    assert not scaled_by(replace(plan, ops=(last, *plan.ops[:-1])), target)
+    assert not scaled_by(plan_of(channels=30), target)
+    assert not scaled_by(plan, replace(target, batch=1024))
+    assert not scaled_by(plan, target, misaligned={last.out})
 
 
 def elsewhere_of(stride: int) -> Plan:
@@ -172,7 +191,7 @@ def test_results_are_those_of_the_cpu(
         (got,) = program.forward(images)
         (alone,) = program.forward(images[2:])
     target = replace(CARD, batch=3, precision=precision, algorithm=algorithm)
-    assert squeeze_excite.squeezing(plan, target)
+    assert sums_of(plan, target)
     error = np.sqrt(np.square(got - expected).mean() / np.square(expected).mean())
     assert error <= TOLERANCE[precision]
     np.testing.assert_array_equal(alone[0], got[2])
@@ -184,7 +203,7 @@ def test_the_map_that_is_scaled_may_be_larger_than_the_one_summed_up(
     host: HostDevice, stride: int, scales: bool
 ) -> None:
     plan = elsewhere_of(stride)
-    assert bool(squeeze_excite.scaling(plan, CARD)) == scales
+    assert bool(scaled_by(plan, CARD)) == scales
     images = np.random.default_rng(1).random((2, *plan.source.shape.sides), np.float32)
     with (
         closing(open_device("cpu").compile(plan, batch=2)) as cpu,
@@ -204,8 +223,8 @@ def test_a_map_scaled_by_its_gate_is_the_same_to_the_bit(
     images = np.random.default_rng(1).random((batch, *plan.source.shape.sides), np.float32)
     results = []
     with on_tape(HostDevice()) as device:
-        for scaling in (squeeze_excite.scaling, lambda plan, target: {}):
-            monkeypatch.setattr(squeeze_excite, "scaling", scaling)
+        for scales in (squeeze_excite.scales, lambda target, gate, op: False):
+            monkeypatch.setattr(squeeze_excite, "scales", scales)
             with closing(device.compile(plan, batch=batch, precision=precision)) as program:
                 results += program.forward(images)
     assert results[0].any()

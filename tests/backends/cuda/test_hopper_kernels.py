@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from engine.backends.cuda.conv import ALGORITHMS
+from engine.backends.cuda.conv import ALGORITHMS, chains
 from engine.backends.cuda.conv.tensor_cores import HOPPER
-from engine.backends.cuda.lower import fuse_chains
-from engine.backends.cuda.ops.gpu import RUNNERS, Target
+from engine.backends.cuda.lower.lowered import Step
+from engine.backends.cuda.ops.gpu import Target
 from engine.plan.ops import Chain, Conv2d
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.tensor_host import run
@@ -217,7 +217,7 @@ def test_what_lies_between_two_convolutions_stays(
     """Only the first rows may be present."""
     rows, (first, second) = 2, chain.links
     target = Target(rows, "float16", HOPPER, multiprocessors)
-    assert fuse_chains.name(target, chain)
+    assert chains.choose(target, chain)
     before, behind = Problem(first, rows), Problem(second, rows)
     if chain.src.shape.channels == 3:
         before.constants["weight"] *= np.float32(1.0003)  # as many bits as a float has
@@ -231,9 +231,11 @@ def test_what_lies_between_two_convolutions_stays(
         for number, each in enumerate((before, behind))
         for name, values in each.constants.items()
     }
-    runner = RUNNERS[Chain]
+    step = Step(chain, chains.choose(target, chain))
     algorithm = SimpleNamespace(
-        prepare=runner.prepare, workspace=runner.workspace, enqueue=runner.run
+        prepare=lambda target, op, constants: step.prepare(target, constants),
+        workspace=lambda target, op: step.workspace(target),
+        enqueue=lambda gpu, op: step.enqueue(gpu),
     )
     is_picture = chain.src.shape.channels == 3
     where = {"room": 1} if is_picture else {"margin": 8}

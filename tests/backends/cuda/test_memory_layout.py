@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.lower import memory_layout
+from engine.backends.cuda.lower import lowering
+from engine.backends.cuda.lower.weights import lay_out_weights
 from engine.backends.cuda.ops.gpu import Target
 from engine.errors import InputError
 from engine.passes import optimise
@@ -30,20 +31,20 @@ def test_pixels_of_a_picture_in_colours_begin_on_whole_words(
     channels: int, side: int, pitch: int
 ) -> None:
     plan = optimise(plan_of(Shape(channels, side, side)), CudaDevice.passes)
-    assert plan.arena is not None
-    layout = memory_layout.lay_out(plan, Target(2, "float16", (9, 0), 132))
+    layout = lowering.lower(plan, Target(2, "float16", (9, 0), 132)).layout
     source, (out,) = layout.slices[plan.source], plan.outputs
     assert source.pitch == pitch
     assert layout.slices[out].pitch == channels
     values = 2 * side * side * pitch
     assert source.offset + 2 * values <= layout.size
     if pitch == channels:
-        assert not layout.spaced
+        assert not layout.padded
     else:
-        assert source.offset >= plan.arena.size * 2 * 2
-        ((offset, size),) = layout.spaced
+        ((offset, size),) = layout.padded
         assert offset == source.offset
         assert size >= 2 * values
+        begins = layout.slices[out].offset
+        assert begins >= offset + size or begins + 2 * 2 * side * side * channels <= offset
 
 
 def detection_layer(builder: PlanBuilder, src: ops.Tensor, name: str) -> ops.YoloOutput:
@@ -69,18 +70,18 @@ def test_what_a_detection_layer_puts_out_has_room_for_whole_eights(
         out = builder.emit(ops.Concat(builder.tensor(Shape(42, 5, 5)), parts))
     plan = optimise(builder.build((out,), (out,)), CudaDevice.passes)
     target = Target(2, "float16", (9, 0), 132)
-    layout = memory_layout.lay_out(plan, target)
+    lowered = lowering.lower(plan, target)
     op = next(op for op in plan.ops if isinstance(op, ops.Conv2d))
     assert op.yolo is not None
-    assert layout.slices[op.out].pitch == pitch
-    assert (op.out in memory_layout.misaligned(plan, target)) == is_within
+    assert lowered.layout.slices[op.out].pitch == pitch
+    assert (op.out in lowered.target.misaligned) == is_within
 
 
 def test_what_lies_between_pixels_counts() -> None:
     plan = plan_of(Shape(3, 1 << 14, 1 << 14))
-    assert memory_layout.lay_out(plan, Target(1, "float16", (9, 0), 132)).size
+    assert lowering.lower(plan, Target(1, "float16", (9, 0), 132)).layout.size
     with pytest.raises(InputError, match="batch: 2 makes a tensor of 2147483648 values"):
-        memory_layout.lay_out(plan, Target(2, "float16", (9, 0), 132))
+        lowering.lower(plan, Target(2, "float16", (9, 0), 132))
 
 
 def test_what_a_pool_reads_counts_though_it_may_never_be_stored() -> None:
@@ -91,16 +92,16 @@ def test_what_a_pool_reads_counts_though_it_may_never_be_stored() -> None:
     out = builder.emit(ops.MaxPool(pooled, grid, ops.Window((2, 2), (2, 2))))
     plan = optimise(builder.build((out,), (out,)), CudaDevice.passes)
     assert len(plan.ops) == 1
-    assert memory_layout.lay_out(plan, Target(100, "float16", (9, 0), 132)).size
+    assert lowering.lower(plan, Target(100, "float16", (9, 0), 132)).layout.size
     with pytest.raises(InputError, match="batch: 300 makes a tensor of 3322675200 values"):
-        memory_layout.lay_out(plan, Target(300, "float16", (9, 0), 132))
+        lowering.lower(plan, Target(300, "float16", (9, 0), 132))
 
 
 def test_kernels_may_count_a_stride_too_far() -> None:
     plan = plan_of(Shape(1, 1024, 1024))
-    assert memory_layout.lay_out(plan, Target(2044, "float32", (9, 0), 132)).size
+    assert lowering.lower(plan, Target(2044, "float32", (9, 0), 132)).layout.size
     with pytest.raises(InputError, match="batch: 2047 makes"):
-        memory_layout.lay_out(plan, Target(2047, "float32", (9, 0), 132))
+        lowering.lower(plan, Target(2047, "float32", (9, 0), 132))
 
 
 @needs_gxx
@@ -110,9 +111,10 @@ def test_what_lies_between_pixels_is_zero(host: HostDevice, precision: str) -> N
     program = host.compile(plan, batch=2, precision=precision)
     images = np.ones((2, 3, 5, 7), np.float32)
     np.testing.assert_array_equal(program.forward(images)[0], images)
-    resident = program._resident
-    place = resident._places(memory_layout.lay_out(plan, program._target))[plan.source]
-    kind = np.float16 if program._target.bytes_of(plan.source) == 2 else np.float32
+    assert program._resident._gpu is not None
+    gpu = program._resident._gpu
+    place = gpu.places[plan.source]
+    kind = np.float16 if gpu.target.bytes_of(plan.source) == 2 else np.float32
     values = np.empty((2 * 5 * 7, 4), kind)
     host.context.driver.memcpy_dtoh(values, place.pointer)
     program.close()
@@ -127,9 +129,12 @@ def test_each_op_knows_where_the_next_weights_begin() -> None:
         made = builder.emit(ops.Conv2d(builder.tensor(Shape(filters, 4, 4)), made, weight))
         made = builder.emit(ops.Activate(builder.tensor(made.shape), made, "leaky"))
     plan = builder.build((made,), (made,))
-    weights = memory_layout.lay_out_weights(plan, Target(1, "float32", (7, 0), 4))
-    found = memory_layout.next_weights(plan, weights)
-    first, behind, second, last = plan.ops
-    begin = weights.offsets[second, "weight"]
-    assert found[first] == found[behind] == (begin, 8 * 16 * 4)
-    assert found[second] == found[last] == (0, 0)
+    lowered = lowering.lower(plan, Target(1, "float32", (7, 0), 4))
+    weights = lay_out_weights(lowered)
+    first, behind, second, last = (step.annotations.next_conv for step in lowered.steps)
+    assert first == behind == plan.ops[2]
+    assert second is last is None
+    assert weights.extent(plan.ops[2], "weight") == (
+        weights.offsets[plan.ops[2], "weight"],
+        8 * 16 * 4,
+    )

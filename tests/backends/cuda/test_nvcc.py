@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.backends.cuda.conv import (
+    chains,
     implicit_gemm,
     sm90_splitk,
     sm90_swapped,
@@ -23,7 +24,7 @@ from engine.backends.cuda.conv.sm90_splitk import Sm90Tile
 from engine.backends.cuda.conv.sm90_swapped import SwappedTile
 from engine.backends.cuda.driver import compiler, tiles
 from engine.backends.cuda.driver.tiles import Tile
-from engine.backends.cuda.lower import fuse_chains
+from engine.backends.cuda.lower.lowered import Step
 from engine.backends.cuda.ops.gpu import KINDS, Target
 from tests.backends.cuda.host import DEFINES
 from tests.backends.cuda.test_hopper_kernels import CHAINS
@@ -109,7 +110,8 @@ def hopper_tiles() -> list[Tile]:
         sizes = (64, columns, 64, stages, 1, blocks, 0, out_bytes)
         found.append(DirectTile(*sizes, LEAKY, out_bytes == 2, teams=teams, taps=taps))
     card = Target(2, "float16", tensor_cores.HOPPER, 132)
-    return [*found, *(fuse_chains.tile(card, chain) for chain in CHAINS.values())]
+    steps = (Step(chain, chains.choose(card, chain)) for chain in CHAINS.values())
+    return [*found, *(each.tile(card) for each in steps)]
 
 
 @pytest.mark.slow

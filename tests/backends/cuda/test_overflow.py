@@ -143,10 +143,10 @@ def test_without_memory_for_floats_the_number_is_left_out(
 ) -> None:
     make = program.Resident
 
-    def refuse_floats(context: Any, plan: Plan, target: Any, weights: Any, **options: Any) -> Any:
-        if target.precision == "float32":
+    def refuse_floats(context: Any, lowered: Any, weights: Any, **options: Any) -> Any:
+        if lowered.target.precision == "float32":
             raise DeviceError("out of memory")
-        return make(context, plan, target, weights, **options)
+        return make(context, lowered, weights, **options)
 
     monkeypatch.setattr(program, "Resident", refuse_floats)
     expected = r"layer 1 \[convolutional\]: activations leave the range of float16 \(65504\); use"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine.backends.cuda.lower import memory_layout
+from engine.backends.cuda.lower.lowered import Step
 from engine.backends.cuda.multi_device import MultiDevice, MultiProgram
 from engine.darknet import cfg, weights
 from engine.darknet import graph as network_graph
@@ -150,18 +150,13 @@ def test_weights_are_prepared_by_one_thread_whose_memory_serves_again(
     device, monkeypatch, detector
 ):
     threads = set()
-    runner = memory_layout.runner
+    prepare = Step.prepare
 
-    def noted(item):
-        found = runner(item)
+    def noted(*arguments):
+        threads.add(threading.get_ident())
+        return prepare(*arguments)
 
-        def prepare(*arguments):
-            threads.add(threading.get_ident())
-            return found.prepare(*arguments)
-
-        return replace(found, prepare=prepare)
-
-    monkeypatch.setattr(memory_layout, "runner", noted)
+    monkeypatch.setattr(Step, "prepare", noted)
     program = device.compile(detector)
     assert threads == {threading.get_ident()}  # the device's loads kernels meanwhile
     program.close()

@@ -64,7 +64,7 @@ def test_a_batch_has_what_was_made_of_it_whatever_makes_its_detection_layers(dev
     program = device.compile(plan, batch=8, tune=False, graph=False)
     expected = [program.forward(each) for each in batches]
     program.close()
-    target = device._target(plan, 8, "float32")
+    target = device._fused(plan, 8, "float32").target
     for op in plan.ops:
         if isinstance(op, ops.Conv2d) and op.yolo is not None:
             device.measured[conv.signature(target, op)] = conv.Choice(slow, unfused=True)

@@ -14,6 +14,8 @@ import pytest
 from engine.backends.cuda import conv
 from engine.backends.cuda import device as device_module
 from engine.backends.cuda.conv import Choice
+from engine.backends.cuda.lower import lowering
+from engine.backends.cuda.lower.lowered import Decoder, Lowered, Step
 from engine.backends.cuda.ops.gpu import Target
 from engine.backends.cuda.runtime import trials
 from engine.backends.cuda.runtime.trials import Trials
@@ -68,7 +70,7 @@ def settled(
 ) -> tuple[Progress, MadeUp]:
     progress = Progress({name: ways[0] for name, ways in near.items()}, list(near))
     made = MadeUp(takes)
-    tune_network.settle(progress, near, made, monotonic() + seconds)
+    tune_network.tune_network(progress, near, made, monotonic() + seconds)
     assert made.open == 0
     return progress, made
 
@@ -146,7 +148,7 @@ def test_without_time_nothing_changes_and_the_rest_is_left() -> None:
 def test_it_goes_on_where_it_was() -> None:
     progress = Progress({"one": B, "two": A}, ["two"])
     made = MadeUp(lambda choices: 1.0)
-    tune_network.settle(progress, NEAR, made, monotonic() + LONG)
+    tune_network.tune_network(progress, NEAR, made, monotonic() + LONG)
     assert [each["one"] for each in made.made] == [B] * 3
     assert not progress.left
 
@@ -263,7 +265,7 @@ def test_of_the_usual_time_a_network_gets_no_more_than_measuring_took(
 
     monkeypatch.setenv("ENGINE_TUNE", given)
     monkeypatch.setattr(tune_layers.Tuner, "tune", measure)
-    monkeypatch.setattr(tune_layers.Tuner, "settle", settle)
+    monkeypatch.setattr(tune_layers.Tuner, "tune_network", settle)
     monkeypatch.setattr(device_module, "monotonic", lambda: now[0])
     taped.compile(network(8), tune=True).close()
     if most is None:
@@ -309,7 +311,7 @@ def test_a_trial_times_a_program_of_those_choices_and_leaves_nothing(host: HostD
     target = replace(TARGET, capability=host.card.capability)
     signatures = [conv.signature(target, op) for op in plan.ops]
     with on_tape(host):
-        made = Trials(host.context, plan, target)
+        made = Trials(host.context, lowering.fuse(plan, target))
         for name in ("tiled", "direct", "tiled"):
             trial = made.make(dict.fromkeys(signatures, Choice(name)))
             assert trial is not None
@@ -324,16 +326,16 @@ def test_an_op_is_prepared_once_for_the_trials_that_have_it_alike(
     taped: HostDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared: list[object] = []
-    prepare = trials.memory_layout.prepare
+    prepare = trials.weights.prepare
 
-    def spied(plan: Plan, target: Target, item: object) -> object:
-        prepared.append(item)
-        return prepare(plan, target, item)  # type: ignore[arg-type]
+    def spied(lowered: Lowered, step: Step | Decoder) -> object:
+        prepared.append(step)
+        return prepare(lowered, step)
 
-    monkeypatch.setattr(trials.memory_layout, "prepare", spied)
+    monkeypatch.setattr(trials.weights, "prepare", spied)
     plan = network(8, 16)
     first, second = (conv.signature(TARGET, op) for op in plan.ops)
-    made = Trials(taped.context, plan, TARGET)
+    made = Trials(taped.context, lowering.fuse(plan, TARGET))
     tiled, direct = Choice("tiled"), Choice("direct")
     for choices in ({first: tiled, second: tiled}, {first: tiled, second: direct}) * 2:
         trial = made.make(choices)
@@ -348,9 +350,10 @@ def test_a_trial_that_finds_no_memory_is_none(
     def refuse(*arguments: object, **options: object) -> None:
         raise DeviceError("cuda: out of memory")
 
+    fused = lowering.fuse(network(8), TARGET)
     with monkeypatch.context() as patch:
         patch.setattr(trials, "Trial", refuse)  # of what a run needs besides
-        assert Trials(taped.context, network(8), TARGET).make({}) is None
+        assert Trials(taped.context, fused).make({}) is None
         assert not taped.context.driver.live
     monkeypatch.setattr(trials, "CudaProgram", refuse)
-    assert Trials(taped.context, network(8), TARGET).make({}) is None
+    assert Trials(taped.context, fused).make({}) is None

@@ -19,6 +19,7 @@ from engine.backends.cuda import conv
 from engine.backends.cuda.conv import Choice
 from engine.backends.cuda.conv.sm90_splitk import SplitK
 from engine.backends.cuda.driver.context import Card
+from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.backends.cuda.tune import tune_layers
 from engine.errors import DeviceError, InputError
@@ -248,12 +249,13 @@ def test_what_runs_in_floats_gets_what_the_rest_has_left(
             now[0] += seconds / 2
             return False
 
-        def settle(self, plan: Plan, target: Target, make: Any, seconds: float) -> None:
+        def tune_network(self, plan: Plan, target: Target, make: Any, seconds: float) -> None:
             given.append(seconds)
 
     monkeypatch.setattr("engine.backends.cuda.device.monotonic", lambda: now[0])
     device._tuner = Slow()  # type: ignore[assignment]
-    device._tune(network(8), replace(TARGET, precision="float16"), limit, as_a_whole=True)
+    fused = Lowered(network(8), replace(TARGET, precision="float16"))
+    device._tune(fused, limit, as_a_whole=True)
     assert given == [limit, limit / 2, *([limit / 4] if limit > 10 else [])]
 
 
@@ -409,13 +411,13 @@ def test_a_convolution_is_timed_with_what_it_leaves_for_its_gate(
     algorithm, left = conv.LEAVES_SUMS[name], []
 
     def enqueue(gpu: Gpu, op: ops.Conv2d) -> None:
-        left.append(gpu.squeezing)
+        left.append(gpu.annotations.partial_sums)
         algorithm.enqueue(gpu, op)
 
     spied = SimpleNamespace(**vars(algorithm) | {"enqueue": enqueue})
     monkeypatch.setitem(conv.ALGORITHMS, name, spied)
     assert tune_layers.measure(host.context, TARGET, op, Choice(name), inf, gate=gate) < inf
-    assert set(left) == {algorithm.squeezing(TARGET, op, gate)} - {None}
+    assert set(left) == {algorithm.partial_sums(TARGET, op, gate)} - {None}
     assert not host.context.driver.live
 
 

@@ -114,7 +114,7 @@ def compile_together(
     """The tiles of the plan's last op, one beside the other."""
     op = plan.ops[-1]
     assert isinstance(op, Conv2d)
-    target = card._target(plan, batch, precision).of(op)
+    target = card._fused(plan, batch, precision).target.of(op)
     tiles = {conv.tile(target, op, conv.Choice.parse(name)) for name in algorithms} - {None}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda tile: tiles.image(tile, target.capability), tiles))

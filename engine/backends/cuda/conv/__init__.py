@@ -29,7 +29,7 @@ from engine.backends.cuda.conv import (
 from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.ops.choice import Choice
-from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target, is_narrow, runs
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target, is_narrow
 from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
 from engine.plan import ops
 
@@ -200,17 +200,3 @@ def enqueue(gpu: Gpu, op: ops.Conv2d, choice: Choice) -> None:
 def _runner(choice: Choice) -> Algorithm:
     algorithm = ALGORITHMS[choice.algorithm]
     return unfused.Unfused(algorithm) if choice.unfused else algorithm
-
-
-def _workspace(target: Target, op: ops.Conv2d) -> int:
-    return workspace(target, op, choose(target, op))
-
-
-def _prepare(target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-    return prepare(target, op, choose(target, op), constants)
-
-
-@runs(ScaledConv2d, workspace=_workspace, prepare=_prepare)
-@runs(ops.Conv2d, workspace=_workspace, prepare=_prepare)
-def conv2d(gpu: Gpu, op: ops.Conv2d) -> None:
-    enqueue(gpu, op, choose(gpu.target, op))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.backends.cuda.conv import geometry
-from engine.backends.cuda.ops.gpu import Arrays, Gpu, Squeezing, Target
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, PartialSums, Target
 from engine.plan import ops
 
 RUN = 4  # DEPTHWISE_RUN of kernels/depthwise.cu
@@ -39,7 +39,7 @@ def workspace(target: Target, op: ops.Conv2d) -> int:
     return 0
 
 
-def squeezing(target: Target, op: ops.Conv2d, gate: ops.Gate) -> Squeezing | None:
+def partial_sums(target: Target, op: ops.Conv2d, gate: ops.Gate) -> PartialSums | None:
     """What it can leave for the gate behind it.
 
     By the rows that the program is for, not those of a run: the same sums for any company.
@@ -51,7 +51,7 @@ def squeezing(target: Target, op: ops.Conv2d, gate: ops.Gate) -> Squeezing | Non
     rows = target.rows(op.out)
     launch = _launch(op, rows, op.out.shape.channels // values, target.multiprocessors)
     parts = min(launch.turns, _most_parts(target.multiprocessors, launch.chunks * rows))
-    left = Squeezing(gate, parts, launch.chunks)
+    left = PartialSums(gate, parts, launch.chunks)
     return left if left.floats <= MOST_SQUEEZED else None
 
 
@@ -116,7 +116,7 @@ def _enqueue_fixed(
     rows, processors = gpu.rows(op.out), gpu.target.multiprocessors
     values = 16 // gpu.target.value_bytes
     packs = op.out.shape.channels // values
-    left = gpu.squeezing
+    left = gpu.annotations.partial_sums
     if left is not None:
         launch = _launch(op, gpu.target.rows(op.out), packs, processors)
         groups, parts = rows, left.parts

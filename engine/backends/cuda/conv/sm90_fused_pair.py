@@ -103,7 +103,7 @@ def enqueue(gpu: Gpu, chain: ops.Chain, tile: ChainTile, *first: Any) -> None:
     """Launch the tile; before what the last link is told come the arguments for the `first`."""
     link, last = chain.links
     blocks = _blocks(gpu, chain, tile)
-    problem = sm90_splitk.problem(gpu.aside(last, chain, link.out, 0), last, tile, blocks=blocks)
+    problem = sm90_splitk.problem(gpu.for_part(last, chain, link.out, 0), last, tile, blocks=blocks)
     gpu.tile(tile, tile.shared_bytes).launch(
         (blocks, 1, 1), tile.threads, [*first, problem], stream=gpu.stream.handle, early=True
     )

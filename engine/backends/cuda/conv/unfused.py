@@ -39,9 +39,9 @@ class Unfused:
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         target, part = alone(gpu.target, op)
-        inner = gpu.aside(part, op, _between(op), gpu.workspace)
-        inner.target = target
-        inner.workspace += _bytes_between(gpu.target, op)
+        rest = gpu.workspace + _bytes_between(gpu.target, op)
+        between = _between(op)
+        inner = gpu.for_part(part, op, between, gpu.workspace, target=target, workspace=rest)
         if isinstance(op, ScaledConv2d):
             windows.multiply(inner, op.multiply)
         self.inner.enqueue(inner, part)

@@ -14,6 +14,5 @@ PASSES = (
     "fuse_yolo",
     "fuse_upsample",
     "elide_copies",
-    "place_tensors",
     "drop_unread",
 )

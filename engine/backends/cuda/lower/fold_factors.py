@@ -1,40 +1,45 @@
-"""Maps times a factor for each channel: the convolution behind multiplies where it reads them.
+"""Fold the product of a map and a factor for each channel into the 1 x 1 convolution that reads it.
 
-That saves writing a map and reading it again. Behind a gate it is the widest of its block, and the
-convolution, which makes few channels of it, has little else to do than to read it.
+That saves writing a map and reading it again. In a block with squeeze-and-excite it is the widest
+map, and a convolution to few channels is bound by the reading of it.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 from engine.backends.cuda import conv
-from engine.backends.cuda.lower import neighbours, squeeze_excite
+from engine.backends.cuda.lower.lowered import Lowered
+from engine.backends.cuda.lower.squeeze_excite import scales
 from engine.backends.cuda.ops.gpu import Target
 from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
-from engine.plan.build import Plan
+from engine.passes.usage import join_neighbours
 from engine.plan.ops import Conv2d, Multiply, Op, Tensor
 
 
-def fold(plan: Plan, target: Target) -> Plan:
-    """Multiply, Conv2d -> ScaledConv2d, where an algorithm knows it and no gate multiplies."""
-    by_gates = set(squeeze_excite.scaling(plan, target).values())
+def fold_factors(lowered: Lowered) -> Lowered:
+    """Multiply, Conv2d -> ScaledConv2d, unless a gate computes the product as well."""
+    plan, target = lowered.plan, lowered.target
+    by_gates = {op for gate, op in pairwise(plan.ops) if scales(target, gate, op)}
 
-    def made_of(before: Op, op: Op) -> ScaledConv2d | None:
+    def join(before: Op, op: Op) -> ScaledConv2d | None:
         if not isinstance(before, Multiply) or not isinstance(op, Conv2d) or before in by_gates:
             return None
         if op.src != before.out or not _fits(before, op):
             return None
-        made = ScaledConv2d.of(before, op)
-        return made if _can_run(target, made) else None
+        scaled = ScaledConv2d.of(before, op)
+        return scaled if _can_run(target, scaled) else None
 
-    return neighbours.join(plan, made_of)
+    return replace(lowered, plan=join_neighbours(plan, join))
 
 
 def _fits(multiply: Multiply, op: Conv2d) -> bool:
-    """Whether the one scales whole channels, and the other reads each value once."""
+    """Whether whole channels are scaled, and the convolution reads each value once."""
     src, factor = multiply.src, multiply.factor
     return (
         multiply.activation == "linear"
-        and _is_of_channels(src, factor)
+        and _is_per_channel(src, factor)
         and src.shape.area > 1
         and op.is_pointwise
         and op.groups == 1
@@ -44,7 +49,7 @@ def _fits(multiply: Multiply, op: Conv2d) -> bool:
     )
 
 
-def _is_of_channels(src: Tensor, factor: Tensor) -> bool:
+def _is_per_channel(src: Tensor, factor: Tensor) -> bool:
     return factor.shape.sides == (src.shape.channels, 1, 1) and factor.steps == src.steps
 
 

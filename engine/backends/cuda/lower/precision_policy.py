@@ -1,25 +1,27 @@
-"""Where a program of halves, or of tf32 products, computes with floats all the same.
+"""Choose the tensors that are float32 in a program of float16 values or TF32 products.
 
-Of halves these tensors are floats, since their rounding would show:
+In float16 these tensors are float32, since their rounding would show:
 
-    heads    what the network hands back, or boxes are decoded from, and what leads there from the
+    heads    what the network returns, or what boxes are decoded from, and what leads there from the
              last convolution or dense layer on
-    narrow   maps of few channels: the errors of so few values hardly cancel in the sums that follow
+    narrow   maps of few channels: the errors of so few values hardly cancel in later sums
 
-Tensors of an op are stored alike, so they are chosen in groups. The exceptions are a convolution,
-which may read one kind and write the other, and a dense layer, which may write floats.
+The tensors of an op are stored alike, so they are chosen in groups. The exceptions are a
+convolution, whose input and output may differ, and a dense layer, which may write float32.
 
-Convolutions of few products keep the bits of their weights for the same reason. Some networks run
-in floats as a whole: where a layer reads but the signs of its input, rounding turns some of them;
-YOLOv1's boxes have the squares of what the network says as sides; and the smallest networks, all of
-whose maps have few channels, would save next to nothing.
+Convolutions that sum few products keep the bits of their weights for the same reason. Some networks
+run in float32 as a whole: if a layer reads only the signs of its input, rounding flips some of
+them; YOLOv1 squares outputs to get the sides of boxes; and the smallest networks, all of whose maps
+have few channels, would gain next to nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from engine.backends.cuda.lower.fuse_chains import split_chains
+from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
 from engine.plan import ops
 from engine.plan.build import Plan
@@ -30,8 +32,17 @@ _SMALL = 48  # channels at most of every map of a small network
 _TAIL = (ops.Activate, ops.AveragePool, ops.RegionOutput, ops.Reshape, ops.Softmax, ops.YoloOutput)
 
 
+def choose_precision(lowered: Lowered) -> Lowered:
+    """Record the tensors that stay float32; a program of nothing else becomes a float32 program."""
+    plan, precision = split_chains(lowered.plan), lowered.target.precision
+    kept = floats(plan, precision)
+    if kept.issuperset(plan.tensors):  # then it runs by the same algorithms as a float32 program
+        precision, kept = "float32", frozenset()
+    return replace(lowered, target=replace(lowered.target, precision=precision, floats=kept))
+
+
 def floats(plan: Plan, precision: str) -> frozenset[Tensor]:
-    """Tensors that are floats though `precision` says otherwise."""
+    """Return the tensors that are float32 in a program of another precision."""
     if precision == "float32":
         return frozenset()
     if _is_brittle(plan) or (precision == "float16" and _is_small(plan)):
@@ -55,7 +66,7 @@ def floats(plan: Plan, precision: str) -> frozenset[Tensor]:
 
 @dataclass(frozen=True)
 class _Group:
-    """Tensors that are stored alike, and the ops that make them so."""
+    """Tensors that must be stored alike, and the ops that require it."""
 
     tensors: frozenset[Tensor]
     ops: tuple[Op, ...]
@@ -67,13 +78,13 @@ def _is_brittle(plan: Plan) -> bool:
 
 
 def _is_small(plan: Plan) -> bool:
-    """Whether a detector has few channels throughout."""
+    """Whether the plan is a detector whose maps all have few channels."""
     maps = [op.out for op in plan.ops if isinstance(op, ops.Conv2d)]
     return bool(plan.heads) and all(tensor.shape.channels <= _SMALL for tensor in maps)
 
 
 def _groups(plan: Plan) -> list[_Group]:
-    members: dict[Tensor, set[Tensor]] = {}  # each tensor's group, one object for all of it
+    members: dict[Tensor, set[Tensor]] = {}  # the group of each tensor; members share one set
 
     def join(tensors: Iterable[Tensor]) -> None:
         first, *others = (members.setdefault(each, {each}) for each in tensors)
@@ -99,7 +110,7 @@ def _groups(plan: Plan) -> list[_Group]:
 
 
 def _is_mixing(op: Op) -> bool:
-    """Whether it may read one kind of values and write the other."""
+    """Whether an op may read one type of values and write the other."""
     return isinstance(op, ops.MatMul) or (isinstance(op, ops.Conv2d) and not op.is_depthwise)
 
 
@@ -114,7 +125,7 @@ def _alike(op: Op) -> list[tuple[Tensor, ...]]:
 
 
 def _fixed(plan: Plan) -> frozenset[Tensor]:
-    """What outlives a run or is brought in."""
+    """Return states and the input, whose type is not chosen here."""
     return frozenset({plan.source, *(tensor for tensor in plan.tensors if tensor.is_state)})
 
 
@@ -134,7 +145,7 @@ def _is_tail(group: _Group) -> bool:
 
 
 def _pictures(plan: Plan, narrow: frozenset[Tensor]) -> frozenset[Tensor]:
-    """The source, where it goes into narrow maps only."""
+    """Return the source if only narrow maps are computed from it."""
     readers = [op for op in plan.ops if plan.source in op.reads]
     is_exact = all(_is_mixing(op) and op.out in narrow for op in readers)
     return frozenset({plan.source}) if readers and is_exact else frozenset()

@@ -1,65 +1,56 @@
-"""Which ops run beside the others: the way to a detection layer while the network goes on.
+"""Run the layers that lead to a detection layer on a side stream while the network goes on.
 
-On small maps neither way fills the card. What is read or written beside has memory of its own,
-since its lifetime in the arena ends by the order of the ops.
+On small maps neither fills the card. What these steps read and write stays in memory until the end
+of the run, when the streams join; see memory_layout.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 
-from engine.backends.cuda import conv
-from engine.backends.cuda.ops.gpu import RUNNERS, Target
-from engine.plan import ops
-from engine.plan.build import Plan
-from engine.plan.ops import Op, Tensor
+from engine.backends.cuda.lower.lowered import Lowered, Step
+from engine.backends.cuda.ops.gpu import Target
+from engine.plan.ops import Conv2d, Tensor, YoloOutput
 
-_KINDS = (ops.Conv2d, ops.YoloOutput)
-_MOST_PIXELS = 1 << 15  # of a run: more fill the card
+_KINDS = (Conv2d, YoloOutput)
+_MOST_PIXELS = 1 << 15  # of a run: larger maps fill the card
 
 
-def beside(
-    plan: Plan, target: Target, may: Callable[[Op], bool] = lambda op: True
-) -> frozenset[Op]:
-    """Ops on which nothing depends but others of them: never the last op, so it has a way, too.
+def assign_streams(lowered: Lowered) -> Lowered:
+    """Move steps that only side-stream steps depend on, and never the last step.
 
-    Of an op that may not, those before it on its way may not either: it would not wait for them.
+    A step on the main stream does not wait for the side stream. So if a step must stay on the main
+    stream, its producers must as well.
     """
+    plan, target = lowered.plan, lowered.target
     roots = {view.root for view in plan.views.values()}
-    readers: dict[Tensor, list[Op]] = {}
-    for op in plan.ops:
-        for tensor in op.reads:
-            readers.setdefault(tensor, []).append(op)
-    found: set[Op] = set()
-    for op in reversed(plan.ops[:-1]):
-        is_plain = op.out not in plan.views and op.out not in roots and not op.out.is_state
+    readers: dict[Tensor, list[int]] = {}
+    for position, step in enumerate(lowered.steps):
+        for tensor in (tensor for op in step.ops for tensor in op.reads):
+            readers.setdefault(tensor, []).append(position)
+    moved: set[int] = set()
+    for position, step in reversed([*enumerate(lowered.steps)][:-1]):
+        out = step.op.out
+        is_whole = out not in plan.views and out not in roots and not out.is_state
         if (
-            is_plain
-            and isinstance(op, _KINDS)
-            and target.rows(op.out) * op.out.shape.area <= _MOST_PIXELS
-            and found.issuperset(readers.get(op.out, ()))
-            and may(op)
+            is_whole
+            and isinstance(step.op, _KINDS)
+            and target.rows(out) * out.shape.area <= _MOST_PIXELS
+            and moved.issuperset(readers.get(out, ()))
+            and can_move(step, target)
         ):
-            found.add(op)
-    return frozenset(found)
-
-
-def tensors(plan: Plan, target: Target) -> frozenset[Tensor]:
-    """What those ops read and write, as it lies in memory."""
-    touched = (tensor for op in beside(plan, target) for tensor in (*op.reads, op.out))
-    return frozenset(plan.root(tensor) for tensor in touched)
-
-
-def chosen(plan: Plan, target: Target) -> frozenset[Op]:
-    """Those that run beside, by what computes them."""
-    return beside(plan, target, lambda op: can_be(op, target))
-
-
-def can_be(op: Op, target: Target) -> bool:
-    """Whether it uses nothing of which a program has one, as scratch memory or cuBLAS."""
-    target = target.of(op)
-    if RUNNERS[type(op)].workspace(target, op):
-        return False
-    return not isinstance(op, ops.Conv2d) or (
-        conv.tile(target, op, conv.choose(target, op)) is not None
+            moved.add(position)
+    steps = (
+        replace(step, is_on_side_stream=position in moved)
+        for position, step in enumerate(lowered.steps)
     )
+    ends = {lowered.steps[position].op.out for position in moved}
+    decoders = (replace(each, is_on_side_stream=each.head.src in ends) for each in lowered.decoders)
+    return replace(lowered, steps=tuple(steps), decoders=tuple(decoders))
+
+
+def can_move(step: Step, target: Target) -> bool:
+    """Whether the step uses nothing that a program has once, such as the workspace or cuBLAS."""
+    if step.workspace(target):
+        return False
+    return not isinstance(step.op, Conv2d) or step.tile(target) is not None

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -119,11 +118,11 @@ class Candidates:
 
 
 @dataclass(frozen=True)
-class Squeezing:
-    """What a depthwise convolution leaves in the workspace for the gate behind it.
+class PartialSums:
+    """What a depthwise convolution leaves in the workspace for the gate that reads its output.
 
-    Each block of its kernel adds up `parts` of a row's lines, for one of `chunks` of channels, and
-    multiplies the sums with the weights of the gate's first layer: so many floats for each piece.
+    Each block of its kernel adds up one of `parts` of a row's lines, for one of `chunks` of the
+    channels, and multiplies the sums with the weights of the gate's first layer.
     """
 
     gate: Gate
@@ -136,78 +135,79 @@ class Squeezing:
 
     @property
     def floats(self) -> int:
-        """Of a row."""
+        """The floats of all pieces of a row."""
         return self.pieces * padded_hidden(self.gate)
 
 
 def padded_hidden(gate: Gate) -> int:
-    """The floats of a piece: what a gate's first layer puts out, in whole fours."""
+    """The floats of a piece: the outputs of a gate's first layer, padded to a multiple of four."""
     return -(-gate.squeeze.shape[0] // 4) * 4
 
 
+@dataclass(frozen=True)
+class Annotations:
+    """What the lowering tells an op function about the neighbours of its op."""
+
+    partial_sums: PartialSums | None = None  # left by a convolution, read by the gate after it
+    multiply: Multiply | None = None  # the product that a gate computes as well
+    next_conv: Conv2d | None = None  # the convolution whose weights to bring into the cache
+
+
+NO_ANNOTATIONS = Annotations()
+
+
+@dataclass(frozen=True)
 class Gpu:
     """The memory, kernels and stream of one program, for a run of `sequences` sequences."""
 
-    def __init__(
-        self,
-        target: Target,
-        *,
-        kernels: Kernels,
-        blas: Blas,
-        stream: Any,
-        places: Mapping[Tensor, Place],
-        arrays: Mapping[tuple[Op | Head, str], int],
-        workspace: int,
-        candidates: Candidates | None,
-    ) -> None:
-        self.target = target
-        self.blas = blas
-        self.stream = stream
-        # A pointer; as many bytes as the op's workspace hook asked for, and where `squeezing` is
-        # given those of the gate.
-        self.workspace = workspace
-        self.candidates = candidates
-        self.sequences = target.batch
-        self.next_weights = 0, 0  # pointer and bytes: what another op will want soon
-        self.squeezing: Squeezing | None = None  # what is between this op and a gate; see gates.py
-        self.scaling: Multiply | None = None  # what a gate does as well; see gates.py
-        self.flag = 0  # pointer to the word that says that results are strange; 0: nobody asks
-        self._kernels = kernels
-        self._places = places
-        self._arrays = arrays
-        self._most_blocks = target.multiprocessors * 32
+    target: Target
+    kernels: Kernels
+    blas: Blas
+    stream: Any
+    places: Mapping[Tensor, Place]
+    arrays: Mapping[tuple[Op | Head, str], int]
+    workspace: int  # pointer; as many bytes as the step's workspace hook asked for
+    candidates: Candidates | None
+    sequences: int
+    flag: int = 0  # pointer to the word that is set when results are not finite; 0: unchecked
+    annotations: Annotations = NO_ANNOTATIONS
+    next_weights: tuple[int, int] = (0, 0)  # pointer and bytes of those of the next convolution
 
     def of(self, item: Op | Head) -> Gpu:
-        """What runs an op or head: the counterpart in floats where that is how it computes."""
+        """Return the counterpart in float32 if that is how an op or head computes."""
         target = self.target.of(item)
         return self if target is self.target else self._counterpart(target)
 
     def storing(self, tensor: Tensor) -> Gpu:
-        """What runs a kernel for which `real` is what this tensor is stored as."""
+        """Return the counterpart whose kernels store values as those of this tensor."""
         if tensor not in self.target.floats:
             return self
         return self._counterpart(self.target.in_floats())
 
     def _counterpart(self, target: Target) -> Gpu:
-        made = copy(self)
-        made.target, made._kernels = target, self._kernels.in_floats()
-        return made
+        return replace(self, target=target, kernels=self.kernels.in_floats())
 
-    def aside(self, part: Op, op: Op, between: Tensor, pointer: int) -> Gpu:
-        """What runs a part of an op, with the op's arrays; what is `between` lies at a pointer."""
-        made = copy(self)
-        made._places = {**self._places, between: Place(pointer, between.shape.channels)}
-        of_op = ((name, at) for (item, name), at in self._arrays.items() if item == op)
-        made._arrays = {(part, name): at for name, at in of_op}
-        return made
+    def for_part(self, part: Op, op: Op, between: Tensor, pointer: int, **changes: Any) -> Gpu:
+        """Return what runs a part of an op, with the op's arrays; `between` lies at a pointer."""
+        own = ((name, at) for (item, name), at in self.arrays.items() if item == op)
+        return replace(
+            self,
+            places={**self.places, between: Place(pointer, between.shape.channels)},
+            arrays={(part, name): at for name, at in own},
+            **changes,
+        )
+
+    @property
+    def _most_blocks(self) -> int:
+        return self.target.multiprocessors * 32
 
     def __getitem__(self, tensor: Tensor) -> int:
         """The pointer to the first value of `tensor`."""
-        return self._places[tensor].pointer
+        return self.places[tensor].pointer
 
     def pitch(self, tensor: Tensor) -> int:
         """Values from one pixel of `tensor` to the next."""
-        return self._places[tensor].pitch
+        return self.places[tensor].pitch
 
     def rows(self, tensor: Tensor) -> int:
         """Rows of `tensor` in this run."""
@@ -223,7 +223,7 @@ class Gpu:
         return all(
             place.pointer % 16 == 0 and place.pitch % values == 0 and channels % values == 0
             for place, channels in (
-                (self._places[tensor], tensor.shape.channels) for tensor in tensors
+                (self.places[tensor], tensor.shape.channels) for tensor in tensors
             )
         )
 
@@ -233,11 +233,11 @@ class Gpu:
 
     def tile(self, tile: Tile, shared: int) -> Function:
         """The tensor-core kernel for this tile, with so many bytes of dynamic shared memory."""
-        return self._kernels.tile(tile, shared)
+        return self.kernels.tile(tile, shared)
 
     def array(self, op: Op | Head, name: str) -> int:
         """The pointer to what `prepare` made under this name; 0, C's null, where it made none."""
-        return self._arrays.get((op, name), 0)
+        return self.arrays.get((op, name), 0)
 
     def launch(self, kernel: str, items: int, *arguments: int | float) -> None:
         """Enqueue a grid-stride kernel over `items` work items."""
@@ -253,7 +253,7 @@ class Gpu:
         shared: int = 0,
     ) -> None:
         """Enqueue a kernel whose blocks mean something; `shared` bytes are its dynamic memory."""
-        self._kernels.launch(kernel, grid, threads, arguments, stream=self.stream, shared=shared)
+        self.kernels.launch(kernel, grid, threads, arguments, stream=self.stream, shared=shared)
 
     def bring_in(self, out: Tensor, src: int) -> None:
         """Enqueue the way from the host's layout, float (rows, c, h, w), into a tensor.
@@ -299,11 +299,11 @@ class Gpu:
 
     def copy(self, out: int, src: int, size: int) -> None:
         """Enqueue a copy of `size` bytes from one device pointer to another."""
-        self._kernels.driver.memcpy_dtod_async(out, src, size, self.stream)
+        self.kernels.driver.memcpy_dtod_async(out, src, size, self.stream)
 
     def zero(self, out: int, size: int) -> None:
         """Enqueue filling `size` bytes, a multiple of 4, with zeros."""
-        self._kernels.driver.memset_d32_async(out, 0, size // 4, self.stream)
+        self.kernels.driver.memset_d32_async(out, 0, size // 4, self.stream)
 
 
 Run = Callable[[Gpu, Any], None]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from engine.backends.cuda.driver.cublas import Product
-from engine.backends.cuda.ops import average_pool, heads, windows
+from engine.backends.cuda.ops import average_pool, gate, heads, windows
 from engine.backends.cuda.ops.gpu import KINDS, Arrays, Gpu, Target, runs
 from engine.plan import ops
 from engine.plan.shapes import Shape
 
-__all__ = ["average_pool", "heads"]  # importing them registers what they run
+__all__ = ["average_pool", "gate", "heads"]  # importing them registers what they run
 
 SOFTMAX_THREADS = 128
 CHANNEL_KINDS = {"positive": 0, "softmax": 1, "softmax_max": 2}

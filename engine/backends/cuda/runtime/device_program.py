@@ -7,7 +7,7 @@ Nobody waits here: the next run is enqueued meanwhile, and its images arrive on 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from copy import copy
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -20,9 +20,9 @@ from engine.backends.cuda.driver import graphs
 from engine.backends.cuda.driver.context import Context
 from engine.backends.cuda.driver.graphs import Graph
 from engine.backends.cuda.driver.pycuda_loader import gib
-from engine.backends.cuda.lower import memory_layout, side_stream, squeeze_excite
-from engine.backends.cuda.lower.memory_layout import Layout, Weights
-from engine.backends.cuda.ops.gpu import Candidates, Gpu, Place, Run, Target
+from engine.backends.cuda.lower.lowered import Decoder, Lowered, Step
+from engine.backends.cuda.lower.weights import Weights
+from engine.backends.cuda.ops.gpu import Candidates, Gpu, Place
 from engine.backends.cuda.runtime import detection_buffer, overflow
 from engine.backends.cuda.runtime.detection_buffer import (
     BEFORE_SCORES,
@@ -43,11 +43,11 @@ from engine.backends.cuda.runtime.slot import (
     Slot,
 )
 from engine.errors import DeviceError
-from engine.plan.build import Plan
 from engine.plan.ops import Op
 
 SLOTS = 4  # one is filled and one is read while a third is on the device and a fourth behind it
 _MOST_GRAPHS = 8
+_PIECE = 16  # bytes: the granularity of a prefetch
 _COPIES = 10  # of an op in a graph that measures it
 _LISTERS = 64  # threads of a multiprocessor that list the scores of a picture
 _SPARE = 1.5  # times as many candidates as before come back without being asked for
@@ -64,14 +64,14 @@ class Resident:
     def __init__(
         self,
         context: Context,
-        plan: Plan,
-        target: Target,
+        lowered: Lowered,
         weights: Weights,
         *,
         room: Room | None,
         has_graphs: bool,
         slots: int = SLOTS,
     ) -> None:
+        plan, target, layout = lowered.plan, lowered.target, lowered.layout
         self._context = context
         self._driver = context.driver
         self._calls = context.calls
@@ -89,15 +89,9 @@ class Resident:
         self._settings_sent = b""  # what the card has
         self._is_broken_off = False  # a run that was enqueued op by op, before its last one
         self._can_overflow = overflow.is_possible(plan, target)
-        self._runs = [(memory_layout.runner(op).run, op) for op in plan.ops]
-        self._beside = side_stream.chosen(plan, target)
-        self._squeezing = squeeze_excite.squeezing(plan, target)
-        self._scaling = squeeze_excite.scaling(plan, target)
-        self._done_before = frozenset(self._scaling.values())
-        self._decoders = [(memory_layout.runner(head).run, head) for head in plan.heads]
+        self._steps, self._decoders = lowered.steps, lowered.decoders
+        self._has_side_stream = any(step.is_on_side_stream for step in lowered.steps)
         kernels = context.kernels(target.precision)
-        layout = memory_layout.lay_out(plan, target)
-        workspace = memory_layout.workspace_bytes(plan, target)
         self._stream, self._copies = context.stream.handle, context.copies.handle
         self._expected = float(
             detection_buffer.COPIED_AT_ONCE
@@ -114,12 +108,12 @@ class Resident:
         slots = 1 if layout.states else slots
         border = self._sizes.outputs + HEADER_WORDS + self._sizes.found + self.keep.words
         border = (1 + slots) * self._sizes.settings_bytes + border * WORD + self.keep.list_bytes
-        self._fixed = Memory(weights.size, layout.size + border, workspace)
+        self._fixed = Memory(weights.size, layout.size + border, layout.workspace)
         self._check_room(self._fixed.total + slots * self._sizes.images * WORD)
         try:
             weights_at = self._allocate(weights.size)
             self._activations = self._allocate(layout.size)
-            workspace_at = self._allocate(workspace)
+            workspace_at = self._allocate(layout.workspace)
             self._settings = self._allocate(self._sizes.settings_bytes)
             self._returned = self._allocate((HEADER_WORDS + self._sizes.outputs) * WORD)
             self._outputs = self._returned + HEADER_WORDS * WORD
@@ -129,8 +123,7 @@ class Resident:
             for _ in range(slots):
                 self.slots.append(Slot(self._driver, self._calls, self._sizes))
             self._next_weights = {
-                op: (weights_at + offset, size)
-                for op, (offset, size) in memory_layout.next_weights(plan, weights).items()
+                step.op: _next_weights(step, weights, weights_at) for step in lowered.steps
             }
             self._forked, self._joined = self._event(), self._event()
             self._states = layout.states
@@ -139,13 +132,17 @@ class Resident:
                 kernels=kernels,
                 blas=context.blas,
                 stream=context.stream,
-                places=self._places(layout),
+                places={
+                    tensor: Place(self._activations + each.offset, each.pitch)
+                    for tensor, each in layout.slices.items()
+                },
                 arrays={key: weights_at + offset for key, offset in weights.offsets.items()},
                 workspace=workspace_at,
                 candidates=self._candidates(),
+                sequences=target.batch,
             )
             self._upload(weights, weights_at)
-            self._zero(layout.spaced)
+            self._zero(layout.padded)
         except BaseException:
             self.free()
             raise
@@ -230,53 +227,52 @@ class Resident:
         events[3].synchronize()
         return [float(end.time_since(start)) for start, end in pairwise(events)]
 
-    def profile(self, slot: Slot, job: Job, repeats: int) -> list[float]:
-        """Milliseconds of each op alone, many times in one graph; state is zero afterwards.
-
-        What another op does as well takes none, and its time is in the other's.
-        """
+    def profile(self, slot: Slot, job: Job, repeats: int) -> list[tuple[Step, float]]:
+        """Return the milliseconds of each step alone, many times in one graph; resets state."""
         stream, gpu = self._context.stream, self._gpu
         assert gpu is not None, "freed"
         self._send(slot, job)
         self._enqueue(*job.key)
         stream.synchronize()
+        gpu = replace(gpu, sequences=job.sequences)
         times = []
-        for run, op in self._runs:
-            if op in self._done_before:
-                times.append(0.0)
-                continue
-            recorded = graphs.record(stream.handle, partial(self._repeat, run, gpu, op))
+        for step in self._steps:
+            recorded = graphs.record(stream.handle, partial(self._repeat, gpu, step))
             try:
                 recorded.launch()
                 taken = [self._launch_time(recorded) / _COPIES for _ in range(repeats)]
             finally:
                 stream.synchronize()
                 recorded.close()
-            times.append(float(np.median(taken)))
+            times.append((step, float(np.median(taken))))
         self.reset()
         return times
 
-    def largest(self, slot: Slot, job: Job) -> Array:
-        """Of each op's output in one run the magnitude that is furthest from zero; clears flags."""
+    def largest(self, slot: Slot, job: Job) -> dict[Op, float]:
+        """Return the largest magnitude in each op's output in one run; clears flags."""
         stream, gpu = self._context.stream, self._gpu
         assert gpu is not None, "freed"
-        values = np.zeros(len(self._runs), np.float32)
+        gpu = replace(gpu, sequences=job.sequences)
+        ops = [op for step in self._steps for op in step.ops]
+        values = np.zeros(len(ops), np.float32)
         block = self._driver.mem_alloc(values.nbytes)
         try:
             self._send_once(slot, job)
-            gpu.sequences, gpu.flag = job.sequences, 0
-            gpu.zero(int(block), values.nbytes)
+            out = int(block)
+            gpu.zero(out, values.nbytes)
             self._bring_in(gpu, job.has_pictures)
-            for place, (run, op) in enumerate(self._runs):
-                self._enqueue_op(run, gpu, op)
-                gpu.find_largest(op.out, int(block) + place * WORD)
+            for step in self._steps:
+                self._enqueue_step(gpu, step)
+                for op in step.ops:
+                    gpu.find_largest(op.out, out)
+                    out += WORD
             for header in filter(None, (self._found, self._returned)):
                 gpu.zero(header + FLAG * WORD, WORD)
             stream.synchronize()
             self._driver.memcpy_dtoh(values, int(block))
         finally:
             block.free()
-        return values
+        return dict(zip(ops, values.tolist(), strict=True))
 
     def _launch_time(self, recorded: Graph) -> float:
         start, end = self._driver.Event(), self._driver.Event()
@@ -458,56 +454,55 @@ class Resident:
         return self._graphs[key]
 
     def _enqueue(self, decodes: bool, suppresses: bool, has_pictures: bool, sequences: int) -> None:
-        gpu, plan = self._gpu, self._plan
-        assert gpu is not None, "freed"
-        gpu.sequences = sequences
+        assert self._gpu is not None, "freed"
+        gpu = replace(self._gpu, sequences=sequences)
         if self._can_overflow:
-            gpu.flag = (self._found if decodes else self._returned) + FLAG * WORD
-        side = copy(gpu)
-        side.stream = self._context.beside
+            gpu = replace(gpu, flag=(self._found if decodes else self._returned) + FLAG * WORD)
+        side = replace(gpu, stream=self._context.beside)
         if decodes:
             gpu.zero(self._found, WORD)
         self._bring_in(gpu, has_pictures)
-        self._enqueue_ops(gpu, side)
-        ends = {op.out for op in self._beside}
+        self._enqueue_steps(gpu, side)
         if decodes:
-            for run, head in self._decoders:
-                run((side if head.src in ends else gpu).of(head), head)
+            for each in self._decoders:
+                self._enqueue_step(side if each.is_on_side_stream else gpu, each)
         else:
-            end = self._outputs
-            for tensor in plan.outputs:
-                (side if tensor in ends else gpu).bring_out(tensor, end)
-                end += gpu.rows(tensor) * tensor.shape.size * WORD
-        if self._beside:
+            self._bring_out(gpu, side)
+        if self._has_side_stream:
             self._calls.record(self._joined, side.stream.handle)
             self._calls.wait_for(self._stream, self._joined)
         if suppresses:
             self._suppress(gpu)
 
-    def _enqueue_ops(self, gpu: Gpu, side: Gpu) -> None:
-        was_beside = False
-        for run, op in self._runs:
-            is_beside = op in self._beside
-            if is_beside and not was_beside:
+    def _enqueue_steps(self, gpu: Gpu, side: Gpu) -> None:
+        was_aside = False
+        for step in self._steps:
+            if step.is_on_side_stream and not was_aside:
                 self._calls.record(self._forked, self._stream)
                 self._calls.wait_for(side.stream.handle, self._forked)
-            chosen = side if is_beside else gpu
-            self._enqueue_op(run, chosen, op)
-            was_beside = is_beside
+            self._enqueue_step(side if step.is_on_side_stream else gpu, step)
+            was_aside = step.is_on_side_stream
 
-    def _enqueue_op(self, run: Run, gpu: Gpu, op: Op) -> None:
-        if op in self._done_before:
-            return
-        gpu.next_weights = self._next_weights[op]
-        gpu.squeezing = self._squeezing.get(op)
-        gpu.scaling = self._scaling.get(op)
-        gpu = gpu.of(op)
-        gpu.blas.allow_tf32(gpu.target.precision == "tf32")
-        run(gpu, op)
+    def _enqueue_step(self, gpu: Gpu, step: Step | Decoder) -> None:
+        if isinstance(step, Step):
+            gpu = replace(
+                gpu, annotations=step.annotations, next_weights=self._next_weights[step.op]
+            ).of(step.op)
+            gpu.blas.allow_tf32(gpu.target.precision == "tf32")
+        else:
+            gpu = gpu.of(step.head)
+        step.enqueue(gpu)
 
-    def _repeat(self, run: Run, gpu: Gpu, op: Op) -> None:
+    def _repeat(self, gpu: Gpu, step: Step) -> None:
         for _ in range(_COPIES):
-            self._enqueue_op(run, gpu, op)
+            self._enqueue_step(gpu, step)
+
+    def _bring_out(self, gpu: Gpu, side: Gpu) -> None:
+        on_side_stream = {step.op.out for step in self._steps if step.is_on_side_stream}
+        end = self._outputs
+        for tensor in self._plan.outputs:
+            (side if tensor in on_side_stream else gpu).bring_out(tensor, end)
+            end += gpu.rows(tensor) * tensor.shape.size * WORD
 
     def _suppress(self, gpu: Gpu) -> None:
         room, rows = self._room, gpu.rows(self._plan.source)
@@ -558,12 +553,6 @@ class Resident:
         self._events.append(self._calls.event())
         return self._events[-1]
 
-    def _places(self, layout: Layout) -> dict[Any, Place]:
-        return {
-            tensor: Place(self._activations + each.offset, each.pitch)
-            for tensor, each in layout.slices.items()
-        }
-
     def _candidates(self) -> Candidates | None:
         if self._room is None:
             return None
@@ -602,3 +591,13 @@ class Resident:
 
     def _output_values(self, sequences: int) -> int:
         return sum(sequences * each.steps * each.shape.size for each in self._plan.outputs)
+
+
+def _next_weights(step: Step, weights: Weights, pointer: int) -> tuple[int, int]:
+    """Return where the weights begin that a step prefetches, and their bytes."""
+    following = step.annotations.next_conv
+    extent = None if following is None else weights.extent(following, "weight")
+    if extent is None:
+        return 0, 0
+    offset, size = extent
+    return pointer + offset, size // _PIECE * _PIECE

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from engine.arrays import Array
+from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.ops.gpu import Target
 from engine.errors import EngineError
 from engine.plan.build import Plan
@@ -43,11 +44,11 @@ def picture(plan: Plan) -> Array:
     return made
 
 
-def suspect(plan: Plan, target: Target, largest: Array) -> int | None:
-    """Return the index of the first float16 op with a non-finite `largest` magnitude."""
-    for place, (op, value) in enumerate(zip(plan.ops, largest, strict=True)):
-        if target.bytes_of(op.out) == 2 and not np.isfinite(value):
-            return place
+def suspect(lowered: Lowered, largest: Mapping[Op, float]) -> Op | None:
+    """Return the first op with float16 outputs that are not finite; `largest` is of each op."""
+    for op, value in largest.items():
+        if lowered.target.bytes_of(op.out) == 2 and not np.isfinite(value):
+            return op
     return None
 
 

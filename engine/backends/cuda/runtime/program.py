@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from threading import Lock
 from time import perf_counter
@@ -19,10 +18,10 @@ import numpy as np
 
 from engine.arrays import Array
 from engine.backends.base import Memory, OpTime, Placed, Stages
-from engine.backends.cuda import conv
 from engine.backends.cuda.driver.context import Context
-from engine.backends.cuda.lower import fuse_chains, memory_layout
-from engine.backends.cuda.ops.gpu import Target
+from engine.backends.cuda.lower import lowering
+from engine.backends.cuda.lower.lowered import Lowered
+from engine.backends.cuda.lower.weights import Prepare, lay_out_weights, prepare
 from engine.backends.cuda.runtime import detection_buffer, nms_buffer, overflow, picture_staging
 from engine.backends.cuda.runtime.detection_buffer import FLAG, HEADER_WORDS, WORD
 from engine.backends.cuda.runtime.device_program import SLOTS, Resident
@@ -31,8 +30,7 @@ from engine.backends.cuda.runtime.slot import Decoding, Job, Slot
 from engine.backends.cuda.runtime.submission import Submission
 from engine.backends.cuda.runtime.tickets import Slots, Ticket
 from engine.errors import DeviceError, EngineError, InputError
-from engine.plan.build import Plan
-from engine.plan.ops import Chain, Conv2d, Op
+from engine.plan.ops import Op
 from engine.vision import resize
 from engine.vision.boxes import Boxes, Suppression
 from engine.vision.postprocess import postprocess_batch
@@ -51,17 +49,17 @@ class CudaProgram(Submission):
     def __init__(
         self,
         context: Context,
-        plan: Plan,
-        target: Target,
+        lowered: Lowered,
         *,
         has_graphs: bool = True,
         slots: int = SLOTS,
-        prepare: memory_layout.Prepare = memory_layout.prepare,
+        prepare: Prepare = prepare,
     ) -> None:
-        self.plan = plan
+        self.plan = plan = lowered.plan
+        target = lowered.target
         self.batch = target.batch
         self._context = context
-        self._target = target
+        self._lowered = lowered
         self._is_closed = False
         self._closing = Lock()
         self._sides = plan.source.shape.sides
@@ -69,11 +67,9 @@ class CudaProgram(Submission):
         self._crowded = 0  # remaining runs without NMS on the card
         self._room = detection_buffer.room(plan, target.batch)
         self._is_vast = self._room is not None and self._room.scores > nms_buffer.MOST_LISTED
-        context.post(
-            partial(_load_kernels, context, plan, target)
-        )  # in parallel with laying out weights
-        weights = memory_layout.lay_out_weights(plan, target, prepare)
-        resident = partial(Resident, context, plan, target, weights, room=self._room, slots=slots)
+        context.post(partial(_load_kernels, context, lowered))  # meanwhile
+        weights = lay_out_weights(lowered, prepare)
+        resident = partial(Resident, context, lowered, weights, room=self._room, slots=slots)
         self._resident = context.run(partial(resident, has_graphs=has_graphs))
         self._slots = Slots(self._resident.slots)
         self._can_overflow = overflow.is_possible(plan, target)
@@ -85,8 +81,8 @@ class CudaProgram(Submission):
 
     @property
     def precision(self) -> str:
-        """The precision it computes in: float32 if less would change the results too much."""
-        return self._target.precision
+        """What it computes in: float32 where anything less would change too much."""
+        return self._lowered.target.precision
 
     @property
     def memory(self) -> Memory:
@@ -215,14 +211,12 @@ class CudaProgram(Submission):
             times = self._context.run(run)
         finally:
             self._slots.give(slot)
-        return [
-            OpTime(op, taken, self._way(op)) for op, taken in zip(self.plan.ops, times, strict=True)
-        ]
-
-    def _way(self, op: Op) -> str:
-        if isinstance(op, Chain):
-            return fuse_chains.name(self._target, op)
-        return str(conv.choose(self._target, op)) if isinstance(op, Conv2d) else ""
+        found = []
+        for step, taken in times:
+            found.append(OpTime(step.op, taken, str(step.choice or "")))
+            # A product that a gate computes takes no time of its own.
+            found += [OpTime(op, 0.0, "") for op in step.ops[1:]]
+        return found
 
     def check_range(self) -> None:
         """Raise if a synthetic picture makes activations beyond the range of float16."""
@@ -446,26 +440,21 @@ class CudaProgram(Submission):
         return keep.boxes(words, counts)
 
     def _examine(self, slot: Slot, job: Job) -> None:
-        """Raise if this run leaves the range of float16."""
-        plan, target = self.plan, self._target
-        place = overflow.suspect(plan, target, self._resident.largest(slot, job))
-        if place is None:
+        """Raise if what this run is about leaves the range of halves."""
+        op = overflow.suspect(self._lowered, self._resident.largest(slot, job))
+        if op is None:
             return
-        # an algorithm that needs no compilation
-        parted = fuse_chains.part(plan)
-        floats = replace(target.in_floats(), algorithm="im2col_gemm")
-        floats = replace(floats, misaligned=memory_layout.misaligned(parted, floats))
         values: dict[Op, float] = {}
-        with suppress(DeviceError):  # not enough memory for both
-            weights = memory_layout.lay_out_weights(parted, floats)
+        with suppress(DeviceError):  # no memory for both
+            floats = lowering.in_floats(self._lowered)
             twin = Resident(
-                *(self._context, parted, floats, weights), room=self._room, has_graphs=False
+                *(self._context, floats, lay_out_weights(floats)), room=self._room, has_graphs=False
             )
             try:
-                values = dict(zip(parted.ops, twin.largest(slot, job).tolist(), strict=True))
+                values = twin.largest(slot, job)
             finally:
                 twin.free()
-        overflow.refuse(plan, plan.ops[place], values)
+        overflow.refuse(self.plan, op, values)
 
     def _wait(self, slot: Slot) -> None:
         self._context.check_process()
@@ -479,19 +468,15 @@ class CudaProgram(Submission):
             raise EngineError("program: closed. Load the network again")
 
 
-def _load_kernels(context: Context, plan: Plan, target: Target) -> None:
-    """Load on the device's thread, and in the background, what the first run needs.
+def _load_kernels(context: Context, lowered: Lowered) -> None:
+    """Load on the device's thread what the first run would load one after the other.
 
-    Errors are not reported here, because the first run meets them again.
+    Errors are not reported here: the step that needs a kernel will fail to load it again.
     """
+    target = lowered.target
     kernels = context.kernels(target.precision)
-    for op in plan.ops:
-        each = target.of(op)
-        tile = None
-        if isinstance(op, Conv2d):
-            tile = conv.tile(each, op, conv.choose(each, op))
-        elif isinstance(op, Chain):
-            tile = fuse_chains.tile(each, op)
+    for step in lowered.steps:
+        tile = step.tile(target)
         if tile is not None:
-            owner = kernels if each is target else kernels.in_floats()
+            owner = kernels if target.of(step.op) is target else kernels.in_floats()
             owner.tile(tile, tile.shared_bytes)

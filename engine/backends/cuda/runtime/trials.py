@@ -1,4 +1,4 @@
-"""Programs that are made to be timed, each of one network with other choices of algorithms."""
+"""Programs for the timing of one network with other choices of algorithms."""
 
 from __future__ import annotations
 
@@ -9,35 +9,34 @@ from dataclasses import replace
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.cuda import conv
 from engine.backends.cuda.driver.context import Context
-from engine.backends.cuda.lower import memory_layout
+from engine.backends.cuda.lower import lowering, weights
+from engine.backends.cuda.lower.lowered import Decoder, Lowered, Step
 from engine.backends.cuda.ops.choice import Choice
-from engine.backends.cuda.ops.gpu import Target
 from engine.backends.cuda.runtime.program import CudaProgram
 from engine.errors import DeviceError
-from engine.plan.build import Plan
-from engine.plan.ops import Conv2d, Head, Op
+from engine.plan.ops import Head, Op
 
-_KEPT = 2  # ways in which the arrays of an op are kept: that of the fastest so far, and another
+_KEPT = 2  # prepared forms of one op's arrays: for the fastest choice so far, and for another
 
 
 class Trials:
-    """Makes them; what they have in common is prepared once."""
+    """Makes trials of one network; arrays that several of them use are prepared once."""
 
-    def __init__(self, context: Context, plan: Plan, target: Target) -> None:
+    def __init__(self, context: Context, fused: Lowered) -> None:
         self._context = context
-        self._plan = plan
-        self._target = target
-        self._kept: dict[Op | Head, dict[Choice | None, Mapping[str, Array]]] = {}
-        image = np.random.default_rng(1).random(plan.source.shape.sides, np.float32)
-        self._images = np.broadcast_to(image, (target.rows(plan.source), *image.shape))
+        self._fused = fused
+        self._prepared: dict[Op | Head, dict[Choice | None, Mapping[str, Array]]] = {}
+        source = fused.plan.source
+        image = np.random.default_rng(1).random(source.shape.sides, np.float32)
+        self._images = np.broadcast_to(image, (fused.target.rows(source), *image.shape))
 
     def make(self, choices: Mapping[str, Choice]) -> Trial | None:
-        """None where memory is short."""
-        target = replace(self._target, measured=dict(choices))
+        """Return a trial with these choices, or None if memory does not suffice."""
+        target = replace(self._fused.target, measured=dict(choices))
+        lowered = lowering.place(replace(self._fused, target=target))
         try:
-            program = CudaProgram(self._context, self._plan, target, slots=1, prepare=self._prepare)
+            program = CudaProgram(self._context, lowered, slots=1, prepare=self._prepare)
         except DeviceError:
             return None
         try:
@@ -46,19 +45,20 @@ class Trials:
             program.close()
             return None
 
-    def _prepare(self, plan: Plan, target: Target, item: Op | Head) -> Mapping[str, Array]:
-        way = conv.choose(target, item) if isinstance(item, Conv2d) else None
-        kept = self._kept.setdefault(item, {})
-        if way not in kept:
-            kept[way] = memory_layout.prepare(plan, target, item)
-        kept[way] = kept.pop(way)  # the latest
-        if len(kept) > _KEPT:
-            del kept[next(iter(kept))]
-        return kept[way]
+    def _prepare(self, lowered: Lowered, step: Step | Decoder) -> Mapping[str, Array]:
+        """Prepare the arrays of a step, or reuse those of an earlier trial with this choice."""
+        key, choice = (step.op, step.choice) if isinstance(step, Step) else (step.head, None)
+        known = self._prepared.setdefault(key, {})
+        if choice not in known:
+            known[choice] = weights.prepare(lowered, step)
+        known[choice] = known.pop(choice)  # most recently used
+        if len(known) > _KEPT:
+            del known[next(iter(known))]
+        return known[choice]
 
 
 class Trial:
-    """A program, and images that it runs again and again."""
+    """A program and the images that it runs repeatedly."""
 
     def __init__(self, program: CudaProgram, images: Array) -> None:
         self._program = program
@@ -66,7 +66,7 @@ class Trial:
         self._times = self._held.enter_context(program.repeating(images))
 
     def times(self, runs: int) -> list[float]:
-        """Milliseconds of each of so many runs."""
+        """Return the milliseconds of each run."""
         return self._times(runs)
 
     def close(self) -> None:

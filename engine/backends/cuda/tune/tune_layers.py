@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
+from itertools import pairwise
 from math import inf, prod
 from time import monotonic
 from typing import Any
@@ -30,9 +31,11 @@ from engine.backends.cuda.conv.sm90_swapped import Swapped
 from engine.backends.cuda.driver import compile_cache, graphs, tiles
 from engine.backends.cuda.driver.context import Context
 from engine.backends.cuda.kernels import sources
-from engine.backends.cuda.lower import memory_layout, squeeze_excite
+from engine.backends.cuda.lower.lowered import Lowered, Step
+from engine.backends.cuda.lower.memory_layout import align, lay_out_memory
+from engine.backends.cuda.lower.squeeze_excite import partial_sums
 from engine.backends.cuda.ops.choice import Choice
-from engine.backends.cuda.ops.gpu import Gpu, Place, Target
+from engine.backends.cuda.ops.gpu import Annotations, Gpu, Place, Target
 from engine.backends.cuda.tune import tune_network
 from engine.errors import DeviceError, InputError
 from engine.plan.build import Plan
@@ -51,7 +54,6 @@ _LARGE = {
     for family in (SplitK, PingPong, Swapped, DirectTiles)
     for is_apart in (False, True)
 }
-_ALIGNMENT = 256
 _NOISE_BYTES = 1 << 30  # at a time
 _CLEARLY = 0.97  # the rule of thumb stays unless another takes less of its time than this
 _LONG = 0.05  # milliseconds: layers of this length keep a card at its most power
@@ -93,7 +95,9 @@ class Tuner:
         known = self._networks.get(_network(plan, target), tune_network.Progress())
         return {**self.choices, **known.choices}
 
-    def settle(self, plan: Plan, target: Target, make: tune_network.Make, limit: float) -> None:
+    def tune_network(
+        self, plan: Plan, target: Target, make: tune_network.Make, limit: float
+    ) -> None:
         """Time the network as a whole with what is nearly as fast alone, for `limit` seconds."""
         key = _network(plan, target)
         known = [conv.signature(target, op) for op in _distinct(plan, target)]
@@ -107,7 +111,7 @@ class Tuner:
             return
         name = self._context.name
         _log.info("%s: timing the network as a whole with what was nearly as fast", name)
-        tune_network.settle(progress, near, make, monotonic() + limit)
+        tune_network.tune_network(progress, near, make, monotonic() + limit)
         self._networks[key] = progress
         self._store()
 
@@ -122,7 +126,7 @@ class Tuner:
             return False
         name = self._context.name
         _log.info("%s: measuring %d convolutions, once for this card", name, len(unknown))
-        behind = squeeze_excite.behind(plan)
+        gate_of = gates(plan)
         late = _compile_together(unknown, target, limit * COMPILING)
         for op in unknown:
             if monotonic() > deadline:
@@ -132,7 +136,7 @@ class Tuner:
             ready = [name for name in names[1:] if conv.tile(target, op, name) not in late]
             signature = conv.signature(target, op)
             taken: dict[Choice, float] = {}
-            time = partial(self._time, target, op, behind.get(op), taken)
+            time = partial(self._time, target, op, gate_of.get(op), taken)
             chosen = fastest(time, [names[0], *ready])
             if chosen is None:
                 continue
@@ -192,6 +196,15 @@ class Tuner:
 
     def _lasting(self, known: Mapping[str, Any]) -> dict[str, Any]:
         return {key: known[key] for key in known.keys() - self._passing}
+
+
+def gates(plan: Plan) -> dict[Conv2d, Gate]:
+    """Return the gate that reads the output of a convolution and comes next, by convolution."""
+    return {
+        op: gate
+        for op, gate in pairwise(plan.ops)
+        if isinstance(op, Conv2d) and isinstance(gate, Gate) and gate.src == op.out
+    }
 
 
 def _network(plan: Plan, target: Target) -> str:
@@ -316,40 +329,42 @@ def measure(
     repeated.
     """
     driver, stream = context.driver, context.stream
-    layout = memory_layout.lay_out(Plan(op.src, (op,), (), ()), target)
-    places = {tensor: Place(each.offset, each.pitch) for tensor, each in layout.slices.items()}
+    sums = partial_sums(target, op, name, gate) if gate else None
+    step = Step(op, name, Annotations(partial_sums=sums))
+    layout = lay_out_memory(Lowered(Plan(op.src, (op,), (), ()), target, (step,))).layout
     offsets, counters, weights = _weights(target, op, name)
-    left = squeeze_excite.left_by(name, target, op, gate) if gate else None
-    sums = 4 * target.rows(op.out) * left.floats if left else 0
-    workspace = _align(max(conv.workspace(target, op, name), sums))
-    squeeze = _align(4 * prod(gate.squeeze.shape)) if gate else 0
-    size = _align(layout.size) + COPIES * weights + workspace + squeeze
+    squeeze = align(4 * prod(gate.squeeze.shape)) if gate else 0
+    size = layout.size + COPIES * weights + layout.workspace + squeeze
     if size > driver.mem_get_info()[0] // 2:
         return inf
     block = driver.mem_alloc(size)
     try:
         start = int(block)
-        first = start + _align(layout.size)
+        first = start + layout.size
+        places = {
+            tensor: Place(start + each.offset, each.pitch) for tensor, each in layout.slices.items()
+        }
         gpus = [
             Gpu(
                 target,
                 kernels=context.kernels(target.precision),
                 blas=context.blas,
                 stream=stream,
-                places={t: Place(start + p.pointer, p.pitch) for t, p in places.items()},
+                places=places,
                 arrays={
                     **{key: first + copy * weights + at for key, at in offsets.items()},
                     **({(gate, "squeeze"): start + size - squeeze} if gate else {}),
                 },
                 workspace=first + COPIES * weights,
                 candidates=None,
+                sequences=target.batch,
+                annotations=step.annotations,
             )
             for copy in range(COPIES)
         ]
         for offset in range(0, size, _NOISE_BYTES):  # zeros take less power, and so less time
             gpus[0].noise(start + offset, min(_NOISE_BYTES, size - offset))
         for gpu in gpus:
-            gpu.squeezing = left
             for field, bytes_ in counters.items():
                 gpu.zero(gpu.array(op, field), bytes_)
         context.blas.allow_tf32(target.precision == "tf32")
@@ -393,7 +408,7 @@ def _weights(
     size = 0
     for field, values in conv.prepare(target, op, name, zeros).items():
         offsets[op, field] = size
-        size += _align(values.nbytes)
+        size += align(values.nbytes)
         if values.dtype == np.int32:
             counters[field] = values.nbytes
     return offsets, counters, size
@@ -406,10 +421,6 @@ def _timed(context: Context, enqueue: Callable[[], None]) -> float:
     end.record(context.stream)
     end.synchronize()
     return float(end.time_since(start))
-
-
-def _align(size: int) -> int:
-    return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
 # ---------------------------------------------------------------- what a choice depends on

@@ -72,7 +72,7 @@ def near(milliseconds: Mapping[Choice, float]) -> list[Choice]:
     return [name for name in kept if isfinite(milliseconds[name])][:_MOST_NEAR]
 
 
-def settle(
+def tune_network(
     progress: Progress, near: Mapping[str, Sequence[Choice]], make: Make, deadline: float
 ) -> None:
     """Try what is left, each signature's algorithms one by one, until `deadline`.

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from engine.errors import EngineError
-from tools.fuzz.harnesses import NAMES, harness, mutation
-from tools.fuzz.judge import judge
+from tools.fuzz.harnesses import NAMES, harness, mutator_of
+from tools.fuzz.oracle import check
 
 CORPUS = Path(__file__).with_name("corpus")  # a folder for each harness, a file for each finding
 FINDINGS = sorted(CORPUS.glob("*/*"))
@@ -23,26 +23,26 @@ def silence(caplog):
 
 @pytest.mark.parametrize("path", FINDINGS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_a_finding_stays_mended(path):
-    assert judge(open_harness(path.parent.name).run, path.read_bytes()) is None
+    assert check(open_harness(path.parent.name).run, path.read_bytes()) is None
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_changed_seeds_are_taken_or_refused(name):
     chosen = open_harness(name)
-    change = mutation(chosen) or flip
+    change = mutator_of(chosen) or flip
     random = Random(0)
     seeds = sorted(chosen.seeds(), key=len)[:300]
     for _ in range(CHANGED):
         data = change(random.choice(seeds), random)
-        found = judge(chosen.run, data)
+        found = check(chosen.run, data)
         assert found is None, f"{found.text}\n{data[:2000]!r}"
 
 
 def test_a_judge_finds_what_it_looks_for():
-    assert judge(work_too_long, b"").kind == "slow"
-    assert judge(lambda data: bytearray(1 << 30), b"").kind == "MemoryError"
-    assert judge(lambda data: 1 // len(data), b"").kind == "ZeroDivisionError"
-    assert judge(refuse_in_two_lines, b"").kind == "message"
+    assert check(work_too_long, b"").kind == "slow"
+    assert check(lambda data: bytearray(1 << 30), b"").kind == "MemoryError"
+    assert check(lambda data: 1 // len(data), b"").kind == "ZeroDivisionError"
+    assert check(refuse_in_two_lines, b"").kind == "message"
 
 
 def work_too_long(data):

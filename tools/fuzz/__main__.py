@@ -1,8 +1,8 @@
-"""Fuzz the readers of what strangers write, each harness in turn, and keep count.
+"""Fuzz the readers of untrusted input, one harness after the other, and count inputs.
 
 python -m tools.fuzz FOLDER --hours 4            needs: pip install atheris
-python -m tools.fuzz FOLDER --tally              what was run so far
-python -m tools.fuzz FOLDER --replay             judge every finding again, without instruments
+python -m tools.fuzz FOLDER --tally              totals of all runs
+python -m tools.fuzz FOLDER --replay             check every finding again, without instrumentation
 
 FOLDER keeps the corpus, the findings and tally.jsonl.
 """
@@ -20,7 +20,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from tools.fuzz.harnesses import NAMES, harness
-from tools.fuzz.judge import be_silent, judge
+from tools.fuzz.oracle import check, silence
 
 _COUNT = re.compile(r"number_of_executed_units: (\d+)")
 
@@ -32,10 +32,10 @@ def fuzz(folder: Path, names: list[str], *, seconds: int, turn: int) -> None:
             left = int(end - time.monotonic())
             if left < 5:
                 return
-            _one_turn(folder, name, min(turn, left))
+            _run_harness(folder, name, min(turn, left))
 
 
-def _one_turn(folder: Path, name: str, seconds: int) -> None:
+def _run_harness(folder: Path, name: str, seconds: int) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, "-m", "tools.fuzz.child", name, str(folder), str(seconds)],
@@ -49,7 +49,7 @@ def _one_turn(folder: Path, name: str, seconds: int) -> None:
     counts = _COUNT.findall(done.stderr)
     row = {"harness": name, "inputs": int(counts[-1]) if counts else 0, "cpu": round(used, 1)}
     (folder / f"last-{name}.txt").write_text(done.stderr[-20_000:])
-    if done.returncode:  # libFuzzer left what it died of among the findings
+    if done.returncode:  # libFuzzer saved the input that crashed it among the findings
         row["status"] = done.returncode
     with (folder / "tally.jsonl").open("a") as tally:
         print(json.dumps(row), file=tally)
@@ -68,17 +68,17 @@ def tally(folder: Path) -> None:
 
 
 def replay(folder: Path) -> int:
-    be_silent()
-    still = 0
+    silence()
+    failing = 0
     for path in sorted((folder / "findings").glob("*/*")):
         if path.suffix == ".why":
             continue
-        found = judge(harness(path.parent.name).run, path.read_bytes())
-        still += found is not None
-        print(f"{path}: {found.key if found else 'fine'}", flush=True)
+        found = check(harness(path.parent.name).run, path.read_bytes())
+        failing += found is not None
+        print(f"{path}: {found.key if found else 'ok'}", flush=True)
         if found:
             print(found.text)
-    return still
+    return failing
 
 
 def main() -> int:
@@ -88,7 +88,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("harnesses", nargs="*", metavar="HARNESS", help=", ".join(NAMES))
     parser.add_argument("--hours", type=float, default=1.0)
-    parser.add_argument("--turn", type=int, default=300, help="seconds of one harness at a time")
+    parser.add_argument("--turn", type=int, default=300, help="seconds per harness and round")
     parser.add_argument("--tally", action="store_true")
     parser.add_argument("--replay", action="store_true")
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""One harness under Atheris: python -m tools.fuzz.child NAME FOLDER SECONDS."""
+"""Run one harness under Atheris: python -m tools.fuzz.child NAME FOLDER SECONDS."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from random import Random
 
 import atheris
 
-from tools.fuzz.judge import be_silent, judge
+from tools.fuzz.oracle import check, silence
 
-_OWN_MUTATIONS = 0.8  # the rest is left to chance
+_STRUCTURED_MUTATIONS = 0.8  # share; the others are libFuzzer's
 
 
 def main() -> None:
     name, folder, seconds = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     atheris.enabled_hooks.add("str")
     with atheris.instrument_imports(include=["engine", "PIL", "xml"]):
-        from tools.fuzz.harnesses import harness, mutation
+        from tools.fuzz.harnesses import harness, mutator_of
 
         chosen = harness(name)
     corpus, findings = folder / "corpus" / name, folder / "findings" / name
@@ -26,10 +26,10 @@ def main() -> None:
         each.mkdir(parents=True, exist_ok=True)
     for seed in chosen.seeds():
         (corpus / sha256(seed).hexdigest()[:20]).write_bytes(seed)
-    be_silent()
+    silence()
 
-    def one(data: bytes) -> None:
-        found = judge(chosen.run, data)
+    def test_one_input(data: bytes) -> None:
+        found = check(chosen.run, data)
         if found is not None:
             label = sha256(found.key.encode()).hexdigest()[:12]
             path = findings / f"{found.kind}-{label}"
@@ -37,21 +37,21 @@ def main() -> None:
                 path.write_bytes(data)
                 path.with_suffix(".why").write_text(f"{found.key}\n{found.text}")
 
-    own = mutation(chosen)
+    structured = mutator_of(chosen)
 
-    def mutate(data: bytes, most: int, seed: int) -> bytes:
+    def mutate(data: bytes, max_size: int, seed: int) -> bytes:
         random = Random(seed)
-        if own is not None and random.random() < _OWN_MUTATIONS:
-            return own(data, random)[:most]
-        return bytes(atheris.Mutate(data, most))
+        if structured is not None and random.random() < _STRUCTURED_MUTATIONS:
+            return structured(data, random)[:max_size]
+        return bytes(atheris.Mutate(data, max_size))
 
-    options = {"custom_mutator": mutate} if own is not None else {}
+    options = {"custom_mutator": mutate} if structured is not None else {}
     arguments = [
         *(sys.argv[0], str(corpus), f"-max_total_time={seconds}", "-print_final_stats=1"),
         *("-timeout=60", "-rss_limit_mb=2500", "-max_len=2000000", f"-artifact_prefix={findings}/"),
         "-len_control=0",
     ]
-    atheris.Setup(arguments, one, **options)
+    atheris.Setup(arguments, test_one_input, **options)
     atheris.Fuzz()
 
 

@@ -1,4 +1,4 @@
-"""Networks as fuzzing sees them: which may be run, and how their text is changed."""
+"""Networks for fuzzing: which are small enough to run, and how their text is mutated."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from engine.darknet.graph import Graph
 from engine.darknet.layers import LAYERS
 from tools.fuzz import seeds
 
-MOST_WORK = 3 * 10**6  # multiplications, numbers kept and values moved: what a moment can do
-MOST_LAYERS = 250
+MAX_WORK = 3 * 10**6  # operations, parameters and values moved
+MAX_LAYERS = 250
 
 NUMBERS = (
     *("0", "1", "2", "3", "5", "7", "-1", "-2", "-1000", "16", "31", "33", "255", "256", "1024"),
@@ -35,47 +35,47 @@ _SECTION = re.compile(r"(?m)^\[")
 
 
 def is_small(network: Graph) -> bool:
-    """Whether it loads and runs in a moment; a larger one may take its time."""
+    """Return whether the network loads and runs fast enough for the time limit."""
     moved = network.net.shape.size + sum(
         node.shape.size + node.layer.padded(*node.shapes).size for node in network.nodes
     )
-    kept = sum(each.size for node in network.nodes for each in node.parameters)
-    work = network.operations + kept + moved * network.net.time_steps
-    return work <= MOST_WORK and len(network.nodes) <= MOST_LAYERS
+    parameters = sum(each.size for node in network.nodes for each in node.parameters)
+    work = network.operations + parameters + moved * network.net.time_steps
+    return work <= MAX_WORK and len(network.nodes) <= MAX_LAYERS
 
 
-def written(text: bytes, folder: Path) -> Path:
+def write_cfg(text: bytes, folder: Path) -> Path:
     path = folder / "net.cfg"
     path.write_bytes(text)
     return path
 
 
-def change(text: str, random: Random) -> str:
-    """Another text, mostly still a network."""
+def mutate_text(text: str, random: Random) -> str:
+    """Return a changed text that mostly is still a network."""
     for _ in range(random.choice((1, 1, 1, 2, 3, 5))):
-        text = random.choice(_CHANGES)(text, random)
+        text = random.choice(_MUTATIONS)(text, random)
     return text
 
 
 def _parts(text: str) -> list[str]:
-    """The text before the first section, then every section."""
+    """Return the text before the first section and all sections."""
     starts = [found.start() for found in _SECTION.finditer(text)]
     return [text[a:b] for a, b in zip([0, *starts], [*starts, len(text)], strict=True)]
 
 
-def _value(text: str, random: Random) -> str:
-    places = list(_VALUE.finditer(text))
-    if not places:
+def _change_value(text: str, random: Random) -> str:
+    values = list(_VALUE.finditer(text))
+    if not values:
         return text
-    chosen = random.choice(places)
+    chosen = random.choice(values)
     number = chosen[1].strip()
     new = random.choice(NUMBERS)
     if number.lstrip("-").isdigit() and len(number) < 12 and random.random() < 0.6:
         new = str(random.choice((int(number) + 1, int(number) - 1, -int(number), int(number) * 2)))
     elif "," in number and random.random() < 0.6:
         items = number.split(",")
-        place = random.randrange(len(items))
-        items[place : place + random.randrange(2)] = [random.choice(NUMBERS)]
+        index = random.randrange(len(items))
+        items[index : index + random.randrange(2)] = [random.choice(NUMBERS)]
         new = ",".join(items)
     return f"{text[: chosen.start(1)]}{new}{text[chosen.end(1) :]}"
 
@@ -87,8 +87,8 @@ def _drop_line(text: str, random: Random) -> str:
 
 
 def _add_option(text: str, random: Random) -> str:
-    """One that another section of some network has."""
-    lines = _any(random).split("\n")
+    """Add an option from a section of another network."""
+    lines = _any_network(random).split("\n")
     options = [line for line in lines if "=" in line]
     new = random.choice(options) if options else "stride=2"
     into = text.split("\n")
@@ -117,7 +117,7 @@ def _move_section(text: str, random: Random) -> str:
 
 def _foreign_section(text: str, random: Random) -> str:
     parts = _parts(text)
-    new = random.choice(_parts(_any(random)))
+    new = random.choice(_parts(_any_network(random)))
     parts.insert(random.randrange(1, len(parts) + 1), f"\n{new}\n")
     return "".join(parts)
 
@@ -128,25 +128,25 @@ def _empty_section(text: str, random: Random) -> str:
     return "".join(parts)
 
 
-def _cut(text: str, random: Random) -> str:
-    """Only the first sections, so that what follows can be reached with little."""
+def _truncate(text: str, random: Random) -> str:
+    """Keep only the first sections, so that later steps run on small networks, too."""
     parts = _parts(text)
     return "".join(parts[: random.randrange(2, max(len(parts), 3) + 1)])
 
 
-def _character(text: str, random: Random) -> str:
-    place = random.randrange(len(text) + 1)
-    return f"{text[:place]}{random.choice('[]=,;#-.0 x' + chr(10) + chr(0))}{text[place + 1 :]}"
+def _change_character(text: str, random: Random) -> str:
+    index = random.randrange(len(text) + 1)
+    return f"{text[:index]}{random.choice('[]=,;#-.0 x' + chr(10) + chr(0))}{text[index + 1 :]}"
 
 
-def _any(random: Random) -> str:
+def _any_network(random: Random) -> str:
     return random.choice(seeds.networks())
 
 
-_CHANGES = (
-    *(_value,) * 8,
+_MUTATIONS = (
+    *(_change_value,) * 8,
     *(_add_option,) * 2,
     *(_foreign_section,) * 2,
-    *(_cut,) * 2,
-    *(_drop_line, _repeat_section, _drop_section, _move_section, _empty_section, _character),
+    *(_truncate,) * 2,
+    *(_drop_line, _repeat_section, _drop_section, _move_section, _empty_section, _change_character),
 )

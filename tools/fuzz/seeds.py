@@ -1,4 +1,4 @@
-"""Files to start from: our own, and those beside the checkout where there are any."""
+"""Seed files of the checkout, and of ../shared if it exists."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def files(*patterns: str) -> list[Path]:
 
 @cache
 def networks() -> tuple[str, ...]:
-    """Every .cfg, and those that are large a second time as something a moment can run."""
+    """Return the text of every .cfg, and a smaller version of it that runs fast."""
     texts = dict.fromkeys(cfg.read_text(path) for path in files("*.cfg"))
     return tuple(dict.fromkeys(each for text in texts for each in (text, *_small(text))))
 

@@ -1,4 +1,4 @@
-"""Clients of a server under load, and whether each was answered what it should be."""
+"""Clients of a server under load, which check their answers."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from typing import Any
 
 import numpy as np
 
-MOST_UNDER_WAY = 1000  # requests of one client process, in an overload
+MAX_IN_FLIGHT = 1000  # requests of one client process, in an open loop
 
 
 @dataclass
-class Seen:
-    """What one client process was answered: a row for each request."""
+class Responses:
+    """The responses to one client process, with an entry for each request."""
 
     statuses: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-    wrong: int = 0  # answers that another picture should have got
-    without_retry: int = 0  # refusals that don't say when to come back
-    failures: int = 0  # connections that broke
-    unsent: int = 0  # requests for which this process had no connection left
-    elapsed: float = 0.0  # seconds, from the first request to the last answer
-    busy: float = 0.0  # of a processor, this process or the busiest: near 1 it is what limits
+    wrong: int = 0  # answers with another result than expected
+    without_retry: int = 0  # rejections without Retry-After
+    failures: int = 0  # broken connections
+    unsent: int = 0  # requests beyond MAX_IN_FLIGHT
+    elapsed: float = 0.0  # seconds from the first request to the last response
+    busy: float = 0.0  # CPU utilization of the busiest client; near 1 it is the limit
 
     @classmethod
-    def together(cls, parts: Sequence[Seen]) -> Seen:
-        whole = cls(elapsed=max(part.elapsed for part in parts))
-        whole.busy = max(part.busy for part in parts)
+    def merged(cls, parts: Sequence[Responses]) -> Responses:
+        merged = cls(elapsed=max(part.elapsed for part in parts))
+        merged.busy = max(part.busy for part in parts)
         for part in parts:
-            whole.statuses += part.statuses
-            whole.seconds += part.seconds
+            merged.statuses += part.statuses
+            merged.seconds += part.seconds
             for name in ("wrong", "without_retry", "failures", "unsent"):
-                setattr(whole, name, getattr(whole, name) + getattr(part, name))
-        return whole
+                setattr(merged, name, getattr(merged, name) + getattr(part, name))
+        return merged
 
-    def of(self, status: int) -> np.ndarray:
-        """Seconds of each answer with this status."""
+    def seconds_of(self, status: int) -> np.ndarray:
+        """Return the durations of the responses with this status."""
         return np.array(self.seconds)[np.array(self.statuses, int) == status]
 
     @property
     def rate(self) -> float:
-        """Pictures answered in a second."""
-        return len(self.of(200)) / self.elapsed
+        """Pictures answered per second."""
+        return len(self.seconds_of(200)) / self.elapsed
 
 
 @dataclass(frozen=True)
-class Work:
-    """What a client process is to do. With a rate it does not wait for answers."""
+class ClientLoad:
+    """The requests of a client process: an open loop with a rate, otherwise a closed loop."""
 
     port: int
     path: str
@@ -63,7 +63,7 @@ class Work:
     seconds: float
     concurrency: int = 1
     rate: float | None = None
-    share: float = 1.0  # of an answer that must be as expected
+    share: float = 1.0  # of the detections that must match
 
     @cached_property
     def requests(self) -> list[bytes]:
@@ -73,82 +73,84 @@ class Work:
         ]
 
 
-def run_clients(work: Work) -> Seen:
-    """In a process of its own."""
-    assert work.requests  # made before the first is timed
+def run_clients(load: ClientLoad) -> Responses:
+    """Send the requests of a load; meant to run in a process of its own."""
+    assert load.requests  # builds them before anything is timed
     start, used = time.perf_counter(), time.process_time()
-    seen = asyncio.run(_at_a_rate(work) if work.rate else _in_turn(work))
-    seen.elapsed = time.perf_counter() - start
-    seen.busy = (time.process_time() - used) / seen.elapsed
-    return seen
+    responses = asyncio.run(_open_loop(load) if load.rate else _closed_loop(load))
+    responses.elapsed = time.perf_counter() - start
+    responses.busy = (time.process_time() - used) / responses.elapsed
+    return responses
 
 
-async def _in_turn(work: Work) -> Seen:
-    seen = Seen()
-    end = time.perf_counter() + work.seconds
+async def _closed_loop(load: ClientLoad) -> Responses:
+    responses = Responses()
+    end = time.perf_counter() + load.seconds
     numbers = count(os.getpid())
 
     async def client() -> None:
-        connection = Connection(work.port)
+        connection = Connection(load.port)
         while time.perf_counter() < end:
-            await _ask(connection, work, next(numbers), seen)
+            await _request(connection, load, next(numbers), responses)
         connection.close()
 
-    await asyncio.gather(*(client() for _ in range(work.concurrency)))
-    return seen
+    await asyncio.gather(*(client() for _ in range(load.concurrency)))
+    return responses
 
 
-async def _at_a_rate(work: Work) -> Seen:
-    assert work.rate
-    seen = Seen()
+async def _open_loop(load: ClientLoad) -> Responses:
+    assert load.rate
+    responses = Responses()
     free: list[Connection] = []
-    under_way: set[asyncio.Task[None]] = set()
+    in_flight: set[asyncio.Task[None]] = set()
 
     async def once(number: int) -> None:
-        connection = free.pop() if free else Connection(work.port)
-        await _ask(connection, work, number, seen)
+        connection = free.pop() if free else Connection(load.port)
+        await _request(connection, load, number, responses)
         free.append(connection)
 
     start = time.perf_counter()
-    for number in range(int(work.seconds * work.rate)):
-        await asyncio.sleep(max(0.0, start + number / work.rate - time.perf_counter()))
-        if len(under_way) >= MOST_UNDER_WAY:
-            seen.unsent += 1
+    for number in range(int(load.seconds * load.rate)):
+        await asyncio.sleep(max(0.0, start + number / load.rate - time.perf_counter()))
+        if len(in_flight) >= MAX_IN_FLIGHT:
+            responses.unsent += 1
             continue
         task = asyncio.ensure_future(once(number))
-        under_way.add(task)
-        task.add_done_callback(under_way.discard)
-    await asyncio.gather(*under_way)
+        in_flight.add(task)
+        task.add_done_callback(in_flight.discard)
+    await asyncio.gather(*in_flight)
     for connection in free:
         connection.close()
-    return seen
+    return responses
 
 
-async def _ask(connection: Connection, work: Work, number: int, seen: Seen) -> None:
-    which = number % len(work.requests)
+async def _request(
+    connection: Connection, load: ClientLoad, number: int, responses: Responses
+) -> None:
+    index = number % len(load.requests)
     start = time.perf_counter()
     try:
-        status, headers, content = await connection.send(work.requests[which])
+        status, headers, content = await connection.send(load.requests[index])
     except (OSError, EOFError):
         connection.close()
-        seen.failures += 1
+        responses.failures += 1
         return
-    seen.seconds.append(time.perf_counter() - start)
-    seen.statuses.append(status)
-    seen.without_retry += status == 503 and b"\r\nretry-after: " not in headers
-    if status == 200 and work.expected is not None:
-        seen.wrong += not is_same(json.loads(content), work.expected[which], work.share)
+    responses.seconds.append(time.perf_counter() - start)
+    responses.statuses.append(status)
+    responses.without_retry += status == 503 and b"\r\nretry-after: " not in headers
+    if status == 200 and load.expected is not None:
+        responses.wrong += not is_same(json.loads(content), load.expected[index], load.share)
 
 
 class Connection:
-    """As little HTTP as a load needs."""
+    """A keep-alive connection with a minimal HTTP client."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def send(self, request: bytes) -> tuple[int, bytes, bytes]:
-        """The status, the headers and the content of the answer."""
+        """Send a request; return status, headers and content of the response."""
         if self._streams is None or self._streams[0].at_eof():
             self._streams = await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = self._streams
@@ -167,18 +169,21 @@ class Connection:
 
 
 def is_same(found: Any, expected: Any, share: float = 1.0) -> bool:
-    """Whether at least this share of what two entries tell is the same, to a pixel and 0.002."""
+    """Return whether this share of the detections or classes of two entries match.
+
+    Boxes may differ by a pixel and scores by 0.002.
+    """
     left, right = (entry.get("detections", entry.get("classes")) for entry in (found, expected))
     remaining = list(right)
     for each in left:
-        twin = next((other for other in remaining if _are_twins(each, other)), None)
-        if twin is not None:
-            remaining.remove(twin)
+        match = next((other for other in remaining if _matches(each, other)), None)
+        if match is not None:
+            remaining.remove(match)
     matched = len(right) - len(remaining)
     return matched >= share * max(len(left), len(right))
 
 
-def _are_twins(one: Any, other: Any) -> bool:
+def _matches(one: Any, other: Any) -> bool:
     return (
         one["label"] == other["label"]
         and abs(one["score"] - other["score"]) <= 2e-3

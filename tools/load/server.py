@@ -14,8 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Process:
-    """A server in a process of its own."""
+class ServerProcess:
+    """`python -m engine serve` in a process of its own."""
 
     def __init__(self, options: Sequence[str]) -> None:
         command = [sys.executable, "-m", "engine", "serve", "--port", "0", *options]
@@ -23,10 +23,10 @@ class Process:
             command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         assert self._child.stdout is not None
-        said = self._child.stdout.readline()
-        if not said:
-            raise SystemExit(f"it does not start: {' '.join(command)}")
-        self.port = int(said.split()[0].rpartition(":")[2])
+        first_line = self._child.stdout.readline()
+        if not first_line:
+            raise SystemExit(f"the server does not start: {' '.join(command)}")
+        self.port = int(first_line.split()[0].rpartition(":")[2])
 
     def stop(self) -> int:
         self._child.terminate()
@@ -46,8 +46,8 @@ class Process:
 
 
 @contextmanager
-def serving(*options: str) -> Iterator[Process]:
-    process = Process(options)
+def serving(*options: str) -> Iterator[ServerProcess]:
+    process = ServerProcess(options)
     try:
         yield process
     finally:

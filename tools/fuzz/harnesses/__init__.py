@@ -1,6 +1,6 @@
-"""One file a harness: `seeds()` are the inputs to start from, `run(data)` does what a user would.
+"""One harness per file: `seeds()` yields initial inputs, `run(data)` does what a user would do.
 
-A harness may have a `mutate(data, random)` of its own, where chance alone gets nowhere.
+A harness may have a `mutate(data, random)`, for formats that random changes would only break.
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ def harness(name: str) -> Harness:
     return cast(Harness, import_module(f"{__name__}.{name}"))
 
 
-def mutation(of: Harness) -> Callable[[bytes, Random], bytes] | None:
-    return cast("Callable[[bytes, Random], bytes] | None", getattr(of, "mutate", None))
+def mutator_of(harness: Harness) -> Callable[[bytes, Random], bytes] | None:
+    return cast("Callable[[bytes, Random], bytes] | None", getattr(harness, "mutate", None))

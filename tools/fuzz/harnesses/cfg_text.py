@@ -1,4 +1,4 @@
-"""A .cfg from a stranger: read, built, and run where it is small."""
+"""An untrusted .cfg: read, built, and run if it is small."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.darknet import cfg, graph, weights
 from engine.darknet.lower import lower
 from engine.passes import optimise
 from tools.fuzz import seeds as files
-from tools.fuzz.networks import change, is_small, written
+from tools.fuzz.networks import is_small, mutate_text, write_cfg
 
 
 def seeds() -> Iterator[bytes]:
@@ -23,12 +23,12 @@ def seeds() -> Iterator[bytes]:
 
 
 def mutate(data: bytes, random: Random) -> bytes:
-    return change(data.decode("utf-8", "replace"), random).encode()
+    return mutate_text(data.decode("utf-8", "replace"), random).encode()
 
 
 def run(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        network = graph.build(cfg.read(written(data, Path(folder))))
+        network = graph.build(cfg.read(write_cfg(data, Path(folder))))
     if not is_small(network):
         return
     device = open_device("cpu:1")

@@ -1,7 +1,7 @@
-"""A request from a stranger, through the whole server but for its socket.
+"""An untrusted HTTP request, through the whole application without a socket.
 
-An input is `METHOD address`, header lines, an empty line, and the body. No answer may be a 500, and
-nothing may be held when it is given.
+An input is `METHOD target`, header lines, an empty line, and the body. No response may be a 500,
+and afterwards the service must hold no memory.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def mutate(data: bytes, random: Random) -> bytes:
     elif kind < 0.5:
         lines.append(random.choice(_HEADERS))
     elif kind < 0.6 and len(lines) > 1:
-        place = random.randrange(1, len(lines))
-        lines[place] = pictures.mutate(lines[place], random)
+        index = random.randrange(1, len(lines))
+        lines[index] = pictures.mutate(lines[index], random)
     else:
         body = pictures.mutate(body, random)
     return b"\n".join(lines) + b"\n\n" + body
@@ -75,8 +75,8 @@ def run(data: bytes) -> None:
     first, *lines = head.split(b"\n")
     method, _, target = first.partition(b" ")
     path, _, query = target.partition(b"?")
-    headers = [(name.strip().lower(), value.strip()) for name, _, value in _parted(lines)]
-    loop, served = _server()
+    headers = [(name.strip().lower(), value.strip()) for name, _, value in _partitioned(lines)]
+    loop, application = _application()
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -91,14 +91,14 @@ def run(data: bytes) -> None:
         "server": ("127.0.0.1", 80),
         "client": ("127.0.0.1", 9),
     }
-    sent = loop.run_until_complete(_answered(served, scope, body))
+    sent = loop.run_until_complete(_respond(application, scope, body))
     (status,) = (each["status"] for each in sent if each["type"] == "http.response.start")
     content = b"".join(each.get("body", b"") for each in sent)
     assert 200 <= status < 600, status
     assert status != 500, content
     if status >= 400 and content.startswith(b"{"):
         assert json.loads(content)["error"].isprintable(), content
-    service = served.state.service
+    service = application.state.service
     held = (
         *(service.active_requests, service.accepted_pictures),
         *(service.body_memory.held, service.picture_memory.held),
@@ -106,40 +106,39 @@ def run(data: bytes) -> None:
     assert held == (0, 0, 0, 0), held
 
 
-def _parted(lines: list[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
+def _partitioned(lines: list[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
     return (line.partition(b":") for line in lines if b":" in line)
 
 
-async def _answered(served: Any, scope: dict[str, Any], body: bytes) -> list[dict[str, Any]]:
+async def _respond(application: Any, scope: dict[str, Any], body: bytes) -> list[dict[str, Any]]:
     sent: list[dict[str, Any]] = []
-    pieces = [body[:1000], body[1000:]]
-    is_answered = asyncio.Event()
+    chunks = [body[:1000], body[1000:]]
+    has_response = asyncio.Event()
 
     async def receive() -> dict[str, Any]:
-        if pieces:
-            piece = pieces.pop(0)
-            return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
-        await is_answered.wait()
+        if chunks:
+            chunk = chunks.pop(0)
+            return {"type": "http.request", "body": chunk, "more_body": bool(chunks)}
+        await has_response.wait()
         return {"type": "http.disconnect"}
 
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    await asyncio.wait_for(served(scope, receive, send), 20)
-    is_answered.set()
+    await asyncio.wait_for(application(scope, receive, send), 20)
+    has_response.set()
     return sent
 
 
 @cache
-def _server() -> tuple[asyncio.AbstractEventLoop, Any]:
-    """One for the process: its threads start with the first request."""
+def _application() -> tuple[asyncio.AbstractEventLoop, Any]:
+    """Return the event loop and the application, created once per process."""
     loop = asyncio.new_event_loop()
     detector = engine.load(device="cpu", threads=1, size=_SIDE, threshold=0.001)
 
     async def make() -> Any:
-        served = app.make(lambda: Service(detector, _LIMITS, wait_seconds=0))
-        served.state.service = Service(detector, _LIMITS, wait_seconds=0)
-        return served
+        made = app.make(lambda: Service(detector, _LIMITS, wait_seconds=0))
+        made.state.service = Service(detector, _LIMITS, wait_seconds=0)
+        return made
 
-    served = loop.run_until_complete(make())
-    return loop, served
+    return loop, loop.run_until_complete(make())

@@ -1,6 +1,6 @@
-"""A list of pictures, until its names are places; nothing is fetched.
+"""An untrusted list of pictures, expanded but not fetched.
 
-Patterns that would walk the whole disk are left out: they take as long as the user's disk is large.
+Patterns that would walk the whole disk are skipped, since their time depends on the disk.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engine.sources.expand import expand
 
-_LEAVES = re.compile(rb"(?:^|[^\w.*?\]-])/|\.\.")  # a path from the root, or upwards
+_LEAVES_FOLDER = re.compile(rb"(?:^|[^\w.*?\]-])/|\.\.")  # an absolute path, or one with ..
 
 _SEEDS = (
     b"a.jpg\r\n\r\n'b c.png'\n\"d.png\"\n",
@@ -33,14 +33,14 @@ def seeds() -> Iterator[bytes]:
 
 
 def run(data: bytes) -> None:
-    if _LEAVES.search(data) and any(mark in data for mark in b"*?["):
+    if _LEAVES_FOLDER.search(data) and any(mark in data for mark in b"*?["):
         return
-    here = Path.cwd()
+    working_directory = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         try:
             Path("given.txt").write_bytes(data)
-            for place in expand(["given.txt"]):
-                assert place.name or place.problem
+            for item in expand(["given.txt"]):
+                assert item.name or item.problem
         finally:
-            os.chdir(here)
+            os.chdir(working_directory)

@@ -1,4 +1,4 @@
-"""A picture from a stranger: its bytes become the rows of a network."""
+"""An untrusted picture: decoded and scaled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from PIL import Image
 from engine.vision import image, resize
 from tools.fuzz import seeds as files
 
-_MOST_PIXELS = 1 << 22  # so that decoding one takes no second
+_MAX_PIXELS = 1 << 22  # so that decoding stays within the time limit
 _SIZE = (32, 24)
 
 _KINDS = {
@@ -52,7 +52,7 @@ def seeds() -> Iterator[bytes]:
 
 
 def run(data: bytes) -> None:
-    picture = image.read(data, max_pixels=_MOST_PIXELS)
+    picture = image.read(data, max_pixels=_MAX_PIXELS)
     assert picture.channels == 3
     resize.stretch(picture, _SIZE)
     resize.letterbox(picture, _SIZE)
@@ -60,11 +60,11 @@ def run(data: bytes) -> None:
 
 
 _NUMBERS = (0, 1, 2, 3, 7, 8, 127, 128, 255, 256, 1000, 32767, 65535, 65536, 2**31 - 1, 2**32 - 1)
-_MAGIC = 4  # bytes that most changes leave alone: without them nothing is read
+_MAGIC = 4  # bytes that are not mutated, since a picture without them is not decoded
 
 
 def mutate(data: bytes, random: Random) -> bytes:
-    """Numbers where formats have numbers, pieces of other pictures, and sums that are right."""
+    """Change numbers, insert parts of other pictures, and mostly correct PNG checksums."""
     changed = bytearray(data)
     for _ in range(random.choice((1, 1, 2, 4, 8))):
         place = random.randrange(_MAGIC, max(len(changed), _MAGIC + 1))
@@ -86,11 +86,11 @@ def mutate(data: bytes, random: Random) -> bytes:
         else:
             before = changed[place % len(changed)] if changed else 0
             changed[place : place + 1] = bytes([before ^ (1 << place % 8)])
-    return _with_sums(bytes(changed)) if random.random() < 0.9 else bytes(changed)
+    return _with_checksums(bytes(changed)) if random.random() < 0.9 else bytes(changed)
 
 
-def _with_sums(data: bytes) -> bytes:
-    """Of a PNG's chunks, which are read only if their sums are right."""
+def _with_checksums(data: bytes) -> bytes:
+    """Correct the checksums of PNG chunks, which are only read with correct ones."""
     if not data.startswith(b"\x89PNG\r\n\x1a\n"):
         return data
     whole, place = bytearray(data), 8

@@ -1,4 +1,4 @@
-"""Names, .data, trees, labels, annotations and data sets' lists; the first byte says which."""
+"""Untrusted names, .data, trees, labels, annotations and lists; the first byte selects which."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SIZE = (640, 480)
 _VOC = b"""<annotation><size><width>640</width><height>480</height></size><object><name>cat</name>
 <difficult>1</difficult><bndbox><xmin>1</xmin><ymin>2</ymin><xmax>30</xmax><ymax>40</ymax></bndbox>
 </object></annotation>"""
-_LAUGHS = b"""<!DOCTYPE a [<!ENTITY b "bbbbbbbb">
+_BILLION_LAUGHS = b"""<!DOCTYPE a [<!ENTITY b "bbbbbbbb">
 <!ENTITY c "&b;&b;&b;&b;"><!ENTITY d "&c;&c;&c;&c;">]>
 <annotation><object><name>&d;&d;&d;&d;</name></object></annotation>"""
 _COCO = b"""{"images": [{"id": 1, "file_name": "a.jpg", "width": 640, "height": 480}],
@@ -76,14 +76,14 @@ _EXAMPLES: dict[Callable[[Path], None], tuple[bytes, ...]] = {
     _data: (b"classes=3\nnames=net.names\ntrain = /dev/zero\n",),
     _tree: (b"a -1\nb -1\nc 0\nd 0\n",),
     _yolo: (b"0 0.5 0.5 0.25 0.25\n2 1e-3 .5 1 nan\n",),
-    _voc: (_VOC, _LAUGHS),
+    _voc: (_VOC, _BILLION_LAUGHS),
     _coco: (_COCO,),
     _results: (_RESULTS,),
     _listing: (b"images/a.jpg\r\n'b c.png'\n/JPEGImages/train2014/c.jpg\n",),
 }
 
 
-_ODD: tuple[Any, ...] = (
+_ODD_VALUES: tuple[Any, ...] = (
     *(None, True, 0, -1, 1, 3, 10**30, 2**31, 1e308, -1e308, 0.5, float("nan"), float("inf")),
     *("", "1", "cat", "x" * 5000, "\0", "\ud800", [], [[]], {}, {"id": 1}, [1, 2, 3, 4], [0] * 3),
 )
@@ -91,37 +91,37 @@ _WORD = re.compile(rb"[^\s<>,=]+")
 
 
 def mutate(data: bytes, random: Random) -> bytes:
-    """Another value in JSON; another word elsewhere."""
+    """Replace a value in JSON, or a word elsewhere."""
     body = data[1:]
     for _ in range(random.choice((1, 1, 2, 5))):
         try:
-            body = json.dumps(_odd(json.loads(body), random)).encode()
+            body = json.dumps(_with_odd_value(json.loads(body), random)).encode()
         except (ValueError, RecursionError):
-            body = _other_word(body, random)
+            body = _with_other_word(body, random)
     return data[:1] + body
 
 
-def _odd(value: Any, random: Random) -> Any:
+def _with_odd_value(value: Any, random: Random) -> Any:
     keys = list(value) if isinstance(value, dict) else []
     keys = list(range(len(value))) if isinstance(value, list) else keys
     if not keys or random.random() < 0.15:
-        return random.choice(_ODD)
+        return random.choice(_ODD_VALUES)
     chosen = random.choice(keys)
     if random.random() < 0.1:
         del value[chosen]
     elif isinstance(value, list) and random.random() < 0.1:
         value.append(value[chosen])
     else:
-        value[chosen] = _odd(value[chosen], random)
+        value[chosen] = _with_odd_value(value[chosen], random)
     return value
 
 
-def _other_word(body: bytes, random: Random) -> bytes:
+def _with_other_word(body: bytes, random: Random) -> bytes:
     words = list(_WORD.finditer(body))
     if not words:
         return body + b" 1"
     chosen, other = random.choice(words), random.choice(words)
-    new = random.choice((other[0], str(random.choice(_ODD)).encode("utf-8", "replace")))
+    new = random.choice((other[0], str(random.choice(_ODD_VALUES)).encode("utf-8", "replace")))
     return body[: chosen.start()] + new + body[chosen.end() :]
 
 

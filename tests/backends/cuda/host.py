@@ -45,7 +45,7 @@ _C_TYPES = {
 }
 MOST_BLOCKS = 4  # fewer than there are items, so that every grid-stride loop goes round
 _TEMPLATE = re.compile(
-    r"^__device__ __forceinline__ \w+ (\w+)\([^{]*\{(.*?)^\}", re.DOTALL | re.MULTILINE
+    r"^(?:template <[^>]*> )?DEVICE \w+ (\w+)\([^{]*\{(.*?)^\}", re.DOTALL | re.MULTILINE
 )
 _DYNAMIC = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
 

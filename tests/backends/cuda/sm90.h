@@ -15,13 +15,13 @@ inline unsigned __shfl_sync(unsigned, unsigned x, int lane) { return show(&x, 1)
 // ---- addresses of a cluster
 
 // The upper bits say whose memory it is; without them it is the block's own.
-inline unsigned neighbour(unsigned address, int rank)
+inline unsigned map_to_rank(unsigned address, int rank)
 {
     return (address & 0xFFFFFF) | (unsigned)(rank + 1) << 24;
 }
 inline unsigned anywhere(unsigned address)
 {
-    return address >> 24 ? address : neighbour(address, block_rank);
+    return address >> 24 ? address : map_to_rank(address, block_rank);
 }
 inline unsigned char* memory_at(unsigned address)
 {
@@ -44,34 +44,34 @@ inline void barrier_moves_on(Barrier& barrier)
     barrier.phase ^= 1;
     barrier.pending = barrier.arrivals;
 }
-inline void barrier_init(unsigned at, int arrivals)
+inline void mbarrier_init(unsigned at, int arrivals)
 {
     barriers[anywhere(at)] = {arrivals, arrivals, 0, 0};
 }
-inline void barrier_fence() {}
-inline void barrier_arrive(unsigned at)
+inline void mbarrier_init_fence() {}
+inline void mbarrier_arrive(unsigned at)
 {
     --barrier_at(at).pending;
     barrier_moves_on(barrier_at(at));
 }
-inline void barrier_expect(unsigned at, int bytes)
+inline void mbarrier_expect_bytes(unsigned at, int bytes)
 {
     barrier_at(at).bytes += bytes;
-    barrier_arrive(at);
+    mbarrier_arrive(at);
 }
 inline void bytes_have_come(unsigned at, int bytes)
 {
     barrier_at(at).bytes -= bytes;
     barrier_moves_on(barrier_at(at));
 }
-inline void barrier_wait(unsigned at, int phase)
+inline void mbarrier_wait(unsigned at, int phase)
 {
     for (int turns = 0; barrier_at(at).phase == (phase & 1); ++turns) {
         if (turns == 20000) std::abort();  // it would for ever
         wait_a_turn();
     }
 }
-inline void consumers_barrier(int barrier, int threads)
+inline void named_barrier(int barrier, int threads)
 {
     static Meeting meetings[8][16];  // of each block of a cluster
     meet(meetings[block_rank][barrier], threads);
@@ -85,8 +85,8 @@ struct TensorMap {  // of what tests/backends/cuda/tensor_host.py says
     long long first_x, first_y, last_x, last_y, stride_x, stride_y;
     int box_channels, box_pixels, box_width, box_height;
 };
-inline void prefetch_map(const TensorMap*) {}
-inline void call_bytes(const void*, unsigned) {}
+inline void prefetch_tensor_map(const TensorMap*) {}
+inline void prefetch_l2(const void*, unsigned) {}
 
 // Chunks of 16 bytes change places by the line of 128 that they are in.
 inline unsigned swizzled(unsigned at, int row_bytes = ROW_BYTES)
@@ -114,7 +114,7 @@ inline void copy_pixel(unsigned to, const TensorMap& map, int channel, int x, in
         std::memcpy(memory_at(swizzled(at)), value, map.value_bytes);
     }
 }
-inline void copy_windows(unsigned to, const TensorMap* map, unsigned barrier, int channel, int x,
+inline void tma_load_im2col(unsigned to, const TensorMap* map, unsigned barrier, int channel, int x,
                          int y, int row, int tap_x, int tap_y)
 {
     for (int pixel = 0; pixel < map->box_pixels; ++pixel) {
@@ -129,7 +129,7 @@ inline void copy_windows(unsigned to, const TensorMap* map, unsigned barrier, in
     }
     bytes_have_come(barrier, map->box_pixels * ROW_BYTES);
 }
-inline void copy_box(unsigned to, const TensorMap* map, unsigned barrier, int channel, int x, int y,
+inline void tma_load_box(unsigned to, const TensorMap* map, unsigned barrier, int channel, int x, int y,
                      int row)
 {
     for (int down = 0; down < map->box_height; ++down) {
@@ -141,7 +141,7 @@ inline void copy_box(unsigned to, const TensorMap* map, unsigned barrier, int ch
     }
     bytes_have_come(barrier, map->box_height * map->box_width * ROW_BYTES);
 }
-inline void copy_bytes(unsigned to, const void* from, int bytes, unsigned barrier)
+inline void bulk_load(unsigned to, const void* from, int bytes, unsigned barrier)
 {
     std::memcpy(block_memory + to, from, bytes);
     bytes_have_come(barrier, bytes);
@@ -164,7 +164,7 @@ struct Matrix {
         return MODE == 0 ? half_at(word, 0) : tf32_of(word);
     }
 };
-inline Matrix matrix_at(unsigned address, int apart = 8)
+inline Matrix matrix_descriptor(unsigned address, int apart = 8)
 {
     return {address, ROW_BYTES, apart * ROW_BYTES, 0};
 }
@@ -172,15 +172,15 @@ template <int BYTES> inline Matrix matrix_of(unsigned address, int apart = 8)
 {
     return {address, BYTES, apart * BYTES, 0};
 }
-inline Matrix rows_at(unsigned address, int across, int apart) { return {address, 16, apart, across}; }
-inline Matrix moved(Matrix matrix, int bytes)
+inline Matrix unswizzled_descriptor(unsigned address, int across, int apart) { return {address, 16, apart, across}; }
+inline Matrix advance_descriptor(Matrix matrix, int bytes)
 {
     matrix.address += bytes;
     return matrix;
 }
-inline void products_begin() {}
-inline void products_commit() {}
-template <int N> inline void products_wait() {}
+inline void wgmma_fence() {}
+inline void wgmma_commit() {}
+template <int N> inline void wgmma_wait() {}
 
 #define DEPTH (MODE == 0 ? 16 : 8)
 
@@ -217,7 +217,7 @@ inline void wgmma_registers(float (&sum)[N], const unsigned (&a)[4], const Matri
     add_products(sum, [&](int i, int k) { return all[i][k]; }, b);
 }
 template <int N>
-inline void wgmma_registers_anew(float (&sum)[N], const unsigned (&a)[4], const Matrix& b)
+inline void wgmma_registers_zeroed(float (&sum)[N], const unsigned (&a)[4], const Matrix& b)
 {
     for (float& each : sum) each = 0.f;
     wgmma_registers(sum, a, b);
@@ -229,18 +229,18 @@ inline float read_shared(unsigned at)
     return x;
 }
 // The last warp of four takes long over it: the others may be far ahead of it by then.
-template <int N> inline void store_words(void* to, const unsigned (&word)[N])
+template <int N> inline void store_vector(void* to, const unsigned (&word)[N])
 {
     for (int turns = 0; running / 32 % 4 == 3 && turns < 50; ++turns) wait_a_turn();
     std::memcpy(to, word, sizeof word);
 }
-inline int anew(int x) { return x; }
-template <int N> inline void ask_words(unsigned (&word)[N], const void* from, bool are_there)
+inline int opaque(int x) { return x; }
+template <int N> inline void issue_load(unsigned (&word)[N], const void* from, bool are_there)
 {
     std::memset(word, 0, sizeof word);
     if (are_there) std::memcpy(word, from, sizeof word);
 }
-inline void store_matrices(unsigned to, const unsigned (&word)[4])
+inline void stmatrix_x4(unsigned to, const unsigned (&word)[4])
 {
     const auto lanes = show(&to, 1);
     const int lane = running % 32;
@@ -252,8 +252,8 @@ inline void store_matrices(unsigned to, const unsigned (&word)[4])
 
 // ---- registers and clusters
 
-template <int> inline void fewer_registers() {}
-template <int> inline void more_registers() {}
+template <int> inline void setmaxnreg_dec() {}
+template <int> inline void setmaxnreg_inc() {}
 static Meeting cluster_meeting;
 static std::vector<int> cluster_turns;  // the generation to which each thread came
 inline void cluster_arrive()
@@ -270,8 +270,8 @@ inline void cluster_wait()
 {
     while (cluster_meeting.generation == cluster_turns[running]) wait_a_turn();
 }
-inline void copies_may_read() {}
-inline void copy_to_neighbour(unsigned to, unsigned from, int bytes, unsigned barrier)
+inline void fence_async_proxy() {}
+inline void bulk_copy_to_rank(unsigned to, unsigned from, int bytes, unsigned barrier)
 {
     std::memcpy(memory_at(to), block_memory + from, bytes);
     bytes_have_come(barrier, bytes);

@@ -67,7 +67,7 @@ inline unsigned shared_address(const void* p)
 {
     return (unsigned)(static_cast<const unsigned char*>(p) - block_memory);
 }
-inline void dependents_may_start() {}
+inline void launch_dependents() {}
 inline void wait_for_previous_kernel() {}
 
 inline void copy_now(unsigned to, const void* from, bool exists)
@@ -80,22 +80,22 @@ inline void copy_now(unsigned to, const void* from, bool exists)
 }
 
 #ifdef HELD_COPIES
-inline void copy_chunk(unsigned, const void* from, bool exists, uint4& held)
+inline void cp_async_16(unsigned, const void* from, bool exists, uint4& held)
 {
     held = {};
     if (exists) std::memcpy(&held, from, 16);
 }
-inline void settle_chunk(unsigned to, const uint4& held) { copy_now(to, &held, true); }
-inline void copies_commit() {}
-template <int N> inline void copies_wait() {}
+inline void store_held_16(unsigned to, const uint4& held) { copy_now(to, &held, true); }
+inline void cp_async_commit() {}
+template <int N> inline void cp_async_wait() {}
 #else
-inline void copy_chunk(unsigned to, const void* from, bool exists, uint4&)
+inline void cp_async_16(unsigned to, const void* from, bool exists, uint4&)
 {
     copies[running].back().push_back({to, from, exists});
 }
-inline void settle_chunk(unsigned, const uint4&) {}
-inline void copies_commit() { copies[running].emplace_back(); }
-template <int N> inline void copies_wait()
+inline void store_held_16(unsigned, const uint4&) {}
+inline void cp_async_commit() { copies[running].emplace_back(); }
+template <int N> inline void cp_async_wait()
 {
     auto& groups = copies[running];
     while (groups.size() > N + 1) {
@@ -105,7 +105,7 @@ template <int N> inline void copies_wait()
 }
 #endif
 
-inline void load_matrices(unsigned (&r)[4], unsigned address)
+inline void ldmatrix_x4(unsigned (&r)[4], unsigned address)
 {
     const auto lanes = show(&address, 1);
     const int lane = running % 32;
@@ -126,7 +126,7 @@ inline float half_at(unsigned word, int index)
 // Bits below tf32's are dropped, as the hardware does.
 inline float tf32_of(unsigned word) { return __uint_as_float(word & 0xFFFFE000u); }
 
-inline void multiply(float (&sum)[4], const unsigned (&a)[4], unsigned low_k, unsigned high_k)
+inline void mma_step(float (&sum)[4], const unsigned (&a)[4], unsigned low_k, unsigned high_k)
 {
     const unsigned words[] = {a[0], a[1], a[2], a[3], low_k, high_k};
     const auto lanes = show(words, 6);

@@ -109,7 +109,7 @@ def activate_function() -> str:
     cases = [
         f"    case {kind}: return {row.cuda};" for kind, row in enumerate(ACTIVATIONS.values())
     ]
-    head = "__device__ __forceinline__ float activate(int kind, float x)"
+    head = "DEVICE float activate(int kind, float x)"
     return "\n".join(
         [functions, *kinds, head, "{", "    switch (kind) {", *cases, "    }\n    return x;\n}"]
     )

@@ -7,10 +7,10 @@
 
 #if defined(STORE_HALF) || OUT_BYTES == 2
 #include <cuda_fp16.h>
-__device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
-__device__ __forceinline__ void put(__half* p, float x) { *p = __float2half_rn(x); }
+DEVICE float to_float(__half x) { return __half2float(x); }
+DEVICE void put(__half* p, float x) { *p = __float2half_rn(x); }
 #endif
-__device__ __forceinline__ unsigned halves_of(float low, float high)
+DEVICE unsigned pack_half2(float low, float high)
 {
 #if defined(__CUDA_ARCH__) && (defined(STORE_HALF) || OUT_BYTES == 2)
     const __half2 pair = __floats2half2_rn(low, high);
@@ -26,12 +26,12 @@ typedef __half real;
 #else
 typedef float real;
 #endif
-__device__ __forceinline__ float to_float(float x) { return x; }
-__device__ __forceinline__ void put(float* p, float x) { *p = x; }
+DEVICE float to_float(float x) { return x; }
+DEVICE void put(float* p, float x) { *p = x; }
 
 // The first line of every kernel: it may have been started while the kernel before it still runs.
 // It waits until that has ended and its results can be seen, and lets the next one start as early.
-__device__ __forceinline__ void after_previous_kernel()
+DEVICE void after_previous_kernel()
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
@@ -40,18 +40,18 @@ __device__ __forceinline__ void after_previous_kernel()
 
 // Notes in `flag`, where there is one, that a value is none: halves end at 65504, and beyond them is
 // infinity. Who reads the flag finds out where it began.
-__device__ __forceinline__ void note_strange(unsigned* flag, float x)
+DEVICE void flag_non_finite(unsigned* flag, float x)
 {
     if (flag && x - x != 0.f) *flag = 1;
 }
 
 // The same of several values: zero times one that is none is none, and so is a sum with it.
-template <int N> __device__ __forceinline__ void note_strange(unsigned* flag, const float (&x)[N])
+template <int N> DEVICE void flag_non_finite(unsigned* flag, const float (&x)[N])
 {
     float nothing = 0.f;
 #pragma unroll
     for (int i = 0; i < N; ++i) nothing += x[i] * 0.f;
-    note_strange(flag, nothing);
+    flag_non_finite(flag, nothing);
 }
 
 // Values in 16 bytes: what one thread of a `_packed` kernel moves at once.
@@ -70,7 +70,7 @@ template <int V, typename T = real> struct alignas(V * sizeof(T)) Raw {
     T v[V];
 };
 
-template <int V, typename T> __device__ __forceinline__ Pack<V> load(const T* p)
+template <int V, typename T> DEVICE Pack<V> load(const T* p)
 {
     const Raw<V, T> raw = *reinterpret_cast<const Raw<V, T>*>(p);
     Pack<V> pack;
@@ -79,7 +79,7 @@ template <int V, typename T> __device__ __forceinline__ Pack<V> load(const T* p)
     return pack;
 }
 
-// V neighbouring values as they lie in memory. To have many on their way at once: ask for all of
+// V neighbouring values as they lie in memory. To have many on their way at once: load_bits for all of
 // them, without a branch between, before the first is looked at. An array of halves is looked at as
 // soon as it arrives.
 template <int BYTES> struct alignas(BYTES) Bits {
@@ -89,38 +89,37 @@ template <> struct Bits<2> {
     unsigned short word[1];
 };
 
-template <int V> __device__ __forceinline__ Bits<V * sizeof(real)> ask(const real* p)
+template <int V> DEVICE Bits<V * sizeof(real)> load_bits(const real* p)
 {
     return *reinterpret_cast<const Bits<V * sizeof(real)>*>(p);
 }
 
 // The same, or zeros where no value lies: nothing is read there.
-template <int V> __device__ __forceinline__ Bits<V * sizeof(real)> ask_if(bool is_value, const real* p)
+template <int V> DEVICE Bits<V * sizeof(real)> load_bits_if(bool is_value, const real* p)
 {
     Bits<V * sizeof(real)> bits = {};
-    if (is_value) bits = ask<V>(p);
+    if (is_value) bits = load_bits<V>(p);
     return bits;
 }
 
-// Zeros in the place of values that are none.
-template <int BYTES> __device__ __forceinline__ void keep_if(bool is_value, Bits<BYTES>& bits)
+// Zeros in the nhwc_offset of values that are none.
+template <int BYTES> DEVICE void zero_unless(bool is_value, Bits<BYTES>& bits)
 {
     for (auto& word : bits.word) word = is_value ? word : 0;
 }
 
-template <int V>
-__device__ __forceinline__ float value_of(const Bits<V * sizeof(real)>& bits, int i)
+template <int V> DEVICE float value_of(const Bits<V * sizeof(real)>& bits, int i)
 {
     return to_float(reinterpret_cast<const Raw<V>&>(bits).v[i]);
 }
 
 // Halves are put into words first, which a compiler does not tear apart into stores of one half each.
-template <int V, typename T> __device__ __forceinline__ void store(T* p, const Pack<V>& pack)
+template <int V, typename T> DEVICE void store(T* p, const Pack<V>& pack)
 {
     if constexpr (sizeof(T) == 2 && V % 2 == 0) {
         Bits<V * 2> bits;
 #pragma unroll
-        for (int i = 0; i < V / 2; ++i) bits.word[i] = halves_of(pack.v[2 * i], pack.v[2 * i + 1]);
+        for (int i = 0; i < V / 2; ++i) bits.word[i] = pack_half2(pack.v[2 * i], pack.v[2 * i + 1]);
         *reinterpret_cast<Bits<V * 2>*>(p) = bits;
     } else {
         Raw<V, T> raw;
@@ -133,7 +132,7 @@ template <int V, typename T> __device__ __forceinline__ void store(T* p, const P
 // Those that take a power and a reciprocal. Of values that will be halves fours share a reciprocal:
 // powers end where halves have nothing left, so that four factors still have a product. What is no
 // number, which fminf drops, is in no factor, so that it spoils none of the others, and stays none.
-template <int N> __device__ __forceinline__ void activate_by_powers(int kind, float (&x)[N])
+template <int N> DEVICE void activate_with_exp(int kind, float (&x)[N])
 {
 #ifdef STORE_HALF
     float upper[N], lower[N];
@@ -148,7 +147,7 @@ template <int N> __device__ __forceinline__ void activate_by_powers(int kind, fl
             lower[i] = 1.f + exponential(fminf(-x[i], 21.f));
         }
     }
-    invert(lower);
+    reciprocals(lower);
 #pragma unroll
     for (int i = 0; i < N; ++i) x[i] = upper[i] * lower[i];
 #else
@@ -159,7 +158,7 @@ template <int N> __device__ __forceinline__ void activate_by_powers(int kind, fl
 
 // x times its logistic. Of values that will be halves by the tangent of half of it, in three
 // instructions: a power and a reciprocal take seven, and at 1x1 convolutions as long as the products.
-__device__ __forceinline__ float swish(float x)
+DEVICE float swish(float x)
 {
 #ifdef STORE_HALF
     const float half = .5f * x;
@@ -171,21 +170,21 @@ __device__ __forceinline__ float swish(float x)
 
 // The commonest activations over several values. A launch has one kind, so the switch costs once for
 // all of them; before each value it would cost more than the arithmetic. True where it knew the kind.
-template <int N> __device__ __forceinline__ bool activate_common(int kind, float (&x)[N])
+template <int N> DEVICE bool activate_common(int kind, float (&x)[N])
 {
-#define CASE(name, function)                                                               \
-    case KIND_##name:                                                                      \
-        function;                                                                          \
+#define CASE(name, function) \
+    case KIND_##name:        \
+        function;            \
         return true
-#define EACH(name, value) \
-    CASE(name, _Pragma("unroll") for (int i = 0; i < N; ++i) x[i] = value)
+#define EACH(name, value) CASE(name, _Pragma("unroll") for (int i = 0; i < N; ++i) x[i] = value)
     switch (kind) {
-    case KIND_linear: return true;
+    case KIND_linear:
+        return true;
         EACH(leaky, activate(KIND_leaky, x[i]));
         EACH(relu, activate(KIND_relu, x[i]));
         EACH(swish, swish(x[i]));
-        CASE(mish, activate_by_powers(KIND_mish, x));
-        CASE(logistic, activate_by_powers(KIND_logistic, x));
+        CASE(mish, activate_with_exp(KIND_mish, x));
+        CASE(logistic, activate_with_exp(KIND_logistic, x));
     }
     return false;
 #undef EACH
@@ -194,7 +193,7 @@ template <int N> __device__ __forceinline__ bool activate_common(int kind, float
 
 // Which of N neighbouring values, the first of which is entry `entry` of its anchor, are a box's width
 // or height, and from bit 16 on which are its centre. Box (4, or 8 with sigmas), objectness, classes.
-template <int N> __device__ __forceinline__ unsigned yolo_bits(int entry, int entries, int box)
+template <int N> DEVICE unsigned yolo_mask(int entry, int entries, int box)
 {
     unsigned bits = 0;
 #pragma unroll
@@ -212,13 +211,12 @@ template <int N> __device__ __forceinline__ unsigned yolo_bits(int entry, int en
 
 // What [yolo] makes of several values: of neighbours, or of the same entry of several pixels.
 template <bool ARE_NEIGHBOURS, int N>
-__device__ __forceinline__ void yolo_values(float (&x)[N], unsigned bits, int is_raw,
-                                            float scale_x_y)
+DEVICE void apply_yolo(float (&x)[N], unsigned bits, int is_raw, float scale_x_y)
 {
     float y[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) y[i] = x[i];
-    if (!is_raw) activate_by_powers(KIND_logistic, y);
+    if (!is_raw) activate_with_exp(KIND_logistic, y);
 #pragma unroll
     for (int i = 0; i < N; ++i) x[i] = bits >> (ARE_NEIGHBOURS ? i : 0) & 1 ? x[i] : y[i];
     if (scale_x_y == 1.f) return;
@@ -231,7 +229,7 @@ __device__ __forceinline__ void yolo_values(float (&x)[N], unsigned bits, int is
 
 // Any activation over several values; what is not common goes through memory, as code for each value
 // would be longer than all the rest.
-template <int N> __device__ __forceinline__ void activate_all(int kind, float (&x)[N])
+template <int N> DEVICE void activate_all(int kind, float (&x)[N])
 {
     if (activate_common(kind, x)) return;
     float rare[N];
@@ -243,8 +241,8 @@ template <int N> __device__ __forceinline__ void activate_all(int kind, float (&
     for (int i = 0; i < N; ++i) x[i] = rare[i];
 }
 
-// The place, in an NHWC tensor, of the value that is number `flat` in (channel, row, column) order.
-__device__ __forceinline__ int place(int flat, int channels, int area, int pitch)
+// The nhwc_offset, in an NHWC tensor, of the value that is number `flat` in (channel, row, column) order.
+DEVICE int nhwc_offset(int flat, int channels, int area, int pitch)
 {
     const int row = flat / (channels * area);
     const int inside = flat - row * channels * area;

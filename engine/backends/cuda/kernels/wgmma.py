@@ -16,7 +16,7 @@ def header(columns: int, mode: int) -> str:
     name = f"wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.f32.{kinds}"
     sums = ", ".join(f"%{i}" for i in range(count))
     outputs = ", ".join(f'"+f"(sum[{i}])' for i in range(count))
-    function = "__device__ __forceinline__ void"
+    function = "DEVICE void"
     shared = (
         f"{function} wgmma(float (&sum)[{count}], unsigned long long a, unsigned long long b)\n"
         f'{{\n    asm volatile("{name} {{{sums}}}, %{count}, %{count + 1}, 1, 1, 1{transposes};"\n'
@@ -35,8 +35,8 @@ def header(columns: int, mode: int) -> str:
     return (
         shared
         + from_registers.format("wgmma_registers", 1)
-        + from_registers.format("wgmma_registers_anew", 0)
-        + "__device__ __forceinline__ unsigned round_to_tf32(float x)\n"
+        + from_registers.format("wgmma_registers_zeroed", 0)
+        + "DEVICE unsigned round_to_tf32(float x)\n"
         '{\n    unsigned y;\n    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));\n'
         "    return y;\n}\n"
     )

@@ -6,10 +6,9 @@
 // Work item  one pack of neighbouring channels.   Memory  coalesced along channels.
 #include "common.cuh"
 
-template <int V>
-__device__ __forceinline__ void bias_activate_body(
-    const real* src, const float* __restrict__ bias, const real* __restrict__ residual, real* out,
-    int pixels, int channels, int src_pitch, int residual_pitch, int out_pitch, int kind, int last)
+template <int V> DEVICE void bias_activate_body(const real* src, const float* __restrict__ bias,
+    const real* __restrict__ residual, real* out, int pixels, int channels, int src_pitch, int residual_pitch,
+    int out_pitch, int kind, int last)
 {
     const int packs = channels / V;
     GRID_STRIDE(item, pixels * packs)
@@ -33,22 +32,19 @@ __device__ __forceinline__ void bias_activate_body(
 }
 
 extern "C" __global__ void bias_activate(const real* src, const float* __restrict__ bias,
-                                         const real* __restrict__ residual, real* out, int pixels,
-                                         int channels, int src_pitch, int residual_pitch,
-                                         int out_pitch, int kind, int last)
+    const real* __restrict__ residual, real* out, int pixels, int channels, int src_pitch, int residual_pitch,
+    int out_pitch, int kind, int last)
 {
     after_previous_kernel();
-    bias_activate_body<1>(src, bias, residual, out, pixels, channels, src_pitch, residual_pitch,
-                          out_pitch, kind, last);
+    bias_activate_body<1>(
+        src, bias, residual, out, pixels, channels, src_pitch, residual_pitch, out_pitch, kind, last);
 }
 
 extern "C" __global__ void bias_activate_packed(const real* src, const float* __restrict__ bias,
-                                                const real* __restrict__ residual, real* out,
-                                                int pixels, int channels, int src_pitch,
-                                                int residual_pitch, int out_pitch, int kind,
-                                                int last)
+    const real* __restrict__ residual, real* out, int pixels, int channels, int src_pitch, int residual_pitch,
+    int out_pitch, int kind, int last)
 {
     after_previous_kernel();
-    bias_activate_body<PACK>(src, bias, residual, out, pixels, channels, src_pitch, residual_pitch,
-                             out_pitch, kind, last);
+    bias_activate_body<PACK>(
+        src, bias, residual, out, pixels, channels, src_pitch, residual_pitch, out_pitch, kind, last);
 }

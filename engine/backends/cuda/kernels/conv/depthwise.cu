@@ -14,13 +14,11 @@
 #define DEPTHWISE_SHORT_THREADS 128
 #define DEPTHWISE_SQUEEZED 512  // packs of a gate's weights that a block keeps
 
-template <int V>
-__device__ __forceinline__ void depthwise_body(
-    const real* __restrict__ src, const float* __restrict__ weight, const float* __restrict__ bias,
-    const real* __restrict__ residual, real* __restrict__ out, int rows, int channels, int height,
-    int width, int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int kernel_y,
-    int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y, int dilation_x,
-    int kind, int last)
+template <int V> DEVICE void depthwise_body(const real* __restrict__ src, const float* __restrict__ weight,
+    const float* __restrict__ bias, const real* __restrict__ residual, real* __restrict__ out, int rows,
+    int channels, int height, int width, int out_h, int out_w, int src_pitch, int residual_pitch,
+    int out_pitch, int kernel_y, int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y,
+    int dilation_x, int kind, int last)
 {
     const int packs = channels / V;
     const int runs = (out_w + DEPTHWISE_RUN - 1) / DEPTHWISE_RUN;
@@ -69,12 +67,11 @@ __device__ __forceinline__ void depthwise_body(
     }
 }
 
-#define FIXED_PARAMETERS                                                                          \
-    const real *src, const float *weight, const float *bias, const real *residual, real *out,     \
-        int lines, int channels, int height, int width, int out_h, int out_w, int src_pitch,      \
-        int residual_pitch, int out_pitch, int top, int left, int wide_bits, int kind, int last,  \
-        int groups, int parts, const real *squeeze, int squeeze_pitch, int hidden,                \
-        float *squeezed
+#define FIXED_PARAMETERS                                                                                 \
+    const real *src, const float *weight, const float *bias, const real *residual, real *out, int lines, \
+        int channels, int height, int width, int out_h, int out_w, int src_pitch, int residual_pitch,    \
+        int out_pitch, int top, int left, int wide_bits, int kind, int last, int groups, int parts,      \
+        const real *squeeze, int squeeze_pitch, int hidden, float *squeezed
 
 // The same for a square kernel of K cells at stride S, both known, and runs of R outputs. A block
 // takes 1 << wide_bits packs of channels, whose weights and biases it keeps: they are on their way
@@ -84,8 +81,7 @@ __device__ __forceinline__ void depthwise_body(
 // There are `groups` groups of lines, of which `parts` blocks take a part each. Where `squeezed` is
 // given, a group is a row, and what a part stores is added up for the gate behind it, and
 // multiplied with the weights of the gate's first layer, which come as early as the block's own.
-template <int K, int S, int R, int LINES, int THREADS>
-__device__ __forceinline__ void depthwise_fixed(FIXED_PARAMETERS)
+template <int K, int S, int R, int LINES, int THREADS> DEVICE void depthwise_fixed(FIXED_PARAMETERS)
 {
     const int fours = PACK / 4;
     const int columns = (R - 1) * S + K;
@@ -119,7 +115,7 @@ __device__ __forceinline__ void depthwise_fixed(FIXED_PARAMETERS)
             for (int i = 0; i < squeezing; ++i) {
                 const int unit = min((int)threadIdx.x + i * THREADS, last_unit);
                 const int pack = min(first_pack + (unit & (wide - 1)), packs - 1);
-                weights[i] = ask<PACK>(squeeze + (unit >> wide_bits) * squeeze_pitch + pack * PACK);
+                weights[i] = load_bits<PACK>(squeeze + (unit >> wide_bits) * squeeze_pitch + pack * PACK);
             }
 #pragma unroll
             for (int i = 0; i < squeezing; ++i) {
@@ -139,187 +135,175 @@ __device__ __forceinline__ void depthwise_fixed(FIXED_PARAMETERS)
         const int pack = first_pack + pack_of_block;
         const unsigned end = pack < packs ? lines * runs : 0;
         for (int group = blockIdx.z; group < groups; group += gridDim.z)
-        for (int part = blockIdx.y; part < parts; part += gridDim.y) {
-            Pack<PACK> total = {};
-            for (unsigned item = part * places + place; item < end; item += parts * places) {
-                const unsigned run = item % runs;
-                const unsigned line = group * lines + item / runs;
-                const unsigned row = line / out_h;
-                const int first_y = (int)(line - row * out_h) * S - top;
-                const int first_x = (int)run * R * S - left;
-                const real* image = src + (int)row * height * width * src_pitch + pack * PACK;
-                float sum[R * PACK];
+            for (int part = blockIdx.y; part < parts; part += gridDim.y) {
+                Pack<PACK> total = {};
+                for (unsigned item = part * places + place; item < end; item += parts * places) {
+                    const unsigned run = item % runs;
+                    const unsigned line = group * lines + item / runs;
+                    const unsigned row = line / out_h;
+                    const int first_y = (int)(line - row * out_h) * S - top;
+                    const int first_x = (int)run * R * S - left;
+                    const real* image = src + (int)row * height * width * src_pitch + pack * PACK;
+                    float sum[R * PACK];
 #pragma unroll
-                for (int i = 0; i < R * PACK; ++i) {
-                    const int four = K * K * fours + i % PACK / 4;
-                    sum[i] = kept[(four << wide_bits) + pack_of_block].v[i % 4];
-                }
-                after_previous_kernel();  // at once when it has ended
-#pragma unroll(LINES == 1 ? 1 : K)
-                for (int low = 0; low < K; low += LINES) {
-                    Bits<16> seen[LINES][columns];
-#pragma unroll
-                    for (int i = 0; i < LINES && low + i < K; ++i) {
-                        const int y = first_y + low + i;
-                        const bool is_line = (unsigned)y < (unsigned)height;
-                        const real* from = image + (y * width + first_x) * src_pitch;
-#pragma unroll
-                        for (int j = 0; j < columns; ++j) {
-                            const bool is_value = (unsigned)(first_x + j) < (unsigned)width;
-                            seen[i][j] = ask_if<PACK>(is_line && is_value, from + j * src_pitch);
-                        }
+                    for (int i = 0; i < R * PACK; ++i) {
+                        const int four = K * K * fours + i % PACK / 4;
+                        sum[i] = kept[(four << wide_bits) + pack_of_block].v[i % 4];
                     }
+                    after_previous_kernel();  // at once when it has ended
+#pragma unroll(LINES == 1 ? 1 : K)
+                    for (int low = 0; low < K; low += LINES) {
+                        Bits<16> seen[LINES][columns];
 #pragma unroll
-                    for (int i = 0; i < LINES && low + i < K; ++i) {
+                        for (int i = 0; i < LINES && low + i < K; ++i) {
+                            const int y = first_y + low + i;
+                            const bool is_line = (unsigned)y < (unsigned)height;
+                            const real* from = image + (y * width + first_x) * src_pitch;
 #pragma unroll
-                        for (int four = 0; four < fours; ++four) {
-                            Pack<4> factor[K];
-#pragma unroll
-                            for (int j = 0; j < K; ++j) {
-                                const int cell = ((low + i) * K + j) * fours + four;
-                                factor[j] = kept[(cell << wide_bits) + pack_of_block];
+                            for (int j = 0; j < columns; ++j) {
+                                const bool is_value = (unsigned)(first_x + j) < (unsigned)width;
+                                seen[i][j] = load_bits_if<PACK>(is_line && is_value, from + j * src_pitch);
                             }
+                        }
 #pragma unroll
-                            for (int r = 0; r < R; ++r) {
+                        for (int i = 0; i < LINES && low + i < K; ++i) {
+#pragma unroll
+                            for (int four = 0; four < fours; ++four) {
+                                Pack<4> factor[K];
 #pragma unroll
                                 for (int j = 0; j < K; ++j) {
+                                    const int cell = ((low + i) * K + j) * fours + four;
+                                    factor[j] = kept[(cell << wide_bits) + pack_of_block];
+                                }
 #pragma unroll
-                                    for (int k = 0; k < 4; ++k) {
-                                        sum[r * PACK + four * 4 + k] +=
-                                            value_of<PACK>(seen[i][r * S + j], four * 4 + k) *
-                                            factor[j].v[k];
+                                for (int r = 0; r < R; ++r) {
+#pragma unroll
+                                    for (int j = 0; j < K; ++j) {
+#pragma unroll
+                                        for (int k = 0; k < 4; ++k) {
+                                            sum[r * PACK + four * 4 + k] +=
+                                                value_of<PACK>(seen[i][r * S + j], four * 4 + k) *
+                                                factor[j].v[k];
+                                        }
                                     }
                                 }
                             }
                         }
                     }
-                }
-                const int pixel = (int)line * out_w + (int)run * R;
-                const int outputs = out_w - (int)run * R;
+                    const int pixel = (int)line * out_w + (int)run * R;
+                    const int outputs = out_w - (int)run * R;
 #pragma unroll 1
-                for (int step = 0; step < 2; ++step) {
-                    activate_all(step == 0 ? kind : last, sum);
-                    if (step == 1 || !residual) continue;
+                    for (int step = 0; step < 2; ++step) {
+                        activate_all(step == 0 ? kind : last, sum);
+                        if (step == 1 || !residual) continue;
+#pragma unroll
+                        for (int r = 0; r < R; ++r) {
+                            const real* from =
+                                residual + pack * PACK + (pixel + min(r, outputs - 1)) * residual_pitch;
+                            const Pack<PACK> v = load<PACK>(from);
+#pragma unroll
+                            for (int k = 0; k < PACK; ++k) sum[r * PACK + k] += v.v[k];
+                        }
+                    }
 #pragma unroll
                     for (int r = 0; r < R; ++r) {
-                        const real* from = residual + pack * PACK +
-                                           (pixel + min(r, outputs - 1)) * residual_pitch;
-                        const Pack<PACK> v = load<PACK>(from);
+                        if (r >= outputs) break;
+                        Pack<PACK> made;
 #pragma unroll
-                        for (int k = 0; k < PACK; ++k) sum[r * PACK + k] += v.v[k];
+                        for (int k = 0; k < PACK; ++k) {
+                            made.v[k] = sum[r * PACK + k];
+                            total.v[k] += made.v[k];
+                        }
+                        store<PACK>(out + (pixel + r) * out_pitch + pack * PACK, made);
                     }
                 }
-#pragma unroll
-                for (int r = 0; r < R; ++r) {
-                    if (r >= outputs) break;
-                    Pack<PACK> made;
-#pragma unroll
-                    for (int k = 0; k < PACK; ++k) {
-                        made.v[k] = sum[r * PACK + k];
-                        total.v[k] += made.v[k];
-                    }
-                    store<PACK>(out + (pixel + r) * out_pitch + pack * PACK, made);
+                if (!squeezed) continue;
+                after_previous_kernel();  // whoever had nothing to read has not waited
+                reduce_over_block<THREADS>(total, wide, shares);
+                const int chunks = (packs + wide - 1) >> wide_bits;
+                const int piece = (group * parts + part) * chunks + (first_pack >> wide_bits);
+                float* to = squeezed + piece * ((hidden + 3) / 4 * 4);
+                const int own = min(wide, packs - first_pack);
+                if (is_kept) {
+                    const real* held = reinterpret_cast<const real*>(kept_squeeze);
+                    write_partial_products<THREADS>(shares, own, held, wide * PACK, hidden, to);
+                } else {
+                    const real* held = squeeze + first_pack * PACK;
+                    write_partial_products<THREADS>(shares, own, held, squeeze_pitch, hidden, to);
                 }
+                __syncthreads();  // the next turn takes the same memory
             }
-            if (!squeezed) continue;
-            after_previous_kernel();  // whoever had nothing to read has not waited
-            add_up<THREADS>(total, wide, shares);
-            const int chunks = (packs + wide - 1) >> wide_bits;
-            const int piece = (group * parts + part) * chunks + (first_pack >> wide_bits);
-            float* to = squeezed + piece * ((hidden + 3) / 4 * 4);
-            const int own = min(wide, packs - first_pack);
-            if (is_kept) {
-                const real* held = reinterpret_cast<const real*>(kept_squeeze);
-                leave_squeezed<THREADS>(shares, own, held, wide * PACK, hidden, to);
-            } else {
-                const real* held = squeeze + first_pack * PACK;
-                leave_squeezed<THREADS>(shares, own, held, squeeze_pitch, hidden, to);
-            }
-            __syncthreads();  // the next turn takes the same memory
-        }
         __syncthreads();  // as do the next packs
     }
 }
 
 extern "C" __global__ void depthwise(const real* __restrict__ src, const float* __restrict__ weight,
-                                     const float* __restrict__ bias,
-                                     const real* __restrict__ residual, real* __restrict__ out,
-                                     int rows, int channels, int height, int width, int out_h,
-                                     int out_w, int src_pitch, int residual_pitch, int out_pitch,
-                                     int kernel_y, int kernel_x, int stride_y, int stride_x,
-                                     int top, int left, int dilation_y, int dilation_x, int kind,
-                                     int last)
+    const float* __restrict__ bias, const real* __restrict__ residual, real* __restrict__ out, int rows,
+    int channels, int height, int width, int out_h, int out_w, int src_pitch, int residual_pitch,
+    int out_pitch, int kernel_y, int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y,
+    int dilation_x, int kind, int last)
 {
     after_previous_kernel();
     depthwise_body<1>(src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w,
-                      src_pitch, residual_pitch, out_pitch, kernel_y, kernel_x, stride_y, stride_x,
-                      top, left, dilation_y, dilation_x, kind, last);
+        src_pitch, residual_pitch, out_pitch, kernel_y, kernel_x, stride_y, stride_x, top, left, dilation_y,
+        dilation_x, kind, last);
 }
 
-extern "C" __global__ void depthwise_packed(
-    const real* __restrict__ src, const float* __restrict__ weight, const float* __restrict__ bias,
-    const real* __restrict__ residual, real* __restrict__ out, int rows, int channels, int height,
-    int width, int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int kernel_y,
-    int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y, int dilation_x,
-    int kind, int last)
+extern "C" __global__ void depthwise_packed(const real* __restrict__ src, const float* __restrict__ weight,
+    const float* __restrict__ bias, const real* __restrict__ residual, real* __restrict__ out, int rows,
+    int channels, int height, int width, int out_h, int out_w, int src_pitch, int residual_pitch,
+    int out_pitch, int kernel_y, int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y,
+    int dilation_x, int kind, int last)
 {
     after_previous_kernel();
-    depthwise_body<PACK>(src, weight, bias, residual, out, rows, channels, height, width, out_h,
-                         out_w, src_pitch, residual_pitch, out_pitch, kernel_y, kernel_x, stride_y,
-                         stride_x, top, left, dilation_y, dilation_x, kind, last);
+    depthwise_body<PACK>(src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w,
+        src_pitch, residual_pitch, out_pitch, kernel_y, kernel_x, stride_y, stride_x, top, left, dilation_y,
+        dilation_x, kind, last);
 }
 
-#define FIXED_ARGUMENTS                                                                           \
-    src, weight, bias, residual, out, lines, channels, height, width, out_h, out_w, src_pitch,    \
-        residual_pitch, out_pitch, top, left, wide_bits, kind, last, groups, parts, squeeze,      \
-        squeeze_pitch, hidden, squeezed
+#define FIXED_ARGUMENTS                                                                                     \
+    src, weight, bias, residual, out, lines, channels, height, width, out_h, out_w, src_pitch,              \
+        residual_pitch, out_pitch, top, left, wide_bits, kind, last, groups, parts, squeeze, squeeze_pitch, \
+        hidden, squeezed
 
 // `short` ones are for few outputs: shorter runs in smaller blocks reach more of the device.
 
-extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
-    depthwise_3_1(FIXED_PARAMETERS)
+extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2) depthwise_3_1(FIXED_PARAMETERS)
 {
     depthwise_fixed<3, 1, 4, 3, DEPTHWISE_THREADS>(FIXED_ARGUMENTS);
 }
 
-extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
-    depthwise_3_2(FIXED_PARAMETERS)
+extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2) depthwise_3_2(FIXED_PARAMETERS)
 {
     depthwise_fixed<3, 2, 2, 3, DEPTHWISE_THREADS>(FIXED_ARGUMENTS);
 }
 
-extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
-    depthwise_5_1(FIXED_PARAMETERS)
+extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2) depthwise_5_1(FIXED_PARAMETERS)
 {
     depthwise_fixed<5, 1, 4, 1, DEPTHWISE_THREADS>(FIXED_ARGUMENTS);
 }
 
-extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2)
-    depthwise_5_2(FIXED_PARAMETERS)
+extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2) depthwise_5_2(FIXED_PARAMETERS)
 {
     depthwise_fixed<5, 2, 2, 1, DEPTHWISE_THREADS>(FIXED_ARGUMENTS);
 }
 
-extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 2)
-    depthwise_3_1_short(FIXED_PARAMETERS)
+extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 2) depthwise_3_1_short(FIXED_PARAMETERS)
 {
     depthwise_fixed<3, 1, 2, 3, DEPTHWISE_SHORT_THREADS>(FIXED_ARGUMENTS);
 }
 
-extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 2)
-    depthwise_3_2_short(FIXED_PARAMETERS)
+extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 2) depthwise_3_2_short(FIXED_PARAMETERS)
 {
     depthwise_fixed<3, 2, 1, 3, DEPTHWISE_SHORT_THREADS>(FIXED_ARGUMENTS);
 }
 
-extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 2)
-    depthwise_5_1_short(FIXED_PARAMETERS)
+extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 2) depthwise_5_1_short(FIXED_PARAMETERS)
 {
     depthwise_fixed<5, 1, 2, 5, DEPTHWISE_SHORT_THREADS>(FIXED_ARGUMENTS);
 }
 
-extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 2)
-    depthwise_5_2_short(FIXED_PARAMETERS)
+extern "C" __global__ void __launch_bounds__(DEPTHWISE_SHORT_THREADS, 2) depthwise_5_2_short(FIXED_PARAMETERS)
 {
     depthwise_fixed<5, 2, 1, 5, DEPTHWISE_SHORT_THREADS>(FIXED_ARGUMENTS);
 }

@@ -7,13 +7,11 @@
 // Pays where channels are few: a first layer, a thin group.
 #include "common.cuh"
 
-template <typename In, typename Out>
-__device__ __forceinline__ void direct_body(
-    const In* __restrict__ src, const float* __restrict__ weight, const float* __restrict__ bias,
-    const Out* __restrict__ residual, Out* __restrict__ out, int rows, int groups, int channels,
-    int filters, int height, int width, int out_h, int out_w, int src_pitch, int residual_pitch,
-    int out_pitch, int kernel_y, int kernel_x, int stride_y, int stride_x, int top, int left,
-    int dilation_y, int dilation_x, int is_signed, int kind, int last)
+template <typename In, typename Out> DEVICE void direct_body(const In* __restrict__ src,
+    const float* __restrict__ weight, const float* __restrict__ bias, const Out* __restrict__ residual,
+    Out* __restrict__ out, int rows, int groups, int channels, int filters, int height, int width, int out_h,
+    int out_w, int src_pitch, int residual_pitch, int out_pitch, int kernel_y, int kernel_x, int stride_y,
+    int stride_x, int top, int left, int dilation_y, int dilation_x, int is_signed, int kind, int last)
 {
     GRID_STRIDE(item, rows * out_h * out_w * groups * filters)
     {
@@ -24,8 +22,8 @@ __device__ __forceinline__ void direct_body(
         const int first_y = pixel / out_w % out_h * stride_y - top;
         const int row = pixel / out_w / out_h;
         const In* image = src + row * height * width * src_pitch + group * channels;
-        const float* w = weight + group * kernel_y * kernel_x * channels * filters +
-                         (filter - group * filters);
+        const float* w =
+            weight + group * kernel_y * kernel_x * channels * filters + (filter - group * filters);
         float sum = 0.f;
         for (int i = 0; i < kernel_y; ++i) {
             const int y = first_y + i * dilation_y;
@@ -50,52 +48,39 @@ __device__ __forceinline__ void direct_body(
 }
 
 extern "C" __global__ void direct(const real* __restrict__ src, const float* __restrict__ weight,
-                                  const float* __restrict__ bias, const real* __restrict__ residual,
-                                  real* __restrict__ out, int rows, int groups, int channels,
-                                  int filters, int height, int width, int out_h, int out_w,
-                                  int src_pitch, int residual_pitch, int out_pitch, int kernel_y,
-                                  int kernel_x, int stride_y, int stride_x, int top, int left,
-                                  int dilation_y, int dilation_x, int is_signed, int kind, int last)
+    const float* __restrict__ bias, const real* __restrict__ residual, real* __restrict__ out, int rows,
+    int groups, int channels, int filters, int height, int width, int out_h, int out_w, int src_pitch,
+    int residual_pitch, int out_pitch, int kernel_y, int kernel_x, int stride_y, int stride_x, int top,
+    int left, int dilation_y, int dilation_x, int is_signed, int kind, int last)
 {
     after_previous_kernel();
-    direct_body(src, weight, bias, residual, out, rows, groups, channels, filters, height, width,
-                out_h, out_w, src_pitch, residual_pitch, out_pitch, kernel_y, kernel_x, stride_y,
-                stride_x, top, left, dilation_y, dilation_x, is_signed, kind, last);
+    direct_body(src, weight, bias, residual, out, rows, groups, channels, filters, height, width, out_h,
+        out_w, src_pitch, residual_pitch, out_pitch, kernel_y, kernel_x, stride_y, stride_x, top, left,
+        dilation_y, dilation_x, is_signed, kind, last);
 }
 
 // The same, into floats.
-extern "C" __global__ void direct_to_floats(const real* __restrict__ src,
-                                            const float* __restrict__ weight,
-                                            const float* __restrict__ bias,
-                                            const float* __restrict__ residual,
-                                            float* __restrict__ out, int rows, int groups,
-                                            int channels, int filters, int height, int width,
-                                            int out_h, int out_w, int src_pitch, int residual_pitch,
-                                            int out_pitch, int kernel_y, int kernel_x, int stride_y,
-                                            int stride_x, int top, int left, int dilation_y,
-                                            int dilation_x, int is_signed, int kind, int last)
+extern "C" __global__ void direct_to_floats(const real* __restrict__ src, const float* __restrict__ weight,
+    const float* __restrict__ bias, const float* __restrict__ residual, float* __restrict__ out, int rows,
+    int groups, int channels, int filters, int height, int width, int out_h, int out_w, int src_pitch,
+    int residual_pitch, int out_pitch, int kernel_y, int kernel_x, int stride_y, int stride_x, int top,
+    int left, int dilation_y, int dilation_x, int is_signed, int kind, int last)
 {
     after_previous_kernel();
-    direct_body(src, weight, bias, residual, out, rows, groups, channels, filters, height, width,
-                out_h, out_w, src_pitch, residual_pitch, out_pitch, kernel_y, kernel_x, stride_y,
-                stride_x, top, left, dilation_y, dilation_x, is_signed, kind, last);
+    direct_body(src, weight, bias, residual, out, rows, groups, channels, filters, height, width, out_h,
+        out_w, src_pitch, residual_pitch, out_pitch, kernel_y, kernel_x, stride_y, stride_x, top, left,
+        dilation_y, dilation_x, is_signed, kind, last);
 }
 
 // The same, out of floats.
-extern "C" __global__ void direct_from_floats(const float* __restrict__ src,
-                                              const float* __restrict__ weight,
-                                              const float* __restrict__ bias,
-                                              const real* __restrict__ residual,
-                                              real* __restrict__ out, int rows, int groups,
-                                              int channels, int filters, int height, int width,
-                                              int out_h, int out_w, int src_pitch,
-                                              int residual_pitch, int out_pitch, int kernel_y,
-                                              int kernel_x, int stride_y, int stride_x, int top,
-                                              int left, int dilation_y, int dilation_x,
-                                              int is_signed, int kind, int last)
+extern "C" __global__ void direct_from_floats(const float* __restrict__ src, const float* __restrict__ weight,
+    const float* __restrict__ bias, const real* __restrict__ residual, real* __restrict__ out, int rows,
+    int groups, int channels, int filters, int height, int width, int out_h, int out_w, int src_pitch,
+    int residual_pitch, int out_pitch, int kernel_y, int kernel_x, int stride_y, int stride_x, int top,
+    int left, int dilation_y, int dilation_x, int is_signed, int kind, int last)
 {
     after_previous_kernel();
-    direct_body(src, weight, bias, residual, out, rows, groups, channels, filters, height, width,
-                out_h, out_w, src_pitch, residual_pitch, out_pitch, kernel_y, kernel_x, stride_y,
-                stride_x, top, left, dilation_y, dilation_x, is_signed, kind, last);
+    direct_body(src, weight, bias, residual, out, rows, groups, channels, filters, height, width, out_h,
+        out_w, src_pitch, residual_pitch, out_pitch, kernel_y, kernel_x, stride_y, stride_x, top, left,
+        dilation_y, dilation_x, is_signed, kind, last);
 }

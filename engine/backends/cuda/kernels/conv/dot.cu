@@ -10,10 +10,9 @@
 #define DOT_THREADS 128
 
 extern "C" __global__ void dot(const real* __restrict__ src, const real* __restrict__ weight,
-                               const float* __restrict__ bias, const void* __restrict__ residual,
-                               void* __restrict__ out, int pixels, int channels, int filters,
-                               int src_pitch, int residual_pitch, int out_pitch, int kind, int last,
-                               int has_floats)
+    const float* __restrict__ bias, const void* __restrict__ residual, void* __restrict__ out, int pixels,
+    int channels, int filters, int src_pitch, int residual_pitch, int out_pitch, int kind, int last,
+    int has_floats)
 {
     after_previous_kernel();
     __shared__ float shared[DOT_THREADS];

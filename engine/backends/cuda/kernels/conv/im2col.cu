@@ -12,17 +12,12 @@
 // Memory  writes coalesce along channels, reads too, each read kernel_y * kernel_x times.
 #include "common.cuh"
 
-__device__ __forceinline__ float seen(float x, int is_signed)
-{
-    return is_signed ? (x > 0.f ? 1.f : -1.f) : x;
-}
+DEVICE float seen(float x, int is_signed) { return is_signed ? (x > 0.f ? 1.f : -1.f) : x; }
 
-template <int V>
-__device__ __forceinline__ void im2col_elements_body(
-    const real* __restrict__ src, real* __restrict__ col, int first, int pixels, int groups,
-    int channels, int height, int width, int out_h, int out_w, int src_pitch, int kernel_y,
-    int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y, int dilation_x,
-    int is_signed)
+template <int V> DEVICE void im2col_elements_body(const real* __restrict__ src, real* __restrict__ col,
+    int first, int pixels, int groups, int channels, int height, int width, int out_h, int out_w,
+    int src_pitch, int kernel_y, int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y,
+    int dilation_x, int is_signed)
 {
     const int packs = channels / V;
     const int line = kernel_y * kernel_x * packs;
@@ -50,37 +45,30 @@ __device__ __forceinline__ void im2col_elements_body(
     }
 }
 
-extern "C" __global__ void im2col_elements(const real* __restrict__ src, real* __restrict__ col,
-                                           int first, int pixels, int groups, int channels,
-                                           int height, int width, int out_h, int out_w,
-                                           int src_pitch, int kernel_y, int kernel_x, int stride_y,
-                                           int stride_x, int top, int left, int dilation_y,
-                                           int dilation_x, int is_signed)
-{
-    after_previous_kernel();
-    im2col_elements_body<1>(src, col, first, pixels, groups, channels, height, width, out_h, out_w,
-                            src_pitch, kernel_y, kernel_x, stride_y, stride_x, top, left,
-                            dilation_y, dilation_x, is_signed);
-}
-
-extern "C" __global__ void im2col_elements_packed(
-    const real* __restrict__ src, real* __restrict__ col, int first, int pixels, int groups,
-    int channels, int height, int width, int out_h, int out_w, int src_pitch, int kernel_y,
-    int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y, int dilation_x,
+extern "C" __global__ void im2col_elements(const real* __restrict__ src, real* __restrict__ col, int first,
+    int pixels, int groups, int channels, int height, int width, int out_h, int out_w, int src_pitch,
+    int kernel_y, int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y, int dilation_x,
     int is_signed)
 {
     after_previous_kernel();
-    im2col_elements_body<PACK>(src, col, first, pixels, groups, channels, height, width, out_h,
-                               out_w, src_pitch, kernel_y, kernel_x, stride_y, stride_x, top, left,
-                               dilation_y, dilation_x, is_signed);
+    im2col_elements_body<1>(src, col, first, pixels, groups, channels, height, width, out_h, out_w, src_pitch,
+        kernel_y, kernel_x, stride_y, stride_x, top, left, dilation_y, dilation_x, is_signed);
 }
 
-extern "C" __global__ void im2col_windows(const real* __restrict__ src, real* __restrict__ col,
-                                          int first, int pixels, int groups, int channels,
-                                          int height, int width, int out_h, int out_w,
-                                          int src_pitch, int kernel_y, int kernel_x, int stride_y,
-                                          int stride_x, int top, int left, int dilation_y,
-                                          int dilation_x, int is_signed)
+extern "C" __global__ void im2col_elements_packed(const real* __restrict__ src, real* __restrict__ col,
+    int first, int pixels, int groups, int channels, int height, int width, int out_h, int out_w,
+    int src_pitch, int kernel_y, int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y,
+    int dilation_x, int is_signed)
+{
+    after_previous_kernel();
+    im2col_elements_body<PACK>(src, col, first, pixels, groups, channels, height, width, out_h, out_w,
+        src_pitch, kernel_y, kernel_x, stride_y, stride_x, top, left, dilation_y, dilation_x, is_signed);
+}
+
+extern "C" __global__ void im2col_windows(const real* __restrict__ src, real* __restrict__ col, int first,
+    int pixels, int groups, int channels, int height, int width, int out_h, int out_w, int src_pitch,
+    int kernel_y, int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y, int dilation_x,
+    int is_signed)
 {
     after_previous_kernel();
     const int line = kernel_y * kernel_x * channels;
@@ -93,8 +81,7 @@ extern "C" __global__ void im2col_windows(const real* __restrict__ src, real* __
         const int first_y = pixel / out_w % out_h * stride_y - top;
         const int first_x = pixel % out_w * stride_x - left;
         const int row = pixel / out_w / out_h;
-        const real* image =
-            src + row * height * width * src_pitch + group * channels + channel;
+        const real* image = src + row * height * width * src_pitch + group * channels + channel;
         real* cell = col + (size_t)at * line + channel;
         for (int i = 0; i < kernel_y; ++i) {
             const int y = first_y + i * dilation_y;
@@ -102,9 +89,8 @@ extern "C" __global__ void im2col_windows(const real* __restrict__ src, real* __
                 const int x = first_x + j * dilation_x;
                 const bool is_inside = 0 <= y && y < height && 0 <= x && x < width;
                 const float outside = is_signed ? -1.f : 0.f;
-                put(cell, is_inside
-                              ? seen(to_float(image[(y * width + x) * src_pitch]), is_signed)
-                              : outside);
+                put(cell,
+                    is_inside ? seen(to_float(image[(y * width + x) * src_pitch]), is_signed) : outside);
             }
         }
     }

@@ -6,12 +6,9 @@
 // Work item  one output value, filters innermost.   Memory  weights and writes coalesce.
 #include "common.cuh"
 
-extern "C" __global__ void local_conv(const real* __restrict__ src,
-                                      const float* __restrict__ weight,
-                                      const float* __restrict__ bias, real* __restrict__ out,
-                                      int rows, int channels, int filters, int height, int width,
-                                      int out_h, int out_w, int src_pitch, int out_pitch, int size,
-                                      int stride, int padding)
+extern "C" __global__ void local_conv(const real* __restrict__ src, const float* __restrict__ weight,
+    const float* __restrict__ bias, real* __restrict__ out, int rows, int channels, int filters, int height,
+    int width, int out_h, int out_w, int src_pitch, int out_pitch, int size, int stride, int padding)
 {
     after_previous_kernel();
     const int cells = out_h * out_w;
@@ -41,10 +38,8 @@ extern "C" __global__ void local_conv(const real* __restrict__ src,
 }
 
 extern "C" __global__ void deconv(const real* __restrict__ src, const float* __restrict__ weight,
-                                  const float* __restrict__ bias, real* __restrict__ out, int rows,
-                                  int channels, int filters, int height, int width, int out_h,
-                                  int out_w, int src_pitch, int out_pitch, int size, int stride,
-                                  int padding)
+    const float* __restrict__ bias, real* __restrict__ out, int rows, int channels, int filters, int height,
+    int width, int out_h, int out_w, int src_pitch, int out_pitch, int size, int stride, int padding)
 {
     after_previous_kernel();
     GRID_STRIDE(item, rows * out_h * out_w * filters)

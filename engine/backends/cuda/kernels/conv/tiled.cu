@@ -15,13 +15,10 @@
 #define TILED_FILTERS 8
 
 extern "C" __global__ void tiled(const real* __restrict__ src, const float* __restrict__ weight,
-                                 const float* __restrict__ bias, const real* __restrict__ residual,
-                                 real* __restrict__ out, int rows, int groups, int channels,
-                                 int filters, int height, int width, int out_h, int out_w,
-                                 int src_pitch, int residual_pitch, int out_pitch, int kernel_y,
-                                 int kernel_x, int stride_y, int stride_x, int top, int left,
-                                 int dilation_y, int dilation_x, int kind, int last, int tile_h,
-                                 int tile_w)
+    const float* __restrict__ bias, const real* __restrict__ residual, real* __restrict__ out, int rows,
+    int groups, int channels, int filters, int height, int width, int out_h, int out_w, int src_pitch,
+    int residual_pitch, int out_pitch, int kernel_y, int kernel_x, int stride_y, int stride_x, int top,
+    int left, int dilation_y, int dilation_x, int kind, int last, int tile_h, int tile_w)
 {
     after_previous_kernel();
     extern __shared__ float halo[];
@@ -33,8 +30,7 @@ extern "C" __global__ void tiled(const real* __restrict__ src, const float* __re
     const int thread = threadIdx.x;
     const int tile_x = thread % tile_w;
     const int tile_y = thread / tile_w;
-    for (int item = blockIdx.x; item < rows * tiles_y * tiles_x * groups * slices;
-         item += gridDim.x) {
+    for (int item = blockIdx.x; item < rows * tiles_y * tiles_x * groups * slices; item += gridDim.x) {
         const int slice = item % slices;
         const int group = item / slices % groups;
         const int tile = item / slices / groups;
@@ -61,12 +57,10 @@ extern "C" __global__ void tiled(const real* __restrict__ src, const float* __re
             __syncthreads();
             for (int i = 0; i < kernel_y; ++i) {
                 for (int j = 0; j < kernel_x; ++j) {
-                    const int at = (tile_y * stride_y + i * dilation_y) * halo_w +
-                                   tile_x * stride_x + j * dilation_x;
-                    const float* w =
-                        weight +
-                        (((group * kernel_y + i) * kernel_x + j) * channels + low) * filters +
-                        first_filter;
+                    const int at =
+                        (tile_y * stride_y + i * dilation_y) * halo_w + tile_x * stride_x + j * dilation_x;
+                    const float* w = weight +
+                        (((group * kernel_y + i) * kernel_x + j) * channels + low) * filters + first_filter;
                     for (int c = 0; c < depth; ++c, w += filters) {
                         const float v = halo[c * halo_h * halo_w + at];
 #pragma unroll

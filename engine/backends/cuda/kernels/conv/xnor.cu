@@ -9,8 +9,8 @@
 // Work item  one word; one output value.   Memory  1/32 of the float form.
 #include "common.cuh"
 
-extern "C" __global__ void xnor_pack(const real* __restrict__ src, unsigned* __restrict__ out,
-                                     int pixels, int channels, int words, int src_pitch)
+extern "C" __global__ void xnor_pack(const real* __restrict__ src, unsigned* __restrict__ out, int pixels,
+    int channels, int words, int src_pitch)
 {
     after_previous_kernel();
     GRID_STRIDE(item, pixels * words)
@@ -25,15 +25,11 @@ extern "C" __global__ void xnor_pack(const real* __restrict__ src, unsigned* __r
     }
 }
 
-extern "C" __global__ void xnor_dot(const unsigned* __restrict__ src,
-                                    const unsigned* __restrict__ weight,
-                                    const float* __restrict__ scale, const float* __restrict__ bias,
-                                    const real* __restrict__ residual, real* __restrict__ out,
-                                    int rows, int channels, int words, int filters, int height,
-                                    int width, int out_h, int out_w, int residual_pitch,
-                                    int out_pitch, int kernel_y, int kernel_x, int stride_y,
-                                    int stride_x, int top, int left, int dilation_y, int dilation_x,
-                                    int kind, int last)
+extern "C" __global__ void xnor_dot(const unsigned* __restrict__ src, const unsigned* __restrict__ weight,
+    const float* __restrict__ scale, const float* __restrict__ bias, const real* __restrict__ residual,
+    real* __restrict__ out, int rows, int channels, int words, int filters, int height, int width, int out_h,
+    int out_w, int residual_pitch, int out_pitch, int kernel_y, int kernel_x, int stride_y, int stride_x,
+    int top, int left, int dilation_y, int dilation_x, int kind, int last)
 {
     after_previous_kernel();
     const int cells = kernel_y * kernel_x * channels;

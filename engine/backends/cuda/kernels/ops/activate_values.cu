@@ -5,10 +5,8 @@
 // Work item  one pack of neighbouring channels.   Memory  one read, one write, coalesced.
 #include "common.cuh"
 
-template <int V>
-__device__ __forceinline__ void activate_body(const real* __restrict__ src, real* __restrict__ out,
-                                              int pixels, int channels, int src_pitch,
-                                              int out_pitch, int kind)
+template <int V> DEVICE void activate_body(const real* __restrict__ src, real* __restrict__ out, int pixels,
+    int channels, int src_pitch, int out_pitch, int kind)
 {
     const int packs = channels / V;
     GRID_STRIDE(item, pixels * packs)
@@ -21,17 +19,15 @@ __device__ __forceinline__ void activate_body(const real* __restrict__ src, real
     }
 }
 
-extern "C" __global__ void activate_values(const real* __restrict__ src, real* __restrict__ out,
-                                           int pixels, int channels, int src_pitch, int out_pitch,
-                                           int kind)
+extern "C" __global__ void activate_values(const real* __restrict__ src, real* __restrict__ out, int pixels,
+    int channels, int src_pitch, int out_pitch, int kind)
 {
     after_previous_kernel();
     activate_body<1>(src, out, pixels, channels, src_pitch, out_pitch, kind);
 }
 
-extern "C" __global__ void activate_values_packed(const real* __restrict__ src,
-                                                  real* __restrict__ out, int pixels, int channels,
-                                                  int src_pitch, int out_pitch, int kind)
+extern "C" __global__ void activate_values_packed(const real* __restrict__ src, real* __restrict__ out,
+    int pixels, int channels, int src_pitch, int out_pitch, int kind)
 {
     after_previous_kernel();
     activate_body<PACK>(src, out, pixels, channels, src_pitch, out_pitch, kind);

@@ -10,11 +10,9 @@
 //            channels of the same four pixels; add_flat gathers value by value.
 #include "common.cuh"
 
-template <int V>
-__device__ __forceinline__ void add_two_body(const real* __restrict__ a, const real* __restrict__ b,
-                                             real* __restrict__ out, int pixels, int channels,
-                                             int b_channels, int a_pitch, int b_pitch,
-                                             int out_pitch, int kind)
+template <int V> DEVICE void add_two_body(const real* __restrict__ a, const real* __restrict__ b,
+    real* __restrict__ out, int pixels, int channels, int b_channels, int a_pitch, int b_pitch, int out_pitch,
+    int kind)
 {
     const int packs = channels / V;
     GRID_STRIDE(item, pixels * packs)
@@ -33,28 +31,24 @@ __device__ __forceinline__ void add_two_body(const real* __restrict__ a, const r
 }
 
 extern "C" __global__ void add_two(const real* __restrict__ a, const real* __restrict__ b,
-                                   real* __restrict__ out, int pixels, int channels,
-                                   int b_channels, int a_pitch, int b_pitch, int out_pitch,
-                                   int kind)
+    real* __restrict__ out, int pixels, int channels, int b_channels, int a_pitch, int b_pitch, int out_pitch,
+    int kind)
 {
     after_previous_kernel();
     add_two_body<1>(a, b, out, pixels, channels, b_channels, a_pitch, b_pitch, out_pitch, kind);
 }
 
 extern "C" __global__ void add_two_packed(const real* __restrict__ a, const real* __restrict__ b,
-                                          real* __restrict__ out, int pixels, int channels,
-                                          int b_channels, int a_pitch, int b_pitch, int out_pitch,
-                                          int kind)
+    real* __restrict__ out, int pixels, int channels, int b_channels, int a_pitch, int b_pitch, int out_pitch,
+    int kind)
 {
     after_previous_kernel();
     add_two_body<PACK>(a, b, out, pixels, channels, b_channels, a_pitch, b_pitch, out_pitch, kind);
 }
 
-extern "C" __global__ void add_quarters_packed(const real* __restrict__ a,
-                                               const real* __restrict__ b,
-                                               real* __restrict__ out, int pixels, int channels,
-                                               int area, int b_channels, int a_pitch, int b_pitch,
-                                               int out_pitch, int kind)
+extern "C" __global__ void add_quarters_packed(const real* __restrict__ a, const real* __restrict__ b,
+    real* __restrict__ out, int pixels, int channels, int area, int b_channels, int a_pitch, int b_pitch,
+    int out_pitch, int kind)
 {
     after_previous_kernel();
     const int packs = channels / PACK;
@@ -82,11 +76,9 @@ extern "C" __global__ void add_quarters_packed(const real* __restrict__ a,
 
 // `weights` (null: 1) holds one factor, or one a channel when weight_step is 1.
 // The first term overwrites out; the last applies the activation.
-extern "C" __global__ void add_flat(const real* __restrict__ src,
-                                    const float* __restrict__ weights, real* out, int rows,
-                                    int channels, int area, int src_channels, int src_area,
-                                    int src_pitch, int out_pitch, int weight_step, int is_first,
-                                    int is_last, int kind)
+extern "C" __global__ void add_flat(const real* __restrict__ src, const float* __restrict__ weights,
+    real* out, int rows, int channels, int area, int src_channels, int src_area, int src_pitch, int out_pitch,
+    int weight_step, int is_first, int is_last, int kind)
 {
     after_previous_kernel();
     const int size = channels * area;
@@ -100,7 +92,7 @@ extern "C" __global__ void add_flat(const real* __restrict__ src,
         real* o = out + (row * area + pixel) * out_pitch + channel;
         float sum = is_first ? 0.f : to_float(*o);
         if (flat < src_size) {
-            const int from = place(row * src_size + flat, src_channels, src_area, src_pitch);
+            const int from = nhwc_offset(row * src_size + flat, src_channels, src_area, src_pitch);
             sum += to_float(src[from]) * (weights ? weights[channel * weight_step] : 1.f);
         }
         put(o, is_last ? activate(kind, sum) : sum);

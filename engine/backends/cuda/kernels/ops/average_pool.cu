@@ -8,10 +8,9 @@
 #include "common.cuh"
 #include "shares.cuh"
 
-extern "C" __global__ void average_pool(const real* __restrict__ src, real* __restrict__ out,
-                                        int rows, int channels, int height, int width, int out_h,
-                                        int out_w, int src_pitch, int out_pitch, int size_y,
-                                        int size_x, int stride_y, int stride_x, int top, int left)
+extern "C" __global__ void average_pool(const real* __restrict__ src, real* __restrict__ out, int rows,
+    int channels, int height, int width, int out_h, int out_w, int src_pitch, int out_pitch, int size_y,
+    int size_x, int stride_y, int stride_x, int top, int left)
 {
     after_previous_kernel();
     GRID_STRIDE(item, rows * out_h * out_w * channels)
@@ -42,11 +41,8 @@ extern "C" __global__ void average_pool(const real* __restrict__ src, real* __re
 // A block takes `wide` packs of neighbouring channels of one part, a power of two; its threads share
 // the pixels. It leaves sums, or, where `squeeze` is given, of what they add to each of `hidden` rows.
 // Nothing is __restrict__: what may lie anywhere is not read before the wait.
-template <int V>
-__device__ __forceinline__ void average_parts_body(const real* src, float* sums, int rows,
-                                                   int channels, int area, int src_pitch, int parts,
-                                                   int wide, const real* squeeze,
-                                                   int squeeze_pitch, int hidden)
+template <int V> DEVICE void average_parts_body(const real* src, float* sums, int rows, int channels,
+    int area, int src_pitch, int parts, int wide, const real* squeeze, int squeeze_pitch, int hidden)
 {
     alignas(16) __shared__ float shares[AVERAGE_THREADS / 32 * AVERAGE_COLUMNS];
     const int run = (area + parts - 1) / parts;
@@ -56,66 +52,64 @@ __device__ __forceinline__ void average_parts_body(const real* src, float* sums,
     const int lane = threadIdx.x / wide;
     const int pack_of_block = threadIdx.x % wide;
     for (int row = blockIdx.z; row < rows; row += gridDim.z)
-    for (int part = blockIdx.y; part < parts; part += gridDim.y)
-    for (int first_pack = blockIdx.x * wide; first_pack < packs; first_pack += gridDim.x * wide) {
-        const int pack = first_pack + pack_of_block;
-        const int end = pack < packs ? min((part + 1) * run, area) : 0;
-        const real* image = src + row * area * src_pitch + pack * V;
-        after_previous_kernel();  // at once when it has ended
-        Pack<V> sum = {};
-        for (int first = part * run + lane; first < end; first += AVERAGE_AHEAD * lanes) {
-            Bits<V * sizeof(real)> seen[AVERAGE_AHEAD];
+        for (int part = blockIdx.y; part < parts; part += gridDim.y)
+            for (int first_pack = blockIdx.x * wide; first_pack < packs; first_pack += gridDim.x * wide) {
+                const int pack = first_pack + pack_of_block;
+                const int end = pack < packs ? min((part + 1) * run, area) : 0;
+                const real* image = src + row * area * src_pitch + pack * V;
+                after_previous_kernel();  // at once when it has ended
+                Pack<V> sum = {};
+                for (int first = part * run + lane; first < end; first += AVERAGE_AHEAD * lanes) {
+                    Bits<V * sizeof(real)> seen[AVERAGE_AHEAD];
 #pragma unroll
-            for (int i = 0; i < AVERAGE_AHEAD; ++i) {
-                seen[i] = ask<V>(image + min(first + i * lanes, end - 1) * src_pitch);
-            }
+                    for (int i = 0; i < AVERAGE_AHEAD; ++i) {
+                        seen[i] = load_bits<V>(image + min(first + i * lanes, end - 1) * src_pitch);
+                    }
 #pragma unroll
-            for (int i = 0; i < AVERAGE_AHEAD; ++i) {
-                keep_if(first + i * lanes < end, seen[i]);
+                    for (int i = 0; i < AVERAGE_AHEAD; ++i) {
+                        zero_unless(first + i * lanes < end, seen[i]);
 #pragma unroll
-                for (int k = 0; k < V; ++k) sum.v[k] += value_of<V>(seen[i], k);
+                        for (int k = 0; k < V; ++k) sum.v[k] += value_of<V>(seen[i], k);
+                    }
+                }
+                reduce_over_block<AVERAGE_THREADS>(sum, wide, shares);
+                const int first = first_pack * V;
+                if (squeeze) {
+                    const int chunks = (packs + wide - 1) / wide;
+                    const int piece = (row * parts + part) * chunks + first_pack / wide;
+                    const int own = (min(columns, channels - first) + PACK - 1) / PACK;
+                    write_partial_products<AVERAGE_THREADS>(shares, own, squeeze + first, squeeze_pitch,
+                        hidden, sums + piece * ((hidden + 3) / 4 * 4));
+                } else {
+                    float* to = sums + (row * parts + part) * channels;
+                    for (int i = threadIdx.x; i < columns && first + i < channels; i += AVERAGE_THREADS) {
+                        to[first + i] = shares[i];
+                    }
+                }
+                __syncthreads();  // the next item takes the same memory
             }
-        }
-        add_up<AVERAGE_THREADS>(sum, wide, shares);
-        const int first = first_pack * V;
-        if (squeeze) {
-            const int chunks = (packs + wide - 1) / wide;
-            const int piece = (row * parts + part) * chunks + first_pack / wide;
-            const int own = (min(columns, channels - first) + PACK - 1) / PACK;
-            leave_squeezed<AVERAGE_THREADS>(shares, own, squeeze + first, squeeze_pitch, hidden,
-                                            sums + piece * ((hidden + 3) / 4 * 4));
-        } else {
-            float* to = sums + (row * parts + part) * channels;
-            for (int i = threadIdx.x; i < columns && first + i < channels; i += AVERAGE_THREADS) {
-                to[first + i] = shares[i];
-            }
-        }
-        __syncthreads();  // the next item takes the same memory
-    }
 }
 
-extern "C" __global__ void average_parts(const real* src, float* sums, int rows, int channels,
-                                         int area, int src_pitch, int parts, int wide,
-                                         const real* squeeze, int squeeze_pitch, int hidden)
+extern "C" __global__ void average_parts(const real* src, float* sums, int rows, int channels, int area,
+    int src_pitch, int parts, int wide, const real* squeeze, int squeeze_pitch, int hidden)
 {
-    average_parts_body<1>(src, sums, rows, channels, area, src_pitch, parts, wide, squeeze,
-                          squeeze_pitch, hidden);
+    average_parts_body<1>(
+        src, sums, rows, channels, area, src_pitch, parts, wide, squeeze, squeeze_pitch, hidden);
 }
 
 extern "C" __global__ void __launch_bounds__(AVERAGE_THREADS, 3)
-    average_parts_packed(const real* src, float* sums, int rows, int channels, int area,
-                         int src_pitch, int parts, int wide, const real* squeeze,
-                         int squeeze_pitch, int hidden)
+    average_parts_packed(const real* src, float* sums, int rows, int channels, int area, int src_pitch,
+        int parts, int wide, const real* squeeze, int squeeze_pitch, int hidden)
 {
-    average_parts_body<PACK>(src, sums, rows, channels, area, src_pitch, parts, wide, squeeze,
-                             squeeze_pitch, hidden);
+    average_parts_body<PACK>(
+        src, sums, rows, channels, area, src_pitch, parts, wide, squeeze, squeeze_pitch, hidden);
 }
 
 // A block adds up 32 channels of one row: AVERAGE_LANES threads share the parts of a channel.
 #define AVERAGE_LANES 8
 
-extern "C" __global__ void average_join(const float* __restrict__ sums, real* __restrict__ out,
-                                        int rows, int channels, int area, int parts, int out_pitch)
+extern "C" __global__ void average_join(const float* __restrict__ sums, real* __restrict__ out, int rows,
+    int channels, int area, int parts, int out_pitch)
 {
     after_previous_kernel();
     __shared__ float shared[AVERAGE_LANES][32];

@@ -8,8 +8,7 @@
 #include "common.cuh"
 
 extern "C" __global__ void normalise_channels(const real* __restrict__ src, real* __restrict__ out,
-                                              int pixels, int channels, int src_pitch,
-                                              int out_pitch, int kind)
+    int pixels, int channels, int src_pitch, int out_pitch, int kind)
 {
     after_previous_kernel();
     GRID_STRIDE(pixel, pixels)
@@ -34,7 +33,7 @@ extern "C" __global__ void normalise_channels(const real* __restrict__ src, real
 }
 
 extern "C" __global__ void l2_norm(const real* __restrict__ src, real* __restrict__ out, int pixels,
-                                   int channels, int src_pitch, int out_pitch)
+    int channels, int src_pitch, int out_pitch)
 {
     after_previous_kernel();
     GRID_STRIDE(pixel, pixels)
@@ -48,9 +47,8 @@ extern "C" __global__ void l2_norm(const real* __restrict__ src, real* __restric
     }
 }
 
-extern "C" __global__ void local_norm(const real* __restrict__ src, real* __restrict__ out,
-                                      int pixels, int channels, int src_pitch, int out_pitch,
-                                      int size, float alpha, float beta, float kappa)
+extern "C" __global__ void local_norm(const real* __restrict__ src, real* __restrict__ out, int pixels,
+    int channels, int src_pitch, int out_pitch, int size, float alpha, float beta, float kappa)
 {
     after_previous_kernel();
     GRID_STRIDE(pixel, pixels)

@@ -3,10 +3,8 @@
 // Work item  one pack of neighbouring channels.   Memory  one read, one write, coalesced.
 #include "common.cuh"
 
-template <int V>
-__device__ __forceinline__ void copy_channels_body(const real* __restrict__ src,
-                                                   real* __restrict__ out, int pixels, int channels,
-                                                   int src_pitch, int out_pitch)
+template <int V> DEVICE void copy_channels_body(const real* __restrict__ src, real* __restrict__ out,
+    int pixels, int channels, int src_pitch, int out_pitch)
 {
     const int packs = channels / V;
     GRID_STRIDE(item, pixels * packs)
@@ -18,16 +16,15 @@ __device__ __forceinline__ void copy_channels_body(const real* __restrict__ src,
     }
 }
 
-extern "C" __global__ void copy_channels(const real* __restrict__ src, real* __restrict__ out,
-                                         int pixels, int channels, int src_pitch, int out_pitch)
+extern "C" __global__ void copy_channels(const real* __restrict__ src, real* __restrict__ out, int pixels,
+    int channels, int src_pitch, int out_pitch)
 {
     after_previous_kernel();
     copy_channels_body<1>(src, out, pixels, channels, src_pitch, out_pitch);
 }
 
-extern "C" __global__ void copy_channels_packed(const real* __restrict__ src,
-                                                real* __restrict__ out, int pixels, int channels,
-                                                int src_pitch, int out_pitch)
+extern "C" __global__ void copy_channels_packed(const real* __restrict__ src, real* __restrict__ out,
+    int pixels, int channels, int src_pitch, int out_pitch)
 {
     after_previous_kernel();
     copy_channels_body<PACK>(src, out, pixels, channels, src_pitch, out_pitch);

@@ -6,8 +6,8 @@
 // when its results are strange, never in a run.
 #include "common.cuh"
 
-extern "C" __global__ void largest(const real* __restrict__ src, unsigned* out, int pixels,
-                                   int channels, int pitch)
+extern "C" __global__ void largest(
+    const real* __restrict__ src, unsigned* out, int pixels, int channels, int pitch)
 {
     after_previous_kernel();
     unsigned most = 0;

@@ -1,18 +1,15 @@
 // max_pool: the largest value of each window; cells outside never win, an empty window is -max.
-// max_pool_down: the same for windows that lie a line apart. Each thread takes DOWN of them, one below
-// the other, and the largest of a line once for all that it is part of.
-// max_pool_depth: out[g] = max over src channels g, g + out channels, ...
+// max_pool_down: the same for windows that lie a line apart. Each thread takes WINDOWS_PER_THREAD of them,
+// one below the other, and the largest of a line once for all that it is part of. max_pool_depth: out[g] =
+// max over src channels g, g + out channels, ...
 //
 // Work item  one output pixel and a pack of channels; four cells of its window are asked for at once.
 // Memory     coalesced along channels.
 #include "common.cuh"
 
-template <int V>
-__device__ __forceinline__ void max_pool_body(const real* __restrict__ src, real* __restrict__ out,
-                                              int rows, int channels, int height, int width,
-                                              int out_h, int out_w, int src_pitch, int out_pitch,
-                                              int size_y, int size_x, int stride_y, int stride_x,
-                                              int top, int left)
+template <int V> DEVICE void max_pool_body(const real* __restrict__ src, real* __restrict__ out, int rows,
+    int channels, int height, int width, int out_h, int out_w, int src_pitch, int out_pitch, int size_y,
+    int size_x, int stride_y, int stride_x, int top, int left)
 {
     const int packs = channels / V;
     GRID_STRIDE(item, rows * out_h * out_w * packs)
@@ -36,7 +33,7 @@ __device__ __forceinline__ void max_pool_body(const real* __restrict__ src, real
 #pragma unroll
                 for (int k = 0; k < 4; ++k) {
                     const int cell = min(i + k / 2, end_y - 1) * width + min(j + k % 2, end_x - 1);
-                    seen[k] = ask<V>(image + cell * src_pitch);
+                    seen[k] = load_bits<V>(image + cell * src_pitch);
                 }
 #pragma unroll
                 for (int k = 0; k < 4 * V; ++k) {
@@ -48,13 +45,13 @@ __device__ __forceinline__ void max_pool_body(const real* __restrict__ src, real
     }
 }
 
-#define DOWN 4
+#define WINDOWS_PER_THREAD 4
 
-typedef Bits<16> Values;
+typedef Bits<16> PackBits;
 
-__device__ __forceinline__ Values larger(const Values& a, const Values& b)
+DEVICE PackBits elementwise_max(const PackBits& a, const PackBits& b)
 {
-    Values most;
+    PackBits most;
 #if defined(STORE_HALF) && defined(__CUDA_ARCH__)
     const __half2 *x = reinterpret_cast<const __half2*>(&a), *y = reinterpret_cast<const __half2*>(&b);
 #pragma unroll
@@ -62,90 +59,84 @@ __device__ __forceinline__ Values larger(const Values& a, const Values& b)
 #else
 #pragma unroll
     for (int i = 0; i < PACK; ++i) {
-        put(&reinterpret_cast<Raw<PACK>&>(most).v[i],
-            fmaxf(value_of<PACK>(a, i), value_of<PACK>(b, i)));
+        put(&reinterpret_cast<Raw<PACK>&>(most).v[i], fmaxf(value_of<PACK>(a, i), value_of<PACK>(b, i)));
     }
 #endif
     return most;
 }
 
-extern "C" __global__ void max_pool_down(const real* __restrict__ src, real* __restrict__ out,
-                                         int rows, int channels, int height, int width, int out_h,
-                                         int out_w, int src_pitch, int out_pitch, int size_y,
-                                         int size_x, int stride_x, int top, int left)
+extern "C" __global__ void max_pool_down(const real* __restrict__ src, real* __restrict__ out, int rows,
+    int channels, int height, int width, int out_h, int out_w, int src_pitch, int out_pitch, int size_y,
+    int size_x, int stride_x, int top, int left)
 {
     after_previous_kernel();
     const int packs = channels / PACK;
-    const int groups = (out_h + DOWN - 1) / DOWN;
+    const int groups = (out_h + WINDOWS_PER_THREAD - 1) / WINDOWS_PER_THREAD;
     GRID_STRIDE(item, rows * groups * out_w * packs)
     {
         const int place = item / packs;
         const int channel = (item - place * packs) * PACK;
         const int x = place % out_w;
-        const int first = place / out_w % groups * DOWN;
+        const int first = place / out_w % groups * WINDOWS_PER_THREAD;
         const int row = place / out_w / groups;
         const int begin_x = max(x * stride_x - left, 0);
         const int end_x = min(x * stride_x - left + size_x, width);
-        Values least;
+        PackBits least;
 #pragma unroll
         for (int i = 0; i < PACK; ++i) {
             put(&reinterpret_cast<Raw<PACK>&>(least).v[i], -3.402823466e38f);
         }
-        Values best[DOWN];
+        PackBits best[WINDOWS_PER_THREAD];
 #pragma unroll
-        for (int k = 0; k < DOWN; ++k) best[k] = least;
+        for (int k = 0; k < WINDOWS_PER_THREAD; ++k) best[k] = least;
         const real* image = src + row * height * width * src_pitch + channel;
-        for (int line = max(0, top - first); line < size_y + DOWN - 1; ++line) {
+        for (int line = max(0, top - first); line < size_y + WINDOWS_PER_THREAD - 1; ++line) {
             const int y = first - top + line;
             if (y >= height) break;
-            Values most = least;
+            PackBits most = least;
             for (int j = begin_x; j < end_x; j += 5) {
-                Values seen[5];  // at the end the last one again
+                PackBits seen[5];  // at the end the last one again
 #pragma unroll
                 for (int k = 0; k < 5; ++k) {
-                    seen[k] = ask<PACK>(image + (y * width + min(j + k, end_x - 1)) * src_pitch);
+                    seen[k] = load_bits<PACK>(image + (y * width + min(j + k, end_x - 1)) * src_pitch);
                 }
 #pragma unroll
-                for (int k = 0; k < 5; ++k) most = larger(most, seen[k]);
+                for (int k = 0; k < 5; ++k) most = elementwise_max(most, seen[k]);
             }
 #pragma unroll
-            for (int k = 0; k < DOWN; ++k) {
-                if (line >= k && line < size_y + k) best[k] = larger(best[k], most);
+            for (int k = 0; k < WINDOWS_PER_THREAD; ++k) {
+                if (line >= k && line < size_y + k) best[k] = elementwise_max(best[k], most);
             }
         }
 #pragma unroll
-        for (int k = 0; k < DOWN; ++k) {
+        for (int k = 0; k < WINDOWS_PER_THREAD; ++k) {
             if (first + k >= out_h) break;
             const int pixel = (row * out_h + first + k) * out_w + x;
-            *reinterpret_cast<Values*>(out + pixel * out_pitch + channel) = best[k];
+            *reinterpret_cast<PackBits*>(out + pixel * out_pitch + channel) = best[k];
         }
     }
 }
 
 extern "C" __global__ void max_pool(const real* __restrict__ src, real* __restrict__ out, int rows,
-                                    int channels, int height, int width, int out_h, int out_w,
-                                    int src_pitch, int out_pitch, int size_y, int size_x,
-                                    int stride_y, int stride_x, int top, int left)
+    int channels, int height, int width, int out_h, int out_w, int src_pitch, int out_pitch, int size_y,
+    int size_x, int stride_y, int stride_x, int top, int left)
 {
     after_previous_kernel();
-    max_pool_body<1>(src, out, rows, channels, height, width, out_h, out_w, src_pitch, out_pitch,
-                     size_y, size_x, stride_y, stride_x, top, left);
+    max_pool_body<1>(src, out, rows, channels, height, width, out_h, out_w, src_pitch, out_pitch, size_y,
+        size_x, stride_y, stride_x, top, left);
 }
 
-extern "C" __global__ void max_pool_packed(const real* __restrict__ src, real* __restrict__ out,
-                                           int rows, int channels, int height, int width, int out_h,
-                                           int out_w, int src_pitch, int out_pitch, int size_y,
-                                           int size_x, int stride_y, int stride_x, int top,
-                                           int left)
+extern "C" __global__ void max_pool_packed(const real* __restrict__ src, real* __restrict__ out, int rows,
+    int channels, int height, int width, int out_h, int out_w, int src_pitch, int out_pitch, int size_y,
+    int size_x, int stride_y, int stride_x, int top, int left)
 {
     after_previous_kernel();
-    max_pool_body<PACK>(src, out, rows, channels, height, width, out_h, out_w, src_pitch, out_pitch,
-                        size_y, size_x, stride_y, stride_x, top, left);
+    max_pool_body<PACK>(src, out, rows, channels, height, width, out_h, out_w, src_pitch, out_pitch, size_y,
+        size_x, stride_y, stride_x, top, left);
 }
 
-extern "C" __global__ void max_pool_depth(const real* __restrict__ src, real* __restrict__ out,
-                                          int pixels, int channels, int src_channels, int src_pitch,
-                                          int out_pitch)
+extern "C" __global__ void max_pool_depth(const real* __restrict__ src, real* __restrict__ out, int pixels,
+    int channels, int src_channels, int src_pitch, int out_pitch)
 {
     after_previous_kernel();
     GRID_STRIDE(item, pixels * channels)

@@ -9,21 +9,19 @@
 #include "common.cuh"
 
 extern "C" __global__ void reshape(const real* __restrict__ src, real* __restrict__ out, int rows,
-                                   int channels, int area, int src_channels, int src_area,
-                                   int src_pitch, int out_pitch)
+    int channels, int area, int src_channels, int src_area, int src_pitch, int out_pitch)
 {
     after_previous_kernel();
     GRID_STRIDE(flat, rows * channels * area)
     {
-        out[place(flat, channels, area, out_pitch)] =
-            src[place(flat, src_channels, src_area, src_pitch)];
+        out[nhwc_offset(flat, channels, area, out_pitch)] =
+            src[nhwc_offset(flat, src_channels, src_area, src_pitch)];
     }
 }
 
-extern "C" __global__ void reorg(const real* __restrict__ src, real* __restrict__ out, int rows,
-                                 int channels, int area, int src_channels, int src_area,
-                                 int src_pitch, int out_pitch, int stride, int grid_c, int grid_h,
-                                 int grid_w, int is_reverse)
+extern "C" __global__ void reorg(const real* __restrict__ src, real* __restrict__ out, int rows, int channels,
+    int area, int src_channels, int src_area, int src_pitch, int out_pitch, int stride, int grid_c,
+    int grid_h, int grid_w, int is_reverse)
 {
     after_previous_kernel();
     const int size = grid_c * grid_h * grid_w;
@@ -41,15 +39,14 @@ extern "C" __global__ void reorg(const real* __restrict__ src, real* __restrict_
         const int from = x + grid_w * stride * (y + grid_h * stride * (k % quotient));
         const int read = row * size + (is_reverse ? at : from);
         const int write = row * size + (is_reverse ? from : at);
-        out[place(write, channels, area, out_pitch)] =
-            src[place(read, src_channels, src_area, src_pitch)];
+        out[nhwc_offset(write, channels, area, out_pitch)] =
+            src[nhwc_offset(read, src_channels, src_area, src_pitch)];
     }
 }
 
-extern "C" __global__ void crop(const real* __restrict__ src, real* __restrict__ out, int rows,
-                                int channels, int height, int width, int out_h, int out_w,
-                                int src_pitch, int out_pitch, int top, int left, float scale,
-                                float shift)
+extern "C" __global__ void crop(const real* __restrict__ src, real* __restrict__ out, int rows, int channels,
+    int height, int width, int out_h, int out_w, int src_pitch, int out_pitch, int top, int left, float scale,
+    float shift)
 {
     after_previous_kernel();
     GRID_STRIDE(item, rows * out_h * out_w * channels)

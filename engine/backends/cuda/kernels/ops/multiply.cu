@@ -4,13 +4,9 @@
 // Work item  one pack of neighbouring channels.   Memory  coalesced along channels.
 #include "common.cuh"
 
-template <int V>
-__device__ __forceinline__ void multiply_body(const real* __restrict__ src,
-                                              const real* __restrict__ factor,
-                                              real* __restrict__ out, int rows, int area,
-                                              int channels, int src_pitch, int out_pitch,
-                                              int factor_row, int factor_pixel, int factor_channel,
-                                              int kind)
+template <int V> DEVICE void multiply_body(const real* __restrict__ src, const real* __restrict__ factor,
+    real* __restrict__ out, int rows, int area, int channels, int src_pitch, int out_pitch, int factor_row,
+    int factor_pixel, int factor_channel, int kind)
 {
     const int packs = channels / V;
     GRID_STRIDE(item, rows * area * packs)
@@ -35,22 +31,19 @@ __device__ __forceinline__ void multiply_body(const real* __restrict__ src,
 }
 
 extern "C" __global__ void multiply(const real* __restrict__ src, const real* __restrict__ factor,
-                                    real* __restrict__ out, int rows, int area, int channels,
-                                    int src_pitch, int out_pitch, int factor_row, int factor_pixel,
-                                    int factor_channel, int kind)
+    real* __restrict__ out, int rows, int area, int channels, int src_pitch, int out_pitch, int factor_row,
+    int factor_pixel, int factor_channel, int kind)
 {
     after_previous_kernel();
-    multiply_body<1>(src, factor, out, rows, area, channels, src_pitch, out_pitch, factor_row,
-                     factor_pixel, factor_channel, kind);
+    multiply_body<1>(src, factor, out, rows, area, channels, src_pitch, out_pitch, factor_row, factor_pixel,
+        factor_channel, kind);
 }
 
-extern "C" __global__ void multiply_packed(const real* __restrict__ src,
-                                           const real* __restrict__ factor, real* __restrict__ out,
-                                           int rows, int area, int channels, int src_pitch,
-                                           int out_pitch, int factor_row, int factor_pixel,
-                                           int factor_channel, int kind)
+extern "C" __global__ void multiply_packed(const real* __restrict__ src, const real* __restrict__ factor,
+    real* __restrict__ out, int rows, int area, int channels, int src_pitch, int out_pitch, int factor_row,
+    int factor_pixel, int factor_channel, int kind)
 {
     after_previous_kernel();
     multiply_body<PACK>(src, factor, out, rows, area, channels, src_pitch, out_pitch, factor_row,
-                        factor_pixel, factor_channel, kind);
+        factor_pixel, factor_channel, kind);
 }

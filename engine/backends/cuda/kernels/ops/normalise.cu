@@ -4,11 +4,8 @@
 #include "common.cuh"
 
 extern "C" __global__ void normalise(const real* __restrict__ src, real* __restrict__ out,
-                                     const float* __restrict__ mean,
-                                     const float* __restrict__ variance,
-                                     const float* __restrict__ scale,
-                                     const float* __restrict__ bias, int pixels, int channels,
-                                     int src_pitch, int out_pitch)
+    const float* __restrict__ mean, const float* __restrict__ variance, const float* __restrict__ scale,
+    const float* __restrict__ bias, int pixels, int channels, int src_pitch, int out_pitch)
 {
     after_previous_kernel();
     GRID_STRIDE(item, pixels * channels)

@@ -7,15 +7,14 @@
 // V sums of every thread, of which each `wide`th, a power of two up to 32, has the same channels:
 // afterwards `shares` begins with the totals of wide * V channels, added in the same order always.
 // It has room for those of every warp.
-template <int THREADS, int V>
-__device__ __forceinline__ void add_up(Pack<V> sums, int wide, float* shares)
+template <int THREADS, int V> DEVICE void reduce_over_block(Pack<V> sums, int wide, float* shares)
 {
     const int columns = wide * V;
     const int lane = threadIdx.x % 32;
 #pragma unroll 1
-    for (int apart = wide; apart < 32; apart *= 2) {
+    for (int distance = wide; distance < 32; distance *= 2) {
 #pragma unroll
-        for (int k = 0; k < V; ++k) sums.v[k] += __shfl_xor_sync(0xFFFFFFFFu, sums.v[k], apart);
+        for (int k = 0; k < V; ++k) sums.v[k] += __shfl_xor_sync(0xFFFFFFFFu, sums.v[k], distance);
     }
     if (lane < wide) store<V>(shares + threadIdx.x / 32 * columns + lane * V, sums);
     __syncthreads();
@@ -29,11 +28,10 @@ __device__ __forceinline__ void add_up(Pack<V> sums, int wide, float* shares)
 }
 
 // What a block's totals, of `packs` packs of channels, add to the product with the weights of a gate's
-// first layer, whose rows are `pitch` values apart: whole fours of rows, the last ones nobody's, but
+// first layer, whose rows are `pitch` values distance: whole fours of rows, the last ones nobody's, but
 // read with the others.
-template <int THREADS>
-__device__ __forceinline__ void leave_squeezed(const float* totals, int packs, const real* weight,
-                                               int pitch, int hidden, float* to)
+template <int THREADS> DEVICE void write_partial_products(
+    const float* totals, int packs, const real* weight, int pitch, int hidden, float* to)
 {
     const int lane = threadIdx.x % SQUEEZE_LANES;
     const int end = (hidden + 3) / 4 * 4;
@@ -42,7 +40,7 @@ __device__ __forceinline__ void leave_squeezed(const float* totals, int packs, c
         const int row = first + threadIdx.x / SQUEEZE_LANES;
         float sum = 0.f;
         if (row < hidden && lane < packs) {
-            const Bits<16> held = ask<PACK>(weight + row * pitch + lane * PACK);
+            const Bits<16> held = load_bits<PACK>(weight + row * pitch + lane * PACK);
 #pragma unroll
             for (int four = 0; four < PACK; four += 4) {
                 const Pack<4> x = load<4>(totals + lane * PACK + four);
@@ -51,8 +49,8 @@ __device__ __forceinline__ void leave_squeezed(const float* totals, int packs, c
             }
         }
 #pragma unroll
-        for (int apart = SQUEEZE_LANES / 2; apart > 0; apart /= 2) {
-            sum += __shfl_xor_sync(0xFFFFFFFFu, sum, apart);
+        for (int distance = SQUEEZE_LANES / 2; distance > 0; distance /= 2) {
+            sum += __shfl_xor_sync(0xFFFFFFFFu, sum, distance);
         }
         if (lane == 0 && row < end) to[row] = sum;
     }

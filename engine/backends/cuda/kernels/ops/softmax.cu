@@ -10,12 +10,11 @@
 #define SOFTMAX_HELD 8  // values of a thread
 
 // What `join` makes of all threads' values: of each warp's first, then of those in `shared`, which has
-// a place for every warp.
-template <typename Join>
-__device__ __forceinline__ float over_block(float x, float* shared, Join join)
+// a nhwc_offset for every warp.
+template <typename Join> DEVICE float block_reduce(float x, float* shared, Join join)
 {
 #pragma unroll
-    for (int apart = 16; apart > 0; apart /= 2) x = join(x, __shfl_xor_sync(~0u, x, apart));
+    for (int distance = 16; distance > 0; distance /= 2) x = join(x, __shfl_xor_sync(~0u, x, distance));
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
     __syncthreads();
     x = shared[0];
@@ -24,10 +23,8 @@ __device__ __forceinline__ float over_block(float x, float* shared, Join join)
 }
 
 extern "C" __global__ void softmax(const real* __restrict__ src, real* __restrict__ out,
-                                   const int* __restrict__ starts, const int* __restrict__ lengths,
-                                   int rows, int runs, int channels, int area,
-                                   int out_channels, int out_area, int src_pitch, int out_pitch,
-                                   float temperature)
+    const int* __restrict__ starts, const int* __restrict__ lengths, int rows, int runs, int channels,
+    int area, int out_channels, int out_area, int src_pitch, int out_pitch, float temperature)
 {
     after_previous_kernel();
     __shared__ float tops[32];
@@ -40,11 +37,9 @@ extern "C" __global__ void softmax(const real* __restrict__ src, real* __restric
         const int count = lengths[item - row * runs];
         const real* from = src + (size_t)row * area * src_pitch;
         real* to = out + (size_t)row * out_area * out_pitch;
-        auto value = [&](int i) {
-            return to_float(from[place(start + i, channels, area, src_pitch)]);
-        };
-        auto leave = [&](int i, float x) {
-            put(to + place(start + i, out_channels, out_area, out_pitch), x);
+        auto value = [&](int i) { return to_float(from[nhwc_offset(start + i, channels, area, src_pitch)]); };
+        auto store_result = [&](int i, float x) {
+            put(to + nhwc_offset(start + i, out_channels, out_area, out_pitch), x);
         };
         float held[SOFTMAX_HELD];
         float top = -3.4e38f;
@@ -58,7 +53,7 @@ extern "C" __global__ void softmax(const real* __restrict__ src, real* __restric
         for (int i = thread + SOFTMAX_HELD * stride; i < count; i += stride) {
             top = fmaxf(top, value(i));
         }
-        top = over_block(top, tops, [](float a, float b) { return fmaxf(a, b); });
+        top = block_reduce(top, tops, [](float a, float b) { return fmaxf(a, b); });
         auto power = [&](float x) { return expf(x / temperature - top / temperature); };
         float sum = 0.f;
 #pragma unroll
@@ -68,14 +63,14 @@ extern "C" __global__ void softmax(const real* __restrict__ src, real* __restric
         }
         for (int i = thread + SOFTMAX_HELD * stride; i < count; i += stride) sum += power(value(i));
         // The next run's tops are put down behind this barrier, and its sums behind that of its tops.
-        sum = over_block(sum, sums, [](float a, float b) { return a + b; });
+        sum = block_reduce(sum, sums, [](float a, float b) { return a + b; });
 #pragma unroll
         for (int i = 0; i < SOFTMAX_HELD; ++i) {
             const int at = thread + i * stride;
-            if (at < count) leave(at, held[i] / sum);
+            if (at < count) store_result(at, held[i] / sum);
         }
         for (int i = thread + SOFTMAX_HELD * stride; i < count; i += stride) {
-            leave(i, power(value(i)) / sum);
+            store_result(i, power(value(i)) / sum);
         }
     }
 }

@@ -26,27 +26,22 @@ struct Dense {
 };
 
 // Beyond the last row or pack it holds the last once more.
-__device__ __forceinline__ void hold(Bits<16> (&held)[GATE_ROWS], const Dense& layer, int first,
-                                     int begin)
+DEVICE void load_rows(Bits<16> (&held)[GATE_ROWS], const Dense& layer, int first, int begin)
 {
     const int pack = min(begin + (int)threadIdx.x % layer.lanes, layer.packs - 1);
 #pragma unroll
     for (int i = 0; i < GATE_ROWS; ++i) {
         const int row = first + (i * GATE_THREADS + threadIdx.x) / layer.lanes;
-        held[i] = ask<PACK>(layer.weight + (min(row, layer.end - 1) * layer.packs + pack) * PACK);
+        held[i] = load_bits<PACK>(layer.weight + (min(row, layer.end - 1) * layer.packs + pack) * PACK);
     }
 }
 
 // Where value `i` of a layer's input is kept: the fours of neighbouring packs side by side, so that
 // neighbouring threads read neighbouring banks.
-__device__ __forceinline__ int kept_at(int i, int packs)
-{
-    return (i % PACK / 4 * packs + i / PACK) * 4 + i % 4;
-}
+DEVICE int packed_index(int i, int packs) { return (i % PACK / 4 * packs + i / PACK) * 4 + i % 4; }
 
 // The product of the rows with `in`, into `out`. What is held are the layer's first rows.
-__device__ __forceinline__ void multiply_held(Bits<16> (&held)[GATE_ROWS], const Dense& layer,
-                                              const float* in, float* out)
+DEVICE void multiply_held(Bits<16> (&held)[GATE_ROWS], const Dense& layer, const float* in, float* out)
 {
     const int lane = threadIdx.x % layer.lanes;
     const int groups = GATE_THREADS / layer.lanes;
@@ -55,7 +50,7 @@ __device__ __forceinline__ void multiply_held(Bits<16> (&held)[GATE_ROWS], const
         float sum[GATE_ROWS] = {};
 #pragma unroll 1
         for (int begin = 0; begin < layer.packs; begin += layer.lanes) {
-            if (first > layer.first || begin > 0) hold(held, layer, first, begin);
+            if (first > layer.first || begin > 0) load_rows(held, layer, first, begin);
             const int pack = begin + lane;
             if (pack >= layer.packs) break;
 #pragma unroll
@@ -71,9 +66,9 @@ __device__ __forceinline__ void multiply_held(Bits<16> (&held)[GATE_ROWS], const
             }
         }
 #pragma unroll 1
-        for (int apart = layer.lanes / 2; apart > 0; apart /= 2) {
+        for (int distance = layer.lanes / 2; distance > 0; distance /= 2) {
 #pragma unroll
-            for (int i = 0; i < GATE_ROWS; ++i) sum[i] += __shfl_xor_sync(0xFFFFFFFFu, sum[i], apart);
+            for (int i = 0; i < GATE_ROWS; ++i) sum[i] += __shfl_xor_sync(0xFFFFFFFFu, sum[i], distance);
         }
 #pragma unroll
         for (int i = 0; i < GATE_ROWS; ++i) {
@@ -91,20 +86,18 @@ struct Scaling {
     int map_pitch, out_pitch, kind, packs, pixels;
 };
 
-__device__ __forceinline__ void ask_map(Bits<16> (&seen)[GATE_AHEAD], const Scaling& scaling,
-                                        int first)
+DEVICE void issue_map_loads(Bits<16> (&seen)[GATE_AHEAD], const Scaling& scaling, int first)
 {
     const int step = GATE_THREADS / scaling.packs;
 #pragma unroll
     for (int i = 0; i < GATE_AHEAD; ++i) {
         const int pixel = min(first + i * step, scaling.pixels - 1);
-        seen[i] = ask<PACK>(scaling.map + pixel * scaling.map_pitch);
+        seen[i] = load_bits<PACK>(scaling.map + pixel * scaling.map_pitch);
     }
 }
 
 // The map times its factors. What is seen already are the thread's first pixels.
-__device__ __forceinline__ void scale(Bits<16> (&seen)[GATE_AHEAD], const Scaling& scaling,
-                                      const float* factors)
+DEVICE void scale_map(Bits<16> (&seen)[GATE_AHEAD], const Scaling& scaling, const float* factors)
 {
     const int step = GATE_THREADS / scaling.packs;
     const int start = threadIdx.x / scaling.packs;
@@ -113,7 +106,7 @@ __device__ __forceinline__ void scale(Bits<16> (&seen)[GATE_AHEAD], const Scalin
     for (int four = 0; four < PACK / 4; ++four) factor[four] = load<4>(factors + four * 4);
 #pragma unroll 1
     for (int first = start; first < scaling.pixels; first += GATE_AHEAD * step) {
-        if (first > start) ask_map(seen, scaling, first);
+        if (first > start) issue_map_loads(seen, scaling, first);
 #pragma unroll
         for (int i = 0; i < GATE_AHEAD; ++i) {
             if (first + i * step >= scaling.pixels) break;
@@ -129,8 +122,7 @@ __device__ __forceinline__ void scale(Bits<16> (&seen)[GATE_AHEAD], const Scalin
 }
 
 // The sums of all pieces, in `groups` shares of the pieces.
-__device__ __forceinline__ void share_out_pieces(const float* squeezed, float* shares, int quads,
-                                                 int pieces, int groups)
+DEVICE void sum_pieces(const float* squeezed, float* shares, int quads, int pieces, int groups)
 {
 #pragma unroll 1
     for (int unit = threadIdx.x; unit < quads * groups; unit += GATE_THREADS) {
@@ -158,19 +150,16 @@ __device__ __forceinline__ void share_out_pieces(const float* squeezed, float* s
 // Dynamic shared memory: `hidden` as whole packs, and what the larger step leaves: four floats for
 // every thread or every four of `hidden`, or a share of `out`.
 // Nothing is __restrict__: what may lie anywhere is read where the text says so, before the wait.
-extern "C" __global__ void __launch_bounds__(GATE_THREADS, 2)
-    gate(const float* squeezed, const float* squeeze_bias, const real* expand,
-         const float* expand_bias, real* out, int rows, int area, int pieces, int hidden,
-         int filters, int out_pitch, int shares, int share, int expand_lanes, int kind, int last,
-         const real* map, real* scaled, int map_pitch, int scaled_pitch, int scaled_kind,
-         int spreads)
+extern "C" __global__ void __launch_bounds__(GATE_THREADS, 2) gate(const float* squeezed,
+    const float* squeeze_bias, const real* expand, const float* expand_bias, real* out, int rows, int area,
+    int pieces, int hidden, int filters, int out_pitch, int shares, int share, int expand_lanes, int kind,
+    int last, const real* map, real* scaled, int map_pitch, int scaled_pitch, int scaled_kind, int spreads)
 {
     extern __shared__ float memory[];
     const int thread = threadIdx.x;
     const int packs = (hidden + PACK - 1) / PACK;
     const int quads = (hidden + 3) / 4;
-    const int groups =
-        max(1, min(GATE_THREADS / quads, (pieces + GATE_PIECES - 1) / GATE_PIECES));
+    const int groups = max(1, min(GATE_THREADS / quads, (pieces + GATE_PIECES - 1) / GATE_PIECES));
     const float part_of_mean = 1.f / area;
     float* middle = memory;
     float* step = middle + packs * PACK;
@@ -181,33 +170,28 @@ extern "C" __global__ void __launch_bounds__(GATE_THREADS, 2)
         const int end = min(first + share, filters);
         const Dense expands = {expand, packs, expand_lanes, first, end};
         Bits<16> held[GATE_ROWS];
-        hold(held, expands, first, 0);
+        load_rows(held, expands, first, 0);
         float squeeze_start = squeeze_bias && thread < hidden ? squeeze_bias[thread] : 0.f;
-        float expand_start =
-            expand_bias && first + thread < end ? expand_bias[first + thread] : 0.f;
+        float expand_start = expand_bias && first + thread < end ? expand_bias[first + thread] : 0.f;
         const int run = (area + spreads - 1) / spreads;
         const int begin = row * area + spread * run;
         const int share_packs = share / PACK;
         const int channel = thread % max(share_packs, 1) * PACK;
         const bool scales = map && first + channel < end;
         const Scaling scaling = {map + begin * map_pitch + first + channel,
-                                 scaled + begin * scaled_pitch + first + channel,
-                                 map_pitch,
-                                 scaled_pitch,
-                                 scaled_kind,
-                                 share_packs,
-                                 min(run, area - spread * run)};
+            scaled + begin * scaled_pitch + first + channel, map_pitch, scaled_pitch, scaled_kind,
+            share_packs, min(run, area - spread * run)};
         Bits<16> seen[GATE_AHEAD];
         after_previous_kernel();  // at once when it has ended
-        if (scales && scaling.pixels > 0) ask_map(seen, scaling, thread / share_packs);
-        share_out_pieces(squeezed + (size_t)row * pieces * quads * 4, step, quads, pieces, groups);
+        if (scales && scaling.pixels > 0) issue_map_loads(seen, scaling, thread / share_packs);
+        sum_pieces(squeezed + (size_t)row * pieces * quads * 4, step, quads, pieces, groups);
         __syncthreads();
         for (int s = thread; s < packs * PACK; s += GATE_THREADS) {
             float sum = 0.f;
 #pragma unroll 4
             for (int i = 0; i < groups && s < hidden; ++i) sum += step[i * quads * 4 + s];
             if (s > thread) squeeze_start = squeeze_bias && s < hidden ? squeeze_bias[s] : 0.f;
-            middle[kept_at(s, packs)] =
+            middle[packed_index(s, packs)] =
                 s < hidden ? activate(kind, sum * part_of_mean + squeeze_start) : 0.f;
         }
         __syncthreads();
@@ -222,7 +206,7 @@ extern "C" __global__ void __launch_bounds__(GATE_THREADS, 2)
         }
         __syncthreads();
         if (!map) continue;
-        if (scales) scale(seen, scaling, step + channel);
+        if (scales) scale_map(seen, scaling, step + channel);
         __syncthreads();  // the next item takes the same memory
     }
 }

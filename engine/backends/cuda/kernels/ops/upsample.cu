@@ -4,10 +4,8 @@
 // Work item  one output pixel and a pack of channels.   Memory  coalesced along channels.
 #include "common.cuh"
 
-template <int V>
-__device__ __forceinline__ void upsample_body(const real* __restrict__ src, real* __restrict__ out,
-                                              int rows, int channels, int out_h, int out_w,
-                                              int src_pitch, int out_pitch, int stride, float scale)
+template <int V> DEVICE void upsample_body(const real* __restrict__ src, real* __restrict__ out, int rows,
+    int channels, int out_h, int out_w, int src_pitch, int out_pitch, int stride, float scale)
 {
     const int packs = channels / V;
     GRID_STRIDE(item, rows * out_h * out_w * packs)
@@ -25,25 +23,22 @@ __device__ __forceinline__ void upsample_body(const real* __restrict__ src, real
 }
 
 extern "C" __global__ void upsample(const real* __restrict__ src, real* __restrict__ out, int rows,
-                                    int channels, int out_h, int out_w, int src_pitch,
-                                    int out_pitch, int stride, float scale)
+    int channels, int out_h, int out_w, int src_pitch, int out_pitch, int stride, float scale)
 {
     after_previous_kernel();
     upsample_body<1>(src, out, rows, channels, out_h, out_w, src_pitch, out_pitch, stride, scale);
 }
 
-extern "C" __global__ void upsample_packed(const real* __restrict__ src, real* __restrict__ out,
-                                           int rows, int channels, int out_h, int out_w,
-                                           int src_pitch, int out_pitch, int stride, float scale)
+extern "C" __global__ void upsample_packed(const real* __restrict__ src, real* __restrict__ out, int rows,
+    int channels, int out_h, int out_w, int src_pitch, int out_pitch, int stride, float scale)
 {
     after_previous_kernel();
-    upsample_body<PACK>(src, out, rows, channels, out_h, out_w, src_pitch, out_pitch, stride,
-                        scale);
+    upsample_body<PACK>(src, out, rows, channels, out_h, out_w, src_pitch, out_pitch, stride, scale);
 }
 
 extern "C" __global__ void block_sum(const real* __restrict__ src, real* __restrict__ out, int rows,
-                                     int channels, int height, int width, int out_h, int out_w,
-                                     int src_pitch, int out_pitch, int stride, float scale)
+    int channels, int height, int width, int out_h, int out_w, int src_pitch, int out_pitch, int stride,
+    float scale)
 {
     after_previous_kernel();
     GRID_STRIDE(item, rows * out_h * out_w * channels)

@@ -9,9 +9,8 @@
 #include "common.cuh"
 
 extern "C" __global__ void mix(const real* __restrict__ gate, const real* __restrict__ yes,
-                               const real* __restrict__ no, real* __restrict__ out, int pixels,
-                               int channels, int gate_pitch, int yes_pitch, int no_pitch,
-                               int out_pitch)
+    const real* __restrict__ no, real* __restrict__ out, int pixels, int channels, int gate_pitch,
+    int yes_pitch, int no_pitch, int out_pitch)
 {
     after_previous_kernel();
     GRID_STRIDE(item, pixels * channels)
@@ -26,7 +25,7 @@ extern "C" __global__ void mix(const real* __restrict__ gate, const real* __rest
 }
 
 extern "C" __global__ void clip(const real* __restrict__ src, real* __restrict__ out, int pixels,
-                                int channels, int src_pitch, int out_pitch, float limit)
+    int channels, int src_pitch, int out_pitch, float limit)
 {
     after_previous_kernel();
     GRID_STRIDE(item, pixels * channels)
@@ -39,25 +38,25 @@ extern "C" __global__ void clip(const real* __restrict__ src, real* __restrict__
 }
 
 extern "C" __global__ void repair(const real* __restrict__ src, real* __restrict__ out, int rows,
-                                  int channels, int area, int src_pitch, int out_pitch)
+    int channels, int area, int src_pitch, int out_pitch)
 {
     after_previous_kernel();
     GRID_STRIDE(flat, rows * channels * area)
     {
-        const float x = to_float(src[place(flat, channels, area, src_pitch)]);
+        const float x = to_float(src[nhwc_offset(flat, channels, area, src_pitch)]);
         const bool is_finite = x - x == 0.f;
         const float stand_in = flat == 0 ? 0.f : 1.f / flat;
-        put(out + place(flat, channels, area, out_pitch), is_finite ? x : stand_in);
+        put(out + nhwc_offset(flat, channels, area, out_pitch), is_finite ? x : stand_in);
     }
 }
 
-extern "C" __global__ void spread(const float* __restrict__ values, real* __restrict__ out,
-                                  int rows, int channels, int area, int out_pitch)
+extern "C" __global__ void spread(
+    const float* __restrict__ values, real* __restrict__ out, int rows, int channels, int area, int out_pitch)
 {
     after_previous_kernel();
     const int size = channels * area;
     GRID_STRIDE(flat, rows * size)
     {
-        put(out + place(flat, channels, area, out_pitch), values[flat % size]);
+        put(out + nhwc_offset(flat, channels, area, out_pitch), values[flat % size]);
     }
 }

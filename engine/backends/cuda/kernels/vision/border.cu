@@ -2,7 +2,7 @@
 //
 //   enter  host values -> an NHWC tensor        leave  an NHWC tensor -> host values
 //
-// Where the host's values are is read when `enter` runs: every run brings them in another place.
+// Where the host's values are is read when `enter` runs: every run brings them in another nhwc_offset.
 //
 // Work item  one value, in the order in which it is written.   Memory  writes coalesce.
 // enter_colours takes pixels of three channels with room for a fourth, four at once where the host's
@@ -14,8 +14,8 @@
 #define COLOURS 3
 #define FOUR 4  // pixels
 
-extern "C" __global__ void enter(const float* const* src_pointer, real* __restrict__ out,
-                                 int pixels, int channels, int area, int out_pitch)
+extern "C" __global__ void enter(const float* const* src_pointer, real* __restrict__ out, int pixels,
+    int channels, int area, int out_pitch)
 {
     after_previous_kernel();
     const float* __restrict__ src = *src_pointer;
@@ -24,13 +24,12 @@ extern "C" __global__ void enter(const float* const* src_pointer, real* __restri
         const int pixel = item / channels;
         const int channel = item - pixel * channels;
         const int row = pixel / area;
-        put(out + pixel * out_pitch + channel,
-            src[(row * channels + channel) * area + pixel - row * area]);
+        put(out + pixel * out_pitch + channel, src[(row * channels + channel) * area + pixel - row * area]);
     }
 }
 
-extern "C" __global__ void enter_colours(const float* const* src_pointer, real* __restrict__ out,
-                                         int pixels, int area)
+extern "C" __global__ void enter_colours(
+    const float* const* src_pointer, real* __restrict__ out, int pixels, int area)
 {
     after_previous_kernel();
     const float* __restrict__ src = *src_pointer;
@@ -63,13 +62,13 @@ extern "C" __global__ void enter_colours(const float* const* src_pointer, real* 
 }
 
 extern "C" __global__ void leave(const real* __restrict__ src, float* __restrict__ out, int pixels,
-                                 int channels, int area, int src_pitch, unsigned* flag)
+    int channels, int area, int src_pitch, unsigned* flag)
 {
     after_previous_kernel();
     GRID_STRIDE(flat, pixels * channels)
     {
-        out[flat] = to_float(src[place(flat, channels, area, src_pitch)]);
-        note_strange(flag, out[flat]);
+        out[flat] = to_float(src[nhwc_offset(flat, channels, area, src_pitch)]);
+        flag_non_finite(flag, out[flat]);
     }
 }
 
@@ -77,9 +76,8 @@ extern "C" __global__ void leave(const real* __restrict__ src, float* __restrict
 #define TILE_PIXELS 64
 #define TILE_WARPS 8  // of a block
 
-extern "C" __global__ void leave_tiles(const real* __restrict__ src, float* __restrict__ out,
-                                       int pixels, int channels, int area, int src_pitch,
-                                       unsigned* flag)
+extern "C" __global__ void leave_tiles(const real* __restrict__ src, float* __restrict__ out, int pixels,
+    int channels, int area, int src_pitch, unsigned* flag)
 {
     after_previous_kernel();
     __shared__ float tile[TILE_CHANNELS][TILE_PIXELS + 1];
@@ -96,7 +94,7 @@ extern "C" __global__ void leave_tiles(const real* __restrict__ src, float* __re
 #pragma unroll
         for (int i = 0; i < TILE_PIXELS / TILE_WARPS; ++i) {
             const int pixel = i * TILE_WARPS + warp;
-            held[i] = ask_if<1>(pixel < most, from + pixel * src_pitch);
+            held[i] = load_bits_if<1>(pixel < most, from + pixel * src_pitch);
         }
 #pragma unroll
         for (int i = 0; i < TILE_PIXELS / TILE_WARPS; ++i) {
@@ -104,16 +102,16 @@ extern "C" __global__ void leave_tiles(const real* __restrict__ src, float* __re
         }
         __syncthreads();
 #pragma unroll
-        for (int beside = 0; beside < TILE_PIXELS; beside += 32) {
-            const int pixel = first_pixel + beside + lane;
+        for (int first = 0; first < TILE_PIXELS; first += 32) {
+            const int pixel = first_pixel + first + lane;
             const int row = pixel / area;
             float* to = out + row * channels * area + pixel - row * area;
 #pragma unroll
             for (int i = 0; i < TILE_CHANNELS / TILE_WARPS; ++i) {
                 const int own = i * TILE_WARPS + warp;
                 if (pixel >= pixels || first_channel + own >= channels) continue;
-                const float x = tile[own][beside + lane];
-                note_strange(flag, x);
+                const float x = tile[own][first + lane];
+                flag_non_finite(flag, x);
                 to[(first_channel + own) * area] = x;
             }
         }

@@ -6,25 +6,25 @@
 //                  where darknet would list the row. A slot is a counter's next value; there is room
 //                  for every cell.
 //
-// Work item  yolo_output: a channel of a block's pixels; region_output: a block an anchor of a cell; candidates: an
+// Work item  yolo_output: a channel of a block's pixels; region_output: a block an anchor of a cell;
+// candidates: an
 //            anchor of a cell, and mostly only its objectness is read.
 #include "common.cuh"
 
-__device__ __forceinline__ float squash(float x) { return 1.f / (1.f + expf(-x)); }
+DEVICE float logistic(float x) { return 1.f / (1.f + expf(-x)); }
 
-extern "C" __global__ void yolo_output(const real* __restrict__ src, real* __restrict__ out,
-                                       int pixels, int channels, int src_pitch, int out_pitch,
-                                       int entries, int box, int is_raw, float scale_x_y,
-                                       unsigned* flag)
+extern "C" __global__ void yolo_output(const real* __restrict__ src, real* __restrict__ out, int pixels,
+    int channels, int src_pitch, int out_pitch, int entries, int box, int is_raw, float scale_x_y,
+    unsigned* flag)
 {
     after_previous_kernel();
     for (int channel = threadIdx.x; channel < channels; channel += blockDim.x) {
-        const unsigned bits = yolo_bits<1>(channel % entries, entries, box);
+        const unsigned bits = yolo_mask<1>(channel % entries, entries, box);
 #pragma unroll 4
         for (int pixel = blockIdx.x; pixel < pixels; pixel += gridDim.x) {
             float x[1] = {to_float(src[pixel * src_pitch + channel])};
-            note_strange(flag, x[0]);
-            yolo_values<false>(x, bits, is_raw, scale_x_y);
+            flag_non_finite(flag, x[0]);
+            apply_yolo<false>(x, bits, is_raw, scale_x_y);
             put(out + pixel * out_pitch + channel, x[0]);
         }
     }
@@ -32,11 +32,8 @@ extern "C" __global__ void yolo_output(const real* __restrict__ src, real* __res
 
 // `starts` and `lengths` are the runs of classes that a softmax covers; none: scores stay raw.
 extern "C" __global__ void region_output(const real* __restrict__ src, real* __restrict__ out,
-                                         const int* __restrict__ starts,
-                                         const int* __restrict__ lengths, int pixels, int area,
-                                         int anchors, int coords, int classes, int runs,
-                                         int has_background, int src_pitch, int out_pitch,
-                                         unsigned* flag)
+    const int* __restrict__ starts, const int* __restrict__ lengths, int pixels, int area, int anchors,
+    int coords, int classes, int runs, int has_background, int src_pitch, int out_pitch, unsigned* flag)
 {
     after_previous_kernel();
     const int entries = coords + 1 + classes;
@@ -48,9 +45,9 @@ extern "C" __global__ void region_output(const real* __restrict__ src, real* __r
         const int flat = row * area * channels + (item - row * area * anchors) * entries;
         for (int i = threadIdx.x; i < (runs ? coords + 1 : entries); i += blockDim.x) {
             const float x = to_float(v[i]);
-            note_strange(flag, x);
-            put(out + place(flat + i, channels, area, out_pitch),
-                i == coords && !has_background ? squash(x) : x);
+            flag_non_finite(flag, x);
+            put(out + nhwc_offset(flat + i, channels, area, out_pitch),
+                i == coords && !has_background ? logistic(x) : x);
         }
         for (int r = threadIdx.x; r < runs; r += blockDim.x) {
             const int first = coords + 1 + starts[r];
@@ -58,9 +55,9 @@ extern "C" __global__ void region_output(const real* __restrict__ src, real* __r
             for (int i = 1; i < lengths[r]; ++i) top = fmaxf(top, to_float(v[first + i]));
             float sum = 0.f;
             for (int i = 0; i < lengths[r]; ++i) sum += expf(to_float(v[first + i]) - top);
-            note_strange(flag, sum);
+            flag_non_finite(flag, sum);
             for (int i = 0; i < lengths[r]; ++i) {
-                put(out + place(flat + first + i, channels, area, out_pitch),
+                put(out + nhwc_offset(flat + first + i, channels, area, out_pitch),
                     expf(to_float(v[first + i]) - top) / sum);
             }
         }
@@ -68,8 +65,7 @@ extern "C" __global__ void region_output(const real* __restrict__ src, real* __r
 }
 
 // A new record: its slot is the counter's next value. Classes that only other heads know score 0.
-__device__ __forceinline__ float* new_record(unsigned* counter, float* records, int columns,
-                                             int classes, unsigned number)
+DEVICE float* new_record(unsigned* counter, float* records, int columns, int classes, unsigned number)
 {
     float* record = records + (size_t)atomicAdd(counter, 1u) * columns;
     record[0] = __uint_as_float(number);
@@ -78,13 +74,10 @@ __device__ __forceinline__ float* new_record(unsigned* counter, float* records, 
 }
 
 // `anchors` holds width and height of each as shares of the network's input.
-extern "C" __global__ void yolo_candidates(const real* __restrict__ src,
-                                           const float* __restrict__ anchors, unsigned* counter,
-                                           float* __restrict__ records,
-                                           const float* __restrict__ threshold, int rows,
-                                           int height, int width, int count, int classes,
-                                           int pitch, int box, int is_new, int point, int columns,
-                                           int per_row, int first)
+extern "C" __global__ void yolo_candidates(const real* __restrict__ src, const float* __restrict__ anchors,
+    unsigned* counter, float* __restrict__ records, const float* __restrict__ threshold, int rows, int height,
+    int width, int count, int classes, int pitch, int box, int is_new, int point, int columns, int per_row,
+    int first)
 {
     after_previous_kernel();
     const int area = height * width;
@@ -115,8 +108,8 @@ extern "C" __global__ void yolo_candidates(const real* __restrict__ src,
         if (box == 8) {
             certain -= (to_float(v[1]) + to_float(v[3]) + to_float(v[5]) + to_float(v[7])) / 4.f;
         }
-        float* record = new_record(counter, records, columns, classes,
-                                   row * per_row + first + cell * count + anchor);
+        float* record =
+            new_record(counter, records, columns, classes, row * per_row + first + cell * count + anchor);
         record[1] = x;
         record[2] = y;
         record[3] = across;
@@ -130,30 +123,25 @@ extern "C" __global__ void yolo_candidates(const real* __restrict__ src,
     }
 }
 
-__device__ __forceinline__ void region_box(float* __restrict__ record,
-                                           const real* __restrict__ src, int flat, int channels,
-                                           int area, int pitch, int cell, int width, int height,
-                                           const float* __restrict__ anchor)
+DEVICE void region_box(float* __restrict__ record, const real* __restrict__ src, int flat, int channels,
+    int area, int pitch, int cell, int width, int height, const float* __restrict__ anchor)
 {
-    const float x = to_float(src[place(flat, channels, area, pitch)]);
-    const float y = to_float(src[place(flat + 1, channels, area, pitch)]);
-    const float across = to_float(src[place(flat + 2, channels, area, pitch)]);
-    const float down = to_float(src[place(flat + 3, channels, area, pitch)]);
-    record[1] = (cell % width + squash(x)) / width;
-    record[2] = (cell / width + squash(y)) / height;
+    const float x = to_float(src[nhwc_offset(flat, channels, area, pitch)]);
+    const float y = to_float(src[nhwc_offset(flat + 1, channels, area, pitch)]);
+    const float across = to_float(src[nhwc_offset(flat + 2, channels, area, pitch)]);
+    const float down = to_float(src[nhwc_offset(flat + 3, channels, area, pitch)]);
+    record[1] = (cell % width + logistic(x)) / width;
+    record[2] = (cell / width + logistic(y)) / height;
     record[3] = expf(across) * anchor[0] / width;
     record[4] = expf(down) * anchor[1] / height;
     record[5] = 1.f;
 }
 
 // Plain [region]: every class is a score of its own.
-extern "C" __global__ void region_candidates(const real* __restrict__ src,
-                                             const float* __restrict__ anchors, unsigned* counter,
-                                             float* __restrict__ records,
-                                             const float* __restrict__ threshold, int rows,
-                                             int height, int width, int count, int coords,
-                                             int classes, int classfix, int pitch, int columns,
-                                             int per_row, int first)
+extern "C" __global__ void region_candidates(const real* __restrict__ src, const float* __restrict__ anchors,
+    unsigned* counter, float* __restrict__ records, const float* __restrict__ threshold, int rows, int height,
+    int width, int count, int coords, int classes, int classfix, int pitch, int columns, int per_row,
+    int first)
 {
     after_previous_kernel();
     const int area = height * width;
@@ -167,21 +155,19 @@ extern "C" __global__ void region_candidates(const real* __restrict__ src,
         const int cell = inside / count;
         const int anchor = inside - cell * count;
         const int flat = row * area * channels + inside * entries;
-        float objectness = to_float(src[place(flat + coords, channels, area, pitch)]);
+        float objectness = to_float(src[nhwc_offset(flat + coords, channels, area, pitch)]);
         if (classfix == -1 && objectness < .5f) objectness = 0.f;
         bool counts = false;
         for (int c = 0; c < classes && !counts; ++c) {
-            const float p = to_float(src[place(flat + coords + 1 + c, channels, area, pitch)]);
+            const float p = to_float(src[nhwc_offset(flat + coords + 1 + c, channels, area, pitch)]);
             counts = objectness * p > least && objectness * p != 0.f;
         }
         if (!counts) continue;
-        float* record =
-            new_record(counter, records, columns, classes, row * per_row + first + inside);
-        region_box(record, src, flat, channels, area, pitch, cell, width, height,
-                   anchors + 2 * anchor);
+        float* record = new_record(counter, records, columns, classes, row * per_row + first + inside);
+        region_box(record, src, flat, channels, area, pitch, cell, width, height, anchors + 2 * anchor);
         for (int c = 0; c < classes; ++c) {
             const float score =
-                objectness * to_float(src[place(flat + coords + 1 + c, channels, area, pitch)]);
+                objectness * to_float(src[nhwc_offset(flat + coords + 1 + c, channels, area, pitch)]);
             record[6 + c] = score > least ? score : 0.f;
         }
     }
@@ -189,15 +175,11 @@ extern "C" __global__ void region_candidates(const real* __restrict__ src,
 
 // [region] with a tree: the probability of a class is the product down to it; the last class above
 // `hierarchy` is kept. Parents stand before children, so one walk from the front does.
-extern "C" __global__ void tree_candidates(const real* __restrict__ src,
-                                           const float* __restrict__ anchors,
-                                           const int* __restrict__ parents, unsigned* counter,
-                                           float* __restrict__ records, float* __restrict__ scratch,
-                                           const float* __restrict__ threshold,
-                                           const float* __restrict__ hierarchy, int rows,
-                                           int height, int width, int count, int coords,
-                                           int classes, int classfix, int pitch, int columns,
-                                           int per_row, int first)
+extern "C" __global__ void tree_candidates(const real* __restrict__ src, const float* __restrict__ anchors,
+    const int* __restrict__ parents, unsigned* counter, float* __restrict__ records,
+    float* __restrict__ scratch, const float* __restrict__ threshold, const float* __restrict__ hierarchy,
+    int rows, int height, int width, int count, int coords, int classes, int classfix, int pitch, int columns,
+    int per_row, int first)
 {
     after_previous_kernel();
     const int area = height * width;
@@ -211,32 +193,27 @@ extern "C" __global__ void tree_candidates(const real* __restrict__ src,
         const int cell = inside / count;
         const int anchor = inside - cell * count;
         const int flat = row * area * channels + inside * entries;
-        float objectness = to_float(src[place(flat + coords, channels, area, pitch)]);
+        float objectness = to_float(src[nhwc_offset(flat + coords, channels, area, pitch)]);
         if (classfix == -1 && objectness < .5f) objectness = 0.f;
         if (!(objectness > least)) continue;
         float* p = scratch + (size_t)item * classes;
         int last = -1;
         for (int c = 0; c < classes; ++c) {
-            p[c] = to_float(src[place(flat + coords + 1 + c, channels, area, pitch)]);
+            p[c] = to_float(src[nhwc_offset(flat + coords + 1 + c, channels, area, pitch)]);
             if (parents[c] >= 0) p[c] *= p[parents[c]];
             if (p[c] > *hierarchy) last = c;
         }
         if (last < 0) continue;
-        float* record =
-            new_record(counter, records, columns, classes, row * per_row + first + inside);
-        region_box(record, src, flat, channels, area, pitch, cell, width, height,
-                   anchors + 2 * anchor);
+        float* record = new_record(counter, records, columns, classes, row * per_row + first + inside);
+        region_box(record, src, flat, channels, area, pitch, cell, width, height, anchors + 2 * anchor);
         for (int c = 0; c < classes; ++c) record[6 + c] = c == last ? p[c] : 0.f;
     }
 }
 
 // YOLOv1's [detection]: flat [cells * classes][cells * count objectness][cells * count * 4].
 extern "C" __global__ void grid_candidates(const real* __restrict__ src, unsigned* counter,
-                                           float* __restrict__ records,
-                                           const float* __restrict__ threshold, int rows,
-                                           int channels, int area, int pitch, int side, int count,
-                                           int classes, int is_root, int columns, int per_row,
-                                           int first)
+    float* __restrict__ records, const float* __restrict__ threshold, int rows, int channels, int area,
+    int pitch, int side, int count, int classes, int is_root, int columns, int per_row, int first)
 {
     after_previous_kernel();
     const int cells = side * side;
@@ -249,20 +226,19 @@ extern "C" __global__ void grid_candidates(const real* __restrict__ src, unsigne
         const int base = row * channels * area;
         const int objectness_at = base + cells * classes + inside;
         const int box_at = base + cells * (classes + count) + inside * 4;
-        const float objectness = to_float(src[place(objectness_at, channels, area, pitch)]);
+        const float objectness = to_float(src[nhwc_offset(objectness_at, channels, area, pitch)]);
         bool counts = false;
         for (int c = 0; c < classes && !counts; ++c) {
             const int at = base + cell * classes + c;
-            const float score = objectness * to_float(src[place(at, channels, area, pitch)]);
+            const float score = objectness * to_float(src[nhwc_offset(at, channels, area, pitch)]);
             counts = score > least && score != 0.f;
         }
         if (!counts) continue;
-        float* record =
-            new_record(counter, records, columns, classes, row * per_row + first + inside);
-        const float x = to_float(src[place(box_at, channels, area, pitch)]);
-        const float y = to_float(src[place(box_at + 1, channels, area, pitch)]);
-        const float across = to_float(src[place(box_at + 2, channels, area, pitch)]);
-        const float down = to_float(src[place(box_at + 3, channels, area, pitch)]);
+        float* record = new_record(counter, records, columns, classes, row * per_row + first + inside);
+        const float x = to_float(src[nhwc_offset(box_at, channels, area, pitch)]);
+        const float y = to_float(src[nhwc_offset(box_at + 1, channels, area, pitch)]);
+        const float across = to_float(src[nhwc_offset(box_at + 2, channels, area, pitch)]);
+        const float down = to_float(src[nhwc_offset(box_at + 3, channels, area, pitch)]);
         record[1] = (x + cell % side) / side;
         record[2] = (y + cell / side) / side;
         record[3] = is_root ? across * across : across;
@@ -270,7 +246,7 @@ extern "C" __global__ void grid_candidates(const real* __restrict__ src, unsigne
         record[5] = objectness;
         for (int c = 0; c < classes; ++c) {
             const int at = base + cell * classes + c;
-            const float score = objectness * to_float(src[place(at, channels, area, pitch)]);
+            const float score = objectness * to_float(src[nhwc_offset(at, channels, area, pitch)]);
             record[6 + c] = score > least ? score : 0.f;
         }
     }

@@ -24,11 +24,9 @@ struct Suppression {
 };
 
 extern "C" __global__ void list_scores(const unsigned* __restrict__ counter,
-                                       const float* __restrict__ records,
-                                       const PlacedPicture* __restrict__ pictures,
-                                       unsigned* lengths, unsigned long long* __restrict__ keys,
-                                       float4* __restrict__ boxes, float* __restrict__ objectness,
-                                       int columns, int per_row)
+    const float* __restrict__ records, const PlacedPicture* __restrict__ pictures, unsigned* lengths,
+    unsigned long long* __restrict__ keys, float4* __restrict__ boxes, float* __restrict__ objectness,
+    int columns, int per_row)
 {
     after_previous_kernel();
     const int classes = columns - 6;
@@ -44,11 +42,10 @@ extern "C" __global__ void list_scores(const unsigned* __restrict__ counter,
         const int row = number / per_row;
         const PlacedPicture& p = pictures[row];
         const float4 box =
-            make_float4((float)((v[1] - p.margin_x) / p.ratio_x),
-                        (float)((v[2] - p.margin_y) / p.ratio_y), (float)(v[3] * (1. / p.ratio_x)),
-                        (float)(v[4] * (1. / p.ratio_y)));
+            make_float4((float)((v[1] - p.margin_x) / p.ratio_x), (float)((v[2] - p.margin_y) / p.ratio_y),
+                (float)(v[3] * (1. / p.ratio_x)), (float)(v[4] * (1. / p.ratio_y)));
         if (!(fabsf(box.x) < FURTHEST && fabsf(box.y) < FURTHEST && fabsf(box.z) < FURTHEST &&
-              fabsf(box.w) < FURTHEST)) {
+                fabsf(box.w) < FURTHEST)) {
             continue;
         }
         const unsigned slot = atomicAdd(lengths + row, 1u);
@@ -62,7 +59,7 @@ extern "C" __global__ void list_scores(const unsigned* __restrict__ counter,
 }
 
 // The `_rn` intrinsics keep the compiler from fusing a product and a sum into one rounding.
-__device__ __forceinline__ float overlap(const float4& a, const float4& b, const Suppression& how)
+DEVICE float overlap(const float4& a, const float4& b, const Suppression& how)
 {
     const float a_left = __fsub_rn(a.x, a.z / 2.f), a_right = __fadd_rn(a.x, a.z / 2.f);
     const float b_left = __fsub_rn(b.x, b.z / 2.f), b_right = __fadd_rn(b.x, b.z / 2.f);
@@ -88,11 +85,9 @@ __device__ __forceinline__ float overlap(const float4& a, const float4& b, const
 // `near` survivors of every row, and those that follow them; `numbers` is how many counters there
 // are with what fills them up to 16 bytes. A counter of all ones says that the list was too long.
 extern "C" __global__ void suppress(unsigned* lengths, const unsigned long long* __restrict__ keys,
-                                    const float4* __restrict__ boxes,
-                                    const float* __restrict__ objectness,
-                                    const Suppression* __restrict__ suppression,
-                                    const unsigned* __restrict__ flag, unsigned* __restrict__ kept,
-                                    int rows, int room, int numbers, int near, int classes)
+    const float4* __restrict__ boxes, const float* __restrict__ objectness,
+    const Suppression* __restrict__ suppression, const unsigned* __restrict__ flag,
+    unsigned* __restrict__ kept, int rows, int room, int numbers, int near, int classes)
 {
     after_previous_kernel();
     __shared__ unsigned long long key[MOST_SCORES];
@@ -120,9 +115,9 @@ extern "C" __global__ void suppress(unsigned* lengths, const unsigned long long*
         }
         __syncthreads();
         for (int run = 2; run <= size; run *= 2) {  // bitonic: sorted runs become twice as long
-            for (int apart = run / 2; apart > 0; apart /= 2) {
+            for (int distance = run / 2; distance > 0; distance /= 2) {
                 for (int i = thread; i < size; i += SUPPRESS_THREADS) {
-                    const int j = i ^ apart;
+                    const int j = i ^ distance;
                     if (j > i && (key[i] > key[j]) == ((i & run) == 0)) {
                         const unsigned long long later = key[i];
                         const unsigned short origin = from[i];
@@ -145,12 +140,12 @@ extern "C" __global__ void suppress(unsigned* lengths, const unsigned long long*
             const unsigned class_id = (unsigned)key[i] % classes;
             if (thread == 0) {
                 const int far = MOST_SCORES - near;
-                float4* to = first + 2 * (count < near ? row * near + count
-                                                       : room * near + row * far + count - near);
+                float4* to =
+                    first + 2 * (count < near ? row * near + count : room * near + row * far + count - near);
                 const float score = __uint_as_float(~(unsigned)(key[i] >> 32));
                 to[0] = box[i];
-                to[1] = make_float4(objectness[row * MOST_SCORES + from[i]], score,
-                                    __uint_as_float(class_id), 0.f);
+                to[1] = make_float4(
+                    objectness[row * MOST_SCORES + from[i]], score, __uint_as_float(class_id), 0.f);
             }
             ++count;
             for (int j = i + 1 + thread; j < found; j += SUPPRESS_THREADS) {

@@ -8,12 +8,12 @@
 #include "placed_picture.cuh"
 
 // Two neighbours along one axis, and how much of each.
-struct Mix {
+struct Neighbours {
     int low, high;
     float low_share, high_share;
 };
 
-__device__ __forceinline__ Mix mix(int position, int extent, int scaled, float scale, bool darkens)
+DEVICE Neighbours neighbours_of(int position, int extent, int scaled, float scale, bool darkens)
 {
     const int last = scaled - 1;
     const int output = min(max(position, 0), last);
@@ -34,21 +34,20 @@ __device__ __forceinline__ Mix mix(int position, int extent, int scaled, float s
 }
 
 // byte / 255 as rounded division gives it: the product with 1/255, corrected by its remainder.
-__device__ __forceinline__ float unit(unsigned char byte)
+DEVICE float byte_to_unit(unsigned char byte)
 {
     const float x = (float)byte, inverse = 1.f / 255.f;
     const float quotient = __fmul_rn(x, inverse);
     return fmaf(fmaf(-quotient, 255.f, x), inverse, quotient);
 }
 
-__device__ __forceinline__ float between(float a, float b, float a_share, float b_share)
+DEVICE float lerp(float a, float b, float a_share, float b_share)
 {
     return __fadd_rn(__fmul_rn(a_share, a), __fmul_rn(b_share, b));
 }
 
-extern "C" __global__ void enter_pictures(const PlacedPicture* __restrict__ pictures,
-                                          real* __restrict__ out, int pixels, int height, int width,
-                                          int channels, int out_pitch)
+extern "C" __global__ void enter_pictures(const PlacedPicture* __restrict__ pictures, real* __restrict__ out,
+    int pixels, int height, int width, int channels, int out_pitch)
 {
     after_previous_kernel();
     GRID_STRIDE(pixel, pixels)
@@ -58,20 +57,20 @@ extern "C" __global__ void enter_pictures(const PlacedPicture* __restrict__ pict
         const PlacedPicture& p = pictures[row];
         const int x = pixel - line * width - p.left;
         const int y = line - row * height - p.top;
-        const bool is_margin = p.is_letterbox && (x < 0 || y < 0 || x >= p.inner_width ||
-                                                  y >= p.inner_height);
-        const Mix across = mix(x, p.width, p.inner_width, p.scale_x, false);
-        const Mix down = mix(y, p.height, p.inner_height, p.scale_y, p.darkens != 0);
+        const bool is_margin =
+            p.is_letterbox && (x < 0 || y < 0 || x >= p.inner_width || y >= p.inner_height);
+        const Neighbours across = neighbours_of(x, p.width, p.inner_width, p.scale_x, false);
+        const Neighbours down = neighbours_of(y, p.height, p.inner_height, p.scale_y, p.darkens != 0);
         const unsigned char* above = p.pixels + (size_t)down.low * p.width * channels;
         const unsigned char* below = p.pixels + (size_t)down.high * p.width * channels;
         const int low = across.low * channels, high = across.high * channels;
         auto value = [&](int channel) {
             if (is_margin) return 0.5f;
-            const float upper = between(unit(above[low + channel]), unit(above[high + channel]),
-                                        across.low_share, across.high_share);
-            const float lower = between(unit(below[low + channel]), unit(below[high + channel]),
-                                        across.low_share, across.high_share);
-            return between(upper, lower, down.low_share, down.high_share);
+            const float upper = lerp(byte_to_unit(above[low + channel]), byte_to_unit(above[high + channel]),
+                across.low_share, across.high_share);
+            const float lower = lerp(byte_to_unit(below[low + channel]), byte_to_unit(below[high + channel]),
+                across.low_share, across.high_share);
+            return lerp(upper, lower, down.low_share, down.high_share);
         };
         real* target = out + pixel * out_pitch;
         if (channels == 3 && out_pitch == 4) {

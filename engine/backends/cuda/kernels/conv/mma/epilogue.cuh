@@ -2,29 +2,28 @@
 #pragma once
 #include "output_type.cuh"
 
-#define CORNER_PADDING 8  // floats between rows: fragments stay off each other's banks
+#define STAGING_PADDING 8  // floats between rows: fragments stay off each other's banks
 
 // Where a pool follows, rows of sums come in fours, of the 2 x 2 cells that share a maximum. It is
 // taken before the bias, since common activations that are not to be pooled so are refused.
 #define CELL_SIDE (CELLS == 4 ? 2 : 1)
 
 // Where the window of row m begins, above and left of it being what the map is padded with.
-struct Corner {
+struct WindowOrigin {
     int row, y, x;
 };
 
-__device__ __forceinline__ Corner corner_of(int m, int out_h, int out_w, int stride_y,
-                                            int stride_x)
+DEVICE WindowOrigin window_origin(int m, int out_h, int out_w, int stride_y, int stride_x)
 {
     const unsigned pixel = (unsigned)m / CELLS;
     const int cell = m % CELLS;
     const unsigned line = pixel / out_w;
     const unsigned row = line / out_h;
-    Corner corner;
-    corner.row = (int)row;
-    corner.y = ((int)(line - row * out_h) * CELL_SIDE + cell / CELL_SIDE) * stride_y;
-    corner.x = ((int)(pixel - line * out_w) * CELL_SIDE + cell % CELL_SIDE) * stride_x;
-    return corner;
+    WindowOrigin staging;
+    staging.row = (int)row;
+    staging.y = ((int)(line - row * out_h) * CELL_SIDE + cell / CELL_SIDE) * stride_y;
+    staging.x = ((int)(pixel - line * out_w) * CELL_SIDE + cell % CELL_SIDE) * stride_x;
+    return staging;
 }
 
 struct Output {
@@ -33,25 +32,24 @@ struct Output {
     result* out;
     int pixels, pitch, residual_pitch;  // pixels of `out`
     int kind, last;
-    int is_aligned;  // packs of channels of `out` and `residual` begin on 16 bytes
+    int is_aligned;    // packs of channels of `out` and `residual` begin on 16 bytes
     int entries, box;  // of an anchor, where [yolo]'s own output is to be made
     float scale_x_y;
     unsigned* flag;
 };
 
-// A warp's finished sums lie in its own corner of shared memory, ROWS x (COLUMNS + CORNER_PADDING)
+// A warp's finished sums lie in its own staging of shared memory, ROWS x (COLUMNS + STAGING_PADDING)
 // floats, from where residuals are read and results written 16 bytes at a time, side by side by lanes
 // side by side: a sector of the L2 that is written in parts takes as long for each part.
 //   m0       the first pixel of `out`
 //   channel  the first channel in `out`, of which `count` exist
 //   line     of the first bias; a multiple of 8
 // Several residuals are asked for before the first is needed.
-template <int ROWS, int COLUMNS>
-__device__ __forceinline__ void finish_packs(const float* corner, const Output& o, int m0,
-                                             int channel, int count, int line)
+template <int ROWS, int COLUMNS> DEVICE void epilogue_vectorized(
+    const float* staging, const Output& o, int m0, int channel, int count, int line)
 {
     const int lane = threadIdx.x % 32;
-    const int pitch = COLUMNS + CORNER_PADDING;
+    const int pitch = COLUMNS + STAGING_PADDING;
     const int across = COLUMNS / OUT_PACK;
     const int packs = ROWS / CELLS * across;
     const int items = (packs + 31) / 32;  // for each lane
@@ -77,7 +75,7 @@ __device__ __forceinline__ void finish_packs(const float* corner, const Output& 
             const int item = lane + (first + i) * 32;
             const int n = item % across * OUT_PACK;
             const int row = item / across * CELLS;
-            const float* from = corner + (row < ROWS ? row : 0) * pitch + n;
+            const float* from = staging + (row < ROWS ? row : 0) * pitch + n;
 #pragma unroll
             for (int c = 0; c < OUT_PACK; c += 4) {
                 const float4 bias = *reinterpret_cast<const float4*>(o.bias + line + n + c);
@@ -85,8 +83,7 @@ __device__ __forceinline__ void finish_packs(const float* corner, const Output& 
 #pragma unroll
                 for (int cell = 1; cell < CELLS; ++cell) {
                     const float4 w = *reinterpret_cast<const float4*>(from + cell * pitch + c);
-                    v = make_float4(fmaxf(v.x, w.x), fmaxf(v.y, w.y), fmaxf(v.z, w.z),
-                                    fmaxf(v.w, w.w));
+                    v = make_float4(fmaxf(v.x, w.x), fmaxf(v.y, w.y), fmaxf(v.z, w.z), fmaxf(v.w, w.w));
                 }
                 x[i * OUT_PACK + c] = v.x + bias.x;
                 x[i * OUT_PACK + c + 1] = v.y + bias.y;
@@ -137,11 +134,10 @@ __device__ __forceinline__ void finish_packs(const float* corner, const Output& 
 // The same where lines begin anywhere, value by value: lanes side by side write side by side. Each
 // keeps its channel, and with it what it must know of that, from row to row.
 template <int ROWS, int COLUMNS>
-__device__ __forceinline__ void finish_values(const float* corner, const Output& o, int m0,
-                                              int channel, int count, int line)
+DEVICE void epilogue_scalar(const float* staging, const Output& o, int m0, int channel, int count, int line)
 {
     const int lane = threadIdx.x % 32;
-    const int pitch = COLUMNS + CORNER_PADDING;
+    const int pitch = COLUMNS + STAGING_PADDING;
     const int across = COLUMNS < 32 ? COLUMNS : 32;
     const int down = 32 / across;  // rows that a warp takes at once
     const int items = ROWS / CELLS / down;
@@ -151,7 +147,7 @@ __device__ __forceinline__ void finish_values(const float* corner, const Output&
     for (int n = lane % across; n < COLUMNS && n < count; n += across) {
         const float bias = o.bias[line + n];
 #if YOLO
-        const unsigned bits = yolo_bits<1>((channel + n) % o.entries, o.entries, o.box);
+        const unsigned bits = yolo_mask<1>((channel + n) % o.entries, o.entries, o.box);
 #endif
 #pragma unroll 1
         for (int first = 0; first < items; first += at_once) {
@@ -159,7 +155,7 @@ __device__ __forceinline__ void finish_values(const float* corner, const Output&
 #pragma unroll
             for (int i = 0; i < at_once; ++i) {
                 const int row = ((first + i) * down + lane / across) * CELLS;
-                const float* from = corner + row * pitch + n;
+                const float* from = staging + row * pitch + n;
                 x[i] = from[0];
 #pragma unroll
                 for (int cell = 1; cell < CELLS; ++cell) x[i] = fmaxf(x[i], from[cell * pitch]);
@@ -178,9 +174,9 @@ __device__ __forceinline__ void finish_values(const float* corner, const Output&
 #if YOLO
 #pragma unroll
             for (int i = 0; i < at_once; ++i) {
-                if (m + i * down < o.pixels) note_strange(o.flag, x[i]);
+                if (m + i * down < o.pixels) flag_non_finite(o.flag, x[i]);
             }
-            yolo_values<false>(x, bits, YOLO == RAW, o.scale_x_y);
+            apply_yolo<false>(x, bits, YOLO == RAW, o.scale_x_y);
 #endif
             result* to = o.out + (size_t)m * o.pitch + channel + n;
 #pragma unroll
@@ -191,28 +187,26 @@ __device__ __forceinline__ void finish_values(const float* corner, const Output&
     }
 }
 
-// A warp's sums, through its corner.
-template <int ROWS, int COLUMNS>
-__device__ __forceinline__ void finish(const float (&sum)[ROWS / 16][COLUMNS / 8][4],
-                                       float* corner, const Output& o, int m0, int channel,
-                                       int count, int line)
+// A warp's sums, through its staging.
+template <int ROWS, int COLUMNS> DEVICE void run_epilogue(const float (&sum)[ROWS / 16][COLUMNS / 8][4],
+    float* staging, const Output& o, int m0, int channel, int count, int line)
 {
     const int lane = threadIdx.x % 32;
-    const int pitch = COLUMNS + CORNER_PADDING;
+    const int pitch = COLUMNS + STAGING_PADDING;
 #pragma unroll
     for (int i = 0; i < ROWS / 16; ++i) {
 #pragma unroll
         for (int j = 0; j < COLUMNS / 8; ++j) {
-            float* to = corner + (i * 16 + lane / 4) * pitch + j * 8 + lane % 4 * 2;
+            float* to = staging + (i * 16 + lane / 4) * pitch + j * 8 + lane % 4 * 2;
             *reinterpret_cast<float2*>(to) = make_float2(sum[i][j][0], sum[i][j][1]);
             *reinterpret_cast<float2*>(to + 8 * pitch) = make_float2(sum[i][j][2], sum[i][j][3]);
         }
     }
     __syncwarp();
     if (!YOLO && o.is_aligned) {
-        finish_packs<ROWS, COLUMNS>(corner, o, m0, channel, count, line);
+        epilogue_vectorized<ROWS, COLUMNS>(staging, o, m0, channel, count, line);
     } else {
-        finish_values<ROWS, COLUMNS>(corner, o, m0, channel, count, line);
+        epilogue_scalar<ROWS, COLUMNS>(staging, o, m0, channel, count, line);
     }
     __syncwarp();
 }

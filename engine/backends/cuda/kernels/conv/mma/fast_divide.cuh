@@ -8,7 +8,7 @@ struct Divisor {
     int shift;
 };
 
-__device__ __forceinline__ int divide(int n, Divisor by)
+DEVICE int divide(int n, Divisor by)
 {
     return (int)((unsigned long long)(unsigned)n * by.factor >> by.shift);
 }

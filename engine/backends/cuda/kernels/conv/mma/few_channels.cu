@@ -7,7 +7,7 @@
 // column is 8 bytes that come straight from memory, in any order of k that the weights share. So
 // k = (step, lane, value): a piece of 8 bytes, channels of one tap, filled up with zeros. Where pixels
 // begin on 8 bytes a piece is one load, and what lies behind the last channel is cleared. What comes
-// next is asked for before that which came is multiplied and finished.
+// next is in_flight for before that which came is multiplied and finished.
 //
 // Filters are in an order that leaves a lane with channels that lie side by side, so that sums go from
 // registers into wide stores; see channel_of. Warps work alone; weights, permuted so by the host, are
@@ -31,28 +31,28 @@
 #define PIECES_OF_TAP ((CHANNELS + PIECE - 1) / PIECE)
 #define PIECES (TAPS_Y * TAPS_X * PIECES_OF_TAP)
 #define STEPS ((PIECES + 3) / 4)
-#define REST (PIECES % 4)  // pieces of a last step that is not full
+#define LAST_PIECES (PIECES % 4)  // pieces of a last step that is not full
 #define LINE_BYTES (STEPS * STEP_BYTES + 16)
 // Where the last step has room, low parts of its weights lie beside the high ones.
-#define LOW_STEPS (REST == 1 || REST == 2 ? STEPS - 1 : STEPS)
-#define TURNS ((STEPS + 4) / 5)  // of as many steps as registers hold
-#define AT_ONCE ((STEPS + TURNS - 1) / TURNS)
+#define LOW_STEPS (LAST_PIECES == 1 || LAST_PIECES == 2 ? STEPS - 1 : STEPS)
+#define PASSES ((STEPS + 4) / 5)  // of as many steps as registers hold
+#define STEPS_IN_FLIGHT ((STEPS + PASSES - 1) / PASSES)
 
 // ---- pixels: a lane reads the windows of one of every 8 and gets the sums of two, see pixel_in
 #define SIDE (POOLED == 4 ? 2 : 1)
-#define RUN (POOLED == 4 || BN > 32 ? 16 : 32)  // pixels that a warp takes at once
-#define WINDOWS (POOLED == 4 ? 4 : RUN / 8)     // of a lane at once
-#define BATCHES (RUN * POOLED / 8 / WINDOWS)
+#define WARP_PIXELS (POOLED == 4 || BN > 32 ? 16 : 32)  // pixels that a warp takes at once
+#define WINDOWS (POOLED == 4 ? 4 : WARP_PIXELS / 8)     // of a lane at once
+#define BATCHES (WARP_PIXELS * POOLED / 8 / WINDOWS)
 
 // ---- filters
 #define VALUES (BN / 8)  // of a pixel that a lane gets
 #define CHUNK (VALUES % OUT_PACK == 0 ? OUT_PACK : VALUES % 4 == 0 ? 4 : VALUES)  // stored at once
 // Of pixels that are finished at once.
-#define EIGHTS (VALUES >= 8 ? 1 : 8 / VALUES < RUN / 8 ? 8 / VALUES : RUN / 8)
+#define GROUPS_IN_FLIGHT (VALUES >= 8 ? 1 : 8 / VALUES < WARP_PIXELS / 8 ? 8 / VALUES : WARP_PIXELS / 8)
 
 typedef Bits<8> Piece;
 
-struct Problem {
+struct KernelArgs {
     Output output;
     const real* input;
     const real* weight;
@@ -69,15 +69,15 @@ struct Windows {
     int y[WINDOWS], x[WINDOWS], at[WINDOWS];
     int factors[WINDOWS];  // where those of its row begin
     bool exists[WINDOWS];
-    bool are_inside;    // those of all lanes
-    bool are_of_a_row;  // likewise
+    bool are_inside;     // those of all lanes
+    bool is_single_row;  // likewise
 };
 
 // What is on its way from memory: what windows have for the steps of a turn, and the factors of all
 // windows where they are of a row.
-struct Asked {
-    Piece pieces[AT_ONCE][WINDOWS];
-    Piece factors[AT_ONCE];
+struct InFlight {
+    Piece pieces[STEPS_IN_FLIGHT][WINDOWS];
+    Piece factors[STEPS_IN_FLIGHT];
 };
 
 // What a lane reads of a window in each step.
@@ -85,18 +85,15 @@ struct Taps {
     int down[STEPS], right[STEPS], at[STEPS];
 };
 
-__device__ __forceinline__ int piece_of(int lane, int step)
+DEVICE int piece_of(int lane, int step)
 {
-    const bool is_full = REST == 0 || step < PIECES / 4;
-    return step * 4 + (is_full ? lane % 4 : lane % 4 % (REST ? REST : 1));
+    const bool is_full = LAST_PIECES == 0 || step < PIECES / 4;
+    return step * 4 + (is_full ? lane % 4 : lane % 4 % (LAST_PIECES ? LAST_PIECES : 1));
 }
 
-__device__ __forceinline__ int first_channel(int lane, int step)
-{
-    return piece_of(lane, step) % PIECES_OF_TAP * PIECE;
-}
+DEVICE int first_channel(int lane, int step) { return piece_of(lane, step) % PIECES_OF_TAP * PIECE; }
 
-__device__ __forceinline__ Taps taps_of(int lane, const Problem& p)
+DEVICE Taps taps_of(int lane, const KernelArgs& p)
 {
     Taps taps;
 #pragma unroll
@@ -111,16 +108,13 @@ __device__ __forceinline__ Taps taps_of(int lane, const Problem& p)
 
 // Which of 8 pixels column n is. Lanes get columns 2 i and 2 i + 1: pixels i and i + 4, so that
 // lanes side by side store pixels side by side.
-__device__ __forceinline__ int pixel_in(int n) { return n / 2 + n % 2 * 4; }
+DEVICE int pixel_in(int n) { return n / 2 + n % 2 * 4; }
 
-__device__ __forceinline__ int row_of(int m, const Problem& p)
-{
-    return divide(divide(m, p.by_out_w), p.by_out_h);
-}
+DEVICE int row_of(int m, const KernelArgs& p) { return divide(divide(m, p.by_out_w), p.by_out_h); }
 
 // Of the batch that begins with pixel m0. Where a lane's windows are of a line, as they are most
 // often on large maps, that line is found once.
-__device__ __forceinline__ Windows windows_of(int m0, int lane, const Problem& p)
+DEVICE Windows windows_of(int m0, int lane, const KernelArgs& p)
 {
     Windows windows;
     const int room_y = p.height - 1 - (TAPS_Y - 1) * p.dilation_y;
@@ -130,7 +124,7 @@ __device__ __forceinline__ Windows windows_of(int m0, int lane, const Problem& p
     const int last = p.output.pixels - 1;
     const int first_row = row_of(min(m0, last), p);
     const int last_row = row_of(min(m0 + WINDOWS / POOLED * 8 - 1, last), p);
-    windows.are_of_a_row = first_row == last_row;
+    windows.is_single_row = first_row == last_row;
     const auto place = [&](int i, int m, int row, int y, int x, int at) {
 #pragma unroll
         for (int cell = 0; cell < POOLED; ++cell) {
@@ -144,13 +138,11 @@ __device__ __forceinline__ Windows windows_of(int m0, int lane, const Problem& p
     const auto first_y = [&](int line, int row) {
         return (line - row * p.out_h) * (SIDE * p.stride_y) - p.top;
     };
-    const auto first_x = [&](int m, int line) {
-        return (m - line * p.out_w) * (SIDE * p.stride_x) - p.left;
-    };
+    const auto first_x = [&](int m, int line) { return (m - line * p.out_w) * (SIDE * p.stride_x) - p.left; };
     const auto is_inside = [&](int i) {  // all cells from i on
         const int end = i + POOLED - 1;
-        return windows.exists[i] & (windows.y[i] >= 0) & (windows.x[i] >= 0) &
-               (windows.y[end] <= room_y) & (windows.x[end] <= room_x);
+        return windows.exists[i] & (windows.y[i] >= 0) & (windows.x[i] >= 0) & (windows.y[end] <= room_y) &
+            (windows.x[end] <= room_x);
     };
     const int m = m0 + pixel_in(lane / 4);
     const int line = divide(m, p.by_out_w);
@@ -187,22 +179,21 @@ __device__ __forceinline__ Windows windows_of(int m0, int lane, const Problem& p
 }
 
 // Asks for the steps of a turn, from `first` on.
-template <bool ARE_INSIDE>
-__device__ __forceinline__ void gather_as(Asked& asked, const Windows& windows, const Taps& taps,
-                                          int first, int lane, const Problem& p)
+template <bool ARE_INSIDE> DEVICE void gather_windows(
+    InFlight& in_flight, const Windows& windows, const Taps& taps, int first, int lane, const KernelArgs& p)
 {
 #pragma unroll
-    for (int s = 0; s < AT_ONCE; ++s) {
+    for (int s = 0; s < STEPS_IN_FLIGHT; ++s) {
         const int step = first + s;
         if (step >= STEPS) continue;
 #pragma unroll
         for (int i = 0; i < WINDOWS; ++i) {
             const unsigned y = windows.y[i] + taps.down[step];
             const unsigned x = windows.x[i] + taps.right[step];
-            const bool is_inside = ARE_INSIDE || (windows.exists[i] && y < (unsigned)p.height &&
-                                                  x < (unsigned)p.width);
+            const bool is_inside =
+                ARE_INSIDE || (windows.exists[i] && y < (unsigned)p.height && x < (unsigned)p.width);
             const real* from = p.input + (taps.at[step] + windows.at[i]);
-            Piece& piece = asked.pieces[s][i];
+            Piece& piece = in_flight.pieces[s][i];
             piece.word[0] = piece.word[1] = 0;
             if constexpr (IS_WIDE) {
                 if (is_inside) piece = *reinterpret_cast<const Piece*>(from);
@@ -219,50 +210,49 @@ __device__ __forceinline__ void gather_as(Asked& asked, const Windows& windows, 
     }
 }
 
-__device__ __forceinline__ Piece factors_of(int row, int step, int lane, const Problem& p)
+DEVICE Piece factors_of(int row, int step, int lane, const KernelArgs& p)
 {
     return *reinterpret_cast<const Piece*>(p.factor + row + first_channel(lane, step));
 }
 
-__device__ __forceinline__ void gather(Asked& asked, const Windows& windows, const Taps& taps,
-                                       int first, int lane, const Problem& p)
+DEVICE void gather(
+    InFlight& in_flight, const Windows& windows, const Taps& taps, int first, int lane, const KernelArgs& p)
 {
     if (IS_WIDE && windows.are_inside) {
-        gather_as<true>(asked, windows, taps, first, lane, p);
+        gather_windows<true>(in_flight, windows, taps, first, lane, p);
     } else {
-        gather_as<false>(asked, windows, taps, first, lane, p);
+        gather_windows<false>(in_flight, windows, taps, first, lane, p);
     }
     if constexpr (IS_SCALED) {
 #pragma unroll
-        for (int s = 0; s < AT_ONCE; ++s) {
-            if (first + s < STEPS && windows.are_of_a_row) {
-                asked.factors[s] = factors_of(windows.factors[0], first + s, lane, p);
+        for (int s = 0; s < STEPS_IN_FLIGHT; ++s) {
+            if (first + s < STEPS && windows.is_single_row) {
+                in_flight.factors[s] = factors_of(windows.factors[0], first + s, lane, p);
             }
         }
     }
 }
 
 template <int BEGIN, int END>
-__device__ __forceinline__ void scale_all(Asked& asked, const Windows& windows, int lane,
-                                          const Problem& p)
+DEVICE void apply_factors(InFlight& in_flight, const Windows& windows, int lane, const KernelArgs& p)
 {
-    const bool are_of_a_row = windows.are_of_a_row;
+    const bool is_single_row = windows.is_single_row;
 #pragma unroll
     for (int s = 0; s < END - BEGIN; ++s) {
 #pragma unroll
         for (int i = 0; i < WINDOWS; ++i) {
-            Piece own = asked.factors[s];
-            if (!are_of_a_row) own = factors_of(windows.factors[i], BEGIN + s, lane, p);
+            Piece own = in_flight.factors[s];
+            if (!is_single_row) own = factors_of(windows.factors[i], BEGIN + s, lane, p);
             for (int word = 0; word < 2; ++word) {
-                unsigned& x = asked.pieces[s][i].word[word];
-                x = scaled(x, own.word[word]);
+                unsigned& x = in_flight.pieces[s][i].word[word];
+                x = scale_word(x, own.word[word]);
             }
         }
     }
 }
 
 // What a piece may have of channels that are others', or nobody's.
-__device__ __forceinline__ void clear_behind(Piece& piece, int channel)
+DEVICE void clear_past_last_channel(Piece& piece, int channel)
 {
     if constexpr (CHANNELS % PIECE != 0) {
 #pragma unroll
@@ -276,8 +266,7 @@ __device__ __forceinline__ void clear_behind(Piece& piece, int channel)
 
 // sum += steps BEGIN to END of BN filters times the lanes' windows, which are in `pieces`.
 template <int BEGIN, int END>
-__device__ __forceinline__ void multiply_steps(float (&sum)[BN / 16][WINDOWS][4],
-                                               Asked& asked, unsigned weights, int lane)
+DEVICE void multiply_steps(float (&sum)[BN / 16][WINDOWS][4], InFlight& in_flight, unsigned weights, int lane)
 {
 #if MODE == 2
     float part[BN / 16][WINDOWS][4] = {};
@@ -286,9 +275,9 @@ __device__ __forceinline__ void multiply_steps(float (&sum)[BN / 16][WINDOWS][4]
 #endif
 #pragma unroll
     for (int step = BEGIN; step < END; ++step) {
-        Piece(&piece)[WINDOWS] = asked.pieces[step - BEGIN];
+        Piece(&piece)[WINDOWS] = in_flight.pieces[step - BEGIN];
 #pragma unroll
-        for (int j = 0; j < WINDOWS; ++j) clear_behind(piece[j], first_channel(lane, step));
+        for (int j = 0; j < WINDOWS; ++j) clear_past_last_channel(piece[j], first_channel(lane, step));
 #if !HALVES
         Piece rest[WINDOWS];
 #pragma unroll
@@ -305,20 +294,20 @@ __device__ __forceinline__ void multiply_steps(float (&sum)[BN / 16][WINDOWS][4]
         for (int i = 0; i < BN / 16; ++i) {
             unsigned high[4], low[4];
             const unsigned from = weights + i * 16 * LINE_BYTES + step * STEP_BYTES;
-            load_matrices(high, from);
+            ldmatrix_x4(high, from);
             if (MODE == 2 || (MODE == 3 && step < LOW_STEPS)) {
-                load_matrices(low, from + BN * LINE_BYTES);
+                ldmatrix_x4(low, from + BN * LINE_BYTES);
 #pragma unroll
                 for (int j = 0; j < WINDOWS; ++j) {
-                    multiply(part[i][j], low, piece[j].word[0], piece[j].word[1]);
+                    mma_step(part[i][j], low, piece[j].word[0], piece[j].word[1]);
                 }
             }
 #pragma unroll
             for (int j = 0; j < WINDOWS; ++j) {
 #if MODE == 2
-                multiply(part[i][j], high, rest[j].word[0], rest[j].word[1]);
+                mma_step(part[i][j], high, rest[j].word[0], rest[j].word[1]);
 #endif
-                multiply(part[i][j], high, piece[j].word[0], piece[j].word[1]);
+                mma_step(part[i][j], high, piece[j].word[0], piece[j].word[1]);
             }
         }
     }
@@ -334,63 +323,58 @@ __device__ __forceinline__ void multiply_steps(float (&sum)[BN / 16][WINDOWS][4]
 #endif
 }
 
-// All steps of the windows in hand; leaves with the first of those from pixel `next` on asked for.
-template <int TURN>
-__device__ __forceinline__ void multiply_turns(float (&sum)[BN / 16][WINDOWS][4],
-                                               Asked& asked, Windows& windows, const Taps& taps,
-                                               unsigned weights, int next, int lane,
-                                               const Problem& p)
+// All steps of the windows in hand; leaves with the first of those from pixel `next` on in_flight for.
+template <int PASS> DEVICE void multiply_passes(float (&sum)[BN / 16][WINDOWS][4], InFlight& in_flight,
+    Windows& windows, const Taps& taps, unsigned weights, int next, int lane, const KernelArgs& p)
 {
-    const int first = TURN * AT_ONCE;
-    const int last = TURN == TURNS - 1 ? STEPS : first + AT_ONCE;
-    if constexpr (IS_SCALED) scale_all<first, last>(asked, windows, lane, p);
-    multiply_steps<first, last>(sum, asked, weights, lane);
-    if constexpr (TURN == TURNS - 1) {
+    const int first = PASS * STEPS_IN_FLIGHT;
+    const int last = PASS == PASSES - 1 ? STEPS : first + STEPS_IN_FLIGHT;
+    if constexpr (IS_SCALED) apply_factors<first, last>(in_flight, windows, lane, p);
+    multiply_steps<first, last>(sum, in_flight, weights, lane);
+    if constexpr (PASS == PASSES - 1) {
         windows = windows_of(next, lane, p);
-        gather(asked, windows, taps, 0, lane, p);
+        gather(in_flight, windows, taps, 0, lane, p);
     } else {
-        gather(asked, windows, taps, last, lane, p);
-        multiply_turns<TURN + 1>(sum, asked, windows, taps, weights, next, lane, p);
+        gather(in_flight, windows, taps, last, lane, p);
+        multiply_passes<PASS + 1>(sum, in_flight, windows, taps, weights, next, lane, p);
     }
 }
 
 // How far the channel of value v of a lane's is from that of its first: chunks of a lane are those of
 // 8 lanes apart, so that what is stored at once lies side by side.
-__device__ __forceinline__ constexpr int apart_of(int v)
-{
-    return v / CHUNK * (8 * CHUNK) + v % CHUNK;
-}
+DEVICE constexpr int channel_offset(int v) { return v / CHUNK * (8 * CHUNK) + v % CHUNK; }
 
-__device__ __forceinline__ int channel_of(int lane, int v) { return lane / 4 * CHUNK + apart_of(v); }
+DEVICE int channel_of(int lane, int v) { return lane / 4 * CHUNK + channel_offset(v); }
 
 // Values of `out` from channel n on: of pixels m and m + 4, and of those 8 further on. Where all of
 // the run's pixels exist, and lines are whole, nobody asks for each.
-__device__ __forceinline__ void finish_eights(float (&x)[EIGHTS * 2 * VALUES], int m, int n,
-                                              bool is_whole, const Problem& p)
+DEVICE void finish_pixels(
+    float (&x)[GROUPS_IN_FLIGHT * 2 * VALUES], int m, int n, bool is_whole, const KernelArgs& p)
 {
     const Output& o = p.output;
-    const int values = EIGHTS * 2 * VALUES;
+    const int values = GROUPS_IN_FLIGHT * 2 * VALUES;
     const auto exists = [=](int i) {
-        return m + i / VALUES * 4 < p.output.pixels && n + apart_of(i % VALUES) < p.filters;
+        return m + i / VALUES * 4 < p.output.pixels && n + channel_offset(i % VALUES) < p.filters;
     };
 #if HAS_RESIDUAL
-    const result* more = o.residual + (m * o.residual_pitch + n);
+    const result* residual_from = o.residual + (m * o.residual_pitch + n);
     Raw<CHUNK, result> residual[values / CHUNK];
     if (is_whole) {
 #pragma unroll
         for (int i = 0; i < values; i += CHUNK) {
             residual[i / CHUNK] = *reinterpret_cast<const Raw<CHUNK, result>*>(
-                more + i / VALUES * 4 * o.residual_pitch + apart_of(i % VALUES));
+                residual_from + i / VALUES * 4 * o.residual_pitch + channel_offset(i % VALUES));
         }
     } else {
 #pragma unroll
         for (int i = 0; i < values; ++i) {
-            const result* from = more + i / VALUES * 4 * o.residual_pitch + apart_of(i % VALUES);
-            result& more_of = residual[i / CHUNK].v[i % CHUNK];
+            const result* from =
+                residual_from + i / VALUES * 4 * o.residual_pitch + channel_offset(i % VALUES);
+            result& residual_value = residual[i / CHUNK].v[i % CHUNK];
             if (exists(i)) {
-                more_of = *from;
+                residual_value = *from;
             } else {
-                put(&more_of, 0.f);
+                put(&residual_value, 0.f);
             }
         }
     }
@@ -405,16 +389,16 @@ __device__ __forceinline__ void finish_eights(float (&x)[EIGHTS * 2 * VALUES], i
     unsigned bits[VALUES / CHUNK];
 #pragma unroll
     for (int c = 0; c < VALUES / CHUNK; ++c) {
-        const unsigned entry = (unsigned)(n + apart_of(c * CHUNK)) % (unsigned)o.entries;
-        bits[c] = yolo_bits<CHUNK>(entry, o.entries, o.box);
+        const unsigned entry = (unsigned)(n + channel_offset(c * CHUNK)) % (unsigned)o.entries;
+        bits[c] = yolo_mask<CHUNK>(entry, o.entries, o.box);
     }
 #pragma unroll
     for (int i = 0; i < values; i += CHUNK) {
         float y[CHUNK];
 #pragma unroll
         for (int v = 0; v < CHUNK; ++v) y[v] = exists(i + v) ? x[i + v] : 0.f;
-        note_strange(o.flag, y);
-        yolo_values<true>(y, bits[i % VALUES / CHUNK], YOLO == RAW, o.scale_x_y);
+        flag_non_finite(o.flag, y);
+        apply_yolo<true>(y, bits[i % VALUES / CHUNK], YOLO == RAW, o.scale_x_y);
 #pragma unroll
         for (int v = 0; v < CHUNK; ++v) x[i + v] = y[v];
     }
@@ -426,25 +410,25 @@ __device__ __forceinline__ void finish_eights(float (&x)[EIGHTS * 2 * VALUES], i
             Pack<CHUNK> pack;
 #pragma unroll
             for (int v = 0; v < CHUNK; ++v) pack.v[v] = x[i + v];
-            store<CHUNK>(out + i / VALUES * 4 * o.pitch + apart_of(i % VALUES), pack);
+            store<CHUNK>(out + i / VALUES * 4 * o.pitch + channel_offset(i % VALUES), pack);
         }
         return;
     }
 #pragma unroll
     for (int i = 0; i < values; ++i) {
-        if (exists(i)) put(out + i / VALUES * 4 * o.pitch + apart_of(i % VALUES), x[i]);
+        if (exists(i)) put(out + i / VALUES * 4 * o.pitch + channel_offset(i % VALUES), x[i]);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
-    few_channels(const __grid_constant__ Problem p)
+    few_channels(const __grid_constant__ KernelArgs p)
 {
     extern __shared__ __align__(128) unsigned char memory[];
     const int lane = threadIdx.x % 32;
     const int warp = threadIdx.x / 32;
     const int blocks_n = p.lines / BN;
     const int n0 = blockIdx.x % blocks_n * BN;
-    dependents_may_start();
+    launch_dependents();
     const int chunks = STEPS * STEP_BYTES / 16;
     for (int item = threadIdx.x; item < PARTS * BN * chunks; item += 32 * WARPS) {
         const int line = item / chunks;
@@ -461,28 +445,27 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
 
     const Taps taps = taps_of(lane, p);
     const unsigned weights =
-        shared_address(memory) + row_of_a(lane) * LINE_BYTES + chunk_of_a(lane) * 16;
-    const int runs = (p.output.pixels + RUN - 1) / RUN;
+        shared_address(memory) + ldmatrix_row_a(lane) * LINE_BYTES + ldmatrix_chunk_a(lane) * 16;
+    const int runs = (p.output.pixels + WARP_PIXELS - 1) / WARP_PIXELS;
     const int stride = gridDim.x / blocks_n * WARPS;
     int run = blockIdx.x / blocks_n * WARPS + warp;
-    Asked asked;
-    Windows windows = windows_of(run * RUN, lane, p);
-    gather(asked, windows, taps, 0, lane, p);
+    InFlight in_flight;
+    Windows windows = windows_of(run * WARP_PIXELS, lane, p);
+    gather(in_flight, windows, taps, 0, lane, p);
     for (; run < runs; run += stride) {
         const bool is_whole =
-            p.output.is_aligned && n0 + BN <= p.filters && (run + 1) * RUN <= p.output.pixels;
-        float eights[RUN / 8][2][VALUES];
+            p.output.is_aligned && n0 + BN <= p.filters && (run + 1) * WARP_PIXELS <= p.output.pixels;
+        float pooled[WARP_PIXELS / 8][2][VALUES];
 #pragma unroll
         for (int batch = 0; batch < BATCHES; ++batch) {
             float sum[BN / 16][WINDOWS][4];
 #pragma unroll
             for (int i = 0; i < BN / 16 * WINDOWS * 4; ++i) {
-                sum[i / (WINDOWS * 4)][i / 4 % WINDOWS][i % 4] =
-                    bias[i / (WINDOWS * 4) * 2 + i % 4 / 2];
+                sum[i / (WINDOWS * 4)][i / 4 % WINDOWS][i % 4] = bias[i / (WINDOWS * 4) * 2 + i % 4 / 2];
             }
-            const int next = batch + 1 < BATCHES ? run * RUN + (batch + 1) * WINDOWS / POOLED * 8
-                                                 : (run + stride) * RUN;
-            multiply_turns<0>(sum, asked, windows, taps, weights, next, lane, p);
+            const int next = batch + 1 < BATCHES ? run * WARP_PIXELS + (batch + 1) * WINDOWS / POOLED * 8
+                                                 : (run + stride) * WARP_PIXELS;
+            multiply_passes<0>(sum, in_flight, windows, taps, weights, next, lane, p);
 #pragma unroll
             for (int e = 0; e < 2; ++e) {
 #pragma unroll
@@ -490,21 +473,21 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
 #pragma unroll
                     for (int j = 0; j < WINDOWS; ++j) {
                         const float x = sum[v / 2][j][v % 2 * 2 + e];
-                        float& largest = eights[(batch * WINDOWS + j) / POOLED][e][v];
+                        float& largest = pooled[(batch * WINDOWS + j) / POOLED][e][v];
                         largest = j % POOLED ? fmaxf(largest, x) : x;
                     }
                 }
             }
         }
 #pragma unroll
-        for (int first = 0; first < RUN / 8; first += EIGHTS) {
-            float x[EIGHTS * 2 * VALUES];
+        for (int first = 0; first < WARP_PIXELS / 8; first += GROUPS_IN_FLIGHT) {
+            float x[GROUPS_IN_FLIGHT * 2 * VALUES];
 #pragma unroll
-            for (int i = 0; i < EIGHTS * 2 * VALUES; ++i) {
-                x[i] = eights[first + i / (2 * VALUES)][i / VALUES % 2][i % VALUES];
+            for (int i = 0; i < GROUPS_IN_FLIGHT * 2 * VALUES; ++i) {
+                x[i] = pooled[first + i / (2 * VALUES)][i / VALUES % 2][i % VALUES];
             }
-            const int m = run * RUN + first * 8 + lane % 4;
-            finish_eights(x, m, n0 + channel_of(lane, 0), is_whole, p);
+            const int m = run * WARP_PIXELS + first * 8 + lane % 4;
+            finish_pixels(x, m, n0 + channel_of(lane, 0), is_whole, p);
         }
     }
 }

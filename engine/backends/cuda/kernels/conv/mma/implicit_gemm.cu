@@ -2,7 +2,8 @@
 // are gathered 16 bytes at a time straight into shared memory; nothing is unfolded in global memory.
 //
 //   out[m, n] = last(f(sum over k of A[m, k] * W[n, k] + bias[n]) + residual[m, n])
-//   m = (row, y, x) of the output, or (row, y, x, cell) where 2 x 2 cells are pooled, k = (tap, channel), W is (groups, lines, k)
+//   m = (row, y, x) of the output, or (row, y, x, cell) where 2 x 2 cells are pooled, k = (tap, channel), W
+//   is (groups, lines, k)
 //
 // The host fills W with zeros: the filters of a group to whole tiles, k to whole slices.
 // A block owns BM x BN of the output, a warp of it WM x WN. k goes by in slices of BK values through
@@ -17,7 +18,8 @@
 // multiplied, unless the warp has pixels of several rows.
 //
 // Chosen at compile time: BM BN BK WM WN STAGES BLOCKS (resident on a multiprocessor) IS_SCALED (there
-// are factors) MODE, see mma_slice.cuh, OUT_BYTES, CELLS and YOLO, see epilogue.cuh. Turing's ring has two stages.
+// are factors) MODE, see mma_slice.cuh, OUT_BYTES, CELLS and YOLO, see epilogue.cuh. Turing's ring has two
+// stages.
 #include "mma_slice.cuh"
 #include "epilogue.cuh"
 
@@ -30,16 +32,16 @@
 #define ROWS_AT_ONCE (THREADS / CHUNKS)  // that all threads copy together
 #define A_ROUNDS (BM / ROWS_AT_ONCE)
 #define B_ROUNDS (PARTS * BN / ROWS_AT_ONCE)
-#define CORNER (WM * (WN + CORNER_PADDING))
+#define STAGING_FLOATS (WM * (WN + STAGING_PADDING))
 #define STEPS (ROW_BYTES / STEP_BYTES)
 
-struct Problem {
+struct KernelArgs {
     Output output;
     const real* input;
     const real* weight;
     const real* factor;  // of the channels, row by row
-    float4* parts;  // of sums, where they are split
-    int* arrivals;  // a counter for each tile; zero before and after
+    float4* parts;       // of sums, where they are split
+    int* arrivals;       // a counter for each tile; zero before and after
     int height, width, pitch, out_h, out_w;
     int groups, channels, filters;  // of a group
     int taps_y, taps_x, steps;      // slices of k
@@ -54,13 +56,13 @@ struct Window {
     int pixel, y, x;
 };
 
-__device__ __forceinline__ Window window_of(int m, const Problem& p)
+DEVICE Window window_at(int m, const KernelArgs& p)
 {
-    const Corner corner = corner_of(m, p.out_h, p.out_w, p.stride_y, p.stride_x);
+    const WindowOrigin staging = window_origin(m, p.out_h, p.out_w, p.stride_y, p.stride_x);
     Window window;
-    window.y = corner.y - p.top;
-    window.x = corner.x - p.left;
-    window.pixel = (corner.row * p.height + window.y) * p.width + window.x;
+    window.y = staging.y - p.top;
+    window.x = staging.x - p.left;
+    window.pixel = (staging.row * p.height + window.y) * p.width + window.x;
     if (m >= p.output.pixels * CELLS) window.y = -(1 << 30);  // never inside the map
     return window;
 }
@@ -71,8 +73,7 @@ struct Factors {
 };
 
 // Of the row of pixel m. Behind the last channel there are none.
-__device__ __forceinline__ unsigned factor_of(int m, int slice, int step, int chunk, int lane,
-                                              const Problem& p)
+DEVICE unsigned factor_of(int m, int slice, int step, int chunk, int lane, const KernelArgs& p)
 {
     const int channel = slice * BK + (step * 2 + chunk) * PACK;
     const int row = min(m, p.output.pixels - 1) / p.area;
@@ -80,7 +81,7 @@ __device__ __forceinline__ unsigned factor_of(int m, int slice, int step, int ch
     return channel < p.channels ? *reinterpret_cast<const unsigned*>(at) : 0;
 }
 
-__device__ __forceinline__ Factors factors_of(int m, int slice, int lane, const Problem& p)
+DEVICE Factors factors_of(int m, int slice, int lane, const KernelArgs& p)
 {
     Factors factors;
 #pragma unroll
@@ -93,16 +94,12 @@ __device__ __forceinline__ Factors factors_of(int m, int slice, int lane, const 
     return factors;
 }
 
-__device__ __forceinline__ int swizzle(int row, int chunk)
-{
-    return (chunk ^ (row * ROW_BYTES / 128 % CHUNKS)) * 16;
-}
+DEVICE int swizzle(int row, int chunk) { return (chunk ^ (row * ROW_BYTES / 128 % CHUNKS)) * 16; }
 
 // True in the block that came last, whose sums are then those of all.
-__device__ __forceinline__ bool add_parts(float (&sum)[WM / 16][WN / 8][4], const Problem& p,
-                                          int tile, int rank)
+DEVICE bool reduce_splits(float (&sum)[WM / 16][WN / 8][4], const KernelArgs& p, int tile, int rank)
 {
-    __shared__ int arrived;
+    __shared__ int arrival;
     const int size = BM * BN / 4;
     float4* parts = p.parts + (size_t)tile * p.split * size + threadIdx.x;
 #pragma unroll
@@ -110,15 +107,14 @@ __device__ __forceinline__ bool add_parts(float (&sum)[WM / 16][WN / 8][4], cons
 #pragma unroll
         for (int j = 0; j < WN / 8; ++j) {
             const float* s = sum[i][j];
-            __stcg(parts + rank * size + (i * (WN / 8) + j) * THREADS,
-                   make_float4(s[0], s[1], s[2], s[3]));
+            __stcg(parts + rank * size + (i * (WN / 8) + j) * THREADS, make_float4(s[0], s[1], s[2], s[3]));
         }
     }
     __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0) arrived = atomicAdd(p.arrivals + tile, 1);
+    if (threadIdx.x == 0) arrival = atomicAdd(p.arrivals + tile, 1);
     __syncthreads();
-    if (arrived < p.split - 1) return false;
+    if (arrival < p.split - 1) return false;
     if (threadIdx.x == 0) p.arrivals[tile] = 0;
     __threadfence();
 #pragma unroll
@@ -147,7 +143,7 @@ __device__ __forceinline__ bool add_parts(float (&sum)[WM / 16][WN / 8][4], cons
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    implicit_gemm(const __grid_constant__ Problem p)
+    implicit_gemm(const __grid_constant__ KernelArgs p)
 {
     static_assert(BM % ROWS_AT_ONCE == 0 && BN % ROWS_AT_ONCE == 0, "copies come in whole rounds");
     extern __shared__ __align__(128) unsigned char memory[];
@@ -164,19 +160,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     const int n0 = (column - group * p.tiles_n) * BN;
     const int first = (int)((long long)rank * p.steps / p.split);
     const int end = (int)((long long)(rank + 1) * p.steps / p.split);
-    dependents_may_start();
+    launch_dependents();
 
     // Each thread copies one chunk of a row of k, in every ROWS_AT_ONCE-th row.
     const int my_row = threadIdx.x / CHUNKS;
     const int my_chunk = threadIdx.x % CHUNKS;
-    const unsigned my_place = base + my_row * ROW_BYTES + swizzle(my_row, my_chunk);
+    const unsigned my_address = base + my_row * ROW_BYTES + swizzle(my_row, my_chunk);
     const int depth = p.steps * BK;
-    const real* weight =
-        p.weight + (size_t)(column * BN + my_row) * depth + first * BK + my_chunk * PACK;
+    const real* weight = p.weight + (size_t)(column * BN + my_row) * depth + first * BK + my_chunk * PACK;
     const size_t low_parts = (size_t)p.tiles_n * p.groups * BN * depth;
     Window windows[A_ROUNDS];
 #pragma unroll
-    for (int i = 0; i < A_ROUNDS; ++i) windows[i] = window_of(m0 + my_row + i * ROWS_AT_ONCE, p);
+    for (int i = 0; i < A_ROUNDS; ++i) windows[i] = window_at(m0 + my_row + i * ROWS_AT_ONCE, p);
     const int k = first * BK + my_chunk * PACK;
     int channel = k % p.channels;
     int tap_x = k / p.channels % p.taps_x;
@@ -184,29 +179,28 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     const real* input = p.input + group * p.channels;
 
     uint4 held_a[A_ROUNDS], held_b[B_ROUNDS];
-    auto fetch_weights = [&](int stage) {
-        const unsigned to = my_place + stage * STAGE_BYTES + A_BYTES;
+    auto load_weights = [&](int stage) {
+        const unsigned to = my_address + stage * STAGE_BYTES + A_BYTES;
 #pragma unroll
         for (int i = 0; i < B_ROUNDS; ++i) {
             const int row = i * ROWS_AT_ONCE;
-            const real* from = row < BN ? weight + row * depth
-                                        : weight + low_parts + (row - BN) * depth;
-            copy_chunk(to + row * ROW_BYTES, from, true, held_b[i]);
+            const real* from = row < BN ? weight + row * depth : weight + low_parts + (row - BN) * depth;
+            cp_async_16(to + row * ROW_BYTES, from, true, held_b[i]);
         }
         weight += BK;
     };
-    auto fetch_input = [&](int stage) {
-        const unsigned to = my_place + stage * STAGE_BYTES;
+    auto load_input = [&](int stage) {
+        const unsigned to = my_address + stage * STAGE_BYTES;
         const int down = tap_y * p.dilation_y;
         const int right = tap_x * p.dilation_x;
         const bool exists = tap_y < p.taps_y;
 #pragma unroll
         for (int i = 0; i < A_ROUNDS; ++i) {
             const bool is_inside = exists && (unsigned)(windows[i].y + down) < (unsigned)p.height &&
-                                   (unsigned)(windows[i].x + right) < (unsigned)p.width;
+                (unsigned)(windows[i].x + right) < (unsigned)p.width;
             const int pixel = windows[i].pixel + down * p.width + right;
             const real* from = is_inside ? input + (size_t)pixel * p.pitch + channel : p.input;
-            copy_chunk(to + i * ROWS_AT_ONCE * ROW_BYTES, from, is_inside, held_a[i]);
+            cp_async_16(to + i * ROWS_AT_ONCE * ROW_BYTES, from, is_inside, held_a[i]);
         }
         channel += p.next_channel;
         tap_x += p.next_x;
@@ -220,61 +214,61 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             ++tap_y;
         }
     };
-    auto settle = [&](int stage) {
-        const unsigned to = my_place + stage * STAGE_BYTES;
+    auto store_held = [&](int stage) {
+        const unsigned to = my_address + stage * STAGE_BYTES;
 #pragma unroll
         for (int i = 0; i < A_ROUNDS; ++i) {
-            settle_chunk(to + i * ROWS_AT_ONCE * ROW_BYTES, held_a[i]);
+            store_held_16(to + i * ROWS_AT_ONCE * ROW_BYTES, held_a[i]);
         }
 #pragma unroll
         for (int i = 0; i < B_ROUNDS; ++i) {
-            settle_chunk(to + A_BYTES + i * ROWS_AT_ONCE * ROW_BYTES, held_b[i]);
+            store_held_16(to + A_BYTES + i * ROWS_AT_ONCE * ROW_BYTES, held_b[i]);
         }
     };
 
     // A group of copies for each slice, empty behind the last; the first holds all early weights.
     const int ahead = min(end - first, STAGES - 1);
-    for (int s = 0; s < ahead; ++s) fetch_weights(s);
+    for (int s = 0; s < ahead; ++s) load_weights(s);
     wait_for_previous_kernel();
     for (int s = 0; s < STAGES - 1; ++s) {
         if (s < ahead) {
-            fetch_input(s);
-            settle(s);
+            load_input(s);
+            store_held(s);
         }
-        copies_commit();
+        cp_async_commit();
     }
 
-    const unsigned a_row = base + (warp_m + row_of_a(lane)) * ROW_BYTES;
-    const unsigned b_row = base + A_BYTES + (warp_n + row_of_b(lane)) * ROW_BYTES;
+    const unsigned a_row = base + (warp_m + ldmatrix_row_a(lane)) * ROW_BYTES;
+    const unsigned b_row = base + A_BYTES + (warp_n + ldmatrix_row_b(lane)) * ROW_BYTES;
     const int first_m = m0 + warp_m;
     const int last_m = min(first_m + WM, p.output.pixels) - 1;
-    const bool are_of_a_row = IS_SCALED && (last_m < first_m || first_m / p.area == last_m / p.area);
+    const bool is_single_row = IS_SCALED && (last_m < first_m || first_m / p.area == last_m / p.area);
     Factors factors = {}, next = {};
-    if (are_of_a_row) next = factors_of(first_m, first, lane, p);
+    if (is_single_row) next = factors_of(first_m, first, lane, p);
     float sum[WM / 16][WN / 8][4] = {};
-    int reading = 0;
-    int writing = STAGES - 1;
+    int read_stage = 0;
+    int write_stage = STAGES - 1;
     for (int step = first; step < end; ++step) {
-        copies_wait<STAGES - 2>();
+        cp_async_wait<STAGES - 2>();
         __syncthreads();  // this slice is there for all, and nobody reads the one before it
         const bool has_more = step + STAGES - 1 < end;
         if (has_more) {
-            fetch_weights(writing);
-            fetch_input(writing);
+            load_weights(write_stage);
+            load_input(write_stage);
         }
-        copies_commit();
+        cp_async_commit();
         factors = next;
-        if (are_of_a_row) next = factors_of(first_m, step + 1, lane, p);
-        const unsigned stage = reading * STAGE_BYTES;
-        multiply_slice<WM, WN, STEPS>(
+        if (is_single_row) next = factors_of(first_m, step + 1, lane, p);
+        const unsigned stage = read_stage * STAGE_BYTES;
+        mma_slice<WM, WN, STEPS>(
             sum,
             [&](int i, int s) {
                 return a_row + stage + i * 16 * ROW_BYTES +
-                       swizzle(row_of_a(lane), s * 2 + chunk_of_a(lane));
+                    swizzle(ldmatrix_row_a(lane), s * 2 + ldmatrix_chunk_a(lane));
             },
             [&](int j, int s, int part) {
                 return b_row + stage + part * B_BYTES + j * 16 * ROW_BYTES +
-                       swizzle(row_of_b(lane), s * 2 + chunk_of_b(lane));
+                    swizzle(ldmatrix_row_b(lane), s * 2 + ldmatrix_chunk_b(lane));
             },
             [&](int i, int s, unsigned (&a)[4]) {
                 if constexpr (IS_SCALED) {
@@ -282,20 +276,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                     for (int word = 0; word < 4; ++word) {
                         const int m = first_m + i * 16 + lane / 4 + word % 2 * 8;
                         unsigned factor = factors.word[s][word / 2];
-                        if (!are_of_a_row) factor = factor_of(m, step, s, word / 2, lane, p);
-                        a[word] = scaled(a[word], factor);
+                        if (!is_single_row) factor = factor_of(m, step, s, word / 2, lane, p);
+                        a[word] = scale_word(a[word], factor);
                     }
                 }
             });
-        if (has_more) settle(writing);
-        if (++reading == STAGES) reading = 0;
-        if (++writing == STAGES) writing = 0;
+        if (has_more) store_held(write_stage);
+        if (++read_stage == STAGES) read_stage = 0;
+        if (++write_stage == STAGES) write_stage = 0;
     }
-    copies_wait<0>();
+    cp_async_wait<0>();
     __syncthreads();  // the ring is read: its memory takes the sums
-    if (p.split > 1 && !add_parts(sum, p, tile, rank)) return;
-    float* corner = reinterpret_cast<float*>(memory) + warp * CORNER;
+    if (p.split > 1 && !reduce_splits(sum, p, tile, rank)) return;
+    float* staging = reinterpret_cast<float*>(memory) + warp * STAGING_FLOATS;
     const int n = n0 + warp_n;
-    finish<WM, WN>(sum, corner, p.output, (m0 + warp_m) / CELLS, group * p.filters + n, p.filters - n,
-                   column * BN + warp_n);
+    run_epilogue<WM, WN>(sum, staging, p.output, (m0 + warp_m) / CELLS, group * p.filters + n, p.filters - n,
+        column * BN + warp_n);
 }

@@ -3,21 +3,18 @@
 #pragma once
 #include "common.cuh"
 
-__device__ __forceinline__ unsigned shared_address(const void* p)
-{
-    return (unsigned)__cvta_generic_to_shared(p);
-}
+DEVICE unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
 
 // ---- the kernel before and the kernel after
 
-__device__ __forceinline__ void dependents_may_start()
+DEVICE void launch_dependents()
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-__device__ __forceinline__ void wait_for_previous_kernel()
+DEVICE void wait_for_previous_kernel()
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -27,37 +24,36 @@ __device__ __forceinline__ void wait_for_previous_kernel()
 // ---- copies of 16 bytes into shared memory
 //
 // From Ampere on they need no registers and arrive by themselves. Turing holds them in registers
-// between copy_chunk and settle_chunk, so that products may run in between.
+// between cp_async_16 and store_held_16, so that products may run in between.
 
-__device__ __forceinline__ void copy_chunk(unsigned to, const void* from, bool exists, uint4& held)
+DEVICE void cp_async_16(unsigned to, const void* from, bool exists, uint4& held)
 {
 #if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-                 "r"(exists ? 16 : 0)
-                 : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(exists ? 16 : 0)
+        : "memory");
 #else
     held = exists ? *static_cast<const uint4*>(from) : make_uint4(0, 0, 0, 0);
 #endif
 }
 
-__device__ __forceinline__ void settle_chunk(unsigned to, const uint4& held)
+DEVICE void store_held_16(unsigned to, const uint4& held)
 {
 #if __CUDA_ARCH__ < 800
-    asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(held.x), "r"(held.y),
-                 "r"(held.z), "r"(held.w)
-                 : "memory");
+    asm volatile(
+        "st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(held.x), "r"(held.y), "r"(held.z), "r"(held.w)
+        : "memory");
 #endif
 }
 
-__device__ __forceinline__ void copies_commit()
+DEVICE void cp_async_commit()
 {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
 
-// Until all but the newest N groups have arrived.
-template <int N> __device__ __forceinline__ void copies_wait()
+// Until all but the newest N groups have arrival.
+template <int N> DEVICE void cp_async_wait()
 {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
@@ -67,17 +63,16 @@ template <int N> __device__ __forceinline__ void copies_wait()
 // ---- fragments and products
 
 // Four matrices of 8 rows by 16 bytes; lane i gives the address of row i % 8 of matrix i / 8.
-__device__ __forceinline__ void load_matrices(unsigned (&r)[4], unsigned address)
+DEVICE void ldmatrix_x4(unsigned (&r)[4], unsigned address)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address)
-                 : "memory");
+        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+        : "r"(address)
+        : "memory");
 }
 
 // sum += a step of 16 rows times a step of 8 columns.
-__device__ __forceinline__ void multiply(float (&sum)[4], const unsigned (&a)[4], unsigned low_k,
-                                         unsigned high_k)
+DEVICE void mma_step(float (&sum)[4], const unsigned (&a)[4], unsigned low_k, unsigned high_k)
 {
 #if !HALVES
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
@@ -102,7 +97,7 @@ __device__ __forceinline__ void multiply(float (&sum)[4], const unsigned (&a)[4]
 }
 
 #if !HALVES
-__device__ __forceinline__ unsigned round_to_tf32(float x)
+DEVICE unsigned round_to_tf32(float x)
 {
     unsigned y;
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));

@@ -14,14 +14,14 @@
 #define STEP_BYTES 32
 #define PARTS (MODE >= 2 ? 2 : 1)  // of a weight: high and low
 
-// Which row and which chunk of a step a lane addresses for load_matrices.
-__device__ __forceinline__ int row_of_a(int lane) { return lane % 16; }
-__device__ __forceinline__ int chunk_of_a(int lane) { return lane / 16; }
-__device__ __forceinline__ int row_of_b(int lane) { return lane % 8 + lane / 16 * 8; }
-__device__ __forceinline__ int chunk_of_b(int lane) { return lane / 8 % 2; }
+// Which row and which chunk of a step a lane addresses for ldmatrix_x4.
+DEVICE int ldmatrix_row_a(int lane) { return lane % 16; }
+DEVICE int ldmatrix_chunk_a(int lane) { return lane / 16; }
+DEVICE int ldmatrix_row_b(int lane) { return lane % 8 + lane / 16 * 8; }
+DEVICE int ldmatrix_chunk_b(int lane) { return lane / 8 % 2; }
 
 // A word of a map times one of factors, each product rounded as if it had been stored.
-__device__ __forceinline__ unsigned scaled(unsigned word, unsigned factor)
+DEVICE unsigned scale_word(unsigned word, unsigned factor)
 {
 #if !HALVES
     return __float_as_uint(__fmul_rn(__uint_as_float(word), __uint_as_float(factor)));
@@ -31,36 +31,31 @@ __device__ __forceinline__ unsigned scaled(unsigned word, unsigned factor)
     return reinterpret_cast<const unsigned&>(product);
 #else
     const auto product = [=](int i) {
-        const auto half = [=](unsigned word) {
-            return __half2float({(unsigned short)(word >> 16 * i)});
-        };
+        const auto half = [=](unsigned word) { return __half2float({(unsigned short)(word >> 16 * i)}); };
         return half(word) * half(factor);
     };
-    return halves_of(product(0), product(1));
+    return pack_half2(product(0), product(1));
 #endif
 }
 
 // b: for every two blocks of 8 columns low k, high k, low k, high k.
-template <int ROWS, int COLUMNS>
-__device__ __forceinline__ void multiply_all(float (&sum)[ROWS / 16][COLUMNS / 8][4],
-                                             const unsigned (&a)[ROWS / 16][4],
-                                             const unsigned (&b)[COLUMNS / 16][4])
+template <int ROWS, int COLUMNS> DEVICE void mma_all(float (&sum)[ROWS / 16][COLUMNS / 8][4],
+    const unsigned (&a)[ROWS / 16][4], const unsigned (&b)[COLUMNS / 16][4])
 {
 #pragma unroll
     for (int i = 0; i < ROWS / 16; ++i) {
 #pragma unroll
         for (int j = 0; j < COLUMNS / 8; ++j) {
-            multiply(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+            mma_step(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
         }
     }
 }
 
 // sum += STEPS steps of a warp's ROWS x COLUMNS. a_at(i, step) is this lane's address in the 16 rows
-// of number i, b_at(j, step, part) in the 16 columns of number j; see row_of_a and its neighbours.
+// of number i, b_at(j, step, part) in the 16 columns of number j; see ldmatrix_row_a and its neighbours.
 // change(i, step, a) may change what was loaded of rows before it is multiplied.
 template <int ROWS, int COLUMNS, int STEPS, typename A, typename B, typename Change>
-__device__ __forceinline__ void multiply_slice(float (&sum)[ROWS / 16][COLUMNS / 8][4], A a_at,
-                                               B b_at, Change change)
+DEVICE void mma_slice(float (&sum)[ROWS / 16][COLUMNS / 8][4], A a_at, B b_at, Change change)
 {
 #if MODE == 2
     float part[ROWS / 16][COLUMNS / 8][4] = {};
@@ -70,17 +65,17 @@ __device__ __forceinline__ void multiply_slice(float (&sum)[ROWS / 16][COLUMNS /
         unsigned a[ROWS / 16][4], b[COLUMNS / 16][4];
 #pragma unroll
         for (int i = 0; i < ROWS / 16; ++i) {
-            load_matrices(a[i], a_at(i, step));
+            ldmatrix_x4(a[i], a_at(i, step));
             change(i, step, a[i]);
         }
 #pragma unroll
-        for (int j = 0; j < COLUMNS / 16; ++j) load_matrices(b[j], b_at(j, step, 0));
+        for (int j = 0; j < COLUMNS / 16; ++j) ldmatrix_x4(b[j], b_at(j, step, 0));
 #if HALVES
-        multiply_all<ROWS, COLUMNS>(sum, a, b);
+        mma_all<ROWS, COLUMNS>(sum, a, b);
 #if MODE == 3
 #pragma unroll
-        for (int j = 0; j < COLUMNS / 16; ++j) load_matrices(b[j], b_at(j, step, 1));
-        multiply_all<ROWS, COLUMNS>(sum, a, b);
+        for (int j = 0; j < COLUMNS / 16; ++j) ldmatrix_x4(b[j], b_at(j, step, 1));
+        mma_all<ROWS, COLUMNS>(sum, a, b);
 #endif
 #else
         unsigned high[ROWS / 16][4];
@@ -90,7 +85,7 @@ __device__ __forceinline__ void multiply_slice(float (&sum)[ROWS / 16][COLUMNS /
             for (int r = 0; r < 4; ++r) high[i][r] = round_to_tf32(__uint_as_float(a[i][r]));
         }
 #if MODE == 1
-        multiply_all<ROWS, COLUMNS>(sum, high, b);
+        mma_all<ROWS, COLUMNS>(sum, high, b);
 #else
 #pragma unroll
         for (int i = 0; i < ROWS / 16; ++i) {
@@ -100,12 +95,12 @@ __device__ __forceinline__ void multiply_slice(float (&sum)[ROWS / 16][COLUMNS /
                 a[i][r] = round_to_tf32(rest);
             }
         }
-        multiply_all<ROWS, COLUMNS>(part, a, b);
+        mma_all<ROWS, COLUMNS>(part, a, b);
         unsigned low[COLUMNS / 16][4];
 #pragma unroll
-        for (int j = 0; j < COLUMNS / 16; ++j) load_matrices(low[j], b_at(j, step, 1));
-        multiply_all<ROWS, COLUMNS>(part, high, low);
-        multiply_all<ROWS, COLUMNS>(part, high, b);
+        for (int j = 0; j < COLUMNS / 16; ++j) ldmatrix_x4(low[j], b_at(j, step, 1));
+        mma_all<ROWS, COLUMNS>(part, high, low);
+        mma_all<ROWS, COLUMNS>(part, high, b);
 #endif
 #endif
     }

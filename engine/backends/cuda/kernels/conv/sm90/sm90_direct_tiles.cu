@@ -5,7 +5,7 @@
 // A warpgroup takes blocks of 8 x 8 pixels: 64 rows of a product, eight neighbours and eight times as
 // many below them, which lie PATCH_W rows of shared memory apart. A tap begins some rows further on.
 //
-// Blocks of threads stay. TEAMS of a warpgroup each take turns, so that one multiplies while another
+// PixelTiles of threads stay. TEAMS of a warpgroup each take order, so that one multiplies while another
 // finishes; each has STAGES patches on their way.
 //
 // Chosen at compile time: TEAMS, TAPS_Y TAPS_X, SLICES (of BK channels), MODE 0 or 1, BM 64, CONSUMERS 1,
@@ -17,85 +17,82 @@
 #include "sm90_patches.cuh"
 
 // Of a block's pixel, or negative where the map has none.
-__device__ __forceinline__ int pixel_of(const Problem& p, const Corner& corner, int row)
+DEVICE int pixel_of(const KernelArgs& p, const TileOrigin& origin, int row)
 {
-    const int x = corner.x + row % WIDE;
-    const int y = corner.y + row / WIDE;
-    return x < p.out_w && y < p.out_h ? (corner.row * p.out_h + y) * p.out_w + x : -1;
+    const int x = origin.x + row % WIDE;
+    const int y = origin.y + row / WIDE;
+    return x < p.out_w && y < p.out_h ? (origin.row * p.out_h + y) * p.out_w + x : -1;
 }
 
 // A slice of channels: every tap's rows of the patch times its weights, added to sum.
-__device__ __forceinline__ void multiply_patch(float (&sum)[BN / 2], unsigned patch,
-                                               unsigned weights)
+DEVICE void multiply_patch(float (&sum)[BN / 2], unsigned patch, unsigned weights)
 {
 #pragma unroll
     for (int tap = 0; tap < TAPS; ++tap) {
-        const unsigned a = patch + place_of(tap);
+        const unsigned a = patch + tap_offset(tap);
         const unsigned b = weights + tap * SLICES * B_BYTES;
 #pragma unroll
         for (int step = 0; step < ROW_BYTES; step += STEP_BYTES) {
-            wgmma(sum, matrix_at(a + step, PATCH_W), matrix_at(b + step));
+            wgmma(sum, matrix_descriptor(a + step, PATCH_W), matrix_descriptor(b + step));
         }
     }
 }
 
-extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
-    sm90_direct_tiles(const __grid_constant__ TensorMap input, const __grid_constant__ Problem p)
+extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
+    sm90_direct_tiles(const __grid_constant__ TensorMap input, const __grid_constant__ KernelArgs p)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
-    const Room room = room_from(shared_address(memory));
-    float* bias = reinterpret_cast<float*>(memory + (room.end - shared_address(memory)));
+    const SharedLayout shared = shared_layout(shared_address(memory));
+    float* bias = reinterpret_cast<float*>(memory + (shared.end - shared_address(memory)));
 
     // A block of threads keeps its filters.
     const int tile_n = blockIdx.x % p.tiles_n;
     const int first = blockIdx.x / p.tiles_n;
     const int stride = gridDim.x / p.tiles_n;
     const int n0 = tile_n * BN;
-    const Blocks blocks = blocks_of(p);
+    const PixelTiles blocks = pixel_tiles(p);
 
-    prepare(room, &input);
-    for (int c = threadIdx.x; c < BN; c += ALL_CONSUMERS + 128) {
+    init_barriers(shared, &input);
+    for (int c = threadIdx.x; c < BN; c += CONSUMER_THREADS + 128) {
         bias[c] = n0 + c < p.filters ? p.bias[n0 + c] : 0.f;
     }
     __syncthreads();
 
-    if (threadIdx.x >= ALL_CONSUMERS) {
-        fewer_registers<PRODUCER_SHARE>();
-        if (threadIdx.x == ALL_CONSUMERS) {
-            fetch_all(room, &input, p, blocks, tile_n, first, stride);
+    if (threadIdx.x >= CONSUMER_THREADS) {
+        setmaxnreg_dec<PRODUCER_REGISTERS>();
+        if (threadIdx.x == CONSUMER_THREADS) {
+            produce_patches(shared, &input, p, blocks, tile_n, first, stride);
         }
         __syncwarp();
-        dependents_may_start();  // any earlier, they would be in the way
+        launch_dependents();  // any earlier, they would be in the way
     } else {
-        more_registers<CONSUMER_SHARE>();
+        setmaxnreg_inc<CONSUMER_REGISTERS>();
         const int team = threadIdx.x / 128;
         const int warp = threadIdx.x / 32 % 4;
-        if (threadIdx.x == 0) call_next_weights(p);
-        barrier_wait(room.ready, 0);
-        int taken = 0;
+        if (threadIdx.x == 0) prefetch_next_weights(p);
+        mbarrier_wait(shared.ready, 0);
+        int consumed = 0;
         for (int block = first + team * stride; block < blocks.count; block += TEAMS * stride) {
-            const Corner corner = corner_of(blocks, block);
+            const TileOrigin origin = tile_origin(blocks, block);
             if (p.is_residual_far && threadIdx.x % 128 < WIDE * HIGH) {
-                const int m = pixel_of(p, corner, threadIdx.x % 128);
-                if (m >= 0) call_residual_of(p, m, n0, BN);
+                const int m = pixel_of(p, origin, threadIdx.x % 128);
+                if (m >= 0) prefetch_residual_row(p, m, n0, BN);
             }
             float sum[BN / 2];
 #pragma unroll
             for (int j = 0; j < BN / 2; ++j) sum[j] = 0.f;
 #pragma unroll 1
-            for (int slice = 0; slice < SLICES; ++slice, ++taken) {
-                const int stage = team * STAGES + taken % STAGES;
-                barrier_wait(room.full + 8 * stage, taken / STAGES & 1);
-                products_begin();
-                multiply_patch(sum, room.patches + stage * PLACE_BYTES,
-                               room.weights + slice * B_BYTES);
-                products_commit();
-                products_wait<0>();
-                if (threadIdx.x % 32 == 0) barrier_arrive(room.empty + 8 * stage);
+            for (int slice = 0; slice < SLICES; ++slice, ++consumed) {
+                const int stage = team * STAGES + consumed % STAGES;
+                mbarrier_wait(shared.full + 8 * stage, consumed / STAGES & 1);
+                wgmma_fence();
+                multiply_patch(sum, shared.patches + stage * SLOT_BYTES, shared.weights + slice * B_BYTES);
+                wgmma_commit();
+                wgmma_wait<0>();
+                if (threadIdx.x % 32 == 0) mbarrier_arrive(shared.empty + 8 * stage);
             }
-            finish_from_registers(sum, bias, p, n0, [&](int row) {
-                return pixel_of(p, corner, warp * 16 + row);
-            });
+            epilogue_from_registers(
+                sum, bias, p, n0, [&](int row) { return pixel_of(p, origin, warp * 16 + row); });
             __syncwarp();
         }
     }

@@ -5,7 +5,7 @@
 #define REPEATED 1
 #endif
 
-__device__ __forceinline__ void store_line(const Problem& p, int m, int n, const Line& line)
+DEVICE void store_upsampled(const KernelArgs& p, int m, int n, const ResultVector& line)
 {
     const int x = m - divide(m, p.by_out_w) * p.out_w;
     const size_t first = (size_t)m * REPEATED * REPEATED - x * REPEATED * (REPEATED - 1);
@@ -14,7 +14,7 @@ __device__ __forceinline__ void store_line(const Problem& p, int m, int n, const
     for (int i = 0; i < REPEATED; ++i) {
 #pragma unroll
         for (int j = 0; j < REPEATED; ++j) {
-            store_words(to + (i * REPEATED * p.out_w + j) * p.out_pitch, line.word);
+            store_vector(to + (i * REPEATED * p.out_w + j) * p.out_pitch, line.word);
         }
     }
 }

@@ -1,5 +1,5 @@
-// sm90_fused_bottleneck: a convolution of one pixel that leaves half as many channels, the 3 x 3 one behind it that
-// leaves as many as there were, and the map that both began with, added to what they made of it.
+// sm90_fused_bottleneck: a convolution of one pixel that leaves half as many channels, the 3 x 3 one behind
+// it that leaves as many as there were, and the map that both began with, added to what they made of it.
 //
 //   map[m, n] = f(sum over c of in[m, c] * V[n, c] + b[n])
 //   out[n, m] = l(g(sum over k of W[n, k] * map[m, k] + bias[n]) + in[n, m])
@@ -20,33 +20,32 @@
 #define FIRST_BYTES (BETWEEN * ROW_BYTES)
 #define PATCH_PIXELS (PATCH_W * PATCH_H)
 #define GROUPS_DOWN ((PATCH_PIXELS + 63) / 64)  // of 64 pixels of a patch
-#define PATCH_ROOM (GROUPS_DOWN * 64 * ROW_BYTES)
+#define PATCH_GROUP_BYTES (GROUPS_DOWN * 64 * ROW_BYTES)
 #define MAP_BYTES (GROUPS_DOWN * 64 * BETWEEN_BYTES)
-#define TEAM_BYTES (2 * PATCH_ROOM + MAP_BYTES)
+#define TEAM_BYTES (2 * PATCH_GROUP_BYTES + MAP_BYTES)
 
-struct Squeeze {
+struct FirstArgs {
     const float* bias;
     const unsigned char* weight;
 };
 
 // Bits of those of a lane's pixels that lie in the map, two for each group; others are zero, whatever the
 // first convolution would make of them.
-__device__ __forceinline__ unsigned inside(const Problem& p, const Corner& corner)
+DEVICE unsigned inside(const KernelArgs& p, const TileOrigin& origin)
 {
     unsigned bits = 0;
 #pragma unroll
     for (int i = 0; i < 2 * GROUPS_DOWN; ++i) {
         const int pixel = i * 8 + i / 2 * 48 + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
-        const int y = corner.y - 1 + pixel / PATCH_W;
-        const int x = corner.x - 1 + pixel % PATCH_W;
+        const int y = origin.y - 1 + pixel / PATCH_W;
+        const int x = origin.x - 1 + pixel % PATCH_W;
         bits |= ((unsigned)y < (unsigned)p.out_h && (unsigned)x < (unsigned)p.out_w) << i;
     }
     return bits;
 }
 
 // Finished sums of a group of 64 pixels, into the map.
-__device__ __forceinline__ void leave_group(float (&sum)[BETWEEN / 2], unsigned map, int group,
-                                            unsigned is_inside)
+DEVICE void store_group(float (&sum)[BETWEEN / 2], unsigned map, int group, unsigned is_inside)
 {
     const int lane = threadIdx.x % 32;
     activate_all(FIRST_KIND, sum);
@@ -56,16 +55,16 @@ __device__ __forceinline__ void leave_group(float (&sum)[BETWEEN / 2], unsigned 
         unsigned word[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            word[i] = halves_of(sum[i * 4 + low * 2], sum[i * 4 + low * 2 + 1]) & mask;
+            word[i] = pack_half2(sum[i * 4 + low * 2], sum[i * 4 + low * 2 + 1]) & mask;
         }
         const int pixel = group * 64 + threadIdx.x / 32 % 4 * 16 + low * 8 + lane % 8;
-        store_matrices(chunk_at(map, pixel, lane / 8), word);
+        stmatrix_x4(chunk_at(map, pixel, lane / 8), word);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(128 * TEAMS, 1)
-    sm90_fused_bottleneck(const __grid_constant__ TensorMap input, const __grid_constant__ Squeeze first,
-                   const __grid_constant__ Problem p)
+    sm90_fused_bottleneck(const __grid_constant__ TensorMap input, const __grid_constant__ FirstArgs first,
+        const __grid_constant__ KernelArgs p)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
     // Told to be a whole warp's: where the compiler sees threads part, products wait for each other.
@@ -73,93 +72,93 @@ extern "C" __global__ void __launch_bounds__(128 * TEAMS, 1)
     const int thread = threadIdx.x % 128;
     const unsigned begin = (shared_address(memory) + 1023) & ~1023u;
     const unsigned patches = begin + team * TEAM_BYTES;
-    const unsigned map = patches + 2 * PATCH_ROOM;
+    const unsigned map = patches + 2 * PATCH_GROUP_BYTES;
     const unsigned weights = begin + TEAMS * TEAM_BYTES;
     const unsigned first_weights = weights + SECOND_BYTES;
     const unsigned ready = first_weights + FIRST_BYTES;
     const unsigned full = ready + 8 + team * 16;
 
     if (threadIdx.x == 0) {
-        prefetch_map(&input);
-        barrier_init(ready, 1);
-        for (int i = 0; i < 2 * TEAMS; ++i) barrier_init(ready + 8 + i * 8, 1);
-        barrier_fence();
-        bring_weights(weights, ready, p, first.weight, FIRST_BYTES);
+        prefetch_tensor_map(&input);
+        mbarrier_init(ready, 1);
+        for (int i = 0; i < 2 * TEAMS; ++i) mbarrier_init(ready + 8 + i * 8, 1);
+        mbarrier_init_fence();
+        load_all_weights(weights, ready, p, first.weight, FIRST_BYTES);
     }
-    const int n = own_filter(0);
-    float bias[OWN];
-    read_biases(bias, p, n);
+    const int n = lane_filter(0);
+    float bias[LANE_FILTERS];
+    load_lane_biases(bias, p, n);
     float first_bias[BETWEEN / 4];
-    read_first_biases(first_bias, first.bias);
+    load_first_biases(first_bias, first.bias);
     __syncthreads();
     wait_for_previous_kernel();
 
-    const Blocks blocks = blocks_of(p);
+    const PixelTiles blocks = pixel_tiles(p);
     const int stride = gridDim.x * TEAMS;
     int block = blockIdx.x + team * gridDim.x;
     auto fetch = [&](int number, int stage) {
-        const Corner corner = corner_of(blocks, number);
-        barrier_expect(full + 8 * stage, PATCH_BYTES);
-        copy_box(patches + stage * PATCH_ROOM, &input, full + 8 * stage, 0, corner.x - 1, corner.y - 1,
-                 corner.row);
+        const TileOrigin origin = tile_origin(blocks, number);
+        mbarrier_expect_bytes(full + 8 * stage, PATCH_BYTES);
+        tma_load_box(patches + stage * PATCH_GROUP_BYTES, &input, full + 8 * stage, 0, origin.x - 1,
+            origin.y - 1, origin.row);
     };
     if (thread == 0 && block < blocks.count) fetch(block, 0);
-    barrier_wait(ready, 0);
+    mbarrier_wait(ready, 0);
 #pragma unroll 1
-    for (int turn = 0; block < blocks.count; ++turn, block += stride) {
-        const Corner corner = corner_of(blocks, block);
-        const int stage = turn % 2;
-        const unsigned patch = patches + stage * PATCH_ROOM;
-        const bool is_inside = corner.x > 0 && corner.y > 0 && corner.x + WIDE < p.out_w &&
-                               corner.y + HIGH < p.out_h;
-        const unsigned bits = is_inside ? ~0u : inside(p, corner);
+    for (int iteration = 0; block < blocks.count; ++iteration, block += stride) {
+        const TileOrigin origin = tile_origin(blocks, block);
+        const int stage = iteration % 2;
+        const unsigned patch = patches + stage * PATCH_GROUP_BYTES;
+        const bool is_inside =
+            origin.x > 0 && origin.y > 0 && origin.x + WIDE < p.out_w && origin.y + HIGH < p.out_h;
+        const unsigned bits = is_inside ? ~0u : inside(p, origin);
         float between[GROUPS_DOWN][BETWEEN / 2];
-        barrier_wait(full + 8 * stage, turn / 2 & 1);
-        const auto a = matrix_at(patch);
-        const auto b = matrix_at(first_weights);
+        mbarrier_wait(full + 8 * stage, iteration / 2 & 1);
+        const auto a = matrix_descriptor(patch);
+        const auto b = matrix_descriptor(first_weights);
 #pragma unroll
         for (int group = 0; group < GROUPS_DOWN; ++group) {
 #pragma unroll
             for (int j = 0; j < BETWEEN / 2; ++j) {
                 between[group][j] = first_bias[j / 4 * 2 + j % 2];
             }
-            products_begin();
+            wgmma_fence();
 #pragma unroll
             for (int step = 0; step < ROW_BYTES; step += STEP_BYTES) {
-                wgmma(between[group], moved(a, group * 64 * ROW_BYTES + step), moved(b, step));
+                wgmma(between[group], advance_descriptor(a, group * 64 * ROW_BYTES + step),
+                    advance_descriptor(b, step));
             }
-            products_commit();
+            wgmma_commit();
         }
-        products_wait<0>();
-        consumers_barrier(1 + team, 128);  // all four warps have read the map, and the other patch
+        wgmma_wait<0>();
+        named_barrier(1 + team, 128);  // all four warps have read the map, and the other patch
         if (thread == 0 && block + stride < blocks.count) fetch(block + stride, stage ^ 1);
 #pragma unroll
         for (int group = 0; group < GROUPS_DOWN; ++group) {
-            leave_group(between[group], map, group, bits);
+            store_group(between[group], map, group, bits);
         }
-        copies_may_read();
-        consumers_barrier(1 + team, 128);
+        fence_async_proxy();
+        named_barrier(1 + team, 128);
         float sum[1][BN / 2];
-        begin_with(bias, sum);
-        products_begin();
-        multiply_map(sum[0], weights, map, PATCH_W, [](int tap) {
-            return (tap / 3 * PATCH_W + tap % 3) * BETWEEN_BYTES;
-        });
-        products_commit();
-        products_wait<0>();
+        init_with_bias(bias, sum);
+        wgmma_fence();
+        multiply_map(sum[0], weights, map, PATCH_W,
+            [](int tap) { return (tap / 3 * PATCH_W + tap % 3) * BETWEEN_BYTES; });
+        wgmma_commit();
+        wgmma_wait<0>();
         activate_all(KIND, sum[0]);
         const unsigned char* own = memory + (patch - shared_address(memory));
         auto residual = [&](int i) {
             const int pixel = (i / 2 + 1) * PATCH_W + thread % 4 * 2 + i % 2 + 1;
             const int at = pixel * ROW_BYTES + (n / 8 * 16 ^ pixel % 8 * 16) + n % 8 * 2;
-            return *reinterpret_cast<const Own*>(own + at);
+            return *reinterpret_cast<const LaneVector*>(own + at);
         };
         if (is_inside && p.filters == BM) {
-            leave_block<true, true>(sum[0], p, corner, n, residual);
+            store_block<true, true>(sum[0], p, origin, n, residual);
         } else {
-            leave_block<false, true>(sum[0], p, corner, n, residual);
+            store_block<false, true>(sum[0], p, origin, n, residual);
         }
     }
     __syncwarp();
-    dependents_may_start();  // any earlier, they would be in the way
+    launch_dependents();  // any earlier, they would be in the way
 }

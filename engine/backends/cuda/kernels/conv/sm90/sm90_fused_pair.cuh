@@ -5,39 +5,38 @@
 #include "sm90_epilogue_swapped.cuh"
 #include "matrices.cuh"
 
-#define BETWEEN_BYTES (2 * BETWEEN)       // of a pixel of the map
-#define CHUNKS (BETWEEN_BYTES / 16)       // of those
-#define SECOND_TAP (BM * BETWEEN_BYTES)   // weights of a tap
-#define SECOND_BYTES (9 * SECOND_TAP)
+#define BETWEEN_BYTES (2 * BETWEEN)            // of a pixel of the map
+#define CHUNKS (BETWEEN_BYTES / 16)            // of those
+#define SECOND_TAP_BYTES (BM * BETWEEN_BYTES)  // weights of a tap
+#define SECOND_BYTES (9 * SECOND_TAP_BYTES)
 
 // Where a chunk of 16 bytes of a pixel of the map lies, in a patch that begins on 512.
-__device__ __forceinline__ unsigned chunk_at(unsigned patch, int pixel, int chunk)
+DEVICE unsigned chunk_at(unsigned patch, int pixel, int chunk)
 {
     const unsigned at = patch + pixel * BETWEEN_BYTES + chunk * 16;
     return at ^ (at >> 7 & (CHUNKS - 1)) << 4;
 }
 
 // One thread: all weights into shared memory, those of the first behind the others.
-__device__ __forceinline__ void bring_weights(unsigned weights, unsigned ready, const Problem& p,
-                                              const unsigned char* first, int first_bytes)
+DEVICE void load_all_weights(
+    unsigned weights, unsigned ready, const KernelArgs& p, const unsigned char* first, int first_bytes)
 {
-    barrier_expect(ready, SECOND_BYTES + first_bytes);
-    copy_bytes(weights, p.weight, SECOND_BYTES, ready);
-    copy_bytes(weights + SECOND_BYTES, first, first_bytes, ready);
-    call_next_weights(p);
+    mbarrier_expect_bytes(ready, SECOND_BYTES + first_bytes);
+    bulk_load(weights, p.weight, SECOND_BYTES, ready);
+    bulk_load(weights + SECOND_BYTES, first, first_bytes, ready);
+    prefetch_next_weights(p);
 }
 
 // Of each eight filters of the first a lane's two.
-__device__ __forceinline__ void read_first_biases(float (&bias)[BETWEEN / 4], const float* from)
+DEVICE void load_first_biases(float (&bias)[BETWEEN / 4], const float* from)
 {
 #pragma unroll
     for (int i = 0; i < BETWEEN / 4; ++i) bias[i] = from[i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2];
 }
 
-// Every tap's weights times its pixels, which begin behind `map` where from_of(tap) says, eight of a line.
+// Every tap's weights times its pixels, which begin behind `map` where from_of(tap) says, eight of a vector.
 template <typename From>
-__device__ __forceinline__ void multiply_map(float (&sum)[BN / 2], unsigned weights, unsigned map,
-                                             int width, From from_of)
+DEVICE void multiply_map(float (&sum)[BN / 2], unsigned weights, unsigned map, int width, From from_of)
 {
     const auto a = matrix_of<BETWEEN_BYTES>(weights);
     const auto b = matrix_of<BETWEEN_BYTES>(map, width);
@@ -45,32 +44,32 @@ __device__ __forceinline__ void multiply_map(float (&sum)[BN / 2], unsigned weig
     for (int tap = 0; tap < 9; ++tap) {
 #pragma unroll
         for (int step = 0; step < BETWEEN_BYTES; step += STEP_BYTES) {
-            wgmma(sum, moved(a, tap * SECOND_TAP + step), moved(b, from_of(tap) + step));
+            wgmma(sum, advance_descriptor(a, tap * SECOND_TAP_BYTES + step),
+                advance_descriptor(b, from_of(tap) + step));
         }
     }
 }
 
-// A lane's two filters of its pixels, finished; of what is there unless all is. more(i) is what the i-th is
-// added to.
-template <bool IS_INSIDE, bool HAS_MORE, typename More>
-__device__ __forceinline__ void leave_block(const float (&sum)[BN / 2], const Problem& p,
-                                            const Corner& corner, int n, More more)
+// A lane's two filters of its pixels, finished; of what is there unless all is. residual_of(i) is what the
+// i-th is added to.
+template <bool IS_INSIDE, bool HAS_RESIDUAL, typename ResidualOf> DEVICE void store_block(
+    const float (&sum)[BN / 2], const KernelArgs& p, const TileOrigin& origin, int n, ResidualOf residual_of)
 {
-    const int x = corner.x + threadIdx.x % 4 * 2;
-    const size_t m = (size_t)(corner.row * p.out_h + corner.y) * p.out_w + x;
+    const int x = origin.x + threadIdx.x % 4 * 2;
+    const size_t m = (size_t)(origin.row * p.out_h + origin.y) * p.out_w + x;
     result* to[2];
     to[0] = static_cast<result*>(p.out) + m * p.out_pitch + n;
     to[1] = to[0] + p.out_pitch;
     const size_t step = (size_t)p.out_w * p.out_pitch;
 #pragma unroll
     for (int down = 0; down < HIGH; ++down) {
-        if (!IS_INSIDE && corner.y + down >= p.out_h) break;
+        if (!IS_INSIDE && origin.y + down >= p.out_h) break;
 #pragma unroll
         for (int right = 0; right < 2; ++right) {
             const float pair[2] = {sum[down * 4 + right], sum[down * 4 + 2 + right]};
-            Own line = line_of(pair);
-            finish_line(line, more(down * 2 + right), HAS_MORE);
-            if (IS_INSIDE || (x + right < p.out_w && n < p.filters)) store_words(to[right], line.word);
+            LaneVector vector = pack_vector(pair);
+            finish_vector(vector, residual_of(down * 2 + right), HAS_RESIDUAL);
+            if (IS_INSIDE || (x + right < p.out_w && n < p.filters)) store_vector(to[right], vector.word);
             to[right] += step;
         }
     }

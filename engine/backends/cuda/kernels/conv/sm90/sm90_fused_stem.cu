@@ -11,7 +11,7 @@
 //
 // Chosen at compile time: TEAMS, BM 64 (filters), BN (pixels: 8 * HIGH), BETWEEN (filters of the first) and
 // BK 32, PARTS (of a weight of the first: 2 where it is the sum of two halves), FIRST_KIND, KIND. Halves come
-// in, with room for a fourth in each pixel, and go out.
+// in, with shared for a fourth in each pixel, and go out.
 #define WIDE 8
 #define HIGH (BN / WIDE)
 #define TAP_BYTES A_BYTES
@@ -24,13 +24,14 @@
 #define GROUP_BYTES (8 / 2 * PATCH_W * BETWEEN_BYTES)  // of a group, in each patch
 #define LINE_PIXELS (2 * WIDE + 2)                     // of the picture
 #define LINE_BYTES (LINE_PIXELS * 8)
-#define LINES_AT_ONCE (128 / LINE_PIXELS)              // that a warpgroup brings
+#define LINES_AT_ONCE (128 / LINE_PIXELS)  // that a warpgroup brings
 #define PICTURE_LINES (8 * GROUPS_DOWN + 2)
-#define OWN_PIECES ((PICTURE_LINES + LINES_AT_ONCE - 1) / LINES_AT_ONCE)  // pixels that a thread brings
-#define PICTURE_PLACE ((OWN_PIECES * LINES_AT_ONCE * LINE_BYTES + 1023) / 1024 * 1024)
-#define TEAM_BYTES (PLACE_BYTES + PICTURE_PLACE)
+#define PIXELS_PER_THREAD \
+    ((PICTURE_LINES + LINES_AT_ONCE - 1) / LINES_AT_ONCE)  // pixels that a thread brings
+#define PICTURE_BYTES ((PIXELS_PER_THREAD * LINES_AT_ONCE * LINE_BYTES + 1023) / 1024 * 1024)
+#define TEAM_BYTES (SLOT_BYTES + PICTURE_BYTES)
 
-struct Opening {
+struct StemArgs {
     const float* bias;  // of a product's columns
     const unsigned char* weight;
     const uint2* picture;
@@ -38,42 +39,40 @@ struct Opening {
 };
 
 // The pixels of the picture that a block needs, on their way: a thread's are one below the other.
-__device__ __forceinline__ void ask_pixels(uint2 (&pixel)[OWN_PIECES], const Opening& o,
-                                           const Corner& corner)
+DEVICE void issue_pixel_loads(uint2 (&pixel)[PIXELS_PER_THREAD], const StemArgs& o, const TileOrigin& origin)
 {
     const int thread = threadIdx.x % 128;
-    const int y = corner.y * 2 - 2 + thread / LINE_PIXELS;
-    const int x = corner.x * 2 - 1 + thread % LINE_PIXELS;
+    const int y = origin.y * 2 - 2 + thread / LINE_PIXELS;
+    const int x = origin.x * 2 - 1 + thread % LINE_PIXELS;
     const bool is_column = (unsigned)x < (unsigned)o.width && thread < LINES_AT_ONCE * LINE_PIXELS;
-    const uint2* from = o.picture + (corner.row * o.height + y) * o.width + x;
+    const uint2* from = o.picture + (origin.row * o.height + y) * o.width + x;
     const int step = LINES_AT_ONCE * o.width;
 #pragma unroll
-    for (int i = 0; i < OWN_PIECES; ++i) {
-        const bool is_there = is_column && (unsigned)(y + i * LINES_AT_ONCE) < (unsigned)o.height;
+    for (int i = 0; i < PIXELS_PER_THREAD; ++i) {
+        const bool exists = is_column && (unsigned)(y + i * LINES_AT_ONCE) < (unsigned)o.height;
         unsigned word[2];
-        ask_words(word, from + i * step, is_there);
+        issue_load(word, from + i * step, exists);
         pixel[i] = {word[0], word[1]};
     }
 }
 
-__device__ __forceinline__ void put_pixels(unsigned char* lines, const uint2 (&pixel)[OWN_PIECES])
+DEVICE void store_pixels(unsigned char* lines, const uint2 (&pixel)[PIXELS_PER_THREAD])
 {
     const int thread = threadIdx.x % 128;
     if (thread >= LINES_AT_ONCE * LINE_PIXELS) return;
 #pragma unroll
-    for (int i = 0; i < OWN_PIECES; ++i) {
+    for (int i = 0; i < PIXELS_PER_THREAD; ++i) {
         const int at = i * LINES_AT_ONCE * LINE_BYTES + thread * 8;
         *reinterpret_cast<uint2*>(lines + at) = {pixel[i].x, pixel[i].y & 0xFFFF};
     }
 }
 
 // What a thread carries from a block's last column to the next one's first: a chunk of a line.
-__device__ __forceinline__ unsigned carried_at(unsigned map, int column)
+DEVICE unsigned carried_at(unsigned map, int column)
 {
     static_assert(8 * GROUPS_DOWN * CHUNKS == 128, "each thread carries one");
     const int line = threadIdx.x % 128 / CHUNKS;
-    return chunk_at(map + line % 2 * 2 * PATCH_PLACE, line / 2 * PATCH_W + column,
-                    threadIdx.x % CHUNKS);
+    return chunk_at(map + line % 2 * 2 * PATCH_SLOT_BYTES, line / 2 * PATCH_W + column, threadIdx.x % CHUNKS);
 }
 
 // Where a lane's matrices go, of the first group's upper lines: the left ones of two neighbours, and the
@@ -82,111 +81,110 @@ struct Targets {
     unsigned left, right;
 };
 
-__device__ __forceinline__ Targets targets_of(unsigned map)
+DEVICE Targets targets_of(unsigned map)
 {
     const int lane = threadIdx.x % 32;
     const int pixel = threadIdx.x / 32 % 4 * PATCH_W + lane % 8;
-    return {chunk_at(map + PATCH_PLACE, pixel, lane / 8), chunk_at(map, pixel + 1, lane / 8)};
+    return {chunk_at(map + PATCH_SLOT_BYTES, pixel, lane / 8), chunk_at(map, pixel + 1, lane / 8)};
 }
 
 // The same of another group, or of the lower lines: further on by lines of 128 bytes, by which chunks have
 // changed places.
-__device__ __forceinline__ unsigned target_of(unsigned first, int group, int low)
+DEVICE unsigned target_of(unsigned first, int group, int low)
 {
-    const int further = group * GROUP_BYTES + low * 2 * PATCH_PLACE;
-    static_assert(GROUP_BYTES % 128 == 0 && PATCH_PLACE % 512 == 0, "whole lines");
+    const int further = group * GROUP_BYTES + low * 2 * PATCH_SLOT_BYTES;
+    static_assert(GROUP_BYTES % 128 == 0 && PATCH_SLOT_BYTES % 512 == 0, "whole lines");
     return (first ^ (group * (GROUP_BYTES / 128) & (CHUNKS - 1)) << 4) + further;
 }
 
 // Eight lines of 16 pixels, by the weights of the first convolution, added to sum.
 template <typename Matrix>
-__device__ __forceinline__ void multiply_lines(float (&sum)[FIRST_COLUMNS / 2], Matrix lines,
-                                               Matrix weights)
+DEVICE void multiply_lines(float (&sum)[FIRST_COLUMNS / 2], Matrix lines, Matrix weights)
 {
 #pragma unroll
     for (int tap = 0; tap < TAPS_Y; ++tap) {
 #pragma unroll
         for (int part = 0; part < PARTS; ++part) {
-            wgmma(sum, moved(lines, tap * LINE_BYTES),
-                  moved(weights, (tap * PARTS + part) * PART_BYTES));
+            wgmma(sum, advance_descriptor(lines, tap * LINE_BYTES),
+                advance_descriptor(weights, (tap * PARTS + part) * PART_BYTES));
         }
     }
 }
 
 // Those sums, finished, into the map: a lane has two neighbours of two lines. What lies outside is zero,
 // whatever the first convolution would make of it.
-__device__ __forceinline__ void leave_lines(float (&sum)[FIRST_COLUMNS / 2], const Targets& targets,
-                                            int group, const Opening& o, const Corner& corner)
+DEVICE void store_lines(float (&sum)[FIRST_COLUMNS / 2], const Targets& targets, int group, const StemArgs& o,
+    const TileOrigin& origin)
 {
-    const int y = corner.y * 2 - 1 + group * 8 + threadIdx.x / 32 % 4 * 2;
-    const int x = corner.x * 2 + threadIdx.x % 32 / 4 * 2;
+    const int y = origin.y * 2 - 1 + group * 8 + threadIdx.x / 32 % 4 * 2;
+    const int x = origin.x * 2 + threadIdx.x % 32 / 4 * 2;
     activate_all(FIRST_KIND, sum);
 #pragma unroll
     for (int low = 0; low < 2; ++low) {
 #pragma unroll
         for (int right = 0; right < 2; ++right) {
-            const bool is_there = (unsigned)(y + low) < (unsigned)o.height && x + right < o.width;
+            const bool exists = (unsigned)(y + low) < (unsigned)o.height && x + right < o.width;
             unsigned word[4];
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 const int at = (right * 4 + i) * 4 + low * 2;
-                word[i] = is_there ? halves_of(sum[at], sum[at + 1]) : 0;
+                word[i] = exists ? pack_half2(sum[at], sum[at + 1]) : 0;
             }
-            store_matrices(target_of(right ? targets.right : targets.left, group, low), word);
+            stmatrix_x4(target_of(right ? targets.right : targets.left, group, low), word);
         }
     }
 }
 
 extern "C" __global__ void __launch_bounds__(128 * TEAMS, 1)
-    sm90_fused_stem(const __grid_constant__ Opening o, const __grid_constant__ Problem p)
+    sm90_fused_stem(const __grid_constant__ StemArgs o, const __grid_constant__ KernelArgs p)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
     // Told to be a whole warp's: where the compiler sees threads part, products wait for each other.
     const int team = __shfl_sync(~0u, threadIdx.x / 128, 0);
     const unsigned begin = (shared_address(memory) + 1023) & ~1023u;
     const unsigned map = begin + team * TEAM_BYTES;
-    const unsigned lines = map + PLACE_BYTES;
+    const unsigned lines = map + SLOT_BYTES;
     const unsigned weights = begin + TEAMS * TEAM_BYTES;
     const unsigned first_weights = weights + SECOND_BYTES;
     const unsigned ready = first_weights + FIRST_BYTES;
     auto at = [&](unsigned address) { return memory + (address - shared_address(memory)); };
 
     if (threadIdx.x == 0) {
-        barrier_init(ready, 1);
-        barrier_fence();
-        bring_weights(weights, ready, p, o.weight, FIRST_BYTES);
+        mbarrier_init(ready, 1);
+        mbarrier_init_fence();
+        load_all_weights(weights, ready, p, o.weight, FIRST_BYTES);
     }
-    const int n = own_filter(0);
-    float bias[OWN];
-    read_biases(bias, p, n);
+    const int n = lane_filter(0);
+    float bias[LANE_FILTERS];
+    load_lane_biases(bias, p, n);
     float first_bias[BETWEEN / 4];
-    read_first_biases(first_bias, o.bias);
+    load_first_biases(first_bias, o.bias);
     const Targets targets = targets_of(map);
     const unsigned carried_from = carried_at(map, WIDE);
     const unsigned carried_to = carried_at(map, 0);
     __syncthreads();
     wait_for_previous_kernel();
-    barrier_wait(ready, 0);
+    mbarrier_wait(ready, 0);
 
-    const Blocks blocks = blocks_of(p);
+    const PixelTiles blocks = pixel_tiles(p);
     const long long teams = gridDim.x * TEAMS;
     const long long number = blockIdx.x * TEAMS + team;
     const int from = int(number * blocks.count / teams);
     const int end = int((number + 1) * blocks.count / teams);
     // Who begins in the midst of a line makes the map of the block before, for the sake of its last column.
-    const int start = from < end && corner_of(blocks, from).x > 0 ? from - 1 : from;
-    uint2 pixel[OWN_PIECES];
-    if (start < end) ask_pixels(pixel, o, corner_of(blocks, start));
+    const int start = from < end && tile_origin(blocks, from).x > 0 ? from - 1 : from;
+    uint2 pixel[PIXELS_PER_THREAD];
+    if (start < end) issue_pixel_loads(pixel, o, tile_origin(blocks, start));
 #pragma unroll 1
     for (int block = start; block < end; ++block) {
-        const Corner corner = corner_of(blocks, block);
+        const TileOrigin origin = tile_origin(blocks, block);
         uint4 carried = {0, 0, 0, 0};
-        if (block > start && corner.x > 0) {
+        if (block > start && origin.x > 0) {
             carried = *reinterpret_cast<const uint4*>(at(carried_from));
         }
-        put_pixels(at(lines), pixel);
-        copies_may_read();
-        consumers_barrier(1 + team, 128);  // the products of all four warps have read the map
+        store_pixels(at(lines), pixel);
+        fence_async_proxy();
+        named_barrier(1 + team, 128);  // the products of all four warps have read the map
         *reinterpret_cast<uint4*>(at(carried_to)) = carried;
 #pragma unroll
         for (int group = 0; group < GROUPS_DOWN; group += 2) {
@@ -197,36 +195,36 @@ extern "C" __global__ void __launch_bounds__(128 * TEAMS, 1)
                 for (int j = 0; j < FIRST_COLUMNS / 2; ++j) {
                     sum[i][j] = first_bias[j / 4 % (BETWEEN / 8) * 2 + j % 2];
                 }
-                products_begin();
+                wgmma_fence();
                 multiply_lines(sum[i],
-                               rows_at(lines + (group + i) * 8 * LINE_BYTES, 16, LINE_BYTES),
-                               rows_at(first_weights, FIRST_COLUMNS * 16, 128));
-                products_commit();
+                    unswizzled_descriptor(lines + (group + i) * 8 * LINE_BYTES, 16, LINE_BYTES),
+                    unswizzled_descriptor(first_weights, FIRST_COLUMNS * 16, 128));
+                wgmma_commit();
             }
-            products_wait<1>();
-            leave_lines(sum[0], targets, group, o, corner);
-            products_wait<0>();
-            leave_lines(sum[1], targets, group + 1, o, corner);
+            wgmma_wait<1>();
+            store_lines(sum[0], targets, group, o, origin);
+            wgmma_wait<0>();
+            store_lines(sum[1], targets, group + 1, o, origin);
         }
-        copies_may_read();
-        consumers_barrier(1 + team, 128);
-        if (block + 1 < end) ask_pixels(pixel, o, corner_of(blocks, block + 1));
+        fence_async_proxy();
+        named_barrier(1 + team, 128);
+        if (block + 1 < end) issue_pixel_loads(pixel, o, tile_origin(blocks, block + 1));
         if (block < from) continue;
         float sum[1][BN / 2];
-        begin_with(bias, sum);
-        products_begin();
-        multiply_map(sum[0], weights, map, PATCH_W, [](int tap) { return place_of(tap); });
-        products_commit();
-        products_wait<0>();
+        init_with_bias(bias, sum);
+        wgmma_fence();
+        multiply_map(sum[0], weights, map, PATCH_W, [](int tap) { return tap_offset(tap); });
+        wgmma_commit();
+        wgmma_wait<0>();
         activate_all(KIND, sum[0]);
-        const bool is_inside = corner.x + WIDE <= p.out_w && corner.y + HIGH <= p.out_h;
-        auto nothing = [](int) { return Own(); };
+        const bool is_inside = origin.x + WIDE <= p.out_w && origin.y + HIGH <= p.out_h;
+        auto nothing = [](int) { return LaneVector(); };
         if (is_inside && p.filters == BM) {
-            leave_block<true, false>(sum[0], p, corner, n, nothing);
+            store_block<true, false>(sum[0], p, origin, n, nothing);
         } else {
-            leave_block<false, false>(sum[0], p, corner, n, nothing);
+            store_block<false, false>(sum[0], p, origin, n, nothing);
         }
     }
     __syncwarp();
-    dependents_may_start();  // any earlier, they would be in the way
+    launch_dependents();  // any earlier, they would be in the way
 }

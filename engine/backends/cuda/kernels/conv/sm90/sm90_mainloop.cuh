@@ -12,10 +12,10 @@
 #define B_BYTES (BN * ROW_BYTES)
 #define WEIGHT_BYTES ((MODE == 2 ? 2 : 1) * B_BYTES)  // high parts, low parts
 #define STAGE_BYTES (A_BYTES + WEIGHT_BYTES)
-#define BLOCKS_OF_ROWS (BM / 64 / CONSUMERS)  // of 64, for each warpgroup
-#define OWN_BIASES ((BN + 128 * CONSUMERS - 1) / (128 * CONSUMERS))  // of a thread
+#define M_BLOCKS (BM / 64 / CONSUMERS)                                      // of 64, for each warpgroup
+#define BIASES_PER_THREAD ((BN + 128 * CONSUMERS - 1) / (128 * CONSUMERS))  // of a thread
 
-struct Problem {
+struct KernelArgs {
     const float* bias;
     const result* residual;
     void* out;
@@ -25,14 +25,14 @@ struct Problem {
     unsigned next_bytes, next_share;  // of all of them, of a block
     int pixels, filters;              // M, N
     int out_h, out_w;
-    int taps_x;                       // width of the kernel
-    int slices, steps;                // of BK channels: a tap's, all
+    int taps_x;         // width of the kernel
+    int slices, steps;  // of BK channels: a tap's, all
     int stride_y, stride_x, top, left, dilation_y, dilation_x;
     int out_pitch, residual_pitch;
     int split, tiles_n, is_aligned;
-    int inbox;  // bytes behind where the ring begins
+    int inbox;            // bytes behind where the pipeline begins
     int is_residual_far;  // larger than what the L2 still has of it
-    int entries, box;  // of an anchor, where [yolo]'s own output is to be made
+    int entries, box;     // of an anchor, where [yolo]'s own output is to be made
     float scale_x_y;
     Divisor by_split, by_tiles_n, by_out_h, by_out_w, by_slices, by_taps_x;
 };
@@ -53,7 +53,7 @@ struct Tile {
     int down, across;
 };
 
-__device__ __forceinline__ Tile tile_at(const Problem& p, int index)
+DEVICE Tile tile_at(const KernelArgs& p, int index)
 {
     const int down = divide(index, p.by_tiles_n);
     return {down, index - down * p.tiles_n};
@@ -65,12 +65,11 @@ struct Origin {  // of a tile: where its windows begin
     int x, y, row;
 };
 
-__device__ __forceinline__ Origin origin_of(const Problem& p, int m)
+DEVICE Origin window_origin(const KernelArgs& p, int m)
 {
     const int line = divide(m, p.by_out_w);
     const int row = divide(line, p.by_out_h);
-    return {(m - line * p.out_w) * p.stride_x - p.left, (line - row * p.out_h) * p.stride_y - p.top,
-            row};
+    return {(m - line * p.out_w) * p.stride_x - p.left, (line - row * p.out_h) * p.stride_y - p.top, row};
 }
 
 // A slice of k: where its channels begin, and its tap. One thread fetches for all others, so it goes
@@ -79,14 +78,14 @@ struct Slice {
     int channel, tap_x, tap_y;
 };
 
-__device__ __forceinline__ Slice slice_at(const Problem& p, int k)
+DEVICE Slice slice_at(const KernelArgs& p, int k)
 {
     const int tap = divide(k, p.by_slices);
     const int tap_y = divide(tap, p.by_taps_x);
     return {(k - tap * p.slices) * BK, tap - tap_y * p.taps_x, tap_y};
 }
 
-__device__ __forceinline__ void advance(Slice& slice, const Problem& p)
+DEVICE void advance(Slice& slice, const KernelArgs& p)
 {
     slice.channel += BK;
     if (slice.channel < p.slices * BK) return;
@@ -96,33 +95,32 @@ __device__ __forceinline__ void advance(Slice& slice, const Problem& p)
     ++slice.tap_y;
 }
 
-__device__ __forceinline__ void fetch_weights(unsigned stage, unsigned full,
-                                              const unsigned char* weights)
+DEVICE void load_weights(unsigned stage, unsigned full, const unsigned char* weights)
 {
-    barrier_expect(full, STAGE_BYTES);
-    copy_bytes(stage + A_BYTES, weights, WEIGHT_BYTES, full);
+    mbarrier_expect_bytes(full, STAGE_BYTES);
+    bulk_load(stage + A_BYTES, weights, WEIGHT_BYTES, full);
 }
 
-__device__ __forceinline__ void fetch_input(unsigned stage, unsigned full, const TensorMap* map,
-                                            const Problem& p, const Origin& tile, const Slice& slice)
+DEVICE void load_input(unsigned stage, unsigned full, const TensorMap* map, const KernelArgs& p,
+    const Origin& tile, const Slice& slice)
 {
-    copy_windows(stage, map, full, slice.channel, tile.x, tile.y, tile.row,
-                 slice.tap_x * p.dilation_x, slice.tap_y * p.dilation_y);
+    tma_load_im2col(stage, map, full, slice.channel, tile.x, tile.y, tile.row, slice.tap_x * p.dilation_x,
+        slice.tap_y * p.dilation_y);
 }
 
 // ---- the warps that multiply
 
 #if MODE < 2
 // One slice: 64 rows of input at `a` times the BN rows of weights at `b`, added to sum.
-__device__ __forceinline__ void multiply_slice(float (&sum)[BN / 2], unsigned a, unsigned b)
+DEVICE void wgmma_slice(float (&sum)[BN / 2], unsigned a, unsigned b)
 {
 #pragma unroll
     for (int step = 0; step < ROW_BYTES; step += STEP_BYTES) {
-        wgmma(sum, matrix_at(a + step), matrix_at(b + step));
+        wgmma(sum, matrix_descriptor(a + step), matrix_descriptor(b + step));
     }
 }
 #else
-__device__ __forceinline__ void multiply_slice(float (&sum)[BN / 2], unsigned a, unsigned b)
+DEVICE void wgmma_slice(float (&sum)[BN / 2], unsigned a, unsigned b)
 {
     const int lane = threadIdx.x % 32;
     const int row = threadIdx.x / 32 % 4 * 16 + lane / 4;
@@ -140,48 +138,47 @@ __device__ __forceinline__ void multiply_slice(float (&sum)[BN / 2], unsigned a,
         }
     }
     float part[BN / 2];
-    products_begin();
+    wgmma_fence();
 #pragma unroll
     for (int step = 0; step < ROW_BYTES / STEP_BYTES; ++step) {
         const unsigned at = b + step * STEP_BYTES;
         if (step == 0) {
-            wgmma_registers_anew(part, low[step], matrix_at(at));
+            wgmma_registers_zeroed(part, low[step], matrix_descriptor(at));
         } else {
-            wgmma_registers(part, low[step], matrix_at(at));
+            wgmma_registers(part, low[step], matrix_descriptor(at));
         }
-        wgmma_registers(part, high[step], matrix_at(at + B_BYTES));
-        wgmma_registers(part, high[step], matrix_at(at));
+        wgmma_registers(part, high[step], matrix_descriptor(at + B_BYTES));
+        wgmma_registers(part, high[step], matrix_descriptor(at));
     }
-    products_commit();
-    products_wait<0>();
+    wgmma_commit();
+    wgmma_wait<0>();
 #pragma unroll
     for (int j = 0; j < BN / 2; ++j) sum[j] += part[j];
 }
 #endif
 
-// The biases of a tile: asked for before the products, by one thread each, and put into shared
+// The biases of a tile: issued for before the products, by one thread each, and put into shared
 // memory after them, where every lane finds those of its columns.
-__device__ __forceinline__ void ask_biases(float (&own)[OWN_BIASES], const Problem& p, int n0,
-                                           int thread)
+DEVICE void load_biases(float (&own)[BIASES_PER_THREAD], const KernelArgs& p, int n0, int thread)
 {
 #pragma unroll
-    for (int i = 0; i < OWN_BIASES; ++i) {
+    for (int i = 0; i < BIASES_PER_THREAD; ++i) {
         const int c = thread + i * 128 * CONSUMERS;
         own[i] = c < BN && n0 + c < p.filters ? p.bias[n0 + c] : 0.f;
     }
 }
 
-__device__ __forceinline__ void put_biases(float* bias, const float (&own)[OWN_BIASES], int thread)
+DEVICE void stage_biases(float* bias, const float (&own)[BIASES_PER_THREAD], int thread)
 {
 #pragma unroll
-    for (int i = 0; i < OWN_BIASES; ++i) {
+    for (int i = 0; i < BIASES_PER_THREAD; ++i) {
         const int c = thread + i * 128 * CONSUMERS;
         if (c < BN) bias[c] = own[i];
     }
 }
 
 // A warp's 16 rows lie in its lanes as wgmma leaves them.
-__device__ __forceinline__ void add_bias(float (&sum)[BN / 2], const float* bias)
+DEVICE void add_bias(float (&sum)[BN / 2], const float* bias)
 {
 #pragma unroll
     for (int j = 0; j < BN / 8; ++j) {
@@ -197,8 +194,7 @@ __device__ __forceinline__ void add_bias(float (&sum)[BN / 2], const float* bias
 
 // Residuals are read past the multiprocessor's own cache: only the thread that fetches waits for
 // the kernel before, and that cache may hold what was there earlier.
-template <int N>
-__device__ __forceinline__ void add_residual(float (&x)[N], const result* from, int count)
+template <int N> DEVICE void add_residual(float (&x)[N], const result* from, int count)
 {
 #pragma unroll
     for (int c = 0; c < N; ++c) {
@@ -209,32 +205,31 @@ __device__ __forceinline__ void add_residual(float (&x)[N], const result* from, 
 // A large map's residual lies beyond the L2 by the time it is needed: it is called there while the
 // products are summed, each row by one thread. Every call takes time of the copy engine, which is why
 // what is near is not called.
-__device__ __forceinline__ void call_residual_of(const Problem& p, int m, int n0, int filters)
+DEVICE void prefetch_residual_row(const KernelArgs& p, int m, int n0, int filters)
 {
     if (!WHOLE || !p.is_residual_far) return;
     const unsigned bytes = min(filters, p.filters - n0) * OUT_BYTES;
-    call_bytes(p.residual + (size_t)m * p.residual_pitch + n0, bytes);
+    prefetch_l2(p.residual + (size_t)m * p.residual_pitch + n0, bytes);
 }
 
 // Of so many pixels.
-__device__ __forceinline__ void call_residual(const Problem& p, int m0, int n0, int pixels,
-                                              int filters, int thread)
+DEVICE void prefetch_residual(const KernelArgs& p, int m0, int n0, int pixels, int filters, int thread)
 {
     if (!p.is_residual_far) return;
     for (int i = thread; i < pixels && m0 + i < p.pixels; i += 128 * CONSUMERS) {
-        call_residual_of(p, m0 + i, n0, filters);
+        prefetch_residual_row(p, m0 + i, n0, filters);
     }
 }
 
 // The weights of the next convolution come from memory while this one computes: the L2 does not
 // hold those of all. Each block calls a share of them.
-__device__ __forceinline__ void call_next_weights(const Problem& p)
+DEVICE void prefetch_next_weights(const KernelArgs& p)
 {
     const unsigned begin = blockIdx.x * p.next_share;
-    if (begin < p.next_bytes) call_bytes(p.next + begin, min(p.next_share, p.next_bytes - begin));
+    if (begin < p.next_bytes) prefetch_l2(p.next + begin, min(p.next_share, p.next_bytes - begin));
 }
 
-template <int BYTES> __device__ __forceinline__ Bits<BYTES> ask_line(const result* from)
+template <int BYTES> DEVICE Bits<BYTES> load_vector(const result* from)
 {
     typedef typename WordsOf<BYTES>::type Words;
     const Words words = __ldcg(reinterpret_cast<const Words*>(from));
@@ -242,8 +237,7 @@ template <int BYTES> __device__ __forceinline__ Bits<BYTES> ask_line(const resul
 }
 
 #if OUT_BYTES == 2
-template <int N>
-__device__ __forceinline__ void values_of(const Bits<N * OUT_BYTES>& line, float (&x)[N])
+template <int N> DEVICE void unpack_vector(const Bits<N * OUT_BYTES>& line, float (&x)[N])
 {
 #pragma unroll
     for (int i = 0; i < N / 2; ++i) {
@@ -252,51 +246,49 @@ __device__ __forceinline__ void values_of(const Bits<N * OUT_BYTES>& line, float
     }
 }
 
-template <int N> __device__ __forceinline__ Bits<N * OUT_BYTES> line_of(const float (&x)[N])
+template <int N> DEVICE Bits<N * OUT_BYTES> pack_vector(const float (&x)[N])
 {
     Bits<N * OUT_BYTES> line;
 #pragma unroll
-    for (int i = 0; i < N / 2; ++i) line.word[i] = halves_of(x[2 * i], x[2 * i + 1]);
+    for (int i = 0; i < N / 2; ++i) line.word[i] = pack_half2(x[2 * i], x[2 * i + 1]);
     return line;
 }
 
-#define LAST_OF_WORDS (LAST == KIND_linear || LAST == KIND_relu)
+#define LAST_IS_PACKED (LAST == KIND_linear || LAST == KIND_relu)
 
 // Sums of two halves round alike in halves and in floats.
-template <int BYTES>
-__device__ __forceinline__ void add_line(Bits<BYTES>& x, const Bits<BYTES>& more)
+template <int BYTES> DEVICE void add_vectors(Bits<BYTES>& x, const Bits<BYTES>& more)
 {
 #pragma unroll
     for (int i = 0; i < BYTES / 4; ++i) {
-        const __half2 sum = __hadd2(reinterpret_cast<const __half2&>(x.word[i]),
-                                    reinterpret_cast<const __half2&>(more.word[i]));
+        const __half2 sum = __hadd2(
+            reinterpret_cast<const __half2&>(x.word[i]), reinterpret_cast<const __half2&>(more.word[i]));
         x.word[i] = reinterpret_cast<const unsigned&>(sum);
     }
 }
 
-template <int BYTES> __device__ __forceinline__ void finish_words(Bits<BYTES>& x)
+template <int BYTES> DEVICE void activate_packed(Bits<BYTES>& x)
 {
     if constexpr (LAST == KIND_relu) {
         const unsigned zeros = 0;
 #pragma unroll
         for (int i = 0; i < BYTES / 4; ++i) {
-            const __half2 most = __hmax2_nan(reinterpret_cast<const __half2&>(x.word[i]),
-                                             reinterpret_cast<const __half2&>(zeros));
+            const __half2 most = __hmax2_nan(
+                reinterpret_cast<const __half2&>(x.word[i]), reinterpret_cast<const __half2&>(zeros));
             x.word[i] = reinterpret_cast<const unsigned&>(most);
         }
     }
 }
 #else
-#define LAST_OF_WORDS (LAST == KIND_linear)
+#define LAST_IS_PACKED (LAST == KIND_linear)
 
-template <int N>
-__device__ __forceinline__ void values_of(const Bits<N * OUT_BYTES>& line, float (&x)[N])
+template <int N> DEVICE void unpack_vector(const Bits<N * OUT_BYTES>& line, float (&x)[N])
 {
 #pragma unroll
     for (int i = 0; i < N; ++i) x[i] = __uint_as_float(line.word[i]);
 }
 
-template <int N> __device__ __forceinline__ Bits<N * OUT_BYTES> line_of(const float (&x)[N])
+template <int N> DEVICE Bits<N * OUT_BYTES> pack_vector(const float (&x)[N])
 {
     Bits<N * OUT_BYTES> line;
 #pragma unroll
@@ -304,8 +296,7 @@ template <int N> __device__ __forceinline__ Bits<N * OUT_BYTES> line_of(const fl
     return line;
 }
 
-template <int BYTES>
-__device__ __forceinline__ void add_line(Bits<BYTES>& x, const Bits<BYTES>& more)
+template <int BYTES> DEVICE void add_vectors(Bits<BYTES>& x, const Bits<BYTES>& more)
 {
 #pragma unroll
     for (int i = 0; i < BYTES / 4; ++i) {
@@ -313,58 +304,55 @@ __device__ __forceinline__ void add_line(Bits<BYTES>& x, const Bits<BYTES>& more
     }
 }
 
-template <int BYTES> __device__ __forceinline__ void finish_words(Bits<BYTES>&) {}
+template <int BYTES> DEVICE void activate_packed(Bits<BYTES>&) {}
 #endif
 
 // The residual and the last activation.
-template <int BYTES>
-__device__ __forceinline__ void finish_line(Bits<BYTES>& x, const Bits<BYTES>& residual,
-                                            bool has_residual)
+template <int BYTES> DEVICE void finish_vector(Bits<BYTES>& x, const Bits<BYTES>& residual, bool has_residual)
 {
-    if constexpr (LAST_OF_WORDS) {
-        if (has_residual) add_line(x, residual);
-        finish_words(x);
+    if constexpr (LAST_IS_PACKED) {
+        if (has_residual) add_vectors(x, residual);
+        activate_packed(x);
     } else {
         float y[BYTES / OUT_BYTES], more[BYTES / OUT_BYTES];
-        values_of(x, y);
-        values_of(residual, more);
+        unpack_vector(x, y);
+        unpack_vector(residual, more);
 #pragma unroll
         for (int c = 0; c < BYTES / OUT_BYTES; ++c) y[c] += has_residual ? more[c] : 0.f;
         activate_all(LAST, y);
-        x = line_of(y);
+        x = pack_vector(y);
     }
 }
 
 #if YOLO
 // Of a line's filters from n on.
-__device__ __forceinline__ unsigned bits_from(int n, const Problem& p)
+DEVICE unsigned yolo_mask_at(int n, const KernelArgs& p)
 {
-    return yolo_bits<OUT_PACK>((unsigned)n % (unsigned)p.entries, p.entries, p.box);
+    return yolo_mask<OUT_PACK>((unsigned)n % (unsigned)p.entries, p.entries, p.box);
 }
 
 // What [yolo] makes of a line of filters, which are those of `bits`.
-__device__ __forceinline__ void make_yolo(Line& x, const Problem& p, unsigned bits)
+DEVICE void yolo_vector(ResultVector& x, const KernelArgs& p, unsigned bits)
 {
     float y[OUT_PACK];
-    values_of(x, y);
-    note_strange(p.flag, y);
-    yolo_values<true>(y, bits, YOLO == RAW, p.scale_x_y);
-    x = line_of(y);
+    unpack_vector(x, y);
+    flag_non_finite(p.flag, y);
+    apply_yolo<true>(y, bits, YOLO == RAW, p.scale_x_y);
+    x = pack_vector(y);
 }
 #endif
 
 // The last activation, what [yolo] makes of it, and the store; `count` of the N values exist.
-template <int N>
-__device__ __forceinline__ void finish(float (&x)[N], const Problem& p, int m, int n, int count)
+template <int N> DEVICE void store_results(float (&x)[N], const KernelArgs& p, int m, int n, int count)
 {
     const int wide = N < OUT_PACK ? N : OUT_PACK;
     activate_all(LAST, x);
 #if YOLO
 #pragma unroll
     for (int c = 0; c < N; ++c) x[c] = c < count ? x[c] : 0.f;
-    note_strange(p.flag, x);
+    flag_non_finite(p.flag, x);
     const int entry = (unsigned)n % (unsigned)p.entries;
-    yolo_values<true>(x, yolo_bits<N>(entry, p.entries, p.box), YOLO == RAW, p.scale_x_y);
+    apply_yolo<true>(x, yolo_mask<N>(entry, p.entries, p.box), YOLO == RAW, p.scale_x_y);
 #endif
     result* to = static_cast<result*>(p.out) + (size_t)m * p.out_pitch + n;
     if (WHOLE || (count == N && p.is_aligned)) {

@@ -12,102 +12,102 @@
 #define PATCH_H (HIGH + (TAPS_Y - 1) / STRIDE)
 #define PATCH_BYTES (PATCH_W * PATCH_H * ROW_BYTES)
 #define PATCHES (STRIDE * STRIDE)
-#define PATCH_PLACE ((PATCH_BYTES + 1023) / 1024 * 1024)
-#define PLACE_BYTES (PATCHES * PATCH_PLACE)
-#define PLACES (TEAMS * STAGES)
+#define PATCH_SLOT_BYTES ((PATCH_BYTES + 1023) / 1024 * 1024)
+#define SLOT_BYTES (PATCHES * PATCH_SLOT_BYTES)
+#define SLOTS (TEAMS * STAGES)
 
-// Blocks of pixels of all rows, and where one begins.
-struct Blocks {
+// PixelTiles of pixels of all rows, and where one begins.
+struct PixelTiles {
     int across, down, count;
 };
 
-struct Corner {
+struct TileOrigin {
     int x, y, row;
 };
 
-__device__ __forceinline__ Blocks blocks_of(const Problem& p)
+DEVICE PixelTiles pixel_tiles(const KernelArgs& p)
 {
     const int across = (p.out_w + WIDE - 1) / WIDE;
     const int down = (p.out_h + HIGH - 1) / HIGH;
     return {across, down, p.pixels / (p.out_h * p.out_w) * down * across};
 }
 
-__device__ __forceinline__ Corner corner_of(const Blocks& blocks, int block)
+DEVICE TileOrigin tile_origin(const PixelTiles& blocks, int block)
 {
     const int line = block / blocks.across;
     return {(block - line * blocks.across) * WIDE, line % blocks.down * HIGH, line / blocks.down};
 }
 
 // Where a tap's pixels begin in a place.
-__device__ __forceinline__ int place_of(int tap)
+DEVICE int tap_offset(int tap)
 {
     const int y = tap / TAPS_X;
     const int x = tap % TAPS_X;
-    return (y % STRIDE * STRIDE + x % STRIDE) * PATCH_PLACE +
-           (y / STRIDE * PATCH_W + x / STRIDE) * ROW_BYTES;
+    return (y % STRIDE * STRIDE + x % STRIDE) * PATCH_SLOT_BYTES +
+        (y / STRIDE * PATCH_W + x / STRIDE) * ROW_BYTES;
 }
 
 // Addresses in shared memory.
-struct Room {
+struct SharedLayout {
     unsigned weights, patches, full, empty, ready, end;
 };
 
-__device__ __forceinline__ Room room_from(unsigned begin)
+DEVICE SharedLayout shared_layout(unsigned begin)
 {
-    Room room;
-    room.weights = (begin + 1023) & ~1023u;
-    room.patches = room.weights + TAPS * SLICES * TAP_BYTES;
-    room.full = room.patches + PLACES * PLACE_BYTES;
-    room.empty = room.full + 8 * PLACES;
-    room.ready = room.empty + 8 * PLACES;
-    room.end = room.ready + 8;
-    return room;
+    SharedLayout shared;
+    shared.weights = (begin + 1023) & ~1023u;
+    shared.patches = shared.weights + TAPS * SLICES * TAP_BYTES;
+    shared.full = shared.patches + SLOTS * SLOT_BYTES;
+    shared.empty = shared.full + 8 * SLOTS;
+    shared.ready = shared.empty + 8 * SLOTS;
+    shared.end = shared.ready + 8;
+    return shared;
 }
 
-__device__ __forceinline__ void prepare(const Room& room, const TensorMap* input)
+DEVICE void init_barriers(const SharedLayout& shared, const TensorMap* input)
 {
-    if (threadIdx.x == ALL_CONSUMERS) prefetch_map(input);
+    if (threadIdx.x == CONSUMER_THREADS) prefetch_tensor_map(input);
     if (threadIdx.x == 0) {
-        for (int s = 0; s < PLACES; ++s) {
-            barrier_init(room.full + 8 * s, 1);
-            barrier_init(room.empty + 8 * s, 4);
+        for (int s = 0; s < SLOTS; ++s) {
+            mbarrier_init(shared.full + 8 * s, 1);
+            mbarrier_init(shared.empty + 8 * s, 4);
         }
-        barrier_init(room.ready, 1);
-        barrier_fence();
+        mbarrier_init(shared.ready, 1);
+        mbarrier_init_fence();
     }
 }
 
 // One thread: weights of tile_n, then the patches of every block from `first` on, team by team.
-__device__ __forceinline__ void fetch_all(const Room& room, const TensorMap* input, const Problem& p,
-                                          const Blocks& blocks, int tile_n, int first, int stride)
+DEVICE void produce_patches(const SharedLayout& shared, const TensorMap* input, const KernelArgs& p,
+    const PixelTiles& blocks, int tile_n, int first, int stride)
 {
     const int bytes = TAPS * SLICES * TAP_BYTES;
-    barrier_expect(room.ready, bytes);
+    mbarrier_expect_bytes(shared.ready, bytes);
     for (int at = 0; at < bytes; at += TAP_BYTES) {
-        copy_bytes(room.weights + at, p.weight + (size_t)tile_n * bytes + at, TAP_BYTES, room.ready);
+        bulk_load(shared.weights + at, p.weight + (size_t)tile_n * bytes + at, TAP_BYTES, shared.ready);
     }
     wait_for_previous_kernel();
     int team = 0;
-    int asked = 0;  // slices of the blocks that a team had before
+    int issued = 0;  // slices of the blocks that a team had before
     for (int block = first; block < blocks.count; block += stride) {
-        const Corner corner = corner_of(blocks, block);
+        const TileOrigin origin = tile_origin(blocks, block);
 #pragma unroll 1
         for (int slice = 0; slice < SLICES; ++slice) {
-            const int stage = team * STAGES + (asked + slice) % STAGES;
-            const int lap = (asked + slice) / STAGES;
+            const int stage = team * STAGES + (issued + slice) % STAGES;
+            const int lap = (issued + slice) / STAGES;
             // Of the first lap every place is free: the phase before the first counts as done.
-            barrier_wait(room.empty + 8 * stage, (lap & 1) ^ 1);
-            barrier_expect(room.full + 8 * stage, PATCHES * PATCH_BYTES);
+            mbarrier_wait(shared.empty + 8 * stage, (lap & 1) ^ 1);
+            mbarrier_expect_bytes(shared.full + 8 * stage, PATCHES * PATCH_BYTES);
 #pragma unroll
             for (int i = 0; i < PATCHES; ++i) {
-                copy_box(room.patches + stage * PLACE_BYTES + i * PATCH_PLACE, input,
-                         room.full + 8 * stage, slice * BK, corner.x * STRIDE - p.left + i % STRIDE,
-                         corner.y * STRIDE - p.top + i / STRIDE, corner.row);
+                tma_load_box(shared.patches + stage * SLOT_BYTES + i * PATCH_SLOT_BYTES, input,
+                    shared.full + 8 * stage, slice * BK, origin.x * STRIDE - p.left + i % STRIDE,
+                    origin.y * STRIDE - p.top + i / STRIDE, origin.row);
             }
         }
         if (++team == TEAMS) {
             team = 0;
-            asked += SLICES;
+            issued += SLICES;
         }
     }
 }

@@ -4,70 +4,70 @@
 // Chosen at compile time: TEAMS, MODE 0 or 1, and the rest as in sm90_splitk.
 #include "sm90_pipeline.cuh"
 
-extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
-    sm90_pingpong(const __grid_constant__ TensorMap input, const __grid_constant__ Problem p)
+extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
+    sm90_pingpong(const __grid_constant__ TensorMap input, const __grid_constant__ KernelArgs p)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
-    const Ring ring = ring_from(shared_address(memory));
-    float* biases = reinterpret_cast<float*>(memory + (ring.end - shared_address(memory)));
+    const Pipeline pipeline = pipeline_at(shared_address(memory));
+    float* biases = reinterpret_cast<float*>(memory + (pipeline.end - shared_address(memory)));
     const int tiles = (p.pixels + BM - 1) / BM * p.tiles_n;
 
-    prepare(ring, &input);
+    init_barriers(pipeline, &input);
 
-    if (threadIdx.x >= ALL_CONSUMERS) {
-        fewer_registers<PRODUCER_SHARE>();
-        if (threadIdx.x == ALL_CONSUMERS) {
-            auto want_weights = [&](const unsigned char* weights, unsigned slot, unsigned full) {
-                fetch_weights(slot, full, weights);
+    if (threadIdx.x >= CONSUMER_THREADS) {
+        setmaxnreg_dec<PRODUCER_REGISTERS>();
+        if (threadIdx.x == CONSUMER_THREADS) {
+            auto issue_weights = [&](const unsigned char* weights, unsigned slot, unsigned full) {
+                load_weights(slot, full, weights);
             };
-            auto want_input = [&](const Origin& origin, const Slice& slice, unsigned slot,
-                                  unsigned full) {
-                fetch_input(slot, full, &input, p, origin, slice);
+            auto issue_input = [&](const Origin& origin, const Slice& slice, unsigned slot, unsigned full) {
+                load_input(slot, full, &input, p, origin, slice);
             };
-            fetch_tiles<BM, WEIGHT_BYTES>(ring, p, tiles, want_weights, want_input);
+            produce_tiles<BM, WEIGHT_BYTES>(pipeline, p, tiles, issue_weights, issue_input);
         }
         __syncwarp();
-        dependents_may_start();  // any earlier, they would be in the way
+        launch_dependents();  // any earlier, they would be in the way
     } else {
-        more_registers<CONSUMER_SHARE>();
+        setmaxnreg_inc<CONSUMER_REGISTERS>();
         const int group = threadIdx.x / 128;
         const int team = group / CONSUMERS;
         const int member = group % CONSUMERS;
         const int thread = member * 128 + threadIdx.x % 128;
         const int warp = threadIdx.x / 32 % 4;
-        if (threadIdx.x == 0) call_next_weights(p);
-        int turn = 0;
-        for (int index = blockIdx.x; index < tiles; index += gridDim.x, ++turn) {
-            if (TEAMS > 1 && turn % TEAMS != team) continue;
-            float own[OWN_BIASES];
+        if (threadIdx.x == 0) prefetch_next_weights(p);
+        int iteration = 0;
+        for (int index = blockIdx.x; index < tiles; index += gridDim.x, ++iteration) {
+            if (TEAMS > 1 && iteration % TEAMS != team) continue;
+            float own[BIASES_PER_THREAD];
             const Tile tile = tile_at(p, index);
             const int m0 = tile.down * BM;
             const int n0 = tile.across * BN;
-            ask_biases(own, p, n0, thread);
-            call_residual(p, m0, n0, BM, BN, thread);
-            float sum[BLOCKS_OF_ROWS][BN / 2];
+            load_biases(own, p, n0, thread);
+            prefetch_residual(p, m0, n0, BM, BN, thread);
+            float sum[M_BLOCKS][BN / 2];
 #pragma unroll
-            for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
+            for (int i = 0; i < M_BLOCKS; ++i) {
 #pragma unroll
                 for (int j = 0; j < BN / 2; ++j) sum[i][j] = 0.f;
             }
-            take_turn(ring, p, turn, team, [&](unsigned slot) {
+            run_mainloop(
+                pipeline, p, iteration, team,
+                [&](unsigned slot) {
 #pragma unroll
-                for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
-                    multiply_slice(sum[i], slot + (member * BLOCKS_OF_ROWS + i) * 64 * ROW_BYTES,
-                                   slot + A_BYTES);
-                }
-            }, [] {});
+                    for (int i = 0; i < M_BLOCKS; ++i) {
+                        wgmma_slice(sum[i], slot + (member * M_BLOCKS + i) * 64 * ROW_BYTES, slot + A_BYTES);
+                    }
+                },
+                [] {});
             // Two rows for each team: some of its threads may still need that of the tile before.
-            float* bias = biases + (team * 2 + turn / TEAMS % 2) * BN;
-            put_biases(bias, own, thread);
-            consumers_barrier(1 + team, 128 * CONSUMERS);
+            float* bias = biases + (team * 2 + iteration / TEAMS % 2) * BN;
+            stage_biases(bias, own, thread);
+            named_barrier(1 + team, 128 * CONSUMERS);
 #pragma unroll
-            for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
-                const int first_row = m0 + (member * BLOCKS_OF_ROWS + i) * 64 + warp * 16;
-                finish_from_registers(sum[i], bias, p, n0, [&](int row) {
-                    return first_row + row < p.pixels ? first_row + row : -1;
-                });
+            for (int i = 0; i < M_BLOCKS; ++i) {
+                const int first_row = m0 + (member * M_BLOCKS + i) * 64 + warp * 16;
+                epilogue_from_registers(sum[i], bias, p, n0,
+                    [&](int row) { return first_row + row < p.pixels ? first_row + row : -1; });
             }
             __syncwarp();
         }

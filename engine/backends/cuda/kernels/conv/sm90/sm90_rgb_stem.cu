@@ -2,13 +2,13 @@
 //
 //   out[m, n] = f(sum over k of A[m, k] * W[n, k] + bias[n]); where 2 x 2 cells are pooled, of the largest
 //
-// Lines of the map lie in shared memory as they are, four values a pixel. What a window has of a line is a
-// row of A, and two pixels, 16 bytes, further on the next row begins: wgmma reads rows that overlap where
-// they lie, and nothing is unfolded. Where windows are one pixel apart, two of them are a row, and the
+// ResidualVectors of the map lie in shared memory as they are, four values a pixel. What a window has of a
+// line is a row of A, and two pixels, 16 bytes, further on the next row begins: wgmma reads rows that overlap
+// where they lie, and nothing is unfolded. Where windows are one pixel apart, two of them are a row, and the
 // filters of the second, shifted by a pixel, are further columns.
 //
-// Blocks stay, and keep all weights. A warpgroup takes a line of 64 rows at a time, or two where cells are
-// pooled.
+// PixelTiles stay, and keep all weights. A warpgroup takes a line of 64 rows at a time, or two where cells
+// are pooled.
 //
 // Chosen at compile time: BN (columns), PAIR (windows of a row: 2 where they are one pixel apart), TAPS_Y,
 // STEPS (of four pixels of a line), PARTS (of a weight: 2 where it is the sum of two halves), POOLED (cells:
@@ -22,7 +22,7 @@
 
 #define GROUPS 2
 #define THREADS (128 * GROUPS)
-#define WINDOWS 64                            // rows of A
+#define WINDOWS 64                              // rows of A
 #define PIXELS (2 * (WINDOWS - 1) + 4 * STEPS)  // that they reach, in a line
 #define LINE_BYTES ((PIXELS * 8 + 15) / 16 * 16)
 #define LINES_IN ((LINES - 1) * STRIDE_Y + TAPS_Y)
@@ -32,7 +32,7 @@
 #define FILTERS (BN / PAIR)
 #define COLUMNS (POOLED == 4 ? FILTERS : BN)  // of what a lane finishes
 
-struct Problem {
+struct KernelArgs {
     const float* bias;  // of columns
     const __half* input;
     const unsigned char* weight;
@@ -50,7 +50,7 @@ struct Tile {
     int window, line, row;  // the first
 };
 
-__device__ __forceinline__ Tile tile_at(const Problem& p, int index)
+DEVICE Tile tile_at(const KernelArgs& p, int index)
 {
     const int line = divide(index, p.by_across);
     const int row = divide(line, p.by_down);
@@ -59,7 +59,7 @@ __device__ __forceinline__ Tile tile_at(const Problem& p, int index)
 }
 
 // Three channels and a zero; zeros outside the map.
-__device__ __forceinline__ uint2 pixel_at(const Problem& p, int row, int y, int x)
+DEVICE uint2 pixel_at(const KernelArgs& p, int row, int y, int x)
 {
     uint2 pixel = {0, 0};
     if ((unsigned)y >= (unsigned)p.height || (unsigned)x >= (unsigned)p.width) return pixel;
@@ -75,7 +75,7 @@ __device__ __forceinline__ uint2 pixel_at(const Problem& p, int row, int y, int 
     return pixel;
 }
 
-__device__ __forceinline__ void bring_lines(unsigned char* lines, const Problem& p, const Tile& tile)
+DEVICE void load_lines(unsigned char* lines, const KernelArgs& p, const Tile& tile)
 {
     const int y = tile.line * STRIDE_Y - p.top;
     const int x = tile.window * 2 - p.left;
@@ -88,7 +88,7 @@ __device__ __forceinline__ void bring_lines(unsigned char* lines, const Problem&
 }
 
 // The windows of a line of the tile, added to sum.
-__device__ __forceinline__ void multiply_line(float (&sum)[BN / 2], unsigned lines, unsigned weights)
+DEVICE void multiply_line(float (&sum)[BN / 2], unsigned lines, unsigned weights)
 {
 #pragma unroll
     for (int tap = 0; tap < TAPS_Y; ++tap) {
@@ -97,8 +97,8 @@ __device__ __forceinline__ void multiply_line(float (&sum)[BN / 2], unsigned lin
 #pragma unroll
             for (int part = 0; part < PARTS; ++part) {
                 const unsigned b = weights + ((tap * STEPS + step) * PARTS + part) * PART_BYTES;
-                wgmma(sum, rows_at(lines + tap * LINE_BYTES + step * 32, 16, 128),
-                      rows_at(b, BN * 16, 128));
+                wgmma(sum, unswizzled_descriptor(lines + tap * LINE_BYTES + step * 32, 16, 128),
+                    unswizzled_descriptor(b, BN * 16, 128));
             }
         }
     }
@@ -106,8 +106,8 @@ __device__ __forceinline__ void multiply_line(float (&sum)[BN / 2], unsigned lin
 
 // Finished values of a row of sums: `x` has those of the lane's pairs, of the window `window` of a line that
 // begins at `out`; of two windows one after the other where a row has two.
-__device__ __forceinline__ void finish_row(float (&x)[COLUMNS / 8][2], const Problem& p, result* out,
-                                           int window, const float* bias)
+DEVICE void finish_row(
+    float (&x)[COLUMNS / 8][2], const KernelArgs& p, result* out, int window, const float* bias)
 {
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -115,19 +115,19 @@ __device__ __forceinline__ void finish_row(float (&x)[COLUMNS / 8][2], const Pro
         const float2 pair = *reinterpret_cast<const float2*>(bias + j * 8 + lane % 4 * 2);
         x[j][0] += pair.x, x[j][1] += pair.y;
     }
-    activate_all(KIND, reinterpret_cast<float(&)[COLUMNS / 4]>(x));
+    activate_all(KIND, reinterpret_cast<float (&)[COLUMNS / 4]>(x));
 #pragma unroll
-    for (int j = 0; j < COLUMNS; j += SHARED) {
-        Line line;
-        gather_line(reinterpret_cast<const float(&)[SHARED / 8][2]>(x[j / 8]), line);
-        const int n = j + column_of(lane);
+    for (int j = 0; j < COLUMNS; j += QUAD_COLUMNS) {
+        ResultVector line;
+        gather_vector(reinterpret_cast<const float (&)[QUAD_COLUMNS / 8][2]>(x[j / 8]), line);
+        const int n = j + quad_column(lane);
         const int pixel = window + n / FILTERS;
-        if (pixel < p.out_w) store_words(out + (size_t)pixel * p.out_pitch + n % FILTERS, line.word);
+        if (pixel < p.out_w) store_vector(out + (size_t)pixel * p.out_pitch + n % FILTERS, line.word);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    sm90_rgb_stem(const __grid_constant__ Problem p)
+    sm90_rgb_stem(const __grid_constant__ KernelArgs p)
 {
     extern __shared__ __align__(128) unsigned char memory[];
     unsigned char* lines = memory + WEIGHT_BYTES;
@@ -140,22 +140,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     const int first_row = threadIdx.x / 32 % 4 * 16 + lane / 4;
 
     if (threadIdx.x == 0) {
-        barrier_init(ready, 1);
-        barrier_fence();
-        barrier_expect(ready, WEIGHT_BYTES);
-        copy_bytes(weights, p.weight, WEIGHT_BYTES, ready);
+        mbarrier_init(ready, 1);
+        mbarrier_init_fence();
+        mbarrier_expect_bytes(ready, WEIGHT_BYTES);
+        bulk_load(weights, p.weight, WEIGHT_BYTES, ready);
     }
     for (int n = threadIdx.x; n < COLUMNS; n += THREADS) bias[n] = p.bias[n];
     __syncthreads();
     wait_for_previous_kernel();
-    barrier_wait(ready, 0);
+    mbarrier_wait(ready, 0);
 #pragma unroll 1
     for (int index = blockIdx.x; index < p.blocks; index += gridDim.x) {
         const Tile tile = tile_at(p, index);
-        bring_lines(lines, p, tile);
-        copies_may_read();
+        load_lines(lines, p, tile);
+        fence_async_proxy();
         __syncthreads();
-        if (index + gridDim.x >= p.blocks) dependents_may_start();
+        if (index + gridDim.x >= p.blocks) launch_dependents();
         const int end = min(LINES, p.grid_h - tile.line);
 #pragma unroll 1
         for (int line = group * SIDE; line < end; line += GROUPS * SIDE) {
@@ -169,11 +169,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             const unsigned from = shared_address(lines) + line * STRIDE_Y * LINE_BYTES;
 #pragma unroll
             for (int i = 0; i < SIDE; ++i) {
-                products_begin();
+                wgmma_fence();
                 multiply_line(sum[i], from + i * STRIDE_Y * LINE_BYTES, weights);
-                products_commit();
+                wgmma_commit();
             }
-            products_wait<0>();
+            wgmma_wait<0>();
             if (POOLED == 1 || y / SIDE < p.out_h) {
                 const size_t line_out = (size_t)tile.row * p.out_h + y / SIDE;
                 result* out = p.out + line_out * p.out_w * p.out_pitch;
@@ -195,13 +195,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                     for (int j = 0; j < COLUMNS / 4; ++j) {
                         const int left = j / 2 * 4 + low * 2 + j % 2;
                         const int right = left + FILTERS / 2;
-                        x[j / 2][j % 2] = fmaxf(fmaxf(sum[0][left], sum[0][right]),
-                                                fmaxf(sum[1][left], sum[1][right]));
+                        x[j / 2][j % 2] =
+                            fmaxf(fmaxf(sum[0][left], sum[0][right]), fmaxf(sum[1][left], sum[1][right]));
                     }
                     finish_row(x, p, out, tile.window + first_row + low * 8, bias);
                 }
 #else
-                // Neighbours are in lanes of other quads: the even ones finish the first rows, the odd
+                // Neighbours are in lanes of other quads: the even ones store_results the first rows, the odd
                 // ones those eight further.
                 const bool is_odd = lane / 4 % 2;
                 float x[COLUMNS / 8][2];
@@ -210,10 +210,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                     const int at = j / 2 * 4 + j % 2;
                     const float first = fmaxf(sum[0][at], sum[1][at]);
                     const float second = fmaxf(sum[0][at + 2], sum[1][at + 2]);
-                    const float given = is_odd ? first : second;
-                    const float taken =
-                        __uint_as_float(__shfl_xor_sync(~0u, __float_as_uint(given), 4));
-                    x[j / 2][j % 2] = fmaxf(is_odd ? second : first, taken);
+                    const float sent = is_odd ? first : second;
+                    const float received = __uint_as_float(__shfl_xor_sync(~0u, __float_as_uint(sent), 4));
+                    x[j / 2][j % 2] = fmaxf(is_odd ? second : first, received);
                 }
                 const int window = tile.window + first_row / 2 * 2 + is_odd * 8;
                 finish_row(x, p, out, window / 2, bias);

@@ -7,64 +7,63 @@
 #include "sm90_pipeline.cuh"
 #include "sm90_epilogue_swapped.cuh"
 
-extern "C" __global__ void __launch_bounds__(ALL_CONSUMERS + 128, BLOCKS)
-    sm90_swapped(const __grid_constant__ TensorMap input, const __grid_constant__ Problem p)
+extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
+    sm90_swapped(const __grid_constant__ TensorMap input, const __grid_constant__ KernelArgs p)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
-    const Ring ring = ring_from(shared_address(memory));
+    const Pipeline pipeline = pipeline_at(shared_address(memory));
     const int tiles = (p.pixels + BN - 1) / BN * p.tiles_n;
 
-    prepare(ring, &input);
+    init_barriers(pipeline, &input);
 
-    if (threadIdx.x >= ALL_CONSUMERS) {
-        fewer_registers<PRODUCER_SHARE>();
-        if (threadIdx.x == ALL_CONSUMERS) {
-            auto want_weights = [&](const unsigned char* weights, unsigned slot, unsigned full) {
-                barrier_expect(full, A_BYTES + BN * ROW_BYTES);
-                copy_bytes(slot, weights, A_BYTES, full);
+    if (threadIdx.x >= CONSUMER_THREADS) {
+        setmaxnreg_dec<PRODUCER_REGISTERS>();
+        if (threadIdx.x == CONSUMER_THREADS) {
+            auto issue_weights = [&](const unsigned char* weights, unsigned slot, unsigned full) {
+                mbarrier_expect_bytes(full, A_BYTES + BN * ROW_BYTES);
+                bulk_load(slot, weights, A_BYTES, full);
             };
-            auto want_input = [&](const Origin& origin, const Slice& slice, unsigned slot,
-                                  unsigned full) {
-                fetch_input(slot + A_BYTES, full, &input, p, origin, slice);
+            auto issue_input = [&](const Origin& origin, const Slice& slice, unsigned slot, unsigned full) {
+                load_input(slot + A_BYTES, full, &input, p, origin, slice);
             };
-            fetch_tiles<BN, A_BYTES>(ring, p, tiles, want_weights, want_input);
+            produce_tiles<BN, A_BYTES>(pipeline, p, tiles, issue_weights, issue_input);
         }
         __syncwarp();
-        dependents_may_start();  // any earlier, they would be in the way
+        launch_dependents();  // any earlier, they would be in the way
     } else {
-        more_registers<CONSUMER_SHARE>();
+        setmaxnreg_inc<CONSUMER_REGISTERS>();
         const int group = threadIdx.x / 128;
         const int team = group / CONSUMERS;
         const int member = group % CONSUMERS;
-        const int own = own_filter(member);
-        if (threadIdx.x == 0) call_next_weights(p);
-        int turn = 0;
-        for (int index = blockIdx.x; index < tiles; index += gridDim.x, ++turn) {
-            if (TEAMS > 1 && turn % TEAMS != team) continue;
+        const int own = lane_filter(member);
+        if (threadIdx.x == 0) prefetch_next_weights(p);
+        int iteration = 0;
+        for (int index = blockIdx.x; index < tiles; index += gridDim.x, ++iteration) {
+            if (TEAMS > 1 && iteration % TEAMS != team) continue;
             const Tile tile = tile_at(p, index);
             const int m0 = tile.down * BN;
             const int n0 = tile.across * BM;
-            call_residual(p, m0, n0, BN, BM, member * 128 + threadIdx.x % 128);
-            float sum[BLOCKS_OF_ROWS][BN / 2];
-            float bias[OWN];
-            read_biases(bias, p, n0 + own);
-            begin_with(bias, sum);
+            prefetch_residual(p, m0, n0, BN, BM, member * 128 + threadIdx.x % 128);
+            float sum[M_BLOCKS][BN / 2];
+            float bias[LANE_FILTERS];
+            load_lane_biases(bias, p, n0 + own);
+            init_with_bias(bias, sum);
             Residuals residual;
             const int first = m0 + threadIdx.x % 4 * 2;
             const int left = p.pixels - first;
-            auto ahead = [](int i) { return i / 2 * 8 + i % 2; };
-            auto exists = [&](int i) { return ahead(i) < left; };
+            auto pixel_offset = [](int i) { return i / 2 * 8 + i % 2; };
+            auto exists = [&](int i) { return pixel_offset(i) < left; };
             auto multiply = [&](unsigned slot) {
 #pragma unroll
-                for (int i = 0; i < BLOCKS_OF_ROWS; ++i) {
-                    multiply_slice(sum[i], slot + (member * BLOCKS_OF_ROWS + i) * 64 * ROW_BYTES,
-                                   slot + A_BYTES);
+                for (int i = 0; i < M_BLOCKS; ++i) {
+                    wgmma_slice(sum[i], slot + (member * M_BLOCKS + i) * 64 * ROW_BYTES, slot + A_BYTES);
                 }
             };
-            take_turn(ring, p, turn, team, multiply, [&] {
-                ask_some(residual, p, first, n0 + own, 0, ASKED, exists, ahead);
+            run_mainloop(pipeline, p, iteration, team, multiply, [&] {
+                issue_residual_loads(
+                    residual, p, first, n0 + own, 0, RESIDUALS_IN_FLIGHT, exists, pixel_offset);
             });
-            finish_filters(sum, residual, p, first, n0 + own, exists, ahead);
+            epilogue_swapped(sum, residual, p, first, n0 + own, exists, pixel_offset);
             __syncwarp();
         }
     }

@@ -164,11 +164,7 @@ struct Matrix {
         return MODE == 0 ? half_at(word, 0) : tf32_of(word);
     }
 };
-inline Matrix matrix_descriptor(unsigned address, int apart = 8)
-{
-    return {address, ROW_BYTES, apart * ROW_BYTES, 0};
-}
-template <int BYTES> inline Matrix matrix_of(unsigned address, int apart = 8)
+template <int BYTES = ROW_BYTES> inline Matrix matrix_descriptor(unsigned address, int apart = 8)
 {
     return {address, BYTES, apart * BYTES, 0};
 }

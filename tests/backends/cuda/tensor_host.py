@@ -80,8 +80,7 @@ class _OnHost:
     @property
     def headers(self) -> Mapping[str, str]:
         warps, sm90 = (host.FOLDER.joinpath(name).read_text() for name in ("warps.h", "sm90.h"))
-        stands_in = {"mma_ptx.cuh": warps, "sm90_ptx.cuh": warps + sm90}
-        return {**stands_in, "wgmma.cuh": "", "matrices.cuh": ""}
+        return {"mma_ptx.cuh": warps, "sm90_ptx.cuh": warps + sm90, "wgmma.cuh": ""}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.tile, name)

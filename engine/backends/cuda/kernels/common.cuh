@@ -1,8 +1,8 @@
-// What every kernel shares: the storage type, packs of values, and the grid-stride loop.
+// Shared by all kernels: the storage type, packs of values, activations and the grid-stride loop.
 //
-// Layout: activations are NHWC. A tensor is a pointer and a pitch: the values from one pixel to the
-// next, at least its channels, more when it lives inside a wider concatenation. Rows (samples) are
-// runs of height * width pixels. `real` is how values are stored; arithmetic is always float.
+// Layout: activations are NHWC. A tensor is a pointer and a pitch, the number of values from one pixel to
+// the next: at least its channels, and more if it lies inside a wider concatenation. Rows (samples) are
+// runs of height * width pixels. `real` is the type in memory; arithmetic is in float.
 #pragma once
 
 #if defined(STORE_HALF) || OUT_BYTES == 2
@@ -18,7 +18,7 @@ DEVICE unsigned pack_half2(float low, float high)
 #elif defined(STORE_HALF) || OUT_BYTES == 2
     return __float2half_rn(low).bits | (unsigned)__float2half_rn(high).bits << 16;
 #else
-    return 0;  // of no program that has none
+    return 0;  // never called
 #endif
 }
 #ifdef STORE_HALF
@@ -29,8 +29,8 @@ typedef float real;
 DEVICE float to_float(float x) { return x; }
 DEVICE void put(float* p, float x) { *p = x; }
 
-// The first line of every kernel: it may have been started while the kernel before it still runs.
-// It waits until that has ended and its results can be seen, and lets the next one start as early.
+// The first statement of a kernel that is launched early (programmatic dependent launch): wait until the
+// previous kernel has ended and its results are visible, and let the next kernel start early too.
 DEVICE void after_previous_kernel()
 {
 #if __CUDA_ARCH__ >= 900
@@ -38,14 +38,15 @@ DEVICE void after_previous_kernel()
 #endif
 }
 
-// Notes in `flag`, where there is one, that a value is none: halves end at 65504, and beyond them is
-// infinity. Who reads the flag finds out where it began.
+// Sets `flag`, unless it is null, if x is infinite or NaN. Halves overflow beyond 65504; the host reads
+// the flag and finds the first layer that overflowed.
 DEVICE void flag_non_finite(unsigned* flag, float x)
 {
     if (flag && x - x != 0.f) *flag = 1;
 }
 
-// The same of several values: zero times one that is none is none, and so is a sum with it.
+// The same for several values with one test: 0 * x is NaN when x is not finite, and so is a sum that
+// contains it.
 template <int N> DEVICE void flag_non_finite(unsigned* flag, const float (&x)[N])
 {
     float nothing = 0.f;
@@ -54,10 +55,10 @@ template <int N> DEVICE void flag_non_finite(unsigned* flag, const float (&x)[N]
     flag_non_finite(flag, nothing);
 }
 
-// Values in 16 bytes: what one thread of a `_packed` kernel moves at once.
+// Values in 16 bytes, which one thread of a `_packed` kernel moves at once.
 #define PACK (16 / (int)sizeof(real))
 
-// Every loop is this one, so that a launch of any size is right.
+// Every loop over items is a grid-stride loop, so any launch size gives the right result.
 #define GRID_STRIDE(i, n) \
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += gridDim.x * blockDim.x)
 
@@ -79,9 +80,8 @@ template <int V, typename T> DEVICE Pack<V> load(const T* p)
     return pack;
 }
 
-// V neighbouring values as they lie in memory. To have many on their way at once: load_bits for all of
-// them, without a branch between, before the first is looked at. An array of halves is looked at as
-// soon as it arrives.
+// V neighbouring values as raw words. To keep many loads in flight, load all of them without a branch in
+// between before the first is used. With an array of halves the compiler waits for each load.
 template <int BYTES> struct alignas(BYTES) Bits {
     unsigned word[BYTES / 4];
 };
@@ -94,7 +94,7 @@ template <int V> DEVICE Bits<V * sizeof(real)> load_bits(const real* p)
     return *reinterpret_cast<const Bits<V * sizeof(real)>*>(p);
 }
 
-// The same, or zeros where no value lies: nothing is read there.
+// The same, or zeros without a read if `is_value` is false.
 template <int V> DEVICE Bits<V * sizeof(real)> load_bits_if(bool is_value, const real* p)
 {
     Bits<V * sizeof(real)> bits = {};
@@ -102,7 +102,7 @@ template <int V> DEVICE Bits<V * sizeof(real)> load_bits_if(bool is_value, const
     return bits;
 }
 
-// Zeros in the nhwc_offset of values that are none.
+// Clears the words unless `is_value`.
 template <int BYTES> DEVICE void zero_unless(bool is_value, Bits<BYTES>& bits)
 {
     for (auto& word : bits.word) word = is_value ? word : 0;
@@ -113,7 +113,7 @@ template <int V> DEVICE float value_of(const Bits<V * sizeof(real)>& bits, int i
     return to_float(reinterpret_cast<const Raw<V>&>(bits).v[i]);
 }
 
-// Halves are put into words first, which a compiler does not tear apart into stores of one half each.
+// Halves are packed into words first, because the compiler would split the store into one store per half.
 template <int V, typename T> DEVICE void store(T* p, const Pack<V>& pack)
 {
     if constexpr (sizeof(T) == 2 && V % 2 == 0) {
@@ -129,9 +129,9 @@ template <int V, typename T> DEVICE void store(T* p, const Pack<V>& pack)
     }
 }
 
-// Those that take a power and a reciprocal. Of values that will be halves fours share a reciprocal:
-// powers end where halves have nothing left, so that four factors still have a product. What is no
-// number, which fminf drops, is in no factor, so that it spoils none of the others, and stays none.
+// Applies an activation that needs an exponential and a reciprocal. In half precision four values share
+// one reciprocal; the clamps keep the product of four denominators finite. NaN must not reach a shared
+// denominator, and fminf drops it, so it stays in its own numerator.
 template <int N> DEVICE void activate_with_exp(int kind, float (&x)[N])
 {
 #ifdef STORE_HALF
@@ -156,8 +156,8 @@ template <int N> DEVICE void activate_with_exp(int kind, float (&x)[N])
 #endif
 }
 
-// x times its logistic. Of values that will be halves by the tangent of half of it, in three
-// instructions: a power and a reciprocal take seven, and at 1x1 convolutions as long as the products.
+// x * sigmoid(x). In half precision it is computed from tanh(x / 2) in three instructions instead of
+// seven, because in 1x1 convolutions the epilogue takes as long as the products.
 DEVICE float swish(float x)
 {
 #ifdef STORE_HALF
@@ -168,8 +168,9 @@ DEVICE float swish(float x)
 #endif
 }
 
-// The commonest activations over several values. A launch has one kind, so the switch costs once for
-// all of them; before each value it would cost more than the arithmetic. True where it knew the kind.
+// Applies one of the common activations and returns true, or returns false for any other. The kind is the
+// same for the whole launch, so one switch serves all values; a switch per value would cost more than the
+// arithmetic.
 template <int N> DEVICE bool activate_common(int kind, float (&x)[N])
 {
 #define CASE(name, function) \
@@ -191,8 +192,9 @@ template <int N> DEVICE bool activate_common(int kind, float (&x)[N])
 #undef CASE
 }
 
-// Which of N neighbouring values, the first of which is entry `entry` of its anchor, are a box's width
-// or height, and from bit 16 on which are its centre. Box (4, or 8 with sigmas), objectness, classes.
+// Bit masks for N neighbouring channels, of which the first is entry `entry` of its anchor: low bits mark
+// the box's width and height, bits from 16 on its centre. An anchor has its box (4 values, or 8 with
+// sigmas), objectness and classes.
 template <int N> DEVICE unsigned yolo_mask(int entry, int entries, int box)
 {
     unsigned bits = 0;
@@ -205,11 +207,12 @@ template <int N> DEVICE unsigned yolo_mask(int entry, int entries, int box)
         const bool is_centre = box == 4 ? own < 2 : own == 0 || own == 2;
         bits |= (unsigned)is_extent << i | (unsigned)is_centre << (16 + i);
     }
-    asm("" : "+r"(bits));  // else a compiler keeps every bit in a register of its own
+    asm("" : "+r"(bits));  // keeps the compiler from holding every bit in its own register
     return bits;
 }
 
-// What [yolo] makes of several values: of neighbours, or of the same entry of several pixels.
+// Computes the output of [yolo] from several values: neighbouring channels, or one channel of several
+// pixels.
 template <bool ARE_NEIGHBOURS, int N>
 DEVICE void apply_yolo(float (&x)[N], unsigned bits, int is_raw, float scale_x_y)
 {
@@ -227,8 +230,8 @@ DEVICE void apply_yolo(float (&x)[N], unsigned bits, int is_raw, float scale_x_y
     }
 }
 
-// Any activation over several values; what is not common goes through memory, as code for each value
-// would be longer than all the rest.
+// Applies any activation. The rare ones go through local memory, because inlined code for each value
+// would be longer than the rest of the kernel.
 template <int N> DEVICE void activate_all(int kind, float (&x)[N])
 {
     if (activate_common(kind, x)) return;
@@ -241,7 +244,7 @@ template <int N> DEVICE void activate_all(int kind, float (&x)[N])
     for (int i = 0; i < N; ++i) x[i] = rare[i];
 }
 
-// The nhwc_offset, in an NHWC tensor, of the value that is number `flat` in (channel, row, column) order.
+// The offset in an NHWC tensor of the value with index `flat` in (row, channel, y, x) order.
 DEVICE int nhwc_offset(int flat, int channels, int area, int pitch)
 {
     const int row = flat / (channels * area);

@@ -1,9 +1,9 @@
-// What activations are made of; joined in front of them. An exact division takes some twenty
-// instructions and a branch, across which nothing can be moved: two thirds of a swish.
+// Building blocks of the activations; placed before them in every compilation. An exact division would
+// take about twenty instructions and a branch, two thirds of a swish.
 #pragma once
 #define DEVICE __device__ __forceinline__
 
-// 1 / x for x >= 1, to the last bit or the one before it.
+// 1 / x for x >= 1, to one unit in the last place.
 DEVICE float reciprocal(float x)
 {
 #ifdef __CUDA_ARCH__
@@ -15,8 +15,8 @@ DEVICE float reciprocal(float x)
 #endif
 }
 
-// e to the power of x. Where values are stored as halves by two instructions: the error, 6e-8 times
-// x, is far below theirs.
+// exp(x). In half precision it takes two instructions; the relative error, 6e-8 * x, is far below that of
+// a half.
 DEVICE float exponential(float x)
 {
 #if defined(__CUDA_ARCH__) && defined(STORE_HALF)
@@ -28,7 +28,8 @@ DEVICE float exponential(float x)
 #endif
 }
 
-// By one instruction where values are stored as halves: the error, at most 2^-11 of it, is theirs.
+// tanh(x). In half precision it is one instruction, whose relative error of up to 2^-11 is that of a
+// half.
 DEVICE float hyperbolic_tangent(float x)
 {
 #if defined(__CUDA_ARCH__) && defined(STORE_HALF)
@@ -40,9 +41,9 @@ DEVICE float hyperbolic_tangent(float x)
 #endif
 }
 
-// 1 / x for several x from 1 to 2^31, as reciprocal() or a few bits less. The units for powers and
-// reciprocals take eight times as long as those for products, and a mish or logistic wants two of
-// them: of halves four values share one, since nobody sees the last bits.
+// 1 / x for several x from 1 to 2^31, as reciprocal() or a few bits less. Exponentials and reciprocals
+// run at an eighth of the rate of multiplications, and mish and logistic need two of them; in half
+// precision four values share one reciprocal.
 template <int N> DEVICE void reciprocals(float (&x)[N])
 {
 #ifdef STORE_HALF

@@ -36,7 +36,4 @@ def header(columns: int, mode: int) -> str:
         shared
         + from_registers.format("wgmma_registers", 1)
         + from_registers.format("wgmma_registers_zeroed", 0)
-        + "DEVICE unsigned round_to_tf32(float x)\n"
-        '{\n    unsigned y;\n    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));\n'
-        "    return y;\n}\n"
     )

@@ -1,14 +1,15 @@
-// What follows the products: bias, activation, residual, last activation, and wide stores.
+// Epilogue of the mma convolutions: bias, activation, residual, second activation, [yolo] values, and
+// wide stores.
 #pragma once
 #include "output_type.cuh"
 
-#define STAGING_PADDING 8  // floats between rows: fragments stay off each other's banks
+#define STAGING_PADDING 8  // floats between rows, so that fragments do not share a bank
 
-// Where a pool follows, rows of sums come in fours, of the 2 x 2 cells that share a maximum. It is
-// taken before the bias, since common activations that are not to be pooled so are refused.
+// If a 2 x 2 pool follows, rows of sums come in groups of four, the cells of one maximum. The maximum is
+// taken before the bias and the activation; activations that are not monotonic are refused.
 #define CELL_SIDE (CELLS == 4 ? 2 : 1)
 
-// Where the window of row m begins, above and left of it being what the map is padded with.
+// The first input pixel of the window of row m, before padding is subtracted.
 struct WindowOrigin {
     int row, y, x;
 };
@@ -27,24 +28,24 @@ DEVICE WindowOrigin window_origin(int m, int out_h, int out_w, int stride_y, int
 }
 
 struct Output {
-    const float* bias;  // of every line of weights, those that only fill a tile too
+    const float* bias;  // one for each line of weights, padding lines included
     const result* residual;
     result* out;
     int pixels, pitch, residual_pitch;  // pixels of `out`
     int kind, last;
-    int is_aligned;    // packs of channels of `out` and `residual` begin on 16 bytes
-    int entries, box;  // of an anchor, where [yolo]'s own output is to be made
+    int is_aligned;    // vectors of `out` and `residual` begin on 16 bytes
+    int entries, box;  // of an anchor, if the output of [yolo] is computed
     float scale_x_y;
     unsigned* flag;
 };
 
-// A warp's finished sums lie in its own staging of shared memory, ROWS x (COLUMNS + STAGING_PADDING)
-// floats, from where residuals are read and results written 16 bytes at a time, side by side by lanes
-// side by side: a sector of the L2 that is written in parts takes as long for each part.
-//   m0       the first pixel of `out`
-//   channel  the first channel in `out`, of which `count` exist
-//   line     of the first bias; a multiple of 8
-// Several residuals are asked for before the first is needed.
+// A warp's finished sums lie in its own staging area of shared memory, ROWS x (COLUMNS + STAGING_PADDING)
+// floats. From there residuals are read and results written 16 bytes at a time, neighbouring lanes next
+// to each other, because a sector of the L2 that is written in two parts costs twice.
+//   m0       first pixel of `out`
+//   channel  first channel in `out`, of which `count` exist
+//   line     index of the first bias, a multiple of 8
+// Several residuals are in flight before the first is used.
 template <int ROWS, int COLUMNS> DEVICE void epilogue_vectorized(
     const float* staging, const Output& o, int m0, int channel, int count, int line)
 {
@@ -52,7 +53,7 @@ template <int ROWS, int COLUMNS> DEVICE void epilogue_vectorized(
     const int pitch = COLUMNS + STAGING_PADDING;
     const int across = COLUMNS / OUT_PACK;
     const int packs = ROWS / CELLS * across;
-    const int items = (packs + 31) / 32;  // for each lane
+    const int items = (packs + 31) / 32;  // per lane
     const int most = 32 / OUT_PACK;
     const int at_once = items < most ? items : most;
     static_assert(items % at_once == 0, "packs come in whole rounds");
@@ -131,15 +132,15 @@ template <int ROWS, int COLUMNS> DEVICE void epilogue_vectorized(
     }
 }
 
-// The same where lines begin anywhere, value by value: lanes side by side write side by side. Each
-// keeps its channel, and with it what it must know of that, from row to row.
+// The same one value at a time, for outputs that do not begin on 16 bytes. Neighbouring lanes write
+// neighbouring values. Each lane keeps its channel, and what it knows about it, from row to row.
 template <int ROWS, int COLUMNS>
 DEVICE void epilogue_scalar(const float* staging, const Output& o, int m0, int channel, int count, int line)
 {
     const int lane = threadIdx.x % 32;
     const int pitch = COLUMNS + STAGING_PADDING;
     const int across = COLUMNS < 32 ? COLUMNS : 32;
-    const int down = 32 / across;  // rows that a warp takes at once
+    const int down = 32 / across;  // rows per iteration of a warp
     const int items = ROWS / CELLS / down;
     const int at_once = items < 8 ? items : 8;
     static_assert(items % at_once == 0, "rows come in whole rounds");
@@ -187,7 +188,7 @@ DEVICE void epilogue_scalar(const float* staging, const Output& o, int m0, int c
     }
 }
 
-// A warp's sums, through its staging.
+// Writes a warp's sums to its staging area and runs the epilogue from there.
 template <int ROWS, int COLUMNS> DEVICE void run_epilogue(const float (&sum)[ROWS / 16][COLUMNS / 8][4],
     float* staging, const Output& o, int m0, int channel, int count, int line)
 {

@@ -1,8 +1,8 @@
-// Quotients by numbers that the host knows: a division takes some thirty instructions, each of which waits
-// for the one before it, and where a block finishes one tile it waits for all of them first.
+// Division by a number that the host knows, as a multiplication and a shift. An integer division takes
+// about thirty dependent instructions, which a block that computes only one tile cannot hide.
 #pragma once
 
-// Divides what is below 2^31.
+// Valid for dividends below 2^31.
 struct Divisor {
     unsigned factor;
     int shift;

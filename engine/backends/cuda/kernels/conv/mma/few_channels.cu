@@ -1,27 +1,29 @@
-// few_channels: convolution of few channels, a network's first layer, on the matrix units.
+// few_channels: convolution with few input channels, such as a network's first layer, on tensor cores.
+// Launched by conv/few_channels.py.
 //
 //   out[m, n] = last(f(sum over k of A[m, k] * W[n, k] + bias[n]) + residual[m, n])
-//   m = (row, y, x) of the output; where 2 x 2 cells are pooled, the largest of four sums
+//   m = (row, y, x) of the output; if 2 x 2 cells are pooled, the largest of four sums
 //
-// Filters are the matrix units' rows and windows their columns, since a lane's share of a step of a
-// column is 8 bytes that come straight from memory, in any order of k that the weights share. So
-// k = (step, lane, value): a piece of 8 bytes, channels of one tap, filled up with zeros. Where pixels
-// begin on 8 bytes a piece is one load, and what lies behind the last channel is cleared. What comes
-// next is in_flight for before that which came is multiplied and finished.
+// Layout: input (rows, height, width, pitch); weights as ldmatrix wants them, permuted and padded by the
+// host; factors (rows, factor_pitch). Filters are the rows of the mma and windows its columns, because a
+// lane's share of a column is 8 bytes that come straight from global memory, in any order of k that the
+// weights share: k = (step, lane, value). A piece is 8 bytes, channels of one tap, padded with zeros. If
+// pixels begin on 8 bytes, a piece is one load, and values past the last channel are cleared.
 //
-// Filters are in an order that leaves a lane with channels that lie side by side, so that sums go from
-// registers into wide stores; see channel_of. Warps work alone; weights, permuted so by the host, are
-// brought into shared memory once. Their lines are an odd number of 16 bytes, so that eight lines of
-// one column lie in different banks.
+// A thread block copies the weights of its BN filters into shared memory once; their lines are an odd
+// number of 16-byte chunks, so that eight lines of a column lie in different banks. Then its warps work
+// independently, each on WARP_PIXELS pixels at a time. The next pieces are loaded before the current ones
+// are multiplied. Filters are ordered so that a lane gets neighbouring channels, and sums go from
+// registers into wide stores; see channel_of.
 //
-// A 1x1 convolution may read a product that nobody has stored: the map times a factor for each channel
-// of a row, each of these products rounded as if it had been.
+// If IS_SCALED, the input is multiplied by a factor for each channel of a row (squeeze-and-excite),
+// rounded as if the product had been stored.
 //
-// Chosen at compile time: CHANNELS TAPS_Y TAPS_X, BN (filters of a block), WARPS, BLOCKS (resident on
-// a multiprocessor), POOLED (cells that share a maximum, 1 or 4), IS_WIDE (pixels begin on 8 bytes),
-// IS_SCALED (there are factors), HAS_RESIDUAL, KIND and LAST (the activations), MODE, see mma_slice.cuh,
-// OUT_BYTES and YOLO, see epilogue.cuh. The bias is what sums begin with.
-#define CELLS 1  // of rows of sums: cells are pooled before
+// Compile-time constants: CHANNELS TAPS_Y TAPS_X; BN (filters of a block); WARPS; BLOCKS (resident per
+// SM); POOLED (cells per maximum, 1 or 4); IS_WIDE (pixels begin on 8 bytes); IS_SCALED; HAS_RESIDUAL;
+// KIND and LAST (activations); MODE, see mma_slice.cuh; OUT_BYTES and YOLO, see epilogue.cuh. Sums start
+// with the bias.
+#define CELLS 1  // rows of sums per output; this kernel pools before the epilogue
 #include "fast_divide.cuh"
 #include "mma_slice.cuh"
 #include "epilogue.cuh"
@@ -31,23 +33,23 @@
 #define PIECES_OF_TAP ((CHANNELS + PIECE - 1) / PIECE)
 #define PIECES (TAPS_Y * TAPS_X * PIECES_OF_TAP)
 #define STEPS ((PIECES + 3) / 4)
-#define LAST_PIECES (PIECES % 4)  // pieces of a last step that is not full
+#define LAST_PIECES (PIECES % 4)  // pieces of the last step if it is not full
 #define LINE_BYTES (STEPS * STEP_BYTES + 16)
-// Where the last step has room, low parts of its weights lie beside the high ones.
+// If the last step has room, the low parts of its weights lie next to the high ones.
 #define LOW_STEPS (LAST_PIECES == 1 || LAST_PIECES == 2 ? STEPS - 1 : STEPS)
-#define PASSES ((STEPS + 4) / 5)  // of as many steps as registers hold
+#define PASSES ((STEPS + 4) / 5)  // each over as many steps as registers can hold
 #define STEPS_IN_FLIGHT ((STEPS + PASSES - 1) / PASSES)
 
-// ---- pixels: a lane reads the windows of one of every 8 and gets the sums of two, see pixel_in
+// ---- pixels: a lane reads the windows of one of every 8 pixels and gets the sums of two, see pixel_in
 #define SIDE (POOLED == 4 ? 2 : 1)
-#define WARP_PIXELS (POOLED == 4 || BN > 32 ? 16 : 32)  // pixels that a warp takes at once
+#define WARP_PIXELS (POOLED == 4 || BN > 32 ? 16 : 32)  // pixels per iteration of a warp
 #define WINDOWS (POOLED == 4 ? 4 : WARP_PIXELS / 8)     // of a lane at once
 #define BATCHES (WARP_PIXELS * POOLED / 8 / WINDOWS)
 
 // ---- filters
-#define VALUES (BN / 8)  // of a pixel that a lane gets
-#define CHUNK (VALUES % OUT_PACK == 0 ? OUT_PACK : VALUES % 4 == 0 ? 4 : VALUES)  // stored at once
-// Of pixels that are finished at once.
+#define VALUES (BN / 8)                                                           // of a pixel, per lane
+#define CHUNK (VALUES % OUT_PACK == 0 ? OUT_PACK : VALUES % 4 == 0 ? 4 : VALUES)  // values per store
+// Groups of 8 pixels that are finished together.
 #define GROUPS_IN_FLIGHT (VALUES >= 8 ? 1 : 8 / VALUES < WARP_PIXELS / 8 ? 8 / VALUES : WARP_PIXELS / 8)
 
 typedef Bits<8> Piece;
@@ -56,31 +58,31 @@ struct KernelArgs {
     Output output;
     const real* input;
     const real* weight;
-    const real* factor;  // of the channels, row by row
+    const real* factor;  // of each channel, row by row
     int height, width, pitch, out_h, out_w;
-    int filters, lines;  // of weights: filters and what fills them up to whole blocks
+    int filters, lines;  // of weights: filters, padded to whole blocks
     int stride_y, stride_x, top, left, dilation_y, dilation_x;
-    int factor_pitch;  // from a row of factors to the next
+    int factor_pitch;  // values from one row of factors to the next
     Divisor by_out_h, by_out_w;
 };
 
-// The windows of a lane: where each begins, in the map and in memory.
+// A lane's windows: their first pixels in the map and their offsets in memory.
 struct Windows {
     int y[WINDOWS], x[WINDOWS], at[WINDOWS];
-    int factors[WINDOWS];  // where those of its row begin
+    int factors[WINDOWS];  // offsets of their rows' factors
     bool exists[WINDOWS];
-    bool are_inside;     // those of all lanes
-    bool is_single_row;  // likewise
+    bool are_inside;     // those of all lanes are inside the map
+    bool is_single_row;  // those of all lanes are of one row
 };
 
-// What is on its way from memory: what windows have for the steps of a turn, and the factors of all
-// windows where they are of a row.
+// Loads in flight: the pieces of all windows for the steps of a pass, and the factors if all windows are
+// of one row.
 struct InFlight {
     Piece pieces[STEPS_IN_FLIGHT][WINDOWS];
     Piece factors[STEPS_IN_FLIGHT];
 };
 
-// What a lane reads of a window in each step.
+// Offsets of what a lane reads of a window in each step.
 struct Taps {
     int down[STEPS], right[STEPS], at[STEPS];
 };
@@ -106,14 +108,14 @@ DEVICE Taps taps_of(int lane, const KernelArgs& p)
     return taps;
 }
 
-// Which of 8 pixels column n is. Lanes get columns 2 i and 2 i + 1: pixels i and i + 4, so that
-// lanes side by side store pixels side by side.
+// The pixel of column n, out of 8. A lane gets columns 2 i and 2 i + 1: pixels i and i + 4, so that
+// neighbouring lanes store neighbouring pixels.
 DEVICE int pixel_in(int n) { return n / 2 + n % 2 * 4; }
 
 DEVICE int row_of(int m, const KernelArgs& p) { return divide(divide(m, p.by_out_w), p.by_out_h); }
 
-// Of the batch that begins with pixel m0. Where a lane's windows are of a line, as they are most
-// often on large maps, that line is found once.
+// The windows of the batch that begins with pixel m0. If a lane's windows are on one line, as on most
+// large maps, the line is found once.
 DEVICE Windows windows_of(int m0, int lane, const KernelArgs& p)
 {
     Windows windows;
@@ -147,7 +149,7 @@ DEVICE Windows windows_of(int m0, int lane, const KernelArgs& p)
     const int m = m0 + pixel_in(lane / 4);
     const int line = divide(m, p.by_out_w);
     const int row = divide(line, p.by_out_h);
-    const int far = WINDOWS - POOLED;  // the first cell of the last pixel
+    const int far = WINDOWS - POOLED;  // first cell of the last pixel
     const bool are_of_a_line = m - line * p.out_w + far / POOLED * 8 < p.out_w;
     bool are_inside;
     if (__all_sync(~0u, are_of_a_line)) {
@@ -178,7 +180,7 @@ DEVICE Windows windows_of(int m0, int lane, const KernelArgs& p)
     return windows;
 }
 
-// Asks for the steps of a turn, from `first` on.
+// Issues the loads for the steps of a pass, from `first` on.
 template <bool ARE_INSIDE> DEVICE void gather_windows(
     InFlight& in_flight, const Windows& windows, const Taps& taps, int first, int lane, const KernelArgs& p)
 {
@@ -251,7 +253,7 @@ DEVICE void apply_factors(InFlight& in_flight, const Windows& windows, int lane,
     }
 }
 
-// What a piece may have of channels that are others', or nobody's.
+// Clears values of a piece that lie past the last channel.
 DEVICE void clear_past_last_channel(Piece& piece, int channel)
 {
     if constexpr (CHANNELS % PIECE != 0) {
@@ -264,7 +266,7 @@ DEVICE void clear_past_last_channel(Piece& piece, int channel)
     }
 }
 
-// sum += steps BEGIN to END of BN filters times the lanes' windows, which are in `pieces`.
+// sum += steps BEGIN to END of BN filters times the lanes' windows.
 template <int BEGIN, int END>
 DEVICE void multiply_steps(float (&sum)[BN / 16][WINDOWS][4], InFlight& in_flight, unsigned weights, int lane)
 {
@@ -323,7 +325,8 @@ DEVICE void multiply_steps(float (&sum)[BN / 16][WINDOWS][4], InFlight& in_fligh
 #endif
 }
 
-// All steps of the windows in hand; leaves with the first of those from pixel `next` on in_flight for.
+// All passes over the current windows. Returns with the first loads of the windows from pixel `next` on
+// in flight.
 template <int PASS> DEVICE void multiply_passes(float (&sum)[BN / 16][WINDOWS][4], InFlight& in_flight,
     Windows& windows, const Taps& taps, unsigned weights, int next, int lane, const KernelArgs& p)
 {
@@ -340,14 +343,14 @@ template <int PASS> DEVICE void multiply_passes(float (&sum)[BN / 16][WINDOWS][4
     }
 }
 
-// How far the channel of value v of a lane's is from that of its first: chunks of a lane are those of
-// 8 lanes apart, so that what is stored at once lies side by side.
+// Offset of the channel of a lane's value v from that of its first value. Chunks of a lane are those of 8
+// lanes apart, so that one store of a warp is contiguous.
 DEVICE constexpr int channel_offset(int v) { return v / CHUNK * (8 * CHUNK) + v % CHUNK; }
 
 DEVICE int channel_of(int lane, int v) { return lane / 4 * CHUNK + channel_offset(v); }
 
-// Values of `out` from channel n on: of pixels m and m + 4, and of those 8 further on. Where all of
-// the run's pixels exist, and lines are whole, nobody asks for each.
+// Finishes and stores values from channel n on, of pixels m and m + 4 and of those 8 further on. If all
+// pixels of the run and whole lines exist, there are no checks per value.
 DEVICE void finish_pixels(
     float (&x)[GROUPS_IN_FLIGHT * 2 * VALUES], int m, int n, bool is_whole, const KernelArgs& p)
 {

@@ -1,25 +1,28 @@
-// implicit_gemm: convolution as an implicit GEMM on the matrix units of any card from Turing on. Windows
-// are gathered 16 bytes at a time straight into shared memory; nothing is unfolded in global memory.
+// implicit_gemm: convolution as an implicit GEMM on the tensor cores of any card since Turing. Launched
+// by conv/implicit_gemm.py.
 //
 //   out[m, n] = last(f(sum over k of A[m, k] * W[n, k] + bias[n]) + residual[m, n])
-//   m = (row, y, x) of the output, or (row, y, x, cell) where 2 x 2 cells are pooled, k = (tap, channel), W
-//   is (groups, lines, k)
+//   m = (row, y, x) of the output, or (row, y, x, cell) if 2 x 2 cells are pooled; k = (tap, channel)
 //
-// The host fills W with zeros: the filters of a group to whole tiles, k to whole slices.
-// A block owns BM x BN of the output, a warp of it WM x WN. k goes by in slices of BK values through
-// a ring of STAGES. Rows of a slice are ROW_BYTES; chunks of 16 bytes change places from row to row,
-// so that eight rows of one column lie in different banks.
-// `split` blocks share the sum over k: each leaves its part in the workspace, and the one that comes
-// last adds them up in the order of their ranks, so that a result never changes from run to run.
-// Weights do not depend on the layer before, so they are fetched before the wait for it.
-// Only the common activations: each is inlined over all of a thread's values.
-// A 1x1 convolution may read a product that nobody has stored: the map times a factor for each channel
-// of a row. What a lane needs of the factors for a slice is asked for while the slice before is
-// multiplied, unless the warp has pixels of several rows.
+// Layout: A is the NHWC input, never unfolded in memory; W is (groups, lines, k), padded with zeros by
+// the host to whole tiles of filters and whole slices of k. `output` has its own pitch.
 //
-// Chosen at compile time: BM BN BK WM WN STAGES BLOCKS (resident on a multiprocessor) IS_SCALED (there
-// are factors) MODE, see mma_slice.cuh, OUT_BYTES, CELLS and YOLO, see epilogue.cuh. Turing's ring has two
-// stages.
+// A thread block computes a tile of BM x BN, each of its warps WM x WN. It walks over k in slices of BK
+// values through a ring of STAGES buffers: all threads copy the next slices 16 bytes at a time with
+// cp.async while the warps multiply the current one. Rows of a slice are ROW_BYTES; 16-byte chunks are
+// swizzled from row to row, so that eight rows of a column lie in different banks. Weights do not depend
+// on the previous layer and are loaded before the wait for it.
+//
+// Split-K: `split` blocks share the sum over k. Each writes its partial sums to the workspace, and the
+// block that arrives last adds them in the order of their ranks, so that results repeat bit for bit.
+//
+// Only the common activations are supported: each is inlined over all of a thread's values. If IS_SCALED,
+// a 1x1 convolution multiplies its input by a factor for each channel of a row (squeeze-and-excite); the
+// factors of the next slice are loaded while the current one is multiplied, unless the warp has pixels of
+// several rows.
+//
+// Compile-time constants: BM BN BK WM WN STAGES BLOCKS (resident per SM) IS_SCALED; MODE, see
+// mma_slice.cuh; OUT_BYTES, CELLS and YOLO, see epilogue.cuh. On Turing STAGES is 2.
 #include "mma_slice.cuh"
 #include "epilogue.cuh"
 
@@ -29,7 +32,7 @@
 #define A_BYTES (BM * ROW_BYTES)
 #define B_BYTES (BN * ROW_BYTES)
 #define STAGE_BYTES (A_BYTES + PARTS * B_BYTES)
-#define ROWS_AT_ONCE (THREADS / CHUNKS)  // that all threads copy together
+#define ROWS_AT_ONCE (THREADS / CHUNKS)  // copied by all threads together
 #define A_ROUNDS (BM / ROWS_AT_ONCE)
 #define B_ROUNDS (PARTS * BN / ROWS_AT_ONCE)
 #define STAGING_FLOATS (WM * (WN + STAGING_PADDING))
@@ -39,19 +42,19 @@ struct KernelArgs {
     Output output;
     const real* input;
     const real* weight;
-    const real* factor;  // of the channels, row by row
-    float4* parts;       // of sums, where they are split
-    int* arrivals;       // a counter for each tile; zero before and after
+    const real* factor;  // of each channel, row by row
+    float4* parts;       // partial sums of a split
+    int* arrivals;       // a counter for each tile; zero before and after the kernel
     int height, width, pitch, out_h, out_w;
     int groups, channels, filters;  // of a group
     int taps_y, taps_x, steps;      // slices of k
     int stride_y, stride_x, top, left, dilation_y, dilation_x;
-    int next_y, next_x, next_channel;  // a slice of k in taps and channels
+    int next_y, next_x, next_channel;  // one slice of k, in taps and channels
     int split, tiles_n;
-    int area, factor_pitch;  // of a row; from a row of factors to the next
+    int area, factor_pitch;  // of a row; values from a row of factors to the next
 };
 
-// Where the window of one output pixel begins.
+// The first input pixel of an output pixel's window.
 struct Window {
     int pixel, y, x;
 };
@@ -67,12 +70,12 @@ DEVICE Window window_at(int m, const KernelArgs& p)
     return window;
 }
 
-// What a lane's share of a slice is multiplied by: of each step the words of its two chunks.
+// The factors for a lane's share of a slice: the words of its two chunks in each step.
 struct Factors {
     unsigned word[STEPS][2];
 };
 
-// Of the row of pixel m. Behind the last channel there are none.
+// The factors of the row of pixel m; zero past the last channel.
 DEVICE unsigned factor_of(int m, int slice, int step, int chunk, int lane, const KernelArgs& p)
 {
     const int channel = slice * BK + (step * 2 + chunk) * PACK;
@@ -96,7 +99,7 @@ DEVICE Factors factors_of(int m, int slice, int lane, const KernelArgs& p)
 
 DEVICE int swizzle(int row, int chunk) { return (chunk ^ (row * ROW_BYTES / 128 % CHUNKS)) * 16; }
 
-// True in the block that came last, whose sums are then those of all.
+// Writes this block's partial sums. Returns true in the block that arrived last, with the total in `sum`.
 DEVICE bool reduce_splits(float (&sum)[WM / 16][WN / 8][4], const KernelArgs& p, int tile, int rank)
 {
     __shared__ int arrival;
@@ -154,7 +157,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     const int warp_n = warp / (BM / WM) * WN;
     const int tile = blockIdx.x / p.split;
     const int rank = blockIdx.x - tile * p.split;
-    const int column = tile % (p.tiles_n * p.groups);  // of tiles, the groups side by side
+    const int column = tile % (p.tiles_n * p.groups);  // of tiles; groups follow each other
     const int group = column / p.tiles_n;
     const int m0 = tile / (p.tiles_n * p.groups) * BM;
     const int n0 = (column - group * p.tiles_n) * BN;
@@ -226,7 +229,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         }
     };
 
-    // A group of copies for each slice, empty behind the last; the first holds all early weights.
+    // One commit group for each slice, empty after the last; the first also holds all early weights.
     const int ahead = min(end - first, STAGES - 1);
     for (int s = 0; s < ahead; ++s) load_weights(s);
     wait_for_previous_kernel();
@@ -250,7 +253,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     int write_stage = STAGES - 1;
     for (int step = first; step < end; ++step) {
         cp_async_wait<STAGES - 2>();
-        __syncthreads();  // this slice is there for all, and nobody reads the one before it
+        __syncthreads();  // this slice has arrived for all, and the previous one has been read
         const bool has_more = step + STAGES - 1 < end;
         if (has_more) {
             load_weights(write_stage);
@@ -286,7 +289,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         if (++write_stage == STAGES) write_stage = 0;
     }
     cp_async_wait<0>();
-    __syncthreads();  // the ring is read: its memory takes the sums
+    __syncthreads();  // the ring has been read; its memory takes the sums
     if (p.split > 1 && !reduce_splits(sum, p, tile, rank)) return;
     float* staging = reinterpret_cast<float*>(memory) + warp * STAGING_FLOATS;
     const int n = n0 + warp_n;

@@ -1,11 +1,11 @@
-// Instructions of every card from Turing on under readable names: copies into shared memory,
-// fragments, products.
+// PTX instructions of every card since Turing under readable names: cp.async, ldmatrix, mma.sync, and
+// programmatic dependent launch.
 #pragma once
 #include "common.cuh"
 
 DEVICE unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
 
-// ---- the kernel before and the kernel after
+// ---- programmatic dependent launch
 
 DEVICE void launch_dependents()
 {
@@ -23,8 +23,8 @@ DEVICE void wait_for_previous_kernel()
 
 // ---- copies of 16 bytes into shared memory
 //
-// From Ampere on they need no registers and arrive by themselves. Turing holds them in registers
-// between cp_async_16 and store_held_16, so that products may run in between.
+// Since Ampere they are asynchronous. Turing holds the bytes in registers between cp_async_16 and
+// store_held_16, so that products can run in between.
 
 DEVICE void cp_async_16(unsigned to, const void* from, bool exists, uint4& held)
 {
@@ -52,7 +52,7 @@ DEVICE void cp_async_commit()
 #endif
 }
 
-// Until all but the newest N groups have arrival.
+// Waits until all but the newest N groups have arrived.
 template <int N> DEVICE void cp_async_wait()
 {
 #if __CUDA_ARCH__ >= 800
@@ -62,7 +62,7 @@ template <int N> DEVICE void cp_async_wait()
 
 // ---- fragments and products
 
-// Four matrices of 8 rows by 16 bytes; lane i gives the address of row i % 8 of matrix i / 8.
+// Loads four matrices of 8 rows by 16 bytes; lane i gives the address of row i % 8 of matrix i / 8.
 DEVICE void ldmatrix_x4(unsigned (&r)[4], unsigned address)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -71,7 +71,7 @@ DEVICE void ldmatrix_x4(unsigned (&r)[4], unsigned address)
         : "memory");
 }
 
-// sum += a step of 16 rows times a step of 8 columns.
+// sum += one k-step of 16 rows times one k-step of 8 columns.
 DEVICE void mma_step(float (&sum)[4], const unsigned (&a)[4], unsigned low_k, unsigned high_k)
 {
 #if !HALVES

@@ -1,26 +1,26 @@
-// Products of a slice of k, as a warp computes them on the matrix units.
+// The product of one slice of k, as a warp computes it with mma.sync.
 //
-// Chosen at compile time, MODE:
-//   0  halves in, half products
-//   1  floats in, tf32 products; both factors are rounded to nearest, weights by the host
-//   2  floats in, each factor the sum of two tf32, three products; the sums of a slice are added
-//      up outside the matrix unit, which drops bits that a float would keep
-//   3  halves in, each weight the sum of two, two products
-// HALVES says whether halves come in, 0 or 3.
-// A step is 32 bytes of k: 16 halves or 8 floats. Fragments of both are the same bytes.
+// Compile-time constant MODE:
+//   0  half inputs, half products
+//   1  float inputs, tf32 products; both factors are rounded to nearest, weights by the host
+//   2  float inputs, each factor the sum of two tf32 values, three products; the sums of a slice are added
+//      outside the tensor core, which drops bits that a float would keep
+//   3  half inputs, each weight the sum of two halves, two products
+// HALVES is 1 if the inputs are halves (modes 0 and 3). A step is 32 bytes of k: 16 halves or 8 floats.
+// Fragments of both have the same layout in bytes.
 #pragma once
 #include "mma_ptx.cuh"
 
 #define STEP_BYTES 32
 #define PARTS (MODE >= 2 ? 2 : 1)  // of a weight: high and low
 
-// Which row and which chunk of a step a lane addresses for ldmatrix_x4.
+// The row and the chunk of a step that a lane addresses for ldmatrix_x4.
 DEVICE int ldmatrix_row_a(int lane) { return lane % 16; }
 DEVICE int ldmatrix_chunk_a(int lane) { return lane / 16; }
 DEVICE int ldmatrix_row_b(int lane) { return lane % 8 + lane / 16 * 8; }
 DEVICE int ldmatrix_chunk_b(int lane) { return lane / 8 % 2; }
 
-// A word of a map times one of factors, each product rounded as if it had been stored.
+// A word of the input times a word of factors, rounded as if the product had been stored.
 DEVICE unsigned scale_word(unsigned word, unsigned factor)
 {
 #if !HALVES
@@ -38,7 +38,7 @@ DEVICE unsigned scale_word(unsigned word, unsigned factor)
 #endif
 }
 
-// b: for every two blocks of 8 columns low k, high k, low k, high k.
+// b: low k and high k for each of two blocks of 8 columns.
 template <int ROWS, int COLUMNS> DEVICE void mma_all(float (&sum)[ROWS / 16][COLUMNS / 8][4],
     const unsigned (&a)[ROWS / 16][4], const unsigned (&b)[COLUMNS / 16][4])
 {
@@ -51,9 +51,9 @@ template <int ROWS, int COLUMNS> DEVICE void mma_all(float (&sum)[ROWS / 16][COL
     }
 }
 
-// sum += STEPS steps of a warp's ROWS x COLUMNS. a_at(i, step) is this lane's address in the 16 rows
-// of number i, b_at(j, step, part) in the 16 columns of number j; see ldmatrix_row_a and its neighbours.
-// change(i, step, a) may change what was loaded of rows before it is multiplied.
+// sum += STEPS steps of a warp's ROWS x COLUMNS. a_at(i, step) is this lane's address in the i-th 16
+// rows, b_at(j, step, part) in the j-th 16 columns; see ldmatrix_row_a. change(i, step, a) may change a
+// fragment of A before it is multiplied.
 template <int ROWS, int COLUMNS, int STEPS, typename A, typename B, typename Change>
 DEVICE void mma_slice(float (&sum)[ROWS / 16][COLUMNS / 8][4], A a_at, B b_at, Change change)
 {

@@ -1,4 +1,4 @@
-// How results are stored; OUT_BYTES is chosen at compile time. What is read may be stored otherwise.
+// The type of results, chosen at compile time by OUT_BYTES. It may differ from the type of the inputs.
 #pragma once
 #include "common.cuh"
 
@@ -8,4 +8,4 @@ typedef __half result;
 typedef float result;
 #endif
 #define OUT_PACK (16 / OUT_BYTES)
-#define RAW 2  // of YOLO: 0 where no [yolo] follows, 1 where it is logistic, 2 where it scales alone
+#define RAW 2  // a value of YOLO: 0 without [yolo], 1 with logistic, 2 if [yolo] only scales

@@ -1,11 +1,12 @@
-// Sums of a row lie in four lanes, two of every eight columns in each: results on their way out of them.
+// From mma fragments to wide stores. The sums of a row lie in the four lanes of a quad, two of every
+// eight columns in each; a transpose gives each lane neighbouring results.
 #pragma once
 #include "output_type.cuh"
 
-// OUT_PACK results side by side, as words.
+// OUT_PACK neighbouring results, as words.
 typedef Bits<16> ResultVector;
 
-// Four words of each lane of a quad: lane q gets the words q of all four, in the order of lanes.
+// Transposes four words of each lane of a quad: lane q gets word q of all four lanes.
 DEVICE void transpose_quad(unsigned (&word)[4])
 {
     const bool is_odd = threadIdx.x & 1;
@@ -28,9 +29,9 @@ DEVICE void transpose_quad(unsigned (&word)[4])
     }
 }
 
-// A line of neighbouring results of a row for each lane of a quad, out of the pairs that they hold:
-// `pair` has those of QUAD_COLUMNS columns, in groups of eight, which begin with quad_column(lane). The four
-// lines lie side by side.
+// Gives each lane of a quad a vector of neighbouring results of a row, out of the pairs that the lanes
+// hold. `pair` has this lane's values of QUAD_COLUMNS columns, in groups of eight; the lane's vector
+// begins with quad_column(lane). The four vectors are contiguous.
 #if OUT_BYTES == 2
 #define QUAD_COLUMNS 32
 
@@ -47,7 +48,8 @@ DEVICE void gather_vector(const float (&pair)[QUAD_COLUMNS / 8][2], ResultVector
 
 DEVICE int quad_column(int lane) { return lane % 2 * 8 + lane / 2 % 2 * 4; }
 
-// Neighbours swap: the even one takes both pairs of the first group, the odd one those of the second.
+// Neighbouring lanes swap: the even one takes both pairs of the first group, the odd one those of the
+// second.
 DEVICE void gather_vector(const float (&pair)[QUAD_COLUMNS / 8][2], ResultVector& x)
 {
     const bool is_odd = threadIdx.x & 1;

@@ -1,26 +1,27 @@
-// A sum over k that the blocks of a cluster share: each adds up a part of it for all columns of the tile,
-// sends its sums to those that own the columns, and finishes its own, always in the order of ranks, so
-// that a result never changes from run to run.
+// Split-K reduction within a cluster. Each thread block of the cluster sums a part of k for all columns
+// of the tile, sends its partial sums to the blocks that own the columns, and finishes the columns that
+// it owns. Partial sums are added in the order of ranks, so that results repeat bit for bit.
 //
-// Sums lie in an outbox, by owner, and the copy engine brings them: stores into another block's memory,
-// each lane's by itself, take far longer. A barrier there knows when all has come. The inbox lies apart,
-// where shared memory has shared for it: else behind the outbox in place of the pipeline, and nobody sends
-// before all have read theirs.
+// Sums are written to an outbox in the block's own shared memory, sorted by owner, and bulk copies carry
+// them to the owners' inboxes, because stores of single lanes into another block's memory are far slower.
+// An mbarrier at the owner counts the bytes. The inbox has its own memory if there is room; otherwise it
+// follows the outbox in place of the pipeline's buffers, and nobody sends before all blocks have read
+// their buffers.
 #pragma once
 #include "sm90_epilogue.cuh"
 
-#define COLUMN_GROUPS (BN / 8)            // of the columns of a tile
-#define ROW_GROUPS (BM / 16)              // of its rows, one for each warp at a time
-#define ITEMS_IN_FLIGHT 2                 // of what a thread finishes: two rows, group further, of an group
-#define VECTORS_PER_GROUP (8 / OUT_PACK)  // of an group
-// Of sixteen rows: four floats of each lane, as wgmma leaves them; the rest keeps eights off each other's
-// banks.
+#define COLUMN_GROUPS (BN / 8)            // of 8 columns of a tile
+#define ROW_GROUPS (BM / 16)              // of 16 rows, one per warp at a time
+#define ITEMS_IN_FLIGHT 2                 // per thread: two rows, 8 apart, of one column group
+#define VECTORS_PER_GROUP (8 / OUT_PACK)  // of a row of a column group
+// A group of 16 rows by 8 columns: four floats of each lane, as wgmma leaves them, and padding that keeps
+// groups off each other's banks.
 #define GROUP_BYTES (32 * 16 + 16)
 
-// Sums of all ranks, of the columns that this block owns: of a rank, of sixteen rows, of an group.
+// Partial sums of all ranks for the columns that this block owns, as [rank][row group][column group].
 struct Inbox {
-    unsigned at, full;  // full: a barrier
-    int first, count;   // eights that this block owns
+    unsigned at, full;  // full: the address of an mbarrier
+    int first, count;   // column groups that this block owns
     bool is_apart;
 };
 
@@ -29,7 +30,7 @@ DEVICE int first_column_group(const KernelArgs& p, int rank)
     return divide(rank * COLUMN_GROUPS, p.by_split);
 }
 
-// `shared` bytes are the pipeline's, or of what takes its place.
+// `shared` is the size of the buffers that the inbox may replace.
 DEVICE Inbox inbox_at(unsigned base, unsigned full, const KernelArgs& p, int rank, int shared)
 {
     const int first = first_column_group(p, rank);
@@ -42,14 +43,14 @@ DEVICE void expect_inbox(const Inbox& inbox, const KernelArgs& p)
     mbarrier_expect_bytes(inbox.full, (p.split - 1) * ROW_GROUPS * inbox.count * GROUP_BYTES);
 }
 
-// In an outbox, where an owner's columns begin: this block's own are not there.
+// The address in an outbox of an owner's first column group; this block's own columns are not in it.
 DEVICE unsigned outbox_of(unsigned base, const Inbox& inbox, int first)
 {
     return base + (first - (first > inbox.first ? inbox.count : 0)) * ROW_GROUPS * GROUP_BYTES;
 }
 
-// A warp's sums, of the sixteen rows `first` and of each fourth behind them: into the outbox, and its own
-// share into its own inbox. `memory` is what is addressed from `base` on.
+// Writes a warp's sums of row group `first` and every fourth one after it to the outbox, and its own
+// share to its own inbox. `memory` is the pointer to address `base`.
 DEVICE void write_outbox(const float (&sum)[M_BLOCKS][BN / 2], const KernelArgs& p, const Inbox& inbox,
     int rank, int first, unsigned base, unsigned char* memory)
 {
@@ -57,7 +58,7 @@ DEVICE void write_outbox(const float (&sum)[M_BLOCKS][BN / 2], const KernelArgs&
     int begin = 0;
     int end = 0;
     unsigned to = 0;
-    unsigned next = 0;  // block of rows
+    unsigned next = 0;  // to the next row group
 #pragma unroll
     for (int j = 0; j < COLUMN_GROUPS; ++j) {
         while (j == end) {
@@ -80,7 +81,7 @@ DEVICE void write_outbox(const float (&sum)[M_BLOCKS][BN / 2], const KernelArgs&
     __syncwarp();
 }
 
-// What a warp has put into the outbox goes to its owners, each by a lane.
+// Sends what a warp has written to the outbox, one lane for each owner.
 DEVICE void send_outbox(const KernelArgs& p, const Inbox& inbox, int rank, int first, unsigned base)
 {
     const int owner = threadIdx.x % 32;
@@ -98,8 +99,8 @@ DEVICE void send_outbox(const KernelArgs& p, const Inbox& inbox, int rank, int f
     __syncwarp();
 }
 
-// The consumers store_results the columns that their block owns, lanes side by side eights side by side.
-// `sums` is the inbox.
+// Adds the partial sums of the columns that this block owns and runs the epilogue. Neighbouring threads
+// take neighbouring column groups. `sums` is the inbox.
 DEVICE void reduce_and_finish(
     const Inbox& inbox, const float* bias, const KernelArgs& p, int m0, int n0, const unsigned char* sums)
 {
@@ -129,14 +130,14 @@ DEVICE void reduce_and_finish(
 #pragma unroll
                 for (int l = 0; l < VECTORS_PER_GROUP; ++l) {
                     const result* from = residual_of(item, i % 2) + l * OUT_PACK;
-                    residual[i / 2][i % 2][l] = load_vector<16>(from);
+                    residual[i / 2][i % 2][l] = load_vector(from);
                 }
             }
         }
     };
     issue_residual_loads(threadIdx.x);
     mbarrier_wait(inbox.full, 0);
-    cluster_arrive();  // what came has left its block
+    cluster_arrive();  // this block's outbox has been sent
 #pragma unroll 1
     for (int first = threadIdx.x; first < total; first += ITEMS_IN_FLIGHT * stride) {
         if (first >= ITEMS_IN_FLIGHT * stride) issue_residual_loads(first);

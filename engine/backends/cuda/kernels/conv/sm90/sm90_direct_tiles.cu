@@ -1,14 +1,17 @@
-// sm90_direct_tiles: convolution of stride 1 for large maps of few channels. What the windows of a block of
-// pixels reach comes once, a patch, where im2col brings a pixel once for each of its taps; and the
-// weights of all taps stay in shared memory.
+// sm90_direct_tiles: convolution of stride 1 for large maps of few channels. A patch of the map, which
+// holds the windows of a block of pixels, is loaded once for all taps; im2col would load a pixel once for
+// each tap. Launched by conv/sm90_direct_tiles.py.
 //
-// A warpgroup takes blocks of 8 x 8 pixels: 64 rows of a product, eight neighbours and eight times as
-// many below them, which lie PATCH_W rows of shared memory apart. A tap begins some rows further on.
+// Layout: the input is an NHWC tensor map of boxes; weights (tile of filters, tap, slice, BN x BK),
+// swizzled by the host, stay in shared memory for the life of the block.
 //
-// PixelTiles of threads stay. TEAMS of a warpgroup each take order, so that one multiplies while another
-// finishes; each has STAGES patches on their way.
+// A warpgroup computes 8 x 8 pixels: the 64 rows of a wgmma are 8 groups of 8 neighbouring pixels, and
+// groups lie PATCH_W rows of shared memory apart. A tap only moves the first row.
 //
-// Chosen at compile time: TEAMS, TAPS_Y TAPS_X, SLICES (of BK channels), MODE 0 or 1, BM 64, CONSUMERS 1,
+// Thread blocks are persistent. TEAMS warpgroups take tiles in turn, so that one multiplies while another
+// runs its epilogue; each has STAGES patches in flight.
+//
+// Compile-time constants: TEAMS, TAPS_Y TAPS_X, SLICES (of BK channels), MODE 0 or 1, BM 64, CONSUMERS 1,
 // and the rest as in sm90_splitk.
 #define WIDE 8
 #define HIGH 8
@@ -16,7 +19,7 @@
 #define TAP_BYTES B_BYTES
 #include "sm90_patches.cuh"
 
-// Of a block's pixel, or negative where the map has none.
+// The index of a tile's pixel, or -1 outside the map.
 DEVICE int pixel_of(const KernelArgs& p, const TileOrigin& origin, int row)
 {
     const int x = origin.x + row % WIDE;
@@ -24,7 +27,7 @@ DEVICE int pixel_of(const KernelArgs& p, const TileOrigin& origin, int row)
     return x < p.out_w && y < p.out_h ? (origin.row * p.out_h + y) * p.out_w + x : -1;
 }
 
-// A slice of channels: every tap's rows of the patch times its weights, added to sum.
+// One slice of channels: adds the products of every tap's rows of the patch with its weights.
 DEVICE void multiply_patch(float (&sum)[BN / 2], unsigned patch, unsigned weights)
 {
 #pragma unroll
@@ -45,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
     const SharedLayout shared = shared_layout(shared_address(memory));
     float* bias = reinterpret_cast<float*>(memory + (shared.end - shared_address(memory)));
 
-    // A block of threads keeps its filters.
+    // A thread block keeps its filters.
     const int tile_n = blockIdx.x % p.tiles_n;
     const int first = blockIdx.x / p.tiles_n;
     const int stride = gridDim.x / p.tiles_n;
@@ -64,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
             produce_patches(shared, &input, p, blocks, tile_n, first, stride);
         }
         __syncwarp();
-        launch_dependents();  // any earlier, they would be in the way
+        launch_dependents();  // earlier, they would take resources from this kernel
     } else {
         setmaxnreg_inc<CONSUMER_REGISTERS>();
         const int team = threadIdx.x / 128;

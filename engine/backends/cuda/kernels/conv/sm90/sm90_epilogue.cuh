@@ -1,10 +1,222 @@
-// Where results go: to their pixel, or to the REPEATED x REPEATED pixels of an upsampled map.
+// Epilogue of the sm90 convolutions: bias, residual, last activation, [yolo] values, upsampled stores.
 #pragma once
 #include "sm90_mainloop.cuh"
 #ifndef REPEATED
 #define REPEATED 1
 #endif
 
+// Each thread loads a few biases of a tile before the products and writes them to shared memory after
+// them, where every lane finds those of its columns.
+DEVICE void load_biases(float (&own)[BIASES_PER_THREAD], const KernelArgs& p, int n0, int thread)
+{
+#pragma unroll
+    for (int i = 0; i < BIASES_PER_THREAD; ++i) {
+        const int c = thread + i * 128 * CONSUMERS;
+        own[i] = c < BN && n0 + c < p.filters ? p.bias[n0 + c] : 0.f;
+    }
+}
+
+DEVICE void stage_biases(float* bias, const float (&own)[BIASES_PER_THREAD], int thread)
+{
+#pragma unroll
+    for (int i = 0; i < BIASES_PER_THREAD; ++i) {
+        const int c = thread + i * 128 * CONSUMERS;
+        if (c < BN) bias[c] = own[i];
+    }
+}
+
+// Adds the bias to a warp's 16 rows in the layout of wgmma.
+DEVICE void add_bias(float (&sum)[BN / 2], const float* bias)
+{
+#pragma unroll
+    for (int j = 0; j < BN / 8; ++j) {
+        const float2 pair = *reinterpret_cast<const float2*>(bias + j * 8 + threadIdx.x % 4 * 2);
+        sum[j * 4] += pair.x;
+        sum[j * 4 + 1] += pair.y;
+        sum[j * 4 + 2] += pair.x;
+        sum[j * 4 + 3] += pair.y;
+    }
+}
+
+// Residuals bypass the L1: only the producer thread waits for the previous kernel, and the L1 may hold
+// older values.
+template <int N> DEVICE void add_residual(float (&x)[N], const result* from, int count)
+{
+#pragma unroll
+    for (int c = 0; c < N; ++c) {
+        if (c < count) x[c] += to_float(__ldcg(from + c));
+    }
+}
+
+// Prefetches a row of the residual into the L2 while the products are summed, if the map is so large that
+// the L2 no longer holds it. Each prefetch costs time of the copy engine, so near maps are not
+// prefetched.
+DEVICE void prefetch_residual_row(const KernelArgs& p, int m, int n0, int filters)
+{
+    if (!WHOLE || !p.is_residual_far) return;
+    const unsigned bytes = min(filters, p.filters - n0) * OUT_BYTES;
+    prefetch_l2(p.residual + (size_t)m * p.residual_pitch + n0, bytes);
+}
+
+// The same for `pixels` rows.
+DEVICE void prefetch_residual(const KernelArgs& p, int m0, int n0, int pixels, int filters, int thread)
+{
+    if (!p.is_residual_far) return;
+    for (int i = thread; i < pixels && m0 + i < p.pixels; i += 128 * CONSUMERS) {
+        prefetch_residual_row(p, m0 + i, n0, filters);
+    }
+}
+
+// Prefetches this block's share of the next convolution's weights into the L2, which cannot hold the
+// weights of all layers.
+DEVICE void prefetch_next_weights(const KernelArgs& p)
+{
+    const unsigned begin = blockIdx.x * p.next_share;
+    if (begin < p.next_bytes) prefetch_l2(p.next + begin, min(p.next_share, p.next_bytes - begin));
+}
+
+DEVICE ResultVector load_vector(const result* from)
+{
+    const uint4 words = __ldcg(reinterpret_cast<const uint4*>(from));
+    return reinterpret_cast<const ResultVector&>(words);
+}
+
+#if OUT_BYTES == 2
+template <int N> DEVICE void unpack_vector(const Bits<N * OUT_BYTES>& line, float (&x)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) {
+        const __half2 pair = reinterpret_cast<const __half2&>(line.word[i]);
+        x[2 * i] = to_float(pair.x), x[2 * i + 1] = to_float(pair.y);
+    }
+}
+
+template <int N> DEVICE Bits<N * OUT_BYTES> pack_vector(const float (&x)[N])
+{
+    Bits<N * OUT_BYTES> line;
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) line.word[i] = pack_half2(x[2 * i], x[2 * i + 1]);
+    return line;
+}
+
+#define LAST_IS_PACKED (LAST == KIND_linear || LAST == KIND_relu)
+
+// The sum of two halves rounds to the same value in half and in float arithmetic.
+template <int BYTES> DEVICE void add_vectors(Bits<BYTES>& x, const Bits<BYTES>& more)
+{
+#pragma unroll
+    for (int i = 0; i < BYTES / 4; ++i) {
+        const __half2 sum = __hadd2(
+            reinterpret_cast<const __half2&>(x.word[i]), reinterpret_cast<const __half2&>(more.word[i]));
+        x.word[i] = reinterpret_cast<const unsigned&>(sum);
+    }
+}
+
+template <int BYTES> DEVICE void activate_packed(Bits<BYTES>& x)
+{
+    if constexpr (LAST == KIND_relu) {
+        const unsigned zeros = 0;
+#pragma unroll
+        for (int i = 0; i < BYTES / 4; ++i) {
+            const __half2 most = __hmax2_nan(
+                reinterpret_cast<const __half2&>(x.word[i]), reinterpret_cast<const __half2&>(zeros));
+            x.word[i] = reinterpret_cast<const unsigned&>(most);
+        }
+    }
+}
+#else
+#define LAST_IS_PACKED (LAST == KIND_linear)
+
+template <int N> DEVICE void unpack_vector(const Bits<N * OUT_BYTES>& line, float (&x)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] = __uint_as_float(line.word[i]);
+}
+
+template <int N> DEVICE Bits<N * OUT_BYTES> pack_vector(const float (&x)[N])
+{
+    Bits<N * OUT_BYTES> line;
+#pragma unroll
+    for (int i = 0; i < N; ++i) line.word[i] = __float_as_uint(x[i]);
+    return line;
+}
+
+template <int BYTES> DEVICE void add_vectors(Bits<BYTES>& x, const Bits<BYTES>& more)
+{
+#pragma unroll
+    for (int i = 0; i < BYTES / 4; ++i) {
+        x.word[i] = __float_as_uint(__uint_as_float(x.word[i]) + __uint_as_float(more.word[i]));
+    }
+}
+
+template <int BYTES> DEVICE void activate_packed(Bits<BYTES>&) {}
+#endif
+
+// Adds the residual and applies the last activation.
+template <int BYTES> DEVICE void finish_vector(Bits<BYTES>& x, const Bits<BYTES>& residual, bool has_residual)
+{
+    if constexpr (LAST_IS_PACKED) {
+        if (has_residual) add_vectors(x, residual);
+        activate_packed(x);
+    } else {
+        float y[BYTES / OUT_BYTES], more[BYTES / OUT_BYTES];
+        unpack_vector(x, y);
+        unpack_vector(residual, more);
+#pragma unroll
+        for (int c = 0; c < BYTES / OUT_BYTES; ++c) y[c] += has_residual ? more[c] : 0.f;
+        activate_all(LAST, y);
+        x = pack_vector(y);
+    }
+}
+
+#if YOLO
+// The mask of a vector of filters from n on.
+DEVICE unsigned yolo_mask_at(int n, const KernelArgs& p)
+{
+    return yolo_mask<OUT_PACK>((unsigned)n % (unsigned)p.entries, p.entries, p.box);
+}
+
+// Computes the output of [yolo] for a vector of filters with mask `bits`.
+DEVICE void yolo_vector(ResultVector& x, const KernelArgs& p, unsigned bits)
+{
+    float y[OUT_PACK];
+    unpack_vector(x, y);
+    flag_non_finite(p.flag, y);
+    apply_yolo<true>(y, bits, YOLO == RAW, p.scale_x_y);
+    x = pack_vector(y);
+}
+#endif
+
+// Applies the last activation and [yolo], and stores; `count` of the N values exist.
+template <int N> DEVICE void store_results(float (&x)[N], const KernelArgs& p, int m, int n, int count)
+{
+    const int wide = N < OUT_PACK ? N : OUT_PACK;
+    activate_all(LAST, x);
+#if YOLO
+#pragma unroll
+    for (int c = 0; c < N; ++c) x[c] = c < count ? x[c] : 0.f;
+    flag_non_finite(p.flag, x);
+    const int entry = (unsigned)n % (unsigned)p.entries;
+    apply_yolo<true>(x, yolo_mask<N>(entry, p.entries, p.box), YOLO == RAW, p.scale_x_y);
+#endif
+    result* to = static_cast<result*>(p.out) + (size_t)m * p.out_pitch + n;
+    if (WHOLE || (count == N && p.is_aligned)) {
+#pragma unroll
+        for (int c = 0; c < N; c += wide) {
+            Pack<wide> pack;
+#pragma unroll
+            for (int i = 0; i < wide; ++i) pack.v[i] = x[c + i];
+            store<wide>(to + c, pack);
+        }
+    } else {
+#pragma unroll
+        for (int c = 0; c < N; ++c) {
+            if (c < count) put(to + c, x[c]);
+        }
+    }
+}
+
+// Stores a vector to the REPEATED x REPEATED pixels of an upsampled map.
 DEVICE void store_upsampled(const KernelArgs& p, int m, int n, const ResultVector& line)
 {
     const int x = m - divide(m, p.by_out_w) * p.out_w;

@@ -1,12 +1,14 @@
-// Finished sums whose rows are pixels pass through shared memory on their way out.
+// Epilogue staged through shared memory, for sums whose rows are pixels: residuals are read and results
+// written 16 bytes at a time, as whole sectors.
 #pragma once
 #include "sm90_epilogue.cuh"
 
 #define PACKS (BN / OUT_PACK)  // of a row: results in 16 bytes
-#define ROW_PITCH (BN + 8)     // of stored values, for a warp: keeps fragments off each other's banks
+#define ROW_PITCH (BN + 8)     // of a warp's staging area; the padding keeps fragments off each other's banks
 
 #if OUT_BYTES == 2
-// A warp's 16 rows: two words of each lane for every eight columns, as four matrices of 8 x 8 halves.
+// Writes a warp's 16 rows to its staging area: two words of each lane for every eight columns, as four
+// matrices of 8 x 8 halves.
 DEVICE void stage_rows(result* staging, const float (&sum)[BN / 2])
 {
     const int lane = threadIdx.x % 32;
@@ -39,13 +41,13 @@ DEVICE void stage_rows(result* staging, const float (&sum)[BN / 2])
 
 typedef ResultVector ResidualVectors[VECTORS_IN_FLIGHT];
 
-// How a warp goes through its rows: lanes side by side take lines side by side, so that sectors of the L2
-// are written whole, not in two halves that each take as long.
+// The order in which a warp visits its rows: neighbouring lanes take neighbouring vectors, so that
+// sectors of the L2 are written whole and not in two halves, which would cost twice.
 struct LaneWalk {
     unsigned lane;
     int rows, columns;  // that exist
 
-    static constexpr bool KEEPS_COLUMN = 32 % PACKS == 0;  // a lane has the same one in each row
+    static constexpr bool KEEPS_COLUMN = 32 % PACKS == 0;  // a lane keeps its column in all rows
 
     DEVICE int row(int i) const
     {
@@ -60,7 +62,7 @@ DEVICE LaneWalk lane_walk(const KernelArgs& p, int first_row, int n0)
     return {threadIdx.x % 32, p.pixels - first_row, p.filters - n0};
 }
 
-// The residuals of a warp's rows, from its index `first` on.
+// Issues the loads of the residuals of a warp's rows, from vector `first` on.
 DEVICE void issue_residual_loads(
     ResidualVectors& residual, const KernelArgs& p, int first_row, int n0, int first)
 {
@@ -74,7 +76,7 @@ DEVICE void issue_residual_loads(
     }
 }
 
-// From a warp's staging on; the first residuals have been issued for.
+// Finishes the rows in a warp's staging area; the first residuals are in flight.
 DEVICE void epilogue_rows_vectorized(
     const result* staging, ResidualVectors& residual, const KernelArgs& p, int first_row, int n0)
 {
@@ -109,8 +111,8 @@ DEVICE void epilogue_rows_vectorized(
     }
 }
 
-// The same for any number of filters, anywhere, value by value: lanes side by side write side by
-// side. Each keeps its filter from row to row.
+// The same for any number of filters and any alignment, one value at a time. Neighbouring lanes write
+// neighbouring values, and each keeps its filter from row to row.
 DEVICE void epilogue_rows_scalar(const result* staging, const KernelArgs& p, int first_row, int n0)
 {
     const int at_once = 8;
@@ -151,8 +153,8 @@ DEVICE void epilogue_rows_scalar(const result* staging, const KernelArgs& p, int
     }
 }
 
-// A warp's 16 rows of a finished block of rows pass through its own staging of shared memory, so that
-// residuals are read and results written 16 bytes at a time. The first residuals may be on their way.
+// Runs the epilogue on a warp's 16 rows through its staging area. If is_issued, the first residuals are
+// already in flight.
 DEVICE void epilogue_rows(float (&sum)[BN / 2], result* staging, ResidualVectors& residual, bool is_issued,
     const float* bias, const KernelArgs& p, int first_row, int n0)
 {

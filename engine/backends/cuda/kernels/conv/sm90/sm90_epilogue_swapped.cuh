@@ -1,17 +1,18 @@
-// Sums whose rows are filters, on their way out. By the order in which the host puts filters those of a
-// lane, LANE_FILTERS of each of its pixels, are neighbours, and eight lanes store whole sectors.
+// Epilogue for swapped operands: rows of the sums are filters, columns are pixels. The host orders
+// filters such that the LANE_FILTERS filters that a lane has of each of its pixels are neighbours, and
+// eight lanes store whole sectors.
 #pragma once
 #include "sm90_warpgroups.cuh"
 
 #define LANE_FILTERS (2 * M_BLOCKS)
 #define LANE_PIXELS (BN / 4)
-#define RESIDUALS_IN_FLIGHT (16 / M_BLOCKS)  // pixels whose residuals are issued for together
+#define RESIDUALS_IN_FLIGHT (16 / M_BLOCKS)  // pixels whose residuals are loaded together
 
 typedef Bits<LANE_FILTERS * OUT_BYTES> LaneVector;
-// What a lane's pixels are added to: each in registers from when it is issued for until it is added.
+// The residuals of a lane's pixels, in registers from the load until they are added.
 typedef LaneVector Residuals[LANE_PIXELS];
 
-// The first of a lane's filters in a tile, of member `member` of a team.
+// A lane's first filter in a tile, for member `member` of a team.
 DEVICE int lane_filter(int member)
 {
     const int warp = member * 4 + threadIdx.x / 32 % 4;
@@ -33,10 +34,10 @@ DEVICE void init_with_bias(const float (&bias)[LANE_FILTERS], float (&sum)[M_BLO
     }
 }
 
-// Filters from n on, as many as exist, of a lane's pixels, of which two and two are neighbours in every
-// eight: the i-th of them, if it exists(i), is so many pixels further than m as pixel_offset(i) says.
+// A lane has filters from n on, as many as exist, of LANE_PIXELS pixels; two of every eight columns are
+// its own. The i-th pixel, if exists(i), is m + pixel_offset(i).
 //
-// Asks for the residuals of `first` and those behind it, `count` in all.
+// Issues the loads of `count` residuals from pixel `first` on.
 template <typename Exists, typename PixelOffset> DEVICE void issue_residual_loads(Residuals& residual,
     const KernelArgs& p, int m, int n, int first, int count, Exists exists, PixelOffset pixel_offset)
 {
@@ -51,8 +52,9 @@ template <typename Exists, typename PixelOffset> DEVICE void issue_residual_load
     }
 }
 
-// The first residuals have been issued for. As sums release_slot, their registers take those of three times
-// as many others: what comes from the L2 is waited for twice, not for every part.
+// Finishes and stores a lane's pixels; the first residuals are in flight. As sums are stored, their
+// registers take three times as many residuals, so that the L2's latency is paid twice and not for every
+// part.
 template <typename Exists, typename PixelOffset> DEVICE void epilogue_swapped(float (&sum)[M_BLOCKS][BN / 2],
     Residuals& residual, const KernelArgs& p, int m, int n, Exists exists, PixelOffset pixel_offset)
 {

@@ -1,16 +1,20 @@
-// sm90_fused_bottleneck: a convolution of one pixel that leaves half as many channels, the 3 x 3 one behind
-// it that leaves as many as there were, and the map that both began with, added to what they made of it.
+// sm90_fused_bottleneck: a residual block in one kernel: a 1x1 convolution to half as many channels, a
+// 3x3 convolution back, and the block's input added to the result. Launched by
+// conv/sm90_fused_bottleneck.py.
 //
 //   map[m, n] = f(sum over c of in[m, c] * V[n, c] + b[n])
 //   out[n, m] = l(g(sum over k of W[n, k] * map[m, k] + bias[n]) + in[n, m])
 //
-// A warpgroup takes blocks of 8 x HIGH pixels. What their windows reach comes as a patch of the map that they
-// begin with, is multiplied pixel by pixel, and the outcome lies in shared memory for the second product;
-// of the same patch come the residuals. TEAMS of a warpgroup are each at something else, and bring a patch
-// while they work on another.
+// Layout: the input is an NHWC tensor map of boxes; weights of both convolutions are swizzled by the host
+// and stay in shared memory. Halves in, halves out.
 //
-// Chosen at compile time: TEAMS, BM 64 (filters), BN (pixels: 8 * HIGH), BK 64 (channels), BETWEEN 32
-// (filters of the first), FIRST_KIND, KIND, LAST. Halves come in and go out.
+// Thread blocks are persistent. A warpgroup computes tiles of 8 x HIGH pixels: it loads the patch of the
+// input that their windows cover, multiplies it pixel by pixel into `map`, which stays in shared memory,
+// and multiplies that with the second weights. The residuals come from the same patch. TEAMS warpgroups
+// work independently and load a patch while they work on another.
+//
+// Compile-time constants: TEAMS, BM 64 (filters), BN (pixels: 8 * HIGH), BK 64 (channels), BETWEEN 32
+// (filters of the first convolution), FIRST_KIND, KIND, LAST.
 #define WIDE 8
 #define HIGH (BN / WIDE)
 #define STRIDE 1
@@ -29,8 +33,8 @@ struct FirstArgs {
     const unsigned char* weight;
 };
 
-// Bits of those of a lane's pixels that lie in the map, two for each group; others are zero, whatever the
-// first convolution would make of them.
+// Bits of a lane's pixels that are inside the map, two for each group. The others are the padding of the
+// second convolution and must be zero.
 DEVICE unsigned inside(const KernelArgs& p, const TileOrigin& origin)
 {
     unsigned bits = 0;
@@ -44,7 +48,7 @@ DEVICE unsigned inside(const KernelArgs& p, const TileOrigin& origin)
     return bits;
 }
 
-// Finished sums of a group of 64 pixels, into the map.
+// Writes the finished sums of a group of 64 pixels to the map.
 DEVICE void store_group(float (&sum)[BETWEEN / 2], unsigned map, int group, unsigned is_inside)
 {
     const int lane = threadIdx.x % 32;
@@ -67,7 +71,8 @@ extern "C" __global__ void __launch_bounds__(128 * TEAMS, 1)
         const __grid_constant__ KernelArgs p)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
-    // Told to be a whole warp's: where the compiler sees threads part, products wait for each other.
+    // Makes the value uniform across the warp: if the compiler assumed divergence, it would serialize the
+    // wgmmas.
     const int team = __shfl_sync(~0u, threadIdx.x / 128, 0);
     const int thread = threadIdx.x % 128;
     const unsigned begin = (shared_address(memory) + 1023) & ~1023u;
@@ -131,7 +136,7 @@ extern "C" __global__ void __launch_bounds__(128 * TEAMS, 1)
             wgmma_commit();
         }
         wgmma_wait<0>();
-        named_barrier(1 + team, 128);  // all four warps have read the map, and the other patch
+        named_barrier(1 + team, 128);  // all four warps have read the map and the other patch
         if (thread == 0 && block + stride < blocks.count) fetch(block + stride, stage ^ 1);
 #pragma unroll
         for (int group = 0; group < GROUPS_DOWN; ++group) {
@@ -160,5 +165,5 @@ extern "C" __global__ void __launch_bounds__(128 * TEAMS, 1)
         }
     }
     __syncwarp();
-    launch_dependents();  // any earlier, they would be in the way
+    launch_dependents();  // earlier, they would take resources from this kernel
 }

@@ -1,23 +1,23 @@
-// What kernels have in common that make two convolutions, of which the second is 3 x 3: the map between
-// them stays in shared memory, in pixels of BETWEEN_BYTES, and filters are the rows of the second's product.
+// Shared by kernels that fuse two convolutions, the second of which is 3x3: the map between them stays in
+// shared memory, BETWEEN_BYTES per pixel. Filters are the rows of the second product.
 #pragma once
 #include "sm90_patches.cuh"
 #include "sm90_epilogue_swapped.cuh"
-#include "matrices.cuh"
 
 #define BETWEEN_BYTES (2 * BETWEEN)            // of a pixel of the map
-#define CHUNKS (BETWEEN_BYTES / 16)            // of those
+#define CHUNKS (BETWEEN_BYTES / 16)            // of a pixel
 #define SECOND_TAP_BYTES (BM * BETWEEN_BYTES)  // weights of a tap
 #define SECOND_BYTES (9 * SECOND_TAP_BYTES)
 
-// Where a chunk of 16 bytes of a pixel of the map lies, in a patch that begins on 512.
+// The swizzled address of a 16-byte chunk of a pixel of the map, in a patch aligned to 512 bytes.
 DEVICE unsigned chunk_at(unsigned patch, int pixel, int chunk)
 {
     const unsigned at = patch + pixel * BETWEEN_BYTES + chunk * 16;
     return at ^ (at >> 7 & (CHUNKS - 1)) << 4;
 }
 
-// One thread: all weights into shared memory, those of the first behind the others.
+// One thread: loads all weights into shared memory, those of the first convolution after those of the
+// second.
 DEVICE void load_all_weights(
     unsigned weights, unsigned ready, const KernelArgs& p, const unsigned char* first, int first_bytes)
 {
@@ -27,19 +27,20 @@ DEVICE void load_all_weights(
     prefetch_next_weights(p);
 }
 
-// Of each eight filters of the first a lane's two.
+// The biases of a lane's two filters out of each eight.
 DEVICE void load_first_biases(float (&bias)[BETWEEN / 4], const float* from)
 {
 #pragma unroll
     for (int i = 0; i < BETWEEN / 4; ++i) bias[i] = from[i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2];
 }
 
-// Every tap's weights times its pixels, which begin behind `map` where from_of(tap) says, eight of a vector.
+// Adds the products of every tap's weights with its pixels, which begin from_of(tap) bytes after `map`;
+// eight of them are on one line, and lines are `width` pixels apart.
 template <typename From>
 DEVICE void multiply_map(float (&sum)[BN / 2], unsigned weights, unsigned map, int width, From from_of)
 {
-    const auto a = matrix_of<BETWEEN_BYTES>(weights);
-    const auto b = matrix_of<BETWEEN_BYTES>(map, width);
+    const auto a = matrix_descriptor<BETWEEN_BYTES>(weights);
+    const auto b = matrix_descriptor<BETWEEN_BYTES>(map, width);
 #pragma unroll
     for (int tap = 0; tap < 9; ++tap) {
 #pragma unroll
@@ -50,8 +51,8 @@ DEVICE void multiply_map(float (&sum)[BN / 2], unsigned weights, unsigned map, i
     }
 }
 
-// A lane's two filters of its pixels, finished; of what is there unless all is. residual_of(i) is what the
-// i-th is added to.
+// Finishes and stores a lane's two filters of its pixels; bounds are checked unless IS_INSIDE.
+// residual_of(i) is the residual of the i-th pixel.
 template <bool IS_INSIDE, bool HAS_RESIDUAL, typename ResidualOf> DEVICE void store_block(
     const float (&sum)[BN / 2], const KernelArgs& p, const TileOrigin& origin, int n, ResidualOf residual_of)
 {

@@ -1,44 +1,45 @@
-// sm90_fused_stem: the two convolutions that open many networks, of a picture and, two pixels apart, of the
-// map that this makes, the largest of the network. It stays in shared memory, block by block.
+// sm90_fused_stem: the first two convolutions of many networks in one kernel. The map between them, the
+// largest of the network, stays in shared memory, tile by tile. Launched by conv/sm90_fused_stem.py.
 //
-//   map[m, n] = f(sum over k of A[m, k] * V[n, k] + b[n])       3 x 3 over three channels, as sm90_rgb_stem
-//   out[n, m] = g(sum over k of W[n, k] * map[m, k] + bias[n])  3 x 3, stride 2, filters as rows
+//   map[m, n] = f(sum over k of A[m, k] * V[n, k] + b[n])       3x3 over three channels, as sm90_rgb_stem
+//   out[n, m] = g(sum over k of W[n, k] * map[m, k] + bias[n])  3x3, stride 2, swapped operands
 //
-// A warpgroup takes blocks of 8 x HIGH results, one right of the other. They reach 17 x (2 * HIGH + 1)
-// pixels of the map: the first column is the last of the block before, the 16 others it makes, eight lines
-// at a time: two neighbours are a row of the product, eight of those a line. TEAMS of a warpgroup are each
-// at something else.
+// Layout: the picture is NHWC with four values per pixel, of which the fourth is ignored; weights of both
+// convolutions are swizzled by the host and stay in shared memory. Halves in, halves out.
 //
-// Chosen at compile time: TEAMS, BM 64 (filters), BN (pixels: 8 * HIGH), BETWEEN (filters of the first) and
-// BK 32, PARTS (of a weight of the first: 2 where it is the sum of two halves), FIRST_KIND, KIND. Halves come
-// in, with shared for a fourth in each pixel, and go out.
+// Thread blocks are persistent. A warpgroup computes tiles of 8 x HIGH results, moving to the right. They
+// need 17 x (2 * HIGH + 1) pixels of the map: the first column is the last one of the previous tile, the
+// other 16 are computed, eight lines at a time; two neighbouring pixels form a row of the product, eight
+// of those a line. TEAMS warpgroups work independently.
+//
+// Compile-time constants: TEAMS, BM 64 (filters), BN (pixels: 8 * HIGH), BETWEEN (filters of the first
+// convolution) and BK 32, PARTS (of its weights: 2 if each is the sum of two halves), FIRST_KIND, KIND.
 #define WIDE 8
 #define HIGH (BN / WIDE)
 #define TAP_BYTES A_BYTES
 #include "sm90_fused_pair.cuh"
 
-#define FIRST_COLUMNS (2 * BETWEEN)      // of a product: filters of two neighbours
-#define PART_BYTES (FIRST_COLUMNS * 32)  // four pixels' weights
+#define FIRST_COLUMNS (2 * BETWEEN)      // of a product: filters of two neighbouring pixels
+#define PART_BYTES (FIRST_COLUMNS * 32)  // weights of four pixels
 #define FIRST_BYTES (TAPS_Y * PARTS * PART_BYTES)
 #define GROUPS_DOWN ((2 * HIGH + 1 + 7) / 8)           // of eight lines of the map
 #define GROUP_BYTES (8 / 2 * PATCH_W * BETWEEN_BYTES)  // of a group, in each patch
 #define LINE_PIXELS (2 * WIDE + 2)                     // of the picture
 #define LINE_BYTES (LINE_PIXELS * 8)
-#define LINES_AT_ONCE (128 / LINE_PIXELS)  // that a warpgroup brings
+#define LINES_AT_ONCE (128 / LINE_PIXELS)  // loaded by a warpgroup at once
 #define PICTURE_LINES (8 * GROUPS_DOWN + 2)
-#define PIXELS_PER_THREAD \
-    ((PICTURE_LINES + LINES_AT_ONCE - 1) / LINES_AT_ONCE)  // pixels that a thread brings
+#define PIXELS_PER_THREAD ((PICTURE_LINES + LINES_AT_ONCE - 1) / LINES_AT_ONCE)  // loaded by each thread
 #define PICTURE_BYTES ((PIXELS_PER_THREAD * LINES_AT_ONCE * LINE_BYTES + 1023) / 1024 * 1024)
 #define TEAM_BYTES (SLOT_BYTES + PICTURE_BYTES)
 
 struct StemArgs {
-    const float* bias;  // of a product's columns
+    const float* bias;  // one for each column of a product
     const unsigned char* weight;
     const uint2* picture;
     int height, width;
 };
 
-// The pixels of the picture that a block needs, on their way: a thread's are one below the other.
+// Issues the loads of the picture's pixels for a tile; a thread loads pixels of one column.
 DEVICE void issue_pixel_loads(uint2 (&pixel)[PIXELS_PER_THREAD], const StemArgs& o, const TileOrigin& origin)
 {
     const int thread = threadIdx.x % 128;
@@ -67,7 +68,8 @@ DEVICE void store_pixels(unsigned char* lines, const uint2 (&pixel)[PIXELS_PER_T
     }
 }
 
-// What a thread carries from a block's last column to the next one's first: a chunk of a line.
+// The address of the chunk that a thread carries from a tile's last column to the next tile's first
+// column.
 DEVICE unsigned carried_at(unsigned map, int column)
 {
     static_assert(8 * GROUPS_DOWN * CHUNKS == 128, "each thread carries one");
@@ -75,8 +77,8 @@ DEVICE unsigned carried_at(unsigned map, int column)
     return chunk_at(map + line % 2 * 2 * PATCH_SLOT_BYTES, line / 2 * PATCH_W + column, threadIdx.x % CHUNKS);
 }
 
-// Where a lane's matrices go, of the first group's upper lines: the left ones of two neighbours, and the
-// right ones. Columns begin with the one that was carried, so that the first new one is an odd one.
+// Where a lane stores its matrices for the upper lines of the first group: the left pixels of the pairs,
+// and the right ones. Column 0 is carried over, so the first computed column is odd.
 struct Targets {
     unsigned left, right;
 };
@@ -88,8 +90,8 @@ DEVICE Targets targets_of(unsigned map)
     return {chunk_at(map + PATCH_SLOT_BYTES, pixel, lane / 8), chunk_at(map, pixel + 1, lane / 8)};
 }
 
-// The same of another group, or of the lower lines: further on by lines of 128 bytes, by which chunks have
-// changed places.
+// The same for another group or for the lower lines, which lie whole lines of 128 bytes further on; the
+// swizzle changes with the line.
 DEVICE unsigned target_of(unsigned first, int group, int low)
 {
     const int further = group * GROUP_BYTES + low * 2 * PATCH_SLOT_BYTES;
@@ -97,7 +99,7 @@ DEVICE unsigned target_of(unsigned first, int group, int low)
     return (first ^ (group * (GROUP_BYTES / 128) & (CHUNKS - 1)) << 4) + further;
 }
 
-// Eight lines of 16 pixels, by the weights of the first convolution, added to sum.
+// Adds the products of eight lines of 16 pixels with the weights of the first convolution.
 template <typename Matrix>
 DEVICE void multiply_lines(float (&sum)[FIRST_COLUMNS / 2], Matrix lines, Matrix weights)
 {
@@ -111,8 +113,8 @@ DEVICE void multiply_lines(float (&sum)[FIRST_COLUMNS / 2], Matrix lines, Matrix
     }
 }
 
-// Those sums, finished, into the map: a lane has two neighbours of two lines. What lies outside is zero,
-// whatever the first convolution would make of it.
+// Writes the finished sums to the map: a lane has two neighbouring pixels of two lines. Pixels outside
+// the map are the padding of the second convolution and must be zero.
 DEVICE void store_lines(float (&sum)[FIRST_COLUMNS / 2], const Targets& targets, int group, const StemArgs& o,
     const TileOrigin& origin)
 {
@@ -139,7 +141,8 @@ extern "C" __global__ void __launch_bounds__(128 * TEAMS, 1)
     sm90_fused_stem(const __grid_constant__ StemArgs o, const __grid_constant__ KernelArgs p)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
-    // Told to be a whole warp's: where the compiler sees threads part, products wait for each other.
+    // Makes the value uniform across the warp: if the compiler assumed divergence, it would serialize the
+    // wgmmas.
     const int team = __shfl_sync(~0u, threadIdx.x / 128, 0);
     const unsigned begin = (shared_address(memory) + 1023) & ~1023u;
     const unsigned map = begin + team * TEAM_BYTES;
@@ -171,7 +174,8 @@ extern "C" __global__ void __launch_bounds__(128 * TEAMS, 1)
     const long long number = blockIdx.x * TEAMS + team;
     const int from = int(number * blocks.count / teams);
     const int end = int((number + 1) * blocks.count / teams);
-    // Who begins in the midst of a line makes the map of the block before, for the sake of its last column.
+    // A range that begins in the middle of a line first computes the map of the previous tile, for its
+    // last column.
     const int start = from < end && tile_origin(blocks, from).x > 0 ? from - 1 : from;
     uint2 pixel[PIXELS_PER_THREAD];
     if (start < end) issue_pixel_loads(pixel, o, tile_origin(blocks, start));
@@ -184,7 +188,7 @@ extern "C" __global__ void __launch_bounds__(128 * TEAMS, 1)
         }
         store_pixels(at(lines), pixel);
         fence_async_proxy();
-        named_barrier(1 + team, 128);  // the products of all four warps have read the map
+        named_barrier(1 + team, 128);  // all four warps' products have read the map
         *reinterpret_cast<uint4*>(at(carried_to)) = carried;
 #pragma unroll
         for (int group = 0; group < GROUPS_DOWN; group += 2) {
@@ -226,5 +230,5 @@ extern "C" __global__ void __launch_bounds__(128 * TEAMS, 1)
         }
     }
     __syncwarp();
-    launch_dependents();  // any earlier, they would be in the way
+    launch_dependents();  // earlier, they would take resources from this kernel
 }

@@ -1,9 +1,9 @@
-// What kernels have in common that bring patches of a map and keep the weights of all taps: a block of
-// WIDE x HIGH pixels, and what its windows reach.
+// Shared by kernels that load patches of the map by TMA and keep the weights of all taps in shared
+// memory. A tile is WIDE x HIGH pixels; its patch is what their windows cover.
 //
-// Where windows are two pixels apart, pixels of even and odd columns and lines come as patches of their
-// own, in each of which taps are neighbours. WIDE, HIGH, STRIDE and TAP_BYTES, the weights of a slice of a
-// tap, are the kernel's.
+// With stride 2, pixels of even and odd columns and lines are loaded as separate patches, in each of
+// which neighbouring windows have neighbouring pixels. The kernel defines WIDE, HIGH, STRIDE and
+// TAP_BYTES, the weights of one slice of a tap.
 #pragma once
 #include "sm90_warpgroups.cuh"
 
@@ -16,7 +16,7 @@
 #define SLOT_BYTES (PATCHES * PATCH_SLOT_BYTES)
 #define SLOTS (TEAMS * STAGES)
 
-// PixelTiles of pixels of all rows, and where one begins.
+// The tiles of pixels of all rows, and the first pixel of a tile.
 struct PixelTiles {
     int across, down, count;
 };
@@ -38,7 +38,7 @@ DEVICE TileOrigin tile_origin(const PixelTiles& blocks, int block)
     return {(block - line * blocks.across) * WIDE, line % blocks.down * HIGH, line / blocks.down};
 }
 
-// Where a tap's pixels begin in a place.
+// The offset of a tap's first pixel in a slot.
 DEVICE int tap_offset(int tap)
 {
     const int y = tap / TAPS_X;
@@ -77,7 +77,7 @@ DEVICE void init_barriers(const SharedLayout& shared, const TensorMap* input)
     }
 }
 
-// One thread: weights of tile_n, then the patches of every block from `first` on, team by team.
+// One thread: loads the weights of tile_n, then the patches of every tile from `first` on, team by team.
 DEVICE void produce_patches(const SharedLayout& shared, const TensorMap* input, const KernelArgs& p,
     const PixelTiles& blocks, int tile_n, int first, int stride)
 {
@@ -88,14 +88,14 @@ DEVICE void produce_patches(const SharedLayout& shared, const TensorMap* input, 
     }
     wait_for_previous_kernel();
     int team = 0;
-    int issued = 0;  // slices of the blocks that a team had before
+    int issued = 0;  // slices of a team's earlier tiles
     for (int block = first; block < blocks.count; block += stride) {
         const TileOrigin origin = tile_origin(blocks, block);
 #pragma unroll 1
         for (int slice = 0; slice < SLICES; ++slice) {
             const int stage = team * STAGES + (issued + slice) % STAGES;
             const int lap = (issued + slice) / STAGES;
-            // Of the first lap every place is free: the phase before the first counts as done.
+            // In the first lap every slot is free: the phase before the first counts as complete.
             mbarrier_wait(shared.empty + 8 * stage, (lap & 1) ^ 1);
             mbarrier_expect_bytes(shared.full + 8 * stage, PATCHES * PATCH_BYTES);
 #pragma unroll

@@ -1,7 +1,9 @@
-// sm90_pingpong: sm90_splitk for maps that fill the device many times over. Its blocks stay: each
-// takes tile after tile.
+// sm90_pingpong: sm90_splitk without the split, for maps that fill the device many times over. Thread
+// blocks are persistent and take tile after tile; TEAMS groups of warpgroups alternate, so that one
+// multiplies while another runs its epilogue. Launched by conv/sm90_pingpong.py.
 //
-// Chosen at compile time: TEAMS, MODE 0 or 1, and the rest as in sm90_splitk.
+// Layout of the operands as in sm90_splitk. Compile-time constants: TEAMS, MODE 0 or 1, and the rest as
+// in sm90_splitk.
 #include "sm90_pipeline.cuh"
 
 extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
@@ -26,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
             produce_tiles<BM, WEIGHT_BYTES>(pipeline, p, tiles, issue_weights, issue_input);
         }
         __syncwarp();
-        launch_dependents();  // any earlier, they would be in the way
+        launch_dependents();  // earlier, they would take resources from this kernel
     } else {
         setmaxnreg_inc<CONSUMER_REGISTERS>();
         const int group = threadIdx.x / 128;
@@ -59,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
                     }
                 },
                 [] {});
-            // Two rows for each team: some of its threads may still need that of the tile before.
+            // Two rows of biases per team: some threads may still need those of the previous tile.
             float* bias = biases + (team * 2 + iteration / TEAMS % 2) * BN;
             stage_biases(bias, own, thread);
             named_barrier(1 + team, 128 * CONSUMERS);

@@ -1,7 +1,6 @@
-// What kernels have in common whose blocks take tile after tile of an implicit GEMM: a pipeline of slices
-// that never runs dry between two of them.
-//
-// TEAMS of CONSUMERS warpgroups take order: while one finishes its tile, another multiplies.
+// The pipeline of persistent kernels: a producer thread keeps a ring of STAGES slices full across tiles,
+// and TEAMS groups of CONSUMERS warpgroups alternate (ping-pong): while one team runs the epilogue of its
+// tile, another multiplies. An order barrier passes the right to multiply from team to team.
 #pragma once
 #include "sm90_warpgroups.cuh"
 
@@ -34,9 +33,9 @@ DEVICE void init_barriers(const Pipeline& pipeline, const TensorMap* input)
     __syncthreads();
 }
 
-// One thread: the slices of a block's tiles of PIXELS, one after the other. A slice of weights
-// has SLICE_BYTES. issue_weights(weights, slot, full) and issue_input(origin, slice, slot, full) before_wait
-// for what it consists of.
+// Producer thread: loads the slices of this block's tiles of PIXELS pixels, one after another. A slice of
+// weights has SLICE_BYTES. issue_weights(weights, slot, full) and issue_input(origin, slice, slot, full)
+// issue the copies.
 template <int PIXELS, int SLICE_BYTES, typename IssueWeights, typename IssueInput>
 DEVICE void produce_tiles(const Pipeline& pipeline, const KernelArgs& p, int tiles,
     IssueWeights issue_weights, IssueInput issue_input)
@@ -60,7 +59,8 @@ DEVICE void produce_tiles(const Pipeline& pipeline, const KernelArgs& p, int til
     };
     int index = blockIdx.x;
     begin(index);
-    // Of the first tile the weights, which are nobody's output, then wait for the input.
+    // The weights of the first tile do not depend on the previous kernel and are loaded before the wait
+    // for it.
     const int first = min(p.steps, STAGES);
     for (int s = 0; s < first; ++s) issue_stage_weights(s, s);
     wait_for_previous_kernel();
@@ -75,7 +75,7 @@ DEVICE void produce_tiles(const Pipeline& pipeline, const KernelArgs& p, int til
             begin(index);
             k = 0;
         }
-        // Of the first lap every slot is free: the phase before the first counts as done.
+        // In the first lap every slot is free: the phase before the first counts as complete.
         mbarrier_wait(pipeline.empty + 8 * stage, phase ^ 1);
         issue_stage_weights(k, stage);
         issue_stage_input(stage);
@@ -87,8 +87,8 @@ DEVICE void produce_tiles(const Pipeline& pipeline, const KernelArgs& p, int til
     }
 }
 
-// A warp has read a slot. Each says so for itself: one that still finished its tile while its three others
-// went on would find the slots that it waits for two laps further on.
+// Releases a slot that this warp has read. Each warp arrives for itself: if one arrived for all four, a
+// warp still busy with its epilogue could find its slots overwritten two laps later.
 DEVICE void release_slot(const Pipeline& pipeline, int stage)
 {
     const unsigned barrier = pipeline.empty + 8 * stage;
@@ -96,31 +96,31 @@ DEVICE void release_slot(const Pipeline& pipeline, int stage)
     if (lane == 0) mbarrier_arrive(barrier);
 }
 
-// A team's iteration: multiply(slot) adds the products of each slice of a tile to its sums, and while the
-// last are added up before_wait() asks for what the sums need.
+// A team's main loop over one tile: multiply(slot) adds the products of a slice to the sums;
+// before_wait() runs while the last products are in flight.
 template <typename Multiply, typename BeforeWait> DEVICE void run_mainloop(const Pipeline& pipeline,
     const KernelArgs& p, int iteration, int team, Multiply multiply, BeforeWait before_wait)
 {
-    // A wait tells a phase from the state one only: whoever skipped the slices of another team must know
-    // that those have come before it waits for its own.
+    // An mbarrier distinguishes a phase only from the next one: a team that skipped the slices of another
+    // must know that those have arrived before it waits for its own.
     if (TEAMS > 1 && iteration > 0) {
         mbarrier_wait(pipeline.order + 8 * team, (iteration / TEAMS - (team == 0)) & 1);
     }
-    const unsigned before = (unsigned)iteration * p.steps;  // slices of the tiles before this
+    const unsigned before = (unsigned)iteration * p.steps;  // slices of earlier tiles
     int stage = before % STAGES;
     int phase = before / STAGES & 1;
     int previous = -1;
     int k = 0;
-    do {  // once at least: sums that nothing was added to would be another set of registers
+    do {  // at least once, or the compiler would keep a second set of registers for untouched sums
         mbarrier_wait(pipeline.full + 8 * stage, phase);
-        // Every warp says so: one that still waited for its iteration would miss the state one's.
+        // Every warp arrives: one that still waited for this tile would otherwise miss the next phase.
         if (TEAMS > 1 && k + 1 == p.steps && threadIdx.x % 32 == 0) {
             mbarrier_arrive(pipeline.order + 8 * ((team + 1) % TEAMS));
         }
         wgmma_fence();
         multiply(pipeline.slots + stage * STAGE_BYTES);
         wgmma_commit();
-        wgmma_wait<1>();  // the slice before this one has been read
+        wgmma_wait<1>();  // the previous slice has been read
         if (previous >= 0) release_slot(pipeline, previous);
         previous = stage;
         if (++stage == STAGES) {

@@ -1,14 +1,13 @@
-// Hopper's own instructions under readable names: barriers, bulk tensor copies, wgmma, clusters.
+// PTX instructions of Hopper under readable names: mbarrier, TMA, wgmma, setmaxnreg, clusters. Shared
+// memory is addressed by 32-bit shared-window addresses.
 #pragma once
-#include "common.cuh"
+#include "mma_ptx.cuh"
 
 struct alignas(64) TensorMap {
     unsigned long long words[16];
 };
 
-DEVICE unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
-
-// ---- barriers in shared memory that copies complete on
+// ---- mbarriers: barriers in shared memory that count threads and bytes
 
 DEVICE void mbarrier_init(unsigned barrier, int arrivals)
 {
@@ -37,21 +36,22 @@ DEVICE void mbarrier_wait(unsigned barrier, int phase)
         : "memory");
 }
 
-// Barrier 0 is the whole block's.
+// A barrier among `threads` threads; barrier 0 is __syncthreads().
 DEVICE void named_barrier(int barrier, int threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-// ---- the bulk copy engine
+// ---- TMA, the asynchronous copy engine
 
-// BeforeWait for a map before the first copy needs it.
+// Prefetches a tensor map before the first copy needs it.
 DEVICE void prefetch_tensor_map(const TensorMap* map)
 {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-// A slice of im2col: `channel` on, windows counted from pixel (x, y, row), tap (tap_x, tap_y).
+// Loads a slice of im2col: channels from `channel` on, windows from pixel (x, y, row) on, tap (tap_x,
+// tap_y).
 DEVICE void tma_load_im2col(unsigned to, const TensorMap* map, unsigned barrier, int channel, int x, int y,
     int row, int tap_x, int tap_y)
 {
@@ -62,7 +62,7 @@ DEVICE void tma_load_im2col(unsigned to, const TensorMap* map, unsigned barrier,
         : "memory");
 }
 
-// A box of a map: `channel` on, pixels from (x, y) of a row on; zeros where the map has none.
+// Loads a box: channels from `channel` on, pixels from (x, y) of a row on; zeros outside the map.
 DEVICE void tma_load_box(
     unsigned to, const TensorMap* map, unsigned barrier, int channel, int x, int y, int row)
 {
@@ -72,7 +72,8 @@ DEVICE void tma_load_box(
         : "memory");
 }
 
-// Bytes as they lie, both ends on 16: no maps, and none of the time that each row of a map takes.
+// Loads contiguous bytes, both ends aligned to 16. It needs no tensor map and is faster than one: TMA
+// takes time for each row of a map.
 DEVICE void bulk_load(unsigned to, const void* from, int bytes, unsigned barrier)
 {
     asm volatile(
@@ -81,7 +82,7 @@ DEVICE void bulk_load(unsigned to, const void* from, int bytes, unsigned barrier
         : "memory");
 }
 
-// Bytes that somebody else will issue_stage_weights soon, both ends on 16, into the L2.
+// Prefetches bytes into the L2, both ends aligned to 16.
 DEVICE void prefetch_l2(const void* from, unsigned bytes)
 {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
@@ -89,17 +90,24 @@ DEVICE void prefetch_l2(const void* from, unsigned bytes)
 
 // ---- wgmma
 
-// A matrix in shared memory, k innermost, rows of ROW_BYTES swizzled by the copy engine; eight of them
-// lie together, the next eight `apart` rows from where they begin.
-DEVICE unsigned long long matrix_descriptor(unsigned address, int apart = 8)
+// Descriptor of a K-major matrix in shared memory with rows of BYTES, swizzled as TMA leaves them. Eight
+// rows are contiguous; the next eight begin `row_distance` rows after them.
+template <int BYTES = ROW_BYTES>
+DEVICE unsigned long long matrix_descriptor(unsigned address, int row_distance = 8)
 {
-    const unsigned long long swizzle = ROW_BYTES == 128 ? 1 : ROW_BYTES == 64 ? 2 : 3;
+    const unsigned long long swizzle = BYTES == 128 ? 1 : BYTES == 64 ? 2 : 3;
     return (unsigned long long)((address & 0x3FFFF) >> 4) | 1ull << 16 |
-        (unsigned long long)(apart * ROW_BYTES >> 4) << 32 | swizzle << 62;
+        (unsigned long long)(row_distance * BYTES >> 4) << 32 | swizzle << 62;
 }
 
-// One whose rows begin 16 bytes apart, each eight of them `apart` from the eight before; the next 16 bytes of
-// k of all rows lie `across`. Rows may overlap.
+// The same descriptor `bytes`, a multiple of 16, further on.
+DEVICE unsigned long long advance_descriptor(unsigned long long matrix, int bytes)
+{
+    return matrix + (bytes >> 4);
+}
+
+// Descriptor of an unswizzled matrix whose rows begin 16 bytes apart: eight rows, the next eight `apart`
+// bytes on; the next 16 bytes of k lie `across` bytes on. Rows may overlap.
 DEVICE unsigned long long unswizzled_descriptor(unsigned address, int across, int apart)
 {
     return (unsigned long long)((address & 0x3FFFF) >> 4) | (unsigned long long)(across >> 4) << 16 |
@@ -122,8 +130,8 @@ DEVICE float read_shared(unsigned from)
     return x;
 }
 
-// Results that lie side by side, which a compiler may tear into words, or halves, however they are aligned:
-// each of them would be a write of a sector of the L2. Nothing in a kernel reads them.
+// Stores neighbouring results with one instruction; the compiler might split the store, and each part
+// would write a sector of the L2. Nothing in a kernel reads them back.
 DEVICE void store_vector(void* to, const unsigned (&word)[4])
 {
     asm volatile("st.global.v4.b32 [%0], {%1,%2,%3,%4};" ::"l"(to), "r"(word[0]), "r"(word[1]), "r"(word[2]),
@@ -140,8 +148,8 @@ DEVICE void store_vector(void* to, const unsigned (&word)[1])
     asm volatile("st.global.b32 [%0], %1;" ::"l"(to), "r"(word[0]));
 }
 
-// Words that are on their way from here on, if they are there: a compiler would load_bits for them just
-// before they are needed. Else zeros: registers that only some threads wrote would keep what they had before.
+// Issues a load now; the compiler would move it down to its first use. Zeros if not `are_there`:
+// registers that only some threads write would keep old values.
 DEVICE void issue_load(unsigned (&word)[4], const void* from, bool are_there)
 {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\n"
@@ -167,14 +175,14 @@ DEVICE void issue_load(unsigned (&word)[1], const void* from, bool are_there)
         : "l"(from), "r"((int)are_there));
 }
 
-// The same number, of which a compiler knows nothing: so it does not keep multiples of it in registers.
+// Returns x, opaque to the compiler, so that it does not keep multiples of it in registers.
 DEVICE int opaque(int x)
 {
     asm volatile("" : "+r"(x));
     return x;
 }
 
-// Four matrices of 8 x 8 halves; lane l says where row l % 8 of matrix l / 8 goes.
+// Stores four matrices of 8 x 8 halves; lane l gives the address of row l % 8 of matrix l / 8.
 DEVICE void stmatrix_x4(unsigned to, const unsigned (&word)[4])
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(word[0]),
@@ -182,7 +190,7 @@ DEVICE void stmatrix_x4(unsigned to, const unsigned (&word)[4])
         : "memory");
 }
 
-// ---- registers, which 128 threads give up or take together
+// ---- registers, which a warpgroup gives up or takes together
 
 template <int COUNT> DEVICE void setmaxnreg_dec()
 {
@@ -194,15 +202,15 @@ template <int COUNT> DEVICE void setmaxnreg_inc()
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
-// ---- clusters, the kernel before and the kernel after
+// ---- clusters
 
-// Behind cluster_wait() all have come as far as cluster_arrive(). What was written before is not seen for
-// it: that would take until all of it had reached the memory of the card.
+// After cluster_wait() all threads of the cluster have reached cluster_arrive(). Earlier writes are not
+// made visible: that would take until they had reached global memory.
 DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 
 DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 
-// The same place in the shared memory of block `rank` of the cluster.
+// The same address in the shared memory of block `rank` of the cluster.
 DEVICE unsigned map_to_rank(unsigned address, int rank)
 {
     unsigned there;
@@ -210,10 +218,11 @@ DEVICE unsigned map_to_rank(unsigned address, int rank)
     return there;
 }
 
-// What was written to shared memory is there for copies of it.
+// Makes earlier writes to shared memory visible to asynchronous copies and wgmma.
 DEVICE void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Bytes of this block's shared memory into a map_to_rank's, both ends on 16, for a barrier there.
+// Copies bytes of this block's shared memory to another block of the cluster, both ends aligned to 16,
+// and signals an mbarrier there.
 DEVICE void bulk_copy_to_rank(unsigned to, unsigned from, int bytes, unsigned barrier)
 {
     asm volatile(
@@ -222,7 +231,3 @@ DEVICE void bulk_copy_to_rank(unsigned to, unsigned from, int bytes, unsigned ba
         "r"(from), "r"(bytes), "r"(barrier)
         : "memory");
 }
-
-DEVICE void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-
-DEVICE void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }

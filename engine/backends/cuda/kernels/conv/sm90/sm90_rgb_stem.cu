@@ -1,19 +1,20 @@
-// sm90_rgb_stem: convolution of the three channels of a picture, a network's first layer, on wgmma.
+// sm90_rgb_stem: convolution of a picture's three channels, a network's first layer, with wgmma. Launched
+// by conv/sm90_rgb_stem.py.
 //
-//   out[m, n] = f(sum over k of A[m, k] * W[n, k] + bias[n]); where 2 x 2 cells are pooled, of the largest
+//   out[m, n] = f(max over cells of (sum over k of A[m, k] * W[n, k]) + bias[n]); 1 cell, or 2 x 2 if pooled
 //
-// ResidualVectors of the map lie in shared memory as they are, four values a pixel. What a window has of a
-// line is a row of A, and two pixels, 16 bytes, further on the next row begins: wgmma reads rows that overlap
-// where they lie, and nothing is unfolded. Where windows are one pixel apart, two of them are a row, and the
-// filters of the second, shifted by a pixel, are further columns.
+// Layout: lines of the picture are copied to shared memory as they are, four halves per pixel. A window's
+// part of a line is a row of A, and the next row begins two pixels, 16 bytes, further on: wgmma reads
+// overlapping rows in place, so nothing is unfolded. If windows are one pixel apart (PAIR is 2), two of
+// them share a row, and the filters of the second, shifted by a pixel, are further columns. Halves in,
+// halves out.
 //
-// PixelTiles stay, and keep all weights. A warpgroup takes a line of 64 rows at a time, or two where cells
-// are pooled.
+// Thread blocks are persistent and keep all weights in shared memory. A warpgroup computes a line of 64
+// rows at a time, or two lines if cells are pooled.
 //
-// Chosen at compile time: BN (columns), PAIR (windows of a row: 2 where they are one pixel apart), TAPS_Y,
-// STEPS (of four pixels of a line), PARTS (of a weight: 2 where it is the sum of two halves), POOLED (cells:
-// 1 or 4), STRIDE_Y, LINES (of a block), BLOCKS (resident on a multiprocessor), KIND. Halves come in and
-// go out.
+// Compile-time constants: BN (columns), PAIR (windows per row), TAPS_Y, STEPS (of four pixels of a line),
+// PARTS (of a weight: 2 if it is the sum of two halves), POOLED (cells: 1 or 4), STRIDE_Y, LINES (of a
+// tile), BLOCKS (resident per SM), KIND.
 #define ROW_BYTES 128
 #include "fast_divide.cuh"
 #include "sm90_ptx.cuh"
@@ -23,17 +24,17 @@
 #define GROUPS 2
 #define THREADS (128 * GROUPS)
 #define WINDOWS 64                              // rows of A
-#define PIXELS (2 * (WINDOWS - 1) + 4 * STEPS)  // that they reach, in a line
+#define PIXELS (2 * (WINDOWS - 1) + 4 * STEPS)  // covered by them, in a line
 #define LINE_BYTES ((PIXELS * 8 + 15) / 16 * 16)
 #define LINES_IN ((LINES - 1) * STRIDE_Y + TAPS_Y)
 #define PART_BYTES (BN * 32)  // weights of a step
 #define WEIGHT_BYTES (TAPS_Y * STEPS * PARTS * PART_BYTES)
 #define SIDE (POOLED == 4 ? 2 : 1)
 #define FILTERS (BN / PAIR)
-#define COLUMNS (POOLED == 4 ? FILTERS : BN)  // of what a lane finishes
+#define COLUMNS (POOLED == 4 ? FILTERS : BN)  // that a lane finishes
 
 struct KernelArgs {
-    const float* bias;  // of columns
+    const float* bias;  // one per column
     const __half* input;
     const unsigned char* weight;
     result* out;
@@ -41,13 +42,13 @@ struct KernelArgs {
     int is_wide;               // pixels of the input begin on 8 bytes
     int grid_h, grid_w;        // of windows
     int out_h, out_w, out_pitch;
-    int across, blocks;  // tiles of a line, all tiles
+    int across, blocks;  // tiles of a line; all tiles
     int top, left;
     Divisor by_across, by_down;
 };
 
 struct Tile {
-    int window, line, row;  // the first
+    int window, line, row;  // the first of each
 };
 
 DEVICE Tile tile_at(const KernelArgs& p, int index)
@@ -87,7 +88,7 @@ DEVICE void load_lines(unsigned char* lines, const KernelArgs& p, const Tile& ti
     }
 }
 
-// The windows of a line of the tile, added to sum.
+// Adds the products of the windows of one line of the tile.
 DEVICE void multiply_line(float (&sum)[BN / 2], unsigned lines, unsigned weights)
 {
 #pragma unroll
@@ -104,8 +105,8 @@ DEVICE void multiply_line(float (&sum)[BN / 2], unsigned lines, unsigned weights
     }
 }
 
-// Finished values of a row of sums: `x` has those of the lane's pairs, of the window `window` of a line that
-// begins at `out`; of two windows one after the other where a row has two.
+// Finishes and stores a row of sums: `x` has the lane's pairs of window `window`, on the line that begins
+// at `out`; with PAIR 2, of two neighbouring windows.
 DEVICE void finish_row(
     float (&x)[COLUMNS / 8][2], const KernelArgs& p, result* out, int window, const float* bias)
 {
@@ -134,7 +135,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     float* bias = reinterpret_cast<float*>(lines + LINES_IN * LINE_BYTES);
     const unsigned weights = shared_address(memory);
     const unsigned ready = weights + WEIGHT_BYTES + LINES_IN * LINE_BYTES + COLUMNS * 4;
-    // Told to be a whole warp's: where the compiler sees threads part, products wait for each other.
+    // Makes the value uniform across the warp: if the compiler assumed divergence, it would serialize the
+    // wgmmas.
     const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
     const int lane = threadIdx.x % 32;
     const int first_row = threadIdx.x / 32 % 4 * 16 + lane / 4;
@@ -201,8 +203,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                     finish_row(x, p, out, tile.window + first_row + low * 8, bias);
                 }
 #else
-                // Neighbours are in lanes of other quads: the even ones store_results the first rows, the odd
-                // ones those eight further.
+                // Neighbouring windows are in lanes of other quads: even lanes finish the first rows, odd
+                // lanes those eight further on.
                 const bool is_odd = lane / 4 % 2;
                 float x[COLUMNS / 8][2];
 #pragma unroll
@@ -220,6 +222,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             }
             __syncwarp();
         }
-        __syncthreads();  // the lines are read
+        __syncthreads();  // the lines have been read
     }
 }

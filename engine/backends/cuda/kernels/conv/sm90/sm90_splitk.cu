@@ -1,39 +1,39 @@
-// sm90_splitk: convolution as an implicit GEMM on Hopper's own units: the bulk tensor copy engine
-// unfolds windows (im2col) straight into shared memory and wgmma multiplies; nothing is unfolded
-// in global memory.
+// sm90_splitk: convolution as an implicit GEMM with TMA and wgmma, optionally split along k over the
+// thread blocks of a cluster. Launched by conv/sm90_splitk.py.
 //
 //   out[m, n] = last(f(sum over k of A[m, k] * W[n, k] + bias[n]) + residual[m, n])
 //   m = (row, y, x) of the output, k = (tap, channel)
 //
-// The host leaves W as a buffer's slots have it, slice after slice of each BN filters, swizzled and
-// filled up with zeros: a slice is one copy. The engine takes over three cycles for each row of a
-// map, which is what bounds most layers, and weights have none.
+// Layout: A is an im2col tensor map of the NHWC input; TMA unfolds windows on the way to shared memory,
+// so nothing is unfolded in global memory. The host stores W as the pipeline's slots hold it, slice after
+// slice of BN filters, swizzled and padded with zeros: a slice is one bulk copy. TMA takes more than
+// three cycles for each row of a tensor map, which bounds most layers; bulk copies have no rows.
 //
-// A producer thread keeps a buffer of STAGES slices, BM x BK of input and BN x BK of weights;
-// CONSUMERS warpgroups before it multiply BM / CONSUMERS rows each. A cluster of `split` blocks shares the
-// sum over k: each adds up a part, see sm90_cluster_reduce.cuh.
-// Weights do not depend on the layer before, so they are fetched before the wait for it.
-// On a small map a block finishes one tile and its code is cold: the activations, KIND and LAST, are
-// chosen at compile time, and what can be issued for early is.
+// A thread block computes a tile of BM x BN. A producer thread keeps a ring of STAGES slices full, BM x
+// BK of input and BN x BK of weights; CONSUMERS warpgroups multiply BM / CONSUMERS rows each. With
+// `split` > 1 each block of a cluster sums a part of k, see sm90_cluster_reduce.cuh. Weights do not
+// depend on the previous layer and are loaded before the wait for it. On a small map a block computes one
+// tile and its code is cold, so the activations are compile-time constants and loads are issued as early
+// as possible.
 //
-// Chosen at compile time: BM BN BK STAGES CONSUMERS BLOCKS (resident on a multiprocessor), KIND and
-//   LAST, OUT_BYTES of a result
-//   WHOLE   filters come in eights and lie on 16 bytes: what else would be needed is left out
-//   YOLO what a detection layer makes of the results, see output_type.cuh
-//   REPEATED of an upsampled map, of WHOLE alone
-//   MODE 0  halves in, half products
-//   MODE 1  floats in, tf32 products; the copy engine and the host round to nearest
-//   MODE 2  floats in, each factor the sum of two tf32, three products; the sums of a slice are added
-//           up outside the matrix unit, which drops bits that a float would keep
+// Compile-time constants: BM BN BK STAGES CONSUMERS BLOCKS (resident per SM), KIND and LAST
+// (activations), OUT_BYTES of a result
+//   WHOLE     filters come in eights and begin on 16 bytes; code for the other cases is left out
+//   YOLO      output of a detection layer, see output_type.cuh
+//   REPEATED  upsampling of the result, with WHOLE only
+//   MODE 0    half inputs, half products
+//   MODE 1    float inputs, tf32 products; TMA and the host round to nearest
+//   MODE 2    float inputs, each factor the sum of two tf32 values, three products; the sums of a slice are
+//             added outside the tensor core, which drops bits that a float would keep
 #include "sm90_cluster_reduce.cuh"
 #include "sm90_epilogue_shared.cuh"
 
 #define RING_BYTES (STAGES * STAGE_BYTES)
-#define ROWS_BYTES (BM * ROW_PITCH * OUT_BYTES)  // take the place of the buffer
-// Barriers lie behind both: nothing else may write to them.
+#define ROWS_BYTES (BM * ROW_PITCH * OUT_BYTES)  // take the place of the ring
+// The barriers lie after both.
 #define BUFFER_BYTES (RING_BYTES > ROWS_BYTES ? RING_BYTES : ROWS_BYTES)
-// Registers of a thread: each quarter of a multiprocessor has 512 for every lane of its warps. Where they
-// suffice for sums, residuals and the rest, residuals are on their way while products are summed.
+// Registers per thread: each quarter of an SM has 512 for every lane. If they suffice for sums, residuals
+// and the rest, residuals are loaded while the products are summed.
 #define REGISTERS (512 / ((BLOCKS * (4 * CONSUMERS + 1) + 3) / 4) / 8 * 8)
 #define EARLY_RESIDUALS (WHOLE && M_BLOCKS * BN / 2 + VECTORS_IN_FLIGHT * 4 + 56 <= REGISTERS)
 
@@ -60,13 +60,13 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; ++s) {
             mbarrier_init(full + 8 * s, 1);
-            mbarrier_init(empty + 8 * s, 4 * CONSUMERS);  // every warp reads for itself
+            mbarrier_init(empty + 8 * s, 4 * CONSUMERS);  // each warp releases slots for itself
         }
         if (p.split > 1) expect_inbox(inbox, p);
         mbarrier_init_fence();
     }
     __syncthreads();
-    if (p.split > 1 && inbox.is_apart) cluster_arrive();  // its barrier is there
+    if (p.split > 1 && inbox.is_apart) cluster_arrive();  // this block's inbox barrier is initialized
 
     if (is_producer) {
         if (threadIdx.x == 128 * CONSUMERS) {
@@ -97,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
             }
         }
         __syncwarp();
-        launch_dependents();  // any earlier, they would be in the way
+        launch_dependents();  // earlier, they would take resources from this kernel
         if (p.split > 1) {
             if (!inbox.is_apart) cluster_arrive();
             cluster_wait();
@@ -120,7 +120,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         const int first_row = group * M_BLOCKS * 64 + warp * 16;
         ResidualVectors residual;
         if (EARLY_RESIDUALS && p.split == 1) {
-            mbarrier_wait(full, 0);  // the kernel before has ended
+            mbarrier_wait(full, 0);  // the previous kernel has ended
             issue_residual_loads(residual, p, m0 + first_row, n0, 0);
         }
         int stage = 0;
@@ -136,7 +136,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
             }
             if (MODE < 2) {
                 wgmma_commit();
-                wgmma_wait<1>();  // the slice before this one has been read
+                wgmma_wait<1>();  // the previous slice has been read
                 if (previous >= 0 && is_first) mbarrier_arrive(empty + 8 * previous);
                 previous = stage;
             } else if (is_first) {
@@ -150,15 +150,15 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         wgmma_wait<0>();
         stage_biases(bias, own, threadIdx.x);
         unsigned char* buffer = memory + (base - shared_address(memory));
-        named_barrier(1, 128 * CONSUMERS);  // the buffer is read: its memory takes the sums, or the rows
+        named_barrier(1, 128 * CONSUMERS);  // the ring has been read; its memory takes the sums or the rows
         if (p.split > 1) {
             if (!inbox.is_apart) cluster_arrive();
             write_outbox(sum, p, inbox, rank, first_row / 16, base, buffer);
             cluster_wait();
             send_outbox(p, inbox, rank, first_row / 16, base);
-            named_barrier(1, 128 * CONSUMERS);  // the own share is there
+            named_barrier(1, 128 * CONSUMERS);  // this block's own share has been written
             reduce_and_finish(inbox, bias, p, m0, n0, buffer + p.inbox);
-            cluster_wait();  // a block is there until what it has sent has come
+            cluster_wait();  // a block must exist until what it sent has arrived
             return;
         }
         result* staging = reinterpret_cast<result*>(buffer) + threadIdx.x / 32 * 16 * ROW_PITCH;

@@ -1,9 +1,10 @@
-// sm90_swapped: sm90_pingpong turned round: filters are the rows of a product, pixels its columns. Rows come
-// by 64, but columns by 8: a tile has as many pixels as give every multiprocessor the same number of
-// tiles, or nearly.
+// sm90_swapped: sm90_pingpong with swapped operands: filters are the rows of the product, pixels its
+// columns. Rows come in multiples of 64 but columns in multiples of 8, so a tile has as many pixels as
+// give every SM nearly the same number of tiles. Launched by conv/sm90_swapped.py.
 //
-// Chosen at compile time: TEAMS, MODE 0 or 1, BM (filters), BN (pixels), and the rest as in
-// sm90_splitk.
+// Layout of the operands as in sm90_splitk; W is stored in tiles of BM filters, ordered as
+// sm90_epilogue_swapped.cuh says. Compile-time constants: TEAMS, MODE 0 or 1, BM (filters), BN (pixels),
+// and the rest as in sm90_splitk.
 #include "sm90_pipeline.cuh"
 #include "sm90_epilogue_swapped.cuh"
 
@@ -29,7 +30,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
             produce_tiles<BN, A_BYTES>(pipeline, p, tiles, issue_weights, issue_input);
         }
         __syncwarp();
-        launch_dependents();  // any earlier, they would be in the way
+        launch_dependents();  // earlier, they would take resources from this kernel
     } else {
         setmaxnreg_inc<CONSUMER_REGISTERS>();
         const int group = threadIdx.x / 128;

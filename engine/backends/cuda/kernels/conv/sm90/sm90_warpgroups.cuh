@@ -1,18 +1,18 @@
-// What kernels have in common whose blocks stay: shares of the registers for teams of warpgroups and for
-// the one that fetches, and sums that release_slot from registers.
+// Shared by persistent kernels: how registers are divided between the producer warpgroup and the
+// consumers, and an epilogue straight from registers.
 #pragma once
-#include "sm90_mainloop.cuh"
+#include "sm90_epilogue.cuh"
 
-#define CONSUMER_GROUPS (TEAMS * CONSUMERS)  // of 128 threads that multiply; one residual_from fetches
+#define CONSUMER_GROUPS (TEAMS * CONSUMERS)  // of 128 threads that multiply; one more loads
 #define CONSUMER_THREADS (128 * CONSUMER_GROUPS)
-// A thread starts with equal shares; the one that fetches gives up what it does not need.
+// Threads start with equal shares of the registers; the producer gives up what it does not need.
 #define REGISTER_SHARE (512 / BLOCKS / (CONSUMER_GROUPS + 1) / 8 * 8)
 #define PRODUCER_REGISTERS (BLOCKS == 1 ? 40 : 32)
 #define CONSUMER_REGISTERS \
     ((REGISTER_SHARE * (CONSUMER_GROUPS + 1) - PRODUCER_REGISTERS) / CONSUMER_GROUPS / 8 * 8)
 
-// A warp's 16 rows of finished sums, straight from registers: shared memory is busy with what comes
-// next. pixel_of(row) is the pixel of one of them, negative where there is none.
+// Epilogue of a warp's 16 rows from registers, because shared memory is busy with the next slices.
+// pixel_of(row) is the pixel of a row, negative if there is none.
 template <typename PixelOf> DEVICE void epilogue_from_registers(
     float (&sum)[BN / 2], const float* bias, const KernelArgs& p, int n0, PixelOf pixel_of)
 {
@@ -21,7 +21,7 @@ template <typename PixelOf> DEVICE void epilogue_from_registers(
     add_bias(sum, bias);
     activate_all(KIND, sum);
 #if YOLO
-    const int kept = 16 / OUT_PACK;  // lines whose bits fit into a word
+    const int kept = 16 / OUT_PACK;  // vectors whose masks fit into a word
     unsigned bits[(BN / QUAD_COLUMNS + kept - 1) / kept] = {};
 #pragma unroll
     for (int j = 0; j < BN / QUAD_COLUMNS; ++j) {
@@ -39,7 +39,7 @@ template <typename PixelOf> DEVICE void epilogue_from_registers(
         for (int j = 0; j < BN / QUAD_COLUMNS; ++j) {
             const int n = first + j * QUAD_COLUMNS;
             if (WHOLE && p.residual && is_row && n < p.filters) {
-                residual[j] = load_vector<16>(residual_from + n);
+                residual[j] = load_vector(residual_from + n);
             }
         }
 #pragma unroll

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engine.errors import suggest
 from tools.networks import classifiers, efficient, yolo_1_2, yolo_3, yolo_4, yolo_4_scaled, yolo_7
-from tools.networks.text import NETWORKS
+from tools.networks.cfg_builder import NETWORKS
 
 MODULES = (classifiers, efficient, yolo_1_2, yolo_3, yolo_4, yolo_4_scaled, yolo_7)
 FOLDER = Path(__file__).parents[1] / "cfg"

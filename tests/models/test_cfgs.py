@@ -10,7 +10,7 @@ from engine.darknet import cfg, graph
 from engine.darknet.names import read_names
 from engine.models.registry import models
 from tools import write_cfgs
-from tools.networks.text import NETWORKS
+from tools.networks.cfg_builder import NETWORKS
 
 SHARED = Path(__file__).parents[3] / "shared"
 

@@ -1,22 +1,22 @@
-"""Groups of layers that many networks share; each returns the number of its last layer."""
+"""Blocks that many networks share; each function returns the index of its last layer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tools.networks.text import Text
+from tools.networks.cfg_builder import CfgBuilder
 
 
-def residual(net: Text, narrow: int, wide: int) -> int:
-    """Squeeze, widen, add what came in."""
+def residual(net: CfgBuilder, narrow: int, wide: int) -> int:
+    """A 1x1 and a 3x3 convolution with a shortcut."""
     start = net.last
     net.conv(narrow)
     net.conv(wide, 3)
     return net.add(start)
 
 
-def alternate(net: Text, narrow: int, wide: int, count: int) -> int:
-    """`count` convolutions, narrow 1x1 and wide 3x3 by turns."""
+def alternate(net: CfgBuilder, narrow: int, wide: int, count: int) -> int:
+    """`count` convolutions, alternately narrow 1x1 and wide 3x3."""
     for index in range(count):
         if index % 2:
             net.conv(wide, 3)
@@ -25,8 +25,8 @@ def alternate(net: Text, narrow: int, wide: int, count: int) -> int:
     return net.last
 
 
-def spatial_pyramid(net: Text, *, largest_first: bool = True) -> int:
-    """The map itself and its maxima in three growing windows, side by side."""
+def spatial_pyramid(net: CfgBuilder, *, largest_first: bool = True) -> int:
+    """SPP: the map concatenated with its max pools of sizes 5, 9 and 13."""
     start = net.last
     found = [start]
     for size in (5, 9, 13):
@@ -36,88 +36,88 @@ def spatial_pyramid(net: Text, *, largest_first: bool = True) -> int:
     return net.route(*(found[::-1] if largest_first else found))
 
 
-def cross_stage(net: Text, out: int, width: int, count: int, *, inner: int = 0) -> int:
-    """CSP: one branch of `count` residuals beside one that passes by, joined."""
+def csp(net: CfgBuilder, out: int, width: int, count: int, *, inner: int = 0) -> int:
+    """CSP: a branch of `count` residuals and a bypass, concatenated."""
     start = net.last
-    beside = net.conv(width)
+    bypass = net.conv(width)
     net.route(start)
     net.conv(width)
     for _ in range(count):
         residual(net, inner or width, width)
     net.conv(width)
-    net.route(net.last, beside)
+    net.route(net.last, bypass)
     return net.conv(out)
 
 
-def cross_stage_plain(net: Text, width: int, count: int) -> int:
-    """CSP without residuals, as the necks of the scaled networks have it."""
+def csp_plain(net: CfgBuilder, width: int, count: int) -> int:
+    """CSP without residuals, for the necks of the scaled networks."""
     start = net.conv(width)
-    beside = net.conv(width)
+    bypass = net.conv(width)
     net.route(start)
     alternate(net, width, width, 2 * count)
-    net.route(net.last, beside)
+    net.route(net.last, bypass)
     return net.conv(width)
 
 
-def cross_stage_pyramid(
-    net: Text, width: int, *, pairs: int = 1, largest_first: bool = True
+def csp_spatial_pyramid(
+    net: CfgBuilder, width: int, *, pairs: int = 1, largest_first: bool = True
 ) -> int:
-    """CSP around a spatial pyramid, with `pairs` of convolutions behind it."""
+    """CSP around a spatial pyramid that is followed by `pairs` pairs of convolutions."""
     start = net.last
-    beside = net.conv(width)
+    bypass = net.conv(width)
     net.route(start)
     alternate(net, width, width, 3)
     spatial_pyramid(net, largest_first=largest_first)
     alternate(net, width, width, 2 * pairs)
-    net.route(net.last, beside)
+    net.route(net.last, bypass)
     return net.conv(width)
 
 
-def enlarge_beside(net: Text, width: int, layer: int) -> int:
-    """The map at twice its size, joined with that layer squeezed to as many channels."""
+def upsample_and_concat(net: CfgBuilder, width: int, layer: int) -> int:
+    """The map upsampled, concatenated with `layer` after a 1x1 convolution to `width` channels."""
     net.conv(width)
-    enlarged = net.upsample()
+    upsampled = net.upsample()
     net.route(layer)
     net.conv(width)
-    return net.route(net.last, enlarged)
+    return net.route(net.last, upsampled)
 
 
-def cross_stage_half(net: Text, width: int) -> int:
-    """The CSP block of the tiny networks: the second half of the channels takes the longer way."""
+def csp_half(net: CfgBuilder, width: int) -> int:
+    """The CSP block of the tiny networks, whose branch takes the second half of the channels."""
     start = net.conv(width, 3)
     net.half(start)
     first = net.conv(width // 2, 3)
     net.conv(width // 2, 3)
     net.route(net.last, first)
-    short = net.conv(width)
+    branch = net.conv(width)
     net.route(start, net.last)
     net.maxpool()
-    return short
+    return branch
 
 
-def elan(net: Text, width: int, out: int, *, count: int = 4) -> int:
-    """A chain of 3x3 convolutions of which every second is kept, joined with one that passes by."""
+def elan(net: CfgBuilder, width: int, out: int, *, count: int = 4) -> int:
+    """ELAN: every second output of a chain of 3x3 convolutions, concatenated with a bypass."""
     start = net.last
-    beside = net.conv(width)
+    bypass = net.conv(width)
     net.route(start)
     chain = [net.conv(width), *(net.conv(width, 3) for _ in range(count))]
-    net.route(*chain[::-2], beside)
+    net.route(*chain[::-2], bypass)
     return net.conv(out)
 
 
-def shrink(net: Text, width: int, *beside: int) -> int:
-    """Half the size, by a maximum on one way and a stride on the other, joined."""
+def downsample(net: CfgBuilder, width: int, *laterals: int) -> int:
+    """Concatenate a max pool, a strided convolution and `laterals`, all of half the size."""
     start = net.last
     net.maxpool()
     pooled = net.conv(width)
     net.route(start)
     net.conv(width)
     net.conv(width, 3, 2)
-    return net.route(net.last, pooled, *beside)
+    return net.route(net.last, pooled, *laterals)
 
 
-def bottleneck(net: Text, width: int, out: int, *, stride: int = 1, groups: int = 1) -> int:
-    """ResNet's block: squeeze, look around, widen, add what came in."""
+def bottleneck(net: CfgBuilder, width: int, out: int, *, stride: int = 1, groups: int = 1) -> int:
+    """ResNet's bottleneck: 1x1, 3x3 and 1x1 convolutions with a shortcut."""
     start = net.last
     net.conv(width)
     net.conv(width, 3, stride, groups=groups)
@@ -126,7 +126,7 @@ def bottleneck(net: Text, width: int, out: int, *, stride: int = 1, groups: int 
 
 
 def predict(
-    net: Text,
+    net: CfgBuilder,
     classes: int,
     *,
     anchors: Sequence[int],
@@ -134,8 +134,8 @@ def predict(
     activation: str = "linear",
     **options: int | float | str,
 ) -> int:
-    """The last convolution of a head and its [yolo]."""
-    net.conv(len(mask) * (5 + classes), activation=activation, normalised=False)
+    """The last convolution of a head, and [yolo]."""
+    net.conv(len(mask) * (5 + classes), activation=activation, batch_norm=False)
     return net.layer(
         "yolo",
         mask=mask,

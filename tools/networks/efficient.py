@@ -1,11 +1,11 @@
-"""EfficientNet-B0 as a classifier and as a detector: inverted bottlenecks that weigh channels."""
+"""EfficientNet-B0 as a classifier and as a detector: inverted bottlenecks, squeeze-and-excite."""
 
 from __future__ import annotations
 
-from tools.networks.text import Text, network
+from tools.networks.cfg_builder import CfgBuilder, network
 from tools.networks.yolo_3 import partial_residual_heads
 
-# channels inside, window, stride, channels of the squeeze, channels out, whether the input is added
+# inner channels, kernel size, stride, squeezed channels, output channels, whether it has a shortcut
 BLOCKS = (
     (32, 3, 1, 8, 16, False),
     (96, 3, 2, 16, 24, False),
@@ -27,43 +27,43 @@ BLOCKS = (
 
 
 @network("efficientnet_b0")
-def efficientnet_b0() -> Text:
-    net = Text("efficientnet_b0: 1000 ImageNet classes.", size=224, activation="swish")
+def efficientnet_b0() -> CfgBuilder:
+    net = CfgBuilder("efficientnet_b0: 1000 ImageNet classes.", size=224, activation="swish")
     _backbone(net)
     net.layer("avgpool")
     net.layer("dropout")
-    net.conv(1000, activation="linear", normalised=False)
+    net.conv(1000, activation="linear", batch_norm=False)
     net.layer("softmax")
     return net
 
 
 @network("enet-coco")
-def enet_coco() -> Text:
-    about = "enet-coco: EfficientNet-B0 below the heads of yolov3-tiny-prn, 80 COCO classes."
-    net = Text(about, size=416, activation="swish")
+def enet_coco() -> CfgBuilder:
+    title = "enet-coco: EfficientNet-B0 with the heads of yolov3-tiny-prn, 80 COCO classes."
+    net = CfgBuilder(title, size=416, activation="swish")
     fine = _backbone(net)
     net.activation = "leaky"
     partial_residual_heads(net, fine)
     return net
 
 
-def _backbone(net: Text) -> int:
-    """The first convolution of the last block that halves is returned."""
+def _backbone(net: CfgBuilder) -> int:
+    """Add the backbone; return the first convolution of its last block with stride 2."""
     net.conv(32, 3, 2)
     fine = 0
-    for inside, size, stride, squeeze, out, adds in BLOCKS:
-        net.heading(f"inverted bottleneck of {inside} channels")
+    for inner, size, stride, squeeze, out, has_shortcut in BLOCKS:
+        net.heading(f"inverted bottleneck of {inner} channels")
         start = net.last
-        first = net.conv(inside)
+        first = net.conv(inner)
         if stride == 2:
             fine = first
-        seen = net.conv(inside, size, stride, groups=inside)
+        depthwise = net.conv(inner, size, stride, groups=inner)
         net.layer("avgpool")
-        net.conv(squeeze, normalised=False)
-        net.conv(inside, activation="logistic", normalised=False)
-        net.scale(seen)
+        net.conv(squeeze, batch_norm=False)
+        net.conv(inner, activation="logistic", batch_norm=False)
+        net.scale(depthwise)
         net.conv(out, activation="linear")
-        if adds:
+        if has_shortcut:
             net.layer("dropout")
             net.add(start)
     net.conv(1280)

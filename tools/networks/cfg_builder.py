@@ -1,37 +1,37 @@
-"""The text of a network, section by section; a layer is known by its number."""
+"""Builds the text of a .cfg section by section."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-NEAR = 9  # references this far back or less are relative, others name the layer's number
+MAX_RELATIVE = 9  # layers; references farther back are absolute
 
 Option = int | float | str | Sequence[int] | Sequence[float]
 Layers = tuple[int, ...]
 
-NETWORKS: dict[str, Callable[[], Text]] = {}
+NETWORKS: dict[str, Callable[[], CfgBuilder]] = {}
 
 
-def network(name: str) -> Callable[[Callable[[], Text]], Callable[[], Text]]:
-    """Make a function known as the author of cfg/<name>.cfg."""
+def network(name: str) -> Callable[[Callable[[], CfgBuilder]], Callable[[], CfgBuilder]]:
+    """Register the decorated function as the builder of cfg/<name>.cfg."""
 
-    def register(author: Callable[[], Text]) -> Callable[[], Text]:
+    def register(build: Callable[[], CfgBuilder]) -> Callable[[], CfgBuilder]:
         assert name not in NETWORKS, name
-        NETWORKS[name] = author
-        return author
+        NETWORKS[name] = build
+        return build
 
     return register
 
 
-class Text:
-    """Grows by one section a call; each call of a layer returns the layer's number."""
+class CfgBuilder:
+    """The text of a .cfg; methods that add a layer return its index."""
 
-    def __init__(self, about: str, *, size: int, activation: str = "leaky", **options: Option):
+    def __init__(self, title: str, *, size: int, activation: str = "leaky", **options: Option):
         self.activation = activation
         self.last = -1
         self._lines = [
-            *(f"# {line}" for line in about.splitlines()),
-            "# Only what inference reads stands here; whatever is left out has darknet's default.",
+            *(f"# {line}" for line in title.splitlines()),
+            "# Training options are omitted; all others that are missing have darknet's defaults.",
         ]
         self._section("net", width=size, height=size, channels=3, **options)
 
@@ -39,7 +39,7 @@ class Text:
         return "\n".join(self._lines) + "\n"
 
     def heading(self, text: str) -> None:
-        """A comment that also tells the number of the layer that follows."""
+        """Add a comment with the index of the next layer."""
         self._lines += ["", f"# layer {self.last + 1}: {text}"]
 
     def layer(self, kind: str, **options: Option) -> int:
@@ -54,11 +54,11 @@ class Text:
         stride: int = 1,
         *,
         activation: str = "",
-        normalised: bool = True,
+        batch_norm: bool = True,
         groups: int = 1,
         pad: bool = True,
     ) -> int:
-        options: dict[str, Option] = {"batch_normalize": 1} if normalised else {}
+        options: dict[str, Option] = {"batch_normalize": 1} if batch_norm else {}
         options["filters"] = filters
         if size > 1:
             options["size"] = size
@@ -77,7 +77,7 @@ class Text:
         return self.layer("route", layers=[self._reference(each) for each in layers])
 
     def half(self, layer: int) -> int:
-        """The second half of a layer's channels."""
+        """Add a route to the second half of a layer's channels."""
         return self.layer("route", layers=[self._reference(layer)], groups=2, group_id=1)
 
     def add(self, layer: int, activation: str = "linear") -> int:
@@ -85,7 +85,7 @@ class Text:
         return self.layer("shortcut", **{"from": self._reference(layer)}, **options)
 
     def scale(self, layer: int) -> int:
-        """Multiply each channel of that layer by the value just computed for it."""
+        """Multiply each channel of a layer by its value in the last layer."""
         return self.layer("scale_channels", **{"from": self._reference(layer)})
 
     def upsample(self) -> int:
@@ -93,8 +93,8 @@ class Text:
 
     def _reference(self, layer: int) -> int:
         back = self.last + 1 - layer
-        assert 0 < back <= self.last + 1, f"layer {layer} seen from {self.last + 1}"
-        return -back if back <= NEAR else layer
+        assert 0 < back <= self.last + 1, f"layer {layer} from layer {self.last + 1}"
+        return -back if back <= MAX_RELATIVE else layer
 
     def _section(self, kind: str, **options: Option) -> None:
         self._lines += [

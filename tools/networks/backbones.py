@@ -1,13 +1,13 @@
-"""Backbones of darknet: 19 and 53 layers, and the small one of the tiny networks."""
+"""Backbones: darknet19, darknet53 and that of the tiny networks."""
 
 from __future__ import annotations
 
 from tools.networks.blocks import alternate, residual
-from tools.networks.text import Text
+from tools.networks.cfg_builder import CfgBuilder
 
 
-def darknet19(net: Text) -> int:
-    """Five halvings; the layer before the last of them is returned."""
+def darknet19(net: CfgBuilder) -> int:
+    """Add five stages; return the last layer of the fourth."""
     for filters in (32, 64):
         net.conv(filters, 3)
         net.maxpool()
@@ -22,8 +22,8 @@ def darknet19(net: Text) -> int:
     return fine
 
 
-def darknet53(net: Text) -> tuple[int, int]:
-    """Five halvings of residuals; the last layers of the third and the fourth are returned."""
+def darknet53(net: CfgBuilder) -> tuple[int, int]:
+    """Add five stages of residuals; return the last layers of the third and the fourth."""
     net.conv(32, 3)
     ends = []
     for filters, count in ((64, 1), (128, 2), (256, 8), (512, 8), (1024, 4)):
@@ -35,8 +35,8 @@ def darknet53(net: Text) -> tuple[int, int]:
     return ends[2], ends[3]
 
 
-def tiny(net: Text) -> int:
-    """3x3 convolutions, each followed by a maximum; the one of 256 channels is returned."""
+def tiny(net: CfgBuilder) -> int:
+    """Add 3x3 convolutions, each with a max pool; return the convolution of 256 channels."""
     for filters in (16, 32, 64, 128, 256):
         net.conv(filters, 3)
         net.maxpool()

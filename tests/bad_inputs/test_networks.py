@@ -117,6 +117,11 @@ REFUSED = [
     (38, NET + "[maxpool]\nsize=2000000000\nstride=1\n" + END, "the padded input"),
     (38, NET + "[local_avgpool]\nsize=2000000000\nstride=1\n" + END, "the padded input"),
     (39, NET + "[maxpool]\nsize=80\npadding=0\n" + END, "leaves nothing of its input"),
+    (
+        39,
+        NET + "[maxpool]\nsize=40\nstride=4\npadding=0\nantialiasing=2\n" + END,
+        "the blur would be",
+    ),
     (40, NET + "[connected]\noutput=0\n", "output: expected at least 1"),
     (40, NET + "[connected]\noutput=65536\n[connected]\noutput=65537\n", "weight: numbers: expect"),
     (40, NET.replace("32", "16384") + f"{CONV}size=512\nstride=1\n" * 3, "operations up to here"),

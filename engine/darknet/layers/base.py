@@ -99,6 +99,10 @@ class Layer(ABC):
     def lower(self, plan: PlanBuilder, weights: Weights, *tensors: Tensor) -> Tensor:
         """Emit its ops for the sources `tensors` and return the output."""
 
+    def intermediates(self, *shapes: Shape) -> tuple[Shape, ...]:
+        """Return the shapes of maps between its input and its output, if they may be empty."""
+        return ()
+
     def padded(self, *shapes: Shape) -> Shape:
         """Return the shape of its input with padding, which counts against the limits."""
         return shapes[0] if shapes else Shape(1)

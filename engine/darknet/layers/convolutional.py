@@ -22,6 +22,9 @@ _TRAINING = """
 """
 
 
+_ADDERS = ("shortcut", "sam", "scale_channels")
+
+
 @layer("convolutional", "conv", training=_TRAINING)
 @dataclass(frozen=True)
 class Convolutional(Layer):
@@ -62,6 +65,10 @@ class Convolutional(Layer):
         (shape,) = shapes
         return self._convolution(shape).padded(shape)
 
+    def intermediates(self, *shapes: Shape) -> tuple[Shape, ...]:
+        (shape,) = shapes
+        return (self._convolution(shape).infer(shape),) if self._blur else ()
+
     def parameters(self, *shapes: Shape) -> tuple[Parameter, ...]:
         (shape,) = shapes
         return self._convolution(shape).parameters()
@@ -72,9 +79,16 @@ class Convolutional(Layer):
         return convolution.operations(convolution.infer(shape))
 
     def with_consumers(self, consumers: Sequence[Layer]) -> Layer:
-        """Ignore bin_output if one of these layers reads the output, as darknet does."""
-        kinds = {each.kind for each in consumers}
-        needs_activation = kinds & {"route", "shortcut", "sam", "scale_channels"}
+        """Ignore bin_output where darknet does: if certain layers read the output.
+
+        Those are [route], and [shortcut], [sam] and [scale_channels] if they name this layer as
+        their first or second source; darknet overlooks further ones of [shortcut].
+        """
+        index = self.context.index
+        needs_activation = any(
+            each.kind == "route" or (each.kind in _ADDERS and index in each.sources()[:2])
+            for each in consumers
+        )
         return replace(self, bin_output=False) if needs_activation else self
 
     def lower(self, plan: PlanBuilder, weights: Weights, *tensors: Tensor) -> Tensor:

@@ -42,6 +42,10 @@ class MaxPool(Layer):
         pooled = self._pool.infer(shape)
         return self._blur.infer(pooled) if self._blur else pooled
 
+    def intermediates(self, *shapes: Shape) -> tuple[Shape, ...]:
+        (shape,) = shapes
+        return () if self.maxpool_depth or not self._blur else (self._pool.infer(shape),)
+
     def padded(self, *shapes: Shape) -> Shape:
         (shape,) = shapes
         return shape if self.maxpool_depth else self._pool.padded(shape)

@@ -102,6 +102,13 @@ def test_bin_output_is_undone_by_readers_of_values(reader):
     assert isinstance(plan_of(XNOR + reader).ops[1], ops.Activate)
 
 
+def test_darknet_overlooks_further_sources_of_a_shortcut():
+    body = XNOR + "[convolutional]\nfilters=4\n" * 2 + "[shortcut]\nfrom={}\n"
+    first, later = (plan_of(body.format(each), Shape(4, 3, 3)).ops for each in ("0,1", "1,0"))
+    assert isinstance(first[1], ops.Activate)
+    assert isinstance(later[1], ops.Conv2d)
+
+
 def test_a_borrower_uses_weights_and_normalisation_of_the_owner():
     owner = "[convolutional]\nfilters=4\nbatch_normalize=1\n"
     borrower = "[convolutional]\nfilters=4\nshare_index=-1\nactivation=relu\n"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,8 @@ READ_TIMEOUT = 15.0  # seconds without data from a stream
 
 _RETRIES = 3  # consecutive failures before a stream counts as lost
 _DEFAULT_RATE = Fraction(25)
+_PLAYLISTS = frozenset({"concat", "dash", "hls", "imf", "sdp", "webm_dash_manifest"})
+_PADDING_PIXELS = 1 << 20
 _CAMERAS = {"linux": "v4l2", "darwin": "avfoundation", "win32": "dshow"}
 
 
@@ -69,6 +72,7 @@ def frames(name: str) -> Iterator[DecodedFrame]:
             average = stream.average_rate  # some versions of PyAV have a number type of their own
             rate = Fraction(average.numerator, average.denominator) if average else _DEFAULT_RATE
             for count, frame in enumerate(container.decode(stream), start=1):
+                _check_frame_size(frame, name)
                 seconds = frame.time if frame.time is not None else float((count - 1) / rate)
                 yield DecodedFrame(count - 1, seconds, rate, frame)
     except FFmpegError as error:
@@ -112,14 +116,34 @@ def _open(name: str) -> InputContainer:
         return av.open(device, format=system)
     if is_url(name):
         over_tcp = {"rtsp_transport": "tcp"} if name.lower().startswith("rtsp") else {}
-        return av.open(name, options=over_tcp, timeout=READ_TIMEOUT)
-    return av.open(f"file:{name}")  # prevents FFmpeg from taking the name for a protocol
+        return av.open(name, options=over_tcp, timeout=READ_TIMEOUT, metadata_errors="replace")
+    # The prefix prevents FFmpeg from taking the name for a protocol.
+    return av.open(f"file:{name}", options=_local_options(), metadata_errors="replace")
+
+
+@lru_cache(maxsize=1)
+def _local_options() -> dict[str, str]:
+    """Return FFmpeg options that keep a file from opening others, as a playlist does."""
+    import av
+
+    formats = sorted(av.formats_available - _PLAYLISTS)
+    return {"format_whitelist": ",".join(formats), "protocol_whitelist": "file"}
 
 
 def _video_stream_of(container: InputContainer, name: str) -> VideoStream:
     stream = next(iter(container.streams.video), None)
     if stream is None:
         raise ImageError(f"{shown(name)}: video: has sound only, no pictures")
+    if stream.codec_context is None:
+        raise ImageError(f"{shown(name)}: video: its codec is unknown to this FFmpeg")
     check_size(stream.width, stream.height, shown(name), max_pixels=picture_limits.PIXELS)
+    # A frame may be larger than its container says. The decoder pads frames, hence the margin;
+    # _check_frame_size() is exact.
+    most = 2 * picture_limits.PIXELS + _PADDING_PIXELS
+    stream.codec_context.options = {"max_pixels": str(most)}
     stream.thread_type = "AUTO"
     return stream
+
+
+def _check_frame_size(frame: VideoFrame, name: str) -> None:
+    check_size(frame.width, frame.height, shown(name), max_pixels=picture_limits.PIXELS)

@@ -187,3 +187,74 @@ def test_a_video_at_an_address_is_read_from_there(clip):
         server.server_close()
         thread.join()
     assert [item.frame.number for item in found] == [0, 5]
+
+
+def patched(path, *pairs):
+    """The path of a video with some of its bytes replaced."""
+    content = path.read_bytes()
+    for old, new in pairs:
+        assert old in content
+        content = content.replace(old, new)
+    path.write_bytes(content)
+    return str(path)
+
+
+def write_avi(path, codec="mpeg4", *, size=(64, 48), title=None):
+    with av.open(str(path), "w") as container:
+        if title:
+            container.metadata["title"] = title
+        stream = container.add_stream(codec, rate=10)
+        stream.width, stream.height = size
+        stream.pix_fmt = "yuvj420p" if codec == "mjpeg" else "yuv420p"
+        picture = np.zeros((*size[::-1], 3), np.uint8)
+        for _ in range(2):
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        container.mux(stream.encode())
+    return path
+
+
+def test_metadata_need_not_be_utf_8(tmp_path):
+    made = write_avi(tmp_path / "named.avi", title="abcdefgh")
+    assert len(opened(patched(made, (b"abcdefgh", b"\xff\xfe\xe9bcdef")))) == 2
+
+
+def test_an_unknown_codec_is_one_line(tmp_path):
+    made = write_avi(tmp_path / "odd.avi")
+    (item,) = opened(patched(made, (b"FMP4", b"XQZ9")))
+    assert "odd.avi: video: " in str(item.source)
+    assert "codec" in str(item.source).lower()
+
+
+def test_frames_are_limited_whatever_their_container_says(tmp_path, monkeypatch):
+    small, large = (write_avi(tmp_path / f"{s}.avi", "mjpeg", size=(s, s)) for s in (64, 640))
+    assert len(opened(str(large))) == 2
+    header = struct.pack("<ii", 640, 640), struct.pack("<ii", 64, 64)
+    disguised = patched(large, header)
+    monkeypatch.setattr(video.picture_limits, "PIXELS", 100 * 100)
+    assert len(opened(str(small))) == 2
+    (item,) = opened(disguised)
+    assert "expected at most 10000 pixels, got 640 x 640" in str(item.source)
+
+
+def test_each_frame_is_measured(tmp_path, monkeypatch):
+    made = str(write_avi(tmp_path / "fine.avi"))
+    frame = next(video.frames(made)).frame
+    monkeypatch.setattr(video.picture_limits, "PIXELS", 10)
+    with pytest.raises(ImageError, match="got 64 x 48"):
+        video._check_frame_size(frame, made)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ffconcat version 1.0\nfile secret.avi\n",
+        "#EXTM3U\n#EXTINF:1,\nsecret.avi\n",
+    ],
+    ids=["ffconcat", "m3u8"],
+)
+def test_a_file_opens_no_other_file(tmp_path, text):
+    write_avi(tmp_path / "secret.avi")
+    listed = tmp_path / "clip.mp4"
+    listed.write_text(text)
+    (item,) = opened(str(listed))
+    assert "clip.mp4: video: cannot be read" in str(item.source)

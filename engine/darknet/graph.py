@@ -182,10 +182,10 @@ class _Builder:
             self._input if each == NETWORK_INPUT else self._nodes[each].shape for each in sources
         )
         shape = layer.infer(*shapes)
-        for each in (*layer.intermediates(*shapes), shape):
-            if min(each.sides) < 1:
-                name = "output" if each is shape else "map before the blur"
-                raise layer.error("", f"leaves nothing of its input: the {name} would be {each}")
+        for size in (*layer.intermediates(*shapes), shape):
+            if min(size.sides) < 1:
+                name = "output" if size is shape else "map before the blur"
+                raise layer.error("", f"leaves nothing of its input: the {name} would be {size}")
         _check_size(shape, f"{layer.where}: the output", network_limits.VALUES)
         _check_size(
             layer.padded(*shapes), f"{layer.where}: the padded input", network_limits.VALUES

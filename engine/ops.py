@@ -30,7 +30,7 @@ from engine.darknet import network_limits
 from engine.errors import InputError, suggest
 from engine.plan.activations import ACTIVATIONS
 from engine.plan.build import Plan, PlanBuilder
-from engine.plan.ops import Conv2d
+from engine.plan.ops import Activate, Conv2d
 from engine.plan.shapes import Shape
 
 if TYPE_CHECKING:
@@ -144,19 +144,19 @@ class _Signature:
 
     def plan(self, weight: Array, bias: Array | None) -> Plan:
         builder = PlanBuilder(self.source)
-        out = builder.emit(
-            Conv2d(
-                builder.tensor(self.out),
-                builder.source,
-                builder.constant("weight", weight),
-                None if bias is None else builder.constant("bias", bias),
-                stride=self.stride,
-                padding=self.padding,
-                dilation=self.dilation,
-                groups=self.groups,
-                activation=self.activation,
-            )
+        conv = Conv2d(
+            builder.tensor(self.out),
+            builder.source,
+            builder.constant("weight", weight),
+            None if bias is None else builder.constant("bias", bias),
+            stride=self.stride,
+            padding=self.padding,
+            dilation=self.dilation,
+            groups=self.groups,
         )
+        if self.activation != "linear":
+            conv = conv.then(Activate(builder.tensor(self.out), conv.out, self.activation))
+        out = builder.emit(conv)
         return builder.build([out], [out])
 
 

@@ -11,7 +11,7 @@ from engine.plan import ops
 
 @exports(ops.Conv2d)
 def convolution(graph: GraphBuilder, op: ops.Conv2d) -> str:
-    assert (op.pool, op.residual) == (None, None), "only onnx.PASSES can be exported"
+    assert op.is_bare, "only onnx.PASSES can be exported"
     value, pads = graph[op.src], _effective_padding(op)
     if op.signed:
         value, pads = _signs(graph, value, pads), (0, 0, 0, 0)

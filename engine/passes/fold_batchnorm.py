@@ -74,6 +74,6 @@ def _is_plain(op: Op) -> TypeGuard[Linear]:
     match op:
         case MatMul(activation="linear"):
             return True
-        case Conv2d(activation="linear", pool=None, residual=None, last_activation="linear"):
+        case Conv2d(tail=()):
             return True
     return False

@@ -17,8 +17,8 @@ def _join(before: Op, activate: Op) -> Op | None:
     if not isinstance(activate, Activate):
         return None
     match before:
-        case Conv2d(activation="linear", pool=None, residual=None, last_activation="linear"):
-            return replace(before, out=activate.out, activation=activate.activation)
+        case Conv2d(tail=()):
+            return before.then(activate)
         case MatMul(activation="linear") | Add(activation="linear") | Multiply(activation="linear"):
             return replace(before, out=activate.out, activation=activate.activation)
     return None

@@ -33,7 +33,7 @@ def fuse_gate(plan: Plan) -> Plan:
 def _is_dense(op: Op) -> TypeGuard[Conv2d]:
     """Whether it is a sum over all channels of one pixel, and its activation."""
     match op:
-        case Conv2d(groups=1, signed=False, pool=None, residual=None, last_activation="linear"):
+        case Conv2d(groups=1, signed=False, is_bare=True):
             return op.is_pointwise and op.src.shape.area == 1
     return False
 

@@ -19,21 +19,10 @@ def fuse_pool(plan: Plan) -> Plan:
 
 def _join(conv: Op, pool: Op) -> Op | None:
     if isinstance(conv, Conv2d) and isinstance(pool, MaxPool) and can_take(conv, pool):
-        return replace(conv, out=pool.out, pool=TILE)
+        return conv.then(replace(pool, window=TILE))
     return None
 
 
 def can_take(conv: Conv2d, pool: MaxPool) -> bool:
     # where the activation rises, a backend is free to take the maximum first
-    return conv.is_bare and ACTIVATIONS[conv.activation].rises and is_tiled(pool)
-
-
-def is_tiled(pool: MaxPool) -> bool:
-    """Whether each output is the maximum of 2 x 2 cells that lie inside the map."""
-    window, source, out = pool.window, pool.src.shape, pool.out.shape
-    return (
-        (window.size, window.stride) == (TILE.size, TILE.stride)
-        and window.padding[:2] == (0, 0)
-        and 2 * out.height <= source.height
-        and 2 * out.width <= source.width
-    )
+    return conv.is_bare and ACTIVATIONS[conv.activation].rises and pool.halves

@@ -28,9 +28,7 @@ def fuse_residual(plan: Plan) -> Plan:
                     continue
                 target = place
             del ops[place], ops[written[middle]]
-            ops[target] = replace(
-                conv, out=op.out, residual=residual, last_activation=op.activation
-            )
+            ops[target] = conv.then(replace(op, sources=(middle, residual)))
             written[op.out] = target
             break
     return replace(plan, ops=tuple(ops[place] for place in sorted(ops)))

@@ -17,5 +17,5 @@ def _join(conv: Op, upsample: Op) -> Op | None:
     if not isinstance(conv, Conv2d) or not isinstance(upsample, Upsample):
         return None
     if conv.is_bare and upsample.scale == 1:
-        return replace(conv, out=upsample.out, upsample=upsample)
+        return conv.then(upsample)
     return None

@@ -15,5 +15,5 @@ def fuse_yolo(plan: Plan) -> Plan:
 
 def _join(conv: Op, yolo: Op) -> Op | None:
     if isinstance(conv, Conv2d) and isinstance(yolo, YoloOutput) and conv.is_bare:
-        return replace(conv, out=yolo.out, yolo=yolo)
+        return conv.then(yolo)
     return None

@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.passes.usage import with_ops
 from engine.plan.build import Plan
-from engine.plan.ops import Concat, Constant, Conv2d, Op, Part, Tensor
+from engine.plan.ops import Activate, Concat, Constant, Conv2d, Op, Part, Tensor
 from engine.plan.shapes import Shape
 
 
@@ -58,8 +58,10 @@ def _siblings(plan: Plan) -> list[list[Conv2d]]:
 
 
 def _is_plain(conv: Conv2d) -> bool:
-    is_dense = conv.groups == 1 and not conv.signed and conv.pool is None and not conv.residual
-    return conv.is_pointwise and is_dense and not (conv.src.is_state or conv.out.is_state)
+    is_dense = conv.groups == 1 and not conv.signed
+    has_no_more = all(isinstance(step, Activate) for step in conv.tail)
+    has_state = conv.src.is_state or conv.out.is_state
+    return conv.is_pointwise and is_dense and not has_state and has_no_more
 
 
 def _place(plan: Plan, siblings: Sequence[Conv2d]) -> _Place | None:
@@ -110,8 +112,7 @@ def _merged(plan: Plan, place: _Place) -> Plan:
 
     wide = _wide(place, outputs)
     merged = replace(
-        convs[0],
-        out=wide,
+        convs[0].writing(wide),
         weight=joined(conv.weight for conv in convs),
         bias=joined(conv.bias for conv in convs if conv.bias) if convs[0].bias else None,
     )

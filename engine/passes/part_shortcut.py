@@ -7,13 +7,14 @@ many of them. What the other filters make needs no addition and is never read ag
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.passes.usage import Middles, with_ops
 from engine.plan.build import Plan
-from engine.plan.ops import Add, Concat, Constant, Conv2d, Op, Part, Tensor
+from engine.plan.ops import Activate, Add, Concat, Constant, Conv2d, Op, Part, Tensor
 
 _EIGHT = 8  # channels begin where a backend's wide reads may
 
@@ -22,7 +23,12 @@ def part_shortcut(plan: Plan) -> Plan:
     middles = Middles(plan)
     constants = dict(plan.constants)
     writers: dict[Tensor, Op] = {op.out: op for op in plan.ops}
-    index = max((tensor.index for tensor in plan.tensors), default=0)
+    indices = count(1 + max((tensor.index for tensor in plan.tensors), default=0))
+
+    def new(channels: int, like: Tensor) -> Tensor:
+        shape = replace(like.shape, channels=channels)
+        return replace(like, index=next(indices), shape=shape)
+
     parted: dict[Op, tuple[Op, ...]] = {}
     for op in plan.ops:
         if not isinstance(op, Add) or not _adds_fewer(op):
@@ -31,19 +37,15 @@ def part_shortcut(plan: Plan) -> Plan:
         conv = writers.get(middle)
         if middle not in middles or not isinstance(conv, Conv2d) or not _is_plain(conv):
             continue
-        count, channels = few.shape.channels, middle.shape.channels
-        outs = []
-        for size in (count, count, channels - count):
-            index += 1
-            outs.append(replace(op.out, index=index, shape=replace(op.out.shape, channels=size)))
-        first, total, rest = outs
-        parted[conv] = (_filters(conv, slice(0, count), first, constants),)
-        other = _filters(conv, slice(count, channels), rest, constants)
-        parted[op] = (
-            replace(op, out=total, sources=(first, few)),
-            replace(other, last_activation=op.activation),
-            Concat(op.out, (Part(total, 0, count, 0), Part(rest, 0, channels - count, count))),
-        )
+        added, others = few.shape.channels, middle.shape.channels - few.shape.channels
+        first = _filters(conv, slice(0, added), new(added, op.out), constants)
+        rest = _filters(conv, slice(added, added + others), new(others, op.out), constants)
+        if op.activation != "linear":
+            rest = rest.then(Activate(new(others, op.out), rest.out, op.activation))
+        total = replace(op, out=new(added, op.out), sources=(first.out, few))
+        parts = Part(total.out, 0, added, 0), Part(rest.out, 0, others, added)
+        parted[conv] = (first,)
+        parted[op] = (total, rest, Concat(op.out, parts))
     ops = [each for op in plan.ops for each in parted.get(op, (op,))]
     return with_ops(plan, ops, constants) if parted else plan
 
@@ -59,7 +61,7 @@ def _filters(
         return Constant(name, constants[name].shape)
 
     bias = part(conv.bias) if conv.bias else None
-    return replace(conv, weight=part(conv.weight), bias=bias, out=out)
+    return replace(conv.writing(out), weight=part(conv.weight), bias=bias)
 
 
 def _adds_fewer(op: Add) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal
+from itertools import pairwise
+from typing import Literal, TypeAlias, TypeVar
 
 from engine.plan.activations import ACTIVATIONS
 from engine.plan.shapes import Shape, Window
@@ -63,26 +64,38 @@ class Op:
         return tuple(item for item in self._references() if isinstance(item, Constant))
 
     def _references(self) -> Iterator[object]:
+        """Yield what the fields other than `out` refer to, among other values."""
         for each in fields(self):
-            if each.name == "out":
-                continue
-            value = getattr(self, each.name)
+            value = () if each.name == "out" else getattr(self, each.name)
             for item in value if isinstance(value, tuple) else (value,):
                 yield item.src if isinstance(item, Part) else item
 
 
 # ---------------------------------------------------------------- sums of products
 
+# What may follow the sums of a convolution within one kernel.
+TailOp: TypeAlias = "Activate | MaxPool | Add | YoloOutput | Upsample"
+_Step = TypeVar("_Step", bound="TailOp")
+
 
 @dataclass(frozen=True)
 class Conv2d(Op):
-    """out[n,y,x] = sum over c,i,j of weight[n,c,i,j] * src[c, y*stride+i*dilation-padding, ...]
+    """out = tail(sums), where sums[n,y,x] is bias[n] plus the sum over c, i, j of
 
-    then + bias, activation, maximum over `pool` (when present), + residual, last_activation, and
-    what `yolo` or `upsample` does, whose src is not there: `out` has the shape after all of it.
-    Cells outside src count as zero. Groups split channels and filters. A 1-D convolution is one of
-    height 1. With `signed` the input is read as its sign (x > 0 is +1, anything else -1) and cells
-    outside count as -1, and weights are plus or minus one number for each filter: darknet's xnor.
+        weight[n,c,i,j] * src[c, y*stride + i*dilation - padding, x*stride + j*dilation - padding].
+
+    The tail is what a kernel does with its sums before it stores them, written as ordinary ops: the
+    first reads `sums`, each of the others what the one before it writes, and the last writes `out`.
+    Without a tail, `out` is the sums. A tail has at most four stages, in this order:
+
+        Activate                  an activation
+        MaxPool                   the maximum over windows
+        Add or Activate           a residual, its second source, or another activation
+        YoloOutput or Upsample    what a detection layer does, or the repetition of pixels
+
+    Cells outside src count as zero. Groups split channels and filters. A 1-D convolution has
+    height 1. With `signed`, darknet's xnor, the input is read as its sign (+1 where x > 0, else
+    -1), cells outside count as -1, and the weights of each filter are plus or minus one number.
     """
 
     src: Tensor
@@ -93,67 +106,100 @@ class Conv2d(Op):
     dilation: tuple[int, int] = (1, 1)
     groups: int = 1
     signed: bool = False
-    activation: str = "linear"
-    pool: Window | None = None
-    residual: Tensor | None = None
-    last_activation: str = "linear"
-    yolo: YoloOutput | None = None
-    upsample: Upsample | None = None
+    tail: tuple[TailOp, ...] = ()
+
+    def __post_init__(self) -> None:
+        stages = iter((Activate, MaxPool, (Add, Activate), (YoloOutput, Upsample)))
+        for step in self.tail:
+            assert any(isinstance(step, stage) for stage in stages), f"{step}: out of order"
+        for before, step in pairwise(self.tail):
+            assert step.reads[0] == before.out, f"{step}: does not read {before.out}"
+        assert not self.tail or self.tail[-1].out == self.out, f"{self.out}: not written"
+
+    def then(self, step: TailOp) -> Conv2d:
+        """Return this convolution with a tail that goes on with `step`, a reader of `out`."""
+        assert step.reads[0] == self.out, step
+        return replace(self, out=step.out, tail=(*self.tail, step))
+
+    def cut(self, count: int) -> Conv2d:
+        """Return this convolution with only the first `count` ops of its tail."""
+        out = self.tail[count].reads[0] if count < len(self.tail) else self.out
+        return replace(self, out=out, tail=self.tail[:count])
+
+    def writing(self, out: Tensor) -> Conv2d:
+        """Return this convolution with another `out` of the same height and width."""
+        if not self.tail:
+            return replace(self, out=out)
+        last = self.tail[-1]
+        src = last.reads[0]
+        src = replace(src, shape=replace(src.shape, channels=out.shape.channels), steps=out.steps)
+        more = {"sources": (src, *last.sources[1:])} if isinstance(last, Add) else {"src": src}
+        return self.cut(len(self.tail) - 1).writing(src).then(replace(last, out=out, **more))
+
+    def _references(self) -> Iterator[object]:
+        inside = {self.sums, *(step.out for step in self.tail)}
+        yield from super()._references()
+        for step in self.tail:
+            yield from (item for item in step._references() if item not in inside)
+
+    @property
+    def sums(self) -> Tensor:
+        """What the tail begins with; `out` if there is no tail."""
+        return self.tail[0].reads[0] if self.tail else self.out
+
+    @property
+    def grid(self) -> Shape:
+        """The shape of the sums."""
+        return self.sums.shape
+
+    @property
+    def activation(self) -> str:
+        """The activation of the sums, or "linear"."""
+        first = self.tail[0] if self.tail else None
+        return first.activation if isinstance(first, Activate) else "linear"
+
+    @property
+    def pool(self) -> Window | None:
+        step = self._step(MaxPool)
+        return step.window if step else None
+
+    @property
+    def residual(self) -> Tensor | None:
+        step = self._step(Add)
+        return step.sources[1] if step else None
+
+    @property
+    def last_activation(self) -> str:
+        """The activation of the sums plus the residual, or a second one, or "linear"."""
+        later = (step for step in self.tail[1:] if isinstance(step, Activate))
+        step = self._step(Add) or next(later, None)
+        return step.activation if step else "linear"
+
+    @property
+    def yolo(self) -> YoloOutput | None:
+        return self._step(YoloOutput)
+
+    @property
+    def upsample(self) -> Upsample | None:
+        return self._step(Upsample)
+
+    def _step(self, kind: type[_Step]) -> _Step | None:
+        return next((step for step in self.tail if isinstance(step, kind)), None)
+
+    @property
+    def pools_quads(self) -> bool:
+        """Whether the pool halves the map and its maximum may be taken before the activation."""
+        pool = self._step(MaxPool)
+        return pool is not None and pool.halves and ACTIVATIONS[self.activation].rises
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether nothing but an activation follows the sums."""
+        return len(self.tail) <= 1 and all(isinstance(step, Activate) for step in self.tail)
 
     @property
     def kernel(self) -> tuple[int, int]:
         return self.weight.shape[2], self.weight.shape[3]
-
-    @property
-    def grid(self) -> Shape:
-        """The shape of the convolution itself: of `out` unless a pool or `upsample` follows."""
-        if self.upsample is not None:
-            return self.upsample.src.shape
-        if self.pool is None:
-            return self.out.shape
-        top, left, bottom, right = self.padding
-        (kernel_y, kernel_x), (dilate_y, dilate_x) = self.kernel, self.dilation
-        height = self.src.shape.height + top + bottom - dilate_y * (kernel_y - 1) - 1
-        width = self.src.shape.width + left + right - dilate_x * (kernel_x - 1) - 1
-        return Shape(
-            self.weight.shape[0], height // self.stride[0] + 1, width // self.stride[1] + 1
-        )
-
-    @property
-    def before_pool(self) -> Conv2d:
-        """The convolution and its activation alone; its output is the grid."""
-        grid = Tensor(self.out.index, self.grid, self.out.steps)
-        return replace(self, out=grid, pool=None, residual=None, last_activation="linear")
-
-    @property
-    def before_yolo(self) -> Conv2d:
-        """All that comes before `yolo`, which reads its output."""
-        assert self.yolo is not None
-        return replace(self, out=self.yolo.src, yolo=None)
-
-    @property
-    def before_upsample(self) -> Conv2d:
-        """All that comes before `upsample`, which reads its output."""
-        assert self.upsample is not None
-        return replace(self, out=self.upsample.src, upsample=None)
-
-    @property
-    def pools_quads(self) -> bool:
-        """Whether the pool is 2 x 2 / 2 from the first cell on and may precede the activation."""
-        if self.pool is None or not ACTIVATIONS[self.activation].rises:
-            return False
-        return (
-            self.pool.size == self.pool.stride == (2, 2)
-            and self.pool.padding[:2] == (0, 0)
-            and 2 * self.out.shape.height <= self.grid.height
-            and 2 * self.out.shape.width <= self.grid.width
-        )
-
-    @property
-    def is_bare(self) -> bool:
-        """Whether nothing but bias and activation follows its sums."""
-        behind = (self.pool, self.residual, self.yolo, self.upsample)
-        return all(each is None for each in behind) and self.last_activation == "linear"
 
     @property
     def is_pointwise(self) -> bool:
@@ -368,6 +414,17 @@ class MaxPool(Op):
 
     src: Tensor
     window: Window
+
+    @property
+    def halves(self) -> bool:
+        """Whether each output is the maximum of 2 x 2 cells of its own, all inside the map."""
+        window, src, out = self.window, self.src.shape, self.out.shape
+        return (
+            window.size == window.stride == (2, 2)
+            and window.padding[:2] == (0, 0)
+            and 2 * out.height <= src.height
+            and 2 * out.width <= src.width
+        )
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from engine.plan import ops
 from engine.plan.activations import ACTIVATIONS
 from engine.plan.ops import Constant, Part, Tensor
 from engine.plan.shapes import Shape, Window, window_count
+from tests.tails import conv2d
 
 Array = NDArray[Any]
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
@@ -103,9 +104,6 @@ def convolution(
     kernel: tuple[int, int] = (3, 3),
     *,
     bias: bool = True,
-    residual: bool = False,
-    yolo: dict[str, Any] | None = None,
-    upsample: int = 1,
     **options: Any,
 ) -> None:
     source = tensor(*src)
@@ -121,20 +119,8 @@ def convolution(
     top, left, bottom, right = options.get("padding", (0, 0, 0, 0))
     height = window_count(src[1], dilation[0] * (kernel[0] - 1) + 1, stride[0], top + bottom)
     width = window_count(src[2], dilation[1] * (kernel[1] - 1) + 1, stride[1], left + right)
-    if "pool" in options:
-        pool: Window = options["pool"]
-        vertical, horizontal = pool.padding[0] + pool.padding[2], pool.padding[1] + pool.padding[3]
-        height = window_count(height, pool.size[0], pool.stride[0], vertical)
-        width = window_count(width, pool.size[1], pool.stride[1], horizontal)
-    if residual:
-        options["residual"] = tensor(filters, height, width)
     out = tensor(filters, height, width)
-    if yolo:
-        options["yolo"] = ops.YoloOutput(out, tensor(filters, height, width), **yolo)
-    if upsample > 1:
-        small, out = out, tensor(filters, height * upsample, width * upsample)
-        options["upsample"] = ops.Upsample(out, small, upsample)
-    add_case(name, ops.Conv2d(out, source, weight, **options), **constants)
+    add_case(name, conv2d(out, source, weight, **options), **constants)
 
 
 SAME = {"padding": (1, 1, 1, 1)}
@@ -256,17 +242,17 @@ def chain(
     links: list[ops.Conv2d] = []
     constants: dict[str, Array] = {}
 
-    def link(source: Tensor, out: Tensor, *shape: int, **options: Any) -> None:
+    def link(source: Tensor, sums: Tensor, *shape: int, **options: Any) -> Tensor:
         number = len(links)
         weight, constants[f"weight{number}"] = random_constant(f"weight{number}", *shape)
         bias, constants[f"bias{number}"] = random_constant(f"bias{number}", shape[0])
-        links.append(ops.Conv2d(out, source, weight, bias, **options))
+        links.append(conv2d(sums, source, weight, bias, **options))
+        return links[-1].out
 
     last = tensor(*src)
     if before:
         wide = tensor(before, *src[1:])
-        link(last, wide, before, src[0], 1, 1, activation=activation)
-        last = wide
+        last = link(last, wide, before, src[0], 1, 1, activation=activation)
     covered = [step * (extent - 1) + 1 for step, extent in zip(dilation, size, strict=True)]
     channels, height, width = last.shape.sides
     deep = tensor(
@@ -275,11 +261,11 @@ def chain(
         window_count(width, covered[1], stride[1], padding[1] + padding[3]),
     )
     options: dict[str, Any] = {"stride": stride, "dilation": dilation, "padding": padding}
-    ends = {"residual": tensor(after or channels, *deep.shape.sides[1:]) if residual else None}
-    options |= {"groups": channels, "activation": activation} | ({} if after else ends)
-    link(last, deep, channels, 1, *size, **options)
+    options |= {"groups": channels, "activation": activation}
+    last = link(last, deep, channels, 1, *size, residual=residual and not after, **options)
     if after:
-        link(deep, tensor(after, *deep.shape.sides[1:]), after, channels, 1, 1, **ends)
+        made = tensor(after, *deep.shape.sides[1:])
+        link(last, made, after, channels, 1, 1, residual=residual)
     add_case(name, ops.Chain(links[-1].out, tuple(links)), **constants)
 
 

@@ -13,11 +13,12 @@ import pytest
 
 from engine.backends.cpu import blas, conv
 from engine.backends.cpu.conv.base import spans
-from engine.backends.cpu.conv.pooled import Pooled
+from engine.backends.cpu.conv.unfused import Unfused
 from engine.backends.cpu.workers import Workers
 from engine.plan.activations import ACTIVATIONS
 from engine.plan.ops import Chain, Constant, Conv2d, Tensor
 from engine.plan.shapes import Shape, Window, window_count
+from tests.tails import conv2d
 
 ALGORITHMS = {
     module.__name__.rsplit(".", 1)[1]: module
@@ -37,8 +38,6 @@ def convolution(
     pad: int | tuple[int, int, int, int] | None = None,
     stride: int | tuple[int, int] = 1,
     dilation: int | tuple[int, int] = 1,
-    pool: Window | None = None,
-    residual: bool = False,
     **options: Any,
 ) -> Conv2d:
     size, stride, dilation = _pair(size), _pair(stride), _pair(dilation)
@@ -52,29 +51,17 @@ def convolution(
         return window_count(cells, covered, stride[axis], padding[axis] + padding[axis + 2])
 
     grid = Shape(filters, extent(0, source.height), extent(1, source.width))
-    out = grid
-    if pool is not None:
-        (top, left, bottom, right), steps = pool.padding, pool.stride
-        out = Shape(
-            filters,
-            window_count(grid.height, pool.size[0], steps[0], top + bottom),
-            window_count(grid.width, pool.size[1], steps[1], left + right),
-        )
     channels = source.channels // options.get("groups", 1)
-    op = Conv2d(
-        Tensor(2, out),
+    return conv2d(
+        Tensor(2, grid),
         Tensor(1, source),
         Constant("weight", (filters, channels, *size)),
         Constant("bias", (filters,)),
         stride=stride,
         padding=padding,
         dilation=dilation,
-        pool=pool,
-        residual=Tensor(3, out) if residual else None,
         **options,
     )
-    assert op.grid == grid
-    return op
 
 
 def choose(op: Conv2d, weight: np.ndarray, bias: np.ndarray, workers: Workers) -> Any:
@@ -358,7 +345,7 @@ def test_two_threads_have_the_same_to_do(total, longest, lengths):
 def test_an_overlapping_pool_follows_the_grid(workers):
     op = CASES["padded pool"]
     problem = Problem(op)
-    assert isinstance(choose(op, problem.weight, problem.bias, workers), Pooled)
+    assert isinstance(choose(op, problem.weight, problem.bias, workers), Unfused)
 
 
 def chain_of(*shapes: Conv2d) -> tuple[Chain, dict[str, np.ndarray]]:
@@ -374,7 +361,7 @@ def chain_of(*shapes: Conv2d) -> tuple[Chain, dict[str, np.ndarray]]:
         src = links[-1].out if links else op.src
         assert src.shape == op.src.shape
         out = replace(op.out, index=10 + number)
-        links.append(replace(op, src=src, out=out, weight=weight, bias=bias))
+        links.append(replace(op.writing(out), src=src, weight=weight, bias=bias))
     return Chain(links[-1].out, tuple(links)), constants
 
 

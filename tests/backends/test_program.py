@@ -19,6 +19,7 @@ from engine.plan.build import Arena, Plan, PlanBuilder
 from engine.plan.ops import Tensor
 from engine.plan.shapes import Shape, Window
 from tests.backends.head_cases import plan_of_two_and_one_class
+from tests.tails import conv2d
 
 Array = NDArray[Any]
 
@@ -28,7 +29,7 @@ def small_plan() -> Plan:
     builder = PlanBuilder(Shape(3, 6, 8))
     weight = builder.constant("weight", np.random.default_rng(1).standard_normal((4, 3, 3, 3)))
     conv = builder.emit(
-        ops.Conv2d(
+        conv2d(
             builder.tensor(Shape(4, 6, 8)),
             builder.source,
             weight,
@@ -270,7 +271,7 @@ def test_infinite_values_pass_without_a_warning() -> None:
     out: Tensor = builder.source
     for activation in ("swish", "mish", "logistic"):
         out = builder.emit(
-            ops.Conv2d(
+            conv2d(
                 builder.tensor(Shape(8, 16, 16)),
                 out,
                 weight,

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from engine.passes.fold_batchnorm import fold_batchnorm
+from engine.passes.fuse_activation import fuse_activation
 from engine.plan.ops import Conv2d, GridHead, MatMul, Normalise
 from engine.plan.shapes import Shape
 from tests.passes.check import check_plan
@@ -115,8 +116,7 @@ def no_product_before(net):
 
 
 def nonlinear_convolution(net):
-    plan = net.plan(net.norm(net.conv(net.source)))
-    return replace(plan, ops=(replace(plan.ops[0], activation="leaky"), plan.ops[1]))
+    return fuse_activation(net.plan(net.norm(net.activate(net.conv(net.source)))))
 
 
 def dense_layer_given_rows(net):

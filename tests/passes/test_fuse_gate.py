@@ -13,6 +13,7 @@ from engine.plan.shapes import Shape, Window
 from tests.passes.check import check_plan
 from tests.passes.networks import Network
 from tests.passes.test_optimise import assert_same_numbers
+from tests.tails import with_tail
 
 
 def averaged(net, src, window=None):
@@ -93,12 +94,12 @@ def of_another_op(kind):
     def build(net):
         plan = net.plan(net.conv(net.conv(averaged(net, net.source), 4, 1), 4, 1))
         pool, first, second = plan.ops
-        changes = {
-            "groups": {"groups": 2},
-            "signed": {"signed": True},
-            "residual": {"residual": pool.out},
+        changed = {
+            "groups": replace(second, groups=2),
+            "signed": replace(second, signed=True),
+            "residual": with_tail(second, residual=pool.out),
         }
-        return replace(plan, ops=(pool, first, replace(second, **changes[kind])))
+        return replace(plan, ops=(pool, first, changed[kind]))
 
     build.__name__ = kind
     return build

@@ -4,6 +4,7 @@ import pytest
 
 from engine.passes.fuse_activation import fuse_activation
 from engine.passes.fuse_pool import fuse_pool
+from engine.passes.fuse_residual import fuse_residual
 from engine.plan.ops import Crop, MaxPool
 from engine.plan.shapes import Shape, Window
 from tests.passes.check import check_plan
@@ -24,7 +25,7 @@ def test_a_pool_that_tiles_the_map_joins_the_convolution(side, padding):
     plan = fuse_pool(naive)
     check_plan(plan)
     pool = Window((2, 2), (2, 2))
-    assert plan.ops == (replace(naive.ops[0], out=naive.ops[1].out, pool=pool),)
+    assert plan.ops == (naive.ops[0].then(replace(naive.ops[1], window=pool)),)
     assert plan.ops[0].grid == naive.ops[0].out.shape
 
 
@@ -86,8 +87,7 @@ def kept_middle(net):
 
 
 def residual_before(net):
-    plan = net.plan(net.pool(net.conv(net.source)))
-    return replace(plan, ops=(replace(plan.ops[0], residual=plan.source), plan.ops[1]))
+    return fuse_residual(net.plan(net.pool(net.add(net.conv(net.source), net.source))))
 
 
 def other_op_before(net):

@@ -18,9 +18,9 @@ def test_a_convolution_adds_what_was_computed_before_it(is_first):
     naive = fuse_activation(net.plan(net.activate(total, "leaky")))
     plan = fuse_residual(naive)
     check_plan(plan)
-    assert plan.ops == (
-        replace(naive.ops[0], out=naive.ops[1].out, residual=net.source, last_activation="leaky"),
-    )
+    op, add = naive.ops
+    assert plan.ops == (op.then(replace(add, sources=(conv, net.source))),)
+    assert (plan.ops[0].residual, plan.ops[0].last_activation) == (net.source, "leaky")
 
 
 def test_the_activation_before_the_addition_stays_before_it():
@@ -133,9 +133,10 @@ def no_convolution(net):
 
 
 def convolution_that_ends_in_an_activation(net):
-    plan = net.plan(net.add(net.conv(net.source), net.source))
-    conv, add = plan.ops
-    return replace(plan, ops=(replace(conv, last_activation="leaky"), add))
+    values = net.activate(net.activate(net.conv(net.source)))
+    plan = net.plan(net.add(values, net.source))
+    conv, first, second, add = plan.ops
+    return replace(plan, ops=(conv.then(first).then(second), add))
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ def test_what_is_repeated_leaves_the_convolution_repeated():
     plan = fuse_upsample(naive)
     check_plan(plan)
     assert_same_numbers(naive, plan)
-    assert plan.ops == (replace(conv, out=upsample.out, upsample=upsample),)
+    assert plan.ops == (conv.then(upsample),)
     assert plan.ops[0].grid == conv.out.shape
-    assert plan.ops[0].before_upsample == conv
+    assert plan.ops[0].upsample == upsample
 
 
 def read_twice(net):

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 from engine.passes.fuse_residual import fuse_residual
@@ -14,8 +12,8 @@ def test_what_a_detection_layer_puts_out_is_made_by_the_convolution():
     conv, yolo = naive.ops
     plan = fuse_yolo(naive)
     check_plan(plan)
-    assert plan.ops == (replace(conv, out=yolo.out, yolo=yolo),)
-    assert plan.ops[0].before_yolo == conv
+    assert plan.ops == (conv.then(yolo),)
+    assert plan.ops[0].yolo == yolo
 
 
 def read_twice(net):

@@ -7,6 +7,7 @@ from engine.darknet import cfg, graph, lower, random_weights
 from engine.passes import optimise
 from engine.passes.elide_copies import elide_copies
 from engine.passes.fuse_activation import fuse_activation
+from engine.passes.fuse_residual import fuse_residual
 from engine.passes.merge_siblings import merge_siblings
 from engine.plan.build import View
 from engine.plan.ops import Concat, Conv2d
@@ -158,8 +159,8 @@ def wide_kernels(net):
 
 
 def residuals(net):
-    plan = net.plan(net.conv(net.source, 4, 1), net.conv(net.source, 4, 1))
-    return replace(plan, ops=tuple(replace(op, residual=plan.source) for op in plan.ops))
+    convs = net.conv(net.source, 4, 1), net.conv(net.source, 4, 1)
+    return fuse_residual(net.plan(*(net.add(each, net.source) for each in convs)))
 
 
 def in_two_concatenations(net):

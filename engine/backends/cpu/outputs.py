@@ -14,11 +14,7 @@ LOGISTIC = ACTIVATIONS["logistic"].numpy
 
 
 def yolo_output(op: ops.YoloOutput, at: Buffers) -> Step:
-    return yolo_values(op, at.last(op.src), at.last(op.out))
-
-
-def yolo_values(op: ops.YoloOutput, src: Array, out: Array) -> Step:
-    """`out` may be `src`."""
+    src, out = at.last(op.src), at.last(op.out)
     entries = (*src.shape[:3], op.anchors, op.box + 1 + op.classes)
     raw, made = src.reshape(entries), out.reshape(entries)
     assert np.shares_memory(made, out)
@@ -28,10 +24,9 @@ def yolo_values(op: ops.YoloOutput, src: Array, out: Array) -> Step:
     def run() -> None:
         if op.raw:
             np.copyto(out, src)
-        else:  # all of it in place and in one sweep; the widths and heights are put back
-            extents = raw[..., extent].copy() if src is out else raw[..., extent]
+        else:  # all of it in one sweep; the widths and heights are put back
             _logistic(src, out)
-            made[..., extent] = extents
+            made[..., extent] = raw[..., extent]
         if op.scale_x_y != 1:
             made[..., centre] *= op.scale_x_y
             made[..., centre] -= (op.scale_x_y - 1) / 2

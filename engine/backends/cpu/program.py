@@ -166,13 +166,13 @@ class CpuProgram(HostProcessing):
         ]
 
     def _algorithm(self, op: ops.Op) -> str:
-        """The file of conv/ that it comes from."""
-        if not isinstance(op, CONVOLUTIONS):
-            return ""
-        return type(self._convolutions[op]).__module__.rpartition(".")[2]
+        return self._convolutions[op].algorithm if isinstance(op, CONVOLUTIONS) else ""
 
     def _bind(self, sequences: int) -> _Run:
-        at = Buffers(self._storage, self._constants, sequences)
+        def rows(tensor: ops.Tensor) -> Array:
+            return self._storage.rows(tensor, sequences)
+
+        at = Buffers(rows, self._constants)
         return _Run(
             source=at[self.plan.source],
             steps=tuple(self._step(op, at) for op in self.plan.ops),

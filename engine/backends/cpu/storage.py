@@ -75,22 +75,22 @@ class Storage:
 
 
 class Buffers:
-    """The arrays that the ops of a plan read and write when `sequences` are run.
+    """The arrays that ops read and write.
 
     `at[tensor]` has the natural axes (rows, channels, height, width) and any strides;
     `at.last(tensor)` is the same memory as stored, (rows, height, width, channels).
     """
 
-    def __init__(self, storage: Storage, constants: Mapping[str, Array], sequences: int) -> None:
-        self.sequences = sequences
-        self._storage = storage
+    def __init__(self, rows: Callable[[Tensor], Array], constants: Mapping[str, Array]) -> None:
+        """`rows` returns a tensor's memory as stored."""
+        self._rows = rows
         self._constants = constants
 
     def __getitem__(self, tensor: Tensor) -> Array:
         return self.last(tensor).transpose(0, 3, 1, 2)
 
     def last(self, tensor: Tensor) -> Array:
-        return self._storage.rows(tensor, self.sequences)
+        return self._rows(tensor)
 
     def constant(self, constant: Constant) -> Array:
         return self._constants[constant.name]

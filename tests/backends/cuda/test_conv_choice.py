@@ -13,6 +13,7 @@ from engine.backends.cuda.ops.gpu import Target
 from engine.plan import ops
 from engine.plan.ops import Constant, Tensor
 from engine.plan.shapes import Shape, Window
+from tests.tails import conv2d, with_tail
 
 TURING = Target(1, "float32", (7, 5), 40)
 AMPERE = Target(8, "float32", (8, 6), 28)
@@ -29,7 +30,7 @@ def convolution(
 ) -> ops.Conv2d:
     groups = options.get("groups", 1)
     out = (side - 1) // stride + 1
-    return ops.Conv2d(
+    return conv2d(
         Tensor(2, Shape(filters, out, out)),
         Tensor(1, Shape(channels, side, side)),
         Constant("weight", (filters, channels // groups, size, size)),
@@ -155,9 +156,6 @@ def test_layers_of_one_shape_share_a_signature() -> None:
         {"dilation": (1, 2)},
         {"groups": 2},
         {"signed": True},
-        {"activation": "mish"},
-        {"last_activation": "relu"},
-        {"residual": Tensor(3, Shape(512, 52, 52))},
     ],
     ids=lambda change: next(iter(change)),
 )
@@ -166,16 +164,25 @@ def test_every_field_that_time_depends_on_is_in_the_signature(change: dict[str, 
     assert conv.signature(TURING, replace(op, **change)) != conv.signature(TURING, op)
 
 
+@pytest.mark.parametrize(
+    "tail",
+    [{"activation": "mish"}, {"last_activation": "relu"}, {"residual": True}],
+    ids=lambda tail: next(iter(tail)),
+)
+def test_the_tail_is_in_the_signature(tail: dict[str, Any]) -> None:
+    op = convolution(256, 512, 3, activation="leaky")
+    changed = convolution(256, 512, 3, **{"activation": "leaky", **tail})
+    assert conv.signature(TURING, changed) != conv.signature(TURING, op)
+
+
 @pytest.mark.parametrize("change", [{"batch": 2}, {"precision": "tf32"}], ids=str)
 def test_batch_and_precision_are_in_the_signature(change: dict[str, Any]) -> None:
     op = LAYERS["wide"]
     assert conv.signature(replace(TURING, **change), op) != conv.signature(TURING, op)
 
 
-def pooled(layer: ops.Conv2d, **options: Any) -> ops.Conv2d:
-    shape = layer.out.shape
-    out = replace(layer.out, shape=Shape(shape.channels, shape.height // 2, shape.width // 2))
-    return replace(layer, out=out, pool=Window((2, 2), (2, 2)), **options)
+def pooled(layer: ops.Conv2d, **tail: Any) -> ops.Conv2d:
+    return with_tail(layer, **{"pool": Window((2, 2), (2, 2)), **tail})
 
 
 @every_card
@@ -189,7 +196,7 @@ def test_a_pool_is_run_by_something(card: Target, name: str) -> None:
 
 
 @every_card
-@pytest.mark.parametrize("options", [{"activation": "mish"}, {"stride": (2, 2)}], ids=str)
+@pytest.mark.parametrize("options", [{"activation": "mish"}, {"pool": Window((2, 2))}], ids=str)
 def test_a_pool_that_does_not_fit_comes_after(card: Target, options: dict[str, Any]) -> None:
     op = pooled(LAYERS["wide"], **options)
     assert conv.candidates(card, op)
@@ -217,8 +224,7 @@ def test_measurements_of_a_convolution_are_not_those_of_one_with_a_pool() -> Non
 
 
 def detecting(layer: ops.Conv2d) -> ops.Conv2d:
-    out = replace(layer.out, index=9)
-    return replace(layer, out=out, yolo=ops.YoloOutput(out, layer.out, 3, 80))
+    return with_tail(layer, yolo={"anchors": 3, "classes": 80})
 
 
 @every_card

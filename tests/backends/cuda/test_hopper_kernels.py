@@ -187,16 +187,16 @@ def opening(side: tuple[int, int], filters: int, kinds: tuple[str, str]) -> Chai
     first = convolution((3, *side), 32, activation=kinds[0])
     second = convolution((32, *side), filters, stride=(2, 2), activation=kinds[1])
     between = replace(second.src, index=4)
-    return Chain(second.out, (replace(first, out=between), replace(second, src=between)))
+    return Chain(second.out, (first.writing(between), replace(second, src=between)))
 
 
 def squeeze(side: tuple[int, int], kinds: tuple[str, str, str]) -> Chain:
     """A residual block: the second convolution adds what the first reads."""
     first = convolution((64, *side), 32, (1, 1), padding=(0, 0, 0, 0), activation=kinds[0])
-    second = convolution((32, *side), 64, activation=kinds[1], last_activation=kinds[2])
+    tail = {"activation": kinds[1], "residual": first.src, "last_activation": kinds[2]}
+    second = convolution((32, *side), 64, **tail)
     between = replace(second.src, index=4)
-    links = replace(first, out=between), replace(second, src=between, residual=first.src)
-    return Chain(second.out, links)
+    return Chain(second.out, (first.writing(between), replace(second, src=between)))
 
 
 CHAINS = {

@@ -17,10 +17,11 @@ from engine.backends.cuda.conv import few_channels, implicit_gemm
 from engine.backends.cuda.ops.gpu import Target
 from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
 from engine.plan.activations import ACTIVATIONS
-from engine.plan.ops import Constant, Conv2d, Multiply, Tensor, Upsample, YoloOutput
+from engine.plan.ops import Constant, Conv2d, Multiply, Tensor, YoloOutput
 from engine.plan.shapes import Shape, Window, window_count
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.tensor_host import run
+from tests.tails import conv2d, with_tail
 
 Array = NDArray[Any]
 
@@ -46,28 +47,20 @@ def convolution(
     has_bias: bool = True,
     has_residual: bool = False,
     is_pooled: bool = False,
-    upsample: int = 1,
     **options: Any,
 ) -> Conv2d:
     stride, dilation = options.get("stride", (1, 1)), options.get("dilation", (1, 1))
     top, left, bottom, right = padding
     height = window_count(src[1], dilation[0] * (kernel[0] - 1) + 1, stride[0], top + bottom)
     width = window_count(src[2], dilation[1] * (kernel[1] - 1) + 1, stride[1], left + right)
-    if is_pooled:
-        options["pool"] = TILE
-        height, width = height // 2, width // 2
-    out = Shape(filters, height, width)
-    if upsample > 1:
-        small, out = out, Shape(filters, height * upsample, width * upsample)
-        options["upsample"] = Upsample(Tensor(2, out), Tensor(4, small), upsample)
-    return Conv2d(
-        Tensor(2, out),
+    return conv2d(
+        Tensor(2, Shape(filters, height, width)),
         Tensor(1, Shape(*src)),
         Constant("weight", (filters, src[0] // options.get("groups", 1), *kernel)),
         Constant("bias", (filters,)) if has_bias else None,
         padding=padding,
-        residual=Tensor(3, out) if has_residual else None,
-        **options,
+        pool=TILE if is_pooled else None,
+        **{"residual": has_residual, **options},
     )
 
 
@@ -283,8 +276,7 @@ def test_what_a_split_summed_is_pooled() -> None:
 def detecting(classes: int, *, channels: int = 40, **options: Any) -> Conv2d:
     anchors, entries = 3, options.get("box", 4) + 1 + classes
     op = convolution((channels, 5, 7), anchors * entries, (1, 1), padding=(0, 0, 0, 0))
-    out = replace(op.out, index=9)
-    return replace(op, out=out, yolo=YoloOutput(out, op.out, anchors, classes, **options))
+    return with_tail(op, yolo={"anchors": anchors, "classes": classes, **options})
 
 
 DETECTING = {

@@ -16,6 +16,7 @@ from engine.backends.cuda.driver import tiles
 from engine.backends.cuda.ops.gpu import Target
 from engine.plan.ops import Constant, Conv2d, Tensor
 from engine.plan.shapes import Shape
+from tests.tails import conv2d
 
 CARDS = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (12, 0)]
 HALVES = Target(1, "float16", (8, 0), 108)
@@ -27,7 +28,7 @@ every_precision = pytest.mark.parametrize("precision", ["float16", "tf32", "floa
 def convolution(
     channels: int, filters: int, size: int = 3, side: int = 13, **options: Any
 ) -> Conv2d:
-    return Conv2d(
+    return conv2d(
         Tensor(2, Shape(filters, side, side)),
         Tensor(1, Shape(channels, side, side)),
         Constant("weight", (filters, channels // options.get("groups", 1), size, size)),

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,10 @@ from numpy.typing import NDArray
 
 from engine.backends.cuda import conv
 from engine.backends.cuda.device import CudaDevice
-from engine.plan import ops
 from engine.plan.build import Plan
 from engine.plan.ops import Constant, Conv2d, Tensor
 from engine.plan.shapes import Shape
+from tests.tails import conv2d
 
 Array = NDArray[Any]
 
@@ -36,28 +35,24 @@ def plan_of(
     random = np.random.default_rng(0)
     out_side = (side - 1) // stride + 1
     src = Tensor(-1, Shape(channels, side, side))
-    out = Tensor(0, Shape(filters, out_side, out_side))
     weight = random.standard_normal((filters, channels, size, size), np.float32)
     constants = {
         "weight": weight / np.float32(np.sqrt(weight[0].size)),
         "bias": random.standard_normal(filters, np.float32),
     }
-    conv2d = ops.Conv2d(
-        out,
+    conv = conv2d(
+        Tensor(0, Shape(filters, out_side, out_side)),
         src,
         Constant("weight", weight.shape),
         Constant("bias", (filters,)),
         stride=(stride, stride),
         padding=(size // 2,) * 4,
-        activation="leaky",
+        activation="leaky" if classes is None else "linear",
         residual=src if has_residual else None,
         last_activation=last,
+        yolo=classes and {"anchors": 3, "classes": classes, "scale_x_y": 1.05},
     )
-    if classes is not None:
-        out = Tensor(1, out.shape)
-        yolo = ops.YoloOutput(out, conv2d.out, 3, classes, scale_x_y=1.05)
-        conv2d = replace(conv2d, out=out, activation="linear", yolo=yolo)
-    return Plan(src, (conv2d,), (out,), (out,), constants=constants)
+    return Plan(src, (conv,), (conv.out,), (conv.out,), constants=constants)
 
 
 # Most tiles of the first sum one slice, of the second two: there a warp may be a whole turn behind.

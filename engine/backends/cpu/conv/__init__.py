@@ -22,11 +22,10 @@ from engine.backends.cpu.conv import (
     winograd_heavy,
 )
 from engine.backends.cpu.conv.base import Convolution
-from engine.backends.cpu.conv.detecting import Detecting
-from engine.backends.cpu.conv.pooled import Pooled
-from engine.backends.cpu.conv.repeated import Repeated
+from engine.backends.cpu.conv.unfused import Unfused
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
+from engine.plan.tail import split_tail
 
 FAST: tuple[ModuleType, ...] = (  # float32 only, the most particular first
     depthwise,
@@ -44,12 +43,9 @@ def choose(
     """Return `op` made ready; call it, or what its `bind` returns, inside `workers.alone()`."""
     if isinstance(op, ops.Chain):
         return depthwise.prepare_chain(op, constants, workers)
-    if op.yolo is not None:
-        return Detecting(op, choose(op.before_yolo, constants, workers))
-    if op.upsample is not None:
-        return Repeated(op, choose(op.before_upsample, constants, workers), workers)
-    if op.pool is not None and not op.pools_quads:
-        return Pooled(op, choose(op.before_pool, constants, workers), workers)
+    part, rest = split_tail(op, _can_finish)
+    if rest:
+        return Unfused(op, part, rest, choose(part, constants, workers), workers)
     weight = constants[op.weight.name]
     bias = None if op.bias is None else constants[op.bias.name]
     if weight.dtype == np.float32:
@@ -57,3 +53,8 @@ def choose(
             if algorithm.supports(op):
                 return algorithm.prepare(op, weight, bias, workers)  # type: ignore[no-any-return]
     return im2col.prepare(op, weight, bias, workers)
+
+
+def _can_finish(op: ops.Conv2d) -> bool:
+    """Whether an algorithm can do the whole tail: a pool has to be part of its sums."""
+    return op.yolo is None and op.upsample is None and (op.pool is None or op.pools_quads)

@@ -18,6 +18,11 @@ class Convolution(ABC):
 
     weights: tuple[Array, ...]
 
+    @property
+    def algorithm(self) -> str:
+        """The name of the file that it comes from."""
+        return type(self).__module__.rpartition(".")[2]
+
     @abstractmethod
     def bind(self, src: Array, out: Array, residual: Array | None = None) -> Callable[[], None]:
         """Return the function that runs it on these arrays: all views are made here, once."""

@@ -34,13 +34,14 @@ class Epilogue:
 
 
 def epilogue(op: ops.Conv2d, bias: Array | None) -> Epilogue:
-    """All that follows the sums of `op` but its pool; `bias` spans a row of the block."""
-    before = [] if bias is None else [_add(bias)]
-    return Epilogue(before + _activation(op.activation) + _residual(op))
-
-
-def after_pool(op: ops.Conv2d) -> Epilogue:
-    return Epilogue(_residual(op))
+    """Return all that follows the sums of `op` but its pool; `bias` spans a row of the block."""
+    stages = [] if bias is None else [_add(bias)]
+    for step in op.tail:
+        if isinstance(step, ops.Add):
+            stages.append(_add_residual)
+        if isinstance(step, ops.Add | ops.Activate):
+            stages += _activation(step.activation)
+    return Epilogue(stages)
 
 
 def joins_pixels(*arrays: Array | None) -> bool:
@@ -54,11 +55,6 @@ def joins_pixels(*arrays: Array | None) -> bool:
 
 def join_pixels(array: Array) -> Array:
     return array.reshape(*array.shape[:-2], -1)
-
-
-def _residual(op: ops.Conv2d) -> list[Stage]:
-    added = [] if op.residual is None else [_add_residual]
-    return added + _activation(op.last_activation)
 
 
 def _add(bias: Array) -> Stage:

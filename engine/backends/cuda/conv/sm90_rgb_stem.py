@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,7 +133,8 @@ def supports(target: Target, op: ops.Conv2d) -> bool:
         return False
     if op.stride[1] not in (1, _ROW_PIXELS) or op.dilation != (1, 1):
         return False
-    if isinstance(op, ScaledConv2d) or not replace(op, pool=None).is_bare:
+    pooled = all(isinstance(step, ops.Activate | ops.MaxPool) for step in op.tail)
+    if isinstance(op, ScaledConv2d) or not pooled or op.last_activation != "linear":
         return False
     if op.activation not in COMMON or op.out in target.misaligned:
         return False

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from engine.backends.cuda.conv import geometry
 from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.ops import windows
-from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
-from engine.backends.cuda.ops.heads import yolo_output
+from engine.backends.cuda.ops.gpu import RUNNERS, Arrays, Gpu, Target
 from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
 from engine.plan import ops
+from engine.plan.tail import split_tail
 
 _ALIGNMENT = 256
 _PACK = 16  # bytes that a thread moves at once
@@ -39,19 +39,16 @@ class Unfused:
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         target, part = alone(gpu.target, op)
-        rest = gpu.workspace + _bytes_between(gpu.target, op)
-        between = _between(op)
-        inner = gpu.for_part(part, op, between, gpu.workspace, target=target, workspace=rest)
+        _, rest = _split(op)
+        between, after = _between(op), gpu.workspace + _bytes_between(gpu.target, op)
+        inner = gpu.for_part(part, op, between, gpu.workspace, target=target, workspace=after)
         if isinstance(op, ScaledConv2d):
             windows.multiply(inner, op.multiply)
         self.inner.enqueue(inner, part)
-        if op.pool is not None:
-            windows.max_pool(inner.storing(part.out), part.out, op.out, op.pool)
-            geometry.finish(gpu, replace(op, bias=None, activation="linear"))
-        if op.upsample is not None:
-            windows.upsample(inner.storing(part.out), op.upsample)
-        if op.yolo is not None:
-            yolo_output(inner.storing(part.out), op.yolo)
+        if rest:
+            first, *others = rest
+            RUNNERS[type(first)].run(inner.storing(part.out), replace(first, out=op.out))
+            geometry.finish(gpu, replace(op, bias=None, tail=tuple(others)))
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
         """Cycles, where `inner` has an estimate."""
@@ -61,19 +58,15 @@ class Unfused:
 
 
 def has_more(op: ops.Conv2d) -> bool:
-    behind = (op.pool, op.yolo, op.upsample)
-    return isinstance(op, ScaledConv2d) or any(each is not None for each in behind)
+    return isinstance(op, ScaledConv2d) or not _can_finish(op)
 
 
 def alone(target: Target, op: ops.Conv2d) -> tuple[Target, ops.Conv2d]:
     """The convolution alone, and what it is compiled for: what lies between is stored as its other
     side is.
     """
-    between, like = _between(op), op.out
-    if isinstance(op, ScaledConv2d):
-        part, like = op.after_multiply, op.src
-    else:
-        part = _before(op)
+    between, (part, rest) = _between(op), _split(op)
+    like = op.out if rest else op.src
     if like in target.floats:
         target = replace(target, floats=target.floats | {between})
     if between.shape.channels * target.bytes_of(between) % _PACK:
@@ -83,16 +76,19 @@ def alone(target: Target, op: ops.Conv2d) -> tuple[Target, ops.Conv2d]:
 
 def _between(op: ops.Conv2d) -> ops.Tensor:
     """What one leaves for the other in the workspace."""
+    part, rest = _split(op)
+    return part.out if rest else part.src
+
+
+def _split(op: ops.Conv2d) -> tuple[ops.Conv2d, tuple[ops.TailOp, ...]]:
+    """Return the convolution alone, and what follows it: none where a product precedes it."""
     if isinstance(op, ScaledConv2d):
-        return op.multiply.out
-    return _before(op).out
+        return op.after_multiply, ()
+    return split_tail(op, _can_finish)
 
 
-def _before(op: ops.Conv2d) -> ops.Conv2d:
-    """Without what follows the convolution."""
-    if op.yolo is not None:
-        return op.before_yolo
-    return op.before_pool if op.upsample is None else op.before_upsample
+def _can_finish(op: ops.Conv2d) -> bool:
+    return op.pool is None and op.yolo is None and op.upsample is None
 
 
 def _bytes_between(target: Target, op: ops.Conv2d) -> int:

@@ -7,6 +7,9 @@ nor encryption: what others are to reach needs a proxy in front of it.
 from __future__ import annotations
 
 import argparse
+import os
+import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from engine import extras
@@ -91,8 +94,17 @@ def run(arguments: argparse.Namespace) -> int:
                 wait_seconds=arguments.wait_ms / 1e3,
                 on_ready=print_address,
             )
-            all_answered = http_server.serve_on(bound)
-    return 0 if all_answered else INTERRUPTED
+            if not http_server.serve_on(bound):
+                _exit_at_once()
+    return 0
+
+
+def _exit_at_once() -> None:
+    """End the process without waiting for its threads: they may decode for a long time."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(INTERRUPTED)
 
 
 def _server() -> ModuleType:

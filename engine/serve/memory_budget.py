@@ -5,12 +5,17 @@ from __future__ import annotations
 from threading import Condition, Lock
 
 
+class BudgetClosedError(Exception):
+    """The budget was closed while a thread waited for it."""
+
+
 class MemoryBudget:
     """A thread-safe budget of `size` bytes."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.held = 0
+        self._is_closed = False
         self._released = Condition()
         self._turn = Lock()  # serves waiting threads in order, so large requests do not starve
 
@@ -26,8 +31,16 @@ class MemoryBudget:
         """Block until `count` bytes are free, then reserve them."""
         assert count <= self.size, "would block forever"
         with self._turn, self._released:
-            self._released.wait_for(lambda: self.held + count <= self.size)
+            self._released.wait_for(lambda: self._is_closed or self.held + count <= self.size)
+            if self._is_closed:
+                raise BudgetClosedError
             self.held += count
+
+    def close(self) -> None:
+        """Let every present and future reserve() raise BudgetClosedError."""
+        with self._released:
+            self._is_closed = True
+            self._released.notify_all()
 
     def release(self, count: int) -> None:
         with self._released:

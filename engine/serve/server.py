@@ -137,6 +137,8 @@ class Server(uvicorn.Server):
 
     def _force_exit(self) -> None:
         self.should_exit = self.force_exit = True
+        if self._service is not None:
+            self._service.abandon()
         # Uvicorn logs a traceback for each request that is cancelled.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 

@@ -16,7 +16,7 @@ from engine.detector import Detector, Outcome
 from engine.errors import DeviceError
 from engine.inputs import Batch, Prepared
 from engine.serve.batcher import Batcher, BatchResult, QueuedPicture
-from engine.serve.memory_budget import MemoryBudget
+from engine.serve.memory_budget import BudgetClosedError, MemoryBudget
 from engine.serve.metrics import Metrics
 from engine.serve.rejection import ClientDisconnectedError, RejectedError
 from engine.serve.server_limits import ServerLimits
@@ -56,6 +56,7 @@ class Service:
         self.active_requests = 0
         self.accepted_pictures = 0  # pictures of active requests whose bodies were read
         self.is_draining = False
+        self._is_abandoned = False
         self.failure = ""  # the latest DeviceError, until a run succeeds
         self._seconds_per_picture = 0.0
         self._loop = asyncio.get_running_loop()
@@ -99,10 +100,16 @@ class Service:
     async def run_in_thread(self, function: Callable[[], Returned]) -> Returned:
         return await self._loop.run_in_executor(self._renderers, function)
 
+    def abandon(self) -> None:
+        """Give up all requests, so that close() waits for no thread."""
+        self._is_abandoned = True
+        self.picture_memory.close()
+
     def close(self) -> None:
-        self._decoders.shutdown()
-        self._renderers.shutdown()
-        self._batcher.close()
+        for pool in (self._decoders, self._renderers):
+            pool.shutdown(wait=not self._is_abandoned, cancel_futures=self._is_abandoned)
+        if not self._is_abandoned:
+            self._batcher.close()
 
     def _decode(
         self, lease: RequestLease, settings: Settings, future: InferenceFuture, *, draws: bool
@@ -199,7 +206,10 @@ class RequestLease:
 
     def reserve_picture(self, count: int) -> None:
         """Block the thread until `count` bytes are free for the decoded picture."""
-        self._service.picture_memory.reserve(count)
+        try:
+            self._service.picture_memory.reserve(count)
+        except BudgetClosedError:
+            raise RejectedError(503, "server: shutting down", closes_connection=True) from None
         self._picture_bytes = count
 
     def release(self) -> None:

@@ -1,6 +1,7 @@
 """python -m engine serve: as it starts, as it ends, and what it says when it cannot start."""
 
 import http.client
+import io
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ import time
 from contextlib import closing, suppress
 
 import pytest
+from PIL import Image
 
 from engine import extras
 from tests.cli.child import ENVIRONMENT, engine
@@ -47,6 +49,10 @@ class Process:
             connection.request("GET", path)
             answer = connection.getresponse()
             return answer.status, answer.read()
+
+    def metric(self, name):
+        lines = self.get("/metrics")[1].decode().splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
     def ended(self):
         """Status and what was said on stderr."""
@@ -122,6 +128,35 @@ def test_the_second_signal_ends_it_at_once(start):
         status, err = process.ended()
         assert time.monotonic() - begin < 9
     assert (status, err) == (130, "")
+
+
+@SIGNALS
+def test_it_ends_at_once_whatever_it_decodes(start):
+    """Decoded pictures wait for memory that only a response would free."""
+    buffer = io.BytesIO()
+    Image.new("RGB", (7000, 7000)).save(buffer, "PNG")
+    picture = buffer.getvalue()
+    process = start("--memory", 1100, "--drain-seconds", 60)
+
+    def ask():
+        broken = (OSError, http.client.HTTPException)
+        with suppress(*broken), closing(process.connect()) as connection:
+            connection.request("POST", "/detect", picture)
+            connection.getresponse().read()
+
+    clients = [threading.Thread(target=ask) for _ in range(10)]
+    for each in clients:
+        each.start()
+    until(lambda: process.metric("engine_requests_in_progress") >= 4)
+    process.child.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    begin = time.monotonic()
+    process.child.send_signal(signal.SIGTERM)
+    status, err = process.ended()
+    assert time.monotonic() - begin < 3  # a second, and two for a busy machine
+    assert (status, err) == (130, "")
+    for each in clients:
+        each.join()
 
 
 @SIGNALS

@@ -284,7 +284,7 @@ def trained_case(stem: Path, pictures: Path) -> Case:
     fit = "crop" if network.task == "classifier" else "stretch"
     intake = Intake(network.net.shape, "letterbox" if network.letter_box else fit)  # type: ignore[arg-type]
     batch = intake.prepare([entry.path for entry in truth.entries], bgr=False)
-    images = np.stack([each.row for each in batch.placed])  # type: ignore[arg-type]
+    images = np.stack([each.row for each in batch.placed])  # type: ignore[misc]
     prepared = [each for each in batch.pictures if isinstance(each, Prepared)]
     assert len(prepared) == len(truth.entries), "a picture that cannot be read"
     is_coco = network.task == "detector" and network.classes == COCO_CLASSES

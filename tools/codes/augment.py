@@ -1,4 +1,4 @@
-"""Scenes changed on the GPU while they are used again: turned, mirrored, scaled, recoloured."""
+"""Augmentation on the GPU: scenes are rotated, mirrored, scaled and colour-jittered."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ _SHORTEST_SIDE = 8.0
 _LEAST_VISIBLE = 0.4
 
 
-def varied(pictures: Tensor, boxes: Tensor, *, strong: bool) -> tuple[Tensor, Tensor]:
-    """Pictures (batch, 3, side, side) in 0..1 and boxes (batch, most, 5), class -1 where none.
+def augment(pictures: Tensor, boxes: Tensor, *, strong: bool) -> tuple[Tensor, Tensor]:
+    """Augment pictures (batch, 3, side, side) in 0..1 and their boxes.
 
-    Returns the pictures and rows: picture, class, centre x, y, width, height in pixels.
+    Boxes are (batch, max_boxes, 5), padded with class -1. Return the pictures and rows of picture,
+    class, centre x, y, width and height in pixels.
     """
     batch, _, side, _ = pictures.shape
     device = pictures.device
-    matrix = _turns(batch, device)
+    matrix = _random_turns(batch, device)
     scale = torch.ones(batch, device=device)
     shift = torch.zeros(batch, 2, device=device)
     if strong:
@@ -27,12 +28,12 @@ def varied(pictures: Tensor, boxes: Tensor, *, strong: bool) -> tuple[Tensor, Te
         shift = torch.where(
             moved[:, None], torch.empty_like(shift).uniform_(-1, 1) * room[:, None], shift
         )
-    # A point of the result is matrix @ point * scale + shift; sampling needs the inverse.
+    # A point is mapped to matrix @ point * scale + shift; grid_sample needs the inverse.
     inverse = matrix.transpose(1, 2) / scale[:, None, None]
     offset = -(inverse @ shift[:, :, None])
     grid = F.affine_grid(torch.cat([inverse, offset], 2), list(pictures.shape), align_corners=False)
-    # Grey beyond the edge: reflected codes would have no boxes, repeated edges look like bars.
-    result = _recoloured(F.grid_sample(pictures - 0.5, grid, align_corners=False) + 0.5)
+    # Pad with grey: reflected codes would have no boxes, and replicated edges look like barcodes.
+    result = _jitter_colors(F.grid_sample(pictures - 0.5, grid, align_corners=False) + 0.5)
     centre = boxes[..., 1:3] * 2 - 1
     centre = (centre @ matrix.transpose(1, 2)) * scale[:, None, None] + shift[:, None]
     size = (boxes[..., 3:5] @ matrix.abs().transpose(1, 2)) * scale[:, None, None]
@@ -55,8 +56,8 @@ def varied(pictures: Tensor, boxes: Tensor, *, strong: bool) -> tuple[Tensor, Te
     return result, rows[good]
 
 
-def _turns(batch: int, device: torch.device) -> Tensor:
-    """Quarter turns, mirrored or not; mostly as they are, since phones are held upright."""
+def _random_turns(batch: int, device: torch.device) -> Tensor:
+    """Return random quarter turns and mirrorings; half of them without a turn."""
     quarter = torch.randint(0, 4, (batch,), device=device)
     quarter = torch.where(torch.rand(batch, device=device) < 0.5, 0, quarter)
     angle = quarter * (torch.pi / 2)
@@ -66,7 +67,7 @@ def _turns(batch: int, device: torch.device) -> Tensor:
     return rows.view(batch, 2, 2)
 
 
-def _recoloured(pictures: Tensor) -> Tensor:
+def _jitter_colors(pictures: Tensor) -> Tensor:
     batch, device = len(pictures), pictures.device
 
     def draw(low: float, high: float, channels: int = 1) -> Tensor:

@@ -1,4 +1,4 @@
-"""Measure the model in the box on symbols that it has never seen, and beside other programs.
+"""Evaluate the bundled model on unseen symbols, and compare it with code readers.
 
 python tools/codes/evaluate.py --scenes 2000 --negatives FOLDER… prints tables in Markdown.
 """
@@ -21,9 +21,9 @@ sys.path.insert(0, str(_REPOSITORY))
 
 import cv2  # noqa: E402
 import numpy as np  # noqa: E402
-from look_alikes import HELD_OUT, photos  # noqa: E402
-from peers import PEERS, Places  # noqa: E402
-from scenes import Code, Studio  # noqa: E402
+from distractors import HELD_OUT, load_photographs  # noqa: E402
+from peers import PEERS, Located  # noqa: E402
+from scenes import Code, SceneGenerator  # noqa: E402
 from scoring import Rows, average_precision, overlaps  # noqa: E402
 from symbols import NAMES  # noqa: E402
 
@@ -31,18 +31,18 @@ import engine  # noqa: E402
 from engine import bundled  # noqa: E402
 
 _BATCH = 8
-_LEAST_SCORE = 0.001  # of boxes that average precision looks at
-_DEFAULT_SCORE = 0.25  # of `detect`
+_MIN_AP_SCORE = 0.001  # of boxes that count for average precision
+_DEFAULT_THRESHOLD = 0.25  # of `detect`
 _SUFFIXES = {".jpg", ".jpeg", ".png"}
 
 
 @dataclass(frozen=True)
-class Seen:
-    """One scene: its codes, our boxes, what each of the others found (None: not asked)."""
+class Evaluated:
+    """The codes of a scene, our boxes, and the results of each peer (None: not run)."""
 
     codes: tuple[Code, ...]
     found: Rows  # left, top, right, bottom, score, class
-    others: tuple[Places, ...] | None
+    peers: tuple[Located, ...] | None
 
     def truth(self) -> Rows:
         rows = [(*code.box, code.kind) for code in self.codes]
@@ -52,9 +52,9 @@ class Seen:
 def main() -> None:
     options = _options()
     numbers = [range(i, options.scenes, options.processes) for i in range(options.processes)]
-    look = partial(_look, options.seed, options.peer_scenes, options.photos)
+    evaluate = partial(_evaluate, options.seed, options.peer_scenes, options.photos)
     with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
-        seen = [each for part in pool.map(look, numbers) for each in part]
+        seen = [each for part in pool.map(evaluate, numbers) for each in part]
     print(f"{len(seen)} scenes of seed {options.seed}, {sum(len(s.codes) for s in seen)} codes\n")
     _print_precision(seen)
     for title, key in _BUCKETS:
@@ -67,8 +67,8 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scenes", type=int, default=2000)
-    parser.add_argument("--peer-scenes", type=int, default=2000, help="of them, for the others")
-    parser.add_argument("--seed", type=int, default=9001, help="training has 100 and upwards")
+    parser.add_argument("--peer-scenes", type=int, default=2000, help="of them, for the peers")
+    parser.add_argument("--seed", type=int, default=9001, help="training uses 100 and above")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--photos", type=Path, help="a folder that photographs.py made")
     parser.add_argument("--negatives", type=Path, nargs="*", default=[], help="without codes")
@@ -82,21 +82,25 @@ def _load(threads: int, threshold: float, batch: int = 1) -> engine.Detector:
     return engine.load(model.cfg, model.weights, model.names, **more)
 
 
-def _look(seed: int, peer_scenes: int, folder: Path | None, numbers: Sequence[int]) -> list[Seen]:
+def _evaluate(
+    seed: int, peer_scenes: int, folder: Path | None, numbers: Sequence[int]
+) -> list[Evaluated]:
     cv2.setNumThreads(1)
-    studio = Studio(seed, photographs=photos(folder)[::HELD_OUT] if folder else None)
+    generator = SceneGenerator(
+        seed, photographs=load_photographs(folder)[::HELD_OUT] if folder else None
+    )
     finders = [make() for _, make, _ in PEERS]
-    seen: list[Seen] = []
-    with _load(1, _LEAST_SCORE, _BATCH) as detector:
+    evaluated: list[Evaluated] = []
+    with _load(1, _MIN_AP_SCORE, _BATCH) as detector:
         for at in range(0, len(numbers), _BATCH):
             part = numbers[at : at + _BATCH]
-            scenes = [studio.scene(number) for number in part]
+            scenes = [generator.scene(number) for number in part]
             results = detector([np.ascontiguousarray(s.picture[..., ::-1]) for s in scenes])
             for number, scene, result in zip(part, scenes, results, strict=True):
-                asked = number < peer_scenes
-                others = tuple(find(scene.picture) for find in finders) if asked else None
-                seen.append(Seen(scene.codes, _rows(result), others))
-    return seen
+                has_peers = number < peer_scenes
+                peers = tuple(find(scene.picture) for find in finders) if has_peers else None
+                evaluated.append(Evaluated(scene.codes, _rows(result), peers))
+    return evaluated
 
 
 def _rows(result: engine.Result) -> Rows:
@@ -104,22 +108,25 @@ def _rows(result: engine.Result) -> Rows:
     return np.array(rows, np.float64).reshape(-1, 6)
 
 
-# ---------------------------------------------------------------- which codes are found
+# ---------------------------------------------------------------- matching
 
 
-def _is_hit(seen: Seen) -> list[bool]:
-    """Of each code: a box of its class at the default threshold overlaps it by half."""
-    rows = seen.found[seen.found[:, 4] >= _DEFAULT_SCORE]
-    truth = seen.truth()
+def _is_detected(scene: Evaluated) -> list[bool]:
+    """Return for each code whether a box of its class above the threshold has an IoU of 0.5."""
+    rows = scene.found[scene.found[:, 4] >= _DEFAULT_THRESHOLD]
+    truth = scene.truth()
     overlap = overlaps(truth[:, :4], rows[:, :4]) * (truth[:, 4:] == rows[None, :, 5])
     return [bool((values >= 0.5).any()) for values in overlap]
 
 
-def _is_touched(codes: Sequence[Code], places: Iterable[tuple[int, Rows]]) -> list[bool]:
-    """Of each code: the middle of a place of its class lies in its box. Kinder than overlap."""
-    middles = [(kind, corners.mean(axis=0)) for kind, corners in places]
+def _is_located(codes: Sequence[Code], places: Iterable[tuple[int, Rows]]) -> list[bool]:
+    """Return for each code whether the centre of a result of its class lies in its box.
+
+    This is more lenient than IoU.
+    """
+    centres = [(kind, corners.mean(axis=0)) for kind, corners in places]
     return [
-        any(kind == code.kind and _is_inside(middle, code.box) for kind, middle in middles)
+        any(kind == code.kind and _is_inside(centre, code.box) for kind, centre in centres)
         for code in codes
     ]
 
@@ -139,10 +146,10 @@ def _print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     print(flush=True)
 
 
-def _print_precision(seen: Sequence[Seen]) -> None:
+def _print_precision(seen: Sequence[Evaluated]) -> None:
     found, truth = [s.found for s in seen], [s.truth() for s in seen]
     precision = [average_precision(found, truth, kind) for kind in range(len(NAMES))]
-    pairs = [(code, hit) for s in seen for code, hit in zip(s.codes, _is_hit(s), strict=True)]
+    pairs = [(code, hit) for s in seen for code, hit in zip(s.codes, _is_detected(s), strict=True)]
     counts = [[hit for code, hit in pairs if code.kind == kind] for kind in range(len(NAMES))]
     counts.insert(0, [hit for _, hit in pairs])
     precision.insert(0, float(np.mean(precision)))
@@ -168,11 +175,11 @@ _BUCKETS: tuple[tuple[str, Key], ...] = (
 )
 
 
-def _print_buckets(seen: Sequence[Seen], title: str, key: Key) -> None:
+def _print_buckets(seen: Sequence[Evaluated], title: str, key: Key) -> None:
     value, edges = key
     hits: list[list[bool]] = [[] for _ in edges]
     for each in seen:
-        for code, hit in zip(each.codes, _is_hit(each), strict=True):
+        for code, hit in zip(each.codes, _is_detected(each), strict=True):
             hits[int(np.searchsorted(edges, value(code), side="right")) - 1].append(hit)
     ends = [f"{a:g} to {b:g}" for a, b in pairwise(edges)]
     _print_table(
@@ -184,17 +191,17 @@ def _print_buckets(seen: Sequence[Seen], title: str, key: Key) -> None:
     )
 
 
-def _print_peers(seen: Sequence[Seen]) -> None:
-    asked = [s for s in seen if s.others is not None]
-    if not asked:
+def _print_peers(seen: Sequence[Evaluated]) -> None:
+    compared = [s for s in seen if s.peers is not None]
+    if not compared:
         return
-    print(f"recall on {len(asked)} scenes; of the others a middle in the code's box is enough\n")
-    ours = [hit for s in asked for hit in _is_hit(s)]
-    kinds = np.array([code.kind for s in asked for code in s.codes])
+    print(f"recall on {len(compared)} scenes; for peers a centre in the code's box is enough\n")
+    ours = [hit for s in compared for hit in _is_detected(s)]
+    kinds = np.array([code.kind for s in compared for code in s.codes])
     rows = [("ours", *_recalls(ours, kinds, range(len(NAMES))))]
     for index, (name, _, claims) in enumerate(PEERS):
-        touched = [hit for s in asked for hit in _is_touched(s.codes, (s.others or ())[index])]
-        rows.append((name, *_recalls(touched, kinds, claims)))
+        located = [hit for s in compared for hit in _is_located(s.codes, (s.peers or ())[index])]
+        rows.append((name, *_recalls(located, kinds, claims)))
     _print_table(("", *NAMES), rows)
 
 
@@ -206,34 +213,34 @@ def _recalls(hits: Sequence[bool], kinds: Rows, claims: Iterable[int]) -> list[s
 
 
 def _print_false_alarms(
-    seen: Sequence[Seen], held_out: Path | None, folders: Sequence[Path]
+    seen: Sequence[Evaluated], held_out: Path | None, folders: Sequence[Path]
 ) -> None:
     empty = [s for s in seen if not s.codes]
-    alarms = [int((s.found[:, 4] >= _DEFAULT_SCORE).sum()) for s in empty]
-    rows = [("scenes without codes", *_counted(alarms))]
-    with _load(2, _DEFAULT_SCORE) as detector:
+    alarms = [int((s.found[:, 4] >= _DEFAULT_THRESHOLD).sum()) for s in empty]
+    rows = [("scenes without codes", *_count_alarms(alarms))]
+    with _load(2, _DEFAULT_THRESHOLD) as detector:
         if held_out:
-            pictures = photos(held_out)[::HELD_OUT]
+            pictures = load_photographs(held_out)[::HELD_OUT]
             found = detector([np.ascontiguousarray(each[..., ::-1]) for each in pictures])
-            rows.append(("photographs held out", *_counted([len(result) for result in found])))
+            rows.append(("photographs held out", *_count_alarms([len(result) for result in found])))
         for folder in folders:
             paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in _SUFFIXES)
             results = [(path, detector(path)) for path in paths]
-            rows.append((folder.name, *_counted([len(result) for _, result in results])))
+            rows.append((folder.name, *_count_alarms([len(result) for _, result in results])))
             for path, result in results:
                 for each in result:
                     print(f"{path.name}: {each.label} {each.score:.2f}", file=sys.stderr)
     _print_table(("false alarms", "pictures", "boxes", "pictures with any"), rows)
 
 
-def _counted(alarms: Sequence[int]) -> tuple[str, str, str]:
+def _count_alarms(alarms: Sequence[int]) -> tuple[str, str, str]:
     return str(len(alarms)), str(sum(alarms)), str(sum(count > 0 for count in alarms))
 
 
 def _print_time(seed: int) -> None:
-    studio = Studio(seed, each=4)
-    pictures = [studio.scene(n).picture[..., ::-1].copy() for n in range(20)]
-    with _load(2, _DEFAULT_SCORE) as detector:
+    generator = SceneGenerator(seed, each=4)
+    pictures = [generator.scene(n).picture[..., ::-1].copy() for n in range(20)]
+    with _load(2, _DEFAULT_THRESHOLD) as detector:
         detector(pictures[0])
         times = []
         for picture in pictures * 3:

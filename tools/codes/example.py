@@ -1,4 +1,4 @@
-"""Draws the picture of the README: a table with labels and codes, on a procedural surface.
+"""Draw the picture of the README: labels and codes on a procedural surface.
 
 python tools/codes/example.py docs/parcel.jpg
 """
@@ -9,13 +9,13 @@ import sys
 from typing import Any
 
 import cv2
-from scenes import Studio
+from scenes import SceneGenerator
 
 SEED, NUMBER, SIDE = 7, 1065, 720
 
 
-class Table(Studio):
-    """No photograph lies behind the things on it."""
+class SurfaceSceneGenerator(SceneGenerator):
+    """A generator whose backgrounds are surfaces only, without photographs."""
 
     def _background(self, random: Any, size: tuple[int, int]) -> Any:
         picture = self._surfaces[random.integers(len(self._surfaces))]
@@ -23,7 +23,9 @@ class Table(Studio):
 
 
 def main() -> int:
-    scene = Table(SEED, each=40, surfaces=40).scene(NUMBER, (SIDE, SIDE), stretched=False)
+    scene = SurfaceSceneGenerator(SEED, each=40, surfaces=40).scene(
+        NUMBER, (SIDE, SIDE), stretched=False
+    )
     print(len(scene.codes), "codes")
     cv2.imwrite(sys.argv[1], scene.picture, [cv2.IMWRITE_JPEG_QUALITY, 90])
     return 0

@@ -1,7 +1,7 @@
-"""Collect photographs without codes from unpacked packages, for scenes to be laid on.
+"""Collect photographs without codes from unpacked packages, as backgrounds of scenes.
 
-A detector that has seen drawn surfaces alone takes hedges, fur and facades for codes. Free
-photographs come in the Debian packages gcompris-qt-data, gnome-backgrounds, mate-backgrounds,
+A detector that was trained on drawn surfaces only mistakes hedges, fur and facades for codes. Free
+photographs are in the Debian packages gcompris-qt-data, gnome-backgrounds, mate-backgrounds,
 plasma-workspace-wallpapers, lomiri-wallpapers-20.04, ukui-wallpapers, ufoai-textures, scratch,
 supertuxkart-data and tuxpaint-stamps-default, and in scikit-image, scikit-learn and matplotlib.
 
@@ -21,14 +21,14 @@ import numpy as np
 import zxingcpp
 from PIL import Image, UnidentifiedImageError
 
-_LONGEST = 576
-_SHORTEST = 220
-_LARGEST_FILE = 64 << 20
+_MAX_SIDE = 576
+_MIN_SIDE = 220
+_MAX_FILE_BYTES = 64 << 20
 _SUFFIXES = {".jpg", ".jpeg", ".png", ".webp"}
 _ZIPS = {".pk3", ".zip"}
-_MOST_FLAT = 0.5  # of neighbours equal: drawings
-_MOST_CLEAR = 0.02  # of pixels see-through: cut-outs
-_LEAST_CONTRAST = 12.0
+_MAX_FLAT = 0.5  # share of equal neighbours; drawings have more
+_MAX_TRANSPARENT = 0.02  # share of pixels; cut-outs have more
+_MIN_CONTRAST = 12.0
 _QUALITY = 82
 _SIGNATURES = (b"RIFF", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
 
@@ -37,8 +37,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--output", type=Path, required=True, help="a folder")
-    parser.add_argument("--skip", nargs="*", default=[], help="parts of names to leave out")
-    parser.add_argument("--most", type=int, default=400, help="pictures of one package")
+    parser.add_argument("--skip", nargs="*", default=[], help="skip names that contain these")
+    parser.add_argument("--most", type=int, default=400, help="at most per package")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
@@ -50,13 +50,13 @@ def main() -> int:
         for name, contents in _pictures(folder):
             if any(part in name for part in options.skip):
                 continue
-            picture = _opened(contents)
-            if picture is None or _is_known(picture, seen):
+            picture = _open(contents)
+            if picture is None or _is_duplicate(picture, seen):
                 continue
-            clear = _clear_share(picture)
-            if 0.1 < clear < 0.8:
+            transparent = _transparent_share(picture)
+            if 0.1 < transparent < 0.8:
                 cut_outs.append(picture)
-            elif clear < _MOST_CLEAR and _is_photograph(picture):
+            elif transparent < _MAX_TRANSPARENT and _is_photograph(picture):
                 kept.append(picture.convert("RGB"))
         kept += _collages(random, cut_outs)
         if len(kept) > options.most:
@@ -70,10 +70,10 @@ def main() -> int:
 
 
 def _pictures(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Files, what zips hold, and what Qt's resource files hold as it was."""
+    """Yield picture files, also those in zip files and uncompressed ones in Qt resource files."""
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink()):
         suffix = path.suffix.lower()
-        if suffix in _SUFFIXES and path.stat().st_size < _LARGEST_FILE:
+        if suffix in _SUFFIXES and path.stat().st_size < _MAX_FILE_BYTES:
             yield path.name, path.read_bytes()
         elif suffix in _ZIPS:
             with zipfile.ZipFile(path) as archive:
@@ -81,11 +81,11 @@ def _pictures(folder: Path) -> Iterator[tuple[str, bytes]]:
                     if Path(name).suffix.lower() in _SUFFIXES:
                         yield name, archive.read(name)
         elif suffix == ".rcc":
-            yield from _of_resources(path)
+            yield from _resource_pictures(path)
 
 
-def _of_resources(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Each file stands after its length, big-endian; compressed ones hold no photographs."""
+def _resource_pictures(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the pictures of a Qt resource file, each of which follows its big-endian length."""
     contents = path.read_bytes()
     for signature in _SIGNATURES:
         at = contents.find(signature, 4)
@@ -96,20 +96,20 @@ def _of_resources(path: Path) -> Iterator[tuple[str, bytes]]:
             at = contents.find(signature, at + 4)
 
 
-def _opened(contents: bytes) -> Image.Image | None:
-    """At most _LONGEST pixels long, straight alpha; None if no picture or a small one."""
+def _open(contents: bytes) -> Image.Image | None:
+    """Return an RGBA picture of at most _MAX_SIDE pixels, or None if it is none or too small."""
     try:
         picture: Image.Image = Image.open(io.BytesIO(contents))
-        if min(picture.size) < _SHORTEST:
+        if min(picture.size) < _MIN_SIDE:
             return None
         picture = picture.convert("RGBA")
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError):
-        return None  # another kind of file with the same first bytes
-    picture.thumbnail((_LONGEST, _LONGEST))
+        return None  # not a picture
+    picture.thumbnail((_MAX_SIDE, _MAX_SIDE))
     return picture
 
 
-def _is_known(picture: Image.Image, seen: set[bytes]) -> bool:
+def _is_duplicate(picture: Image.Image, seen: set[bytes]) -> bool:
     small = np.asarray(picture.convert("L").resize((12, 12))) // 16
     key = small.tobytes()
     known = key in seen
@@ -117,30 +117,30 @@ def _is_known(picture: Image.Image, seen: set[bytes]) -> bool:
     return known
 
 
-def _clear_share(picture: Image.Image) -> float:
+def _transparent_share(picture: Image.Image) -> float:
     return float((np.asarray(picture)[..., 3] < 250).mean())
 
 
 def _is_photograph(picture: Image.Image) -> bool:
-    """Not flat, not drawn, and without a code that can be read."""
+    """Return whether the picture has contrast, is no drawing and contains no readable code."""
     pixels = np.asarray(picture.convert("RGB")).astype(np.int16)
     flat = (np.abs(np.diff(pixels, axis=1)).sum(axis=2) == 0).mean()
-    if flat > _MOST_FLAT or pixels.std() < _LEAST_CONTRAST:
+    if flat > _MAX_FLAT or pixels.std() < _MIN_CONTRAST:
         return False
     return not zxingcpp.read_barcodes(pixels.astype(np.uint8))
 
 
 def _collages(random: np.random.Generator, cut_outs: list[Image.Image]) -> list[Image.Image]:
-    """Objects without surroundings, some on each sheet: rooms full of things."""
+    """Paste six cut-outs each on a plain background."""
     sheets = []
     for first in range(0, len(cut_outs) - 5, 6):
         shade = tuple(int(value) for value in random.integers(40, 240, size=3))
-        sheet = Image.new("RGB", (_LONGEST, _LONGEST), shade)
+        sheet = Image.new("RGB", (_MAX_SIDE, _MAX_SIDE), shade)
         for picture in cut_outs[first : first + 6]:
-            share = random.uniform(0.25, 0.7) * _LONGEST / max(picture.size)
+            share = random.uniform(0.25, 0.7) * _MAX_SIDE / max(picture.size)
             size = tuple(max(1, int(edge * share)) for edge in picture.size)
             scaled = picture.resize((size[0], size[1])).rotate(random.uniform(-25, 25), expand=True)
-            at = random.integers(-60, _LONGEST - 140, size=2)
+            at = random.integers(-60, _MAX_SIDE - 140, size=2)
             sheet.paste(scaled.convert("RGB"), (int(at[0]), int(at[1])), scaled.getchannel("A"))
         sheets.append(sheet)
     return sheets

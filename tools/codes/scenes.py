@@ -1,7 +1,7 @@
-"""Scenes with machine-readable codes as phones see them, and where the codes are.
+"""Synthetic photographs of machine-readable codes, with their boxes.
 
-`Studio(seed).scene(number)` is the same picture whenever and wherever it is made.
-Run as a program it writes a contact sheet: python tools/codes/scenes.py sheet.png
+`SceneGenerator(seed).scene(number)` is deterministic. As a program it writes a contact sheet:
+python tools/codes/scenes.py sheet.png
 """
 
 from __future__ import annotations
@@ -13,38 +13,46 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from labels import Flat, Mark, Press, coloured
-from lens import Lens
-from look_alikes import SURFACES, THINGS, Picture, colour, photo_crop, photos, stripes
+from camera import Camera
+from distractors import (
+    DISTRACTORS,
+    SURFACES,
+    Picture,
+    colour,
+    load_photographs,
+    random_crop,
+    stripes,
+)
+from label_printer import CodeMark, FlatObject, LabelPrinter, colorize
 from numpy.typing import NDArray
-from surroundings import SURROUNDINGS
-from symbols import NAMES, Symbol, bank
+from symbols import NAMES, Symbol, make_symbols
+from textures import TEXTURES
 
 Random = np.random.Generator
 Points = NDArray[np.float64]
 
-_SHARES = (0.23, 0.18, 0.16, 0.17, 0.26)  # of the classes
-_EMPTY = 0.26  # of the scenes have no code
-_MAKERS = (*THINGS, *SURROUNDINGS)
-_SMALLEST_MODULE = (1.0, 1.0, 1.0, 0.75, 0.55)  # pixels, by class
-_SHORTEST_SIDE = 9.0  # pixels of a box
-_LEAST_VISIBLE = 0.7  # of a code's box, when the frame cuts it
-_SHAPES = (1.0, 4 / 3, 3 / 4, 16 / 9, 9 / 16)  # of photographs that a square network sees
-_LEAST_CONTRAST = 4.0  # standard deviation of the grey values in a code's box
-_COARSE = 4  # pixels of a cell in the map of what is taken
+_CLASS_SHARES = (0.23, 0.18, 0.16, 0.17, 0.26)
+_EMPTY_SHARE = 0.26  # of scenes without codes
+_MAKERS = (*DISTRACTORS, *TEXTURES)
+_MIN_MODULE = (1.0, 1.0, 1.0, 0.75, 0.55)  # pixels, by class
+_MIN_SIDE = 9.0  # pixels of a box
+_MIN_VISIBLE = 0.7  # share of a box that is inside the frame
+_ASPECT_RATIOS = (1.0, 4 / 3, 3 / 4, 16 / 9, 9 / 16)  # of photographs, stretched to a square
+_MIN_CONTRAST = 4.0  # standard deviation of grey values in the box of a code
+_CELL = 4  # pixels of a cell in the occupancy map
 _ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
 class Code:
-    """Where a code is, in pixels, and what makes it hard."""
+    """The position of a code in pixels, and properties that make it hard to detect."""
 
     kind: int
     box: tuple[float, float, float, float]  # left, top, right, bottom
     corners: tuple[tuple[float, float], ...]
-    angle: float  # degrees off the nearest upright position, 0 to 45
-    module: float  # pixels a module
-    blur: float = 0.0  # reach of the blur in modules
+    angle: float  # degrees from the nearest quarter turn, 0 to 45
+    module: float  # pixels per module
+    blur: float = 0.0  # blur radius in modules
 
 
 @dataclass(frozen=True)
@@ -53,7 +61,7 @@ class Scene:
     codes: tuple[Code, ...]
 
     def rows(self) -> NDArray[np.float32]:
-        """A row a code: class, centre x, y, width, height; relative, as darknet's labels."""
+        """Return darknet labels: rows of class and relative centre x, y, width and height."""
         height, width = self.picture.shape[:2]
         rows = np.zeros((len(self.codes), 5), np.float32)
         for row, code in zip(rows, self.codes, strict=True):
@@ -70,11 +78,11 @@ class Scene:
 
 @dataclass(frozen=True)
 class _Pose:
-    """How flat matter lies before the camera: `matrix` after a bend around a cylinder."""
+    """The pose of a flat object: a bend around a cylinder, then the projection `matrix`."""
 
     matrix: Points
-    middle: float  # of the bend, across
-    radius: float  # of the cylinder in flat pixels, 0 when not bent
+    middle: float  # x of the axis of the cylinder
+    radius: float  # of the cylinder in pixels of the flat object; 0 without a bend
     bow: float
 
     def project(self, points: Points) -> Points:
@@ -99,8 +107,8 @@ class _Pose:
         return cv2.remap(picture, *maps, cv2.INTER_LINEAR, borderValue=(0, 0, 0, 0))
 
 
-class Studio:
-    """Prepared symbols, prints, surfaces and a camera; scenes are drawn from them by number."""
+class SceneGenerator:
+    """Generates numbered scenes from prepared symbols, labels, surfaces and a camera."""
 
     def __init__(
         self,
@@ -112,136 +120,138 @@ class Studio:
     ) -> None:
         self._seed = seed
         random = np.random.default_rng((seed, 1))
-        self._symbols = bank(seed, each)
-        self._press = Press(seed)
-        self._lens = Lens(seed)
-        self._photos = photographs or photos()
+        self._symbols = make_symbols(seed, each)
+        self._printer = LabelPrinter(seed)
+        self._camera = Camera(seed)
+        self._photographs = photographs or load_photographs()
         self._surfaces = [SURFACES[i % len(SURFACES)](random) for i in range(surfaces // 2)]
-        self._things = [_MAKERS[i % len(_MAKERS)](random) for i in range(surfaces)]
-        # A short piece of stripes is a barcode to any eye: they serve as background alone.
+        self._patterns = [_MAKERS[i % len(_MAKERS)](random) for i in range(surfaces)]
+        # A short piece of stripes cannot be told from a barcode, so stripes are backgrounds only.
         self._objects = [
             thing
-            for index, thing in enumerate(self._things)
+            for index, thing in enumerate(self._patterns)
             if _MAKERS[index % len(_MAKERS)] is not stripes
         ]
 
     def scene(
         self, number: int, size: tuple[int, int] = (416, 416), *, stretched: bool = True
     ) -> Scene:
-        """A scene of `size` (width, height). A stretched one is a photograph made square."""
+        """Return a scene of `size` (width, height), as if stretched from another aspect ratio."""
         random = np.random.default_rng((self._seed, 2, number))
-        shape = float(random.choice(_SHAPES)) if stretched else 1.0
-        table = _Table(random, self._background(random, size), shape)
+        ratio = float(random.choice(_ASPECT_RATIOS)) if stretched else 1.0
+        builder = _SceneBuilder(random, self._background(random, size), ratio)
         kind = random.random()
-        if kind < _EMPTY:
+        if kind < _EMPTY_SHARE:
             if random.random() < 0.5:
-                self._lay_things(table, int(random.integers(1, 6)))
-        elif kind < _EMPTY + 0.36:
-            self._lay_things(table, int(random.integers(0, 3)))
-            self._lay_code(table, 0.92)
+                self._add_distractors(builder, int(random.integers(1, 6)))
+        elif kind < _EMPTY_SHARE + 0.36:
+            self._add_distractors(builder, int(random.integers(0, 3)))
+            self._add_code(builder, 0.92)
         else:
-            self._lay_things(table, int(random.integers(0, 3)))
+            self._add_distractors(builder, int(random.integers(0, 3)))
             for _ in range(random.integers(2, 7)):
-                self._lay_code(table, 0.4)
-        return self._photographed(table)
+                self._add_code(builder, 0.4)
+        return self._photograph(builder)
 
     def _background(self, random: Random, size: tuple[int, int]) -> Picture:
         choice = random.random()
         if choice < 0.5:
-            return photo_crop(random, self._photos, size)
+            return random_crop(random, self._photographs, size)
         if choice < 0.76:
             picture = self._surfaces[random.integers(len(self._surfaces))]
         else:
-            picture = self._things[random.integers(len(self._things))]
+            picture = self._patterns[random.integers(len(self._patterns))]
         side = int(picture.shape[0] * random.uniform(0.4, 1))
         top, left = random.integers(0, picture.shape[0] - side + 1, size=2)
         return cv2.resize(picture[top : top + side, left : left + side], size)
 
-    def _lay_things(self, table: _Table, count: int) -> None:
-        """Objects without codes."""
-        random = table.random
+    def _add_distractors(self, builder: _SceneBuilder, count: int) -> None:
+        """Add objects without codes."""
+        random = builder.random
         for _ in range(count):
             if random.random() < 0.45:
                 width, height = (int(v) for v in random.integers(60, 320, size=2))
-                flat = self._press.text(random, width, height)
-                flat = Flat(coloured(random, flat.picture, plain=False), ())
+                flat = self._printer.text(random, width, height)
+                flat = FlatObject(colorize(random, flat.picture, plain=False), ())
             else:
                 height, width = (int(v) for v in random.integers(50, 448, size=2))
                 choice = random.random()
                 if choice < 0.25:
-                    thing = photo_crop(random, self._photos, (width, height))
+                    thing = random_crop(random, self._photographs, (width, height))
                 elif choice < 0.85:
                     thing = self._objects[random.integers(len(self._objects))]
                 else:
                     thing = self._surfaces[random.integers(len(self._surfaces))]
-                flat = Flat(thing[:height, :width], ())
-            reach = table.span * float(np.exp(random.uniform(np.log(0.06), np.log(0.8))))
-            table.lay(flat, reach)
+                flat = FlatObject(thing[:height, :width], ())
+            reach = builder.span * float(np.exp(random.uniform(np.log(0.06), np.log(0.8))))
+            builder.add(flat, reach)
 
-    def _lay_code(self, table: _Table, largest: float) -> None:
-        random = table.random
-        kind = int(random.choice(len(NAMES), p=_SHARES))
+    def _add_code(self, builder: _SceneBuilder, largest: float) -> None:
+        random = builder.random
+        kind = int(random.choice(len(NAMES), p=_CLASS_SHARES))
         symbols = [self._pick(random, kind)]
         if random.random() < 0.22:
-            again = kind if random.random() < 0.5 else int(random.choice(len(NAMES), p=_SHARES))
+            again = (
+                kind if random.random() < 0.5 else int(random.choice(len(NAMES), p=_CLASS_SHARES))
+            )
             symbols += [self._pick(random, again) for _ in range(random.integers(1, 4))]
         modules = max(symbols[0].modules.shape)
-        smallest = max(0.04 * table.span, 1.15 * modules * _SMALLEST_MODULE[kind])
-        longest = max(largest * table.span, smallest * 1.2)
-        if largest > 0.5 and random.random() < 0.35:  # held right before the camera
-            smallest = max(smallest, 0.4 * table.span)
+        smallest = max(0.04 * builder.span, 1.15 * modules * _MIN_MODULE[kind])
+        longest = max(largest * builder.span, smallest * 1.2)
+        if largest > 0.5 and random.random() < 0.35:  # held close to the camera
+            smallest = max(smallest, 0.4 * builder.span)
             longest = max(longest, smallest)
         reach = float(np.exp(random.uniform(np.log(smallest), np.log(longest))))
-        sharpness = 2.2 if random.random() < 0.3 else 1.0  # above 1 the camera's pixels alias
+        sharpness = 2.2 if random.random() < 0.3 else 1.0  # above 1 the camera aliases
         scale = int(np.clip(np.ceil(reach / modules * sharpness), 1 + symbols[0].is_linear, 24))
         lone = random.random() < 0.3
-        print_one = self._press.bare if lone else self._press.label
-        flat = _joined(random, [print_one(random, each, scale) for each in symbols])
+        print_one = self._printer.bare if lone else self._printer.label
+        flat = _arrange(random, [print_one(random, each, scale) for each in symbols])
         plain = symbols[0].kind == 4 and random.random() < 0.5
-        flat = Flat(coloured(random, flat.picture, plain=plain), flat.marks)
-        table.lay(flat, reach, as_ink=lone and random.random() < 0.5)
+        flat = FlatObject(colorize(random, flat.picture, plain=plain), flat.marks)
+        builder.add(flat, reach, as_ink=lone and random.random() < 0.5)
 
     def _pick(self, random: Random, kind: int) -> Symbol:
         symbols = self._symbols[kind]
         return symbols[random.integers(len(symbols))]
 
-    def _photographed(self, table: _Table) -> Scene:
-        random = table.random
-        if table.codes and random.random() < 0.12:
-            table.cover_a_little()
-        finest = min((c.module * (2 if c.kind == 4 else 1) for c in table.codes), default=2.0)
+    def _photograph(self, builder: _SceneBuilder) -> Scene:
+        random = builder.random
+        if builder.codes and random.random() < 0.12:
+            builder.occlude_one_code()
+        finest = min((c.module * (2 if c.kind == 4 else 1) for c in builder.codes), default=2.0)
         blur = min(random.random() ** 2 * (1.5 * finest + 0.25), 7)
-        picture = self._lens.photograph(random, table.picture, blur)
+        picture = self._camera.photograph(random, builder.picture, blur)
         codes = (
             Code(c.kind, c.box, c.corners, c.angle, c.module, blur / c.module)
-            for c in table.codes
-            if _is_seen(picture, c)
+            for c in builder.codes
+            if _has_contrast(picture, c)
         )
         return Scene(picture, tuple(codes))
 
 
-class _Table:
-    """A scene while things are laid on it."""
+class _SceneBuilder:
+    """A scene to which objects are added."""
 
-    def __init__(self, random: Random, picture: Picture, shape: float) -> None:
+    def __init__(self, random: Random, picture: Picture, ratio: float) -> None:
         self.random = random
         self.picture = picture
         self.codes: list[Code] = []
         self.height, self.width = picture.shape[:2]
         self.span = float(min(picture.shape[:2]))
-        self._stretch = (min(1.0, 1 / shape), min(1.0, shape))
-        coarse = (self.height // _COARSE + 1, self.width // _COARSE + 1)
-        self._taken = np.zeros(coarse, np.uint8)
+        self._stretch = (min(1.0, 1 / ratio), min(1.0, ratio))
+        coarse = (self.height // _CELL + 1, self.width // _CELL + 1)
+        self._occupied = np.zeros(coarse, np.uint8)
 
-    def lay(self, flat: Flat, reach: float, *, as_ink: bool = False) -> None:
-        """Lay it so that its first mark, or else its longer side, is `reach` pixels long.
+    def add(self, flat: FlatObject, reach: float, *, as_ink: bool = False) -> None:
+        """Add an object so that its first code, or else its longer side, is `reach` pixels long.
 
-        Where it would hide a code or show a small part of one, nothing is laid.
+        It is not added where it would hide a code or show too little of one.
         """
         tries = _ATTEMPTS if flat.marks else 2
         for _ in range(tries):
             pose = self._pose(flat, reach)
-            codes = self._codes_of(flat, pose)
+            codes = self._visible_codes(flat, pose)
             outline = pose.project(_outline((0, 0, flat.picture.shape[1], flat.picture.shape[0])))
             if codes is None or self._hides_codes(outline):
                 continue
@@ -249,13 +259,13 @@ class _Table:
                 as_ink = False
             self._paste(flat, pose, outline, as_ink=as_ink)
             for code in codes:
-                box = (np.asarray(code.box) / _COARSE).astype(int)
-                self._taken[box[1] : box[3] + 1, box[0] : box[2] + 1] = 1
+                box = (np.asarray(code.box) / _CELL).astype(int)
+                self._occupied[box[1] : box[3] + 1, box[0] : box[2] + 1] = 1
             self.codes += codes
             return
 
-    def cover_a_little(self) -> None:
-        """A finger, tape or a leaf over the edge of a code."""
+    def occlude_one_code(self) -> None:
+        """Cover the edge of a code, as by a finger, tape or a leaf."""
         code = self.codes[self.random.integers(len(self.codes))]
         left, top, right, bottom = code.box
         width, height = right - left, bottom - top
@@ -270,7 +280,7 @@ class _Table:
         paint = skin if self.random.random() < 0.5 else colour(self.random)
         cv2.ellipse(self.picture, centre, axes, self.random.uniform(0, 90), 0, 360, paint, -1)
 
-    def _pose(self, flat: Flat, reach: float) -> _Pose:
+    def _pose(self, flat: FlatObject, reach: float) -> _Pose:
         random = self.random
         height, width = flat.picture.shape[:2]
         left, top, right, bottom = flat.marks[0].box if flat.marks else (0, 0, width, height)
@@ -305,22 +315,22 @@ class _Table:
         centre[:2, 2] = np.asarray(target) - low
         return _Pose(centre @ matrix, pose.middle, pose.radius, pose.bow)
 
-    def _codes_of(self, flat: Flat, pose: _Pose) -> list[Code] | None:
-        """The codes as the frame shows them; None if any is too small or cut too far."""
+    def _visible_codes(self, flat: FlatObject, pose: _Pose) -> list[Code] | None:
+        """Return the codes inside the frame; None if one is too small or cut off too much."""
         codes = []
         for mark in flat.marks:
             points = pose.project(_outline(mark.box))
             low, high = points.min(axis=0), points.max(axis=0)
             inner_low = np.clip(low, 0, (self.width, self.height))
             inner_high = np.clip(high, 0, (self.width, self.height))
-            size, shown = high - low, inner_high - inner_low
-            visible = shown.prod() / size.prod()
+            size, inner = high - low, inner_high - inner_low
+            visible = inner.prod() / size.prod()
             if visible == 0:
                 continue
             corners = points[:: len(points) // 4]
             module = _module_size(mark, corners)
-            is_clear = module >= 0.85 * _SMALLEST_MODULE[mark.kind]
-            if visible < _LEAST_VISIBLE or shown.min() < _SHORTEST_SIDE or not is_clear:
+            is_clear = module >= 0.85 * _MIN_MODULE[mark.kind]
+            if visible < _MIN_VISIBLE or inner.min() < _MIN_SIDE or not is_clear:
                 return None
             direction = corners[1] - corners[0]
             angle = abs((np.degrees(np.arctan2(direction[1], direction[0])) + 45) % 90 - 45)
@@ -331,9 +341,9 @@ class _Table:
     def _hides_codes(self, outline: Points) -> bool:
         if not self.codes:
             return False
-        cover = np.zeros_like(self._taken)
-        cv2.fillPoly(cover, [np.rint(outline / _COARSE).astype(np.int32)], 1)
-        return bool((cover & self._taken).any())
+        cover = np.zeros_like(self._occupied)
+        cv2.fillPoly(cover, [np.rint(outline / _CELL).astype(np.int32)], 1)
+        return bool((cover & self._occupied).any())
 
     def _is_bright(self, codes: Sequence[Code]) -> bool:
         for code in codes:
@@ -343,7 +353,7 @@ class _Table:
                 return False
         return True
 
-    def _paste(self, flat: Flat, pose: _Pose, outline: Points, *, as_ink: bool) -> None:
+    def _paste(self, flat: FlatObject, pose: _Pose, outline: Points, *, as_ink: bool) -> None:
         low = np.floor(np.clip(outline.min(axis=0) - 2, 0, (self.width, self.height))).astype(int)
         high = np.ceil(np.clip(outline.max(axis=0) + 2, 0, (self.width, self.height))).astype(int)
         size = high - low
@@ -363,15 +373,15 @@ class _Table:
         part[:] = ((mixed + 127) // 255).astype(np.uint8)
 
 
-def _is_seen(picture: Picture, code: Code) -> bool:
-    """False where glare or darkness has left no trace of it."""
+def _has_contrast(picture: Picture, code: Code) -> bool:
+    """Return False if glare or darkness has made the code invisible."""
     left, top, right, bottom = (round(v) for v in code.box)
     part = cv2.cvtColor(picture[top:bottom, left:right], cv2.COLOR_BGR2GRAY)
-    return bool(cv2.blur(part, (3, 3)).std() > _LEAST_CONTRAST)
+    return bool(cv2.blur(part, (3, 3)).std() > _MIN_CONTRAST)
 
 
 def _roll(random: Random) -> float:
-    """Degrees: phones are mostly held upright, in one of four ways."""
+    """Return a rotation in degrees, mostly near a quarter turn."""
     if random.random() < 0.35:
         return float(random.uniform(0, 360))
     quarter = 90 * int(random.choice(4, p=(0.6, 0.16, 0.08, 0.16)))
@@ -379,7 +389,7 @@ def _roll(random: Random) -> float:
 
 
 def _outline(box: tuple[int, int, int, int]) -> Points:
-    """Eight points a side, clockwise from the upper left corner."""
+    """Return eight points per side, clockwise from the upper left corner."""
     left, top, right, bottom = box
     corners = np.array([(left, top), (right, top), (right, bottom), (left, bottom)], np.float64)
     parts = np.arange(8)[:, None] / 8
@@ -387,8 +397,8 @@ def _outline(box: tuple[int, int, int, int]) -> Points:
     return np.concatenate([a + (b - a) * parts for a, b in zip(corners, following, strict=True)])
 
 
-def _module_size(mark: Mark, corners: Points) -> float:
-    """Pixels of a module along the side that shrinks most; of bars, across them."""
+def _module_size(mark: CodeMark, corners: Points) -> float:
+    """Return pixels per module along the shorter axis; for barcodes, across the bars."""
     left, top, right, bottom = mark.box
     across = np.linalg.norm(corners[1] - corners[0]) / (right - left)
     down = np.linalg.norm(corners[3] - corners[0]) / (bottom - top)
@@ -397,8 +407,8 @@ def _module_size(mark: Mark, corners: Points) -> float:
     return float(min(across, down) * mark.module)
 
 
-def _joined(random: Random, flats: list[Flat]) -> Flat:
-    """Prints under or beside each other on one sheet."""
+def _arrange(random: Random, flats: list[FlatObject]) -> FlatObject:
+    """Arrange objects in a row or a column on one sheet."""
     if len(flats) == 1:
         return flats[0]
     is_row = random.random() < 0.5
@@ -416,9 +426,9 @@ def _joined(random: Random, flats: list[Flat]) -> Flat:
         for mark in flat.marks:
             x, y, right, bottom = mark.box
             box = (x + left, y + top, right + left, bottom + top)
-            marks.append(Mark(mark.kind, box, mark.module))
+            marks.append(CodeMark(mark.kind, box, mark.module))
         at += (wide if is_row else tall) + gap
-    return Flat(sheet, tuple(marks))
+    return FlatObject(sheet, tuple(marks))
 
 
 def main() -> None:
@@ -430,10 +440,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=4)
     parser.add_argument("--photos", type=Path, help="a folder that photographs.py made")
     options = parser.parse_args()
-    studio = Studio(options.seed, photographs=photos(options.photos))
+    generator = SceneGenerator(options.seed, photographs=load_photographs(options.photos))
     tiles = []
     for number in range(options.first, options.first + options.columns * options.rows):
-        scene = studio.scene(number)
+        scene = generator.scene(number)
         picture = scene.picture.copy()
         for code in scene.codes:
             left, top, right, bottom = (round(v) for v in code.box)

@@ -1,4 +1,4 @@
-"""Average precision at an overlap of one half, and recall, from boxes of many pictures."""
+"""Average precision at an IoU of 0.5, and NMS."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Rows = NDArray[np.float64]
 
 
 def overlaps(first: Rows, second: Rows) -> Rows:
-    """Intersection over union of boxes left, top, right, bottom: (first, second)."""
+    """Return the IoU of boxes left, top, right, bottom, as an array (first, second)."""
     low = np.maximum(first[:, None, :2], second[None, :, :2])
     high = np.minimum(first[:, None, 2:], second[None, :, 2:])
     common = np.clip(high - low, 0, None).prod(axis=2)
@@ -18,7 +18,7 @@ def overlaps(first: Rows, second: Rows) -> Rows:
 
 
 def average_precision(found: list[Rows], truth: list[Rows], kind: int) -> float:
-    """Per picture: found rows (left, top, right, bottom, score, class), truth (box, class)."""
+    """Return the AP of a class; each picture has rows of (box, score, class) and (box, class)."""
     scores: list[float] = []
     hits: list[bool] = []
     total = 0
@@ -46,8 +46,8 @@ def average_precision(found: list[Rows], truth: list[Rows], kind: int) -> float:
     return float((steps * precision).sum())
 
 
-def suppressed(rows: Rows, limit: float = 0.45) -> Rows:
-    """Darknet's greedy suppression within each class."""
+def nms(rows: Rows, limit: float = 0.45) -> Rows:
+    """Return the rows that darknet's greedy NMS keeps."""
     rows = rows[np.argsort(-rows[:, 4], kind="stable")]
     kept: list[int] = []
     overlap = overlaps(rows[:, :4], rows[:, :4])

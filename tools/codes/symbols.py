@@ -1,4 +1,4 @@
-"""Clean machine-readable codes of all classes, as matrices of modules made from random payloads.
+"""Machine-readable codes of all classes, encoded from random payloads as matrices of modules.
 
 Encoders: segno (QR, Micro QR), ppf-datamatrix, aztec_code_generator, pdf417gen, python-barcode.
 """
@@ -27,7 +27,7 @@ _PDF417_ROW = 3  # height of a row in modules
 
 @dataclass(frozen=True)
 class Symbol:
-    """`modules` is true where ink is; a 1-D barcode is one row, `text` what stands below it."""
+    """A code: `modules` is true for ink; a 1-D barcode has one row and a `text` below it."""
 
     kind: int
     modules: NDArray[np.bool_]
@@ -38,10 +38,10 @@ class Symbol:
         return self.modules.shape[0] == 1
 
 
-def bank(seed: int, each: int) -> list[list[Symbol]]:
-    """`each` symbols of every class, in the order of NAMES."""
+def make_symbols(seed: int, count: int) -> list[list[Symbol]]:
+    """Return `count` symbols of every class, in the order of NAMES."""
     random = np.random.default_rng(seed)
-    return [[make(random) for _ in range(each)] for make in _MAKERS]
+    return [[make(random) for _ in range(count)] for make in _MAKERS]
 
 
 def _characters(random: np.random.Generator, alphabet: str, count: int) -> str:
@@ -49,7 +49,7 @@ def _characters(random: np.random.Generator, alphabet: str, count: int) -> str:
 
 
 def _payload(random: np.random.Generator, longest: int, shortest: int = 4) -> str:
-    """What phones meet: an address, an identifier, digits, words."""
+    """Return a URL, an identifier, digits or words."""
     kind = random.integers(4)
     length = int(random.integers(shortest, longest))
     if kind == 0:

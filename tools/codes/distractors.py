@@ -1,4 +1,4 @@
-"""Pictures without codes: surfaces to put codes on, and things that are taken for codes."""
+"""Pictures without codes: surfaces to put codes on, and patterns that resemble codes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from PIL import Image, ImageDraw, ImageFont
 Picture = NDArray[np.uint8]
 Random = np.random.Generator
 
-SIDE = 448  # of every picture made here
-HELD_OUT = 8  # every eighth photograph is for tests, not for training
+SIDE = 448  # pixels of every generated picture
+HELD_OUT = 8  # every eighth photograph is held out from training
 _PHOTOS = "motorcycle_left motorcycle_right grass gravel brick camera coins moon text page"
 _FONT_SIZES = (11, 14, 18, 24, 34)
 
 
 def colour(random: Random, low: int = 0, high: int = 256) -> tuple[int, int, int]:
-    """Any colour; half of them nearly grey, as most things are."""
+    """Return a random colour; half of them are nearly grey, as in most scenes."""
     values = random.integers(low, high, size=3)
     if random.random() < 0.5:
         values = (values.mean() + 0.15 * (values - values.mean())).astype(int)
@@ -33,8 +33,8 @@ def ink_and_paper(random: Random) -> tuple[tuple[int, int, int], tuple[int, int,
     return (paper, ink) if random.random() < 0.2 else (ink, paper)
 
 
-def photos(folder: Path | None = None) -> list[Picture]:
-    """All of a folder that photographs.py made; without one the few inside scikit-image's wheel."""
+def load_photographs(folder: Path | None = None) -> list[Picture]:
+    """Load the photographs of a folder of photographs.py, or else those in scikit-image."""
     if folder:
         paths = sorted(folder.glob("*.jpg"))
     else:
@@ -48,8 +48,8 @@ def photos(folder: Path | None = None) -> list[Picture]:
     return found
 
 
-def photo_crop(random: Random, pictures: list[Picture], size: tuple[int, int]) -> Picture:
-    """A part at most a little enlarged, and squeezed: networks see photographs sharp and square."""
+def random_crop(random: Random, pictures: list[Picture], size: tuple[int, int]) -> Picture:
+    """Return a random crop, scaled and stretched to `size`, but enlarged only a little."""
     picture = pictures[random.integers(len(pictures))]
     share = 1.0 if random.random() < 0.4 else random.uniform(0.35, 1)
     height, width = (
@@ -69,8 +69,8 @@ def photo_crop(random: Random, pictures: list[Picture], size: tuple[int, int]) -
 # ---------------------------------------------------------------- text
 
 
-class Typesetter:
-    """Lines of random words in fonts that Pillow and matplotlib bring along."""
+class TextRenderer:
+    """Renders random words in the fonts of Pillow and matplotlib."""
 
     def __init__(self) -> None:
         self._fonts = [ImageFont.load_default(size) for size in _FONT_SIZES]
@@ -85,7 +85,7 @@ class Typesetter:
                 self._fonts += [ImageFont.truetype(str(path), size) for size in _FONT_SIZES[:4]]
 
     def lines(self, random: Random, texts: list[str]) -> Picture:
-        """Dark on white, one channel, cut to the ink."""
+        """Render lines in black on white, cropped at the top."""
         font = self._fonts[random.integers(len(self._fonts))]
         text = "\n".join(texts)
         box = ImageDraw.Draw(Image.new("L", (1, 1))).multiline_textbbox((0, 0), text, font=font)
@@ -112,7 +112,7 @@ def _word(random: Random) -> str:
 def _page(random: Random) -> Picture:
     ink, paper = ink_and_paper(random)
     sheet = np.full((SIDE, SIDE), 255, np.uint8)
-    setter = Typesetter()
+    setter = TextRenderer()
     top = 6
     while top < SIDE - 10:
         block = setter.words(random, int(random.integers(2, 9)), int(random.integers(2, 10)))
@@ -123,13 +123,13 @@ def _page(random: Random) -> Picture:
 
 
 def tint(grey: Picture, ink: tuple[int, int, int], paper: tuple[int, int, int]) -> Picture:
-    """Black becomes `ink`, white becomes `paper`."""
+    """Map black to `ink` and white to `paper`."""
     steps = np.linspace(0, 1, 256)[:, None]
     table = (np.asarray(ink) * (1 - steps) + np.asarray(paper) * steps).astype(np.uint8)
     return table[grey]
 
 
-# ---------------------------------------------------------------- regular things
+# ---------------------------------------------------------------- regular patterns
 
 
 def _checkerboard(random: Random) -> Picture:
@@ -157,7 +157,7 @@ def _crossword(random: Random) -> Picture:
 
 
 def _table(random: Random) -> Picture:
-    """Ruled rows and columns with figures in some of them."""
+    """Draw a ruled table with text in some cells."""
     grey = np.full((SIDE, SIDE), 255, np.uint8)
     thickness = int(random.integers(1, 4))
     for axis in range(2):
@@ -192,20 +192,20 @@ def _keyboard(random: Random) -> Picture:
 
 
 def stripes(random: Random) -> Picture:
-    """Bars of changing widths: corduroy, radiators, shirts, fences; at times at an angle."""
+    """Draw bars of varying widths, like corduroy, radiators or fences, sometimes rotated."""
     widths = random.integers(2, int(random.choice([5, 12, 40])), size=SIDE)
     if random.random() < 0.5:
         widths[:] = widths[: int(random.integers(1, 3))].mean()
     row = np.repeat(np.arange(SIDE) % 2, widths)[:SIDE].astype(np.uint8) * 255
     grey = np.broadcast_to(row, (SIDE, SIDE)).copy()
     if random.random() < 0.4:
-        grey = _turned(grey, random.uniform(0, 180))
+        grey = _rotated(grey, random.uniform(0, 180))
     if random.random() < 0.5:
         grey = cv2.GaussianBlur(grey, (0, 0), random.uniform(0.5, 4))
     return tint(grey, *ink_and_paper(random))
 
 
-def _turned(grey: Picture, angle: float) -> Picture:
+def _rotated(grey: Picture, angle: float) -> Picture:
     matrix = cv2.getRotationMatrix2D((SIDE / 2, SIDE / 2), angle, 1)
     return cv2.warpAffine(grey, matrix, (SIDE, SIDE), borderMode=cv2.BORDER_REFLECT)
 
@@ -247,7 +247,7 @@ def _bookshelf(random: Random) -> Picture:
 
 
 def _bricks(random: Random) -> Picture:
-    """Bricks, tiles, windows of a house."""
+    """Draw bricks, tiles or windows."""
     mortar, base = colour(random), colour(random)
     picture = np.full((SIDE, SIDE, 3), mortar, np.uint8)
     height = int(random.integers(8, 60))
@@ -269,11 +269,11 @@ def _fabric(random: Random) -> Picture:
     weave = np.sin(columns * 2 * np.pi / period[0]) * np.sin(rows * 2 * np.pi / period[1])
     noise = random.standard_normal((SIDE, SIDE)) * random.uniform(0, 0.4)
     grey = np.clip(128 + 110 * (weave + noise), 0, 255).astype(np.uint8)
-    return tint(_turned(grey, random.uniform(0, 90)), *ink_and_paper(random))
+    return tint(_rotated(grey, random.uniform(0, 90)), *ink_and_paper(random))
 
 
 def _squares(random: Random) -> Picture:
-    """Nested squares, rings and corners: like finder patterns, but no code."""
+    """Draw nested squares and rings, which resemble finder patterns."""
     ink, paper = ink_and_paper(random)
     picture = np.full((SIDE, SIDE, 3), paper, np.uint8)
     for _ in range(random.integers(2, 14)):
@@ -292,7 +292,7 @@ def _squares(random: Random) -> Picture:
 
 
 def _pixels(random: Random) -> Picture:
-    """A mosaic in many colours or a few greys: pixel pictures, confetti, tiles."""
+    """Draw a mosaic in many colours or a few greys."""
     count = int(random.integers(5, 40))
     cells = random.integers(0, 256, size=(count, count, 3), dtype=np.uint8)
     if random.random() < 0.5:
@@ -304,7 +304,7 @@ def _pixels(random: Random) -> Picture:
 
 
 def _halftone(random: Random) -> Picture:
-    """Dots in rows: speaker grilles, halftone print, perforated sheets, dice."""
+    """Draw rows of dots, like halftone prints or speaker grilles."""
     ink, paper = ink_and_paper(random)
     picture = np.full((SIDE, SIDE, 3), paper, np.uint8)
     step = int(random.integers(7, 44))
@@ -318,7 +318,7 @@ def _halftone(random: Random) -> Picture:
 
 
 def _ruler(random: Random) -> Picture:
-    """Ticks of rulers, scales, piano keys, sheets of music."""
+    """Draw ticks of rulers, piano keys or sheet music."""
     ink, paper = ink_and_paper(random)
     picture = np.full((SIDE, SIDE, 3), paper, np.uint8)
     top = 0
@@ -348,7 +348,7 @@ def _ruler(random: Random) -> Picture:
 
 
 def clouds(random: Random) -> Picture:
-    """Soft spots of two or three colours: walls, floors, cardboard, out-of-focus rooms."""
+    """Draw smooth blobs of similar colours, like walls, floors or blurred rooms."""
     count = int(random.choice([2, 3, 5, 9, 20]))
     base = np.asarray(colour(random, 30, 240))
     cells = base + random.normal(0, random.choice([4, 15, 50]), size=(count, count, 3))
@@ -376,7 +376,7 @@ def _wood(random: Random) -> Picture:
 
 
 def _shapes(random: Random) -> Picture:
-    """Flat coloured shapes over each other: packages, posters, rooms seen roughly."""
+    """Draw overlapping coloured shapes, like packages or posters."""
     picture = clouds(random)
     for _ in range(random.integers(3, 22)):
         x, y = (int(v) for v in random.integers(0, SIDE, size=2))
@@ -393,7 +393,7 @@ def _shapes(random: Random) -> Picture:
 
 
 SURFACES: tuple[Callable[[Random], Picture], ...] = (clouds, clouds, _wood, _shapes, _shapes)
-THINGS: tuple[Callable[[Random], Picture], ...] = (
+DISTRACTORS: tuple[Callable[[Random], Picture], ...] = (
     _page,
     _checkerboard,
     _crossword,

@@ -1,4 +1,4 @@
-"""What light and a phone's camera do to a scene: shade, glare, blur, noise, JPEG."""
+"""Effects of lighting and a phone camera: shadows, glare, blur, noise and JPEG."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Random = np.random.Generator
 _NOISE_SIDE = 1200
 
 
-class Lens:
-    """Keeps one sheet of noise, because drawing a fresh one is what would take longest."""
+class Camera:
+    """A simulated camera; it crops noise from one large array, because sampling noise is slow."""
 
     def __init__(self, seed: int) -> None:
         random = np.random.default_rng(seed)
@@ -22,7 +22,7 @@ class Lens:
     def photograph(
         self, random: Random, scene: Picture, blur: float, *, harsh: float = 1.0
     ) -> Picture:
-        """The scene as a phone stores it; `blur` is its reach in pixels."""
+        """Return the scene as a phone would store it; `blur` is the blur radius in pixels."""
         picture = _lit(random, scene, harsh)
         picture = _blurred(random, picture, blur)
         picture = self._exposed(random, picture, harsh)
@@ -31,7 +31,7 @@ class Lens:
         return picture
 
     def _exposed(self, random: Random, picture: Picture, harsh: float) -> Picture:
-        """White balance, exposure, contrast, and the noise that little light leaves."""
+        """Apply white balance, exposure, contrast and sensor noise."""
         dim = random.random() < 0.15 * harsh
         exposure = random.uniform(0.18, 0.5) if dim else random.uniform(0.7, 1.25)
         gains = exposure * random.normal(1, 0.06, size=3)
@@ -53,7 +53,7 @@ class Lens:
 
 
 def _lit(random: Random, scene: Picture, harsh: float) -> Picture:
-    """Uneven light, the edge of a shadow, glare."""
+    """Apply uneven light, the edge of a shadow, and glare."""
     height, width = scene.shape[:2]
     light = np.ones((24, 24), np.float32)
     rows, columns = np.mgrid[-1:1:24j, -1:1:24j].astype(np.float32)
@@ -80,7 +80,7 @@ def _lit(random: Random, scene: Picture, harsh: float) -> Picture:
 
 
 def _cast_shadow(random: Random, shade: NDArray[np.float32]) -> None:
-    """A hard shadow of something with straight edges."""
+    """Darken a polygon, as a hard shadow."""
     height, width = shade.shape
     corners = random.uniform(-0.3, 1.3, size=(4, 2)) * (width, height)
     mask = np.zeros((height, width), np.uint8)
@@ -89,11 +89,11 @@ def _cast_shadow(random: Random, shade: NDArray[np.float32]) -> None:
     shade *= 1 - mask.astype(np.float32) / 255 * random.uniform(0.3, 0.65)
 
 
-def _blurred(random: Random, picture: Picture, reach: float) -> Picture:
-    if reach < 0.3:
+def _blurred(random: Random, picture: Picture, radius: float) -> Picture:
+    if radius < 0.3:
         return picture
     if random.random() < 0.4:
-        size = max(3, int(reach * 3.5) | 1)
+        size = max(3, int(radius * 3.5) | 1)
         kernel = np.zeros((size, size), np.float32)
         angle = random.uniform(0, np.pi)
         arm = np.array([np.cos(angle), np.sin(angle)]) * (size // 2)
@@ -102,10 +102,10 @@ def _blurred(random: Random, picture: Picture, reach: float) -> Picture:
         cv2.line(kernel, start.tolist(), end.tolist(), 1.0, 1)
         return cv2.filter2D(picture, -1, kernel / kernel.sum())
     if random.random() < 0.3:
-        size = max(3, int(reach * 2.6) | 1)
+        size = max(3, int(radius * 2.6) | 1)
         disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (size, size)).astype(np.float32)
         return cv2.filter2D(picture, -1, disc / disc.sum())
-    return cv2.GaussianBlur(picture, (0, 0), reach)
+    return cv2.GaussianBlur(picture, (0, 0), radius)
 
 
 def _compressed(random: Random, picture: Picture) -> Picture:

@@ -1,4 +1,4 @@
-"""What stands around codes in photographs and is not one: hedges, fur, facades, blinds, crowds."""
+"""Textures of photographs that resemble codes: hedges, fur, facades, blinds, crowds."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import cv2
 import numpy as np
-from look_alikes import SIDE, Picture, Random, clouds, colour, ink_and_paper, tint
+from distractors import SIDE, Picture, Random, clouds, colour, ink_and_paper, tint
 
 
 def _foliage(random: Random) -> Picture:
-    """Leaves over each other, lit from above; dense hedges and thin branches against the sky."""
+    """Draw leaves and branches."""
     picture = clouds(random)
     base = np.asarray(colour(random, 20, 180)) * (0.6, 1.2, 0.7)
     size = float(np.exp(random.uniform(np.log(3), np.log(26))))
@@ -29,7 +29,7 @@ def _foliage(random: Random) -> Picture:
 
 
 def _fur(random: Random) -> Picture:
-    """Streaks that follow a slowly turning direction: fur, hair, grass, bark, straw."""
+    """Draw streaks of slowly changing direction, like fur, grass or bark."""
     noise = random.standard_normal((SIDE, SIDE)).astype(np.float32)
     reach = int(random.integers(2, 22)) * 2 + 1
     first = random.uniform(0, np.pi)
@@ -49,7 +49,7 @@ def _fur(random: Random) -> Picture:
 
 
 def _facade(random: Random) -> Picture:
-    """Rows of windows with panes, sills and shade, as a street shows them."""
+    """Draw rows of windows."""
     wall = np.asarray(colour(random, 40, 250))
     picture = np.full((SIDE, SIDE, 3), wall, np.uint8)
     across, down = (int(v) for v in random.integers(18, 120, size=2))
@@ -76,7 +76,7 @@ def _facade(random: Random) -> Picture:
 
 
 def _blinds(random: Random) -> Picture:
-    """Slats and railings: evenly spaced, which no barcode is; each is lighter on one side."""
+    """Draw slats and railings, which unlike barcodes are evenly spaced."""
     step = float(np.exp(random.uniform(np.log(3.5), np.log(50))))
     place = np.arange(SIDE) / step % 1
     duty = random.uniform(0.3, 0.8)
@@ -94,7 +94,7 @@ def _blinds(random: Random) -> Picture:
 
 
 def _crowd(random: Random) -> Picture:
-    """Heads over shoulders in rows, those in front hide those behind."""
+    """Draw rows of heads and shoulders that occlude each other."""
     picture = clouds(random)
     step = int(random.integers(10, 70))
     for bottom in range(step // 2, SIDE + step, max(6, int(step * random.uniform(0.5, 0.9)))):
@@ -110,7 +110,7 @@ def _crowd(random: Random) -> Picture:
 
 
 def _knitwear(random: Random) -> Picture:
-    """Stitches like little letters V, at times in a pattern of two colours."""
+    """Draw V-shaped stitches, sometimes in two colours."""
     ink, paper = ink_and_paper(random)
     picture = np.full((SIDE, SIDE, 3), ink, np.uint8)
     step = int(random.integers(5, 24))
@@ -128,7 +128,7 @@ def _knitwear(random: Random) -> Picture:
     return picture
 
 
-SURROUNDINGS: tuple[Callable[[Random], Picture], ...] = (
+TEXTURES: tuple[Callable[[Random], Picture], ...] = (
     _foliage,
     _fur,
     _facade,

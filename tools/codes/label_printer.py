@@ -1,4 +1,4 @@
-"""Flat printed matter: codes on labels among text, drawn head-on before a scene bends it."""
+"""Printed labels with codes and text, drawn flat and head-on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import cv2
 import numpy as np
-from look_alikes import Picture, Typesetter, ink_and_paper, tint
+from distractors import Picture, TextRenderer, ink_and_paper, tint
 from numpy.typing import NDArray
 from symbols import Symbol
 
@@ -14,22 +14,24 @@ Random = np.random.Generator
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A code on flat matter: its class and outline (left, top, right, bottom) in pixels."""
+class CodeMark:
+    """A code on a flat object: its class and its box (left, top, right, bottom) in pixels."""
 
     kind: int
     box: tuple[int, int, int, int]
-    module: float  # pixels a module
+    module: float  # pixels per module
 
 
 @dataclass(frozen=True)
-class Flat:
+class FlatObject:
+    """A picture of a flat object with the codes on it."""
+
     picture: Picture
-    marks: tuple[Mark, ...]
+    marks: tuple[CodeMark, ...]
 
 
 def draw(random: Random, symbol: Symbol, scale: int) -> Picture:
-    """Black on white at `scale` pixels a module; now and then round dots, a logo, thin ink."""
+    """Draw black on white at `scale` pixels per module; sometimes with dots, a logo or thin ink."""
     modules = symbol.modules
     if symbol.is_linear:
         height = max(6, int(modules.shape[1] * scale * random.uniform(0.12, 0.75)))
@@ -76,21 +78,21 @@ def _add_logo(random: Random, grey: Picture) -> None:
         cv2.putText(grey, letter, place, cv2.FONT_HERSHEY_DUPLEX, half / 18, 60, 2)
 
 
-class Press:
-    """Prints labels; keeps blocks of text, because setting type takes longest."""
+class LabelPrinter:
+    """Draws labels; caches blocks of text, because rendering text is slow."""
 
     def __init__(self, seed: int) -> None:
         random = np.random.default_rng(seed)
-        self._setter = Typesetter()
+        self._renderer = TextRenderer()
         rows = random.integers(1, 7, size=160)
-        self._blocks = [self._setter.words(random, int(count)) for count in rows]
+        self._blocks = [self._renderer.words(random, int(count)) for count in rows]
 
-    def bare(self, random: Random, symbol: Symbol, scale: int) -> Flat:
-        """The code in its quiet zone and nothing else."""
+    def bare(self, random: Random, symbol: Symbol, scale: int) -> FlatObject:
+        """Draw the code in its quiet zone and nothing else."""
         return self._printed(random, symbol, scale, margin=random.uniform(1.5, 5), text=False)
 
-    def label(self, random: Random, symbol: Symbol, scale: int) -> Flat:
-        """The code somewhere on a sheet with text, lines and frames."""
+    def label(self, random: Random, symbol: Symbol, scale: int) -> FlatObject:
+        """Draw the code somewhere on a label with text, lines and frames."""
         code = self._printed(random, symbol, scale, margin=random.uniform(2, 6), text=True)
         height, width = code.picture.shape[:2]
         if random.random() < 0.35:
@@ -109,17 +111,17 @@ class Press:
         if random.random() < 0.4:
             cv2.rectangle(sheet, (1, 1), (sheet.shape[1] - 3, sheet.shape[0] - 3), 0, 2)
         sheet[top : top + height, left : left + width] = code.picture
-        return Flat(sheet, tuple(_moved(mark, left, top) for mark in code.marks))
+        return FlatObject(sheet, tuple(_moved(mark, left, top) for mark in code.marks))
 
-    def text(self, random: Random, width: int, height: int) -> Flat:
-        """A label without any code."""
+    def text(self, random: Random, width: int, height: int) -> FlatObject:
+        """Draw a label without a code."""
         sheet = np.full((height, width), 255, np.uint8)
         self._fill(random, sheet, (0, 0, 0, 0))
-        return Flat(sheet, ())
+        return FlatObject(sheet, ())
 
     def _printed(
         self, random: Random, symbol: Symbol, scale: int, *, margin: float, text: bool
-    ) -> Flat:
+    ) -> FlatObject:
         code = draw(random, symbol, scale)
         height, width = code.shape
         module = scale * (2 if symbol.is_linear else 1)
@@ -127,7 +129,7 @@ class Press:
         below = quiet
         digits = None
         if text and (symbol.is_linear or random.random() < 0.2):
-            digits = self._setter.lines(random, [symbol.text or f"{random.integers(10**8)}"])
+            digits = self._renderer.lines(random, [symbol.text or f"{random.integers(10**8)}"])
             across = int(width * random.uniform(0.5, 0.95))
             tall = max(4, min(int(digits.shape[0] * across / digits.shape[1]), height // 2 + 4))
             digits = cv2.resize(digits, (across, tall), interpolation=cv2.INTER_AREA)
@@ -138,11 +140,11 @@ class Press:
             top = quiet + height + max(1, scale)
             left = quiet + (width - digits.shape[1]) // 2
             sheet[top : top + digits.shape[0], left : left + digits.shape[1]] = digits
-        mark = Mark(symbol.kind, (quiet, quiet, quiet + width, quiet + height), scale)
-        return Flat(sheet, (mark,))
+        mark = CodeMark(symbol.kind, (quiet, quiet, quiet + width, quiet + height), scale)
+        return FlatObject(sheet, (mark,))
 
     def _fill(self, random: Random, sheet: Picture, keep: tuple[int, int, int, int]) -> None:
-        """Text, rules and bars; what falls on `keep` is covered by the code afterwards."""
+        """Draw text, rules and bars around `keep`, which the code will cover."""
         height, width = sheet.shape
         for _ in range(random.integers(2, 9)):
             block = self._blocks[random.integers(len(self._blocks))]
@@ -164,13 +166,13 @@ class Press:
             cv2.rectangle(sheet, (left, top), corner, int(random.integers(0, 120)), -1)
 
 
-def _moved(mark: Mark, right: int, down: int) -> Mark:
+def _moved(mark: CodeMark, right: int, down: int) -> CodeMark:
     left, top, far, bottom = mark.box
-    return Mark(mark.kind, (left + right, top + down, far + right, bottom + down), mark.module)
+    return CodeMark(mark.kind, (left + right, top + down, far + right, bottom + down), mark.module)
 
 
-def coloured(random: Random, grey: Picture, *, plain: bool) -> NDArray[np.uint8]:
-    """Printed in some ink on some paper, with the faults of printers and screens."""
+def colorize(random: Random, grey: Picture, *, plain: bool) -> NDArray[np.uint8]:
+    """Colour a label, with defects of printers and screens."""
     if plain or random.random() < 0.55:
         ink = tuple(int(v) for v in random.integers(0, 60, size=3))
         paper = tuple(int(v) for v in random.integers(205, 256) + random.integers(-12, 1, size=3))
@@ -178,16 +180,16 @@ def coloured(random: Random, grey: Picture, *, plain: bool) -> NDArray[np.uint8]
         ink, paper = ink_and_paper(random)
     picture = tint(grey, ink, paper)
     kind = random.random()
-    if kind < 0.08:  # a worn thermal head leaves lines
+    if kind < 0.08:  # lines of a worn thermal print head
         for _ in range(random.integers(1, 6)):
             at = int(random.integers(grey.shape[1]))
             picture[:, at : at + 1 + int(random.random() < 0.3)] = paper
-    elif kind < 0.16:  # the pixels of a screen
+    elif kind < 0.16:  # pixels of a screen
         step = int(random.integers(2, 5))
         dark = random.uniform(0.55, 0.9)
         picture[::step] = (picture[::step] * dark).astype(np.uint8)
         picture[:, ::step] = (picture[:, ::step] * dark).astype(np.uint8)
-    elif kind < 0.26:  # rough paper, worn ink
+    elif kind < 0.26:  # rough paper and worn ink
         rough = random.normal(0, random.uniform(4, 22), size=(*grey.shape, 1)).astype(np.float32)
         picture = np.clip(picture + rough, 0, 255).astype(np.uint8)
     return picture

@@ -1,4 +1,4 @@
-"""A .cfg as a PyTorch module: the sections that codes.cfg is made of, and darknet's .weights."""
+"""A .cfg as a PyTorch module, for the sections in codes.cfg, which reads and writes .weights."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from torch import Tensor, nn
 from engine.darknet import cfg, graph, weights
 
 _MOMENTUM = 0.03
-_EPSILON = 1e-5  # darknet's, inside the root
+_EPSILON = 1e-5  # darknet's, added to the variance
 
 
 class Network(nn.Module):
-    """Returns the raw map before every [yolo], each as (batch, anchors, rows, columns, numbers)."""
+    """A network that returns the raw input of every [yolo].
+
+    Its shape is (batch, anchors, rows, columns, entries).
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -33,7 +36,7 @@ class Network(nn.Module):
             sources = [kept[index] for index in node.sources]
             if node.kind == "yolo":
                 batch, channels, rows, columns = sources[0].shape
-                anchors = len(node.layer.pick())
+                anchors = len(node.layer.selected_anchors())
                 shape = (batch, anchors, channels // anchors, rows, columns)
                 heads.append(sources[0].view(shape).permute(0, 1, 3, 4, 2).float())
             else:
@@ -73,17 +76,17 @@ def _module(node: graph.Node) -> nn.Module:
         if layer.activation == "leaky":
             parts.append(nn.LeakyReLU(0.1, inplace=True))
         elif layer.activation != "linear":
-            raise ValueError(f"activation {layer.activation} is not for training here")
+            raise ValueError(f"activation {layer.activation} is not supported in training")
         return nn.Sequential(*parts)
     if node.kind == "upsample":
         return nn.Upsample(scale_factor=layer.stride, mode="nearest")
     if node.kind in ("route", "yolo"):
         return nn.Identity()
-    raise ValueError(f"[{node.kind}] is not for training here")
+    raise ValueError(f"[{node.kind}] is not supported in training")
 
 
 def _tensors(layer: nn.Module) -> dict[str, Tensor]:
-    """By the engine's names."""
+    """Return the parameters of a layer by the engine's names."""
     if not isinstance(layer, nn.Sequential):
         return {}
     convolution = layer[0]

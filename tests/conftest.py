@@ -12,7 +12,7 @@ from engine.backends import open_device
 from engine.backends.base import Device
 from tests.devices import open_or_skip
 
-pytest_plugins = ["tests.small_models"]
+pytest_plugins = ["tests.dripping_server", "tests.small_models"]
 
 # What a shell starts in the background ignores it, and some tests press Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -22,6 +22,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from engine.arguments import parse_integer
+from engine.concurrency.socket_deadline import SocketDeadline
 from engine.errors import DownloadError
 from engine.models import https
 from engine.models.digest import digest
@@ -189,28 +190,39 @@ class _Transfer:
     def _request(self, url: str) -> None:
         """Send one request and append its body to the partial file."""
         part = self.part
-        headers = part.resume(url)
-        with https.get(
-            url, headers, timeout=self.policy.stall_seconds, allow_http=self.allow_http
-        ) as response:
-            start = _start(response, part, is_resuming=bool(headers))
-            total = _total(response, start, part.expected)
-            part.write_origin(url, total, response.headers)
-            size = self._append(response, start, total)
+        headers, seconds = part.resume(url), self.policy.stall_seconds
+        with SocketDeadline(seconds) as deadline:
+            response = https.get(
+                *(url, headers),
+                deadline=deadline,
+                timeout=seconds,
+                allow_http=self.allow_http,
+            )
+            with response:
+                start = _start(response, part, is_resuming=bool(headers))
+                total = _total(response, start, part.expected)
+                part.write_origin(url, total, response.headers)
+                size = self._append(response, deadline, start, total)
         if total is None and size in part.expected.sizes:
             part.write_origin(url, size, response.headers)
         elif size != total:
             expected = total or max(part.expected.sizes)
             raise TransientError(f"ended after {size} of {expected} bytes")
 
-    def _append(self, response: http.client.HTTPResponse, start: int, total: int | None) -> int:
+    def _append(
+        self,
+        response: http.client.HTTPResponse,
+        deadline: SocketDeadline,
+        start: int,
+        total: int | None,
+    ) -> int:
         """Append the body to the partial file and return the new size."""
         limit = max(self.part.expected.sizes)
         stall = _StallDetector(self.policy)
         size = start
         with self.part.path.open("rb+" if start else "wb") as file:
             file.seek(start)
-            while block := _read(response):
+            while block := self._read(response, deadline):
                 size += len(block)
                 if size > limit:
                     raise PermanentError(f"sends more than {limit} bytes")
@@ -219,6 +231,19 @@ class _Transfer:
                 if self.progress:
                     self.progress(size, total or limit)
         return size
+
+    def _read(self, response: http.client.HTTPResponse, deadline: SocketDeadline) -> bytes:
+        """Return the next bytes of the body, which may take stall_seconds."""
+        deadline.restart(self.policy.stall_seconds)
+        try:
+            block = response.read1(_BLOCK)
+        except (OSError, http.client.HTTPException) as error:
+            raise TransientError(
+                "timed out" if deadline.has_expired else https.reason(error)
+            ) from None
+        if deadline.has_expired:
+            raise TransientError("timed out")
+        return block
 
 
 def _start(response: http.client.HTTPResponse, part: _PartialFile, *, is_resuming: bool) -> int:
@@ -246,13 +271,6 @@ def _total(response: http.client.HTTPResponse, start: int, expected: ExpectedFil
     if total not in expected.sizes:
         raise PermanentError(f"expected a file of {max(expected.sizes)} bytes, got one of {total}")
     return total
-
-
-def _read(response: http.client.HTTPResponse) -> bytes:
-    try:
-        return response.read1(_BLOCK)
-    except (OSError, http.client.HTTPException) as error:
-        raise TransientError(https.reason(error)) from None
 
 
 class _StallDetector:

@@ -12,6 +12,7 @@ from email.message import Message
 from typing import IO, cast
 from urllib.parse import urlsplit
 
+from engine.concurrency.socket_deadline import SocketDeadline
 from engine.files.naming import shown
 from engine.version import __version__
 
@@ -41,15 +42,22 @@ def check_url(url: str, *, allow_http: bool) -> None:
 
 
 def get(
-    url: str, headers: Mapping[str, str], *, timeout: float, allow_http: bool
+    url: str,
+    headers: Mapping[str, str],
+    *,
+    deadline: SocketDeadline,
+    timeout: float,
+    allow_http: bool,
 ) -> http.client.HTTPResponse:
-    """Send a GET request; return a response of status 200 or 206 whose body is not yet read."""
+    """Send a GET request; return a response of status 200 or 206 whose body is not yet read.
+
+    The connection ends at the deadline, which the caller may restart.
+    """
     check_url(url, allow_http=allow_http)
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),  # http_proxy, https_proxy, no_proxy
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(),
+        *deadline.handlers(),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.HTTPErrorProcessor(),
         _SafeRedirectHandler(allow_http=allow_http),
@@ -72,7 +80,7 @@ def get(
             raise PermanentError("host name not found. Is the network up?") from None
         raise TransientError(reason(error.reason)) from None
     except (OSError, http.client.HTTPException) as error:
-        raise TransientError(reason(error)) from None
+        raise TransientError("timed out" if deadline.has_expired else reason(error)) from None
     except ValueError as error:  # a proxy of the environment has an invalid host name
         raise PermanentError(f"invalid proxy: {reason(error)}") from None
 

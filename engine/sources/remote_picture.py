@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from io import BytesIO
+from typing import TYPE_CHECKING
 
 from engine.version import __version__
+
+if TYPE_CHECKING:
+    from engine.concurrency.socket_deadline import SocketDeadline
 
 MAX_BYTES = 64 << 20
 READ_TIMEOUT = 15.0  # seconds without a byte
@@ -36,20 +39,45 @@ class RemotePicture:
 
     def _fetch(self) -> bytes:
         # http.client and ssl are slow to import and rarely needed
-        from http.client import HTTPException
-        from urllib.error import HTTPError, URLError
-        from urllib.request import Request, urlopen
+        from engine.concurrency.socket_deadline import SocketDeadline
 
-        request = Request(self.name, headers={"User-Agent": f"engine/{__version__}"})
-        deadline = time.monotonic() + self.total_timeout
+        with SocketDeadline(self.total_timeout) as deadline:
+            try:
+                content = self._fetch_before(deadline)
+            except OSError:
+                if deadline.has_expired:
+                    raise self._too_slow() from None
+                raise
+        if deadline.has_expired:  # a connection that was shut down may look like a normal end
+            raise self._too_slow()
+        return content
+
+    def _fetch_before(self, deadline: SocketDeadline) -> bytes:
+        from http.client import HTTPException
+        from urllib import request as urllib_request
+        from urllib.error import HTTPError, URLError
+
+        opener = urllib_request.OpenerDirector()  # without ftp:, file: and data:
+        for handler in (
+            urllib_request.ProxyHandler(),
+            *deadline.handlers(),
+            urllib_request.HTTPDefaultErrorHandler(),
+            urllib_request.HTTPErrorProcessor(),
+            urllib_request.HTTPRedirectHandler(),
+        ):
+            opener.add_handler(handler)
+        headers = {"User-Agent": f"engine/{__version__}"}
+        request = urllib_request.Request(self.name, headers=headers)
         content = bytearray()
         try:
-            with urlopen(request, timeout=self.read_timeout) as response:
-                if not response.url.lower().startswith(("http://", "https://")):
-                    raise OSError(f"was redirected to {response.url}")
+            response = opener.open(request, timeout=self.read_timeout)
+            if response is None:  # no handler knows the scheme of a redirect
+                raise OSError("was redirected to an address that is not http: or https:")
+            with response:
                 while chunk := response.read1(_CHUNK):
                     content += chunk
-                    self._check(len(content), deadline)
+                    if len(content) > self.max_bytes:
+                        raise OSError(f"more than {self.max_bytes} bytes")
         except HTTPError as error:
             raise OSError(f"the server answered {error.code} {error.reason}") from None
         except URLError as error:
@@ -63,8 +91,5 @@ class RemotePicture:
             raise OSError(f"ended after {len(content)} of {length} bytes")
         return bytes(content)
 
-    def _check(self, count: int, deadline: float) -> None:
-        if count > self.max_bytes:
-            raise OSError(f"more than {self.max_bytes} bytes")
-        if time.monotonic() > deadline:
-            raise OSError(f"not finished after {self.total_timeout:g} s")
+    def _too_slow(self) -> OSError:
+        return OSError(f"not finished after {self.total_timeout:g} s")

@@ -12,6 +12,7 @@ import pytest
 
 from engine.errors import DownloadError
 from engine.models.download import ExpectedFile, RetryPolicy, download
+from tests.dripping_server import DRIPS
 from tests.models import misbehaving_server as answers
 from tests.models.misbehaving_server import BODY
 
@@ -257,6 +258,16 @@ def test_a_trickle_is_an_interruption(server, target):
     start = time.monotonic()
     bring(server, target)
     assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize("kind", ["headers", "chunk extension", "100 Continue"])
+def test_an_answer_that_never_begins_is_given_up(dripping, target, kind):
+    url = dripping(*DRIPS[kind])
+    once = RetryPolicy(attempts=1, stall_seconds=0.4)
+    start = time.monotonic()
+    with pytest.raises(DownloadError, match="timed out"):
+        download([url], target, OF_THE_HASH, policy=once, allow_http=True)
+    assert time.monotonic() - start < 4
 
 
 def test_nobody_listening_is_told(server, target):

@@ -9,6 +9,7 @@ import pytest
 from engine.errors import ImageError
 from engine.sources.remote_picture import RemotePicture
 from engine.vision.image import read
+from tests.dripping_server import DRIPS
 from tests.pictures import write_picture
 
 
@@ -93,3 +94,19 @@ def test_what_is_no_picture_is_an_image_error(server, path, limits, reason):
 def test_addresses_without_a_server_are_image_errors(address):
     with pytest.raises(ImageError, match="picture: cannot be read"):
         read(RemotePicture(address))
+
+
+@pytest.mark.parametrize("kind", DRIPS)
+def test_an_address_that_drips_ends_in_time(dripping, kind):
+    picture = RemotePicture(dripping(*DRIPS[kind]), read_timeout=5, total_timeout=0.5)
+    start = time.monotonic()
+    with pytest.raises(OSError, match=r"not finished after 0\.5 s"):
+        picture.read()
+    assert time.monotonic() - start < 4
+
+
+@pytest.mark.parametrize("scheme", ["ftp", "file", "data"])
+def test_a_redirect_stays_with_http(dripping, scheme):
+    head = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %s://127.0.0.1/a\r\n\r\n"
+    with pytest.raises(OSError, match=r"answered 302|not http: or https:"):
+        RemotePicture(dripping(head % scheme.encode(), b"")).read()

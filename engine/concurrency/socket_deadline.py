@@ -1,0 +1,107 @@
+"""End an HTTP request when its time is up, however slowly the server drips its answer.
+
+A socket's timeout starts anew with each byte. A server that sends one byte of a header, of a chunk
+extension or one "100 Continue" every few seconds would hold the caller for ever.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+
+class SocketDeadline:
+    """Shuts down all connections of its handlers at the deadline; use it in a `with` block."""
+
+    def __init__(self, seconds: float) -> None:
+        self.has_expired = False
+        self._end = time.monotonic() + seconds
+        self._sockets: list[socket.socket] = []
+        self._is_over = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._watch, name="http-deadline", daemon=True)
+
+    def restart(self, seconds: float) -> None:
+        """Move the deadline to `seconds` from now."""
+        self._end = time.monotonic() + seconds
+
+    def handlers(self) -> tuple[urllib.request.BaseHandler, urllib.request.BaseHandler]:
+        """Return handlers for http: and https: whose connections end at the deadline."""
+        return _HttpHandler(self), _HttpsHandler(self)
+
+    def connect(self, *args: Any, **kwargs: Any) -> socket.socket:
+        """Call socket.create_connection() and watch the result."""
+        made = socket.create_connection(*args, **kwargs)
+        # A duplicate, because TLS takes the descriptor away from the original object.
+        watched = socket.socket(made.family, made.type, made.proto, os.dup(made.fileno()))
+        with self._changed:
+            self._sockets.append(watched)
+            if self.has_expired:
+                self._shut_down()
+        return made
+
+    def _watch(self) -> None:
+        with self._changed:
+            while not self._is_over:
+                remaining = self._end - time.monotonic()
+                if remaining <= 0:
+                    self.has_expired = True
+                    self._shut_down()
+                    return
+                self._changed.wait(remaining)
+
+    def _shut_down(self) -> None:
+        for each in self._sockets:
+            with suppress(OSError):  # the peer may have closed it
+                each.shutdown(socket.SHUT_RDWR)
+
+    def __enter__(self) -> SocketDeadline:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with self._changed:
+            self._is_over = True
+            self._changed.notify()
+        for each in self._sockets:
+            each.close()
+
+
+def _watched(kind: Callable[..., Any], deadline: SocketDeadline, host: str, **options: Any) -> Any:
+    connection = kind(host, **options)
+    connection._create_connection = deadline.connect
+    return connection
+
+
+class _HttpHandler(urllib.request.HTTPHandler):
+    def __init__(self, deadline: SocketDeadline) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        kind = partial(_watched, http.client.HTTPConnection, self._deadline)
+        return self.do_open(kind, req)
+
+
+class _HttpsHandler(urllib.request.HTTPSHandler):
+    def __init__(self, deadline: SocketDeadline) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        kind = partial(_watched, http.client.HTTPSConnection, self._deadline)
+        return self.do_open(kind, req)

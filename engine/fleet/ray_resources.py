@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from engine import loading
 from engine.errors import DeviceError, InputError
 
 if TYPE_CHECKING:
@@ -18,12 +19,10 @@ def load(*files: Any, device: str = "auto", threads: int | None = None, **option
 
     Outside of a Ray worker the arguments are passed on unchanged. Only detectors are accepted.
     """
-    import engine
-
     if _is_worker():
         device = resolve_device(device, assigned_gpus())
         threads = assigned_cpus() if threads is None else threads
-    detector = engine.load(*files, device=device, threads=threads, **options)
+    detector = loading.load(*files, device=device, threads=threads, **options)
     if detector.task != "detector":
         detector.close()
         raise InputError(f"{files[0]}: expected a detector, got another network")

@@ -1,12 +1,10 @@
-"""The command line: every file of this folder is a command, named like the file.
+"""The command line: each module of this folder is a command, except those that begin with _.
 
 A command module has a docstring (its help), `add_arguments(parser)` and `run(arguments) -> status`.
-Commands import what loads NumPy inside `run`, so that --help answers at once.
-Files that begin with an underscore are shared by commands.
+It imports modules that load NumPy inside `run`, so that --help answers at once.
 
-Status: 0 fine, 1 some inputs failed, 2 usage, 3 model unreadable, 4 no device, 130 interrupted,
-143 terminated.
-Errors are caught here and nowhere else.
+Exit status: 0 success, 1 some inputs failed, 2 usage, 3 model unreadable, 4 no device,
+130 interrupted, 143 terminated. Errors are caught here and nowhere else.
 """
 
 from __future__ import annotations
@@ -21,64 +19,64 @@ from importlib import import_module
 from typing import Any, NoReturn, TextIO
 
 from engine.cli import _darknet_options
-from engine.cli._interrupts import Terminated, terminable
-from engine.cli._stderr import silence, tell
+from engine.cli._interrupts import Terminated, interruptible
+from engine.cli._stderr import print_stderr, redirect_to_null
 from engine.errors import EngineError, InputError, suggest, within_memory
 from engine.version import __version__
 
 FAILED = 1
 USAGE = 2
 INTERRUPTED, TERMINATED = 130, 143
-_LONGEST = 300  # characters of what is wrong with an option
-CLOSED_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
+CLOSED_PIPE = 141  # the status that a shell reports after SIGPIPE
+_MAX_MESSAGE = 300  # characters of a message about an option
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status."""
-    sys.stdout = sys.stdout or _nowhere()  # None where it was closed
-    sys.stderr = sys.stderr or _nowhere()
+    sys.stdout = sys.stdout or _null_stream()  # None if it was closed
+    sys.stderr = sys.stderr or _null_stream()
     for stream in (sys.stdout, sys.stderr):
-        # a label that the terminal cannot show is no error
+        # a label that the terminal cannot encode is not an error
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        with terminable(), within_memory("this run"):
+        with interruptible(), within_memory("this run"):
             status = _dispatch(sys.argv[1:] if argv is None else list(argv))
         sys.stdout.flush()
     except EngineError as error:
-        _complain(str(error))
+        print_stderr(f"Error: {error}")
         return error.exit_code
     except BrokenPipeError:
-        silence(sys.stdout)  # the reader has left
+        redirect_to_null(sys.stdout)
         return CLOSED_PIPE
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        _complain(f"{where}{error.strerror or error}")
+        print_stderr(f"Error: {where}{error.strerror or error}")
         return FAILED
     except KeyboardInterrupt as interrupt:
         return TERMINATED if isinstance(interrupt, Terminated) else INTERRUPTED
     return status
 
 
-def _nowhere() -> TextIO:
+def _null_stream() -> TextIO:
     return os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises InputError instead of leaving, and answers misspelt options."""
+    """A parser that raises InputError instead of exiting and suggests options for misspelt ones."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.register("type", None, _filled)  # of what has no other
+        self.register("type", None, _not_empty)  # the default type
 
     def error(self, message: str) -> NoReturn:
-        if len(message) > _LONGEST:
-            message = f"{message[:_LONGEST]}…"
+        if len(message) > _MAX_MESSAGE:
+            message = f"{message[:_MAX_MESSAGE]}…"
         raise InputError(f"{message}. See: {self.prog} --help")
 
     @property
     def actions(self) -> list[argparse.Action]:
-        """All options and arguments, for who describes them elsewhere."""
+        """Return all options and arguments."""
         return self._actions
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
@@ -91,15 +89,15 @@ class Parser(argparse.ArgumentParser):
         return arguments
 
 
-def _filled(text: str) -> str:
-    """A shell's variable that is not set leaves an empty name, which must not mean none."""
+def _not_empty(text: str) -> str:
+    """Refuse an empty argument: an unset shell variable must not mean that no file was named."""
     if not text:
         raise argparse.ArgumentTypeError("expected a name, got an empty one")
     return text
 
 
 def _without_dashes(argv: Sequence[str]) -> list[str]:
-    """Files behind `--` may begin with a dash; ./ before it says the same to every parser."""
+    """Prefix ./ to file names after `--` that begin with a dash and would be taken for options."""
     if "--" not in argv:
         return list(argv)
     end = list(argv).index("--")
@@ -112,7 +110,7 @@ def commands() -> list[str]:
 
 
 def summary(command: str) -> str:
-    """One line on what a command does."""
+    """Return the first line of a command's help."""
     return (import_module(f"engine.cli.{command}").__doc__ or "").splitlines()[0]
 
 
@@ -154,10 +152,6 @@ def _overview() -> str:
             "",
             *summaries,
             "",
-            "python -m engine COMMAND --help tells more; --version says which engine this is.",
+            "See also: python -m engine COMMAND --help, python -m engine --version.",
         ]
     )
-
-
-def _complain(message: str) -> None:
-    tell(f"Error: {message}")

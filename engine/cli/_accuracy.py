@@ -1,6 +1,6 @@
-"""How often a classifier names the right class first, or among the first, over a list of pictures.
+"""Measure the top-1 and top-k accuracy of a classifier over a list of pictures.
 
-As in darknet a picture's right class is the first one whose label is part of its path.
+As in darknet the true class of a picture is the first class whose label is part of its path.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import argparse
 from pathlib import Path
 
 from engine.cli import FAILED, _model
-from engine.cli._output import JsonDocument
-from engine.cli._stderr import tell
+from engine.cli._json_report import JsonReport
+from engine.cli._stderr import print_stderr
 from engine.errors import ImageError, InputError
 
 
@@ -20,12 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--labels",
         metavar="FILE",
-        help="what paths call the classes, if not their names",
+        help="the classes as paths name them, if not by their names",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """The exit status."""
+    """Measure, print the result and return the exit status."""
     import numpy as np
 
     from engine.darknet.names import read_names
@@ -35,44 +35,46 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.inputs.append(arguments.list)
     more = _model.take_inputs(arguments)[:-1]
     if more:
-        raise InputError(f"--list {arguments.list}: leaves no place for {more[0]!r}")
+        raise InputError(f"--list {arguments.list}: expected no other pictures, got {more[0]!r}")
     paths = [str(path) for path in read_list(Path(arguments.list))]
-    document = JsonDocument.of(arguments, [arguments.list, arguments.labels, *paths])
+    document = JsonReport.of(arguments, [arguments.list, arguments.labels, *paths])
     with _model.load(arguments, has_default=False, top_k=arguments.top_k) as detector:
         if detector.task != "classifier":
             raise InputError(f"{arguments.cfg}: is not a classifier. Try: evaluate")
         labels = detector.labels
         if arguments.labels:
             labels = read_names(arguments.labels, len(labels), allow_longer=True)
-        right = [class_in(path, labels) for path in paths]
-        if not any(each is not None for each in right):
+        true_classes = [class_in(path, labels) for path in paths]
+        if not any(each is not None for each in true_classes):
             raise InputError(f"{arguments.list}: no path contains a label. See --labels")
-        tally, failures = TopKAccuracy(arguments.top_k), 0
+        accuracy, failures = TopKAccuracy(arguments.top_k), 0
         leaves = detector.leaves
         outcomes = detector.stream(paths, on_error="yield")
-        for path, truth, outcome in zip(paths, right, outcomes, strict=True):
-            if isinstance(outcome, ImageError) or truth is None:
+        for path, true_class, outcome in zip(paths, true_classes, outcomes, strict=True):
+            if isinstance(outcome, ImageError) or true_class is None:
                 failures += 1
-                reason = str(outcome) if truth is not None else f"{path}: contains no label"
-                tell(f"Error: {reason}")
+                reason = str(outcome) if true_class is not None else f"{path}: contains no label"
+                print_stderr(f"Error: {reason}")
                 entry: dict[str, object] = {"path": path, "error": reason}
             else:
-                # darknet: a class that has others below it is no answer
-                tally.add(np.where(leaves, outcome.probabilities, 0), truth)
-                entry = {**outcome.to_dict(), "right": labels[truth]}
+                # as in darknet only the leaves of a class tree count
+                accuracy.add(np.where(leaves, outcome.probabilities, 0), true_class)
+                entry = {**outcome.to_dict(), "right": labels[true_class]}
             if document:
                 document.add(entry)
-        scores = tally.to_dict()
+        scores = accuracy.to_dict()
         if document:
             about = {"cfg": str(arguments.cfg), "device": detector.device}
             document.write(list=arguments.list, **about, **scores)
     ambiguous = sum(is_ambiguous(path, labels) for path in paths)
     if ambiguous:
-        told = f"{ambiguous} of {len(paths)} paths contain several labels: the first class counts"
-        tell(f"Warning: {told}, as in darknet")
+        count = f"{ambiguous} of {len(paths)}"
+        print_stderr(
+            f"Warning: {count} paths contain several labels: the first class counts, as in darknet"
+        )
     if document is None or not document.is_stdout:
-        told = ", ".join(f"{name} {scores[name]:.4f}" for name in scores if name != "pictures")
-        print(f"{arguments.list}: {tally.pictures} pictures, {told}")
+        shares = ", ".join(f"{name} {scores[name]:.4f}" for name in scores if name != "pictures")
+        print(f"{arguments.list}: {accuracy.pictures} pictures, {shares}")
     if failures:
-        tell(f"{failures} of {len(paths)} pictures are left out")
+        print_stderr(f"{failures} of {len(paths)} pictures are left out")
     return FAILED if failures else 0

@@ -1,4 +1,4 @@
-"""Darknet's options and what stands for them here, for those who type them from habit."""
+"""Darknet's options and their equivalents here, for an error message with a hint."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 
 from engine.errors import InputError
 
-_LEFT_OUT = "nothing: it is always so"
+_NOT_NEEDED = "not needed"
 
-HERE = {
+EQUIVALENTS = {
     "-thresh": "--threshold",
     "-hier": "--hierarchy",
     "-nms": "--nms",
@@ -17,13 +17,13 @@ HERE = {
     "-nogpu": "--device cpu",
     "-out": "--json FILE --json-style darknet",
     "-json_file_output": "--json FILE --json-style darknet",
-    "-ext_output": _LEFT_OUT,
-    "-dont_show": _LEFT_OUT,
+    "-ext_output": _NOT_NEEDED,
+    "-dont_show": _NOT_NEEDED,
     "-save_labels": "--save-txt DIR",
     "-letter_box": "--resize letterbox",
     "-prefix": "-o DIR",
     "-out_filename": "-o FILE",
-    "-c": "the camera's number in place of a picture",
+    "-c": "the number of the camera instead of a picture",
     "-s": "--stride",
     "-t": "--top-k",
     "-top": "--top-k",
@@ -34,7 +34,7 @@ HERE = {
 
 
 def refuse(argv: Sequence[str], known: Collection[str]) -> None:
-    """argparse would take -out for -o ut."""
+    """Raise an error for an option of darknet; argparse would read -out as -o ut."""
     for word in argv:
-        if word in HERE and word not in known:
-            raise InputError(f"{word} is darknet's option. Here it is {HERE[word]}")
+        if word in EQUIVALENTS and word not in known:
+            raise InputError(f"{word} is darknet's option. Here it is {EQUIVALENTS[word]}")

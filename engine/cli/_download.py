@@ -1,4 +1,4 @@
-"""What a person sees of a download: a line, and a bar on a terminal if tqdm is installed."""
+"""Report a download with a line and, on a terminal with tqdm installed, a progress bar."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from engine.cli._stderr import tell
+from engine.cli._stderr import print_stderr
 
 if TYPE_CHECKING:
     from engine.models.download import Progress
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @contextmanager
 def progress_of(model: Model) -> Iterator[Progress]:
-    """Takes the bytes that come; nothing is shown before the first of them."""
+    """Yield a callback for the bytes received; nothing is shown before the first call."""
     bar: Any = None
 
     def show(done: int, total: int) -> None:
         nonlocal bar
         if bar is None:
-            tell(f"{model.file}: downloading {total / 1e6:.1f} MB")
+            print_stderr(f"{model.file}: downloading {total / 1e6:.1f} MB")
             bar = _bar(total) or False
         if bar:
             bar.update(done - bar.n)
@@ -39,6 +39,6 @@ def _bar(total: int) -> Any:
         return None
     try:
         from tqdm import tqdm
-    except ImportError:  # an extra; the download is the same without it
+    except ImportError:  # tqdm is optional
         return None
     return tqdm(total=total, unit="B", unit_scale=True, leave=False, file=sys.stderr)

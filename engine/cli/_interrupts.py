@@ -1,5 +1,7 @@
-"""Ctrl-C, and being asked to end: not amid an import; and while results are written, what a
-picture's are goes to every output, or to none.
+"""Handling of SIGINT (Ctrl-C) and SIGTERM.
+
+Neither interrupts an import. While results are written, an interrupt is deferred until every output
+has the results of the same pictures.
 """
 
 from __future__ import annotations
@@ -15,69 +17,69 @@ from types import FrameType
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_USUAL: dict[signal.Signals, Any] = {
+_DEFAULTS: dict[signal.Signals, Any] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGTERM: signal.SIG_DFL,
 }
-_LONGEST_IMPORT = 5.0  # seconds; somebody's module may run all of this while it is imported
-_GLANCE_SECONDS = 0.02
+_MAX_IMPORT_SECONDS = 5.0  # a module may run a whole program while it is imported
+_RETRY_SECONDS = 0.02
 
 
 class Terminated(KeyboardInterrupt):
-    """By SIGTERM, as service managers and containers ask a program to end."""
+    """The process received SIGTERM, which service managers and containers send to end it."""
 
 
 @contextmanager
-def terminable() -> Iterator[None]:
-    """Inside, SIGTERM is an interrupt, too, and none breaks into an import.
+def interruptible() -> Iterator[None]:
+    """Turn SIGTERM into an exception as well, and keep both signals from interrupting an import.
 
-    That would leave a lock of Python's behind, for which a thread that imports the same waits for
-    ever. What somebody else has a use for stays his.
+    An interrupted import would leave a lock of Python's import system locked, and a thread that
+    imports the same module would wait forever. Handlers that another program installed are kept.
     """
     changed = []
     if current_thread() is main_thread():
-        changed = [each for each in _USUAL if signal.getsignal(each) is _USUAL[each]]
-    interrupts = {number: _Interrupt() for number in changed}
-    for number, interrupt in interrupts.items():
-        signal.signal(number, interrupt)
+        changed = [each for each in _DEFAULTS if signal.getsignal(each) is _DEFAULTS[each]]
+    handlers = {number: _Handler() for number in changed}
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
     try:
         try:
             yield
         finally:
-            while any(each.is_to_come for each in interrupts.values()):
-                time.sleep(_GLANCE_SECONDS)
+            while any(each.is_pending for each in handlers.values()):
+                time.sleep(_RETRY_SECONDS)
     finally:
         for number in changed:
-            signal.signal(number, _USUAL[number])
+            signal.signal(number, _DEFAULTS[number])
 
 
-class _Interrupt:
-    """Raises; amid an import it has the signal come again, until that ends or takes too long."""
+class _Handler:
+    """A signal handler that raises; during an import it retries until the import has ended."""
 
     def __init__(self) -> None:
         self._since: float | None = None
 
     @property
-    def is_to_come(self) -> bool:
+    def is_pending(self) -> bool:
         return self._since is not None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         self._since = since = self._since or now
-        if _is_import(frame) and now - since < _LONGEST_IMPORT:
-            with suppress(RuntimeError):  # no thread to be had
-                _thread.start_new_thread(_come_again, (number,))  # which takes no lock
+        if _is_import(frame) and now - since < _MAX_IMPORT_SECONDS:
+            with suppress(RuntimeError):  # no thread can be started
+                _thread.start_new_thread(_send_again, (number,))  # takes no lock, unlike Thread
                 return
         self._since = None
         raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 
-def _come_again(number: int) -> None:
-    time.sleep(_GLANCE_SECONDS)
+def _send_again(number: int) -> None:
+    time.sleep(_RETRY_SECONDS)
     if sys.platform == "win32":
         signal.raise_signal(number)
     else:
-        signal.pthread_kill(main_thread().ident or 0, number)  # which wakes it where it waits
+        signal.pthread_kill(main_thread().ident or 0, number)  # also wakes a blocked main thread
 
 
 def _is_import(frame: FrameType | None) -> bool:
@@ -89,38 +91,38 @@ def _is_import(frame: FrameType | None) -> bool:
 
 
 class Interrupts:
-    """A context in which an interrupt can be held back for a while; a second one is not."""
+    """A context in which one interrupt can be deferred; a second one takes effect at once."""
 
     def __init__(self) -> None:
-        self._before = {number: signal.getsignal(number) for number in SIGNALS}
-        self._is_held = False
-        self._has_come: int | None = None
+        self._previous = {number: signal.getsignal(number) for number in SIGNALS}
+        self._is_deferring = False
+        self._deferred: int | None = None
 
     def __enter__(self) -> Interrupts:
-        for number, before in self._before.items():
-            if callable(before) and current_thread() is main_thread():
-                signal.signal(number, self._interrupt)
+        for number, previous in self._previous.items():
+            if callable(previous) and current_thread() is main_thread():
+                signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, before in self._before.items():
-            if signal.getsignal(number) == self._interrupt:
-                signal.signal(number, before)
+        for number, previous in self._previous.items():
+            if signal.getsignal(number) == self._handle:
+                signal.signal(number, previous)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Until this ends; who fails in it fails for that reason."""
-        self._is_held = True
+    def deferred(self) -> Iterator[None]:
+        """Defer an interrupt to the end of this block; an exception of the block comes first."""
+        self._is_deferring = True
         try:
             yield
         finally:
-            self._is_held, number, self._has_come = False, self._has_come, None
+            self._is_deferring, number, self._deferred = False, self._deferred, None
         if number is not None:
-            self._interrupt(number, None)
+            self._handle(number, None)
 
-    def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        before = self._before[signal.Signals(number)]
-        if self._is_held and self._has_come is None:
-            self._has_come = number
-        elif callable(before):
-            before(number, frame)
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        previous = self._previous[signal.Signals(number)]
+        if self._is_deferring and self._deferred is None:
+            self._deferred = number
+        elif callable(previous):
+            previous(number, frame)

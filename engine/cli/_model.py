@@ -1,4 +1,4 @@
-"""Options that name a model and say how to run it, shared by commands that look at pictures."""
+"""Options that select a model and how it runs, shared by all commands that process pictures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine import bundled
 from engine.cli._download import progress_of
-from engine.cli._stderr import tell
+from engine.cli._stderr import print_stderr
 from engine.errors import ConfigError, InputError
 from engine.files.naming import shown
 
@@ -30,16 +30,16 @@ def add_arguments(
 
 
 def add_options(parser: argparse.ArgumentParser, *, batch: int = 1) -> None:
-    """All but the inputs."""
+    """Add all arguments except the inputs."""
     model = parser.add_argument_group("model")
     model.add_argument(
         "--model",
         metavar="NAME",
-        help="a network of the zoo: see models list; fetched at first",
+        help="a network of the zoo (see: models list), downloaded on first use",
     )
-    model.add_argument("--cfg", metavar="FILE", help="the network, in place of --model")
+    model.add_argument("--cfg", metavar="FILE", help="the network, instead of --model")
     model.add_argument("--weights", metavar="FILE", help="its weights")
-    model.add_argument("--names", metavar="FILE", help="class names, one a line")
+    model.add_argument("--names", metavar="FILE", help="class names, one per line")
     model.add_argument("--data", metavar="FILE", help="darknet's .data file, for its names")
     running = parser.add_argument_group("running")
     running.add_argument(
@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser, *, batch: int = 1) -> None:
     )
     running.add_argument("--precision", default="float32", help="float32, tf32 or float16")
     running.add_argument(
-        "--batch", type=int, default=batch, metavar="N", help=f"pictures at once ({batch})"
+        "--batch", type=int, default=batch, metavar="N", help=f"pictures per run ({batch})"
     )
     running.add_argument("--threads", type=int, metavar="N", help="threads of the CPU backend")
     running.add_argument("--size", type=size, metavar="N|WxH", help="instead of the cfg's")
@@ -61,7 +61,7 @@ def add_options(parser: argparse.ArgumentParser, *, batch: int = 1) -> None:
 
 
 def take_inputs(arguments: argparse.Namespace) -> list[str]:
-    """The pictures; leading DATA, CFG and WEIGHTS among them become the options they stand for."""
+    """Return the pictures; leading DATA, CFG and WEIGHTS set the options that they stand for."""
     inputs: list[str] = list(arguments.inputs)
     while inputs and (kind := _kind_of(inputs[0])) and getattr(arguments, kind) is None:
         setattr(arguments, kind, inputs.pop(0))
@@ -73,13 +73,13 @@ def take_inputs(arguments: argparse.Namespace) -> list[str]:
 
 
 def _kind_of(name: str) -> str | None:
-    """The option that a file of the model stands for."""
+    """Return the option that a file name stands for by its extension, if any."""
     kind = Path(name).suffix.lower().lstrip(".")
     return kind if kind in ("data", "cfg", "weights") else None
 
 
 def load(arguments: argparse.Namespace, *, has_default: bool = True, **more: Any) -> Detector:
-    """The detector that the options describe; `more` are arguments of engine.load()."""
+    """Load the detector that the options describe; `more` holds arguments of engine.load()."""
     import engine
 
     fill_in(arguments, has_default=has_default)
@@ -101,32 +101,32 @@ def load(arguments: argparse.Namespace, *, has_default: bool = True, **more: Any
 
 
 def files(arguments: argparse.Namespace) -> list[str | Path | None]:
-    """Whatever describes the model, as far as it is known before it is fetched."""
+    """Return the files of the model that are known before it is downloaded."""
     given = [arguments.cfg, arguments.weights, arguments.names, arguments.data]
     if arguments.data and not arguments.names:
         from engine.darknet.names import find_names
 
-        with suppress(ConfigError):  # told when it is read
+        with suppress(ConfigError):  # reading the file reports it
             given.append(find_names(arguments.data))
     if arguments.model:
         from engine.models import registry, store
 
         model = registry.find(arguments.model)
         return [*given, model.cfg, store.path(model), model.names]
-    box = None if arguments.cfg or arguments.weights else bundled.default_model()
-    return [*given, *(box or ())]
+    default = None if arguments.cfg or arguments.weights else bundled.default_model()
+    return [*given, *(default or ())]
 
 
 def fill_in(arguments: argparse.Namespace, *, has_default: bool = True) -> None:
-    """Complete what names the model: with files of the zoo, or with those of the default model."""
+    """Set the missing files of the model: from the zoo, or those of the default model."""
     if arguments.model:
-        _fill_in_model_of_the_zoo(arguments)
+        _fill_in_zoo_model(arguments)
     else:
         _fill_in_default_model(arguments, bundled.default_model() if has_default else None)
 
 
-def _fill_in_model_of_the_zoo(arguments: argparse.Namespace) -> None:
-    """With --weights only the .cfg and the names are the zoo's."""
+def _fill_in_zoo_model(arguments: argparse.Namespace) -> None:
+    """Take the .cfg, the names and, without --weights, the weights from the zoo."""
     from engine.models import registry, store
 
     if arguments.cfg:
@@ -153,16 +153,16 @@ def _fill_in_default_model(arguments: argparse.Namespace, model: bundled.Model |
         )
         guide = bundled.folder("weights") / "README.md"
         raise InputError(
-            f"no model: name one with --model, or with {missing}; {guide} tells about weights"
+            f"no model: name one with --model, or with {missing}; {guide} lists weights"
         )
     arguments.cfg, arguments.weights = model.cfg, model.weights
     arguments.names = arguments.names or (None if arguments.data else model.names)
-    others = "others: --model NAME (engine models list), or --cfg and --weights"
-    tell(f"model: {model.cfg.stem}, the one in the box; {others}")
+    others = "others: --model NAME (see: engine models list), or --cfg and --weights"
+    print_stderr(f"model: {model.cfg.stem} (bundled); {others}")
 
 
 def network(text: str) -> str | Path:
-    """The .cfg that is meant: a file, or the name of a network of the zoo."""
+    """Return the path of a .cfg, given as a file or as the name of a network of the zoo."""
     from engine.models import registry
 
     if Path(text).suffix == ".cfg" or Path(text).is_file():
@@ -171,7 +171,7 @@ def network(text: str) -> str | Path:
 
 
 def size(text: str) -> int | tuple[int, int]:
-    """416 or 608x416 (width x height)."""
+    """Parse 416 or 608x416 (width x height)."""
     numbers = text.lower().split("x")
     if len(numbers) > 2 or not all(number.isdecimal() and number.isascii() for number in numbers):
         raise argparse.ArgumentTypeError(f"expected N or WxH, got {text!r}")

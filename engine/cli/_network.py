@@ -1,4 +1,4 @@
-"""Options that name a network and its weights, for commands that take no pictures."""
+"""Options that select a network and its weights, for commands that process no pictures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli import _model
-from engine.cli._stderr import tell
+from engine.cli._stderr import print_stderr
 from engine.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser, *, has_size: bool = True) -> None:
     network = parser.add_argument_group("network")
-    network.add_argument("--model", metavar="NAME", help="a network of the zoo: see models list")
-    network.add_argument("--cfg", metavar="FILE", help="the network, in place of --model")
+    network.add_argument("--model", metavar="NAME", help="a network of the zoo (see: models list)")
+    network.add_argument("--cfg", metavar="FILE", help="the network, instead of --model")
     network.add_argument("--weights", metavar="FILE", help="its weights")
     if has_size:
         network.add_argument("--size", type=_model.size, metavar="N|WxH", help="instead of cfg's")
-    parser.set_defaults(names=None, data=None, size=None)  # what fill_in() may look at
+    parser.set_defaults(names=None, data=None, size=None)  # fill_in() reads them
 
 
 def take_files(arguments: argparse.Namespace, inputs: list[str]) -> list[str]:
-    """What is left when CFG and WEIGHTS among the inputs have become the options they stand for."""
+    """Move CFG and WEIGHTS from the inputs to their options; return the other inputs."""
     left = []
     for each in inputs:
         kind = Path(each).suffix.lower().lstrip(".")
@@ -43,7 +43,7 @@ def refuse_rest(rest: list[str]) -> None:
 
 
 def graph_of(arguments: argparse.Namespace) -> Graph:
-    """The network alone."""
+    """Read the network without its weights."""
     from engine.darknet import cfg, graph
 
     if not (arguments.cfg or arguments.model):
@@ -55,7 +55,7 @@ def graph_of(arguments: argparse.Namespace) -> Graph:
 
 
 def read(arguments: argparse.Namespace) -> tuple[Graph, Plan]:
-    """The network with its weights, nothing fused."""
+    """Read the network and its weights; lower it without any fusion."""
     from engine.darknet import weights
     from engine.darknet.lower import lower
 
@@ -65,7 +65,7 @@ def read(arguments: argparse.Namespace) -> tuple[Graph, Plan]:
 
 
 def read_or_make(arguments: argparse.Namespace) -> tuple[Graph, Plan, bool]:
-    """As read(); weights are random, and the last is False, where none are named or here."""
+    """Do the same with random weights if none are available; also tell whether they are trained."""
     from engine.darknet import random_weights
     from engine.darknet.lower import lower
     from engine.models import registry, store
@@ -78,5 +78,5 @@ def read_or_make(arguments: argparse.Namespace) -> tuple[Graph, Plan, bool]:
     if arguments.weights:
         return *read(arguments), True
     graph = graph_of(arguments)
-    tell(f"{graph.file}: without weights; random ones take their place")
+    print_stderr(f"{graph.file}: no weights given: random weights are used")
     return graph, lower(graph, random_weights.arrays(graph)), False

@@ -1,4 +1,4 @@
-"""Options that say what becomes of the results, and the outputs that they ask for."""
+"""Options that select the outputs of a run, and the sinks that write them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from engine.errors import InputError
 
 if TYPE_CHECKING:
+    from engine.cli._output_files import ReservedPaths
     from engine.cli._progress import Progress
     from engine.cli._sinks.base import Sink
     from engine.cli._sources import Feed
-    from engine.cli._targets import Taken
 
 _JSON_STYLES = ("engine", "darknet", "coco")
 _FILES = ("json", "jsonl", "csv")
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, of_boxes: bool) -> None:
             "-o",
             "--output",
             metavar="DIR|FILE",
-            help="annotated pictures and videos go here",
+            help="where to write annotated pictures and videos",
         )
     output.add_argument("--json", metavar="FILE", help="results as JSON; - is stdout")
     if of_boxes:
@@ -35,15 +35,15 @@ def add_arguments(parser: argparse.ArgumentParser, *, of_boxes: bool) -> None:
     output.add_argument(
         "--jsonl",
         metavar="FILE",
-        help="results as lines of JSON, one a picture; - is stdout",
+        help="results as JSON lines, one per picture; - is stdout",
     )
-    output.add_argument("--csv", metavar="FILE", help="results as rows; - is stdout")
+    output.add_argument("--csv", metavar="FILE", help="results as CSV rows; - is stdout")
     if of_boxes:
-        output.add_argument("--save-txt", metavar="DIR", help="YOLO's label files go here")
-        output.add_argument("--save-conf", action="store_true", help="with the scores in them")
-        output.add_argument("--crops", metavar="DIR", help="what was found, cut out, goes here")
-    output.add_argument("--overwrite", action="store_true", help="replace earlier outputs")
-    output.add_argument("--quiet", action="store_true", help="no table and no progress")
+        output.add_argument("--save-txt", metavar="DIR", help="where to write YOLO label files")
+        output.add_argument("--save-conf", action="store_true", help="add scores to label files")
+        output.add_argument("--crops", metavar="DIR", help="where to write detections as crops")
+    output.add_argument("--overwrite", action="store_true", help="replace existing files")
+    output.add_argument("--quiet", action="store_true", help="print no table and no progress")
 
 
 def needs_pictures(arguments: argparse.Namespace) -> bool:
@@ -51,62 +51,65 @@ def needs_pictures(arguments: argparse.Namespace) -> bool:
 
 
 def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list[Sink]:
-    """The outputs, each of which refuses here what cannot be."""
-    from engine.cli import _model, _targets
+    """Create the sinks; each raises an error now if it cannot write its output."""
+    from engine.cli import _model, _output_files
     from engine.cli._sinks.table import Table
 
     for option, with_option in _ONLY_WITH.items():
         if getattr(arguments, option, None) and not getattr(arguments, with_option):
-            told = f"--{option}: only with --{with_option}"
-            raise InputError(told.replace("_", "-"))
-    taken = _targets.Taken([*feed.known_files, *_model.files(arguments)])
+            message = f"--{option}: only with --{with_option}"
+            raise InputError(message.replace("_", "-"))
+    reserved = _output_files.ReservedPaths([*feed.known_files, *_model.files(arguments)])
     for name in _FILES:
         path = getattr(arguments, name, None)
         if path == "-":
-            taken.claim(f"--{name}", path)
+            reserved.reserve(f"--{name}", path)
         elif path:
-            _targets.check_file(f"--{name}", path, taken, overwrite=arguments.overwrite)
-    made = [*_of_files(arguments), *_of_folders(arguments, feed, taken)]
-    if not arguments.quiet and not any(sink.is_stdout for sink in made):
-        made.insert(0, Table(progress.say))
-    return made
+            _output_files.check_output(f"--{name}", path, reserved, overwrite=arguments.overwrite)
+    created = [*_file_sinks(arguments), *_folder_sinks(arguments, feed, reserved)]
+    if not arguments.quiet and not any(sink.is_stdout for sink in created):
+        created.insert(0, Table(progress.print))
+    return created
 
 
-def _of_files(arguments: argparse.Namespace) -> list[Sink]:
-    from engine.cli._sinks.documents import DOCUMENTS, Lines
-    from engine.cli._sinks.rows import BoxRows, ClassRows
+def _file_sinks(arguments: argparse.Namespace) -> list[Sink]:
+    from engine.cli._sinks.csv_rows import BoxRows, ClassRows
+    from engine.cli._sinks.json_documents import DOCUMENTS, JsonLines
 
     overwrite = arguments.overwrite
-    made: list[Sink] = []
+    created: list[Sink] = []
     if arguments.json:
         style = getattr(arguments, "json_style", None) or "engine"
-        made.append(DOCUMENTS[style](arguments.json, overwrite=overwrite))
+        created.append(DOCUMENTS[style](arguments.json, overwrite=overwrite))
     if arguments.jsonl:
-        made.append(Lines(arguments.jsonl, overwrite=overwrite))
+        created.append(JsonLines(arguments.jsonl, overwrite=overwrite))
     if arguments.csv:
         rows = BoxRows if hasattr(arguments, "save_txt") else ClassRows
-        made.append(rows(arguments.csv, overwrite=overwrite))
-    return made
+        created.append(rows(arguments.csv, overwrite=overwrite))
+    return created
 
 
-def _of_folders(arguments: argparse.Namespace, feed: Feed, taken: Taken) -> list[Sink]:
+def _folder_sinks(arguments: argparse.Namespace, feed: Feed, reserved: ReservedPaths) -> list[Sink]:
     from engine.cli._sinks.annotated import Annotated
-    from engine.cli._sinks.folders import Crops, Labels
+    from engine.cli._sinks.crops import Crops
+    from engine.cli._sinks.labels import Labels
 
     overwrite = arguments.overwrite
-    made: list[Sink] = []
+    created: list[Sink] = []
     if getattr(arguments, "output", None):
-        made.append(Annotated(arguments.output, taken, len(feed.found), overwrite=overwrite))
+        created.append(Annotated(arguments.output, reserved, len(feed.found), overwrite=overwrite))
     if getattr(arguments, "save_txt", None):
         labels = Labels(
-            *(arguments.save_txt, taken, feed.pictures),
+            arguments.save_txt,
+            reserved,
+            feed.pictures,
             with_score=arguments.save_conf,
             overwrite=overwrite,
         )
-        made.append(labels)
+        created.append(labels)
     if getattr(arguments, "crops", None):
-        made.append(Crops(arguments.crops, taken, overwrite=overwrite))
-    return made
+        created.append(Crops(arguments.crops, reserved, overwrite=overwrite))
+    return created
 
 
 def _json_style(text: str) -> str:

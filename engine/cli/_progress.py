@@ -1,15 +1,15 @@
-"""Progress on a terminal's stderr, with tqdm if it is installed; nothing anywhere else."""
+"""A progress bar on stderr, if that is a terminal and tqdm is installed."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
-from engine.cli._stderr import tell
+from engine.cli._stderr import print_stderr
 
 
 class Progress:
-    """Counts pictures; lines are printed through it, so that they do not run into the bar."""
+    """Counts pictures; prints lines in such a way that they do not disturb the bar."""
 
     def __init__(self, *, is_wanted: bool) -> None:
         self._is_wanted = is_wanted and sys.stderr.isatty()
@@ -20,7 +20,7 @@ class Progress:
             return
         try:
             from tqdm import tqdm
-        except ImportError:  # an extra; the run is the same without it
+        except ImportError:  # tqdm is optional
             return
         self._bar = tqdm(total=total, unit=" pictures", file=sys.stderr, leave=False)
 
@@ -28,15 +28,15 @@ class Progress:
         if self._bar is not None:
             self._bar.update()
 
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         if self._bar is None:
             print(text)
         else:
             self._bar.write(text, file=sys.stdout)
 
-    def complain(self, text: str) -> None:
+    def print_stderr(self, text: str) -> None:
         if self._bar is None:
-            tell(text)
+            print_stderr(text)
         else:
             self._bar.write(text, file=sys.stderr)
 

@@ -1,4 +1,4 @@
-"""detect --ray: the same pictures on a cluster, the results in shards."""
+"""detect --ray: process pictures on a Ray cluster and write the results in shards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine import extras
 from engine.cli import FAILED, _model
-from engine.cli._stderr import tell
+from engine.cli._stderr import print_stderr
 from engine.errors import InputError
 from engine.version import __version__
 
@@ -38,7 +38,7 @@ _ONLY_WITHOUT = (
     "fail_fast",
     "max_frames",
 )
-_SECONDS = 10.0  # between two lines of progress
+_PROGRESS_SECONDS = 10.0  # between two lines of progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,14 +48,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="local",
         metavar="ADDRESS",
-        help="auto or host:port of a Ray; alone: one of its own, on this machine",
+        help="auto or host:port of a Ray cluster; without it, a local one is started",
     )
-    fleet.add_argument("--out", metavar="DIR", help="results go here; s3://… and the like, too")
-    fleet.add_argument("--format", metavar="F", help="of the results: parquet or jsonl (parquet)")
+    fleet.add_argument("--out", metavar="DIR", help="where to write results; also s3://… etc.")
+    fleet.add_argument("--format", metavar="F", help="parquet or jsonl (parquet)")
     fleet.add_argument(
-        "--actors", type=_bounds, metavar="N|MIN:MAX", help="workers (what there is room for)"
+        "--actors", type=_bounds, metavar="N|MIN:MAX", help="workers (as many as fit)"
     )
-    fleet.add_argument("--shard", type=int, metavar="N", help="pictures in a file (32 to 1000)")
+    fleet.add_argument("--shard", type=int, metavar="N", help="pictures per file (32 to 1000)")
 
 
 def is_wanted(arguments: argparse.Namespace) -> bool:
@@ -68,14 +68,14 @@ def is_wanted(arguments: argparse.Namespace) -> bool:
 
 
 def run(arguments: argparse.Namespace, **options: Any) -> int:
-    """Finish what is left of the run in --out; `options` are those of engine.load()."""
+    """Start or resume the run in --out; `options` are arguments of engine.load()."""
     fleet = _fleet()
-    _give_back(arguments)
+    _separate_address(arguments)
     for name in _ONLY_WITHOUT:
         if getattr(arguments, name):
             raise InputError(f"--{name.replace('_', '-')}: not with --ray")
     if not arguments.out:
-        raise InputError("--ray: expected --out DIR, where the results go")
+        raise InputError("--ray: expected --out DIR for the results")
     least, most = arguments.actors or (1, None)
     resources = fleet.WorkerResources(
         *(arguments.device, arguments.threads or 1, least, most),
@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace, **options: Any) -> int:
         progress.add(tally)
     left = [each for each in range(run.shards) if each not in earlier]
     if left:
-        # Ray says on stdout that a worker was lost; there is to be nothing but the counts
+        # Ray reports lost workers on stdout, which must hold nothing but the counts
         with redirect_stdout(sys.stderr), fleet.ray_session(arguments.ray, model_bytes=model.size):
             progress.start()
             for result in run.process(left, model, resources, workers=arguments.workers):
@@ -122,8 +122,8 @@ def _fleet() -> ModuleType:
     return detection_run
 
 
-def _give_back(arguments: argparse.Namespace) -> None:
-    """What follows --ray is one of the inputs, unless it is an address."""
+def _separate_address(arguments: argparse.Namespace) -> None:
+    """Move the word after --ray to the inputs, unless it is an address."""
     word = arguments.ray
     if _ADDRESS.fullmatch(word):
         return
@@ -136,7 +136,7 @@ def _give_back(arguments: argparse.Namespace) -> None:
 
 
 def _packed(arguments: argparse.Namespace, chosen: dict[str, Any]) -> PackedModel:
-    """The model, loaded here once, so that what is wrong with it is told before a cluster works."""
+    """Load the model here once, so that its errors are reported before the cluster starts."""
     import engine
     from engine.fleet.packed_model import PackedModel
 
@@ -153,7 +153,7 @@ def _packed(arguments: argparse.Namespace, chosen: dict[str, Any]) -> PackedMode
         *files, arguments.names, data=arguments.data, device="cpu", **options
     ) as detector:
         if detector.task != "detector":
-            raise InputError(f"{arguments.cfg}: has no boxes to give. Try: classify")
+            raise InputError(f"{arguments.cfg}: is not a detector. Try: classify")
         labels = detector.labels
     options |= {"precision": arguments.precision, "batch": arguments.batch}
     return PackedModel.pack(*files, labels, **options)
@@ -169,7 +169,7 @@ def _entries(arguments: argparse.Namespace, names: list[str]) -> Iterator[Entry]
 
 
 def _bounds(text: str) -> tuple[int, int]:
-    """4 or 1:8."""
+    """Parse 4 or 1:8."""
     numbers = text.split(":")
     if len(numbers) > 2 or not all(each.isascii() and each.isdecimal() for each in numbers):
         raise argparse.ArgumentTypeError(f"expected N or MIN:MAX, got {text!r}")
@@ -177,7 +177,7 @@ def _bounds(text: str) -> tuple[int, int]:
 
 
 class _Progress:
-    """A line now and then, for terminals and for the logs of long runs; one more at the end."""
+    """Lines of progress at intervals, for terminals and log files, and one at the end."""
 
     def __init__(self, pictures: int, *, is_wanted: bool) -> None:
         from engine.fleet.rows import Tally
@@ -185,28 +185,28 @@ class _Progress:
         self.total: Tally = Tally()
         self._pictures = pictures
         self._is_wanted = is_wanted
-        self._before = 0  # seen by earlier runs
-        self._began = self._said = time.perf_counter()
+        self._earlier = 0  # pictures of earlier runs
+        self._start = self._last_line = time.perf_counter()
 
     def start(self) -> None:
-        self._before = self.total.pictures
-        self._began = self._said = time.perf_counter()
+        self._earlier = self.total.pictures
+        self._start = self._last_line = time.perf_counter()
 
     def add(self, tally: Tally) -> None:
         self.total = self.total.plus(tally)
         now = time.perf_counter()
-        if self._is_wanted and now - self._said > _SECONDS:
-            self._said = now
-            tell(f"{self.total.pictures} of {self._pictures} pictures{self._rate()}")
+        if self._is_wanted and now - self._last_line > _PROGRESS_SECONDS:
+            self._last_line = now
+            print_stderr(f"{self.total.pictures} of {self._pictures} pictures{self._rate()}")
 
     def end(self, where: str) -> None:
         if self._is_wanted:
-            _, boxes, found, broken = self.total
-            counts = f"{self.total.pictures} seen, {boxes} found in {found}, {broken} broken"
+            pictures, boxes, with_boxes, failed = self.total
+            counts = f"{pictures} pictures, {boxes} boxes in {with_boxes}, {failed} failed"
             print(f"{counts}{self._rate()}: {where}")
 
     def _rate(self) -> str:
-        new = self.total.pictures - self._before
-        if not new:  # all was there before
+        new = self.total.pictures - self._earlier
+        if not new:  # earlier runs have processed all pictures
             return ""
-        return f", {new / (time.perf_counter() - self._began):.1f} a second"
+        return f", {new / (time.perf_counter() - self._start):.1f} per second"

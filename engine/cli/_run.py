@@ -1,4 +1,4 @@
-"""Run pictures through a detector: show each result, report each failure, go on."""
+"""Run pictures through a detector and pass each result or failure to the sinks."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def run_all(
     keep_pictures: bool = False,
     fail_fast: bool = False,
 ) -> int:
-    """The exit status; each sink gets an entry for each picture, in order."""
-    waiting: deque[Item] = deque()  # drawn by the detector, not answered yet
+    """Run all pictures of the feed and return the exit status; sinks get the results in order."""
+    waiting: deque[Item] = deque()  # taken by the detector, without a result yet
 
     def sources() -> Iterator[Wanted]:
         for item in feed.items():
@@ -47,7 +47,7 @@ def run_all(
     progress.start(feed.total)
     with (
         Interrupts() as interrupts,
-        _begun(sinks, about, progress, interrupts),
+        _started(sinks, about, progress, interrupts),
         closing(stream) as outcomes,  # type: ignore[type-var]
     ):
         start = time.perf_counter()
@@ -55,10 +55,10 @@ def run_all(
             item = waiting.popleft()
             milliseconds = (time.perf_counter() - start) * 1e3
             count += 1
-            with interrupts.held():
+            with interrupts.deferred():
                 if isinstance(outcome, ImageError):
                     failures += 1
-                    progress.complain(f"Error: {outcome}")
+                    progress.print_stderr(f"Error: {outcome}")
                     for sink in sinks:
                         sink.fail(item, outcome)
                 else:
@@ -69,26 +69,26 @@ def run_all(
                 break
             start = time.perf_counter()
     if failures:
-        progress.complain(f"{failures} of {count} pictures could not be read")
+        progress.print_stderr(f"{failures} of {count} pictures could not be read")
     return FAILED if failures else 0
 
 
 @contextmanager
-def _begun(
+def _started(
     sinks: Sequence[Sink], about: dict[str, Any], progress: Progress, interrupts: Interrupts
 ) -> Iterator[None]:
-    """Outputs that are complete when the run ends or is interrupted, and gone when it fails."""
-    begun: list[Sink] = []
+    """Start the sinks; complete them after the run or an interrupt, discard them after an error."""
+    started: list[Sink] = []
     try:
         for sink in sinks:
             sink.begin(about)
-            begun.append(sink)
+            started.append(sink)
         try:
             yield
-        except KeyboardInterrupt:  # how a camera is stopped
-            _finish(begun, progress, interrupts)
+        except KeyboardInterrupt:  # the usual way to stop a camera
+            _finish(started, progress, interrupts)
             raise
-        _finish(begun, progress, interrupts)
+        _finish(started, progress, interrupts)
     except BaseException:
         for sink in sinks:
             sink.discard()
@@ -98,15 +98,15 @@ def _begun(
 
 
 def _finish(sinks: Sequence[Sink], progress: Progress, interrupts: Interrupts) -> None:
-    """An output that fails keeps no other from being complete."""
+    """Complete every sink, even if another one fails; then raise the first error."""
     failures: list[EngineError] = []
-    with interrupts.held():
+    with interrupts.deferred():
         for sink in sinks:
             try:
                 sink.finish()
             except EngineError as error:
                 failures.append(error)
         for other in failures[1:]:
-            progress.complain(f"Error: {other}")
+            progress.print_stderr(f"Error: {other}")
         if failures:
             raise failures[0]

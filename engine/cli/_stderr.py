@@ -1,4 +1,4 @@
-"""What is said beside the results: a reader who has left, or a full disk, ends no run."""
+"""Print to stderr; ignore a closed pipe or a full disk."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from contextlib import suppress
 from typing import TextIO
 
 
-def tell(text: str) -> None:
-    """Print on stderr, if anything can be printed there."""
+def print_stderr(text: str) -> None:
     try:
         print(text, file=sys.stderr)
     except OSError:
-        silence(sys.stderr)
+        redirect_to_null(sys.stderr)
 
 
-def silence(stream: TextIO) -> None:
-    """Python flushes it once more at exit, and would complain."""
+def redirect_to_null(stream: TextIO) -> None:
+    """Redirect a broken stream, since Python flushes it at exit and would report the error."""
     with suppress(OSError):
         descriptor = stream.fileno()
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, descriptor)
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, descriptor)
+        os.close(null)

@@ -1,4 +1,4 @@
-"""Tables for people: columns as wide as their longest cell."""
+"""Text tables: columns as wide as their widest cell."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Cell = str | int | float
 
 
 def align(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
-    """Lines of the rows; numbers stand right, words left."""
+    """Yield the rows as lines, with numbers aligned right and text left."""
     texts = [[_text(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     for row, line in zip(rows, texts, strict=True):

@@ -1,8 +1,8 @@
-"""Time a network, part by part: benchmark NET, a .cfg or a name of the zoo.
+"""Measure the speed of a network by stages: benchmark NET, a .cfg or a name of the zoo.
 
-Each batch is timed from pictures in memory to boxes. A GPU scales pictures itself, in its forward
-stage; a CPU decodes boxes when it hands them out, in download. Speed does not depend on weights:
-without any, random ones are taken.
+Each batch is timed from pictures in memory to boxes. A GPU scales pictures in its forward stage; a
+CPU decodes boxes in its download stage. Speed does not depend on the weights: without any, random
+ones are used.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.cli import _model, _network, _targets
-from engine.cli._stderr import tell
+from engine.cli import _model, _network, _output_files
+from engine.cli._stderr import print_stderr
 from engine.cli._table import align
 from engine.errors import InputError
 from engine.version import __version__
@@ -30,7 +30,7 @@ JSON_VERSION = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("inputs", nargs="*", metavar="NET", help="CFG, or a name; and WEIGHTS")
+    parser.add_argument("inputs", nargs="*", metavar="NET", help="a CFG or a name, and WEIGHTS")
     _network.add_arguments(parser)
     running = parser.add_argument_group("running")
     running.add_argument(
@@ -38,26 +38,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     running.add_argument("--precision", default="float32", help="float32, tf32 or float16")
     running.add_argument("--threads", type=int, metavar="N", help="threads of the CPU backend")
-    running.add_argument("--batch", type=_batches, default=(1,), metavar="N,N", help="a sweep (1)")
+    running.add_argument(
+        "--batch", type=_batches, default=(1,), metavar="N,N", help="batch sizes to measure (1)"
+    )
     running.add_argument("--image", metavar="FILE", help="a picture (noise of 768 x 576)")
     running.add_argument(
         "--no-passes", action="store_true", help="run the plan as written, without optimisation"
     )
     running.add_argument("--warm-up", type=_seconds, default=0.2, metavar="S", help="seconds (0.2)")
     running.add_argument(
-        "--seconds", type=_seconds, default=3.0, metavar="S", help="for each measurement (3)"
+        "--seconds", type=_seconds, default=3.0, metavar="S", help="of each measurement (3)"
     )
     tables = parser.add_argument_group("tables")
-    tables.add_argument("--layers", action="store_true", help="what each op takes")
+    tables.add_argument("--layers", action="store_true", help="the time of each op")
     tables.add_argument(
-        "--algorithms", action="store_true", help="every convolution by every algorithm of a GPU"
+        "--algorithms", action="store_true", help="each convolution with each algorithm of a GPU"
     )
     tables.add_argument(
-        "--peers", action="store_true", help="beside OpenCV DNN, ONNX Runtime and PyTorch"
+        "--peers", action="store_true", help="compare with OpenCV DNN, ONNX Runtime and PyTorch"
     )
     tables.add_argument("--json", metavar="FILE", help="all numbers; - is stdout, without tables")
-    tables.add_argument("--plot", metavar="FILE", help="a PNG of pictures a second")
-    tables.add_argument("--overwrite", action="store_true", help="replace these files")
+    tables.add_argument("--plot", metavar="FILE", help="a PNG chart of pictures per second")
+    tables.add_argument("--overwrite", action="store_true", help="replace existing files")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -65,11 +67,11 @@ def run(arguments: argparse.Namespace) -> int:
     if len(rest) == 1 and not arguments.cfg and not arguments.model:
         arguments.model = rest.pop()
     _network.refuse_rest(rest)
-    taken = _targets.Taken([*_model.files(arguments), arguments.image])
+    reserved = _output_files.ReservedPaths([*_model.files(arguments), arguments.image])
     for option in ("json", "plot"):
         path = getattr(arguments, option)
         if path not in (None, "-"):
-            _targets.check_file(f"--{option}", path, taken, overwrite=arguments.overwrite)
+            _output_files.check_output(f"--{option}", path, reserved, overwrite=arguments.overwrite)
     return _measure(arguments)
 
 
@@ -86,7 +88,10 @@ def _measure(arguments: argparse.Namespace) -> int:
         from engine.benchmark.workload import Workload
 
         workload = Workload(
-            *(graph, plan, device, arguments.precision),
+            graph,
+            plan,
+            device,
+            arguments.precision,
             passes=() if arguments.no_passes else device.passes,
             is_trained=is_trained,
             picture=_picture(arguments.image, graph.net.channels),
@@ -107,7 +112,7 @@ def _measure(arguments: argparse.Namespace) -> int:
 
 
 class _Report:
-    """Prints a table as soon as it is measured, and keeps what --json and --plot write."""
+    """Prints each table once it is measured; collects the numbers for --json and --plot."""
 
     def __init__(self, workload: Workload, *, is_quiet: bool) -> None:
         self._workload = workload
@@ -177,7 +182,7 @@ class _Report:
         self._print("")
         self._print(
             f"forward {profile.forward:.3f} ms, at least {profile.bound:.3f} ms: "
-            f"{profile.reached:.1%} of the roofline. What loses most:"
+            f"{profile.reached:.1%} of the roofline. Largest losses:"
         )
         rows = []
         for each in profile.losses():
@@ -201,16 +206,16 @@ class _Report:
                 speed = (each.microseconds, each.rate / 1e12)
                 share = "-" if each.share is None else f"{each.share:.1%}"
                 rows.append((layers, each.convolution, each.algorithm, chosen, *speed, share))
-            self._table(rows, title=f"batch {batch}, every convolution by every algorithm")
+            self._table(rows, title=f"batch {batch}, each convolution with each algorithm")
 
     def peers(self, batches: tuple[int, ...], budget: TimeBudget) -> None:
         from engine.benchmark import peers
 
         headings = ("batch", "program", "median ms", "p90", "p99", "pictures/s", "engine / it")
         rows: list[tuple[Cell, ...]] = [headings]
-        told: list[str] = []
+        messages: list[str] = []
         for batch in batches:
-            found = peers.measure(self._workload, batch, budget, tell=told.append)
+            found = peers.measure(self._workload, batch, budget, tell=messages.append)
             for name, each in found.items():
                 title = peers.PEERS.get(name, name)
                 ratio = found[peers.ENGINE].median / each.median
@@ -218,15 +223,15 @@ class _Report:
                 self._note_speed(f"{title}, forward", each)
                 numbers = (each.median, each.p90, each.p99)
                 rows.append((batch, title, *numbers, _rate(each), f"{ratio:.2f}"))
-        for line in dict.fromkeys(told):
-            tell(line)
-        self._table(rows, title="forward, from host memory to host memory, in turn")
+        for line in dict.fromkeys(messages):
+            print_stderr(line)
+        self._table(rows, title="forward, from host memory to host memory, interleaved")
 
     def write(self, arguments: argparse.Namespace) -> None:
         from engine.benchmark import chart
         from engine.files.atomic import write_new
 
-        options = {"overwrite": arguments.overwrite, "hint": _targets.HINT}
+        options = {"overwrite": arguments.overwrite, "hint": _output_files.HINT}
         document = {"version": JSON_VERSION, **self.about, **self._tables}
         text = json.dumps(document, indent=1, allow_nan=False) + "\n"
         if arguments.json == "-":
@@ -234,15 +239,15 @@ class _Report:
         elif arguments.json:
             write_new(arguments.json, text.encode(), **options)
         if arguments.plot:
-            title = f"{self.about['network']}, {self.about['precision']}: pictures a second"
+            title = f"{self.about['network']}, {self.about['precision']}: pictures per second"
             content = chart.png(title, self.about["machine"], self._speeds)
             write_new(arguments.plot, content, **options)
 
     def _add(self, table: str, row: Any, **more: object) -> None:
         self._tables.setdefault(table, []).append({**asdict(row), **more})
 
-    def _note_speed(self, who: str, timing: Timing) -> None:
-        self._speeds.setdefault(who, {})[f"batch {timing.batch}"] = timing.rate
+    def _note_speed(self, program: str, timing: Timing) -> None:
+        self._speeds.setdefault(program, {})[f"batch {timing.batch}"] = timing.rate
 
     def _table(self, rows: list[tuple[Cell, ...]], *, title: str = "") -> None:
         self._print("")
@@ -280,12 +285,12 @@ def _picture(path: str | None, channels: int) -> Any:
     if path is None:
         return None
     if not channels:
-        raise InputError("--image: this network is not for pictures")
+        raise InputError("--image: this network does not process pictures")
     return image.read(Path(path), channels=channels).pixels
 
 
 def _batches(text: str) -> tuple[int, ...]:
-    """1 or 1,8,64."""
+    """Parse 1 or 1,8,64."""
     words = text.split(",")
     if not all(word.isascii() and word.isdecimal() and int(word) > 0 for word in words):
         raise argparse.ArgumentTypeError(f"expected numbers of 1 or more, got {text!r}")

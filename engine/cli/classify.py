@@ -1,4 +1,4 @@
-"""Name what pictures show: the best classes of a classifier; or score it over a list."""
+"""Classify pictures: print the best classes, or measure the accuracy over a list."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _model.add_arguments(parser, "SOURCE", _sources.WHAT)
     _sources.add_arguments(parser)
     _accuracy.add_arguments(parser)
-    parser.add_argument("--top-k", type=int, default=5, metavar="N", help="best classes shown (5)")
+    parser.add_argument("--top-k", type=int, default=5, metavar="N", help="show N classes (5)")
     _outputs.add_arguments(parser, of_boxes=False)
 
 
@@ -28,7 +28,9 @@ def run(arguments: argparse.Namespace) -> int:
         if detector.task != "classifier":
             raise InputError(f"{arguments.cfg}: is not a classifier. Try: detect")
         return run_all(
-            *(detector, feed, sinks),
+            detector,
+            feed,
+            sinks,
             about={"cfg": str(arguments.cfg), "device": detector.device},
             progress=progress,
             workers=arguments.workers,

@@ -1,7 +1,7 @@
-"""Run one picture in two ways and find the first layer that differs.
+"""Run one picture in two ways and find the first layer whose output differs.
 
 A way is DEVICE[/PRECISION][/no-passes]: cpu, cuda:0, cuda/float16, cpu/no-passes, cpu/float64.
-Status 0 when they agree, 1 when a layer differs.
+The exit status is 0 if the ways agree and 1 if a layer differs.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("inputs", nargs="*", metavar="IMAGE", help="a picture; CFG WEIGHTS too")
+    parser.add_argument("inputs", nargs="*", metavar="IMAGE", help="a picture, CFG and WEIGHTS")
     _network.add_arguments(parser)
     parser.add_argument("--first", default="cpu/no-passes", metavar="WAY", help="(cpu/no-passes)")
     parser.add_argument("--second", default="auto", metavar="WAY", help="(auto: a GPU, else cpu)")
     parser.add_argument(
         "--tolerance", type=_tolerance, metavar="X", help="of a layer's norm (1e-4; float16: 2e-2)"
     )
-    parser.add_argument("--all", action="store_true", help="a line for every layer")
+    parser.add_argument("--all", action="store_true", help="print a line for every layer")
 
 
 def run(arguments: argparse.Namespace) -> int:

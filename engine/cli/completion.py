@@ -1,4 +1,4 @@
-"""Print a script that completes commands and options in bash, zsh or fish.
+"""Print a completion script for bash, zsh or fish.
 
 eval "$(engine completion bash)"                              # in ~/.bashrc
 eval "$(engine completion zsh)"                               # in ~/.zshrc, after compinit
@@ -102,5 +102,5 @@ def _fish_name(spelling: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """For any of the three shells."""
+    """Quote text for any of the three shells."""
     return "'" + text.replace("\\", "").replace("'", r"'\''") + "'"

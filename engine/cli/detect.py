@@ -1,4 +1,4 @@
-"""Find objects in pictures and videos: a table, annotated copies, JSON, CSV, labels, crops."""
+"""Detect objects in pictures and videos; print a table or write files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.cli._run import run_all
 from engine.errors import InputError
 from engine.vision.classes import parse_class
 
-_CHOSEN = ("threshold", "nms", "hierarchy", "agnostic_nms")
+_SETTINGS = ("threshold", "nms", "hierarchy", "agnostic_nms")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,13 +18,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _sources.add_arguments(parser)
     boxes = parser.add_argument_group("boxes")
     boxes.add_argument(
-        *("--threshold", "--thresh", "--conf"), type=float, default=0.25, help="least score (0.25)"
+        "--threshold",
+        "--thresh",
+        "--conf",
+        type=float,
+        default=0.25,
+        help="minimum score (0.25)",
     )
     boxes.add_argument(
-        *("--nms", "--iou"), type=float, default=0.45, help="largest overlap in a class (0.45)"
+        "--nms", "--iou", type=float, default=0.45, help="maximum IoU within a class (0.45)"
     )
     boxes.add_argument(
-        *("--hierarchy", "--hier"), type=float, default=0.5, help="threshold in a tree (0.5)"
+        "--hierarchy", "--hier", type=float, default=0.5, help="threshold in a class tree (0.5)"
     )
     boxes.add_argument(
         "--classes", action="append", metavar="A,B", help="only these, by name or number"
@@ -32,16 +37,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     boxes.add_argument(
         "--exclude", action="append", metavar="A,B", help="all but these, by name or number"
     )
-    boxes.add_argument("--max-det", type=int, metavar="N", help="at most N boxes of a picture")
+    boxes.add_argument("--max-det", type=int, metavar="N", help="at most N boxes per picture")
     boxes.add_argument(
-        "--agnostic-nms", action="store_true", help="boxes suppress those of other classes, too"
+        "--agnostic-nms", action="store_true", help="apply NMS across classes as well"
     )
     _outputs.add_arguments(parser, of_boxes=True)
     _ray.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    chosen = {name: getattr(arguments, name) for name in _CHOSEN}
+    chosen = {name: getattr(arguments, name) for name in _SETTINGS}
     more = {
         "max_detections": arguments.max_det,
         "classes": _classes(arguments.classes),
@@ -54,9 +59,11 @@ def run(arguments: argparse.Namespace) -> int:
     sinks = _outputs.sinks(arguments, feed, progress)
     with _model.load(arguments, **chosen, **more) as detector:
         if detector.task != "detector":
-            raise InputError(f"{arguments.cfg}: has no boxes to give. Try: classify")
+            raise InputError(f"{arguments.cfg}: is not a detector. Try: classify")
         return run_all(
-            *(detector, feed, sinks),
+            detector,
+            feed,
+            sinks,
             about={"cfg": str(arguments.cfg), "device": detector.device, **chosen},
             progress=progress,
             workers=arguments.workers,
@@ -66,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _classes(options: list[str] | None) -> list[str | int] | None:
-    """The entries of options such as "cat,dog" and "3"."""
+    """Parse options such as "cat,dog" and "3"."""
     if options is None:
         return None
     entries = [entry.strip() for option in options for entry in option.split(",") if entry.strip()]

@@ -1,4 +1,4 @@
-"""Say what of the GPU backend is here, what is missing, and the command that cures it."""
+"""Check the GPU backend: what is installed, what is missing, and how to install it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import argparse
 import platform
 from importlib import metadata
 
-from engine.cli._stderr import tell
+from engine.cli._stderr import print_stderr
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--verbose", action="store_true", help="every place that was looked at")
+    parser.add_argument("--verbose", action="store_true", help="list every place searched")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Status 0 when a GPU can be used, that of a missing device otherwise."""
+    """Return 0 if a GPU can be used, otherwise the status of a missing device."""
     from engine.backends.cpu import blas
     from engine.backends.cuda import doctor
     from engine.errors import DeviceError
@@ -29,5 +29,5 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{'':11}   {line}")
     cures = [finding.cure for finding in findings if finding.cure]
     for cure in cures:
-        tell(f"missing: {cure}")
+        print_stderr(f"missing: {cure}")
     return DeviceError.exit_code if cures else 0

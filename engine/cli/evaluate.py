@@ -1,8 +1,9 @@
-"""Score a detector on labelled pictures: average precision, hits and misses, curves.
+"""Evaluate a detector on labelled pictures: average precision, hits and misses, curves.
 
-LIST names pictures, one a line; DIR holds them (or holds images/). Their labels are YOLO .txt or
-Pascal VOC .xml files beside them, or in labels/ or Annotations/ beside their folder. A COCO .json
-file names pictures and objects itself. --detections scores a results file instead of a detector.
+LIST holds the names of pictures, one per line; DIR holds the pictures (or a folder images/). Labels
+are YOLO .txt or Pascal VOC .xml files next to the pictures, or in labels/ or Annotations/ next to
+their folder. A COCO .json file lists pictures and objects. --detections evaluates a results file
+instead of a detector.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.cli import FAILED, _model, _targets
-from engine.cli._output import JsonDocument
-from engine.cli._stderr import tell
+from engine.cli import FAILED, _model, _output_files
+from engine.cli._json_report import JsonReport
+from engine.cli._stderr import print_stderr
 from engine.cli._table import Cell, align
 from engine.errors import ImageError, InputError
 from engine.files.naming import shown
@@ -23,40 +24,43 @@ if TYPE_CHECKING:
     from engine.detector import Detector
     from engine.evaluate.examples import Example
     from engine.evaluate.ground_truth import GroundTruth
+    from engine.evaluate.ranking import Counts
     from engine.evaluate.score import ClassScore, Report
 
-_MOST_PROBLEMS = 20
-_MOST_CONFUSED = 5
+_MAX_PROBLEMS = 20
+_MAX_CONFUSED = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     _model.add_arguments(parser, "LIST|DIR|JSON", "labelled pictures")
     truth = parser.add_argument_group("ground truth")
-    truth.add_argument("--labels", metavar="DIR", help="label files, if they lie elsewhere")
-    truth.add_argument("--images", metavar="DIR", help="the pictures that a COCO file names")
+    truth.add_argument("--labels", metavar="DIR", help="folder of the label files")
+    truth.add_argument("--images", metavar="DIR", help="folder of the pictures of a COCO file")
     boxes = parser.add_argument_group("detections")
     boxes.add_argument("--detections", metavar="FILE", help="COCO results instead of a model's")
     boxes.add_argument(
-        "--min-score", type=float, default=0.005, help="least score that is ranked (0.005)"
+        "--min-score", type=float, default=0.005, help="minimum score to be ranked (0.005)"
     )
-    boxes.add_argument("--nms", type=float, default=0.45, help="largest overlap in a class (0.45)")
-    boxes.add_argument("--hierarchy", type=float, default=0.5, help="threshold in a tree (0.5)")
+    boxes.add_argument("--nms", type=float, default=0.45, help="maximum IoU within a class (0.45)")
+    boxes.add_argument(
+        "--hierarchy", type=float, default=0.5, help="threshold in a class tree (0.5)"
+    )
     rules = parser.add_argument_group("rules")
     rules.add_argument("--method", default="coco", help="coco, voc, voc11 or darknet (coco)")
+    rules.add_argument("--match-iou", type=float, default=0.5, help="minimum IoU of a hit (0.5)")
     rules.add_argument(
-        "--match-iou", type=float, default=0.5, help="overlap that finds an object (0.5)"
+        "--threshold", type=float, default=0.25, help="score threshold of the counts (0.25)"
     )
-    rules.add_argument(
-        "--threshold", type=float, default=0.25, help="score that counts as found (0.25)"
-    )
-    rules.add_argument("--points", type=int, default=0, help="of darknet: 0 (area), 11 or 101 (0)")
+    rules.add_argument("--points", type=int, default=0, help="darknet's: 0 (area), 11 or 101 (0)")
     output = parser.add_argument_group("output")
     output.add_argument(
-        "--curves", metavar="DIR", help="curves and, of up to 1,000 classes, confusion as pictures"
+        "--curves", metavar="DIR", help="where to write curves and the confusion matrix"
     )
-    output.add_argument("--save-coco", metavar="DIR", help="what was compared, as COCO's files")
-    output.add_argument("--json", metavar="FILE", help="write the report as JSON; - is stdout")
-    output.add_argument("--overwrite", action="store_true", help="replace earlier outputs")
+    output.add_argument(
+        "--save-coco", metavar="DIR", help="where to write ground truth and detections for COCO"
+    )
+    output.add_argument("--json", metavar="FILE", help="the report as JSON; - is stdout")
+    output.add_argument("--overwrite", action="store_true", help="replace existing files")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -65,23 +69,25 @@ def run(arguments: argparse.Namespace) -> int:
 
     rules = Rules(arguments.method, arguments.match_iou, arguments.threshold, arguments.points)
     source = _source(arguments)
-    document = JsonDocument.of(arguments, [source, arguments.detections])
+    document = JsonReport.of(arguments, [source, arguments.detections])
     folders = {name: _new_folder(arguments, name) for name in ("curves", "save_coco")}
-    for file in coco_files.files_in(folders["save_coco"]) if folders["save_coco"] else ():
-        _targets.Taken([source, arguments.detections]).claim("--save-coco", str(file))
+    if folders["save_coco"]:
+        reserved = _output_files.ReservedPaths([source, arguments.detections])
+        for file in coco_files.files_in(folders["save_coco"]):
+            reserved.reserve("--save-coco", str(file))
     if arguments.detections:
         truth = _truth(arguments, source, _names(arguments.names))
-        _spare(truth, document, folders["curves"])
-        examples, failures = _examples_of_file(arguments, truth)
+        _protect_inputs(truth, document, folders["curves"])
+        examples, failures = _examples_from_file(arguments, truth)
         about: dict[str, object] = {"detections": arguments.detections}
     else:
         chosen = {"nms": arguments.nms, "hierarchy": arguments.hierarchy}
         with _model.load(arguments, threshold=arguments.min_score, **chosen) as detector:
             if detector.task != "detector":
-                raise InputError(f"{arguments.cfg}: has no boxes to score. Try: classify --list")
+                raise InputError(f"{arguments.cfg}: is not a detector. Try: classify --list")
             truth = _truth_for(arguments, source, detector)
-            _spare(truth, document, folders["curves"])
-            examples, failures = _examples_of(detector, truth)
+            _protect_inputs(truth, document, folders["curves"])
+            examples, failures = _examples_from_detector(detector, truth)
             about = {
                 "cfg": str(arguments.cfg),
                 "device": detector.device,
@@ -93,19 +99,19 @@ def run(arguments: argparse.Namespace) -> int:
                 "resize": arguments.resize,
             }
     report = score(examples, truth.names, rules)
-    _complain(truth, failures)
+    _print_problems(truth, failures)
     if document is None or not document.is_stdout:
-        print(*_shown(report, truth, about), sep="\n")
+        print(*_lines(report, truth, about), sep="\n")
     if document:
         for example in examples:
             counts = {"objects": len(example.objects), "detections": len(example.detections)}
             document.add({"path": example.path, "image_id": example.image_id, **counts})
-        trouble = {
+        problems = {
             "unlabelled": truth.unlabelled,
             "label_problems": truth.problems,
             "unreadable": failures,
         }
-        document.write(ground_truth=source, **about, **report.to_dict(), **trouble)
+        document.write(ground_truth=source, **about, **report.to_dict(), **problems)
     if folders["save_coco"]:
         coco_files.write(folders["save_coco"], truth, examples, overwrite=arguments.overwrite)
     if folders["curves"]:
@@ -113,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
     return FAILED if failures or truth.problems else 0
 
 
-# ------------------------------------------------------------ what is compared
+# ------------------------------------------------------------ input
 
 
 def _source(arguments: argparse.Namespace) -> str:
@@ -144,7 +150,7 @@ def _truth(arguments: argparse.Namespace, source: str, names: Sequence[str] | No
 
 
 def _truth_for(arguments: argparse.Namespace, source: str, detector: Detector) -> GroundTruth:
-    """The ground truth for a detector; without names of its own it takes a COCO file's."""
+    """Read the ground truth for a detector; without names, those of a COCO file are used."""
     named = arguments.names or arguments.data
     if not named and Path(source).suffix.lower() == ".json":
         truth = _truth(arguments, source, None)
@@ -153,18 +159,20 @@ def _truth_for(arguments: argparse.Namespace, source: str, detector: Detector) -
     return _truth(arguments, source, detector.labels)
 
 
-def _spare(truth: GroundTruth, document: JsonDocument | None, curves: Path | None) -> None:
-    """The report may not replace what it is about."""
+def _protect_inputs(truth: GroundTruth, document: JsonReport | None, curves: Path | None) -> None:
+    """Refuse outputs that would replace pictures or labels."""
     pictures = [entry.path for entry in truth.entries]
     if document:
         document.check([*truth.label_files, *pictures])
-    if curves and any(_targets.is_folder_of(curves, picture) for picture in pictures):
-        problem = "holds pictures that are read, and a curve could replace one"
+    if curves and any(_output_files.is_folder_of(curves, picture) for picture in pictures):
+        problem = "contains pictures that are read, and a curve could replace one"
         raise InputError(f"--curves {shown(str(curves))}: {problem}. Name another folder")
 
 
-def _examples_of(detector: Detector, truth: GroundTruth) -> tuple[list[Example], list[str]]:
-    """What the detector finds; and why some pictures are left out."""
+def _examples_from_detector(
+    detector: Detector, truth: GroundTruth
+) -> tuple[list[Example], list[str]]:
+    """Run the detector; also return the errors of pictures that could not be read."""
     from engine.evaluate.examples import Detections, Example
 
     examples, failures = [], []
@@ -183,10 +191,10 @@ def _examples_of(detector: Detector, truth: GroundTruth) -> tuple[list[Example],
     return examples, failures
 
 
-def _examples_of_file(
+def _examples_from_file(
     arguments: argparse.Namespace, truth: GroundTruth
 ) -> tuple[list[Example], list[str]]:
-    """What a results file says; pictures are only read where their size is not known."""
+    """Read a results file; a picture is read only if its size is not known."""
     from engine.evaluate.coco_files import read_results
     from engine.evaluate.examples import Detections, Example
     from engine.vision.image import read
@@ -204,55 +212,57 @@ def _examples_of_file(
     return examples, failures
 
 
-# ------------------------------------------------------------ what is said
+# ------------------------------------------------------------ output
 
 
 def _new_folder(arguments: argparse.Namespace, option: str) -> Path | None:
-    """Made before the work begins, so that it is not done in vain."""
+    """Create a folder before the evaluation, so that an error does not waste it."""
     name = getattr(arguments, option)
     if name is None:
         return None
     flag = f"--{option.replace('_', '-')}"
-    folder = _targets.make_folder(flag, name)
+    folder = _output_files.make_folder(flag, name)
     if not arguments.overwrite and any(folder.iterdir()):
-        raise InputError(f"{flag} {name}: is not empty. {_targets.HINT}")
+        raise InputError(f"{flag} {name}: is not empty. {_output_files.HINT}")
     return folder
 
 
-def _complain(truth: GroundTruth, failures: Sequence[str]) -> None:
+def _print_problems(truth: GroundTruth, failures: Sequence[str]) -> None:
     for kind, lines in (("Warning", truth.problems), ("Error", failures)):
-        for line in lines[:_MOST_PROBLEMS]:
-            tell(f"{kind}: {line}")
-        if len(lines) > _MOST_PROBLEMS:
-            tell(f"{kind}: … and {len(lines) - _MOST_PROBLEMS} more")
+        for line in lines[:_MAX_PROBLEMS]:
+            print_stderr(f"{kind}: {line}")
+        if len(lines) > _MAX_PROBLEMS:
+            print_stderr(f"{kind}: … and {len(lines) - _MAX_PROBLEMS} more")
     if truth.unlabelled:
         count = f"{truth.unlabelled} of {len(truth.entries)}"
-        tell(f"Warning: {count} pictures have no label file: they count as empty")
+        print_stderr(f"Warning: {count} pictures have no label file: they count as empty")
     if failures:
         count = f"{len(failures)} of {len(truth.entries)}"
-        tell(f"{count} pictures could not be read and are left out")
+        print_stderr(f"{count} pictures could not be read and are left out")
 
 
-def _shown(report: Report, truth: GroundTruth, about: dict[str, object]) -> Iterator[str]:
+def _lines(report: Report, truth: GroundTruth, about: dict[str, object]) -> Iterator[str]:
     objects = f"{report.counts.objects} objects of {len(truth.names)} classes"
     yield f"{truth.source}: {report.pictures} pictures, {objects}"
     rules = report.rules
-    lines = [["method", str(rules)]]
+    rows = [["method", str(rules)]]
     if "nms" in about:
         ranked = f"score above {about['min_score']}, nms {about['nms_kind']} {about['nms']}"
-        lines.append(["detections", f"{ranked}, {about['device']}"])
+        rows.append(["detections", f"{ranked}, {about['device']}"])
     else:
-        lines.append(["detections", str(about["detections"])])
-    lines.append(["counts", f"score above {rules.threshold:g}, IoU {rules.match_iou:g}"])
-    yield from align(lines)
+        rows.append(["detections", str(about["detections"])])
+    rows.append(["counts", f"score above {rules.threshold:g}, IoU {rules.match_iou:g}"])
+    yield from align(rows)
     yield ""
-    yield from align([[name, _or_none(value)] for name, value in report.summary.items()])
+    yield from align([[name, _or_dash(value)] for name, value in report.summary.items()])
     yield ""
     heading: list[Cell] = ["class", "objects", "AP", "TP", "FP", "FN"]
     heading += ["precision", "recall", "F1", "average IoU"]
-    seen = [each for each in report.classes if each.counts.objects or each.counts.false_positives]
+    present = [
+        each for each in report.classes if each.counts.objects or each.counts.false_positives
+    ]
     main = next(iter(report.summary.values()))
-    yield from align([heading, *map(_row, seen), ["all", *_cells(main, report.counts)]])
+    yield from align([heading, *map(_row, present), ["all", *_cells(main, report.counts)]])
     yield from _confused(report, truth)
 
 
@@ -260,29 +270,32 @@ def _row(each: ClassScore) -> list[Cell]:
     return [shown(each.name), *_cells(each.average_precision, each.counts)]
 
 
-def _cells(average_precision: float | None, counts: object) -> list[Cell]:
-    from engine.evaluate.ranking import Counts
-
-    assert isinstance(counts, Counts)
+def _cells(average_precision: float | None, counts: Counts) -> list[Cell]:
     return [
-        *(counts.objects, _or_none(average_precision)),
-        *(counts.true_positives, counts.false_positives, counts.false_negatives),
-        *(counts.precision, counts.recall, counts.f1, counts.average_iou),
+        counts.objects,
+        _or_dash(average_precision),
+        counts.true_positives,
+        counts.false_positives,
+        counts.false_negatives,
+        counts.precision,
+        counts.recall,
+        counts.f1,
+        counts.average_iou,
     ]
 
 
 def _confused(report: Report, truth: GroundTruth) -> Iterator[str]:
     from engine.evaluate.confusion import most_confused
 
-    pairs = most_confused(report.confusion, _MOST_CONFUSED)
+    pairs = most_confused(report.confusion, _MAX_CONFUSED)
     if pairs:
         yield ""
         names = [shown(name) for name in truth.names]
-        told = (f"{names[right]} as {names[found]} ({count})" for right, found, count in pairs)
-        yield f"taken for another: {', '.join(told)}"
+        texts = (f"{names[right]} as {names[found]} ({count})" for right, found, count in pairs)
+        yield f"most confused: {', '.join(texts)}"
 
 
-def _or_none(value: float | None) -> Cell:
+def _or_dash(value: float | None) -> Cell:
     return "-" if value is None else value
 
 

@@ -1,14 +1,14 @@
-"""Write a network for other programs: export onnx CFG WEIGHTS -o FILE.
+"""Export a network for other programs: export onnx CFG WEIGHTS -o FILE.
 
-The model takes any batch of float images, (batch, channels, height, width) in RGB from 0 to 1,
-and puts out what the detection layers do; with --decode, boxes.
+The input is a batch of float images (batch, channels, height, width), RGB from 0 to 1. The outputs
+are those of the detection layers, or with --decode boxes.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from engine.cli import _model, _network, _targets
+from engine.cli import _model, _network, _output_files
 from engine.errors import InputError, suggest
 
 FORMATS = ("onnx",)
@@ -20,12 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _network.add_arguments(parser)
     model = parser.add_argument_group("model")
     model.add_argument(
-        "--decode", action="store_true", help="rows x, y, w, h, objectness, scores of every box"
+        "--decode", action="store_true", help="output rows x, y, w, h, objectness, scores"
     )
     model.add_argument(
-        "--opset", type=int, metavar="N", help="the lowest that has all activations (13; mish: 18)"
+        "--opset", type=int, metavar="N", help="ONNX opset (the lowest possible: 13; mish: 18)"
     )
-    model.add_argument("--batch", type=int, metavar="N", help="only this many pictures (any)")
+    model.add_argument("--batch", type=int, metavar="N", help="fix the batch size (any)")
     parser.add_argument("-o", "--output", metavar="FILE", help="the .onnx file")
     parser.add_argument("--overwrite", action="store_true", help="replace the file")
 
@@ -39,8 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
     _network.refuse_rest(_network.take_files(arguments, arguments.inputs))
     if not arguments.output:
         raise InputError("no output named: expected -o FILE")
-    taken = _targets.Taken(_model.files(arguments))
-    _targets.check_file("-o", arguments.output, taken, overwrite=arguments.overwrite)
+    reserved = _output_files.ReservedPaths(_model.files(arguments))
+    _output_files.check_output("-o", arguments.output, reserved, overwrite=arguments.overwrite)
     return _write(arguments)
 
 
@@ -56,6 +56,6 @@ def _write(arguments: argparse.Namespace) -> int:
         batch=arguments.batch,
         decode=arguments.decode,
     )
-    write_new(arguments.output, content, overwrite=arguments.overwrite, hint=_targets.HINT)
+    write_new(arguments.output, content, overwrite=arguments.overwrite, hint=_output_files.HINT)
     print(f"{arguments.output}: {len(content):,} bytes")
     return 0

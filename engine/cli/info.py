@@ -1,4 +1,4 @@
-"""Describe a network: layers with shapes and work, the exact size of its weights, memory."""
+"""Describe a network: layers with shapes and operations, the size of its weights, memory."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "inputs",
         nargs="*",
         metavar="CFG",
-        help="a file or a name (the one in the box)",
+        help="a file or a name (the bundled model)",
     )
     parser.add_argument("--cfg", metavar="FILE", help="the same")
-    parser.add_argument("--model", metavar="NAME", help="a network of the zoo: see models list")
+    parser.add_argument("--model", metavar="NAME", help="a network of the zoo (see: models list)")
     parser.add_argument("--size", type=_model.size, metavar="N|WxH", help="instead of the cfg's")
-    parser.set_defaults(weights=None, names=None, data=None)  # what fill_in() may look at
+    parser.set_defaults(weights=None, names=None, data=None)  # fill_in() reads them
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -63,7 +63,7 @@ def _summary(network: Graph) -> list[tuple[Cell, ...]]:
 
 
 def _memory(network: Graph) -> str:
-    """What one picture at a time takes on the CPU, planned with weights that are not there."""
+    """Return the memory for one picture on the CPU, from a plan with untrained weights."""
     from engine.backends import open_device
     from engine.darknet import weights
     from engine.darknet.lower import lower

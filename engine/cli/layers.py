@@ -1,4 +1,4 @@
-"""List the sections a .cfg file may hold, with their options and defaults."""
+"""List the sections of .cfg files with their options and defaults."""
 
 from __future__ import annotations
 

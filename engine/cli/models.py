@@ -1,9 +1,9 @@
-"""List, download, find and check the weights of the official zoo.
+"""List, download, locate and verify the weights of the zoo.
 
-list             every network, and whether its weights are here
+list             all networks, and whether their weights are downloaded
 pull NAME…       download weights
-path NAME        where they are
-verify [NAME…]   read them whole and compare their hashes; without a name, all that are here
+path NAME        print the path of downloaded weights
+verify [NAME…]   compare hashes; without a name, those of all downloaded weights
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from engine.cli import FAILED
 from engine.cli._download import progress_of
-from engine.cli._stderr import tell
+from engine.cli._stderr import print_stderr
 from engine.cli._table import align
 from engine.errors import DownloadError, InputError, suggest
 
@@ -70,7 +70,7 @@ def _pull(names: list[str]) -> int:
                 print(store.pull(model, progress=show))
         except DownloadError as error:
             failures += 1
-            tell(f"Error: {error}")
+            print_stderr(f"Error: {error}")
     return FAILED if failures else 0
 
 
@@ -98,11 +98,11 @@ def _verify(names: list[str]) -> int:
             state = store.verify(model)
         except DownloadError as error:
             failures += 1
-            tell(f"Error: {error}")
+            print_stderr(f"Error: {error}")
             continue
         if state == "missing" and names:
             failures += 1
-            tell(f"Error: {model.name}: is not here")
+            print_stderr(f"Error: {model.name}: is not here")
         elif state != "missing":
             present += 1
             print(f"{model.name}: {_STATES[state]}")

@@ -1,7 +1,7 @@
-"""Answer pictures over HTTP: POST one to /detect or /classify, or drop it on the page at /.
+"""Serve a model over HTTP: POST a picture to /detect or /classify, or drop it on the page at /.
 
-Only programs on this machine can connect, unless --host says otherwise. There is neither password
-nor encryption: what others are to reach needs a proxy in front of it.
+By default only programs on this machine can connect (see --host). The server has neither passwords
+nor encryption: put a proxy in front of it before others can reach it.
 """
 
 from __future__ import annotations
@@ -25,52 +25,65 @@ _MIB = 1 << 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("inputs", nargs="*", metavar="FILE", help="CFG and WEIGHTS work here, too")
+    parser.add_argument("inputs", nargs="*", metavar="FILE", help="CFG and WEIGHTS")
     _model.add_options(parser, batch=8)
-    found = parser.add_argument_group("what is found, unless a request says otherwise")
+    found = parser.add_argument_group("results (defaults for requests)")
     found.add_argument(
-        *("--threshold", "--thresh", "--conf"), type=float, default=0.25, help="least score (0.25)"
+        "--threshold",
+        "--thresh",
+        "--conf",
+        type=float,
+        default=0.25,
+        help="minimum score (0.25)",
     )
     found.add_argument(
-        *("--nms", "--iou"), type=float, default=0.45, help="largest overlap in a class (0.45)"
+        "--nms", "--iou", type=float, default=0.45, help="maximum IoU within a class (0.45)"
     )
     found.add_argument("--top-k", type=int, default=5, metavar="N", help="best classes (5)")
     server = parser.add_argument_group("server")
     server.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
-    server.add_argument("--port", type=int, default=8000, help="0 takes a free one (8000)")
+    server.add_argument("--port", type=int, default=8000, help="0 selects a free port (8000)")
     server.add_argument(
-        *("--wait-ms",),
+        "--wait-ms",
         type=float,
         default=5.0,
         metavar="MS",
-        help="how long a picture waits for others on their way, to be run with them (5)",
+        help="how long to wait for more pictures to fill a batch (5)",
     )
     limits = parser.add_argument_group("limits")
     limits.add_argument(
-        *("--queue",),
+        "--queue",
         type=int,
         default=64,
         metavar="N",
-        help="pictures taken in at once; more are refused (64)",
+        help="pictures in progress; further requests are refused (64)",
     )
     limits.add_argument(
-        "--memory", type=float, default=1024, metavar="MIB", help="of pictures at once (1024)"
+        "--memory",
+        type=float,
+        default=1024,
+        metavar="MIB",
+        help="memory for pictures in progress (1024)",
     )
     limits.add_argument(
-        "--max-body", type=float, default=32, metavar="MIB", help="of one request (32)"
+        "--max-body", type=float, default=32, metavar="MIB", help="size of a request (32)"
     )
     limits.add_argument(
-        "--max-pixels", type=int, default=50_000_000, metavar="N", help="of a picture (50 million)"
+        "--max-pixels",
+        type=int,
+        default=50_000_000,
+        metavar="N",
+        help="pixels of a picture (50 million)",
     )
     limits.add_argument(
-        "--body-seconds", type=float, default=10, metavar="S", help="until a body is here (10)"
+        "--body-seconds", type=float, default=10, metavar="S", help="time to receive a body (10)"
     )
     limits.add_argument(
-        *("--drain-seconds",),
+        "--drain-seconds",
         type=float,
         default=30,
         metavar="S",
-        help="for those who wait for an answer when the server is to end (30)",
+        help="time to answer open requests before the server exits (30)",
     )
 
 

@@ -1,9 +1,9 @@
-"""Look at, check, cut and fuse weights.
+"""Inspect, verify, cut and fuse weights.
 
-info [CFG] WEIGHTS            what the header says, the file's hash, and whether it fits the .cfg
-verify CFG WEIGHTS            read it whole: the exact size, every number finite
-cut CFG WEIGHTS N -o FILE     the weights of the first N layers, as darknet's partial makes them
-fuse CFG WEIGHTS -o FILE      batch normalisation folded in; a .cfg to go with it lies beside FILE
+info [CFG] WEIGHTS            print the header, the hash, and whether the file fits the .cfg
+verify CFG WEIGHTS            check that the size is exact and all numbers are finite
+cut CFG WEIGHTS N -o FILE     write the weights of the first N layers, like darknet's partial
+fuse CFG WEIGHTS -o FILE      fold batch normalisation; write the matching .cfg next to FILE
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.arguments import parse_integer
-from engine.cli import _model, _network, _targets
+from engine.cli import _model, _network, _output_files
 from engine.cli._table import align
 from engine.errors import InputError, suggest
 from engine.files.naming import shown
@@ -22,7 +22,7 @@ from engine.files.naming import shown
 if TYPE_CHECKING:
     from engine.cli._table import Cell
 
-_SEEN = 0  # darknet's partial counts anew
+_SEEN = 0  # darknet's partial resets the counter
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("inputs", nargs="*", metavar="CFG WEIGHTS [N]", help="the network")
     _network.add_arguments(parser, has_size=False)
     parser.add_argument("-o", "--output", metavar="FILE", help="the .weights file to write")
-    parser.add_argument("--overwrite", action="store_true", help="replace what is there")
+    parser.add_argument("--overwrite", action="store_true", help="replace existing files")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -57,7 +57,7 @@ def _info(arguments: argparse.Namespace, rest: list[str]) -> None:
     size = path.stat().st_size
     rows: list[tuple[Cell, ...]] = [
         ("file", str(path)),
-        ("bytes", f"{size:,}, {header.size} of them header"),
+        ("bytes", f"{size:,} (header: {header.size})"),
         ("sha256", digest(path, "sha256")),
         ("version", f"{header.major}.{header.minor}.{header.revision}"),
         ("seen", f"{header.seen:,} pictures"),
@@ -66,8 +66,8 @@ def _info(arguments: argparse.Namespace, rest: list[str]) -> None:
     if has_network:
         graph = _network.graph_of(arguments)
         needed = graph.parameter_count
-        state = "as many" if size == header.size + 4 * needed else "not as many"
-        rows.append((graph.file, f"needs {needed:,}: {state}"))
+        state = "fits" if size == header.size + 4 * needed else "does not fit"
+        rows.append((graph.file, f"needs {needed:,} numbers: {state}"))
     print(*align(rows), sep="\n")
 
 
@@ -90,7 +90,7 @@ def _cut(arguments: argparse.Namespace, rest: list[str]) -> None:
     graph = _network.graph_of(arguments)
     part = surgery.cut(graph, count)
     arrays = weights.load(arguments.weights, graph)[: len(part.nodes)]
-    new = NewFile(output, overwrite=arguments.overwrite, hint=_targets.HINT)
+    new = NewFile(output, overwrite=arguments.overwrite, hint=_output_files.HINT)
     with new as file, file.part.open("wb") as out:
         weights.write(out, part, arrays, seen=_SEEN)
     last = part.nodes[-1]
@@ -103,21 +103,21 @@ def _fuse(arguments: argparse.Namespace, rest: list[str]) -> None:
 
     _network.refuse_rest(rest)
     output = _output(arguments)
-    beside = output.with_suffix(".cfg")
-    _check(arguments, str(beside))
+    cfg_path = output.with_suffix(".cfg")
+    _check(arguments, str(cfg_path))
     _model.fill_in(arguments)
     graph = _network.graph_of(arguments)
     arrays = weights.load(arguments.weights, graph)
     path = _model.network(str(arguments.cfg))
     text, fused, folded = surgery.fuse(path, arrays)
     seen = weights.read_header(arguments.weights).seen
-    options = {"overwrite": arguments.overwrite, "hint": _targets.HINT}
-    with NewFile(beside, **options) as written, NewFile(output, **options) as file:
+    options = {"overwrite": arguments.overwrite, "hint": _output_files.HINT}
+    with NewFile(cfg_path, **options) as cfg_file, NewFile(output, **options) as file:
         with file.part.open("wb") as out:
             weights.write(out, fused, folded, seen=seen)
-        written.part.write_text(text, encoding="utf-8")
+        cfg_file.part.write_text(text, encoding="utf-8")
     print(f"{output}: {fused.weights_bytes:,} bytes")
-    print(f"{beside}: its network")
+    print(f"{cfg_path}: its network")
 
 
 _ACTIONS: dict[str, Callable[[argparse.Namespace, list[str]], None]] = {
@@ -138,5 +138,5 @@ def _output(arguments: argparse.Namespace) -> Path:
 
 
 def _check(arguments: argparse.Namespace, output: str) -> None:
-    taken = _targets.Taken(_model.files(arguments))
-    _targets.check_file("-o", output, taken, overwrite=arguments.overwrite)
+    reserved = _output_files.ReservedPaths(_model.files(arguments))
+    _output_files.check_output("-o", output, reserved, overwrite=arguments.overwrite)

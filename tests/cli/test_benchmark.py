@@ -33,7 +33,7 @@ def test_a_network_of_the_zoo_needs_no_weights(tmp_path):
         ENGINE_CACHE=str(tmp_path),
     )
     assert done.status == 0
-    assert done.err == "yolov3-tiny.cfg: without weights; random ones take their place\n"
+    assert done.err == "yolov3-tiny.cfg: no weights given: random weights are used\n"
     document = json.loads(done.out)
     assert document["weights"] == "random"
     assert document["input"] == [3, 32, 32]
@@ -86,11 +86,11 @@ def test_every_algorithm_of_a_card_and_the_chosen_one(tiny_detector, capsys, mon
         assert cli.main(["benchmark", *files, "--algorithms", "--layers", *quick]) == 0
     out = capsys.readouterr().out
     assert "cuda:0: host, driver for CUDA 13.0" in out
-    assert "of the roofline. What loses most:\n" in out
-    after = out[out.index("What loses most:") :].splitlines()[1:3]  # two convolutions are left
+    assert "of the roofline. Largest losses:\n" in out
+    after = out[out.index("Largest losses:") :].splitlines()[1:3]  # two convolutions are left
     assert all(line.startswith("layer ") and " us of " in line for line in after)
     assert "least us  reached  limit\n" in out
-    rows = out[out.index("every convolution by every algorithm") :].splitlines()[1:]
+    rows = out[out.index("each convolution with each algorithm") :].splitlines()[1:]
     assert rows[0].split()[:3] == ["layers", "convolution", "algorithm"]
     assert any(" direct+unfused " in row for row in rows)
     assert sum(" chosen " in row for row in rows) == 2

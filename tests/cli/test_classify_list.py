@@ -72,7 +72,7 @@ def test_names_are_labels_unless_others_are_given_and_the_first_counts(classify,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["list.txt", "more.png"], "leaves no place for 'more.png'"),
+        (["list.txt", "more.png"], "expected no other pictures, got 'more.png'"),
         (["none.txt"], "none.txt: cannot be read"),
         (["list.txt", "--labels", "other.txt"], "no path contains a label. See --labels"),
         (["list.txt", "--labels", "short.txt"], "short.txt: expected 6 names"),

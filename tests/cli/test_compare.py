@@ -52,7 +52,7 @@ def test_random_weights_and_another_size_will_do(tiny_detector, picture, capsys)
     words = [str(picture), "--cfg", str(tiny_detector.cfg), "--size", "32x32", "--second", "cpu"]
     assert cli.main(["compare", *words]) == 0
     told = capsys.readouterr()
-    assert "without weights; random ones take their place" in told.err
+    assert "no weights given: random weights are used" in told.err
     assert "agree in all 4 layers" in told.out
 
 

@@ -131,7 +131,7 @@ def test_an_output_folder_that_is_a_file_is_refused(detect, pictures):
     status, _, err = detect("-o", pictures[2], pictures[0])
     assert status == 2
     assert "exists already" in err
-    assert detect("-o", f"{pictures[2]}/out", pictures[0])[2].count("cannot be made a folder") == 1
+    assert detect("-o", f"{pictures[2]}/out", pictures[0])[2].count("cannot create the folder") == 1
 
 
 def test_darknets_order_works_too(tiny_detector, pictures, capsys):

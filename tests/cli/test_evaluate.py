@@ -193,7 +193,7 @@ def test_curves_are_written_once(evaluate, dataset, tmp_path):
     taken = tmp_path / "file"
     taken.touch()
     status, _, err = evaluate(dataset, "--curves", taken)
-    assert (status, err) == (2, f"Error: --curves {taken}: cannot be made a folder: File exists\n")
+    assert (status, err) == (2, f"Error: --curves {taken}: cannot create the folder: File exists\n")
 
 
 def test_nothing_that_is_read_is_replaced(evaluate, dataset, tmp_path):

@@ -42,7 +42,7 @@ def test_info_without_a_network_is_about_the_one_in_the_box(capsys):
     assert cli.main(["info"]) == 0
     told = capsys.readouterr()
     assert "detector of 5 classes" in told.out
-    assert told.err.startswith("model: codes, the one in the box")
+    assert told.err.startswith("model: codes (bundled)")
 
 
 @pytest.mark.parametrize("section", ["maxpool", "[maxpool]", "max"])

@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from engine import bundled
-from engine.cli._sinks.documents import Document
-from engine.cli._targets import NewNames, Taken
+from engine.cli._output_files import ReservedPaths, UniqueNames
+from engine.cli._sinks.json_documents import Document
 from engine.errors import InputError
 from tests.cli.child import ENVIRONMENT, engine, names_in
 from tests.pictures import write_picture
@@ -186,8 +186,8 @@ def test_max_det_and_agnostic_nms_leave_fewer_boxes(detect):
         (["--csv", "old.csv"], "exists already. Name another, or add --overwrite"),
         (["--jsonl", "none/x.jsonl"], "there is no folder 'none'"),
         (["--json", "two"], "expected a file, got a folder"),
-        (["--save-txt", "old.csv"], "cannot be made a folder"),
-        (["--crops", "old.csv/x"], "cannot be made a folder"),
+        (["--save-txt", "old.csv"], "cannot create the folder"),
+        (["--crops", "old.csv/x"], "cannot create the folder"),
         (["-o", "old.png"], "exists already"),
         (["--json", "to-nothing"], "exists already"),
         (["two/7.jpg", "-o", "x.png", "--jsonl", "x.jsonl"], "one file for several pictures"),
@@ -240,9 +240,9 @@ def test_results_stay_where_another_run_was_faster(tmp_path):
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_name_that_thousands_want_is_numbered_at_once(tmp_path, overwrite):
     (tmp_path / "7-3.jpg").touch()
-    names = NewNames(tmp_path, Taken([]), overwrite=overwrite)
+    names = UniqueNames(tmp_path, ReservedPaths([]), overwrite=overwrite)
     start = time.process_time()
-    found = [names.place("7.jpg", source="one/7.jpg").name for _ in range(4000)]
+    found = [names.path_for("7.jpg", source="one/7.jpg").name for _ in range(4000)]
     assert time.process_time() - start < 2
     expected = ["7.jpg", *(f"7-{number}.jpg" for number in range(2, 4002))]
     expected.remove("7-4001.jpg" if overwrite else "7-3.jpg")
@@ -418,7 +418,7 @@ def test_a_folder_that_may_not_be_written_to_is_refused(detect, tree):
     if os.access(closed, os.W_OK):
         pytest.skip("this user may write anywhere")
     done = detect("one", "-o", "closed")
-    assert (done.status, "may not be written to" in done.err) == (2, True)
+    assert (done.status, "is not writable" in done.err) == (2, True)
 
 
 def test_devices_are_written_to_as_they_are(detect):

@@ -67,7 +67,7 @@ def test_a_picture_on_stdin_is_refused_once(tiny_detector, tree, kind):
         )
     assert (done.returncode, done.stdout) == (2, b"")
     (line,) = done.stderr.decode().splitlines()
-    assert line == f"Error: -: expected names of pictures, one a line, got a {kind}"
+    assert line == f"Error: -: expected names of pictures, one per line, got a {kind}"
 
 
 def test_names_on_stdin_may_begin_as_pictures_do(detect, tree):

@@ -72,8 +72,8 @@ def test_one_video_goes_into_one_file(detect, tree):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["clip.mp4", "-o", "x.jpg"], "a video does not fit into a picture"),
-        (["a.jpg", "-o", "x.mp4"], "a picture does not fit into a video"),
+        (["clip.mp4", "-o", "x.jpg"], "expected a picture, got a video"),
+        (["a.jpg", "-o", "x.mp4"], "expected a video, got a picture"),
         (["clip.mp4", "odd.mkv", "-o", "x.mp4"], "one file for several pictures"),
         (["clip.mp4", "a.jpg", "-o", "x.mp4"], "one file for several pictures"),
         (["clip.mp4", "-o", "x.3gp"], "expected one of .avi, "),

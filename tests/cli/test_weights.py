@@ -21,11 +21,11 @@ def test_info_tells_the_header_the_hash_and_whether_it_fits(tiny_detector):
     assert (done.status, done.err) == (0, "")
     rows = rows_of(done.out)
     numbers = (len(content) - 20) // 4
-    assert rows["bytes"] == f"{len(content):,}, 20 of them header"
+    assert rows["bytes"] == f"{len(content):,} (header: 20)"
     assert rows["sha256"] == hashlib.sha256(content).hexdigest()
     assert rows["version"] == "0.2.5"
     assert rows["seen"] == "0 pictures"
-    assert rows["net.cfg"] == f"needs {numbers:,}: as many"
+    assert rows["net.cfg"] == f"needs {numbers:,} numbers: fits"
 
 
 def test_info_needs_no_network_and_reads_old_headers(tmp_path, capsys):
@@ -38,7 +38,7 @@ def test_info_needs_no_network_and_reads_old_headers(tmp_path, capsys):
 
 def test_info_says_when_a_file_is_for_another_network(tiny_detector, tiny_classifier, capsys):
     assert cli.main(["weights", "info", str(tiny_detector.cfg), str(tiny_classifier.weights)]) == 0
-    assert "not as many" in rows_of(capsys.readouterr().out)["net.cfg"]
+    assert "does not fit" in rows_of(capsys.readouterr().out)["net.cfg"]
 
 
 def test_verify_reads_every_number(tiny_detector, tmp_path):

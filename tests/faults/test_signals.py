@@ -17,7 +17,7 @@ from PIL import Image
 import engine
 from engine.backends.cpu.workers import Workers
 from engine.cli import _interrupts
-from engine.cli._interrupts import SIGNALS, Terminated, terminable
+from engine.cli._interrupts import SIGNALS, Terminated, interruptible
 from engine.cli._progress import Progress
 from engine.cli._run import run_all
 from engine.cli._sinks.base import Sink
@@ -124,7 +124,7 @@ def test_what_a_picture_has_goes_to_every_output(place, tiny_detector):
 
 def test_who_is_asked_to_end_finishes_every_output(place, tiny_detector):
     first, second = Output(taking=1, number=signal.SIGTERM), Output()
-    with terminable():
+    with interruptible():
         assert is_interrupted(place, tiny_detector, first, second)
         assert (first.taken, second.taken) == (1, 1)
         assert first.is_finished
@@ -142,7 +142,7 @@ def test_an_import_is_not_broken_into(tmp_path, monkeypatch, number, seconds):
     monkeypatch.syspath_prepend(tmp_path)
 
     def load(seconds):
-        with terminable():
+        with interruptible():
             import_module("interrupted")
             time.sleep(seconds)
 
@@ -157,9 +157,9 @@ def test_an_import_that_does_not_end_is_broken_into(tmp_path, monkeypatch):
     text = "import signal, time\nsignal.raise_signal(signal.SIGINT)\ntime.sleep(60)\n"
     (tmp_path / "endless.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(_interrupts, "_LONGEST_IMPORT", 0.2)
+    monkeypatch.setattr(_interrupts, "_MAX_IMPORT_SECONDS", 0.2)
     start = time.monotonic()
-    with terminable(), pytest.raises(KeyboardInterrupt):
+    with interruptible(), pytest.raises(KeyboardInterrupt):
         import_module("endless")
     assert time.monotonic() - start < 10
 
@@ -168,7 +168,7 @@ def test_somebody_elses_use_of_a_signal_stays(place, tiny_detector):
     seen = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
     try:
-        with terminable():
+        with interruptible():
             output = Output(taking=1, number=signal.SIGTERM)
             assert not is_interrupted(place, tiny_detector, output)
         assert seen == [signal.SIGTERM] * 3

@@ -118,8 +118,8 @@ def test_nothing_is_lost_or_doubled_whoever_is_killed(command, expected, tmp_pat
 
     found = [each for each in expected.values() if not isinstance(each, ImageError)]
     boxes, with_boxes = sum(map(len, found)), sum(map(bool, map(len, found)))
-    assert told.startswith(f"2000 seen, {boxes} found in {with_boxes}, 40 broken, "), told
-    assert told.endswith(f" a second: 63 files in {out}\n")
+    assert told.startswith(f"2000 pictures, {boxes} boxes in {with_boxes}, 40 failed, "), told
+    assert told.endswith(f" per second: 63 files in {out}\n")
     assert written.items() <= {each: each.stat().st_mtime_ns for each in shards_in(out)}.items()
     assert assert_rows_are(rows_in(out), expected) == 40
     assert [row["path"] for row in rows_in(out)] == list(expected)

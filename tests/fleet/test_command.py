@@ -92,7 +92,7 @@ def test_what_cannot_be_is_told_before_a_cluster_works(words, capsys, has_ray, t
         *(capsys, "detect", words[1], "none.weights", "pictures", "--ray", "--out", "out")
     )
     told = error_of(capsys, "detect", *tiny_classifier.options, "pictures", "--ray", "--out", "o")
-    assert "has no boxes to give. Try: classify" in told
+    assert "is not a detector. Try: classify" in told
     assert not Path("out").exists()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from engine.cli._sinks.documents import DarknetDocument
+from engine.cli._sinks.json_documents import DarknetDocument
 from engine.errors import ImageError, InputError
 from engine.sources.item import Item
 from engine.vision.boxes import Boxes

@@ -1,1 +1,1 @@
-"""Where results go: one file for each kind of output, all of them a Sink."""
+"""Sinks for the results of a run: one module for each kind of output."""

@@ -1,4 +1,4 @@
-"""What every output does with the results of a run."""
+"""The base of all sinks."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ if TYPE_CHECKING:
 
 
 class Sink:
-    """An output; it is made, and refuses what cannot be, before a network is loaded."""
+    """An output of a run; its constructor raises errors before a network is loaded."""
 
-    is_stdout = False  # nothing else is printed there then
+    is_stdout = False  # writes to stdout, where nothing else must be printed
 
     def begin(self, about: dict[str, Any]) -> None:
-        """The run begins; `about` says with what."""
+        """Start the output; `about` describes the run."""
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
-        """A Result or Classification."""
+        """Write a Result or Classification."""
 
     def fail(self, item: Item, error: ImageError) -> None:
-        """A picture that could not be read."""
+        """Write the error of a picture that could not be read."""
 
     def finish(self) -> None:
-        """The run has ended, or the user has ended it: make what there is complete."""
+        """Complete the output at the end of the run or after an interrupt."""
 
     def discard(self) -> None:
-        """The run has failed: leave nothing half done."""
+        """Remove an incomplete output after a failure."""

@@ -1,4 +1,4 @@
-"""Results for people, on stdout."""
+"""Results as tables on stdout."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ from engine.sources.item import Item
 from engine.vision.classification import Classification
 from engine.vision.result import Result
 
-Say = Callable[[str], None]
-
 
 class Table(Sink):
-    def __init__(self, say: Say) -> None:
-        self._say = say
+    def __init__(self, print_line: Callable[[str], None]) -> None:
+        self._print = print_line
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         width, height = outcome.size
         title = f"{shown(item.name)}  {width} x {height}  {milliseconds:.1f} ms"
         rows = _boxes(outcome) if isinstance(outcome, Result) else _classes(outcome)
-        self._say("\n".join([title, *(align(rows) if rows else ["  nothing found"])]))
+        self._print("\n".join([title, *(align(rows) if rows else ["  nothing found"])]))
 
 
 def _boxes(result: Result) -> list[list[Cell]]:

@@ -1,4 +1,4 @@
-"""--csv: one row for each box, or for each of a picture's best classes."""
+"""--csv: a row for each box, or for each of the best classes of a picture."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 from typing import Any
 
 from engine.cli._sinks.base import Sink
-from engine.cli._sinks.text import TextOut
+from engine.cli._sinks.text_output import TextOutput
 from engine.sources.item import Item
 from engine.vision import serialize
 
@@ -15,12 +15,12 @@ _CLASS_COLUMNS = ("path", "rank", "class_id", "label", "score", "frame")
 
 
 class BoxRows(Sink):
-    """A file that grows row by row; `-` is stdout."""
+    """A row for each box, written as soon as its picture is done; `-` is stdout."""
 
     _COLUMNS: tuple[str, ...] = _BOX_COLUMNS
 
     def __init__(self, path: str, *, overwrite: bool) -> None:
-        self._out = TextOut(path, overwrite=overwrite, grows=True)
+        self._out = TextOutput(path, overwrite=overwrite, incremental=True)
         self.is_stdout = self._out.is_stdout
         self._writer = csv.writer(self._out, lineterminator="\n")
 

@@ -1,4 +1,4 @@
-"""What the file is called that an output makes of a picture."""
+"""Names of the files that outputs write for a picture."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from engine.sources.item import Item
 from engine.sources.media import is_url, url_path
 from engine.vision.encode import fits
 
-# what an annotated picture keeps of its source's format
-_KEPT = {".jpg", ".jpeg", ".png", ".webp", ".bmp"}
-_LONGEST = 120  # bytes, since file systems count them; leaves room for numbers and endings
+# formats that an annotated picture takes over from its source
+_KEPT_FORMATS = {".jpg", ".jpeg", ".png", ".webp", ".bmp"}
+_MAX_BYTES = 120  # as file systems count bytes; leaves room for a number and an extension
 
 
 def stem_of(item: Item) -> str:
-    """dog for a/dog.jpg, street_000012 for frame 12 of street.mp4."""
+    """Return dog for a/dog.jpg and street_000012 for frame 12 of street.mp4."""
     if item.frame:
         return f"{stem_of_video(item.frame.video)}_{item.frame.number:06d}"
     return _stem(_path(item.name)) or "picture"
@@ -26,14 +26,14 @@ def stem_of_video(name: str) -> str:
 
 
 def name_of(item: Item, size: tuple[int, int]) -> str:
-    """Of a picture of this size: .png where its source's format cannot hold it."""
+    """Return the name for a picture of this size: .png if its source's format cannot hold it."""
     suffix = ".jpg" if item.frame else PurePath(_path(item.name)).suffix.lower()
-    name = stem_of(item) + (suffix if suffix in _KEPT else ".png")
+    name = stem_of(item) + (suffix if suffix in _KEPT_FORMATS else ".png")
     return name if fits(size, name) else stem_of(item) + ".png"
 
 
 def folder_name_of(label: str) -> str:
-    """A label as the name of a folder, whatever it holds."""
+    """Turn any label into a valid name of a folder."""
     name = "".join(each if each.isalnum() or each in " -_.,()'" else "_" for each in label)
     return _cut(name.strip(" .")) or "_"
 
@@ -47,7 +47,7 @@ def _stem(path: str) -> str:
 
 
 def _cut(name: str) -> str:
-    name = name[:_LONGEST]
-    while len(os.fsencode(name)) > _LONGEST:
+    name = name[:_MAX_BYTES]
+    while len(os.fsencode(name)) > _MAX_BYTES:
         name = name[:-1]
     return name

@@ -1,4 +1,4 @@
-"""A report as one JSON document, written at the end of a run."""
+"""A JSON document that is written as a whole at the end of a run."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from engine.cli import _model, _targets
+from engine.cli import _model, _output_files
 from engine.files.atomic import write_new
 from engine.version import __version__
 
 JSON_VERSION = 1
 
 
-class JsonDocument:
-    """`-` is stdout."""
+class JsonReport:
+    """A report with an entry for each picture, for a file or (`-`) stdout."""
 
     @classmethod
-    def of(cls, arguments: argparse.Namespace, inputs: Iterable[str | None]) -> JsonDocument | None:
+    def of(cls, arguments: argparse.Namespace, inputs: Iterable[str | None]) -> JsonReport | None:
         if not arguments.json:
             return None
         document = cls(arguments.json, overwrite=arguments.overwrite)
@@ -34,10 +34,10 @@ class JsonDocument:
         self._images: list[dict[str, Any]] = []
 
     def check(self, inputs: Iterable[str | Path | None]) -> None:
-        """Refuse to replace one of them, or anything unasked."""
+        """Refuse to replace one of the inputs or, without --overwrite, any file."""
         if not self.is_stdout:
-            taken = _targets.Taken(inputs)
-            _targets.check_file("--json", self._path, taken, overwrite=self._overwrite)
+            reserved = _output_files.ReservedPaths(inputs)
+            _output_files.check_output("--json", self._path, reserved, overwrite=self._overwrite)
 
     def add(self, entry: dict[str, Any]) -> None:
         self._images.append(entry)
@@ -49,4 +49,4 @@ class JsonDocument:
             sys.stdout.write(text)
         else:
             content = text.encode()
-            write_new(self._path, content, overwrite=self._overwrite, hint=_targets.HINT)
+            write_new(self._path, content, overwrite=self._overwrite, hint=_output_files.HINT)

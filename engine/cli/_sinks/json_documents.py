@@ -1,13 +1,13 @@
-"""--json and --jsonl: results as JSON, written one by one, so that a long run stays small."""
+"""--json and --jsonl: results as JSON, written one by one to save memory."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from engine.cli._output import JSON_VERSION
+from engine.cli._json_report import JSON_VERSION
 from engine.cli._sinks.base import Sink
-from engine.cli._sinks.text import TextOut
+from engine.cli._sinks.text_output import TextOutput
 from engine.errors import ImageError
 from engine.sources.item import Item
 from engine.version import __version__
@@ -15,12 +15,12 @@ from engine.vision import serialize
 
 
 class Document(Sink):
-    """One document in our style; `-` is stdout."""
+    """A document in the engine's own style; `-` is stdout."""
 
-    _BETWEEN = ",\n  "
+    _SEPARATOR = ",\n  "
 
     def __init__(self, path: str, *, overwrite: bool) -> None:
-        self._out = TextOut(path, overwrite=overwrite, grows=False)
+        self._out = TextOutput(path, overwrite=overwrite, incremental=False)
         self.is_stdout = self._out.is_stdout
         self._count = 0
 
@@ -49,14 +49,14 @@ class Document(Sink):
         return "\n ]\n}\n"
 
     def _add(self, entry: str) -> None:
-        self._out.write(self._BETWEEN * bool(self._count) + entry)
+        self._out.write(self._SEPARATOR * bool(self._count) + entry)
         self._count += 1
 
 
 class DarknetDocument(Document):
-    """The file that darknet's -out option writes; it does not tell what could not be read."""
+    """The file that darknet's -out option writes; it has no place for failures."""
 
-    _BETWEEN = ", \n"
+    _SEPARATOR = ", \n"
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         self._add(serialize.darknet_entry(outcome, self._count + 1))
@@ -72,9 +72,9 @@ class DarknetDocument(Document):
 
 
 class CocoDocument(Document):
-    """COCO's results, a list of boxes; a frame of a video is a picture named VIDEO#NUMBER."""
+    """COCO results, a list of boxes; a frame of a video is a picture named VIDEO#NUMBER."""
 
-    _BETWEEN = ",\n"
+    _SEPARATOR = ",\n"
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         for entry in outcome.to_coco(item.name if item.frame else None):
@@ -97,11 +97,11 @@ DOCUMENTS: dict[str, type[Document]] = {
 }
 
 
-class Lines(Sink):
-    """One object a line, each there as soon as its picture is done; `-` is stdout."""
+class JsonLines(Sink):
+    """An object per line, written as soon as its picture is done; `-` is stdout."""
 
     def __init__(self, path: str, *, overwrite: bool) -> None:
-        self._out = TextOut(path, overwrite=overwrite, grows=True)
+        self._out = TextOutput(path, overwrite=overwrite, incremental=True)
         self.is_stdout = self._out.is_stdout
 
     def begin(self, about: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""One annotated video, encoded with PyAV as its frames come."""
+"""Encode an annotated video with PyAV, frame by frame."""
 
 from __future__ import annotations
 
@@ -18,32 +18,33 @@ from engine.sources.media import VIDEO_EXTENSIONS
 if TYPE_CHECKING:
     from av.container import OutputContainer
 
-_USUAL = ".mp4"
+_DEFAULT = ".mp4"
 _FORMATS = {".mkv": "matroska", ".m4v": "mp4", ".ts": "mpegts", ".mts": "mpegts"}
-_WRITTEN = {".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".ts", ".mts"}
-_GREATEST_RATE = Fraction(1000)
+_SUPPORTED = {".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".ts", ".mts"}
+_MAX_RATE = Fraction(1000)
 
 
-def ending_for(name: str) -> str:
+def extension_for(name: str) -> str:
+    """Return the extension for the annotated copy of a video."""
     suffix = Path(name).suffix.lower()
-    return suffix if suffix in _WRITTEN and "://" not in name else _USUAL
+    return suffix if suffix in _SUPPORTED and "://" not in name else _DEFAULT
 
 
-class Movie:
-    """Frames keep the time they had; those of another size are scaled to the first one's."""
+class VideoWriter:
+    """Writes frames at their original times, scaled to the size of the first one."""
 
     def __init__(self, file: NewFile, first: Frame) -> None:
         import av
 
         suffix = file.path.suffix.lower()
-        if suffix not in _WRITTEN:
-            known = ", ".join(sorted(_WRITTEN & VIDEO_EXTENSIONS))
+        if suffix not in _SUPPORTED:
+            known = ", ".join(sorted(_SUPPORTED & VIDEO_EXTENSIONS))
             raise InputError(f"-o {shown(str(file.path))}: expected one of {known}, got {suffix!r}")
-        self.video = first.video
+        self.source = first.video
         self._file = file
-        self._rate = min(first.rate.limit_denominator(1001), _GREATEST_RATE)
-        self._begin = first.seconds
-        self._last = -1
+        self._rate = min(first.rate.limit_denominator(1001), _MAX_RATE)
+        self._start = first.seconds
+        self._last_pts = -1
         self._stream: Any = None
         try:
             self._container: OutputContainer = av.open(
@@ -59,12 +60,13 @@ class Movie:
             if self._stream is None:
                 codec = self._container.default_video_codec
                 self._stream = self._container.add_stream(codec, rate=self._rate)
-                # chroma has half the columns and rows
+                # 4:2:0 chroma needs an even width and height
                 self._stream.width, self._stream.height = (side + side % 2 for side in image.size)
                 self._stream.pix_fmt = "yuv420p"
             encoded = av.VideoFrame.from_ndarray(self._fitted(image), format="rgb24")
-            self._last = max(self._last + 1, round((frame.seconds - self._begin) * self._rate))
-            encoded.pts = self._last
+            pts = round((frame.seconds - self._start) * self._rate)
+            self._last_pts = max(self._last_pts + 1, pts)
+            encoded.pts = self._last_pts
             self._container.mux(self._stream.encode(encoded))
         except av.error.FFmpegError as error:
             self.discard()
@@ -88,7 +90,7 @@ class Movie:
         try:
             self._container.close()
         except av.error.FFmpegError:
-            pass  # it is thrown away, whatever it lacks
+            pass  # the file is removed anyway
         finally:
             self._file.discard()
 

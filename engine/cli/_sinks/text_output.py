@@ -1,0 +1,89 @@
+"""Text output to stdout, to a file that appears when it is complete, or line by line to a file."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from engine.cli import _output_files
+from engine.errors import InputError
+from engine.files.atomic import NewFile, unwritable
+from engine.files.naming import shown
+
+
+class TextOutput:
+    """An output stream; with `incremental` every write is visible at once. `-` is stdout."""
+
+    def __init__(self, path: str, *, overwrite: bool, incremental: bool) -> None:
+        self.is_stdout = path == "-"
+        self._path = Path(path)
+        self._incremental = incremental
+        self._file = NewFile(path, overwrite=overwrite, another=self._unused_path)
+        is_device = self._path.exists() and not self._path.is_file()
+        self._mode = "w" if overwrite or not incremental or is_device else "x"
+        self._out: IO[Any] = sys.stdout
+        self._written_bytes = 0
+
+    def open(self) -> None:
+        if self.is_stdout:
+            if isinstance(sys.stdout, io.TextIOWrapper):  # UTF-8 as in a file, on any terminal
+                sys.stdout.reconfigure(encoding="utf-8", errors=_ERRORS)
+            return
+        path = self._path if self._incremental else self._file.part
+        try:
+            # newline="" because csv writes its own line endings
+            self._out = path.open(self._mode, encoding="utf-8", newline="", errors=_ERRORS)
+        except OSError as error:
+            raise unwritable(self._path, error) from None
+
+    def write(self, text: str) -> None:
+        try:
+            self._out.write(text)
+            if self._incremental:
+                self._out.flush()
+                self._written_bytes += len(text.encode(errors=_ERRORS))
+        except OSError as error:
+            self._fail(error)
+
+    def keep(self) -> None:
+        try:
+            self._out.flush()
+            if not self.is_stdout:
+                self._out.close()
+        except OSError as error:
+            self._fail(error)
+        if not (self.is_stdout or self._incremental):
+            self._file.keep()
+            if self._file.path != self._path:
+                problem = f"exists by now. The results are in {shown(str(self._file.path))}"
+                raise InputError(f"{shown(str(self._path))}: {problem}")
+
+    def _unused_path(self) -> Path:
+        """Return another path for the results, if another run has created the file meanwhile."""
+        reserved = _output_files.ReservedPaths([])
+        names = _output_files.UniqueNames(self._path.parent, reserved, overwrite=False)
+        return names.path_for(self._path.name, source=str(self._path))
+
+    def discard(self) -> None:
+        """Remove an incomplete file; an incremental one keeps what has been written."""
+        if self._out is not sys.stdout:
+            with suppress(OSError):  # closing flushes, which fails again after a failed write
+                self._out.close()
+            if not self._incremental:
+                self._file.discard()
+
+    def _fail(self, error: OSError) -> None:
+        if self.is_stdout:
+            raise error  # engine.cli.main() handles a closed pipe
+        self.discard()
+        if self._incremental and self._path.is_file():
+            with suppress(OSError):
+                os.truncate(self._path, self._written_bytes)  # keep only whole writes
+        raise unwritable(self._path, error) from None
+
+
+_ERRORS = "backslashreplace"  # for undecodable bytes of file names

@@ -50,8 +50,8 @@ algorithms_of_families() { # one or two names for each family
 from engine.backends.cuda import conv
 
 families = {}
-for name in conv.ALGORITHMS:
-    families.setdefault(conv.family(conv.Choice(name)) or name, []).append(name)
+for name, algorithm in conv.ALGORITHMS.items():
+    families.setdefault(algorithm.family, []).append(name)
 for names in families.values():
     print(*sorted({names[0], names[len(names) // 2]}), sep="\n")
 END

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.backends.cuda import conv
-from engine.backends.cuda.conv import Choice, sm90_splitk, unfused
+from engine.backends.cuda.conv import Choice, sm90_base, unfused
 from engine.backends.cuda.ops.gpu import Target
 from engine.plan import ops
 from engine.plan.ops import Constant, Tensor
@@ -242,7 +242,8 @@ def test_a_detection_layer_leaves_in_eights_where_it_has_room() -> None:
     op, card = detecting(LAYERS["head"]), replace(HOPPER, precision="float16")
     for crowded, is_whole in ((frozenset(), True), (frozenset({op.out}), False)):
         target = replace(card, misaligned=crowded)
-        assert sm90_splitk.epilogue_params(target, op)[3:] == (is_whole, True)
+        params = sm90_base.epilogue_params(target, op)
+        assert (params["is_whole"], params["yolo"]) == (is_whole, True)
 
 
 @every_card

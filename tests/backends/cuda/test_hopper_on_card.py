@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.backends.cuda import conv
-from engine.backends.cuda.conv.sm90_splitk import Sm90Variant
+from engine.backends.cuda.conv.sm90_base import Sm90Algorithm
 from engine.backends.cuda.device import CudaDevice
 from engine.plan import ops
 from engine.plan.build import Plan
@@ -47,7 +47,7 @@ def test_every_tile_agrees_with_the_matrix_product(
     tiled = [
         each
         for each in able(card, name, precision)
-        if isinstance(conv.ALGORITHMS[conv.Choice.parse(each).algorithm], Sm90Variant)
+        if isinstance(conv.ALGORITHMS[conv.Choice.parse(each).algorithm], Sm90Algorithm)
     ]
     assert tiled
     check_against_the_matrix_product(card, name, precision, tiled, TOLERANCE[precision])

@@ -13,14 +13,13 @@ from engine.backends.cuda.conv import (
     chains,
     implicit_gemm,
     sm90_splitk,
-    sm90_swapped,
     tensor_cores,
 )
-from engine.backends.cuda.conv.few_channels import ThinTile
+from engine.backends.cuda.conv.few_channels import FewChannelsTile
 from engine.backends.cuda.conv.implicit_gemm import MmaTile
 from engine.backends.cuda.conv.sm90_direct_tiles import DirectTile
 from engine.backends.cuda.conv.sm90_pingpong import PingPongTile
-from engine.backends.cuda.conv.sm90_splitk import Sm90Tile
+from engine.backends.cuda.conv.sm90_splitk import SplitKTile
 from engine.backends.cuda.conv.sm90_swapped import SwappedTile
 from engine.backends.cuda.driver import compiler, tiles
 from engine.backends.cuda.driver.tiles import Tile
@@ -84,11 +83,11 @@ def hopper_tiles() -> list[Tile]:
             (min(sides), whole // 4),
         ]:
             sizes = (rows, columns, depth, stages, consumers, blocks, mode)
-            found.append(Sm90Tile(*sizes, 2 if mode == 0 else 4, LEAKY, depth == whole))
-    found.append(Sm90Tile(128, 128, 64, 4, 2, 1, 0, 4, (KINDS["mish"], KINDS["relu6"]), False))
+            found.append(SplitKTile(*sizes, 2 if mode == 0 else 4, LEAKY, depth == whole))
+    found.append(SplitKTile(128, 128, 64, 4, 2, 1, 0, 4, (KINDS["mish"], KINDS["relu6"]), False))
     linear = KINDS["linear"], KINDS["linear"]
     for is_whole in (False, True):
-        found.append(Sm90Tile(64, 32, 64, 8, 1, 1, 0, 4, linear, is_whole, True))
+        found.append(SplitKTile(64, 32, 64, 8, 1, 1, 0, 4, linear, is_whole, True))
     for out_bytes, (rows, columns, stages, teams, consumers, blocks) in (
         (4, (128, 128, 6, 2, 1, 1)),
         (2, (128, 64, 8, 2, 1, 1)),
@@ -96,10 +95,10 @@ def hopper_tiles() -> list[Tile]:
         sizes = (rows, columns, 64, stages, consumers, blocks, 0, out_bytes)
         found.append(PingPongTile(*sizes, LEAKY, out_bytes == 2, teams=teams))
     found.append(PingPongTile(128, 64, 64, 8, 1, 1, 0, 4, linear, True, True, teams=2))
-    found.append(Sm90Tile(64, 32, 64, 8, 1, 1, 0, 2, LEAKY, True, upsample=2))
+    found.append(SplitKTile(64, 32, 64, 8, 1, 1, 0, 2, LEAKY, True, upsample=2))
     for out_bytes, pixels, (filters, teams, consumers, blocks) in (
-        (2, 168, sm90_swapped._SHAPES[0]),
-        (4, 88, sm90_swapped._SHAPES[1]),
+        (2, 168, (128, 2, 1, 1)),
+        (4, 88, (256, 1, 2, 1)),
     ):
         sizes = (pixels, filters, 64, 4, consumers, blocks, 0, out_bytes)
         found.append(SwappedTile(*sizes, LEAKY, out_bytes == 2, teams=teams))
@@ -121,21 +120,22 @@ def test_tensor_core_kernels_compile_for_hopper(tmp_path: Path, tile: Tile) -> N
     compile_text(tiles.source(tile), tmp_path, ("90a",), defines)
 
 
-def portable_tiles() -> list[MmaTile | ThinTile]:
+def portable_tiles() -> list[MmaTile | FewChannelsTile]:
     """Likewise, and a first layer; what reads one kind of values and writes the other."""
-    found: list[MmaTile | ThinTile] = []
+    found: list[MmaTile | FewChannelsTile] = []
     for mode in (0, 1, 2, tiles.EXACT_HALVES):
         sides = implicit_gemm._SPLIT_FLOAT_TILES if mode == 2 else implicit_gemm._TILES
         value_bytes = 2 if tiles.reads_halves(mode) else 4
         whole = 128 // value_bytes
         for (*block, stages, blocks), depth in [(max(sides), whole), (min(sides), whole // 2)]:
             found.append(MmaTile(*block, depth, stages, blocks, mode, value_bytes))
-        found.append(ThinTile(3, 3, 3, 32, 99 << 10, mode, value_bytes))
+        found.append(FewChannelsTile(3, 3, 3, 32, 99 << 10, mode, value_bytes))
         if mode != 1:
             found.append(MmaTile(*block, depth, stages, blocks, mode, 6 - value_bytes))
-            found.append(ThinTile(6, 1, 1, 16, 99 << 10, mode, 6 - value_bytes, is_wide=False))
-            found.append(MmaTile(*block, depth, stages, blocks, mode, value_bytes, cells=4))
-            found.append(ThinTile(3, 3, 3, 16, 99 << 10, mode, value_bytes, cells=4))
+            other = 6 - value_bytes
+            found.append(FewChannelsTile(6, 1, 1, 16, 99 << 10, mode, other, is_wide=False))
+            found.append(MmaTile(*block, depth, stages, blocks, mode, value_bytes, pool_area=4))
+            found.append(FewChannelsTile(3, 3, 3, 16, 99 << 10, mode, value_bytes, pool_area=4))
             found.append(MmaTile(*block, depth, stages, blocks, mode, 4, yolo=1))
     return found
 
@@ -143,7 +143,7 @@ def portable_tiles() -> list[MmaTile | ThinTile]:
 @pytest.mark.slow
 @pytest.mark.parametrize("tile", portable_tiles(), ids=str)
 def test_portable_tensor_core_kernels_compile_for_every_architecture(
-    tmp_path: Path, tile: MmaTile | ThinTile
+    tmp_path: Path, tile: MmaTile | FewChannelsTile
 ) -> None:
     defines = DEFINES["float16"] if tiles.reads_halves(tile.mode) else ()
     compile_text(tiles.source(tile), tmp_path, ARCHITECTURES[1:], defines)
@@ -154,6 +154,6 @@ def test_portable_tensor_core_kernels_compile_for_turing(tmp_path: Path) -> None
     for mode in (0, tiles.EXACT_HALVES):
         for tile in (
             MmaTile(64, 64, 32, 32, 64, 2, 3, mode, 2),
-            ThinTile(3, 3, 3, 32, 64 << 10, mode, 4),
+            FewChannelsTile(3, 3, 3, 32, 64 << 10, mode, 4),
         ):
             compile_text(tiles.source(tile), tmp_path, ("75",), DEFINES["float16"])

@@ -13,7 +13,7 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from engine.backends.cuda.conv import few_channels, implicit_gemm
+from engine.backends.cuda.conv import ALGORITHMS, Algorithm, implicit_gemm
 from engine.backends.cuda.ops.gpu import Target
 from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
 from engine.plan.activations import ACTIVATIONS
@@ -205,11 +205,12 @@ GEMMS = {
     "without_bias": convolution((8, 5, 6), 8, has_bias=False),
     "everything": EVERYTHING,
 }
-SMALL = implicit_gemm.VARIANTS["implicit_gemm_64x32x6_split1"]
-SMALL_SPLIT_FLOAT = implicit_gemm.VARIANTS["implicit_gemm_64x32x4_split1"]
+SMALL = ALGORITHMS["implicit_gemm_64x32x6_split1"]
+UNSPLIT = [each.name for each in implicit_gemm.ALGORITHMS if each.split == 1]
+SMALL_SPLIT_FLOAT = ALGORITHMS["implicit_gemm_64x32x4_split1"]
 
 
-def small(precision: str) -> implicit_gemm.ImplicitGemm:
+def small(precision: str) -> Algorithm:
     return SMALL_SPLIT_FLOAT if precision == "float32" else SMALL
 
 
@@ -229,10 +230,10 @@ def test_implicit_gemm_writes_between_the_margins(precision: str) -> None:
     check(small(precision), GEMMS["groups"], precision=precision, margin=8)
 
 
-@pytest.mark.parametrize("name", [name for name in implicit_gemm.VARIANTS if "split1" in name])
+@pytest.mark.parametrize("name", UNSPLIT)
 @every_precision
 def test_every_tile_agrees_with_the_definition(name: str, precision: str) -> None:
-    algorithm = implicit_gemm.VARIANTS[name]
+    algorithm = ALGORITHMS[name]
     op = convolution((24, 9, 8), 130, activation="leaky", has_residual=True)
     if algorithm.supports(Target(2, precision, AMPERE, 2), op):
         check(algorithm, op, precision=precision)
@@ -241,7 +242,7 @@ def test_every_tile_agrees_with_the_definition(name: str, precision: str) -> Non
 @pytest.mark.parametrize("first", [0, 1, 5])
 @pytest.mark.parametrize("split", [2, 4])
 def test_a_split_sum_is_added_up_by_whichever_block_is_last(split: int, first: int) -> None:
-    algorithm = implicit_gemm.VARIANTS[f"implicit_gemm_64x32x6_split{split}"]
+    algorithm = ALGORITHMS[f"implicit_gemm_64x32x6_split{split}"]
     op = convolution((128, 5, 6), 40, activation="leaky")
     check(algorithm, op, precision="float16", first=first, rows=3)
 
@@ -253,10 +254,10 @@ def test_implicit_gemm_pools(precision: str, side: tuple[int, int]) -> None:
     check(small(precision), op, precision=precision, rows=3)
 
 
-@pytest.mark.parametrize("name", [name for name in implicit_gemm.VARIANTS if "split1" in name])
+@pytest.mark.parametrize("name", UNSPLIT)
 @pytest.mark.parametrize("precision", ["float16", "float32"])
 def test_every_tile_pools(name: str, precision: str) -> None:
-    algorithm = implicit_gemm.VARIANTS[name]
+    algorithm = ALGORITHMS[name]
     op = convolution((24, 18, 8), 130, activation="relu", is_pooled=True)
     if algorithm.supports(Target(2, precision, AMPERE, 2), op):
         check(algorithm, op, precision=precision)
@@ -265,7 +266,7 @@ def test_every_tile_pools(name: str, precision: str) -> None:
 def test_what_a_split_summed_is_pooled() -> None:
     op = convolution((128, 8, 6), 40, stride=(1, 2), activation="leaky", is_pooled=True)
     check(
-        implicit_gemm.VARIANTS["implicit_gemm_64x32x6_split4"],
+        ALGORITHMS["implicit_gemm_64x32x6_split4"],
         op,
         precision="float16",
         first=3,
@@ -297,7 +298,7 @@ def test_implicit_gemm_makes_what_a_detection_layer_has(op: Conv2d, precision: s
 def test_a_detection_layer_of_a_net_of_halves_is_of_floats(split: int) -> None:
     op = replace(DETECTING["20_classes_scaled"], src=Tensor(1, Shape(520, 5, 7)))
     op = replace(op, weight=Constant("weight", (75, 520, 1, 1)))
-    algorithm = implicit_gemm.VARIANTS[f"implicit_gemm_64x32x6_split{split}"]
+    algorithm = ALGORITHMS[f"implicit_gemm_64x32x6_split{split}"]
     check(algorithm, op, precision="float16", floats=frozenset({op.out}), tolerance=2e-6)
 
 
@@ -316,14 +317,14 @@ THIN = {
 @pytest.mark.parametrize("op", THIN.values(), ids=THIN)
 @every_precision
 def test_thin_agrees_with_the_definition(op: Conv2d, precision: str) -> None:
-    check(few_channels.VARIANTS["few_channels_16"], op, precision=precision)
+    check(ALGORITHMS["few_channels_16"], op, precision=precision)
 
 
 @pytest.mark.parametrize("columns", [32, 64, 96])
 @every_precision
 def test_thin_takes_more_filters_at_once(columns: int, precision: str) -> None:
     op = convolution((3, 11, 13), columns + 6, activation="leaky")
-    check(few_channels.VARIANTS[f"few_channels_{columns}"], op, precision=precision, margin=8)
+    check(ALGORITHMS[f"few_channels_{columns}"], op, precision=precision, margin=8)
 
 
 @every_side
@@ -333,7 +334,7 @@ def test_thin_pools(precision: str, columns: int, side: tuple[int, int]) -> None
     op = convolution((3, *side), columns + 6, activation="leaky", is_pooled=True)
     for margin in (0, 3, 8):
         check(
-            few_channels.VARIANTS[f"few_channels_{columns}"],
+            ALGORITHMS[f"few_channels_{columns}"],
             op,
             precision=precision,
             margin=margin,
@@ -344,7 +345,7 @@ def test_thin_pools(precision: str, columns: int, side: tuple[int, int]) -> None
 @every_precision
 def test_thin_makes_what_a_detection_layer_has(precision: str) -> None:
     check(
-        few_channels.VARIANTS["few_channels_16"],
+        ALGORITHMS["few_channels_16"],
         DETECTING["3_classes"],
         precision=precision,
         margin=3,
@@ -366,7 +367,7 @@ WIDE = {
 @every_precision
 def test_thin_reads_a_pixel_of_three_channels_at_once(op: Conv2d, precision: str) -> None:
     columns = 16 if precision == "float32" or op.out.shape.channels <= 16 else 32
-    check(few_channels.VARIANTS[f"few_channels_{columns}"], op, precision=precision, room=1, rows=3)
+    check(ALGORITHMS[f"few_channels_{columns}"], op, precision=precision, room=1, rows=3)
 
 
 @pytest.mark.parametrize(
@@ -377,7 +378,7 @@ def test_thin_leaves_out_what_lies_between_pixels(name: str, room: int, precisio
     for columns in (16, 32):
         if columns < 2 * THIN[name].out.shape.channels:
             check(
-                few_channels.VARIANTS[f"few_channels_{columns}"],
+                ALGORITHMS[f"few_channels_{columns}"],
                 THIN[name],
                 precision=precision,
                 room=room,
@@ -386,9 +387,7 @@ def test_thin_leaves_out_what_lies_between_pixels(name: str, room: int, precisio
 
 @every_precision
 def test_thin_needs_no_alignment(precision: str) -> None:
-    check(
-        few_channels.VARIANTS["few_channels_16"], THIN["1_channel"], precision=precision, margin=3
-    )
+    check(ALGORITHMS["few_channels_16"], THIN["1_channel"], precision=precision, margin=3)
 
 
 def scaled(channels: int, side: tuple[int, int], filters: int, **options: Any) -> ScaledConv2d:
@@ -414,7 +413,7 @@ SCALED = {  # of a picture: fewer pixels than a warp takes, as many, several tim
 def test_thin_reads_a_product_that_nobody_has_stored(
     name: str, columns: int, precision: str
 ) -> None:
-    algorithm = few_channels.VARIANTS[f"few_channels_{columns}"]
+    algorithm = ALGORITHMS[f"few_channels_{columns}"]
     for margin, rows in ((0, 1), (8, 7)):
         check(algorithm, SCALED[name], precision=precision, margin=margin, rows=rows)
 
@@ -433,16 +432,16 @@ def test_blocks_that_share_a_sum_read_their_own_factors(
     split: int, capability: tuple[int, int]
 ) -> None:
     op = scaled(520, (16, 6), 40, activation="leaky")
-    algorithm = implicit_gemm.VARIANTS[f"implicit_gemm_64x32x6_split{split}"]
+    algorithm = ALGORITHMS[f"implicit_gemm_64x32x6_split{split}"]
     check(algorithm, op, precision="float16", capability=capability, rows=2)
 
 
 def test_thin_wants_whole_pieces_of_a_product() -> None:
     op, target = SCALED["small"], Target(1, "float16", AMPERE, 2)
-    assert few_channels.VARIANTS["few_channels_16"].supports(target, op)
+    assert ALGORITHMS["few_channels_16"].supports(target, op)
     for crooked in (op.src, op.factor):
         crooked_one = replace(target, misaligned=frozenset({crooked}))
-        assert not few_channels.VARIANTS["few_channels_16"].supports(crooked_one, op)
+        assert not ALGORITHMS["few_channels_16"].supports(crooked_one, op)
 
 
 # ---------------------------------------------------------------- one kind in, the other out
@@ -451,9 +450,9 @@ MIXED = {
     "implicit_gemm": (small, convolution((24, 9, 7), 75, activation="mish", has_residual=True)),
     "mma_conv_1x1": (small, convolution((72, 5, 7), 64, (1, 1), padding=(0, 0, 0, 0))),
     "mma_conv_pooled": (small, convolution((24, 9, 7), 75, activation="leaky", is_pooled=True)),
-    "few_channels": (lambda _: few_channels.VARIANTS["few_channels_16"], THIN["1_channel"]),
+    "few_channels": (lambda _: ALGORITHMS["few_channels_16"], THIN["1_channel"]),
     "thin_conv_1x1": (
-        lambda _: few_channels.VARIANTS["few_channels_16"],
+        lambda _: ALGORITHMS["few_channels_16"],
         convolution((6, 5, 7), 36, (1, 1), padding=(0, 0, 0, 0), activation="relu"),
     ),
 }
@@ -480,9 +479,9 @@ def test_floats_become_halves(kernel: Any, op: Conv2d, margin: int) -> None:
 NARROW = {
     "implicit_gemm": (SMALL, convolution((48, 5, 7), 40, (1, 1), padding=(0, 0, 0, 0))),
     "mma_conv_of_groups": (SMALL, convolution((32, 5, 6), 32, groups=8)),
-    "few_channels": (few_channels.VARIANTS["few_channels_16"], THIN["3x3"]),
+    "few_channels": (ALGORITHMS["few_channels_16"], THIN["3x3"]),
     "thin_conv_1x1": (
-        few_channels.VARIANTS["few_channels_32"],
+        ALGORITHMS["few_channels_32"],
         convolution((36, 5, 7), 32, (1, 1), padding=(0, 0, 0, 0)),
     ),
 }

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from engine.backends.cuda import conv
-from engine.backends.cuda.conv import few_channels, implicit_gemm, sm90_splitk, tensor_cores
-from engine.backends.cuda.conv.divisor import Divisor
-from engine.backends.cuda.conv.implicit_gemm import Bundles, ImplicitGemm, bundles
+from engine.backends.cuda.conv import few_channels, implicit_gemm, sm90_base, tensor_cores
+from engine.backends.cuda.conv.implicit_gemm import Bundles, bundles
+from engine.backends.cuda.conv.kernel_args import Divisor
+from engine.backends.cuda.conv.sm90_splitk import SplitKTile
 from engine.backends.cuda.driver import tiles
 from engine.backends.cuda.ops.gpu import Target
 from engine.plan.ops import Constant, Conv2d, Tensor
@@ -52,7 +53,7 @@ def test_what_is_supported_fits_into_shared_memory(
     tiles = [
         each.tile(target, op)
         for op in layers
-        for each in (*implicit_gemm.VARIANTS.values(), *few_channels.VARIANTS.values())
+        for each in (*implicit_gemm.ALGORITHMS, *few_channels.ALGORITHMS)
         if each.supports(target, op)
     ]
     assert bool(tiles) == (precision == "float16" or capability >= (8, 0))
@@ -65,7 +66,7 @@ def test_what_is_supported_fits_into_shared_memory(
 def test_threads_copy_a_slice_in_whole_rounds(precision: str) -> None:
     target = replace(HALVES, precision=precision)
     for op in (convolution(64, 512), convolution(8, 64)):
-        for each in implicit_gemm.VARIANTS.values():
+        for each in implicit_gemm.ALGORITHMS:
             if each.supports(target, op):
                 tile = each.tile(target, op)
                 rows_at_once = tile.threads * 16 // (tile.depth * target.value_bytes)
@@ -74,7 +75,7 @@ def test_threads_copy_a_slice_in_whole_rounds(precision: str) -> None:
 
 def test_turing_has_two_stages() -> None:
     turing = replace(HALVES, capability=(7, 5))
-    for each in implicit_gemm.VARIANTS.values():
+    for each in implicit_gemm.ALGORITHMS:
         if each.supports(turing, convolution(64, 512)):
             assert each.tile(turing, convolution(64, 512)).stages == 2
 
@@ -136,7 +137,7 @@ def test_narrow_groups_are_bundled(
 def test_bundled_groups_do_not_see_each_other() -> None:
     op = convolution(16, 8, 1, groups=4)
     weight = np.arange(1.0, 33.0, dtype=np.float32).reshape(op.weight.shape)
-    algorithm = implicit_gemm.VARIANTS["implicit_gemm_64x32x6_split1"]
+    algorithm = conv.ALGORITHMS["implicit_gemm_64x32x6_split1"]
     made = algorithm.prepare(HALVES, op, {"weight": weight})["weight"]
     dense, low = made[:, :8, :16].astype(np.float32)
     assert not low.any()  # such weights are halves as they are
@@ -149,8 +150,8 @@ def test_bundled_groups_do_not_see_each_other() -> None:
     assert not dense.any()
 
 
-def split(name: str) -> tuple[ImplicitGemm, Conv2d]:
-    return implicit_gemm.VARIANTS[name], convolution(512, 256)
+def split(name: str) -> tuple[conv.Algorithm, Conv2d]:
+    return conv.ALGORITHMS[name], convolution(512, 256)
 
 
 def test_a_split_has_room_for_every_part_and_a_counter_for_every_tile() -> None:
@@ -180,7 +181,8 @@ def test_split_floats_are_no_rule_where_floats_are_as_fast() -> None:
         ((8, 6), "float16", True),
     ]:
         target = replace(HALVES, capability=capability, precision=precision)
-        assert (implicit_gemm.best(target, op) is not None) == is_rule
+        rule = conv.rule_of_thumb(target, op).algorithm
+        assert rule.startswith("implicit_gemm") == is_rule
 
 
 def test_high_and_low_parts_make_up_a_float() -> None:
@@ -197,9 +199,9 @@ def test_high_and_low_parts_make_up_a_float() -> None:
 def test_weights_lie_as_a_map_would_have_left_them(depth: int) -> None:
     """Bits 4 to 6 of an address are those of the chunk and of the row, of 128 bytes, it is in."""
     sides = (64, 32, depth, 4, 1, 1, tiles.MODES["float32"], 4, (0, 0), True)
-    tile = sm90_splitk.Sm90Tile(*sides)
+    tile = SplitKTile(*sides)
     weight = np.random.default_rng(0).normal(size=(40, 2 * depth - 4, 3, 1)).astype(np.float32)
-    made = sm90_splitk.slices(weight, tile)
+    made = sm90_base.slices(weight, tile)
     slots = made.reshape(2, 6, 2, -1)  # tiles, slices, high and low parts
     for f, c, tap in np.random.default_rng(1).integers(0, (40, 2 * depth, 3), (300, 3)).tolist():
         at = (f % 32 * depth + c % depth) * 4
@@ -222,7 +224,7 @@ def test_a_product_and_a_shift_divide() -> None:
 
 def test_a_text_includes_each_header_once() -> None:
     op = convolution(64, 64)
-    text = tiles.source(implicit_gemm.VARIANTS["implicit_gemm_64x64x4_split1"].tile(HALVES, op))
+    text = tiles.source(conv.ALGORITHMS["implicit_gemm_64x64x4_split1"].tile(HALVES, op))
     assert "#include <" in text
     assert '#include "' not in text
     assert text.count("typedef __half real;") == 1

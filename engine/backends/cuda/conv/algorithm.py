@@ -1,18 +1,91 @@
-"""What an algorithm offers."""
+"""The interface of a convolution algorithm: what it can fuse, as data, and how it runs."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
-from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.driver.tiles import Tile
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, PartialSums, Target, is_narrow
+from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
 from engine.plan import ops
 
 
-class Algorithm(Protocol):
-    def supports(self, target: Target, op: ops.Conv2d) -> bool: ...
+class Algorithm(ABC):
+    """One way to compute a convolution with its bias, activations and residual.
 
-    def workspace(self, target: Target, op: ops.Conv2d) -> int: ...
+    A module of this folder lists its algorithms in `ALGORITHMS`, which is all that registers them.
+    """
 
-    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays: ...
+    # What else it computes in the same kernel.
+    pool = False  # a 2 x 2 max pool of stride 2
+    yolo = False  # the output of a [yolo] layer
+    upsample = False
+    scale = False  # the multiplication by a factor per channel: ScaledConv2d
 
-    def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None: ...
+    # Which tensors of a float16 program may be float32, and whether weights keep all their bits.
+    reads_float = False
+    writes_float = False
+    exact = False
+
+    large = False  # so many variants that the autotuner tries more of them
+    saves_power = False  # whether to prefer it where the power limit lowers the clock
+    priority = 0  # order in which the rule of thumb considers the families, highest first
+
+    @property
+    @abstractmethod
+    def name(self) -> str: ...
+
+    @property
+    def family(self) -> str:
+        """The name that the variants of an algorithm share."""
+        return self.name
+
+    @property
+    def work(self) -> object:
+        """What a thread block computes; variants of equal work differ in buffering only."""
+        return self.name
+
+    def can_run(self, target: Target, op: ops.Conv2d) -> bool:
+        """Return whether it runs this convolution with all that is fused into it."""
+        return (
+            (self.scale or not isinstance(op, ScaledConv2d))
+            and (self.yolo or op.yolo is None)
+            and (self.upsample or op.upsample is None)
+            and (op.pool is None or (self.pool and op.pools_quads))
+            and (self.reads_float or op.src not in target.floats)
+            and (self.writes_float or op.out not in target.floats)
+            and (self.exact or target.bytes_of(op.src) != 2 or not is_narrow(op))
+            and self.supports(target, op)
+        )
+
+    @abstractmethod
+    def supports(self, target: Target, op: ops.Conv2d) -> bool:
+        """Return whether it computes this convolution, leaving the capabilities above aside."""
+
+    @abstractmethod
+    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
+        """Return the arrays to upload."""
+
+    @abstractmethod
+    def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
+        """Enqueue the kernels."""
+
+    def workspace(self, target: Target, op: ops.Conv2d) -> int:
+        """Return the bytes of workspace that it needs."""
+        return 0
+
+    def tile(self, target: Target, op: ops.Conv2d) -> Tile | None:
+        """Return the kernel that has to be compiled for this convolution, if any."""
+        return None
+
+    def estimate(self, target: Target, op: ops.Conv2d) -> float | None:
+        """Return about how many cycles it takes; None if the algorithm has no variants."""
+        return None
+
+    def rule_of_thumb(self, target: Target, op: ops.Conv2d) -> float | None:
+        """Return a cost to compare with other variants; None: not to be used without measuring."""
+        return 0.0
+
+    def partial_sums(self, target: Target, op: ops.Conv2d, gate: ops.Gate) -> PartialSums | None:
+        """Return what it can compute for the squeeze-and-excite block that follows."""
+        return None

@@ -1,38 +1,51 @@
-"""Convolution as it is written, one thread for each output value; for thin inputs."""
+"""The convolution as it is defined: one thread for each output value."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from engine.backends.cuda.conv import geometry
+from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
 
-def supports(target: Target, op: ops.Conv2d) -> bool:
-    return True
-
-
-def workspace(target: Target, op: ops.Conv2d) -> int:
-    return 0
-
-
-def prepare(target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-    """Weights as (groups, kernel_y, kernel_x, channels, filters): neighbours for a warp."""
+def prepare(op: ops.Conv2d, constants: Arrays) -> Arrays:
+    """Weights as (groups, kernel_y, kernel_x, channels, filters): a warp reads neighbours."""
     weight = constants["weight"]
     grouped = weight.reshape(op.groups, -1, *weight.shape[1:]).transpose(0, 3, 4, 2, 1)
     return {**constants, "weight": np.ascontiguousarray(grouped, dtype=np.float32)}
 
 
-def enqueue(gpu: Gpu, op: ops.Conv2d) -> None:
-    pointer, pitch = geometry.residual(gpu, op)
-    floats = gpu.target.floats
-    kind = "_from_floats" if op.src in floats else "_to_floats" if op.out in floats else ""
-    gpu.launch(
-        f"direct{kind}",
-        gpu.pixels(op.out) * op.out.shape.channels,
-        *(gpu[op.src], gpu.array(op, "weight"), gpu.array(op, "bias"), pointer, gpu[op.out]),
-        *(gpu.rows(op.out), op.groups, op.weight.shape[1], op.weight.shape[0] // op.groups),
-        *(*geometry.maps(op), gpu.pitch(op.src), pitch, gpu.pitch(op.out)),
-        *(*geometry.window(op), int(op.signed), *geometry.kinds(op)),
-    )
+class Direct(Algorithm):
+    """It runs every convolution, and so is the last resort."""
+
+    name = "direct"
+    reads_float = writes_float = exact = True
+
+    def supports(self, target: Target, op: ops.Conv2d) -> bool:
+        return True
+
+    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
+        return prepare(op, constants)
+
+    def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
+        floats = gpu.target.floats
+        kind = "_from_floats" if op.src in floats else "_to_floats" if op.out in floats else ""
+        gpu.launch(
+            f"direct{kind}",
+            gpu.pixels(op.out) * op.out.shape.channels,
+            rows=gpu.rows(op.out),
+            groups=op.groups,
+            channels=op.weight.shape[1],
+            filters=geometry.filters_of_group(op),
+            is_signed=int(op.signed),
+            **geometry.tensors(gpu, op),
+            **geometry.maps(op),
+            **geometry.pitches(gpu, op),
+            **geometry.window(op),
+            **geometry.activations(op),
+        )
+
+
+ALGORITHMS = (Direct(),)

@@ -1,86 +1,165 @@
-"""Convolution as darknet does it: unfold the windows, then one Sgemm for each group.
+"""Convolutions by cuBLAS: im2col and one GEMM for each group, as darknet does, and special cases.
 
-    col (pixels, depth) is the unfolded map, W (filters, depth) the weights:
+    col (pixels, depth) holds the windows, W (filters, depth) the weights:
     out (pixels, filters) = col * W'
 
-All of it is row-major and cuBLAS is column-major; `Blas.multiply` explains the swap. Pixels of all
-rows of the batch are one long matrix, so a batch needs no batched call. A map too long for the
-workspace is done in runs of pixels.
+The pixels of all rows of the batch form one long matrix, so that a batch needs no batched call. A
+map whose windows exceed the workspace is done in runs of pixels.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from engine.backends.cuda.conv import geometry
+from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.driver.cublas import Product
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
 WORKSPACE_BYTES = 64 << 20
-UNFOLD_BY_WINDOW = 64  # from so many cells on, a thread a window wins over a thread a value
+_UNFOLD_BY_WINDOW = 64  # for kernels of this size a thread per window beats one per value
 
 
-def supports(target: Target, op: ops.Conv2d) -> bool:
-    return True
-
-
-def run_of_pixels(target: Target, op: ops.Conv2d) -> int:
-    """How many output pixels are unfolded at once."""
-    pixels = target.rows(op.out) * op.out.shape.area
-    line = op.groups * geometry.depth(op) * target.value_bytes
-    return max(1, min(pixels, WORKSPACE_BYTES // line))
-
-
-def workspace(target: Target, op: ops.Conv2d) -> int:
-    return run_of_pixels(target, op) * op.groups * geometry.depth(op) * target.value_bytes
-
-
-def prepare(target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-    """Weights as (filters, kernel_y, kernel_x, channels), the order of an unfolded window."""
+def prepare(target: Target, constants: Arrays) -> Arrays:
+    """Weights as (filters, kernel_y, kernel_x, channels), the order of values in a window."""
     weight = constants["weight"].transpose(0, 2, 3, 1)
     kind = np.float16 if target.precision == "float16" else np.float32
     return {**constants, "weight": np.ascontiguousarray(weight, dtype=kind)}
 
 
-def unfold(gpu: Gpu, op: ops.Conv2d, first: int, pixels: int) -> None:
-    """Unfold the windows of output pixels first .. first + pixels into the workspace."""
-    channels, cells = op.weight.shape[1], op.kernel[0] * op.kernel[1]
-    arguments = (
-        *(gpu[op.src], gpu.workspace, first, pixels, op.groups, channels),
-        *(*geometry.maps(op), gpu.pitch(op.src), *geometry.window(op), int(op.signed)),
-    )
-    values = 16 // gpu.target.value_bytes
-    lines = op.groups * pixels * channels
-    if gpu.packs(op.src) and channels % values == 0:
-        gpu.launch("im2col_elements_packed", lines * cells // values, *arguments)
-    elif cells >= UNFOLD_BY_WINDOW:
-        gpu.launch("im2col_windows", lines, *arguments)
-    else:
-        gpu.launch("im2col_elements", lines * cells, *arguments)
+class _Gemm(Algorithm):
+    """What all of them share: weights, and the product for one group."""
 
+    writes_float = True
 
-def enqueue(gpu: Gpu, op: ops.Conv2d) -> None:
-    size, pitch = gpu.target.value_bytes, gpu.pitch(op.out)
-    out_size = gpu.target.bytes_of(op.out)
-    depth, filters = geometry.depth(op), op.weight.shape[0] // op.groups
-    run, total = run_of_pixels(gpu.target, op), gpu.pixels(op.out)
-    is_half = gpu.target.precision == "float16"
-    for first in range(0, total, run):
-        pixels = min(run, total - first)
-        unfold(gpu, op, first, pixels)
-        product = Product(
-            *(pixels, filters, depth),
-            *(depth, depth, pitch),
+    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
+        return prepare(target, constants)
+
+    def _product(self, gpu: Gpu, op: ops.Conv2d, pixels: int) -> Product:
+        depth = geometry.depth(op)
+        return Product(
+            rows=pixels,
+            columns=geometry.filters_of_group(op),
+            depth=depth,
+            a_pitch=depth,
+            b_pitch=depth,
+            out_pitch=gpu.pitch(op.out),
             transpose_b=True,
-            is_half=is_half,
-            is_half_out=out_size == 2,
+            is_half=gpu.target.precision == "float16",
+            is_half_out=gpu.target.bytes_of(op.out) == 2,
         )
+
+
+class Im2colGemm(_Gemm):
+    name = "im2col_gemm"
+    priority = 2
+
+    def supports(self, target: Target, op: ops.Conv2d) -> bool:
+        return True
+
+    def workspace(self, target: Target, op: ops.Conv2d) -> int:
+        return _run_of_pixels(target, op) * op.groups * geometry.depth(op) * target.value_bytes
+
+    def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
+        out_bytes = gpu.target.bytes_of(op.out)
+        run, total = _run_of_pixels(gpu.target, op), gpu.pixels(op.out)
+        for first in range(0, total, run):
+            pixels = min(run, total - first)
+            _im2col(gpu, op, first, pixels)
+            out = gpu[op.out] + first * gpu.pitch(op.out) * out_bytes
+            self._multiply(gpu, op, self._product(gpu, op, pixels), out)
+        geometry.finish(gpu, op)
+
+    def _multiply(self, gpu: Gpu, op: ops.Conv2d, product: Product, out: int) -> None:
+        size, p = gpu.target.value_bytes, product
         for group in range(op.groups):
             gpu.blas.multiply(
                 product,
-                gpu.workspace + group * pixels * depth * size,
-                gpu.array(op, "weight") + group * filters * depth * size,
-                gpu[op.out] + (first * pitch + group * filters) * out_size,
+                gpu.workspace + group * p.rows * p.depth * size,
+                gpu.array(op, "weight") + group * p.columns * p.depth * size,
+                out + group * p.columns * gpu.target.bytes_of(op.out),
             )
-    geometry.finish(gpu, op)
+
+
+class StridedBatched(Im2colGemm):
+    """The groups as one strided-batched GEMM: they lie a fixed step apart."""
+
+    name = "strided_batched"
+    priority = 3
+
+    def supports(self, target: Target, op: ops.Conv2d) -> bool:
+        return op.groups > 1
+
+    def _multiply(self, gpu: Gpu, op: ops.Conv2d, product: Product, out: int) -> None:
+        gpu.blas.multiply(
+            _batched(product, op, product.rows * product.depth),
+            gpu.workspace,
+            gpu.array(op, "weight"),
+            out,
+        )
+
+
+class Pointwise(_Gemm):
+    """A 1x1 convolution needs no im2col: the map is (pixels, channels) already."""
+
+    name = "pointwise"
+    priority = 4
+
+    def supports(self, target: Target, op: ops.Conv2d) -> bool:
+        return op.is_pointwise and not op.signed
+
+    def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
+        product = _batched(self._product(gpu, op, gpu.pixels(op.out)), op, geometry.depth(op))
+        product = replace(product, a_pitch=gpu.pitch(op.src))
+        gpu.blas.multiply(product, gpu[op.src], gpu.array(op, "weight"), gpu[op.out])
+        geometry.finish(gpu, op)
+
+
+def _batched(product: Product, op: ops.Conv2d, a_step: int) -> Product:
+    return replace(
+        product,
+        count=op.groups,
+        a_step=a_step,
+        b_step=product.columns * product.depth,
+        out_step=product.columns,
+    )
+
+
+def _run_of_pixels(target: Target, op: ops.Conv2d) -> int:
+    """Return how many output pixels have their windows in the workspace at once."""
+    pixels = target.rows(op.out) * op.out.shape.area
+    line = op.groups * geometry.depth(op) * target.value_bytes
+    return max(1, min(pixels, WORKSPACE_BYTES // line))
+
+
+def _im2col(gpu: Gpu, op: ops.Conv2d, first: int, pixels: int) -> None:
+    """Enqueue writing the windows of pixels first .. first + pixels into the workspace."""
+    channels, taps = op.weight.shape[1], op.kernel[0] * op.kernel[1]
+    values = 16 // gpu.target.value_bytes
+    windows = op.groups * pixels * channels
+    if gpu.packs(op.src) and channels % values == 0:
+        kernel, items = "im2col_elements_packed", windows * taps // values
+    elif taps >= _UNFOLD_BY_WINDOW:
+        kernel, items = "im2col_windows", windows
+    else:
+        kernel, items = "im2col_elements", windows * taps
+    gpu.launch(
+        kernel,
+        items,
+        src=gpu[op.src],
+        col=gpu.workspace,
+        first=first,
+        pixels=pixels,
+        groups=op.groups,
+        channels=channels,
+        src_pitch=gpu.pitch(op.src),
+        is_signed=int(op.signed),
+        **geometry.maps(op),
+        **geometry.window(op),
+    )
+
+
+ALGORITHMS = (Im2colGemm(), StridedBatched(), Pointwise())

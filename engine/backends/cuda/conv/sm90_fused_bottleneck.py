@@ -1,71 +1,74 @@
-"""A residual block of few channels on Hopper: 1 x 1, 3 x 3, and what both began with added.
+"""A residual block of few channels on Hopper: 1x1, 3x3, and the addition of the block's input.
 
-On large maps memory bounds it. Here the map comes once, for the products and as the residual, and
-what lies between the convolutions never leaves a block.
+On large maps memory bounds it. Here the input is loaded once, for the products and as the residual,
+and the map between the convolutions stays in shared memory.
 """
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import replace
 
-from engine.backends.cuda.conv import geometry, sm90_fused_pair, sm90_splitk
-from engine.backends.cuda.conv.sm90_fused_pair import BETWEEN, FILTERS, TAPS, WIDE, ChainTile
+from engine.backends.cuda.conv import geometry, sm90_base, sm90_fused_pair
+from engine.backends.cuda.conv.kernel_args import KernelArgs, pointers
+from engine.backends.cuda.conv.sm90_fused_pair import BETWEEN, FILTERS, TAPS, WIDTH, FusedTile
 from engine.backends.cuda.driver import launch
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
-_HIGH = 16  # lines of a block
+_HEIGHT = 16  # lines of a block
 _TEAMS = 3
-_CHANNELS = 64  # of what comes and goes
-_GROUPS = 3  # of 64 pixels: a patch's
-_ROOM = _GROUPS * 64 * (2 * 128 + 64)  # of a team: two patches, and the map between
+_CHANNELS = 64  # of input and output
+_GROUPS = 3  # of 64 pixels, in a patch
+_TEAM_BYTES = _GROUPS * 64 * (2 * 128 + 64)  # two patches, and the map between
 
 
-class Squeeze(ctypes.Structure):
-    """The struct of the same name in kernels/conv/sm90/sm90_fused_bottleneck.cu."""
+class Args(KernelArgs):
+    struct = ("sm90_fused_bottleneck.cu", "FirstArgs")
+    _fields_ = pointers("bias", "weight")
 
-    _fields_ = (("bias", ctypes.c_void_p), ("weight", ctypes.c_void_p))
 
-
-def tile(target: Target, chain: ops.Chain) -> ChainTile:
+def tile(target: Target, chain: ops.Chain) -> FusedTile:
     first, second = chain.links
-    return ChainTile(
-        *(WIDE * _HIGH, FILTERS, _CHANNELS, 1, 1, 1, *sm90_splitk.epilogue_params(target, second)),
+    return FusedTile(
+        rows=WIDTH * _HEIGHT,
+        columns=FILTERS,
+        depth=_CHANNELS,
+        stages=1,
+        consumers=1,
+        blocks=1,
         kernel="sm90_fused_bottleneck",
         teams=_TEAMS,
         first_kind=geometry.kinds(first)[0],
-        room=_ROOM,
         first_bytes=BETWEEN * _CHANNELS * 2,
+        team_bytes=_TEAM_BYTES,
+        **sm90_base.epilogue_params(target, second),
     )
 
 
 def supports(target: Target, chain: ops.Chain) -> bool:
     first, second = chain.links
-    if not sm90_fused_pair.supports(target, first, second) or not sm90_splitk.can_run(
-        target, first
-    ):
+    if not sm90_fused_pair.supports(target, first, second):
         return False
-    if not first.is_pointwise or not first.is_bare or second.stride != (1, 1):
+    if not sm90_base.can_run(target, first) or not first.is_pointwise or not first.is_bare:
         return False
     if target.bytes_of(first.src) != 2 or first.src.shape.channels != _CHANNELS:
         return False
-    return second.residual == first.src
+    return second.stride == (1, 1) and second.residual == first.src
 
 
 def prepare(target: Target, chain: ops.Chain, first: Arrays, second: Arrays) -> Arrays:
     made = tile(target, chain)
-    before = sm90_splitk.prepare(replace(made, columns=BETWEEN), chain.links[0], first)
+    before = sm90_base.prepare(replace(made, columns=BETWEEN), chain.links[0], first)
     return sm90_fused_pair.prepare(made, chain.links[1], second, before)
 
 
 def enqueue(gpu: Gpu, chain: ops.Chain) -> None:
     made = tile(gpu.target, chain)
     boxes = launch.boxes_map(
-        sm90_splitk.source(gpu, chain.links[0], made),
-        height=_HIGH + TAPS[0] - 1,
-        width=WIDE + TAPS[1] - 1,
+        sm90_base.source(gpu, chain.links[0], made),
+        height=_HEIGHT + TAPS[0] - 1,
+        width=WIDTH + TAPS[1] - 1,
         channels=_CHANNELS,
     )
-    squeeze = Squeeze(*sm90_fused_pair.first_arrays(gpu, chain))
-    sm90_fused_pair.enqueue(gpu, chain, made, boxes, squeeze)
+    first = Args(bias=gpu.array(chain, "first_bias"), weight=gpu.array(chain, "first_weight"))
+    sm90_fused_pair.enqueue(gpu, chain, made, boxes, first)

@@ -1,6 +1,7 @@
-"""What kernels have in common on Hopper that make two convolutions; the map between them stays.
+"""What the Hopper kernels share that fuse two convolutions.
 
-The second is 3 x 3 and has its filters as rows of products, as those of sm90_swapped.py.
+The map between the two stays in shared memory. The second is 3x3, with filters as rows of its
+products, as in sm90_swapped.py.
 """
 
 from __future__ import annotations
@@ -8,32 +9,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
-from engine.backends.cuda.conv import sm90_splitk
-from engine.backends.cuda.conv.sm90_splitk import Sm90Tile
+from engine.backends.cuda.conv import sm90_base
+from engine.backends.cuda.conv.kernel_args import KernelArgs
+from engine.backends.cuda.conv.sm90_base import Sm90Tile
+from engine.backends.cuda.driver.launch import TensorMap
 from engine.backends.cuda.kernels import wgmma
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
-WIDE = 8  # results of a line of a block
+WIDTH = 8  # pixels of a line of a block
 BETWEEN = 32  # channels of the map between
-FILTERS = 64  # of the second: rows of its product
+FILTERS = 64  # of the second convolution: rows of its product
 TAPS = (3, 3)
 _LEAST_FILTERS = 40
 
 
 @dataclass(frozen=True)
-class ChainTile(Sm90Tile):
-    """rows are the pixels of a block and columns the second's filters; `depth` is of what comes."""
+class FusedTile(Sm90Tile):
+    """rows are pixels and columns filters of the second convolution, `depth` the input's."""
 
     teams: int = 1
     stride: int = 1
     first_kind: int = 0
-    first_columns: int = BETWEEN  # of the first's product
-    more: tuple[tuple[str, int], ...] = ()  # defines
-    room: int = 0  # of a team in shared memory
+    first_columns: int = BETWEEN  # of the first convolution's product
     first_bytes: int = 0  # of its weights
+    team_bytes: int = 0  # of shared memory
+    more_defines: tuple[tuple[str, int], ...] = ()
 
     @property
     def defines(self) -> Mapping[str, int]:
@@ -48,7 +50,7 @@ class ChainTile(Sm90Tile):
             "SLICES": 1,
             "STRIDE": self.stride,
             "FIRST_KIND": self.first_kind,
-            **dict(self.more),
+            **dict(self.more_defines),
         }
 
     @property
@@ -62,14 +64,15 @@ class ChainTile(Sm90Tile):
 
     @property
     def shared_bytes(self) -> int:
-        """What the teams have, all weights, barriers, and what aligns it."""
+        """What the teams use, with two barriers each, all weights, and their barrier."""
         weights = prod(TAPS) * self.columns * BETWEEN * self.value_bytes + self.first_bytes
-        return self.teams * (self.room + 2 * 8) + weights + 8 + 1024
+        teams = self.teams * (self.team_bytes + sm90_base.BARRIERS)
+        return teams + weights + 8 + sm90_base.ALIGNMENT
 
 
 def supports(target: Target, first: ops.Conv2d, second: ops.Conv2d) -> bool:
-    """Whether the one can be what lies before the last link, and the other that link."""
-    if not sm90_splitk.can_run(target, second):
+    """Return whether the second convolution and the map between suit these kernels."""
+    if not sm90_base.can_run(target, second):
         return False
     if (second.kernel, second.padding, second.dilation) != (TAPS, (1, 1, 1, 1), (1, 1)):
         return False
@@ -79,38 +82,30 @@ def supports(target: Target, first: ops.Conv2d, second: ops.Conv2d) -> bool:
         return False
     if any(target.bytes_of(each) != 2 for each in (first.out, second.out)):
         return False
-    _, _, _, is_whole, _ = sm90_splitk.epilogue_params(target, second)
+    is_whole = sm90_base.epilogue_params(target, second)["is_whole"]
     return is_whole and _LEAST_FILTERS <= second.out.shape.channels <= FILTERS
 
 
-def prepare(tile: ChainTile, second: ops.Conv2d, constants: Arrays, first: Arrays) -> Arrays:
-    """The last link's arrays, and by names of its own what the first has prepared."""
-    weight = sm90_splitk.filters_by_lanes(constants["weight"], tile.columns, blocks=1)
-    return {
-        **{f"first_{name}": values for name, values in first.items()},
-        **sm90_splitk.prepare(
-            replace(tile, depth=BETWEEN), second, {**constants, "weight": weight}
-        ),
-    }
+def prepare(tile: FusedTile, second: ops.Conv2d, constants: Arrays, first: Arrays) -> Arrays:
+    """Return the arrays of the second convolution, and those of the first as `first_...`."""
+    weight = sm90_base.filters_by_lanes(constants["weight"], tile.columns, blocks=1)
+    own = sm90_base.prepare(replace(tile, depth=BETWEEN), second, {**constants, "weight": weight})
+    return {**{f"first_{name}": values for name, values in first.items()}, **own}
 
 
-def first_arrays(gpu: Gpu, chain: ops.Chain) -> tuple[int, int]:
-    """Pointers to the bias and the weight of the first link."""
-    return gpu.array(chain, "first_bias"), gpu.array(chain, "first_weight")
-
-
-def enqueue(gpu: Gpu, chain: ops.Chain, tile: ChainTile, *first: Any) -> None:
-    """Launch the tile; before what the last link is told come the arguments for the `first`."""
+def enqueue(gpu: Gpu, chain: ops.Chain, tile: FusedTile, *first: KernelArgs | TensorMap) -> None:
+    """Enqueue the kernel; `first` are its arguments before those of the second convolution."""
     link, last = chain.links
     blocks = _blocks(gpu, chain, tile)
-    problem = sm90_splitk.problem(gpu.for_part(last, chain, link.out, 0), last, tile, blocks=blocks)
+    own = gpu.for_part(last, chain, link.out, 0)
+    arguments = sm90_base.arguments(own, last, tile, blocks=blocks)
     gpu.tile(tile, tile.shared_bytes).launch(
-        (blocks, 1, 1), tile.threads, [*first, problem], stream=gpu.stream.handle, early=True
+        (blocks, 1, 1), tile.threads, [*first, arguments], stream=gpu.stream.handle, early=True
     )
 
 
-def _blocks(gpu: Gpu, chain: ops.Chain, tile: ChainTile) -> int:
-    """Of threads: each multiprocessor has one."""
+def _blocks(gpu: Gpu, chain: ops.Chain, tile: FusedTile) -> int:
+    """Return the thread blocks: one for each SM."""
     out = chain.out.shape
-    tiles = gpu.rows(chain.out) * -(-out.height * WIDE // tile.rows) * -(-out.width // WIDE)
+    tiles = gpu.rows(chain.out) * -(-out.height * WIDTH // tile.rows) * -(-out.width // WIDTH)
     return min(gpu.target.multiprocessors, tiles)

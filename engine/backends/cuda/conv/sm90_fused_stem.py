@@ -1,54 +1,54 @@
-"""The two convolutions that open many networks, on Hopper: what lies between never leaves a block.
+"""The first two convolutions of many networks on Hopper; the map between stays in shared memory.
 
-A picture's first map is the largest of its network. Where the next convolution halves it, writing
-it and reading it again take longer than both convolutions together.
+That map is the largest of its network. Where the second convolution halves it, writing it and
+reading it again take longer than both convolutions.
 """
 
 from __future__ import annotations
 
-import ctypes
-
-from engine.backends.cuda.conv import sm90_fused_pair, sm90_rgb_stem, sm90_splitk
-from engine.backends.cuda.conv.sm90_fused_pair import BETWEEN, FILTERS, WIDE, ChainTile
+from engine.backends.cuda.conv import sm90_base, sm90_fused_pair
+from engine.backends.cuda.conv.kernel_args import KernelArgs, ints, pointers
+from engine.backends.cuda.conv.sm90_fused_pair import BETWEEN, FILTERS, WIDTH, FusedTile
+from engine.backends.cuda.conv.sm90_rgb_stem import RGB_STEM
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
-_HIGH = 15  # lines of a block
+_HEIGHT = 15  # lines of a block
 _TEAMS = 4
-_ROOM = (4 * 9 << 10) + (5 << 10)  # of a team: four patches of the map, and what makes them
-_PIXEL = 4  # values of the picture
+_TEAM_BYTES = (4 * 9 << 10) + (5 << 10)  # four patches of the map between, and their input
+_PITCH = 4  # values of a pixel of the picture
 
 
-class Opening(ctypes.Structure):
-    """The struct of the same name in kernels/conv/sm90/sm90_fused_stem.cu."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("bias", "weight", "picture")),
-        *((name, ctypes.c_int) for name in ("height", "width")),
-    )
+class Args(KernelArgs):
+    struct = ("sm90_fused_stem.cu", "StemArgs")
+    _fields_ = (*pointers("bias", "weight", "picture"), *ints("height", "width"))
 
 
-def tile(target: Target, chain: ops.Chain) -> ChainTile:
+def tile(target: Target, chain: ops.Chain) -> FusedTile:
     first, second = chain.links
-    made = sm90_rgb_stem.tile(target, first)
-    return ChainTile(
-        *(WIDE * _HIGH, FILTERS, BETWEEN, 1, 1, 1, *sm90_splitk.epilogue_params(target, second)),
+    stem = RGB_STEM.tile(target, first)
+    return FusedTile(
+        rows=WIDTH * _HEIGHT,
+        columns=FILTERS,
+        depth=BETWEEN,
+        stages=1,
+        consumers=1,
+        blocks=1,
         kernel="sm90_fused_stem",
         teams=_TEAMS,
         stride=2,
-        first_kind=made.kind,
-        first_columns=made.columns,
-        more=(("PARTS", made.parts),),
-        room=_ROOM,
-        first_bytes=made.weight_bytes,
+        first_kind=stem.kind,
+        first_columns=stem.columns,
+        first_bytes=stem.weight_bytes,
+        team_bytes=_TEAM_BYTES,
+        more_defines=(("PARTS", stem.parts),),
+        **sm90_base.epilogue_params(target, second),
     )
 
 
 def supports(target: Target, chain: ops.Chain) -> bool:
     first, second = chain.links
-    if not sm90_fused_pair.supports(target, first, second) or not sm90_rgb_stem.supports(
-        target, first
-    ):
+    if not sm90_fused_pair.supports(target, first, second) or not RGB_STEM.supports(target, first):
         return False
     if not first.is_bare or not second.is_bare or second.stride != (2, 2):
         return False
@@ -56,12 +56,17 @@ def supports(target: Target, chain: ops.Chain) -> bool:
 
 
 def prepare(target: Target, chain: ops.Chain, first: Arrays, second: Arrays) -> Arrays:
-    made = sm90_rgb_stem.prepare(target, chain.links[0], first)
-    return sm90_fused_pair.prepare(tile(target, chain), chain.links[1], second, made)
+    stem = RGB_STEM.prepare(target, chain.links[0], first)
+    return sm90_fused_pair.prepare(tile(target, chain), chain.links[1], second, stem)
 
 
 def enqueue(gpu: Gpu, chain: ops.Chain) -> None:
-    assert gpu.pitch(chain.src) == _PIXEL, "of pictures in colours; see memory.py"
-    picture = gpu[chain.src], *chain.src.shape.sides[1:]
-    opening = Opening(*sm90_fused_pair.first_arrays(gpu, chain), *picture)
-    sm90_fused_pair.enqueue(gpu, chain, tile(gpu.target, chain), opening)
+    assert gpu.pitch(chain.src) == _PITCH, "only pictures in colour; see memory_layout.py"
+    first = Args(
+        bias=gpu.array(chain, "first_bias"),
+        weight=gpu.array(chain, "first_weight"),
+        picture=gpu[chain.src],
+        height=chain.src.shape.height,
+        width=chain.src.shape.width,
+    )
+    sm90_fused_pair.enqueue(gpu, chain, tile(gpu.target, chain), first)

@@ -1,35 +1,29 @@
-"""Hopper's implicit GEMM for many tiles: blocks stay, and their warpgroups take turns.
+"""Persistent implicit GEMM for Hopper: blocks stay, and teams of warpgroups take turns.
 
-For maps that fill the device several times over; smaller ones are hopper.py's, which can split
-the sum over k. Many shapes compute the same; each is an algorithm.
+While one team runs the epilogue of its tile, the next multiplies. For maps that fill the device
+several times over; smaller ones are for sm90_splitk.py.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine.backends.cuda.conv import sm90_splitk
-from engine.backends.cuda.conv.sm90_splitk import Sm90Tile, Sm90Variant
+from engine.backends.cuda.conv import sm90_base
+from engine.backends.cuda.conv.sm90_base import Sm90Algorithm, Sm90Tile
 from engine.backends.cuda.driver import launch
 from engine.backends.cuda.ops.gpu import Gpu, Target
 from engine.plan import ops
 
-# rows, columns, stages, teams, consumers in a team, resident blocks
-_HALF_SHAPES = (
-    (128, 128, 6, 2, 1, 1),
-    (128, 64, 8, 2, 1, 1),
-)
-_TF32_SHAPES = ((128, 128, 6, 2, 1, 1),)
-_SHAPES = {"float16": _HALF_SHAPES, "tf32": _TF32_SHAPES}
-_LEAST_TURNS = 1.5  # tiles for each block: with fewer, staying is no use
-_START = 6000  # cycles until a block is under way
-_COSTS = {0: (1450, 38, 6), 1: (750, 38, 6)}  # products, bytes, finished values in a cycle
+_LEAST_TURNS = 1.5  # tiles for each block: with fewer, a persistent kernel gains nothing
+_START = 6000  # cycles to start a block
+_COSTS = {0: (1450, 38, 6), 1: (750, 38, 6)}  # products, bytes, epilogue results per cycle
 
 
 @dataclass(frozen=True)
 class PingPongTile(Sm90Tile):
-    """rows x columns are a team's, `consumers` its warpgroups."""
+    """rows x columns are those of a team, `consumers` its warpgroups."""
 
     kernel: str = "sm90_pingpong"
     teams: int = 2
@@ -44,43 +38,27 @@ class PingPongTile(Sm90Tile):
 
     @property
     def shared_bytes(self) -> int:
-        """The ring, barriers of turns, biases of two tiles for each team, and what aligns it."""
-        ring = self.stages * (self.stage_bytes + sm90_splitk.BARRIERS)
-        return ring + 8 * self.teams + 2 * self.teams * self.columns * 4 + 1024
+        """The ring, the barriers of the turns, and the biases of two tiles for each team."""
+        ring = self.stages * (self.stage_bytes + sm90_base.BARRIERS)
+        biases = 2 * self.teams * self.columns * 4
+        return ring + 8 * self.teams + biases + sm90_base.ALIGNMENT
 
 
-class PingPong(Sm90Variant):
-    """rows, columns, stages, teams, consumers in a team, resident blocks."""
+class PersistentGemm(Sm90Algorithm):
+    """As many blocks as fit, each of which computes tile after tile."""
 
-    @property
-    def name(self) -> str:
-        rows, columns, stages, teams, _, blocks = self.sides
-        return f"sm90_pingpong_{rows}x{columns}x{stages}x{blocks}_teams{teams}"
-
-    def tile(self, target: Target, op: ops.Conv2d) -> PingPongTile:
-        rows, columns, stages, teams, consumers, blocks = self.sides
-        sizes = (rows, columns, sm90_splitk.depth(target, op), stages, consumers, blocks)
-        return PingPongTile(*sizes, *sm90_splitk.epilogue_params(target, op), teams=teams)
-
-    def supports(self, target: Target, op: ops.Conv2d) -> bool:
-        shapes = _SHAPES.get(target.precision, ())
-        if self.sides not in shapes or not sm90_splitk.can_run(target, op):
-            return False
-        columns, filters = self.sides[1], op.out.shape.channels
-        if columns > 32 and columns >= 2 * filters:
-            return False
-        return self._tiles(target, op, target.rows(op.out)) >= _LEAST_TURNS * self._resident(target)
+    @abstractmethod
+    def tile(self, target: Target, op: ops.Conv2d) -> PingPongTile: ...
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile = self.tile(gpu.target, op)
-        blocks = min(self._tiles(gpu.target, op, gpu.rows(op.out)), self._resident(gpu.target))
-        windows = launch.windows_map(
-            sm90_splitk.source(gpu, op, tile), pixels=tile.rows, channels=tile.depth
-        )
-        sm90_splitk.enqueue(gpu, op, tile, windows, blocks=blocks)
+        blocks = min(_tiles(tile, op, gpu.rows(op.out)), self._resident(gpu.target))
+        source = sm90_base.source(gpu, op, tile)
+        windows = launch.windows_map(source, pixels=tile.rows, channels=tile.depth)
+        sm90_base.enqueue(gpu, op, tile, windows, blocks=blocks)
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
-        """Cycles, roughly, as hopper.py's."""
+        """On the scale of the estimates of sm90_splitk.py."""
         tile = self.tile(target, op)
         rate, width, finish = _COSTS[tile.mode]
         steps = op.kernel[0] * op.kernel[1] * -(-op.src.shape.channels // tile.depth)
@@ -90,13 +68,58 @@ class PingPong(Sm90Variant):
         turn = max(products, (products + area / finish) / taking_turns)
         if taking_turns == 1:
             turn = products + area / finish
-        turns = -(-self._tiles(target, op, target.rows(op.out)) // self._resident(target))
+        turns = -(-_tiles(tile, op, target.rows(op.out)) // self._resident(target))
         return float(_START + turns * turn * tile.blocks)
 
-    def _tiles(self, target: Target, op: ops.Conv2d, rows: int) -> int:
-        """Of so many rows of the map: a block that found none would wait for one."""
-        tile = self.tile(target, op)
-        return -(-rows * op.out.shape.area // tile.rows) * sm90_splitk.across(op, tile)
+    def _fills(self, target: Target, tile: PingPongTile, op: ops.Conv2d) -> bool:
+        """Return whether every block gets enough tiles."""
+        return _tiles(tile, op, target.rows(op.out)) >= _LEAST_TURNS * self._resident(target)
 
 
-VARIANTS = {each.name: each for each in map(PingPong, (*_HALF_SHAPES, *_TF32_SHAPES))}
+def _tiles(tile: PingPongTile, op: ops.Conv2d, rows: int) -> int:
+    """Return the tiles of so many rows; a block without any would never return."""
+    return -(-rows * op.out.shape.area // tile.rows) * tile.across(op)
+
+
+@dataclass(frozen=True)
+class PingPong(PersistentGemm):
+    family = "sm90_pingpong"
+    yolo = True
+
+    rows: int
+    columns: int
+    stages: int
+    teams: int
+    consumers: int
+    blocks: int
+    precisions: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        shape = f"{self.rows}x{self.columns}x{self.stages}x{self.blocks}"
+        return f"sm90_pingpong_{shape}_teams{self.teams}"
+
+    def tile(self, target: Target, op: ops.Conv2d) -> PingPongTile:
+        return PingPongTile(
+            rows=self.rows,
+            columns=self.columns,
+            depth=sm90_base.depth(target, op),
+            stages=self.stages,
+            consumers=self.consumers,
+            blocks=self.blocks,
+            teams=self.teams,
+            **sm90_base.epilogue_params(target, op),
+        )
+
+    def supports(self, target: Target, op: ops.Conv2d) -> bool:
+        if target.precision not in self.precisions or not sm90_base.can_run(target, op):
+            return False
+        if not sm90_base.fills(self.columns, op.out.shape.channels):
+            return False
+        return self._fills(target, self.tile(target, op), op)
+
+
+ALGORITHMS = (
+    PingPong(128, 128, 6, 2, 1, 1, ("float16", "tf32")),
+    PingPong(128, 64, 8, 2, 1, 1, ("float16",)),
+)

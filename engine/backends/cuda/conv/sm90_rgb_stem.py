@@ -1,12 +1,11 @@
-"""A network's first layer on Hopper: windows of a picture's lines overlap where they lie.
+"""The first layer of a network on Hopper: the overlapping rows of a picture are read in place.
 
-Two pixels of a picture are 16 bytes, which is how far apart rows of a product begin. Where windows
-are one pixel apart two of them are a row, with the filters of the second as further columns.
+Two pixels of a picture are 16 bytes, the distance between rows of a wgmma operand. Where windows
+are one pixel apart, two of them form a row, with the filters of the second as further columns.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,40 +13,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.backends.cuda.conv import geometry, tensor_cores
-from engine.backends.cuda.conv.divisor import Divisor
-from engine.backends.cuda.conv.sm90_splitk import ALL_SHARED, OF_EACH_BLOCK
-from engine.backends.cuda.conv.tensor_cores import COMMON, HOPPER
+from engine.backends.cuda.conv.algorithm import Algorithm
+from engine.backends.cuda.conv.kernel_args import Divisor, KernelArgs, divisors, ints, pointers
+from engine.backends.cuda.conv.sm90_base import BLOCK_RESERVED, SM_SHARED
+from engine.backends.cuda.conv.tensor_cores import COMMON, EIGHT, HOPPER
 from engine.backends.cuda.kernels import wgmma
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
 from engine.plan import ops
 
-_COLOURS, _ROOM = 3, 4  # channels of a picture, and values that a pixel has room for
+_COLOURS, _PITCH = 3, 4  # channels of a picture, and values from one pixel to the next
 _ROW_PIXELS = 2  # from one row of a product to the next
 _WINDOWS = 64  # rows of a product
 _STEP_PIXELS = 4  # of a line, multiplied at once
 _MOST_STEPS = 2
 _LINES = 8  # of windows, of a block
-_GROUPS = 2  # of 128 threads
-_GATHERED = 32  # columns that a lane's neighbours store together
+_GROUPS = 2  # warpgroups
+_GATHERED = 32  # columns that adjacent lanes store together
 _MOST_COLUMNS = 128
-_MOST_BLOCKS = {True: 2, False: 3}  # on a multiprocessor, by whether sums of two lines are held
+_MOST_BLOCKS = {True: 2, False: 3}  # on an SM, by whether the sums of two lines are held
 _PIECE_BYTES = 8
 
 
-class Problem(ctypes.Structure):
-    """The struct of the same name in kernels/conv/sm90/sm90_rgb_stem.cu."""
-
+class Args(KernelArgs):
+    struct = ("sm90_rgb_stem.cu", "KernelArgs")
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("bias", "input", "weight", "out")),
-        *(
-            (name, ctypes.c_int)
-            for name in (
-                *("height", "width", "pitch", "is_wide", "grid_h", "grid_w"),
-                *("out_h", "out_w", "out_pitch", "across", "blocks", "top", "left"),
-            )
-        ),
-        *((name, Divisor) for name in ("by_across", "by_down")),
+        *pointers("bias", "input", "weight", "out"),
+        *ints("height", "width", "pitch", "is_wide", "grid_h", "grid_w"),
+        *ints("out_h", "out_w", "out_pitch", "across", "blocks", "top", "left"),
+        *divisors("by_across", "by_down"),
     )
 
 
@@ -59,14 +53,14 @@ class RgbStemTile:
     taps: tuple[int, int]
     stride: tuple[int, int]
     parts: int  # of a weight
-    cells: int
+    pool_area: int
     kind: int
     mode: int = 0
     kernel: str = "sm90_rgb_stem"
 
     @property
     def pair(self) -> int:
-        """Windows of a row of the product."""
+        """The windows of a row of the product."""
         return _ROW_PIXELS // self.stride[1]
 
     @property
@@ -75,7 +69,7 @@ class RgbStemTile:
 
     @property
     def steps(self) -> int:
-        """Of a line of a row's windows."""
+        """The steps of k for one line of a window."""
         pixels = self.taps[1] + (self.pair - 1) * self.stride[1]
         return -(-pixels // _STEP_PIXELS)
 
@@ -95,8 +89,9 @@ class RgbStemTile:
 
     @property
     def blocks(self) -> int:
-        most = ALL_SHARED // (self.shared_bytes + OF_EACH_BLOCK)
-        return max(1, min(most, _MOST_BLOCKS[self.cells > 1 or self.columns > 64]))
+        """The blocks resident on one SM."""
+        most = SM_SHARED // (self.shared_bytes + BLOCK_RESERVED)
+        return max(1, min(most, _MOST_BLOCKS[self.pool_area > 1 or self.columns > 64]))
 
     @property
     def defines(self) -> Mapping[str, int]:
@@ -106,7 +101,7 @@ class RgbStemTile:
             "TAPS_Y": self.taps[0],
             "STEPS": self.steps,
             "PARTS": self.parts,
-            "POOLED": self.cells,
+            "POOLED": self.pool_area,
             "STRIDE_Y": self.stride[0],
             "LINES": _LINES,
             "BLOCKS": self.blocks,
@@ -119,60 +114,91 @@ class RgbStemTile:
         return {"wgmma.cuh": wgmma.header(self.columns, self.mode)}
 
 
-def tile(target: Target, op: ops.Conv2d) -> RgbStemTile:
-    kind, _ = geometry.kinds(op)
-    parts = tensor_cores.parts(tensor_cores.mode_of(target, op))
-    filters = op.weight.shape[0]
-    return RgbStemTile(filters, op.kernel, op.stride, parts, geometry.cells(op), kind)
+class RgbStem(Algorithm):
+    name = "sm90_rgb_stem"
+    pool = exact = True
 
+    def rule_of_thumb(self, target: Target, op: ops.Conv2d) -> float | None:
+        return None
 
-def supports(target: Target, op: ops.Conv2d) -> bool:
-    if target.capability != HOPPER or target.bytes_of(op.src) != 2 or target.bytes_of(op.out) != 2:
-        return False
-    if op.src.shape.channels != _COLOURS or op.groups > 1 or op.signed:
-        return False
-    if op.stride[1] not in (1, _ROW_PIXELS) or op.dilation != (1, 1):
-        return False
-    pooled = all(isinstance(step, ops.Activate | ops.MaxPool) for step in op.tail)
-    if isinstance(op, ScaledConv2d) or not pooled or op.last_activation != "linear":
-        return False
-    if op.activation not in COMMON or op.out in target.misaligned:
-        return False
-    made = tile(target, op)
-    stored = made.filters if made.cells > 1 else made.columns
-    if made.filters % tensor_cores.EIGHT or stored % _GATHERED or made.columns > _MOST_COLUMNS:
-        return False
-    room = tensor_cores.most_shared_bytes(target.capability)
-    return made.steps <= _MOST_STEPS and made.shared_bytes <= room
+    def tile(self, target: Target, op: ops.Conv2d) -> RgbStemTile:
+        kind, _ = geometry.kinds(op)
+        return RgbStemTile(
+            filters=op.weight.shape[0],
+            taps=op.kernel,
+            stride=op.stride,
+            parts=tensor_cores.parts(tensor_cores.mode_of(target, op)),
+            pool_area=geometry.pool_area(op),
+            kind=kind,
+        )
 
+    def supports(self, target: Target, op: ops.Conv2d) -> bool:
+        if target.capability != HOPPER or any(target.bytes_of(t) != 2 for t in (op.src, op.out)):
+            return False
+        if op.src.shape.channels != _COLOURS or op.groups > 1 or op.signed:
+            return False
+        if op.stride[1] not in (1, _ROW_PIXELS) or op.dilation != (1, 1):
+            return False
+        pooled = all(isinstance(step, ops.Activate | ops.MaxPool) for step in op.tail)
+        if isinstance(op, ScaledConv2d) or not pooled or op.last_activation != "linear":
+            return False
+        if op.activation not in COMMON or op.out in target.misaligned:
+            return False
+        tile = self.tile(target, op)
+        stored = tile.filters if tile.pool_area > 1 else tile.columns
+        if tile.filters % EIGHT or stored % _GATHERED or tile.columns > _MOST_COLUMNS:
+            return False
+        most = tensor_cores.most_shared_bytes(target.capability)
+        return tile.steps <= _MOST_STEPS and tile.shared_bytes <= most
 
-def workspace(target: Target, op: ops.Conv2d) -> int:
-    return 0
+    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
+        """Weights step by step, eights of columns side by side, and a bias for each column."""
+        tile = self.tile(target, op)
+        filters, taps_y, taps_x = tile.filters, *tile.taps
+        lines = np.zeros((taps_y, tile.steps * _STEP_PIXELS, _PITCH, tile.columns), np.float32)
+        weight = constants["weight"].transpose(2, 3, 1, 0)
+        for window in range(tile.pair):
+            columns = slice(window * filters, (window + 1) * filters)
+            lines[:, window : window + taps_x, :_COLOURS, columns] = weight
+        eights = (EIGHT, tile.columns // EIGHT, EIGHT)
+        halves = _halves(lines, tile.parts).reshape(tile.parts, taps_y, tile.steps, 2, *eights)
+        bias = constants.get("bias", np.zeros(filters, np.float32))
+        return {
+            "weight": np.ascontiguousarray(halves.transpose(1, 2, 0, 3, 5, 6, 4)),
+            "bias": np.tile(bias, tile.pair),
+        }
 
-
-def prepare(target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-    """Weights step by step, eights of columns side by side, and a bias for each column."""
-    made = tile(target, op)
-    filters, taps_y, taps_x = made.filters, *made.taps
-    lines = np.zeros((taps_y, made.steps * _STEP_PIXELS, _ROOM, made.columns), np.float32)
-    weight = constants["weight"].transpose(2, 3, 1, 0)
-    for window in range(made.pair):
-        columns = slice(window * filters, (window + 1) * filters)
-        lines[:, window : window + taps_x, :_COLOURS, columns] = weight
-    halves = _halves(lines, made.parts).reshape(
-        made.parts,
-        taps_y,
-        made.steps,
-        2,
-        tensor_cores.EIGHT,
-        made.columns // tensor_cores.EIGHT,
-        tensor_cores.EIGHT,
-    )
-    bias = constants.get("bias", np.zeros(filters, np.float32))
-    return {
-        "weight": np.ascontiguousarray(halves.transpose(1, 2, 0, 3, 5, 6, 4)),
-        "bias": np.tile(bias, made.pair),
-    }
+    def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
+        tile, grid = self.tile(gpu.target, op), op.grid
+        rows_of_product = -(-grid.width // tile.pair)
+        across, down = -(-rows_of_product // _WINDOWS), -(-grid.height // _LINES)
+        blocks = gpu.rows(op.out) * across * down
+        pointer, pitch = gpu[op.src], gpu.pitch(op.src)
+        arguments = Args(
+            bias=gpu.array(op, "bias"),
+            input=pointer,
+            weight=gpu.array(op, "weight"),
+            out=gpu[op.out],
+            pitch=pitch,
+            is_wide=int(pointer % _PIECE_BYTES == 0 and pitch % _PITCH == 0),
+            grid_h=grid.height,
+            grid_w=grid.width,
+            out_pitch=gpu.pitch(op.out),
+            across=across,
+            blocks=blocks,
+            top=op.padding[0],
+            left=op.padding[1],
+            by_across=Divisor.of(across),
+            by_down=Divisor.of(down),
+            **geometry.maps(op),
+        )
+        gpu.tile(tile, tile.shared_bytes).launch(
+            (min(blocks, gpu.target.multiprocessors * tile.blocks), 1, 1),
+            tile.threads,
+            [arguments],
+            stream=gpu.stream.handle,
+            early=True,
+        )
 
 
 def _halves(values: NDArray[np.float32], parts: int) -> NDArray[np.generic]:
@@ -180,25 +206,5 @@ def _halves(values: NDArray[np.float32], parts: int) -> NDArray[np.generic]:
     return high if parts == 1 else np.stack([high, (values - high).astype(np.float16)])
 
 
-def enqueue(gpu: Gpu, op: ops.Conv2d) -> None:
-    made = tile(gpu.target, op)
-    src, grid, out = op.src.shape, op.grid, op.out.shape
-    rows_of_product = -(-grid.width // made.pair)
-    across, down = -(-rows_of_product // _WINDOWS), -(-grid.height // _LINES)
-    blocks = gpu.rows(op.out) * across * down
-    pointer, pitch = gpu[op.src], gpu.pitch(op.src)
-    is_wide = pointer % _PIECE_BYTES == 0 and pitch % _ROOM == 0
-    top, left, _, _ = op.padding
-    problem = Problem(
-        *(gpu.array(op, "bias"), pointer, gpu.array(op, "weight"), gpu[op.out]),
-        *(src.height, src.width, pitch, int(is_wide), grid.height, grid.width),
-        *(out.height, out.width, gpu.pitch(op.out), across, blocks, top, left),
-        *map(Divisor.of, (across, down)),
-    )
-    gpu.tile(made, made.shared_bytes).launch(
-        (min(blocks, gpu.target.multiprocessors * made.blocks), 1, 1),
-        made.threads,
-        [problem],
-        stream=gpu.stream.handle,
-        early=True,
-    )
+RGB_STEM = RgbStem()
+ALGORITHMS = (RGB_STEM,)

@@ -1,7 +1,7 @@
-"""Hopper's implicit GEMM with filters as rows: tiles as wide as give every multiprocessor as many.
+"""Persistent implicit GEMM for Hopper with swapped operands: filters are rows, pixels columns.
 
-Rows of a product come by 64, but its columns by 8: with pixels as columns a map divides among the
-multiprocessors with little left over. As sm90_pingpong.py otherwise.
+Rows of a wgmma come in steps of 64, but columns in steps of 8: the tile width is chosen so that
+all SMs get equal work. Otherwise as sm90_pingpong.py.
 """
 
 from __future__ import annotations
@@ -10,27 +10,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 
-from engine.backends.cuda.conv import sm90_splitk
-from engine.backends.cuda.conv.sm90_pingpong import PingPong, PingPongTile
+from engine.backends.cuda.conv import sm90_base
+from engine.backends.cuda.conv.sm90_pingpong import PersistentGemm, PingPongTile
 from engine.backends.cuda.kernels import wgmma
 from engine.backends.cuda.ops.gpu import Arrays, Target
 from engine.plan import ops
 
-# filters, teams, consumers in a team, resident blocks
-_SHAPES = (
-    (128, 2, 1, 1),
-    (256, 1, 2, 1),
-)
-_MOST_PIXELS = 176  # whose sums a thread has registers for
+_MOST_PIXELS = 176  # for whose sums a thread has registers
 _LEAST_PIXELS = 64
 _LEAST_USED = 0.75  # of the filters of all tiles
-_EIGHT = 8  # pixels, the step of a product's columns
+_EIGHT = 8  # the step of a product's columns
 _MOST_STAGES = 8
 
 
 @dataclass(frozen=True)
 class SwappedTile(PingPongTile):
-    """rows are its pixels and columns its filters, as of every tile."""
+    """rows are its pixels and columns its filters, as in every tile."""
 
     kernel: str = "sm90_swapped"
 
@@ -44,74 +39,69 @@ class SwappedTile(PingPongTile):
 
     @property
     def shared_bytes(self) -> int:
-        """The ring, barriers of turns, and what aligns it."""
-        return self.stages * (self.stage_bytes + sm90_splitk.BARRIERS) + 8 * self.teams + 1024
+        """The ring and the barriers of the turns."""
+        ring = self.stages * (self.stage_bytes + sm90_base.BARRIERS)
+        return ring + 8 * self.teams + sm90_base.ALIGNMENT
 
 
-class Swapped(PingPong):
-    """filters, teams, consumers in a team, resident blocks."""
+@dataclass(frozen=True)
+class Swapped(PersistentGemm):
+    family = "sm90_swapped"
 
-    @property
-    def columns(self) -> int:
-        return self.sides[0]
+    filters: int
+    teams: int
+    consumers: int
+    blocks: int
+    saves_power: bool = False
 
     @property
     def name(self) -> str:
-        filters, teams, *_ = self.sides
-        return f"sm90_swapped_{filters}_teams{teams}"
+        return f"sm90_swapped_{self.filters}_teams{self.teams}"
 
     def tile(self, target: Target, op: ops.Conv2d) -> SwappedTile:
-        filters, teams, consumers, blocks = self.sides
-        depth, pixels = sm90_splitk.depth(target, op), self._pixels(target, op)
-        stage = (pixels + filters) * depth * target.value_bytes + sm90_splitk.BARRIERS
-        stages = min((sm90_splitk.MOST_SHARED - 8 * teams - 1024) // stage, _MOST_STAGES)
+        depth, pixels = sm90_base.depth(target, op), self._pixels(target, op)
+        stage = (pixels + self.filters) * depth * target.value_bytes + sm90_base.BARRIERS
+        free = sm90_base.MOST_SHARED - 8 * self.teams - sm90_base.ALIGNMENT
         return SwappedTile(
-            *(
-                pixels,
-                filters,
-                depth,
-                stages,
-                consumers,
-                blocks,
-                *sm90_splitk.epilogue_params(target, op),
-            ),
-            teams=teams,
+            rows=pixels,
+            columns=self.filters,
+            depth=depth,
+            stages=min(free // stage, _MOST_STAGES),
+            consumers=self.consumers,
+            blocks=self.blocks,
+            teams=self.teams,
+            **sm90_base.epilogue_params(target, op),
         )
 
     def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
         tile = self.tile(target, op)
         blocks = tile.columns // tile.consumers // 64
-        weight = sm90_splitk.filters_by_lanes(constants["weight"], tile.columns, blocks)
-        made = sm90_splitk.prepare(tile, op, constants)
-        return {**made, "weight": sm90_splitk.slices(weight, tile)}
+        weight = sm90_base.filters_by_lanes(constants["weight"], tile.columns, blocks)
+        return sm90_base.prepare(tile, op, {**constants, "weight": weight})
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
-        if (
-            target.precision != "float16"
-            or op.yolo is not None
-            or not sm90_splitk.can_run(target, op)
-        ):
+        if target.precision != "float16" or not sm90_base.can_run(target, op):
             return False
         across = self._across(op)
         if across > self._resident(target):
             return False
-        if op.out.shape.channels < _LEAST_USED * across * self.sides[0]:
+        if op.out.shape.channels < _LEAST_USED * across * self.filters:
             return False
         return self._pixels(target, op) >= _LEAST_PIXELS
 
     def _across(self, op: ops.Conv2d) -> int:
-        return -(-op.out.shape.channels // self.sides[0])
+        return -(-op.out.shape.channels // self.filters)
 
     def _pixels(self, target: Target, op: ops.Conv2d) -> int:
-        """Of a tile: as few as make the turns that most of them would make."""
+        """Return the fewest pixels of a tile that need no more turns than the widest tile."""
         pixels, across = target.rows(op.out) * op.out.shape.area, self._across(op)
         blocks = self._resident(target)
         for turns in count(-(-pixels * across // (blocks * _MOST_PIXELS))):
-            down = turns * blocks // across  # tiles one below the other
+            down = turns * blocks // across  # tiles for all pixels
             wide = -(-pixels // (down * _EIGHT)) * _EIGHT
             if wide <= _MOST_PIXELS:
                 return wide
         raise AssertionError
 
 
-VARIANTS = {each.name: each for each in map(Swapped, _SHAPES)}
+ALGORITHMS = (Swapped(128, 2, 1, 1), Swapped(256, 1, 2, 1, saves_power=True))

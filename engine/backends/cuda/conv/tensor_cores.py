@@ -9,42 +9,46 @@ from engine.backends.cuda.driver.tiles import EXACT_HALVES, MODES, reads_halves
 from engine.backends.cuda.ops.gpu import Target, is_narrow
 from engine.plan import ops
 
-HOPPER = (9, 0)
-EIGHT = 8  # filters that a lane of a Hopper kernel finishes at once
-# what `activate_common` of kernels/common.cuh knows
+TURING, AMPERE, HOPPER = (7, 5), (8, 0), (9, 0)
+EIGHT = 8  # filters whose results a lane of an sm90 kernel stores at once
+# The activations of `activate_common` in kernels/common.cuh.
 COMMON = frozenset({"linear", "leaky", "relu", "mish", "swish", "logistic"})
 
 # Kilobytes of shared memory that a block may have.
 _SHARED = {(7, 5): 64, (8, 0): 163, (8, 6): 99, (8, 7): 163, (8, 9): 99, (9, 0): 227, (10, 0): 227}
-_LEAST_SHARED = 99  # of cards that are none of these
+_LEAST_SHARED = 99  # on any other card
 
 
 def mode_of(target: Target, op: ops.Conv2d) -> int:
-    """How a convolution multiplies."""
+    """Return the MODE of the kernels: how a convolution multiplies."""
     if target.bytes_of(op.src) == 2:
         return EXACT_HALVES if is_narrow(op) else MODES["float16"]
     return MODES["tf32" if target.precision == "tf32" else "float32"]
 
 
+def has_tensor_cores(target: Target, op: ops.Conv2d) -> bool:
+    """Return whether mma.sync of this card knows the precision that the convolution reads."""
+    return target.capability >= (TURING if target.bytes_of(op.src) == 2 else AMPERE)
+
+
 def whole_eights(filters: int) -> int:
-    """How many there are with what fills up the last eight."""
     return -(-filters // EIGHT) * EIGHT
 
 
 def parts(mode: int) -> int:
-    """Of a weight: high and low, where one does not hold all of it."""
+    """Return how many values hold a weight: high and low parts where one is not exact."""
     return 2 if mode in (MODES["float32"], EXACT_HALVES) else 1
 
 
 def most_shared_bytes(capability: tuple[int, int]) -> int:
-    """Shared memory that one block may have."""
+    """Return the shared memory that one block may have."""
     return _SHARED.get(capability, _LEAST_SHARED) << 10
 
 
 def round_to_tf32(
     values: NDArray[np.float32], out: NDArray[np.float32] | None = None
 ) -> NDArray[np.float32]:
-    """To the nearest number of 10 bits after the point, ties away from zero, as cvt.rna does."""
+    """Round to 10 bits of mantissa, ties away from zero, as cvt.rna does."""
     rounded = np.empty(values.shape, np.float32) if out is None else out
     bits = rounded.view(np.uint32)
     np.add(np.ascontiguousarray(values, np.float32).view(np.uint32), 0x1000, out=bits)
@@ -53,7 +57,7 @@ def round_to_tf32(
 
 
 def factors(values: NDArray[np.float32], mode: int) -> NDArray[np.generic]:
-    """Weights as the matrix units take them; of two parts the high ones above the low ones."""
+    """Return weights as the tensor cores take them, all high parts before all low parts."""
     if mode == MODES["tf32"]:
         return round_to_tf32(values)
     if reads_halves(mode):

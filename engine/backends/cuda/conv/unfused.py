@@ -1,7 +1,7 @@
-"""A convolution and what is to be done with its map before, or with its sums behind, one by one.
+"""A convolution whose neighbours are fused into it, run as one kernel for each.
 
-For algorithms that only convolve: a product, a pool's windows, what [yolo] reads or what is
-repeated go through the workspace.
+For algorithms that only convolve: the product with a factor, or what a pool, [yolo] or an
+upsampling reads, goes through the workspace.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from engine.backends.cuda.conv import geometry
 from engine.backends.cuda.conv.algorithm import Algorithm
+from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.ops import windows
 from engine.backends.cuda.ops.gpu import RUNNERS, Arrays, Gpu, Target
 from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
@@ -18,18 +19,28 @@ from engine.plan.tail import split_tail
 
 _ALIGNMENT = 256
 _PACK = 16  # bytes that a thread moves at once
-_LAUNCH = 4000  # cycles, as the estimates of others have them
-_BYTES = 18  # a cycle, in and out of a multiprocessor
+_LAUNCH = 4000  # cycles, on the scale of the algorithms' estimates
+_BYTES = 18  # per cycle, in and out of an SM
 
 
 @dataclass(frozen=True)
-class Unfused:
-    """The convolution by `inner`."""
+class Unfused(Algorithm):
+    """The convolution by `inner`, the rest in kernels of its own."""
 
     inner: Algorithm
 
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    def can_run(self, target: Target, op: ops.Conv2d) -> bool:
+        return has_more(op) and self.inner.can_run(*alone(target, op))
+
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         return has_more(op) and self.inner.supports(*alone(target, op))
+
+    def tile(self, target: Target, op: ops.Conv2d) -> Tile | None:
+        return self.inner.tile(*alone(target, op))
 
     def workspace(self, target: Target, op: ops.Conv2d) -> int:
         return _bytes_between(target, op) + self.inner.workspace(*alone(target, op))
@@ -50,20 +61,21 @@ class Unfused:
             RUNNERS[type(first)].run(inner.storing(part.out), replace(first, out=op.out))
             geometry.finish(gpu, replace(op, bias=None, tail=tuple(others)))
 
-    def estimate(self, target: Target, op: ops.Conv2d) -> float:
-        """Cycles, where `inner` has an estimate."""
-        through = _bytes_between(target, op) * 5 / 4 / _BYTES / target.multiprocessors
-        cycles: float = self.inner.estimate(*alone(target, op))  # type: ignore[attr-defined]
-        return cycles + _LAUNCH + through
+    def estimate(self, target: Target, op: ops.Conv2d) -> float | None:
+        cycles = self.inner.estimate(*alone(target, op))
+        moved = _bytes_between(target, op) * 5 / 4 / _BYTES / target.multiprocessors
+        return None if cycles is None else cycles + _LAUNCH + moved
 
 
 def has_more(op: ops.Conv2d) -> bool:
+    """Return whether more than bias, activations and a residual is fused into the convolution."""
     return isinstance(op, ScaledConv2d) or not _can_finish(op)
 
 
 def alone(target: Target, op: ops.Conv2d) -> tuple[Target, ops.Conv2d]:
-    """The convolution alone, and what it is compiled for: what lies between is stored as its other
-    side is.
+    """Return the convolution alone and its target.
+
+    The tensor in the workspace has the precision of the one that it stands in for.
     """
     between, (part, rest) = _between(op), _split(op)
     like = op.out if rest else op.src
@@ -75,13 +87,13 @@ def alone(target: Target, op: ops.Conv2d) -> tuple[Target, ops.Conv2d]:
 
 
 def _between(op: ops.Conv2d) -> ops.Tensor:
-    """What one leaves for the other in the workspace."""
+    """Return the tensor that lies in the workspace."""
     part, rest = _split(op)
     return part.out if rest else part.src
 
 
 def _split(op: ops.Conv2d) -> tuple[ops.Conv2d, tuple[ops.TailOp, ...]]:
-    """Return the convolution alone, and what follows it: none where a product precedes it."""
+    """Return the convolution alone and what follows it: nothing where a product precedes it."""
     if isinstance(op, ScaledConv2d):
         return op.after_multiply, ()
     return split_tail(op, _can_finish)

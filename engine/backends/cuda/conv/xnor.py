@@ -1,4 +1,4 @@
-"""A convolution of signs: 32 channels in a word, xor and popcount instead of multiply and add.
+"""A binary convolution: 32 channels in a word, xor and popcount instead of multiply and add.
 
 The weights of such a layer are plus or minus one number for each filter (darknet's mean of the
 absolute weights), so they are kept as bits and a scale.
@@ -9,47 +9,61 @@ from __future__ import annotations
 import numpy as np
 
 from engine.backends.cuda.conv import geometry
+from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
 
-def supports(target: Target, op: ops.Conv2d) -> bool:
-    return op.signed and op.groups == 1
+class Xnor(Algorithm):
+    name = "xnor"
+    priority = 10
+
+    def supports(self, target: Target, op: ops.Conv2d) -> bool:
+        return op.signed and op.groups == 1
+
+    def workspace(self, target: Target, op: ops.Conv2d) -> int:
+        return 4 * target.rows(op.src) * op.src.shape.area * _words(op)
+
+    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
+        """Weights as bits (kernel_y, kernel_x, words, filters) and a scale for each filter."""
+        weight = constants["weight"]
+        filters, channels = weight.shape[:2]
+        bits = np.zeros((*op.kernel, _words(op), 32, filters), dtype=np.uint32)
+        bits.reshape(*op.kernel, -1, filters)[:, :, :channels] = weight.transpose(2, 3, 1, 0) > 0
+        words = (bits << np.arange(32, dtype=np.uint32)[:, None]).sum(axis=3, dtype=np.uint32)
+        scale = np.abs(weight).reshape(filters, -1).max(axis=1).astype(np.float32)
+        return {**constants, "weight": np.ascontiguousarray(words), "scale": scale}
+
+    def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
+        words = _words(op)
+        sizes = {"channels": op.src.shape.channels, "words": words}
+        gpu.launch(
+            "xnor_pack",
+            gpu.pixels(op.src) * words,
+            src=gpu[op.src],
+            out=gpu.workspace,
+            pixels=gpu.pixels(op.src),
+            src_pitch=gpu.pitch(op.src),
+            **sizes,
+        )
+        tensors = {**geometry.tensors(gpu, op), "src": gpu.workspace}
+        gpu.launch(
+            "xnor_dot",
+            gpu.pixels(op.out) * op.out.shape.channels,
+            scale=gpu.array(op, "scale"),
+            rows=gpu.rows(op.out),
+            filters=op.out.shape.channels,
+            **tensors,
+            **sizes,
+            **geometry.maps(op),
+            **geometry.output_pitches(gpu, op),
+            **geometry.window(op),
+            **geometry.activations(op),
+        )
 
 
 def _words(op: ops.Conv2d) -> int:
     return -(-op.src.shape.channels // 32)
 
 
-def workspace(target: Target, op: ops.Conv2d) -> int:
-    return 4 * target.rows(op.src) * op.src.shape.area * _words(op)
-
-
-def prepare(target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
-    """Weights as bits (kernel_y, kernel_x, words, filters) and a scale for each filter."""
-    weight = constants["weight"]
-    filters, channels = weight.shape[:2]
-    bits = np.zeros((*op.kernel, _words(op), 32, filters), dtype=np.uint32)
-    bits.reshape(*op.kernel, -1, filters)[:, :, :channels] = weight.transpose(2, 3, 1, 0) > 0
-    words = (bits << np.arange(32, dtype=np.uint32)[:, None]).sum(axis=3, dtype=np.uint32)
-    scale = np.abs(weight).reshape(filters, -1).max(axis=1).astype(np.float32)
-    return {**constants, "weight": np.ascontiguousarray(words), "scale": scale}
-
-
-def enqueue(gpu: Gpu, op: ops.Conv2d) -> None:
-    words = _words(op)
-    pixels = gpu.pixels(op.src)
-    gpu.launch(
-        "xnor_pack",
-        pixels * words,
-        *(gpu[op.src], gpu.workspace, pixels, op.src.shape.channels, words, gpu.pitch(op.src)),
-    )
-    pointer, pitch = geometry.residual(gpu, op)
-    gpu.launch(
-        "xnor_dot",
-        gpu.pixels(op.out) * op.out.shape.channels,
-        *(gpu.workspace, gpu.array(op, "weight"), gpu.array(op, "scale"), gpu.array(op, "bias")),
-        *(pointer, gpu[op.out], gpu.rows(op.out), op.src.shape.channels, words),
-        *(op.out.shape.channels, *geometry.maps(op), pitch, gpu.pitch(op.out)),
-        *(*geometry.window(op), *geometry.kinds(op)),
-    )
+ALGORITHMS = (Xnor(),)

@@ -6,7 +6,7 @@ import hashlib
 import re
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -36,6 +36,7 @@ _CODES = {
     "size_t": "N",
 }
 EARLY_STARTS = (9, 0)  # from here on a kernel may start before the one before it has ended
+_NAME = re.compile(r"(\w+)\s*(?:,|$)")
 _QUALIFIER = re.compile(r"\b(const|__restrict__|__grid_constant__)\b")
 
 
@@ -126,6 +127,26 @@ def signatures(text: str) -> dict[str, str]:
     return {
         name: "".join(_code(name, argument) for argument in parameters.split(","))
         for name, parameters in declared(text).items()
+    }
+
+
+def in_order(
+    kernel: str, arguments: Sequence[int | float] | Mapping[str, int | float]
+) -> Sequence[int | float]:
+    """Return the arguments in the order of the kernel's parameters, if they come by name."""
+    if not isinstance(arguments, Mapping):
+        return arguments
+    names = _parameter_names()[kernel]
+    unknown = arguments.keys() ^ set(names)
+    assert not unknown, f"{kernel}: missing or unknown parameters: {sorted(unknown)}"
+    return [arguments[name] for name in names]
+
+
+@lru_cache(maxsize=1)
+def _parameter_names() -> dict[str, list[str]]:
+    return {
+        kernel: _NAME.findall(parameters)
+        for kernel, parameters in declared(translation_unit()).items()
     }
 
 

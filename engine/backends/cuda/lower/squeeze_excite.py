@@ -59,11 +59,10 @@ def scales(target: Target, gate: Op, op: Op) -> bool:
 
 def partial_sums(target: Target, op: Conv2d, choice: Choice, gate: Gate) -> PartialSums | None:
     """Return what an algorithm leaves for the gate that reads its output."""
-    own, algorithm = target.of(op), conv.LEAVES_SUMS.get(str(choice))
-    if algorithm is None or own.value_bytes != target.of(gate).value_bytes:
+    own = target.of(op)
+    if choice.unfused or own.value_bytes != target.of(gate).value_bytes:
         return None
-    left: PartialSums | None = algorithm.partial_sums(own, op, gate)
-    return left
+    return conv.ALGORITHMS[choice.algorithm].partial_sums(own, op, gate)
 
 
 def _partial_sums(target: Target, before: Step, op: Op) -> PartialSums | None:

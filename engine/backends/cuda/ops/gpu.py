@@ -16,7 +16,7 @@ program.py brings images in and results out; importing ops.py must register ever
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -239,10 +239,15 @@ class Gpu:
         """The pointer to what `prepare` made under this name; 0, C's null, where it made none."""
         return self.arrays.get((op, name), 0)
 
-    def launch(self, kernel: str, items: int, *arguments: int | float) -> None:
-        """Enqueue a grid-stride kernel over `items` work items."""
+    def launch(
+        self, kernel: str, items: int, *arguments: int | float, **named: int | float
+    ) -> None:
+        """Enqueue a grid-stride kernel over `items` work items.
+
+        Arguments have the order of the kernel's parameters, or their names.
+        """
         blocks = max(1, min(-(-items // THREADS), self._most_blocks))
-        self.launch_grid(kernel, (blocks, 1, 1), THREADS, *arguments)
+        self._launch(kernel, (blocks, 1, 1), THREADS, named or arguments)
 
     def launch_grid(
         self,
@@ -251,8 +256,20 @@ class Gpu:
         threads: int,
         *arguments: int | float,
         shared: int = 0,
+        **named: int | float,
     ) -> None:
         """Enqueue a kernel whose blocks mean something; `shared` bytes are its dynamic memory."""
+        self._launch(kernel, grid, threads, named or arguments, shared=shared)
+
+    def _launch(
+        self,
+        kernel: str,
+        grid: tuple[int, int, int],
+        threads: int,
+        arguments: Sequence[int | float] | Mapping[str, int | float],
+        *,
+        shared: int = 0,
+    ) -> None:
         self.kernels.launch(kernel, grid, threads, arguments, stream=self.stream, shared=shared)
 
     def bring_in(self, out: Tensor, src: int) -> None:

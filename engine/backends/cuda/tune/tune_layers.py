@@ -24,10 +24,6 @@ from typing import Any
 import numpy as np
 
 from engine.backends.cuda import conv
-from engine.backends.cuda.conv.sm90_direct_tiles import DirectTiles
-from engine.backends.cuda.conv.sm90_pingpong import PingPong
-from engine.backends.cuda.conv.sm90_splitk import SplitK
-from engine.backends.cuda.conv.sm90_swapped import Swapped
 from engine.backends.cuda.driver import compile_cache, graphs, tiles
 from engine.backends.cuda.driver.context import Context
 from engine.backends.cuda.kernels import sources
@@ -49,16 +45,10 @@ VARIANTS = 9  # of the families that their estimates rank well
 FEW_VARIANTS = 2  # of the others
 _ALIKE = 2  # that do the same work
 PLAIN = frozenset({"direct", "tiled"})
-_LARGE = {
-    (family, is_apart)
-    for family in (SplitK, PingPong, Swapped, DirectTiles)
-    for is_apart in (False, True)
-}
 _NOISE_BYTES = 1 << 30  # at a time
 _CLEARLY = 0.97  # the rule of thumb stays unless another takes less of its time than this
 _LONG = 0.05  # milliseconds: layers of this length keep a card at its most power
-_WIDE = 256  # columns: a product of tiles so wide takes the least power
-_NEARLY = 1.1  # times the least, in which they are preferred there
+_NEARLY = 1.1  # times the least, in which tiles that save power are preferred there
 _HOPELESS = 3.0  # times the best so far, launched alone
 _LAUNCH = 0.5  # milliseconds that a launch alone may take: a busy machine is slow to send it
 
@@ -245,35 +235,36 @@ def shortlist(target: Target, op: Conv2d) -> list[Choice]:
     Plain loops are hopeless beside a matrix unit and slow to measure: they are tried without one.
     """
     able = conv.candidates(target, op)
-    families: dict[object, list[Choice]] = {}
-    for name in able:
-        if conv.family(name) is not None:
-            families.setdefault(conv.family(name), []).append(name)
+    estimates = {each: conv.estimate(target, op, each) for each in able}
+    variants: dict[Choice, float] = {
+        each: cycles for each, cycles in estimates.items() if cycles is not None
+    }
+    families: dict[tuple[str, bool], list[Choice]] = {}
+    for each in sorted(variants, key=variants.__getitem__):
+        families.setdefault(conv.family(each), []).append(each)
     promising = [
-        name
-        for family, names in families.items()
-        for name in _unlike(sorted(names, key=partial(conv.estimate, target, op)))[: _quota(family)]
+        each for choices in families.values() for each in _unlike(choices)[: _quota(choices[0])]
     ]
-    single = [name for name in able if conv.family(name) is None]
+    single = [each for each in able if each not in variants]
     if promising:
-        single = [name for name in single if name.algorithm not in PLAIN]
+        single = [each for each in single if each.algorithm not in PLAIN]
     return list(dict.fromkeys([conv.rule_of_thumb(target, op), *promising, *single]))
 
 
-def _unlike(names: list[Choice]) -> list[Choice]:
+def _unlike(choices: list[Choice]) -> list[Choice]:
     """No more than a few that differ in nothing but the room that they take."""
     seen: Counter[object] = Counter()
     found = []
-    for name in names:
-        work = getattr(conv.ALGORITHMS[name.algorithm], "work", name)
+    for choice in choices:
+        work = conv.ALGORITHMS[choice.algorithm].work
         seen[work] += 1
         if seen[work] <= _ALIKE:
-            found.append(name)
+            found.append(choice)
     return found
 
 
-def _quota(family: object) -> int:
-    return VARIANTS if family in _LARGE else FEW_VARIANTS
+def _quota(choice: Choice) -> int:
+    return VARIANTS if conv.ALGORITHMS[choice.algorithm].large else FEW_VARIANTS
 
 
 def _compile_together(unknown: list[Conv2d], target: Target, limit: float) -> set[tiles.Tile]:
@@ -308,7 +299,7 @@ def fastest(time: Callable[[Choice, float], float], names: list[Choice]) -> Choi
     if least < _LONG:
         return best
     near = [name for name in names if taken[name] <= least * _NEARLY]
-    wide = [name for name in near if conv.columns(name) == _WIDE]
+    wide = [name for name in near if conv.ALGORITHMS[name.algorithm].saves_power]
     return min(wide, key=taken.__getitem__, default=best)
 
 

@@ -1,0 +1,308 @@
+"""What the kernels for Hopper (sm_90) share: tiles, layouts of weights and kernel arguments.
+
+They load slices of k with TMA and multiply with wgmma; see kernels/conv/sm90.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import TypedDict
+
+import numpy as np
+
+from engine.arrays import Array
+from engine.backends.cuda.conv import geometry
+from engine.backends.cuda.conv.algorithm import Algorithm
+from engine.backends.cuda.conv.kernel_args import Divisor, KernelArgs, divisors, ints, pointers
+from engine.backends.cuda.conv.tensor_cores import (
+    EIGHT,
+    HOPPER,
+    factors,
+    most_shared_bytes,
+    whole_eights,
+)
+from engine.backends.cuda.driver import launch
+from engine.backends.cuda.driver.tiles import MODES
+from engine.backends.cuda.kernels import wgmma
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
+from engine.plan import ops
+
+MOST_SHARED = most_shared_bytes(HOPPER)
+SM_SHARED = 228 << 10  # bytes of an SM
+BLOCK_RESERVED = 1 << 10  # of them, reserved by the system for each block
+ALIGNMENT = 1 << 10  # of swizzled stages
+BARRIERS = 16  # bytes of the two mbarriers of a stage
+
+_CHUNK = 16  # bytes that swizzling moves together
+_CHUNKS_OF_BANKS = 8  # chunks in one row of all banks of shared memory
+_WARPS = 4  # of a warpgroup
+_LANES_DOWN = 8  # rows of lanes in a warp
+_LINE_BYTES = 128
+_NEAR = 16 << 20  # bytes of a map of which the L2 still holds most two convolutions later
+_DATA_TYPES = {
+    MODES["float16"]: launch.HALF,
+    MODES["tf32"]: launch.TF32,
+    MODES["float32"]: launch.FLOAT,
+}
+
+
+@dataclass(frozen=True)
+class Sm90Tile:
+    """A thread block computes rows x columns outputs, in slices of `depth` values of k."""
+
+    rows: int
+    columns: int
+    depth: int
+    stages: int
+    consumers: int  # warpgroups
+    blocks: int  # resident on one SM
+    mode: int
+    out_bytes: int
+    kinds: tuple[int, int]  # activations before and after the residual
+    is_whole: bool  # filters are padded to eights that are aligned to 16 bytes
+    yolo: int = 0  # geometry.yolo_mode
+    kernel: str = ""
+
+    @property
+    def defines(self) -> Mapping[str, int]:
+        return {
+            "BM": self.rows,
+            "BN": self.columns,
+            "BK": self.depth,
+            "STAGES": self.stages,
+            "CONSUMERS": self.consumers,
+            "BLOCKS": self.blocks,
+            "OUT_BYTES": self.out_bytes,
+            "KIND": self.kinds[0],
+            "LAST": self.kinds[1],
+            "WHOLE": int(self.is_whole),
+            "YOLO": self.yolo,
+        }
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {"wgmma.cuh": wgmma.header(self.columns, self.mode)}
+
+    @property
+    def value_bytes(self) -> int:
+        return 2 if self.mode == MODES["float16"] else 4
+
+    @property
+    def stage_bytes(self) -> int:
+        weights = self.columns * (2 if self.mode == MODES["float32"] else 1)
+        return (self.rows + weights) * self.depth * self.value_bytes
+
+    @property
+    @abstractmethod
+    def threads(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def shared_bytes(self) -> int: ...
+
+    def across(self, op: ops.Conv2d) -> int:
+        """Return the tiles for all filters."""
+        return -(-op.out.shape.channels // self.columns)
+
+
+class EpilogueParams(TypedDict):
+    """What a tile is told about its epilogue."""
+
+    mode: int
+    out_bytes: int
+    kinds: tuple[int, int]
+    is_whole: bool
+    yolo: int
+
+
+class Args(KernelArgs):
+    struct = ("sm90_mainloop.cuh", "KernelArgs")
+    _fields_ = (
+        *pointers("bias", "residual", "out", "flag", "weight", "next"),
+        ("next_bytes", ctypes.c_uint),
+        ("next_share", ctypes.c_uint),
+        *ints("pixels", "filters", "out_h", "out_w", "taps_x", "slices", "steps"),
+        *ints("stride_y", "stride_x", "top", "left", "dilation_y", "dilation_x"),
+        *ints("out_pitch", "residual_pitch", "split", "tiles_n", "is_aligned"),
+        *ints("inbox", "is_residual_far", "entries", "box"),
+        ("scale_x_y", ctypes.c_float),
+        *divisors("by_split", "by_tiles_n", "by_out_h", "by_out_w", "by_slices", "by_taps_x"),
+    )
+
+
+class Sm90Algorithm(Algorithm):
+    """One tile shape of an sm90 kernel."""
+
+    large = writes_float = True
+    blocks: int  # resident on one SM
+
+    @abstractmethod
+    def tile(self, target: Target, op: ops.Conv2d) -> Sm90Tile: ...
+
+    @abstractmethod
+    def estimate(self, target: Target, op: ops.Conv2d) -> float: ...
+
+    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
+        return prepare(self.tile(target, op), op, constants)
+
+    def rule_of_thumb(self, target: Target, op: ops.Conv2d) -> float | None:
+        return None
+
+    def _resident(self, target: Target) -> int:
+        """Return the blocks that the device holds at once."""
+        return target.multiprocessors * self.blocks
+
+
+def can_run(target: Target, op: ops.Conv2d) -> bool:
+    """Return whether TMA can walk the map: pixels aligned to 16 bytes, and small windows."""
+    if target.capability != HOPPER or op.groups > 1 or op.signed:
+        return False
+    if op.src in target.misaligned or op.src.shape.channels * target.value_bytes % 16:
+        return False
+    reach = [(k - 1) * d for k, d in zip(op.kernel, op.dilation, strict=True)]
+    return (
+        max(op.kernel) <= 16 and max(reach) < 128 and max(op.stride) <= 8 and max(op.padding) < 128
+    )
+
+
+def fills(columns: int, filters: int) -> bool:
+    """Return whether so many filters use most of a tile, or the tile is as narrow as they get."""
+    return columns <= 32 or columns < 2 * filters
+
+
+def depth(target: Target, op: ops.Conv2d) -> int:
+    """Return the values of a slice: a swizzled row of 128 bytes, less if channels are fewer."""
+    row = next((r for r in (32, 64) if op.src.shape.channels * target.value_bytes <= r), 128)
+    return row // target.value_bytes
+
+
+def epilogue_params(target: Target, op: ops.Conv2d) -> EpilogueParams:
+    yolo = geometry.yolo_mode(op)
+    is_aligned = not {op.out, op.residual} & target.misaligned
+    return {
+        "mode": MODES[target.precision],
+        "out_bytes": target.bytes_of(op.out),
+        "kinds": geometry.kinds(op),
+        "is_whole": is_aligned and (op.out.shape.channels % EIGHT == 0 or yolo > 0),
+        "yolo": yolo,
+    }
+
+
+def prepare(tile: Sm90Tile, op: ops.Conv2d, constants: Arrays) -> Arrays:
+    """Return weights slice by slice, as a stage holds them, and biases."""
+    filters = op.weight.shape[0]
+    bias = np.zeros(whole_eights(filters), np.float32)
+    bias[:filters] = constants.get("bias", 0)
+    return {"weight": slices(constants["weight"], tile), "bias": bias}
+
+
+def slices(weight: Array, tile: Sm90Tile) -> Array:
+    """Return (tiles, slices, parts, columns, chunks of 16 bytes), swizzled as wgmma expects."""
+    filters, channels, *kernel = weight.shape
+    down, deep = -(-filters // tile.columns), -(-channels // tile.depth)
+    lines = np.zeros((down * tile.columns, prod(kernel), deep * tile.depth), np.float32)
+    lines[:filters, :, :channels] = weight.transpose(0, 2, 3, 1).reshape(filters, -1, channels)
+    chunks = tile.depth * tile.value_bytes // _CHUNK
+    parts = np.ascontiguousarray(factors(lines.reshape(len(lines), -1), tile.mode))
+    loose = parts.view(f"V{_CHUNK}").reshape(-1, down, tile.columns, prod(kernel) * deep, chunks)
+    rows = np.arange(tile.columns)[:, None]
+    moved = np.arange(chunks) ^ rows * chunks // _CHUNKS_OF_BANKS % chunks
+    swizzled = loose.transpose(1, 3, 0, 2, 4)[:, :, :, rows, moved]
+    return np.ascontiguousarray(swizzled).view(parts.dtype)
+
+
+def filters_by_lanes(weight: Array, filters: int, blocks: int) -> Array:
+    """Return weights padded to tiles of `filters`, reordered for products with filters as rows.
+
+    A warpgroup has `blocks` of 64 rows, and a lane two rows of each, eight apart. In the new order
+    the filters of a lane are adjacent.
+    """
+    missing = -len(weight) % filters
+    padded = np.pad(weight, ((0, missing), (0, 0), (0, 0), (0, 0)))
+    order = np.arange(len(padded)).reshape(-1, _WARPS, _LANES_DOWN, blocks, 2)
+    by_lanes: Array = padded[order.transpose(0, 3, 1, 4, 2).ravel()]
+    return by_lanes
+
+
+def source(gpu: Gpu, op: ops.Conv2d, tile: Sm90Tile) -> launch.Windows:
+    """Return the description of the input that a tensor map is made from."""
+    channels, height, width = op.src.shape.sides
+    return launch.Windows(
+        pointer=gpu[op.src],
+        kind=_DATA_TYPES[tile.mode],
+        value_bytes=tile.value_bytes,
+        rows=gpu.rows(op.src),
+        height=height,
+        width=width,
+        channels=channels,
+        pitch=gpu.pitch(op.src),
+        kernel=op.kernel,
+        stride=op.stride,
+        padding=op.padding,
+        dilation=op.dilation,
+    )
+
+
+def arguments(
+    gpu: Gpu, op: ops.Conv2d, tile: Sm90Tile, *, blocks: int, split: int = 1, inbox: int = 0
+) -> Args:
+    """Return the arguments for a grid of `blocks`, each of which prefetches some next weights."""
+    grid = op.grid
+    slices_of_tap = -(-op.src.shape.channels // tile.depth)
+    written = (op.out, op.residual) if op.residual else (op.out,)
+    next_weights, next_bytes = gpu.next_weights
+    return Args(
+        bias=gpu.array(op, "bias"),
+        residual=gpu[op.residual] if op.residual else 0,
+        out=gpu[op.out],
+        flag=gpu.flag if op.yolo else 0,
+        weight=gpu.array(op, "weight"),
+        next=next_weights,
+        next_bytes=next_bytes,
+        next_share=-(-next_bytes // (blocks * _LINE_BYTES)) * _LINE_BYTES,
+        pixels=gpu.rows(op.out) * grid.area,
+        filters=whole_eights(grid.channels) if tile.is_whole else grid.channels,
+        out_h=grid.height,
+        out_w=grid.width,
+        taps_x=op.kernel[1],
+        slices=slices_of_tap,
+        steps=op.kernel[0] * op.kernel[1] * slices_of_tap,
+        split=split,
+        tiles_n=tile.across(op),
+        is_aligned=int(all(map(gpu.is_aligned, written))),
+        inbox=inbox,
+        is_residual_far=int(_is_residual_far(gpu, op)),
+        by_split=Divisor.of(split),
+        by_tiles_n=Divisor.of(tile.across(op)),
+        by_out_h=Divisor.of(grid.height),
+        by_out_w=Divisor.of(grid.width),
+        by_slices=Divisor.of(slices_of_tap),
+        by_taps_x=Divisor.of(op.kernel[1]),
+        **geometry.strides(op),
+        **geometry.output_pitches(gpu, op),
+        **geometry.yolo(op),
+    )
+
+
+def enqueue(
+    gpu: Gpu, op: ops.Conv2d, tile: Sm90Tile, tensor_map: launch.TensorMap, *, blocks: int
+) -> None:
+    """Enqueue a kernel of independent blocks."""
+    gpu.tile(tile, tile.shared_bytes).launch(
+        (blocks, 1, 1),
+        tile.threads,
+        [tensor_map, arguments(gpu, op, tile, blocks=blocks)],
+        stream=gpu.stream.handle,
+        early=True,
+    )
+
+
+def _is_residual_far(gpu: Gpu, op: ops.Conv2d) -> bool:
+    residual = op.residual
+    return residual is not None and (
+        gpu.pixels(residual) * gpu.pitch(residual) * gpu.target.bytes_of(residual) > _NEAR
+    )

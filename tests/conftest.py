@@ -1,10 +1,12 @@
-"""What many tests share: the devices that backend tests run on, and small models as files."""
+"""Fixtures that many tests share, and the two lanes: fast by default, everything with --all."""
 
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -14,16 +16,65 @@ from tests.devices import open_or_skip
 
 pytest_plugins = ["tests.dripping_server", "tests.small_models"]
 
-# What a shell starts in the background ignores it, and some tests press Ctrl-C.
+# A shell starts background processes with SIGINT ignored, and some tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# ---------------------------------------------------------------- lanes
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run the slow tests, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect slow tests, except in files that the command line names."""
+    if not _is_fast_lane(config):
+        return
+    named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
+    slow = [item for item in items if item.get_closest_marker("slow") and item.path not in named]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        left_out = set(slow)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _is_fast_lane(config: pytest.Config) -> bool:
+    """Return whether neither --all nor -m chooses the tests, and a whole folder is run."""
+    names_folders = any(Path(argument).is_dir() for argument in config.args)
+    return names_folders and not (config.option.all or config.option.markexpr)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print each reason for skipping once, with the number of tests that it skips."""
+    reports = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports)
+    if reasons:
+        terminalreporter.section("skipped")
+    for reason, count in reasons.most_common():
+        terminalreporter.line(f"{count:5d}  {reason}")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """End a run of the fast lane with how to run the rest."""
+    yield
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter and _is_fast_lane(session.config) and not session.config.option.collectonly:
+        workers = " -n auto" if session.config.pluginmanager.has_plugin("xdist") else ""
+        reporter.line("Slow tests were left out: real networks, Ray, a browser, kernel variants.")
+        reporter.line(f"To run everything: python -m pytest --all{workers}")
+
+
+# ---------------------------------------------------------------- devices
 
 
 @pytest.fixture(
     scope="session", params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)], ids=str
 )
 def device(request: pytest.FixtureRequest) -> Iterator[Device]:
-    """Each kind of device."""
+    """A device of each kind; the test is skipped if this machine has none."""
     opened = open_or_skip(lambda: open_device(request.param))
     yield opened
     opened.close()
@@ -31,6 +82,6 @@ def device(request: pytest.FixtureRequest) -> Iterator[Device]:
 
 @pytest.fixture(scope="session")
 def cpu() -> Iterator[Device]:
-    """The written definition, on one thread."""
+    """The reference: the CPU on one thread."""
     with closing(open_device("cpu:1")) as opened:
         yield opened

@@ -15,6 +15,7 @@ from engine import cli
 from engine.cli import _darknet_options
 from engine.darknet import network_limits
 from engine.vision import picture_limits
+from tests.lanes import slow
 from tests.pictures import write_picture, write_video
 
 ROOT = Path(__file__).parents[1]
@@ -55,7 +56,11 @@ def fresh(tmp_path, monkeypatch, tiny_detector, tiny_classifier):
     return tmp_path
 
 
-@pytest.mark.parametrize(("page", "command"), COMMANDS, ids=[text for _, text in COMMANDS])
+@pytest.mark.parametrize(
+    ("page", "command"),
+    [slow(each) if "benchmark" in each[1] else each for each in COMMANDS],
+    ids=[text for _, text in COMMANDS],
+)
 def test_commands_run_as_printed(fresh, capsys, monkeypatch, page, command):
     words = shlex.split(command)
     if "street.mp4" in words:

@@ -10,11 +10,15 @@ import engine
 from engine import cli
 from engine.backends.cuda.driver import library
 from tests.faults.child import ENGINE, ROOT, run
+from tests.lanes import slow_except
 
 NOISE = np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)
 
 
-@pytest.mark.parametrize("device", ["cuda", "cuda:0", "cuda:7", "cuda:x", "gpu", "cpu:0", "cpu:x"])
+@pytest.mark.parametrize(
+    "device",
+    slow_except(["cuda:7", "gpu"], ["cuda", "cuda:0", "cuda:7", "cuda:x", "gpu", "cpu:0", "cpu:x"]),
+)
 def test_71_a_device_that_is_not_there_is_one_line(tiny_detector, tmp_path, device):
     if device in ("cuda", "cuda:0") and library.search(library.DRIVER).path:
         pytest.skip("this machine has NVIDIA's driver")
@@ -36,7 +40,7 @@ LOCALES = {
 }
 
 
-@pytest.mark.parametrize("locale", LOCALES)
+@pytest.mark.parametrize("locale", slow_except(["C"], LOCALES))
 def test_75_any_terminal_shows_names_as_well_as_it_can(tiny_detector, tmp_path, locale):
     Image.fromarray(NOISE).save(tmp_path / "street.png")
     (tmp_path / "names").write_text("кот\n犬\n\U0001f404\n", encoding="utf-8")

@@ -5,6 +5,7 @@ import pytest
 
 from engine import cli
 from tests.cli.child import engine
+from tests.lanes import slow
 
 pytest.importorskip("onnx", reason="onnx is not installed: pip install '.[onnx]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -19,9 +20,9 @@ def opened(path):
     [
         ([], 3, {"layer_3": (3, 16, 12, 16)}),
         (["--decode"], 2, {"detections": (2, 12 * 16 * 2, 8)}),
-        (["--batch", 4], 4, {"layer_3": (4, 16, 12, 16)}),
-        (["--size", "32x64"], 1, {"layer_3": (1, 16, 16, 8)}),
-        (["--opset", 17], 1, {"layer_3": (1, 16, 12, 16)}),
+        slow((["--batch", 4], 4, {"layer_3": (4, 16, 12, 16)})),
+        slow((["--size", "32x64"], 1, {"layer_3": (1, 16, 16, 8)})),
+        slow((["--opset", 17], 1, {"layer_3": (1, 16, 12, 16)})),
     ],
     ids=lambda each: " ".join(map(str, each)) if isinstance(each, list) else "",
 )

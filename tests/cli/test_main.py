@@ -12,6 +12,7 @@ import pytest
 from engine import cli
 from engine.errors import ConfigError, DeviceError, ImageError, InputError, WeightsError
 from engine.version import __version__
+from tests.lanes import slow
 
 ROOT = Path(__file__).parents[2]
 
@@ -139,9 +140,9 @@ def test_what_nobody_is_told_ends_no_run(tmp_path):
     ("command", "status", "told"),
     [
         ("--help >&-", 0, ""),
-        ("detect docs/parcel.jpg --device cpu --quiet >&-", 0, ""),
+        slow(("detect docs/parcel.jpg --device cpu --quiet >&-", 0, "")),
         ("detect docs/parcel.jpg --device cpu 2>&-", 0, "docs/parcel.jpg  720 x 720"),
-        ("detect missing.jpg --device cpu 2>&-", 1, ""),
+        slow(("detect missing.jpg --device cpu 2>&-", 1, "")),
         pytest.param("detect --nonsense 2>/dev/full", 2, "", marks=needs_a_full_disk),
         ("detect - <&- 2>&1", 2, "Error: -: expected names on standard input, which is closed"),
         ("detect - 0>/dev/null 2>&1", 2, "Error: -: standard input cannot be read: Bad file"),

@@ -13,6 +13,7 @@ from PIL import Image
 
 from engine.models import trusted_hashes
 from tests.faults.child import ENGINE, run
+from tests.lanes import slow_except
 
 pytest.importorskip("resource", reason="needs file size limits, which Windows does not have")
 
@@ -97,7 +98,7 @@ def run_in(place, program, command):
     return run(program, *command.split(), *network, cwd=place)
 
 
-@pytest.mark.parametrize("output", COMMANDS)
+@pytest.mark.parametrize("output", slow_except(["out/street.png", "out/a.json"], COMMANDS))
 def test_file_that_does_not_fit_is_one_error_line_and_is_removed(place, output):
     pytest.importorskip("onnx")
     end = run_in(place, FULL, COMMANDS[output])
@@ -107,7 +108,7 @@ def test_file_that_does_not_fit_is_one_error_line_and_is_removed(place, output):
     assert [path.name for path in place.joinpath("out").rglob("*") if path.is_file()] == []
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+@pytest.mark.parametrize("ending", slow_except(["csv"], ["jsonl", "csv"]))
 def test_rows_written_before_the_disk_filled_stay_whole(place, ending):
     rows = f"{DETECT} street.png street.png street.png --{ending} out/"
     whole = run_in(place, ENGINE, f"{rows}whole.{ending}")
@@ -126,7 +127,9 @@ def test_rows_written_before_the_disk_filled_stay_whole(place, ending):
         assert all(json.loads(line)["path"] == "street.png" for line in lines)
 
 
-@pytest.mark.parametrize("output", [name for name in COMMANDS if "street" not in name])
+@pytest.mark.parametrize(
+    "output", slow_except(["out/a.json"], (name for name in COMMANDS if "street" not in name))
+)
 def test_file_that_was_to_be_replaced_is_kept(place, output):
     pytest.importorskip("onnx")
     place.joinpath(output).write_bytes(BEFORE)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.faults.child import run
 from tests.faults.test_memory import LARGER
+from tests.lanes import slow_except
 from tests.small_models import write_model
 
 LOADED = """
@@ -106,7 +107,7 @@ assert said == ["program: closed. Load the network again"] * 4, said
 }
 
 
-@pytest.mark.parametrize("kind", ENDS)
+@pytest.mark.parametrize("kind", slow_except(list(ENDS)[:2], ENDS))
 def test_the_interpreter_ends(kind, tmp_path):
     program, status = ENDS[kind]
     model = write_model(tmp_path, LARGER, ["thing"])

@@ -17,6 +17,7 @@ from engine.errors import EngineError
 from tests.faults.child import ENGINE, run
 from tests.faults.looking import NOISE, look
 from tests.faults.test_memory import LARGER
+from tests.lanes import slow_except
 from tests.small_models import RECURRENT, write_model
 
 SECONDS = 60
@@ -51,7 +52,7 @@ def forked(function):
 
 
 @needs_fork
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("threads", slow_except([3], [1, 3]))
 def test_a_child_forked_amid_runs_finds_the_same(model, threads):
     with engine.load(
         model.cfg, model.weights, device="cpu", threads=threads, threshold=0.01
@@ -151,7 +152,7 @@ def environment(home):
     return {**there, "PYTHONPATH": os.pathsep.join(sys.path), **HOMES[home]}
 
 
-@pytest.mark.parametrize("home", HOMES)
+@pytest.mark.parametrize("home", slow_except(["none"], HOMES))
 def test_detecting_needs_no_home(home, tiny_detector, tmp_path):
     Image.fromarray(NOISE).save(tmp_path / "street.png")
     command = ["detect", *tiny_detector.options, "--quiet", "street.png", "-o", "out"]

@@ -26,6 +26,7 @@ def test_a_finding_stays_mended(path):
     assert check(open_harness(path.parent.name).run, path.read_bytes()) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_changed_seeds_are_taken_or_refused(name):
     chosen = open_harness(name)

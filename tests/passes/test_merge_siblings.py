@@ -129,6 +129,7 @@ def test_an_output_that_is_handed_back_may_be_merged():
     assert_same_numbers(naive, merged)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "merged"), [("yolov4", 5), ("yolov7", 11), ("yolov3", 0)])
 def test_networks_from_the_field_are_merged_without_a_copy(name, merged):
     network = graph.build(cfg.read(folder("cfg") / f"{name}.cfg"))

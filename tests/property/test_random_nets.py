@@ -4,6 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.lanes import slow_except
 from tests.property import darknet
 from tests.property.compare import compare
 from tests.property.nets import random_net
@@ -13,7 +14,7 @@ COUNT = 60
 WITH_DARKNET = 40
 
 
-@pytest.mark.parametrize("seed", range(COUNT))
+@pytest.mark.parametrize("seed", slow_except(range(20), range(COUNT)))
 def test_the_engine_agrees_with_a_second_reading_of_darknet(cpu, seed):
     net = random_net(Random(seed))
     assert compare(net, seed=seed, cpu=cpu) == [], net.text

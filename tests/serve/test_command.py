@@ -16,6 +16,7 @@ from PIL import Image
 
 from engine import extras
 from tests.cli.child import ENVIRONMENT, engine
+from tests.lanes import slow, slow_except
 from tests.serve.running import until
 from tests.serve.test_limits import HEAD, answer_in
 
@@ -84,7 +85,9 @@ def test_it_says_where_it_is_and_answers(start, pictures):
 
 
 @SIGNALS
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=str)
+@pytest.mark.parametrize(
+    "number", slow_except([signal.SIGTERM], [signal.SIGTERM, signal.SIGINT]), ids=str
+)
 def test_a_signal_lets_it_end_quietly(start, number):
     process = start()
     process.child.send_signal(number)
@@ -116,6 +119,7 @@ def test_who_is_being_answered_when_it_is_to_end_gets_the_answer(start, pictures
 
 
 @SIGNALS
+@pytest.mark.slow
 def test_the_second_signal_ends_it_at_once(start):
     process = start("--drain-seconds", 60)
     with process.plug() as plug:
@@ -131,6 +135,7 @@ def test_the_second_signal_ends_it_at_once(start):
 
 
 @SIGNALS
+@pytest.mark.slow
 def test_it_ends_at_once_whatever_it_decodes(start):
     """Decoded pictures wait for memory that only a response would free."""
     buffer = io.BytesIO()
@@ -160,6 +165,7 @@ def test_it_ends_at_once_whatever_it_decodes(start):
 
 
 @SIGNALS
+@pytest.mark.slow
 def test_nobody_is_waited_for_longer_than_was_said(start):
     process = start("--drain-seconds", 0.5, "--body-seconds", 60)
     with process.plug() as plug:
@@ -173,6 +179,7 @@ def test_nobody_is_waited_for_longer_than_was_said(start):
 
 
 @SIGNALS
+@pytest.mark.slow
 def test_under_load_it_ends_as_well(start, pictures):
     process = start("--queue", 4)
     statuses = []
@@ -213,13 +220,13 @@ def test_a_port_that_is_taken(model):
     ("options", "reason"),
     [
         (["--port", 65536], "--port 65536: "),
-        (["--host", "no.such.host.invalid"], "--host no.such.host.invalid --port 8000: "),
         (["--queue", 0], "queue: expected a number above 0, got 0"),
-        (["--max-body", -1], "body_bytes: expected a number above 0, got -1048576"),
-        (["--wait-ms", "nan"], "--wait-ms: expected 0 to 10000, got nan"),
-        (["--port", "http"], "argument --port: invalid int value: 'http'"),
-        (["dog.jpg"], "unexpected 'dog.jpg': expected CFG and WEIGHTS"),
-        (["--batch", 0], "batch: expected an integer of 1 or more, got 0"),
+        slow((["--host", "no.such.host.invalid"], "--host no.such.host.invalid --port 8000: ")),
+        slow((["--max-body", -1], "body_bytes: expected a number above 0, got -1048576")),
+        slow((["--wait-ms", "nan"], "--wait-ms: expected 0 to 10000, got nan")),
+        slow((["--port", "http"], "argument --port: invalid int value: 'http'")),
+        slow((["dog.jpg"], "unexpected 'dog.jpg': expected CFG and WEIGHTS")),
+        slow((["--batch", 0], "batch: expected an integer of 1 or more, got 0")),
     ],
 )
 def test_options_that_make_no_sense(model, options, reason):
@@ -236,7 +243,10 @@ def test_a_network_that_looks_at_no_pictures(tiny_recurrent):
     assert done.err == "Error: serve: expected a detector or a classifier, got another network\n"
 
 
-@pytest.mark.parametrize("missing", ["starlette", "uvicorn", "httptools", "python_multipart"])
+@pytest.mark.parametrize(
+    "missing",
+    slow_except(["starlette"], ["starlette", "uvicorn", "httptools", "python_multipart"]),
+)
 def test_an_extra_that_is_not_installed(model, missing):
     code = (
         f"import sys; sys.modules[{missing!r}] = None; from engine.cli import main;"

@@ -25,6 +25,7 @@ from engine.darknet.lower import lower
 from engine.passes import optimise
 from engine.plan.build import Plan
 from tests.backends.cuda.cards import CARDS, open_card
+from tests.lanes import slow_except
 
 Array = NDArray[Any]
 
@@ -177,7 +178,7 @@ def card(request: pytest.FixtureRequest) -> Iterator[CudaDevice]:
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(("channels", "side"), [(16, 3), (32, 8), (144, 13), (192, 9)])
-@pytest.mark.parametrize("batch", [1, 7])
+@pytest.mark.parametrize("batch", slow_except([7], [1, 7]))
 @pytest.mark.parametrize("kernel", ["few_channels", "implicit_gemm"])
 def test_results_are_those_of_a_product_that_is_stored(
     card: CudaDevice,

@@ -30,6 +30,7 @@ from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostContext, HostDevice
 from tests.backends.head_cases import HEADS, decode_by_loops, values_for
 from tests.backends.layouts import ALONE, INSIDE, INSIDE_ALIGNED, Layout, laid_out, run_case
+from tests.lanes import slow_except
 
 Array = NDArray[Any]
 Defined = Callable[[Case], Array]
@@ -45,6 +46,9 @@ BY_EACH_ALGORITHM = [
     for case in CASES[ops.Conv2d]
     for choice in candidates(CARD, case.op)  # type: ignore[arg-type]
 ]
+
+FLOAT_LAYOUTS = slow_except([INSIDE_ALIGNED], [ALONE, INSIDE, INSIDE_ALIGNED])
+HALF_LAYOUTS = slow_except([INSIDE_ALIGNED], [ALONE, INSIDE_ALIGNED])
 
 every_case = pytest.mark.parametrize("case", EVERY_CASE, ids=str)
 by_each_algorithm = pytest.mark.parametrize(("case", "algorithm"), BY_EACH_ALGORITHM, ids=str)
@@ -87,7 +91,7 @@ def assert_close_as_halves(got: Array, exact: Array) -> None:
 
 
 @needs_gxx
-@pytest.mark.parametrize("layout", [ALONE, INSIDE, INSIDE_ALIGNED], ids=str)
+@pytest.mark.parametrize("layout", FLOAT_LAYOUTS, ids=str)
 @every_case
 def test_floats_agree_with_the_definition(
     host: HostDevice, defined: Defined, case: Case, layout: Layout
@@ -97,7 +101,7 @@ def test_floats_agree_with_the_definition(
 
 
 @needs_gxx
-@pytest.mark.parametrize("layout", [ALONE, INSIDE_ALIGNED], ids=str)
+@pytest.mark.parametrize("layout", HALF_LAYOUTS, ids=str)
 @every_case
 def test_halves_agree_with_the_definition(
     host: HostDevice, defined: Defined, case: Case, layout: Layout
@@ -162,7 +166,7 @@ class Forced:
 
 
 @needs_gxx
-@pytest.mark.parametrize("layout", [INSIDE, INSIDE_ALIGNED], ids=str)
+@pytest.mark.parametrize("layout", FLOAT_LAYOUTS[1:], ids=str)
 @by_each_algorithm
 def test_every_algorithm_agrees_with_the_definition(
     host: HostDevice, defined: Defined, case: Case, algorithm: str, layout: Layout
@@ -172,6 +176,7 @@ def test_every_algorithm_agrees_with_the_definition(
 
 
 @needs_gxx
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", [ALONE, INSIDE_ALIGNED], ids=str)
 @by_each_algorithm
 def test_every_algorithm_agrees_with_the_definition_in_halves(
@@ -259,6 +264,7 @@ def narrow_plan() -> Plan:
     return builder.build((made,), (made,))
 
 
+@pytest.mark.slow
 def test_every_kernel_is_launched_by_a_case_above() -> None:
     device = HostDevice(runs_kernels=False)
     runs = [(case, None) for case in EVERY_CASE] + BY_EACH_ALGORITHM

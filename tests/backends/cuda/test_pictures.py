@@ -28,6 +28,7 @@ from engine.vision.resize import Placement, scale_into
 from tests.backends.cuda.cards import CARDS, open_card
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice
+from tests.lanes import slow_except
 from tests.pictures import ODD_SIZES
 
 Array = NDArray[Any]
@@ -86,7 +87,7 @@ def rows_of(device: Device, batch: list[Placed], **options: Any) -> Array:
 
 
 @pytest.mark.parametrize("exact", [False, True])
-@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("channels", slow_except([3], [1, 3, 4]))
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("size", "network"), SIZES)
 def test_rows_are_those_of_the_cpu_to_the_last_bit(

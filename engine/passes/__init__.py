@@ -20,9 +20,9 @@ from engine.passes.fuse_residual import fuse_residual
 from engine.passes.fuse_upsample import fuse_upsample
 from engine.passes.fuse_yolo import fuse_yolo
 from engine.passes.merge_siblings import merge_siblings
-from engine.passes.part_shortcut import part_shortcut
 from engine.passes.place_tensors import place_tensors
-from engine.passes.pool_parts import pool_parts
+from engine.passes.pool_before_concat import pool_before_concat
+from engine.passes.split_shortcut import split_shortcut
 from engine.plan.build import Plan
 
 Pass = Callable[[Plan], Plan]
@@ -34,9 +34,9 @@ PASSES: dict[str, Pass] = {
         fold_batchnorm,
         fuse_activation,
         fuse_gate,
-        pool_parts,
+        pool_before_concat,
         fuse_pool,
-        part_shortcut,
+        split_shortcut,
         fuse_residual,
         chain_convolutions,
         chain_pools,

@@ -198,7 +198,7 @@ class Problem:
         wide = np.full((self.rows, out.height, out.width, out.channels + 2 * beside), 7, dtype)
         into = wide[..., beside : beside + out.channels]
         kernel = prepare(self.op, self.weight.astype(dtype), self.bias.astype(dtype), workers)
-        with workers.alone(), np.errstate(all="ignore"):
+        with workers.serial_blas(), np.errstate(all="ignore"):
             call = kernel.bind(src, into, residual if self.op.residual else None)
             call()
             first = into.copy()
@@ -318,9 +318,9 @@ def test_the_answer_is_the_same_with_any_number_of_threads(module, op):
 def test_few_filters_together_where_the_blas_need_not_pack(monkeypatch, workers, unpacked, parts):
     monkeypatch.setattr(blas, "unpacked_products", lambda: unpacked)
     problem = Problem(CASES["deep, small map"])
-    heavy = ALGORITHMS["winograd_heavy"]
-    assert len(heavy.prepare(problem.op, problem.weight, problem.bias, workers).parts) == parts
-    assert_near(problem.run(heavy.prepare, workers), problem.expected(), within=1e-5)
+    module = ALGORITHMS["winograd_whole_map"]
+    assert len(module.prepare(problem.op, problem.weight, problem.bias, workers).parts) == parts
+    assert_near(problem.run(module.prepare, workers), problem.expected(), within=1e-5)
 
 
 def test_source_may_be_stored_channels_first(workers):
@@ -403,7 +403,7 @@ def test_a_chain_gives_what_its_links_give_with_any_number_of_threads(chain, con
     answers = []
     for count in (1, 2, 3):
         workers = Workers(count)
-        with workers.alone():
+        with workers.serial_blas():
             for op in (*chain.links, chain) if count == 1 else (chain,):
                 residual = None if op.residual is None else maps[op.residual][..., inner]
                 kernel = conv.choose(op, constants, workers)
@@ -432,9 +432,9 @@ def test_every_algorithm_has_cases():
         (convolution((3, 416, 416), 16, pool=HALVES, activation="leaky"), "unfolded_rows"),
         (convolution((16, 208, 208), 32, pool=HALVES, activation="leaky"), "winograd"),
         (convolution((64, 52, 52), 128, pool=HALVES, activation="leaky"), "winograd"),
-        (convolution((384, 26, 26), 256), "winograd_heavy"),
-        (convolution((512, 13, 13), 1024), "winograd_heavy"),
-        (convolution((1024, 13, 13), 1024), "heavy"),
+        (convolution((384, 26, 26), 256), "winograd_whole_map"),
+        (convolution((512, 13, 13), 1024), "winograd_whole_map"),
+        (convolution((1024, 13, 13), 1024), "filter_parallel"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

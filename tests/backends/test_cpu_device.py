@@ -58,8 +58,8 @@ def test_closing_the_device_closes_its_programs() -> None:
 @pytest.mark.parametrize(
     ("precision", "hint"),
     [
-        ("float16", " Cards have it: device cuda"),
-        ("tf32", " Cards have it: device cuda"),
+        ("float16", " GPUs have it: device cuda"),
+        ("tf32", " GPUs have it: device cuda"),
         ("float23", " Did you mean 'float32'?"),
     ],
 )

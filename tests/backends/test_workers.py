@@ -223,13 +223,13 @@ def test_the_blas_is_held_at_one_thread_and_given_back():
     library._put(2)
     set_to = library._get()  # 1 where the library allows no more
     try:
-        with Workers(2).alone():
+        with Workers(2).serial_blas():
             assert library._get() == 1
-            with Workers(1).alone():
+            with Workers(1).serial_blas():
                 assert library._get() == 1
             assert library._get() == 1
         assert library._get() == set_to
-        with pytest.raises(KeyError), Workers(1).alone():
+        with pytest.raises(KeyError), Workers(1).serial_blas():
             raise KeyError
         assert library._get() == set_to
     finally:
@@ -264,7 +264,7 @@ def test_another_blas_runs_without_the_pool(monkeypatch):
     assert blas.unpacked_products() == 0
     workers = Workers(4)
     assert workers.count == 1
-    with workers.alone():
+    with workers.serial_blas():
         done = []
         workers.run(lambda worker, piece: done.append((worker, piece)), 2)
     assert done == [(0, 0), (0, 1)]

@@ -1,4 +1,4 @@
-"""The CPU through NumPy: the written definition of every op, and a fast one."""
+"""The CPU backend in NumPy: the definition of every op, and fast convolutions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.files.naming import shown
 
 
 def open(argument: str) -> CpuDevice:
-    """Open the CPU with `argument` threads; without it, as many as this process may use."""
+    """Open the CPU with `argument` threads; by default one for each usable processor."""
     if not argument:
         return CpuDevice()
     threads = parse_integer(argument)

@@ -1,4 +1,4 @@
-"""The OpenBLAS beneath NumPy: how many threads it uses, and for which processor its kernels are."""
+"""The OpenBLAS library that NumPy uses: its number of threads and the processor it is built for."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ import numpy as np
 from engine.concurrency import fork_safety
 
 KERNELS_VARIABLE = "OPENBLAS_CORETYPE"
+# These kernels multiply small matrices without copying them to packed buffers first.
 _WITHOUT_PACKING = ("SkylakeX", "Cooperlake", "SapphireRapids")
 _UNPACKED_PRODUCTS = 100**3
 
 
 class OpenBlas:
-    """A loaded library; its number of threads is held at one while anybody asks for it."""
+    """A loaded library, restricted to one thread between hold() and release()."""
 
     def __init__(self, library: ctypes.CDLL, name: str) -> None:
-        """`name` has a place for what comes between prefix and suffix of its functions."""
+        """Bind its functions; `name` is a format string with prefix and suffix of their names."""
         self._get = _function(library, name.format("get_num_threads"), ctypes.c_int)
         self._put = _function(library, name.format("set_num_threads"), None, ctypes.c_int)
         try:
             self.kernels = _function(
                 library, name.format("get_corename"), ctypes.c_char_p
             )().decode()
-        except AttributeError:  # a library that does not tell
+        except AttributeError:  # a build without this function
             self.kernels = "unknown processors"
         self._lock = fork_safety.lock(inner=True)
         self._holders = 0
@@ -50,29 +51,30 @@ class OpenBlas:
                 self._put(self._before)
 
     def describe(self) -> str:
-        """The kernels that multiply, and who chose them if not the library."""
+        """Return the kernels in use, and the variable that selected them if one did."""
         asked = os.environ.get(KERNELS_VARIABLE)
         chosen = f", as {KERNELS_VARIABLE}={asked} asks for" if asked else ""
         return f"OpenBLAS with kernels for {self.kernels}{chosen}"
 
 
-_found: list[OpenBlas | None] = []  # filled at the first use: importing loads no library
+_found: list[OpenBlas | None] = []  # filled at the first use, so that importing loads no library
 
 
 def loaded() -> OpenBlas | None:
-    """None for MKL and Accelerate, which keep their threads: there is no pool then."""
+    """Return the library, or None with MKL and Accelerate, whose threads are left alone."""
     if not _found:
         _found.append(next(_all_loaded(), None))
     return _found[0]
 
 
 def describe() -> str:
+    """Return which matrix kernels NumPy uses, for reports."""
     library = loaded()
     return library.describe() if library else "no OpenBLAS, so the CPU backend has one thread"
 
 
 def unpacked_products() -> int:
-    """The most products of a matrix product whose factors are multiplied where they lie."""
+    """Return the most multiplications of a matrix product that needs no packing; 0 if unknown."""
     library = loaded()
     return _UNPACKED_PRODUCTS if library and library.kernels in _WITHOUT_PACKING else 0
 
@@ -97,7 +99,7 @@ def _function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> 
 
 
 def _paths() -> Iterator[Path]:
-    """The OpenBLAS that NumPy loaded: of its wheel, else (Linux) any that this process has open."""
+    """Yield candidates: those in NumPy's wheel, then (Linux) those mapped into this process."""
     package = Path(np.__file__).parent
     for folder in (package.parent / "numpy.libs", package / ".dylibs", package / ".libs"):
         yield from sorted(folder.glob("*openblas*"))

@@ -1,44 +1,51 @@
-"""The table of definitions: which function prepares which op."""
+"""The function that binds each op to its arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from engine.backends.cpu import channels, moving, outputs, products, values, windows
-from engine.backends.cpu.storage import Buffers, Step
+from engine.backends.cpu import (
+    channelwise,
+    data_movement,
+    detection_outputs,
+    elementwise,
+    linear,
+    pooling,
+)
+from engine.backends.cpu.storage import Buffers, Kernel
 from engine.plan import ops
 
-# Conv2d is not here: program.py prepares it once for all numbers of rows, with cpu/conv.
-DEFINITIONS: Mapping[type[ops.Op], Callable[[Any, Buffers], Step]] = {
-    ops.Deconv2d: products.deconv2d,
-    ops.LocalConv2d: products.local_conv2d,
-    ops.MatMul: products.matmul,
-    ops.Gate: products.gate,
-    ops.Normalise: values.normalise,
-    ops.Activate: values.activate,
-    ops.Add: values.add,
-    ops.Multiply: values.multiply,
-    ops.Mix: values.mix,
-    ops.Clip: values.clip,
-    ops.Repair: values.repair,
-    ops.Load: moving.load,
-    ops.NormaliseChannels: channels.normalise_channels,
-    ops.L2Norm: channels.l2_norm,
-    ops.LocalNorm: channels.local_norm,
-    ops.Softmax: channels.softmax,
-    ops.MaxPool: windows.max_pool,
-    ops.MaxPoolDepth: windows.max_pool_depth,
-    ops.AveragePool: windows.average_pool,
-    ops.Concat: moving.concat,
-    ops.Reshape: moving.reshape,
-    ops.Upsample: moving.upsample,
-    ops.BlockSum: moving.block_sum,
-    ops.Reorg: moving.reorg,
-    ops.Crop: moving.crop,
-    ops.TakeStep: moving.take_step,
-    ops.JoinSteps: moving.join_steps,
-    ops.Store: moving.store,
-    ops.YoloOutput: outputs.yolo_output,
-    ops.RegionOutput: outputs.region_output,
+# Conv2d and Chain are missing: program.py prepares them once for all numbers of rows, with conv/.
+DEFINITIONS: Mapping[type[ops.Op], Callable[[Any, Buffers], Kernel]] = {
+    ops.Deconv2d: linear.deconv2d,
+    ops.LocalConv2d: linear.local_conv2d,
+    ops.MatMul: linear.matmul,
+    ops.Gate: linear.gate,
+    ops.Normalise: elementwise.normalise,
+    ops.Activate: elementwise.activate,
+    ops.Add: elementwise.add,
+    ops.Multiply: elementwise.multiply,
+    ops.Mix: elementwise.mix,
+    ops.Clip: elementwise.clip,
+    ops.Repair: elementwise.repair,
+    ops.Load: data_movement.load,
+    ops.NormaliseChannels: channelwise.normalise_channels,
+    ops.L2Norm: channelwise.l2_norm,
+    ops.LocalNorm: channelwise.local_norm,
+    ops.Softmax: channelwise.softmax,
+    ops.MaxPool: pooling.max_pool,
+    ops.MaxPoolDepth: pooling.max_pool_depth,
+    ops.AveragePool: pooling.average_pool,
+    ops.Concat: data_movement.concat,
+    ops.Reshape: data_movement.reshape,
+    ops.Upsample: data_movement.upsample,
+    ops.BlockSum: data_movement.block_sum,
+    ops.Reorg: data_movement.reorg,
+    ops.Crop: data_movement.crop,
+    ops.TakeStep: data_movement.take_step,
+    ops.JoinSteps: data_movement.join_steps,
+    ops.Store: data_movement.store,
+    ops.YoloOutput: detection_outputs.yolo_output,
+    ops.RegionOutput: detection_outputs.region_output,
 }

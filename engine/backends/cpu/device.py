@@ -1,4 +1,4 @@
-"""CpuDevice: compiles plans into programs and closes what it compiled."""
+"""CpuDevice: compile plans for the CPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PRECISIONS: dict[str, np.dtype[Any]] = {
 
 
 def _processor() -> str:
-    """Linux tells the model; elsewhere the architecture has to do."""
+    """Return the model on Linux, the architecture elsewhere."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -31,14 +31,14 @@ def _processor() -> str:
 
 
 class CpuDevice:
-    """The processor, or some of its cores; a program it compiled lives no longer than it."""
+    """The processor, or some of its cores. Closing it closes the programs that it compiled."""
 
     passes = (
         "drop_unread",
         "fold_batchnorm",
         "fuse_activation",
         "fuse_residual",
-        "pool_parts",
+        "pool_before_concat",
         "fuse_pool",
         "chain_convolutions",
         "fuse_upsample",
@@ -60,8 +60,8 @@ class CpuDevice:
         if self._is_closed:
             raise DeviceError(f"{self.name}: the device is closed")
         if precision not in PRECISIONS:
-            is_of_cards = precision in ("tf32", "float16")
-            hint = " Cards have it: device cuda" if is_of_cards else suggest(precision, PRECISIONS)
+            is_for_gpus = precision in ("tf32", "float16")
+            hint = " GPUs have it: device cuda" if is_for_gpus else suggest(precision, PRECISIONS)
             known = " or ".join(PRECISIONS)
             raise InputError(f"{self.name}: precision: expected {known}, got {precision!r}.{hint}")
         if batch < 1:

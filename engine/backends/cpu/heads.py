@@ -1,4 +1,4 @@
-"""The definition of box decoding: a detection layer's output becomes the few rows that count."""
+"""Box decoding, as it is defined: keep the rows of a detection layer that exceed a threshold."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOGISTIC = ACTIVATIONS["logistic"].numpy
 def candidates_of_all(
     heads: Sequence[ops.Head], values: Sequence[Array], *, threshold: float, hierarchy: float
 ) -> Array:
-    """Rows of every head, one behind the other; classes that a head does not know score zero."""
+    """Return the rows of all heads; a class that a head does not have scores zero."""
     found = [
         candidates(head, each, threshold=threshold, hierarchy=hierarchy)
         for head, each in zip(heads, values, strict=True)
@@ -32,11 +32,11 @@ def candidates_of_all(
 
 
 def candidates(head: ops.Head, values: Array, *, threshold: float, hierarchy: float) -> Array:
-    """Rows of `head` for one sample's `values`, (c, h, w); see `ops.Head` for their columns.
+    """Return the rows of `head` for the `values` (c, h, w) of one sample, as `ops.Head` says.
 
-    `hierarchy` is how sure a tree must be of a class before it goes down to it.
+    `hierarchy` is the probability above which a tree of classes descends into a class.
     """
-    # infinite and undefined boxes are values here, as they are to darknet and to a GPU
+    # boxes may be infinite or NaN, as in darknet and on a GPU
     with np.errstate(all="ignore"):
         boxes, objectness, scores = _DECODERS[type(head)](head, values, threshold, hierarchy)
         rows = np.empty((len(boxes), 5 + head.classes), np.float32)
@@ -49,7 +49,7 @@ def candidates(head: ops.Head, values: Array, *, threshold: float, hierarchy: fl
 def _yolo(
     head: ops.YoloHead, values: Array, threshold: float, hierarchy: float
 ) -> tuple[Array, Array, Array]:
-    """Nothing but objectness is read for the anchors that stay below the threshold."""
+    """Decode only anchors whose objectness exceeds the threshold."""
     _, height, width = values.shape
     count, box = len(head.anchors), 8 if head.sigmas else 4
     entries = values.reshape(count, box + 1 + head.classes, height * width)
@@ -78,7 +78,7 @@ def _yolo(
 def _region(
     head: ops.RegionHead, values: Array, threshold: float, hierarchy: float
 ) -> tuple[Array, Array, Array]:
-    """Objectness becomes 1 in the rows, as darknet has it: it is part of the scores already."""
+    """Set the objectness of each row to 1, as darknet does: the scores include it already."""
     width, height = head.grid
     coords, count = head.coords, len(head.anchors)
     entries = values.reshape(width * height * count, coords + 1 + head.classes)
@@ -86,7 +86,7 @@ def _region(
     if head.classfix == -1:
         objectness = np.where(objectness < 0.5, 0, objectness)
     if head.tree_parents:
-        # all probabilities of a tree are at most 1, so objectness alone rules rows out
+        # probabilities in a tree are at most 1, so a low objectness excludes a row
         row = np.flatnonzero(objectness > threshold)
         classes = class_tree.multiply_down(entries[row, coords + 1 :], head.tree_parents)
         scores = _last_above(classes, hierarchy)
@@ -111,7 +111,7 @@ def _region(
 def _grid(
     head: ops.GridHead, values: Array, threshold: float, hierarchy: float
 ) -> tuple[Array, Array, Array]:
-    """Objectness may have any sign and size here: only the scores tell which rows count."""
+    """Keep rows by their scores: objectness may have any sign and magnitude here."""
     side, count = head.side, head.boxes
     cells = side * side
     classes, objectness, boxes = np.split(
@@ -134,7 +134,7 @@ def _above(scores: Array, threshold: float) -> Array:
 
 
 def _last_above(probabilities: Array, hierarchy: float) -> Array:
-    """Keep one class of each row: the last above `hierarchy`. Children stand below parents."""
+    """Keep one class of each row, the last above `hierarchy`; children come after parents."""
     is_above = probabilities > hierarchy
     last = is_above.shape[1] - 1 - is_above[:, ::-1].argmax(axis=1)
     row = np.flatnonzero(is_above.any(axis=1))

@@ -1,4 +1,4 @@
-"""CpuProgram: a plan with memory, run op by op."""
+"""CpuProgram: a plan and its memory, run op by op."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.backends.base import Memory, OpTime, Placed, Stages
 from engine.backends.cpu import conv
 from engine.backends.cpu.definitions import DEFINITIONS
 from engine.backends.cpu.heads import candidates_of_all
-from engine.backends.cpu.storage import Buffers, Step, Storage
+from engine.backends.cpu.storage import Buffers, Kernel, Storage
 from engine.backends.cpu.workers import Workers
 from engine.backends.host_processing import HostProcessing, scaled
 from engine.concurrency import fork_safety
@@ -29,20 +29,20 @@ CONVOLUTIONS = (ops.Conv2d, ops.Chain)
 
 
 @dataclass(frozen=True)
-class _Run:
-    """Everything that a run of one number of rows calls and touches."""
+class _BoundPlan:
+    """The kernels of all ops and the arrays that the host touches, for one number of rows."""
 
     source: Array
-    steps: tuple[Step, ...]
+    kernels: tuple[Kernel, ...]
     outputs: tuple[Array, ...]
     heads: tuple[Array, ...]
 
 
 class CpuProgram(HostProcessing):
-    """Runs are serialised by a lock: recurrent state and memory are shared."""
+    """A compiled plan. A lock serialises its runs, which share memory and recurrent state."""
 
     def __init__(self, plan: Plan, dtype: np.dtype[Any], *, batch: int, threads: int) -> None:
-        self.plan = replace(plan, constants={})  # packed copies serve the program from here on
+        self.plan = replace(plan, constants={})  # only packed copies are used from here on
         self.batch = batch
         self._lock = fork_safety.lock()
         self._is_closed = False
@@ -60,7 +60,7 @@ class CpuProgram(HostProcessing):
             for each in op.constants
         }
         self._storage = Storage(plan, dtype, batch=batch)
-        self._runs: dict[int, _Run] = {}
+        self._bound: dict[int, _BoundPlan] = {}  # by the number of sequences
         self.memory = Memory(
             weights=self._weight_bytes(),
             activations=self._storage.bytes,
@@ -85,27 +85,29 @@ class CpuProgram(HostProcessing):
             self._check_heads()
         with self._lock, within_memory("cpu"):
             times = [perf_counter()]
-            run = self._bound(images)
-            _copy(images, run.source)
+            bound = self._bind(images)
+            _copy(images, bound.source)
             times.append(perf_counter())
-            self._call(run)
+            self._call(bound)
             times.append(perf_counter())
-            answer: Sequence[Any] = (
-                self._outputs(run) if threshold is None else self._candidates(run, threshold, 0.5)
+            result: Sequence[Any] = (
+                self._outputs(bound)
+                if threshold is None
+                else self._candidates(bound, threshold, 0.5)
             )
             times.append(perf_counter())
-        return Stages(*((end - start) * 1e3 for start, end in pairwise(times))), answer
+        return Stages(*((end - start) * 1e3 for start, end in pairwise(times))), result
 
     def profile(self, images: Array, *, repeats: int = 10) -> list[OpTime]:
         with self._lock:
-            run = self._bound(images)
-            _copy(images, run.source)
-            times: list[list[float]] = [[] for _ in run.steps]
+            bound = self._bind(images)
+            _copy(images, bound.source)
+            times: list[list[float]] = [[] for _ in bound.kernels]
             for _ in range(repeats + 1):
-                with self._workers.alone(), np.errstate(all="ignore"):
-                    for step, taken in zip(run.steps, times, strict=True):
+                with self._workers.serial_blas(), np.errstate(all="ignore"):
+                    for kernel, taken in zip(bound.kernels, times, strict=True):
                         start = perf_counter()
-                        step()
+                        kernel()
                         taken.append((perf_counter() - start) * 1e3)
             self._storage.reset()
         return [
@@ -121,70 +123,71 @@ class CpuProgram(HostProcessing):
     def close(self) -> None:
         with self._lock:
             self._is_closed = True
-            self._runs.clear()
+            self._bound.clear()
             self._convolutions.clear()
             self._constants.clear()
             self._storage.release()
             self._workers.close()
 
-    def _run(self, images: Array) -> _Run:
-        run = self._bound(images)
-        _copy(images, run.source)
-        self._call(run)
-        return run
+    def _run(self, images: Array) -> _BoundPlan:
+        bound = self._bind(images)
+        _copy(images, bound.source)
+        self._call(bound)
+        return bound
 
-    def _bound(self, images: Array) -> _Run:
+    def _bind(self, images: Array) -> _BoundPlan:
+        """Return the plan bound to the arrays for as many rows as there are images."""
         self._check_open()
         sequences = self._count_sequences(images)
-        if sequences not in self._runs:
-            self._runs[sequences] = self._bind(sequences)
-        return self._runs[sequences]
+        if sequences not in self._bound:
+            self._bound[sequences] = self._bind_to(sequences)
+        return self._bound[sequences]
 
-    def _call(self, run: _Run) -> None:
-        # infinities and their NaN are values here, as they are to darknet and to a GPU
-        with self._whole(), self._workers.alone(), np.errstate(all="ignore"):
-            for step in run.steps:
-                step()
+    def _call(self, bound: _BoundPlan) -> None:
+        # values may become infinite or NaN, as in darknet and on a GPU
+        with self._rollback(), self._workers.serial_blas(), np.errstate(all="ignore"):
+            for kernel in bound.kernels:
+                kernel()
 
     @contextmanager
-    def _whole(self) -> Iterator[None]:
-        """A run that breaks off leaves the recurrent state as it found it."""
+    def _rollback(self) -> Iterator[None]:
+        """Restore the recurrent state if a run is interrupted."""
         before = self._storage.copy_states()
         try:
             yield
         except BaseException:
-            self._storage.put_states(before)
+            self._storage.restore_states(before)
             raise
 
-    def _outputs(self, run: _Run) -> tuple[Array, ...]:
-        return tuple(np.array(output, order="C") for output in run.outputs)
+    def _outputs(self, bound: _BoundPlan) -> tuple[Array, ...]:
+        return tuple(np.array(output, order="C") for output in bound.outputs)
 
-    def _candidates(self, run: _Run, threshold: float, hierarchy: float) -> list[Array]:
+    def _candidates(self, bound: _BoundPlan, threshold: float, hierarchy: float) -> list[Array]:
         return [
             candidates_of_all(self.plan.heads, values, threshold=threshold, hierarchy=hierarchy)
-            for values in zip(*run.heads, strict=True)
+            for values in zip(*bound.heads, strict=True)
         ]
 
     def _algorithm(self, op: ops.Op) -> str:
         return self._convolutions[op].algorithm if isinstance(op, CONVOLUTIONS) else ""
 
-    def _bind(self, sequences: int) -> _Run:
+    def _bind_to(self, sequences: int) -> _BoundPlan:
         def rows(tensor: ops.Tensor) -> Array:
             return self._storage.rows(tensor, sequences)
 
-        at = Buffers(rows, self._constants)
-        return _Run(
-            source=at[self.plan.source],
-            steps=tuple(self._step(op, at) for op in self.plan.ops),
-            outputs=tuple(at[tensor] for tensor in self.plan.outputs),
-            heads=tuple(at[head.src] for head in self.plan.heads),
+        buffers = Buffers(rows, self._constants)
+        return _BoundPlan(
+            source=buffers.nchw(self.plan.source),
+            kernels=tuple(self._kernel(op, buffers) for op in self.plan.ops),
+            outputs=tuple(buffers.nchw(tensor) for tensor in self.plan.outputs),
+            heads=tuple(buffers.nchw(head.src) for head in self.plan.heads),
         )
 
-    def _step(self, op: ops.Op, at: Buffers) -> Step:
+    def _kernel(self, op: ops.Op, buffers: Buffers) -> Kernel:
         if isinstance(op, CONVOLUTIONS):
-            residual = None if op.residual is None else at.last(op.residual)
-            return self._convolutions[op].bind(at.last(op.src), at.last(op.out), residual)
-        return DEFINITIONS[type(op)](op, at)
+            residual = None if op.residual is None else buffers.nhwc(op.residual)
+            return self._convolutions[op].bind(buffers.nhwc(op.src), buffers.nhwc(op.out), residual)
+        return DEFINITIONS[type(op)](op, buffers)
 
     def _weight_bytes(self) -> int:
         packed = (values for each in self._convolutions.values() for values in each.weights)
@@ -216,6 +219,6 @@ class CpuProgram(HostProcessing):
 
 
 def _copy(images: Array, source: Array) -> None:
-    """Channel by channel: stored as it is, a pixel's few channels would be the innermost loop."""
+    """Copy channel by channel: otherwise the few channels of a pixel are the innermost loop."""
     for channel in range(source.shape[1]):
         np.copyto(source[:, channel], images[:, channel])

@@ -1,4 +1,4 @@
-"""Where a program's tensors live: channels last, in the plan's arena or each on its own."""
+"""The memory of a program's tensors: NHWC, in the plan's arena or allocated one by one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from engine.arrays import Array
 from engine.plan.build import Plan
 from engine.plan.ops import Constant, Tensor
 
-Step = Callable[[], None]  # one op, ready to be run
+Kernel = Callable[[], None]  # runs one op, bound to its arrays
 
 
 class Storage:
-    """The memory of every tensor, for `batch` sequences at most."""
+    """The memory of every tensor, for at most `batch` sequences."""
 
     def __init__(self, plan: Plan, dtype: np.dtype[Any], *, batch: int) -> None:
         self._views = plan.views
@@ -47,7 +47,7 @@ class Storage:
         return values
 
     def rows(self, tensor: Tensor, sequences: int) -> Array:
-        """The (rows, height, width, channels) array of `tensor` when `sequences` are run."""
+        """Return the NHWC array of `tensor` for a run of `sequences` sequences."""
         channels, height, width = tensor.shape.sides
         if tensor in self._views:
             view = self._views[tensor]
@@ -61,7 +61,7 @@ class Storage:
     def copy_states(self) -> list[Array]:
         return [self._owned[tensor].copy() for tensor in self._states]
 
-    def put_states(self, values: list[Array]) -> None:
+    def restore_states(self, values: list[Array]) -> None:
         for tensor, kept in zip(self._states, values, strict=True):
             self._owned[tensor][...] = kept
 
@@ -75,27 +75,23 @@ class Storage:
 
 
 class Buffers:
-    """The arrays that ops read and write.
-
-    `at[tensor]` has the natural axes (rows, channels, height, width) and any strides;
-    `at.last(tensor)` is the same memory as stored, (rows, height, width, channels).
-    """
+    """The arrays that ops read and write, as they are stored (NHWC) or as an NCHW view."""
 
     def __init__(self, rows: Callable[[Tensor], Array], constants: Mapping[str, Array]) -> None:
-        """`rows` returns a tensor's memory as stored."""
+        """`rows` returns the NHWC array of a tensor."""
         self._rows = rows
         self._constants = constants
 
-    def __getitem__(self, tensor: Tensor) -> Array:
-        return self.last(tensor).transpose(0, 3, 1, 2)
-
-    def last(self, tensor: Tensor) -> Array:
+    def nhwc(self, tensor: Tensor) -> Array:
         return self._rows(tensor)
+
+    def nchw(self, tensor: Tensor) -> Array:
+        return self.nhwc(tensor).transpose(0, 3, 1, 2)
 
     def constant(self, constant: Constant) -> Array:
         return self._constants[constant.name]
 
 
 def flat(values: Array) -> Array:
-    """Each row's values in darknet's order: channel, row, column."""
+    """Return the values of each row of an NCHW array in order: channel, row, column."""
     return values.reshape(len(values), -1)

@@ -1,8 +1,8 @@
-"""Threads that share the work of an op, while the BLAS beneath NumPy stays on one thread.
+"""Worker threads that share the work of an op, while NumPy's BLAS uses one thread.
 
-A BLAS that threads by itself speeds up products only, leaves every copy and sum serial, and changes
-the order of its sums with the number of threads. So the work is cut into pieces that depend on
-shapes alone, each piece runs on one thread, and the answer is the same for any number of threads.
+A multi-threaded BLAS speeds up matrix products only, leaves every copy and sum serial, and changes
+the order of its sums with the number of threads. Here the work of an op is divided into pieces by
+shapes alone and each piece runs on one thread, so results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike
 from engine.arguments import parse_integer
 from engine.arrays import Array
 from engine.backends.cpu import blas
-from engine.backends.cpu.apart import Apart
+from engine.backends.cpu.affinity import WorkerAffinity
 from engine.errors import InputError, translate_thread_errors
 from engine.files.naming import shown
 
@@ -33,7 +33,7 @@ _ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
 
 
 def thread_count() -> int:
-    """ENGINE_NUM_THREADS, or the number of processors that this process may use."""
+    """Return ENGINE_NUM_THREADS, or the number of processors that this process may use."""
     text = os.environ.get(THREADS_VARIABLE, "").strip()
     if not text:
         if hasattr(os, "sched_getaffinity"):
@@ -46,19 +46,19 @@ def thread_count() -> int:
 
 
 class Workers:
-    """The threads of one program, and the scratch memory that its ops share one after the other.
+    """The worker threads of one program, and the scratch memory that its ops use in turn.
 
-    Threads start at the first run that needs them, are started again after a fork, end when nobody
-    has these any more, and never keep the interpreter alive. The calling thread is worker 0.
+    Threads start at the first run that needs them, are started again after a fork, end when this
+    object is deleted, and never keep the interpreter alive. The calling thread is worker 0.
     """
 
     def __init__(self, count: int | None = None) -> None:
         wanted = thread_count() if count is None else count
         assert wanted > 0
         self.count = wanted if blas.loaded() is not None else 1
-        self._begin()
+        self._reset_threads()
         self._needed = 0
-        self._apart = Apart()
+        self._affinity = WorkerAffinity()
         self._scratch: list[Array] = []
         self._shared_needed: dict[str, int] = {}
         self._shared: dict[str, Array] = {}
@@ -66,28 +66,28 @@ class Workers:
     # ------------------------------------------------------------ threads
 
     def run(self, task: Task, pieces: int) -> None:
-        """Call task(worker, piece) once for every piece; return when all are done."""
+        """Call task(worker, piece) for every piece; return when all calls have returned."""
         if self.count == 1 or pieces <= 1:
             for piece in range(pieces):
                 task(0, piece)
             return
         self._start_threads()
-        self._apart.keep(self._threads)
-        job = _Job(task, pieces)
+        self._affinity.avoid_caller(self._threads)
+        loop = _ParallelLoop(task, pieces)
         for _ in range(min(self.count, pieces) - 1):
-            self._jobs.put(job)
+            self._loops.put(loop)
         try:
-            job.work(0)
-            job.wait()
-        except BaseException:  # an interrupt, for one: the others must not write into what is next
-            job.abandon()
+            loop.work(0)
+            loop.wait()
+        except BaseException:  # such as an interrupt: workers must not write during the next op
+            loop.abandon()
             raise
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Keep the BLAS on one thread meanwhile; every op is run inside this.
+    def serial_blas(self) -> Iterator[None]:
+        """Restrict the BLAS to one thread; every op runs in this context.
 
-        The setting belongs to the process: other users of NumPy share it until the block ends.
+        The setting is global to the process: other users of NumPy are subject to it as well.
         """
         library = blas.loaded()
         if library is None:
@@ -101,26 +101,26 @@ class Workers:
 
     def close(self) -> None:
         if self._process == os.getpid():
-            _dismiss(self._jobs, self._threads)
+            _stop(self._loops, self._threads)
             for thread in self._threads:
                 thread.join()
         self._threads.clear()
         self._scratch = []
         self._shared = {}
 
-    def _begin(self) -> None:
+    def _reset_threads(self) -> None:
         self._process = os.getpid()
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._loops: SimpleQueue[_ParallelLoop | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
-        finalize(self, _dismiss, self._jobs, self._threads).atexit = False
+        finalize(self, _stop, self._loops, self._threads).atexit = False
 
     def _start_threads(self) -> None:
         if self._process != os.getpid():  # a fork copies the queue but not the threads
-            self._begin()
+            self._reset_threads()
         while len(self._threads) < self.count - 1:
             number = len(self._threads) + 1
             thread = threading.Thread(
-                target=_serve, args=(self._jobs, number), name=f"engine-{number}", daemon=True
+                target=_serve, args=(self._loops, number), name=f"engine-{number}", daemon=True
             )
             with translate_thread_errors("cpu"):
                 thread.start()
@@ -129,21 +129,21 @@ class Workers:
     # ------------------------------------------------------------ scratch memory
 
     def reserve(self, *sizes: int) -> None:
-        """Ask for room for arrays of these many bytes on each worker, all at one time."""
-        self._needed = max(self._needed, _room(sizes))
+        """Request scratch on each worker for arrays of `sizes` bytes that are used together."""
+        self._needed = max(self._needed, _padded_total(sizes))
 
     def reserve_shared(self, name: str, *sizes: int) -> None:
-        """Ask for room that all workers see; what has another `name` lies elsewhere."""
-        self._shared_needed[name] = max(self._shared_needed.get(name, 0), _room(sizes))
+        """Request scratch that all workers share; each `name` has memory of its own."""
+        self._shared_needed[name] = max(self._shared_needed.get(name, 0), _padded_total(sizes))
 
     def carve(self, worker: int, dtype: DTypeLike, *shapes: tuple[int, ...]) -> list[Array]:
-        """Return arrays in the worker's scratch; the next op that carves writes over them."""
+        """Return arrays in the worker's scratch; the next op that carves overwrites them."""
         if not self._scratch or len(self._scratch[0]) < self._needed:
             self._scratch = [np.empty(self._needed, np.uint8) for _ in range(self.count)]
         return _carve(self._scratch[worker], np.dtype(dtype), shapes)
 
     def carve_shared(self, name: str, dtype: DTypeLike, *shapes: tuple[int, ...]) -> list[Array]:
-        """Return arrays that all workers see; the next op that carves `name` writes over them."""
+        """Return arrays that all workers share; the next op that carves `name` overwrites them."""
         needed = self._shared_needed[name]
         if name not in self._shared or len(self._shared[name]) < needed:
             self._shared[name] = np.empty(needed, np.uint8)
@@ -154,13 +154,13 @@ class Workers:
         return self._needed * self.count + sum(self._shared_needed.values())
 
 
-class _Job:
-    """One task and its pieces, taken by whichever worker is free."""
+class _ParallelLoop:
+    """One task and its pieces; an idle worker takes the next piece."""
 
     def __init__(self, task: Task, pieces: int) -> None:
         self._task = task
         self._pieces = pieces
-        self._taken = itertools.count()  # next() is atomic: no lock is needed to share it
+        self._taken = itertools.count()  # next() is atomic, so no lock is needed
         self._finished = itertools.count(1)
         self._done = threading.Lock()
         self._done.acquire()
@@ -170,7 +170,7 @@ class _Job:
         self._changed = threading.Condition()
 
     def help(self, worker: int) -> None:
-        """Work on it, unless it was abandoned before this thread came to it."""
+        """Work on pieces unless the loop has been abandoned."""
         with self._changed:
             if self._is_abandoned:
                 return
@@ -183,15 +183,15 @@ class _Job:
                 self._changed.notify()
 
     def abandon(self) -> None:
-        """Return when nobody works on it any more."""
+        """Skip the remaining pieces; return when no helper is working."""
         while True:
             try:
                 with self._changed:
                     self._is_abandoned = True
-                    self._error = self._error or InterruptedError()  # what is left is skipped
+                    self._error = self._error or InterruptedError()  # skips the remaining pieces
                     self._changed.wait_for(lambda: self._helpers == 0)
                     return
-            except KeyboardInterrupt:  # again: the first one is on its way already
+            except KeyboardInterrupt:  # a second one; the first is about to be raised
                 continue
 
     def work(self, worker: int) -> None:
@@ -199,7 +199,7 @@ class _Job:
             try:
                 if self._error is None:
                     self._task(worker, piece)
-            except BaseException as error:  # handed to the thread that called run
+            except BaseException as error:  # raised in the thread that called run
                 self._error = error
             finally:
                 if next(self._finished) == self._pieces:
@@ -211,19 +211,19 @@ class _Job:
             raise self._error
 
 
-def _serve(jobs: SimpleQueue[_Job | None], worker: int) -> None:
-    with np.errstate(all="ignore"):  # each thread has its own; infinities and NaN are values here
-        while (job := jobs.get()) is not None:
-            job.help(worker)
-            del job  # an idle thread must not keep the arrays of the last op alive
+def _serve(loops: SimpleQueue[_ParallelLoop | None], worker: int) -> None:
+    with np.errstate(all="ignore"):  # a setting of each thread; values may be infinite or NaN
+        while (loop := loops.get()) is not None:
+            loop.help(worker)
+            del loop  # an idle thread must not keep the arrays of the last op alive
 
 
-def _dismiss(jobs: SimpleQueue[_Job | None], threads: list[threading.Thread]) -> None:
+def _stop(loops: SimpleQueue[_ParallelLoop | None], threads: list[threading.Thread]) -> None:
     for _ in threads:
-        jobs.put(None)
+        loops.put(None)
 
 
-def _room(sizes: tuple[int, ...]) -> int:
+def _padded_total(sizes: tuple[int, ...]) -> int:
     return sum(map(_aligned, sizes)) + _ALIGNMENT
 
 

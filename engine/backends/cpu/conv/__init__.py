@@ -1,7 +1,7 @@
-"""Which convolution algorithm runs a Conv2d: the first of the list that supports its shape.
+"""The choice of a convolution algorithm: the first of a list that supports the convolution.
 
-The choice reads shapes only, never a clock, so a network gives the same digits on every run.
-An algorithm is a file with `supports(op)` and `prepare(op, weight, bias, workers)`.
+The choice depends on shapes alone, not on measurements, so a network gives the same digits on every
+run. An algorithm is a file with `supports(op)` and `prepare(op, weight, bias, workers)`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from engine.arrays import Array
 from engine.backends.cpu.conv import (
     depthwise,
-    heavy,
+    filter_parallel,
     im2col,
     pointwise,
     unfolded_rows,
     winograd,
-    winograd_heavy,
+    winograd_whole_map,
 )
 from engine.backends.cpu.conv.base import Convolution
 from engine.backends.cpu.conv.unfused import Unfused
@@ -27,12 +27,12 @@ from engine.backends.cpu.workers import Workers
 from engine.plan import ops
 from engine.plan.tail import split_tail
 
-FAST: tuple[ModuleType, ...] = (  # float32 only, the most particular first
+FAST: tuple[ModuleType, ...] = (  # float32 only, the most specialised first
     depthwise,
     pointwise,
     winograd,
-    winograd_heavy,
-    heavy,
+    winograd_whole_map,
+    filter_parallel,
     unfolded_rows,
 )
 
@@ -40,7 +40,7 @@ FAST: tuple[ModuleType, ...] = (  # float32 only, the most particular first
 def choose(
     op: ops.Conv2d | ops.Chain, constants: Mapping[str, Array], workers: Workers
 ) -> Convolution:
-    """Return `op` made ready; call it, or what its `bind` returns, inside `workers.alone()`."""
+    """Return `op` prepared to run; call what its `bind` returns within workers.serial_blas()."""
     if isinstance(op, ops.Chain):
         return depthwise.prepare_chain(op, constants, workers)
     part, rest = split_tail(op, _can_finish)
@@ -56,5 +56,5 @@ def choose(
 
 
 def _can_finish(op: ops.Conv2d) -> bool:
-    """Whether an algorithm can do the whole tail: a pool has to be part of its sums."""
+    """Whether algorithms run the whole tail: they take a pool of 2 x 2 cells before the bias."""
     return op.yolo is None and op.upsample is None and (op.pool is None or op.pools_quads)

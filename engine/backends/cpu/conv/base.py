@@ -1,4 +1,4 @@
-"""What a convolution algorithm hands back, and the pieces that algorithms cut work into."""
+"""The interface of a prepared convolution, and the division of work among threads."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from collections.abc import Callable
 
 from engine.arrays import Array
 
-PIECE_BYTES = 512 * 1024  # columns that fit in a core's own cache together with their product
+PIECE_BYTES = 512 * 1024  # columns that fit in a core's own cache with their product
 
 
 class Convolution(ABC):
-    """One Conv2d made ready: weights repacked, scratch reserved.
+    """One Conv2d prepared to run: weights are repacked and scratch is reserved.
 
-    Arrays are (rows, height, width, channels); they may be channel slices of wider maps.
+    Arrays are NHWC; they may be channel slices of wider maps.
     """
 
     weights: tuple[Array, ...]
 
     @property
     def algorithm(self) -> str:
-        """The name of the file that it comes from."""
+        """The name of its file."""
         return type(self).__module__.rpartition(".")[2]
 
     @abstractmethod
     def bind(self, src: Array, out: Array, residual: Array | None = None) -> Callable[[], None]:
-        """Return the function that runs it on these arrays: all views are made here, once."""
+        """Return a function that runs it on these arrays; all views are made here, once."""
 
     def __call__(self, src: Array, out: Array, residual: Array | None = None) -> None:
         self.bind(src, out, residual)()
 
 
 def spans(total: int, longest: int) -> list[tuple[int, int]]:
-    """Cut 0 .. total into the fewest spans of at most `longest`, as even as can be.
+    """Divide 0 .. total into the fewest spans of at most `longest`, nearly equal in length.
 
-    Their number is even if there are several, so that two threads have the same to do.
+    Their number is even if there are several, so that two threads have equal work.
     """
     count = -(-total // max(1, longest))
     if count > 1:
@@ -43,5 +43,5 @@ def spans(total: int, longest: int) -> list[tuple[int, int]]:
 
 
 def largest_divisor(number: int, most: int) -> int:
-    """The largest divisor of `number` that is at most `most`, or 1."""
+    """Return the largest divisor of `number` that is at most `most`, or 1."""
     return max(k for k in range(1, number + 1) if number % k == 0 and k <= max(1, most))

@@ -1,11 +1,12 @@
-"""One filter for each channel, alone or between 1 x 1 convolutions, a block of rows at a time.
+"""Depthwise convolutions, alone or between 1 x 1 convolutions, a block of rows at a time.
 
 out[y, x, c] = sum over i, j of weight[c,i,j] * padded[y*stride + i, x*stride + j, c]. Weights are
-repeated along x, so that a run is many pixels long however few channels there are, and one einsum
-multiplies and adds the taps in one pass.
+repeated along x, so that NumPy's loops are long even with few channels, and one einsum multiplies
+and adds all taps in one pass.
 
-What a 1 x 1 convolution before it makes goes straight to the padded rows, and one behind it reads
-the sums while they are in the cache. Rows that two blocks see are made twice, so blocks are few.
+In a chain, the 1 x 1 convolution before it writes into the padded rows, and the one after it reads
+the sums while they are in the cache. Rows that two blocks share are computed twice, so there are
+few blocks.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from numpy.lib.stride_tricks import as_strided
 from engine.arrays import Array
 from engine.backends.cpu.conv.base import Convolution, largest_divisor, spans
 from engine.backends.cpu.conv.epilogue import Epilogue, epilogue, join_pixels, joins_pixels
+from engine.backends.cpu.conv.gather import Geometry, PaddedRows
 from engine.backends.cpu.conv.sorted_rows import SortedRows
-from engine.backends.cpu.conv.window import Geometry, PaddedRows
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
 
-_RUN = 2048  # values: one tap of the weights, and the row it is added to, stay in the first cache
-_LONG_RUN = 8192  # values that the bias is repeated for: between its loops NumPy takes its time
+_RUN = 2048  # values: one tap of the weights and a row of sums stay in the first-level cache
+_LONG_RUN = 8192  # values: the bias is repeated to this length, as NumPy is slow on short rows
 _BLOCK_BYTES = 1400 * 1024  # of padded rows
-_WORTH_SHARING = 1_100_000  # products; for fewer a second thread is not worth the waking
-_MATRIX_SPEED = 6  # products of a matrix product in the time of one of an einsum
+_FEWEST_SHARED = 1_100_000  # multiplications that are worth waking a second thread
+_MATRIX_SPEED = 6  # how much faster a matrix product is than an einsum
 
 
 def supports(op: ops.Conv2d) -> bool:
@@ -58,19 +59,19 @@ class Link:
     """A convolution of a chain."""
 
     op: ops.Conv2d
-    weight: Array  # (c, n), or (c, i, j) of one filter for each channel
+    weight: Array  # (c, n), or (c, i, j) if depthwise
     bias: Array | None
     _finishes: dict[int, Epilogue] = field(default_factory=dict)
 
     def finish(self, pixels: int) -> Epilogue:
-        """What follows the sums, in runs of so many pixels."""
+        """Return the epilogue for runs of `pixels` pixels."""
         if pixels not in self._finishes:
             bias = None if self.bias is None else np.tile(self.bias, pixels)
             self._finishes[pixels] = epilogue(self.op, bias)
         return self._finishes[pixels]
 
     def finish_of(self, sums: Array, spare: Array) -> Callable[[], None]:
-        """Return the function that finishes (y, run of all x) in place, several rows at a time."""
+        """Return a function that runs the epilogue on whole rows in place, several at a time."""
         rows, row = sums.shape
         together = largest_divisor(rows, _LONG_RUN // row)
         finish = self.finish(together * row // self.op.out.shape.channels)
@@ -80,8 +81,8 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A block of rows of one sample: where it comes from and where it goes."""
+class ChainBlock:
+    """A block of rows of one sample: its input, output and residual."""
 
     kind: tuple[int, int, int]
     sources: list[Array]  # for each plane of sorted columns
@@ -90,15 +91,15 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Block:
-    """What one worker does, in its scratch, for blocks of one shape and position."""
+class ChainKernel:
+    """What one worker runs, in its scratch, for blocks of one shape and position."""
 
     borders: list[Array]
     gathers: list[Callable[[Array], None]]
     multiply: Callable[[], None]
     finish: Callable[[Array, Array | None], None]
 
-    def run(self, piece: Piece) -> None:
+    def run(self, piece: ChainBlock) -> None:
         for border in self.borders:
             border.fill(0)
         for gather, source in zip(self.gathers, piece.sources, strict=True):
@@ -131,17 +132,17 @@ class Depthwise(Convolution):
         workers.reserve(*(size * self.dtype.itemsize for size in self.sizes))
 
     def _block_count(self) -> int:
-        """As few as the cache allows, and an even number where two threads are worth it."""
+        """Return the fewest that fit in the cache; an even number if two threads are worthwhile."""
         padded = math.prod(self.sorted.shape(self.shape.height))
         count = -(-padded * self.dtype.itemsize // _BLOCK_BYTES)
         work = 0
         for link in self.links:
             products = link.op.out.shape.size * math.prod(link.op.weight.shape[1:])
             work += products if link is self.depth else products // _MATRIX_SPEED
-        return count + count % 2 if count > 1 or work >= _WORTH_SHARING else 1
+        return count + count % 2 if count > 1 or work >= _FEWEST_SHARED else 1
 
     def _sizes(self, rows: int) -> tuple[int, int, int]:
-        """Values of the padded rows, later the last sums; of other sums; of spare memory."""
+        """Return the values of padded rows (reused for the last sums), other sums and scratch."""
         shape = self.shape
         padded, sums = math.prod(self.sorted.shape(rows)), rows * shape.width * shape.channels
         first = last = 0
@@ -161,7 +162,7 @@ class Depthwise(Convolution):
             for row, sample in enumerate(src)
             for span in self.spans
         ]
-        blocks: dict[tuple[int, ...], Block] = {}
+        blocks: dict[tuple[int, ...], ChainKernel] = {}
 
         def run_piece(worker: int, number: int) -> None:
             piece = pieces[number]
@@ -174,14 +175,16 @@ class Depthwise(Convolution):
 
     def _piece(
         self, sample: Array, span: tuple[int, int], out: Array, residual: Array | None
-    ) -> Piece:
+    ) -> ChainBlock:
         rows, part = PaddedRows(self.geometry, sample, span), slice(*span)
         sources = [rows.source[:, plane.source] for plane in self.sorted.planes]
         if self.before is not None:
             sources = [_as_matrix(source) for source in sources]
-        return Piece(rows.kind, sources, out[part], None if residual is None else residual[part])
+        return ChainBlock(
+            rows.kind, sources, out[part], None if residual is None else residual[part]
+        )
 
-    def _block(self, worker: int, kind: tuple[int, int, int], joined: bool) -> Block:
+    def _block(self, worker: int, kind: tuple[int, int, int], joined: bool) -> ChainKernel:
         rows, above, below = kind
         memory = self.workers.carve(worker, self.dtype, *((size,) for size in self.sizes))
         borders, gathers, planes = [], [], []
@@ -197,10 +200,10 @@ class Depthwise(Convolution):
         sums = _first(memory[1], (rows, self.shape.width * self.shape.channels))
         multiply = self._multiply(planes, sums, memory[2])
         finish = self._finish(sums, memory[0], memory[2], joined)
-        return Block(borders, gathers, multiply, finish)
+        return ChainKernel(borders, gathers, multiply, finish)
 
     def _gather(self, inner: Array, product: Array, spare: Array) -> Callable[[Array], None]:
-        """Return the function that writes the columns of one plane."""
+        """Return a function that fills the columns of one plane."""
         if not inner.size:
             return lambda _: None
         if self.before is None:
@@ -213,12 +216,12 @@ class Depthwise(Convolution):
         def expand(source: Array) -> None:
             np.matmul(source, weight, out=products[source.ndim])
             finish()
-            np.copyto(to, sums)  # a stage that writes to rows with gaps takes longer than this
+            np.copyto(to, sums)  # faster than an epilogue that writes rows with gaps
 
         return expand
 
     def _multiply(self, planes: list[Array], sums: Array, spare: Array) -> Callable[[], None]:
-        """Return the function that sums over the taps, for each plane in one pass."""
+        """Return a function that sums over the taps, in one pass for each plane."""
         runs = len(sums), self.shape.width // self.pixels, self.pixels * self.shape.channels
         total, part = sums.reshape(runs), _first(spare, runs)
         (seen, weight), *others = (
@@ -237,7 +240,7 @@ class Depthwise(Convolution):
     def _finish(
         self, sums: Array, last: Array, spare: Array, joined: bool
     ) -> Callable[[Array, Array | None], None]:
-        """Return the function that makes of the sums what goes to `out`."""
+        """Return a function that computes `out` from the depthwise sums."""
         rows, width = len(sums), self.shape.width
         link = self.depth if self.after is None else self.after
         channels = link.op.out.shape.channels
@@ -259,7 +262,7 @@ class Depthwise(Convolution):
 
 
 def _as_matrix(source: Array) -> Array:
-    """View (y, x, c) as (pixels, c) where pixels lie evenly, else leave it as it is."""
+    """View (y, x, c) as (pixels, c) if pixels are evenly spaced, else return it unchanged."""
     height, width, channels = source.shape
     step_y, step_x, item = source.strides
     if step_y != width * step_x and height > 1:

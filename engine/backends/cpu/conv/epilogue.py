@@ -1,4 +1,4 @@
-"""What follows the sums of a convolution: bias, activation, residual, last activation."""
+"""The epilogue of a convolution: bias, activations and residual, while sums are in the cache."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from engine.arrays import Array
 from engine.plan import ops
 from engine.plan.activations import ACTIVATIONS
 
-Stage = Callable[[Array, Array, Array, Array | None], None]  # (block, spare, target, residual)
+Stage = Callable[[Array, Array, Array, Array | None], None]  # (block, spare, out, residual)
 
 _SLOPES = {"leaky": 0.1, "revleaky": 0.1, "relie": 0.01}
-LONG_ROW = 256  # values; over shorter rows NumPy spends its time between the loops
+LONG_ROW = 256  # values; on shorter rows the overhead of NumPy's loops dominates
 
 
 class Epilogue:
-    """Turns a block of raw sums into values of `out`.
+    """Stages that turn a block of sums into values of `out`.
 
-    It works in place on memory that is in the cache, and only the last stage writes to `out`.
+    All but the last work in place, on memory that is in the cache; the last writes to `out`.
     """
 
     def __init__(self, stages: list[Stage]) -> None:
@@ -27,14 +27,14 @@ class Epilogue:
         self._last = stages[-1] if stages else _copy
 
     def __call__(self, block: Array, spare: Array, out: Array, residual: Array | None) -> None:
-        """All arrays have one shape; `spare` is scratch of it."""
+        """Run the stages; all arrays have the same shape, and `spare` is scratch memory."""
         for stage in self._before:
             stage(block, spare, block, residual)
         self._last(block, spare, out, residual)
 
 
 def epilogue(op: ops.Conv2d, bias: Array | None) -> Epilogue:
-    """Return all that follows the sums of `op` but its pool; `bias` spans a row of the block."""
+    """Return what follows the sums of `op`, except its pool; `bias` is as long as a row."""
     stages = [] if bias is None else [_add(bias)]
     for step in op.tail:
         if isinstance(step, ops.Add):
@@ -45,7 +45,7 @@ def epilogue(op: ops.Conv2d, bias: Array | None) -> Epilogue:
 
 
 def joins_pixels(*arrays: Array | None) -> bool:
-    """Whether rows of short pixels (..., y, x, c) can be handled as one long run (..., y, x*c)."""
+    """Whether (..., y, x, c) with few channels can be processed as long rows (..., y, x*c)."""
     return all(
         array is None
         or (array.strides[-1] * array.shape[-1] == array.strides[-2] and array.shape[-1] < LONG_ROW)
@@ -58,18 +58,18 @@ def join_pixels(array: Array) -> Array:
 
 
 def _add(bias: Array) -> Stage:
-    def add_bias(block: Array, _: Array, target: Array, __: Array | None) -> None:
-        np.add(block, bias, out=target)
+    def add_bias(block: Array, _: Array, out: Array, __: Array | None) -> None:
+        np.add(block, bias, out=out)
 
     return add_bias
 
 
-def _add_residual(block: Array, _: Array, target: Array, residual: Array | None) -> None:
-    np.add(block, residual, out=target)  # type: ignore[arg-type]
+def _add_residual(block: Array, _: Array, out: Array, residual: Array | None) -> None:
+    np.add(block, residual, out=out)  # type: ignore[arg-type]
 
 
-def _copy(block: Array, _: Array, target: Array, __: Array | None) -> None:
-    np.copyto(target, block)
+def _copy(block: Array, _: Array, out: Array, __: Array | None) -> None:
+    np.copyto(out, block)
 
 
 def _activation(name: str) -> list[Stage]:
@@ -79,15 +79,15 @@ def _activation(name: str) -> list[Stage]:
         return [_rectify_with_slope(_SLOPES[name])]
     function = ACTIVATIONS[name].numpy
 
-    def activate(block: Array, _: Array, target: Array, __: Array | None) -> None:
-        np.copyto(target, function(block))
+    def activate(block: Array, _: Array, out: Array, __: Array | None) -> None:
+        np.copyto(out, function(block))
 
     return [activate]
 
 
 def _rectify_with_slope(slope: float) -> Stage:
-    def rectify(block: Array, spare: Array, target: Array, _: Array | None) -> None:
+    def rectify(block: Array, spare: Array, out: Array, _: Array | None) -> None:
         np.multiply(block, slope, out=spare)
-        np.maximum(block, spare, out=target)
+        np.maximum(block, spare, out=out)
 
     return rectify

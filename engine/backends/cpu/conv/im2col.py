@@ -1,8 +1,8 @@
-"""Convolution of any kind: a block of rows is unfolded into columns and multiplied by the weights.
+"""im2col + GEMM, for every convolution: a block of rows is unfolded and multiplied by the weights.
 
 columns[(y,x), (i,j,c)] = src[y*stride + i*dilation - padding, ..., c];  sums = columns @ weight.
-A 2 x 2 / 2 pool costs no pass over the whole grid: columns are laid out by the corner of the 2 x 2
-cell, so the pool is a maximum of four equal blocks, and bias and activation follow on a quarter.
+With a 2 x 2 pool, columns are grouped by the corner of the 2 x 2 cells: the pool is a maximum of
+four equal blocks, and bias and activation are applied to a quarter of the values.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 
 from engine.arrays import Array
 from engine.backends.cpu.conv.base import PIECE_BYTES, Convolution, spans
-from engine.backends.cpu.conv.blocks import RowBlocked, Shapes
-from engine.backends.cpu.conv.window import Geometry, windows
+from engine.backends.cpu.conv.gather import Geometry, windows
+from engine.backends.cpu.conv.row_blocks import RowBlocked, Shapes
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
 
@@ -47,7 +47,7 @@ class Im2col(RowBlocked):
         return rows * self.corners
 
     def scratch_shapes(self, rows: int) -> Shapes:
-        """Columns and product."""
+        """Return the shapes of columns and product."""
         shape, groups = self.op.out.shape, self.op.groups
         pixels = rows * shape.width * self.corners**2
         return (groups, pixels, self.weight.shape[-2]), (pixels, shape.channels)
@@ -78,7 +78,7 @@ class Im2col(RowBlocked):
 
 
 def as_columns(weight: Array, groups: int = 1) -> Array:
-    """(filters, c, i, j) as (groups, i*j*c, filters / groups); without the axis of one group."""
+    """Return (filters, c, i, j) as (groups, i*j*c, filters / groups), or 2-D for one group."""
     filters = len(weight)
     columns = weight.transpose(0, 2, 3, 1).reshape(groups, filters // groups, -1)
     packed = np.ascontiguousarray(columns.transpose(0, 2, 1))

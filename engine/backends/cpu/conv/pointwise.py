@@ -1,6 +1,6 @@
-"""1 x 1 convolution: a map is its own matrix of columns, sums[p, n] = src[p, :] @ weight[:, n].
+"""1 x 1 convolution as a matrix product: sums[p, n] = src[p, :] @ weight[:, n] for pixels p.
 
-A map too small to be cut is shared out by filters.
+Small maps are divided among threads by filters, others by pixels.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from engine.backends.cpu.conv.epilogue import LONG_ROW, epilogue
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
 
-_PIECE_VALUES = 64 * 1024  # of sums: they pass through the cache once for each stage
-_FEWEST_PIXELS = 160  # a product of fewer rows spends its time on packing the weights
-_FEWEST_FILTERS = 128  # in a part of them; the map is packed again for each
-_WORTH_SHARING = 8 * 1024 * 1024  # products; for fewer a second thread is not worth the waking
-_RUN = 1024  # values: the bias is repeated to this length, NumPy's loops are slow on short rows
+_PIECE_VALUES = 64 * 1024  # of sums, which stay in the cache during the epilogue
+_FEWEST_PIXELS = 160  # with fewer rows, packing the weights dominates the product
+_FEWEST_FILTERS = 128  # of a piece; BLAS packs the map again for each
+_FEWEST_SHARED = 8 * 1024 * 1024  # multiplications that are worth waking a second thread
+_RUN = 1024  # values: the bias is repeated to this length, as NumPy is slow on short rows
 
 
 def supports(op: ops.Conv2d) -> bool:
@@ -45,7 +45,7 @@ class Pointwise(Convolution):
             for first, last in spans(area // self.run, pixels // self.run)
         ]
         most = filters
-        shared = filters > _FEWEST_FILTERS and area * filters * depth >= _WORTH_SHARING
+        shared = filters > _FEWEST_FILTERS and area * filters * depth >= _FEWEST_SHARED
         if len(self.spans) == 1 and shared:
             self.run, most = 1, max(_FEWEST_FILTERS, filters // 4)
         self.filters = [slice(*span) for span in spans(filters, most)]
@@ -104,5 +104,5 @@ def _pixels(sample: Array) -> Array:
     """View (y, x, c) as (p, c)."""
     height, width, channels = sample.shape
     step_y, step_x, _ = sample.strides
-    assert step_y == width * step_x or height == 1, "rows of a map lie one behind the other"
+    assert step_y == width * step_x or height == 1, "the rows of a map have to be contiguous"
     return sample.reshape(height * width, channels)

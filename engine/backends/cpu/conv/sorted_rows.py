@@ -1,6 +1,6 @@
-"""Padded rows whose columns are sorted by their remainder of the stride: one plane for each.
+"""Padded rows divided into planes: column x is in plane x % stride.
 
-Neighbouring windows then read neighbouring columns of each plane, whatever the stride is.
+Adjacent windows then read adjacent columns of each plane, whatever the stride is.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from engine.arrays import Array
-from engine.backends.cpu.conv.window import Geometry
+from engine.backends.cpu.conv.gather import Geometry
 
 
 @dataclass(frozen=True)
 class Plane:
-    """The padded columns of one remainder: some from the input, and zeros left and right."""
+    """The padded columns of one remainder: those of the input between zeros left and right."""
 
     source: slice  # columns of the input
     left: int
@@ -25,13 +25,13 @@ class Plane:
     right: int
 
     def rows(self, scratch: Array) -> Array:
-        """View flat scratch as (y, x, c) rows after a right border that belongs to no row."""
+        """View scratch as (y, x, c) rows that follow a right border of no row."""
         _, width, channels = scratch.shape
         flat = scratch.reshape(-1)[self.right * channels :]
         return flat[: (len(scratch) - 1) * width * channels].reshape(-1, width, channels)
 
     def borders(self, scratch: Array) -> Array:
-        """The border to the right of each row with that to the left of the next, its neighbour."""
+        """View the right border of each row together with the left border of the next."""
         rows, _, channels = scratch.shape
         shape = rows, (self.left + self.right) * channels
         return as_strided(scratch, shape, (scratch.strides[0], scratch.itemsize))
@@ -42,10 +42,10 @@ class Plane:
 
 @dataclass(frozen=True)
 class Taps:
-    """The columns of the kernel that read one plane, and their weights for a run of values."""
+    """The kernel's columns that read one plane, and their weights, repeated for a run of values."""
 
     plane: int
-    first: int  # where the leftmost window has them
+    first: int  # column of the plane that the first of them reads for the leftmost window
     step: int
     weight: Array  # (i, j, run)
 
@@ -70,12 +70,12 @@ class SortedRows:
         self.planes = [self._plane(remainder) for remainder in range(self.stride)]
 
     def shape(self, out_rows: int) -> tuple[int, int, int, int]:
-        """(plane, y, x, c); one row more than needed holds the outer borders."""
+        """Return (plane, y, x, c), with one row more than needed for the outer borders."""
         rows = self.geometry.padded_rows(out_rows) + 1
         return self.stride, rows, self.width, self.geometry.channels
 
     def taps(self, weight: Array, pixels: int) -> Iterator[Taps]:
-        """`weight` is (c, i, j); it is repeated for runs of so many pixels."""
+        """Yield the taps of each plane; `weight` (c, i, j) is repeated for runs of `pixels`."""
         tiled = np.tile(weight.transpose(1, 2, 0), (1, 1, pixels))
         places = np.arange(tiled.shape[1]) * self.geometry.dilation[1]
         for plane in range(self.stride):

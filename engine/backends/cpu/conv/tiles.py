@@ -1,7 +1,7 @@
-"""Tiles of a map, and the transforms in which a 3 x 3 convolution of a tile is a few products.
+"""Winograd's tiles and transforms for 3 x 3 convolutions.
 
-F(4 x 4, 3 x 3) makes a tile of 4 x 4 sums from 36 products in place of 144, F(2 x 2, 3 x 3) one of
-2 x 2 from 16 in place of 36.
+F(4 x 4, 3 x 3) computes 4 x 4 sums with 36 multiplications instead of 144, F(2 x 2, 3 x 3) computes
+2 x 2 sums with 16 instead of 36.
 """
 
 from __future__ import annotations
@@ -17,44 +17,44 @@ from numpy.lib.stride_tricks import as_strided
 from engine.arrays import Array
 from engine.plan.shapes import Shape
 
-_MOST_COVERED = 1.3  # cells under tiles, to those of the grid
-_VALUES_TOGETHER = 8 * 1024  # transformed in double precision, which stays in the cache
+_MOST_COVERED = 1.3  # ratio of the cells that tiles cover to those of the grid
+_VALUES_TOGETHER = 8 * 1024  # transformed in float64 at a time, so that they stay in the cache
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """F(side x side, 3 x 3) by Toom and Cook at `points` and infinity."""
+    """F(side x side, 3 x 3) by the Toom-Cook method at `points` and infinity."""
 
-    side: int  # cells of the grid that one tile makes, each way
+    side: int  # of the block of sums that one tile yields
     points: tuple[float, ...]
 
     @property
     def seen(self) -> int:
-        """Cells that one tile reads, each way."""
+        """The side of the block of cells that one tile reads."""
         return self.side + 2
 
     def count(self, cells: int) -> int:
-        """Tiles over so many cells in a line."""
+        """Return how many tiles cover a line of `cells` sums."""
         return -(-cells // self.side)
 
     def fits(self, grid: Shape) -> bool:
-        """Whether few cells are made in vain."""
+        """Whether few of the computed sums lie outside the grid."""
         covered = self.count(grid.height) * self.count(grid.width) * self.side**2
         return covered <= _MOST_COVERED * grid.area
 
 
-FOUR = Tiling(4, (0.0, 0.75, -0.75, 1.5, -1.5))  # smaller rounding errors than 0, 1, -1, 2, -2
+FOUR = Tiling(4, (0.0, 0.75, -0.75, 1.5, -1.5))  # rounds less than 0, 1, -1, 2, -2
 TWO = Tiling(2, (0.0, 1.0, -1.0))
 
 
 def transforms(tiling: Tiling, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """B' and A'."""
+    """Return B' and A'."""
     _, from_cells, to_sums = _transforms(tiling)
     return from_cells.astype(dtype), to_sums.astype(dtype)
 
 
 def transformed(weight: Array, tiling: Tiling) -> Array:
-    """G weight G' as (position, c, n)."""
+    """Return G weight G' as (position, c, n)."""
     from_weight = _transforms(tiling)[0]
     both = np.kron(from_weight, from_weight)
     filters, channels = weight.shape[:2]
@@ -68,9 +68,9 @@ def transformed(weight: Array, tiling: Tiling) -> Array:
 
 
 def rows_first(matrix: Array, values: Array, middle: Array, out: Array) -> None:
-    """out[p, q] = sum over i and j of matrix[p, i] * matrix[q, j] * values[i, j].
+    """Set out[p, q] to the sum over i and j of matrix[p, i] * matrix[q, j] * values[i, j].
 
-    All but the matrix are (., ., n); values and middle lie without gaps.
+    All arrays except the matrix are (., ., n); values and middle are contiguous.
     """
     seen = len(values)
     np.matmul(matrix, values.reshape(seen, -1), out=middle.reshape(len(matrix), -1))
@@ -78,7 +78,7 @@ def rows_first(matrix: Array, values: Array, middle: Array, out: Array) -> None:
 
 
 def columns_first(matrix: Array, values: Array, middle: Array, out: Array) -> None:
-    """The same; middle and out lie without gaps."""
+    """Do the same as rows_first; here middle and out are contiguous."""
     np.matmul(matrix, values, out=middle)
     np.matmul(matrix, middle.reshape(len(middle), -1), out=out.reshape(len(matrix), -1))
 
@@ -92,9 +92,9 @@ def tiles_of(cells: Array, down: int, across: int, tiling: Tiling) -> Array:
 
 
 def assembly(made: Array, sums: Array, corners: int, tiling: Tiling) -> Callable[[], None]:
-    """Return the function that lays out tiles (position, values) as a map (y, x, filter).
+    """Return a function that rearranges tiles (position, values) as a map (y, x, filter).
 
-    With two corners the map is that of the 2 x 2 / 2 pool.
+    With two corners it also takes the maximum of each 2 x 2 cells.
     """
     each = tiling.side // corners
     height, width, filters = sums.shape
@@ -115,7 +115,7 @@ def assembly(made: Array, sums: Array, corners: int, tiling: Tiling) -> Callable
 
 
 def _transforms(tiling: Tiling) -> tuple[Array, Array, Array]:
-    """G (seen, 3), B' (seen, seen) and A' (side, seen)."""
+    """Return G (seen, 3), B' (seen, seen) and A' (side, seen)."""
     points = np.array(tiling.points)
     count, seen, side = len(points), tiling.seen, tiling.side
     weight, cells, sums = np.zeros((seen, 3)), np.zeros((seen, seen)), np.zeros((side, seen))

@@ -1,8 +1,8 @@
-"""Wide maps of few channels: each row of cells is unfolded once for all the windows that see it.
+"""Wide maps with few channels: each row is unfolded once for all windows that contain it.
 
-unfolded[x, y, (j,c)] = cells[y, x*stride + j, c], so the rows of a window lie one behind the other:
-what im2col would copy for it is unfolded[x, y*stride : y*stride + i], and a row of windows is a
-matrix that BLAS reads where it lies. Copying costs more than multiplying where channels are few.
+unfolded[x, y, (j,c)] = cells[y, x*stride + j, c], so the rows of a window are contiguous: they are
+unfolded[x, y*stride : y*stride + i], and a row of windows is a strided matrix that BLAS reads in
+place. With few channels, the copies of im2col would cost more than the product.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from numpy.lib.stride_tricks import as_strided
 
 from engine.arrays import Array
 from engine.backends.cpu.conv.base import PIECE_BYTES, Convolution, spans
-from engine.backends.cpu.conv.blocks import RowBlocked, Shapes
+from engine.backends.cpu.conv.gather import Geometry
 from engine.backends.cpu.conv.im2col import as_columns
-from engine.backends.cpu.conv.window import Geometry
+from engine.backends.cpu.conv.row_blocks import RowBlocked, Shapes
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
 
-_FEWEST_PIXELS = 24  # in a product: there is one for each row of the output and corner of its pool
-_MOST_WEIGHTS = 16 * 1024  # packed for every product; behind more the copies do not matter
+_FEWEST_PIXELS = 24  # of a product, which is one row of the output and one corner of its pool
+_MOST_WEIGHTS = 16 * 1024  # BLAS packs them for every product
 
 
 def supports(op: ops.Conv2d) -> bool:
@@ -61,7 +61,7 @@ class UnfoldedRows(RowBlocked):
         return rows * self.corners
 
     def scratch_shapes(self, rows: int) -> Shapes:
-        """Unfolded rows and sums."""
+        """Return the shapes of unfolded rows and sums."""
         geometry, corners = self.geometry, self.corners
         tall = geometry.padded_rows(self.grid_rows(rows))
         width, channels = self.op.out.shape.width, self.op.out.shape.channels
@@ -75,7 +75,7 @@ class UnfoldedRows(RowBlocked):
         seen = _unfolding(self.geometry, cells)
         x, y, item = unfolded.strides
         y *= self.op.stride[0]
-        # of every corner of the pool the rows of windows, each a matrix (pixel, i*j*c)
+        # one matrix (pixel, i*j*c) for each corner of the pool and row of windows
         shape = corners, corners, rows, width, len(self.weight)
         left = as_strided(unfolded, shape, (y, x, corners * y, corners * x, item), writeable=False)
         to = unfolded.reshape(seen.shape)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from engine.arrays import Array
 from engine.backends.cpu.conv.base import Convolution
 from engine.backends.cpu.definitions import DEFINITIONS
-from engine.backends.cpu.storage import Buffers, Step
+from engine.backends.cpu.storage import Buffers, Kernel
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
 
@@ -49,19 +49,19 @@ class Unfused(Convolution):
 
     def bind(self, src: Array, out: Array, residual: Array | None = None) -> Callable[[], None]:
         scratch = self.workers.carve_shared(_BETWEEN, self.dtype, *self.shapes)
-        steps: list[Step] = []
+        kernels: list[Kernel] = []
         for row in range(len(src)):
             sample = slice(row, row + 1)
             maps = dict(zip(self.between, scratch, strict=True)) | {self.op.out: out[sample]}
             if self.op.residual is not None and residual is not None:
                 maps[self.op.residual] = residual[sample]
             added = None if self.part.residual is None else maps[self.part.residual]
-            steps.append(self.inner.bind(src[sample], maps[self.part.out], added))
-            at = Buffers(maps.__getitem__, {})
-            steps += [DEFINITIONS[type(step)](step, at) for step in self.rest]
+            kernels.append(self.inner.bind(src[sample], maps[self.part.out], added))
+            buffers = Buffers(maps.__getitem__, {})
+            kernels += [DEFINITIONS[type(step)](step, buffers) for step in self.rest]
 
         def run() -> None:
-            for step in steps:
-                step()
+            for kernel in kernels:
+                kernel()
 
         return run

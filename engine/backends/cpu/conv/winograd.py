@@ -1,8 +1,8 @@
 """Winograd's F(4 x 4, 3 x 3): 36 products in place of 144 for each 4 x 4 tile of the grid.
 
-sums = A' [(G weight G') * (B' cells B)] A for tiles of 6 x 6 cells that overlap by two; * is a
-matrix product over channels for each of the 36 positions. The transforms are products too: B' or A'
-times all tiles at once, along one axis and then the other, in blocks that stay in the cache.
+sums = A' [(G weight G') * (B' cells B)] A for tiles of 6 x 6 cells that overlap by two, where * is
+a matrix product over channels for each of the 36 positions. The transforms are matrix products too:
+B' or A' times all tiles of a block, along one axis and then the other, while it is in the cache.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 
 from engine.arrays import Array
 from engine.backends.cpu.conv.base import Convolution, spans
-from engine.backends.cpu.conv.blocks import RowBlocked, Shapes
+from engine.backends.cpu.conv.gather import Geometry
+from engine.backends.cpu.conv.row_blocks import RowBlocked, Shapes
 from engine.backends.cpu.conv.tiles import (
     FOUR,
     assembly,
@@ -24,12 +25,11 @@ from engine.backends.cpu.conv.tiles import (
     transformed,
     transforms,
 )
-from engine.backends.cpu.conv.window import Geometry
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
 
-_PIECE_BYTES = 1024 * 1024  # of one of the two buffers between which a block goes to and fro
-_MOST_WEIGHTS = 48 * 1024  # filters * channels; more are better not packed for every block
+_PIECE_BYTES = 1024 * 1024  # of each of the two buffers that a block alternates between
+_MOST_WEIGHTS = 48 * 1024  # filters * channels; BLAS packs them again for every block
 _SMALLEST_SIDE = 8  # of the grid
 
 
@@ -40,7 +40,7 @@ def supports(op: ops.Conv2d) -> bool:
 
 
 def is_worthwhile(op: ops.Conv2d) -> bool:
-    """Whether the shape lets this algorithm win, whatever the tiles and the number of weights."""
+    """Whether the shape suits Winograd, regardless of tiles and the number of weights."""
     grid = op.grid
     return (
         op.kernel == (3, 3)

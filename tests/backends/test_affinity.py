@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.backends.cpu import apart, blas
-from engine.backends.cpu.apart import Apart
+from engine.backends.cpu import affinity, blas
+from engine.backends.cpu.affinity import WorkerAffinity
 from engine.backends.cpu.workers import Workers
 
 pytestmark = pytest.mark.skipif(
-    apart._current_processor() is None, reason="the system does not place threads"
+    affinity._current_processor() is None, reason="the system does not place threads"
 )
 
 
@@ -37,7 +37,7 @@ def thread() -> Iterator[threading.Thread]:
 
 
 def on(monkeypatch: pytest.MonkeyPatch, processor: int) -> None:
-    monkeypatch.setattr(apart, "_current_processor", lambda: lambda: processor)
+    monkeypatch.setattr(affinity, "_current_processor", lambda: lambda: processor)
 
 
 def place(thread: threading.Thread) -> set[int]:
@@ -47,39 +47,39 @@ def place(thread: threading.Thread) -> set[int]:
 
 def test_the_system_tells_where_the_caller_is(usable):
     os.sched_setaffinity(0, {max(usable)})
-    current = apart._current_processor()
+    current = affinity._current_processor()
     assert current is not None
     assert current() == max(usable)
 
 
 def test_threads_leave_the_processor_of_the_caller(monkeypatch, usable, thread):
-    keeper = Apart()
+    affinities = WorkerAffinity()
     for processor in sorted(usable)[:2]:
         on(monkeypatch, processor)
-        keeper.keep([thread])
+        affinities.avoid_caller([thread])
         assert place(thread) == usable - {processor}
     assert os.sched_getaffinity(0) == usable, "the caller itself may run anywhere"
 
 
 def test_threads_are_placed_once_while_the_caller_stays(monkeypatch, usable, thread):
-    keeper = Apart()
+    affinities = WorkerAffinity()
     on(monkeypatch, min(usable))
-    keeper.keep([thread])
+    affinities.avoid_caller([thread])
     os.sched_setaffinity(thread.native_id, usable)
-    keeper.keep([thread])
+    affinities.avoid_caller([thread])
     assert place(thread) == usable
 
 
 def test_what_the_caller_may_not_use_is_left_alone(monkeypatch, usable, thread):
     os.sched_setaffinity(0, {min(usable)})
     on(monkeypatch, min(usable))
-    Apart().keep([thread])
+    WorkerAffinity().avoid_caller([thread])
     assert place(thread) == usable
 
 
 def test_more_threads_than_processors_stay_as_they_are(monkeypatch, usable, thread):
     on(monkeypatch, min(usable))
-    Apart().keep([thread] * len(usable))
+    WorkerAffinity().avoid_caller([thread] * len(usable))
     assert place(thread) == usable
 
 
@@ -88,7 +88,7 @@ def test_a_thread_that_has_ended_is_passed_over(monkeypatch, usable):
     ended.start()
     ended.join()
     on(monkeypatch, min(usable))
-    Apart().keep([ended])
+    WorkerAffinity().avoid_caller([ended])
 
 
 @pytest.mark.skipif(blas.loaded() is None, reason="the pool works with OpenBLAS only")

@@ -1,24 +1,24 @@
-"""Ops that move values: concatenations, reshapes, up- and downsampling, time steps."""
+"""Ops that move values: concatenation, reshape, upsampling, reorg, crop and time steps."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.cpu.storage import Buffers, Step, flat
+from engine.backends.cpu.storage import Buffers, Kernel, flat
 from engine.plan import ops
 
 
-def concat(op: ops.Concat, at: Buffers) -> Step:
-    out = at.last(op.out)
+def concat(op: ops.Concat, buffers: Buffers) -> Kernel:
+    out = buffers.nhwc(op.out)
     pairs = [
         (
             out[..., part.at : part.at + part.count],
-            at.last(part.src)[..., part.first : part.first + part.count],
+            buffers.nhwc(part.src)[..., part.first : part.first + part.count],
         )
         for part in op.parts
     ]
-    moves = [(to, values) for to, values in pairs if not _is_same(to, values)]
+    moves = [(to, values) for to, values in pairs if not _share_memory(to, values)]
 
     def run() -> None:
         for to, values in moves:
@@ -27,8 +27,8 @@ def concat(op: ops.Concat, at: Buffers) -> Step:
     return run
 
 
-def reshape(op: ops.Reshape, at: Buffers) -> Step:
-    src, out = at[op.src], at[op.out]
+def reshape(op: ops.Reshape, buffers: Buffers) -> Kernel:
+    src, out = buffers.nchw(op.src), buffers.nchw(op.out)
 
     def run() -> None:
         out[...] = src.reshape(out.shape)
@@ -36,11 +36,11 @@ def reshape(op: ops.Reshape, at: Buffers) -> Step:
     return run
 
 
-def upsample(op: ops.Upsample, at: Buffers) -> Step:
-    src = at.last(op.src)[:, :, None, :, None]
+def upsample(op: ops.Upsample, buffers: Buffers) -> Kernel:
+    src = buffers.nhwc(op.src)[:, :, None, :, None]
     rows, height, _, width, _, channels = src.shape
     stride = op.stride
-    blocks = at.last(op.out).reshape(rows, height, stride, width, stride, channels)
+    blocks = buffers.nhwc(op.out).reshape(rows, height, stride, width, stride, channels)
 
     def run() -> None:
         if op.scale == 1:
@@ -51,10 +51,10 @@ def upsample(op: ops.Upsample, at: Buffers) -> Step:
     return run
 
 
-def block_sum(op: ops.BlockSum, at: Buffers) -> Step:
-    stride, out = op.stride, at.last(op.out)
+def block_sum(op: ops.BlockSum, buffers: Buffers) -> Kernel:
+    stride, out = op.stride, buffers.nhwc(op.out)
     rows, height, width, channels = out.shape
-    src = at.last(op.src)[:, : height * stride, : width * stride]
+    src = buffers.nhwc(op.src)[:, : height * stride, : width * stride]
     blocks = src.reshape(rows, height, stride, width, stride, channels)
 
     def run() -> None:
@@ -65,8 +65,8 @@ def block_sum(op: ops.BlockSum, at: Buffers) -> Step:
     return run
 
 
-def reorg(op: ops.Reorg, at: Buffers) -> Step:
-    src, out = at[op.src], at[op.out]
+def reorg(op: ops.Reorg, buffers: Buffers) -> Kernel:
+    src, out = buffers.nchw(op.src), buffers.nchw(op.out)
     index = reorg_index(op)
 
     def run() -> None:
@@ -82,7 +82,7 @@ def reorg(op: ops.Reorg, at: Buffers) -> Step:
 
 
 def reorg_index(op: ops.Reorg) -> Array:
-    """For each flat position `at` of the grid, the flat position `from`."""
+    """Return the flat position `from` of each flat position `at` of the grid; see ops.Reorg."""
     channels, height, width = op.grid.sides
     stride = op.stride
     count = channels // stride**2
@@ -92,10 +92,10 @@ def reorg_index(op: ops.Reorg) -> Array:
     return np.asarray((k % count * height * stride + y) * width * stride + x).reshape(-1)
 
 
-def crop(op: ops.Crop, at: Buffers) -> Step:
-    out = at[op.out]
+def crop(op: ops.Crop, buffers: Buffers) -> Kernel:
+    out = buffers.nchw(op.out)
     _, _, height, width = out.shape
-    src = at[op.src][:, :, op.top : op.top + height, op.left : op.left + width]
+    src = buffers.nchw(op.src)[:, :, op.top : op.top + height, op.left : op.left + width]
 
     def run() -> None:
         np.multiply(src, op.scale, out=out)
@@ -104,9 +104,9 @@ def crop(op: ops.Crop, at: Buffers) -> Step:
     return run
 
 
-def take_step(op: ops.TakeStep, at: Buffers) -> Step:
-    out = at.last(op.out)
-    src = at.last(op.src)[op.step * len(out) : (op.step + 1) * len(out)]
+def take_step(op: ops.TakeStep, buffers: Buffers) -> Kernel:
+    out = buffers.nhwc(op.out)
+    src = buffers.nhwc(op.src)[op.step * len(out) : (op.step + 1) * len(out)]
 
     def run() -> None:
         np.copyto(out, src)
@@ -114,9 +114,9 @@ def take_step(op: ops.TakeStep, at: Buffers) -> Step:
     return run
 
 
-def join_steps(op: ops.JoinSteps, at: Buffers) -> Step:
-    sources = [at.last(source) for source in op.sources]
-    parts = np.split(at.last(op.out), len(sources))
+def join_steps(op: ops.JoinSteps, buffers: Buffers) -> Kernel:
+    sources = [buffers.nhwc(source) for source in op.sources]
+    parts = np.split(buffers.nhwc(op.out), len(sources))
 
     def run() -> None:
         for part, source in zip(parts, sources, strict=True):
@@ -125,8 +125,8 @@ def join_steps(op: ops.JoinSteps, at: Buffers) -> Step:
     return run
 
 
-def store(op: ops.Store, at: Buffers) -> Step:
-    src, out = at.last(op.src), at.last(op.out)
+def store(op: ops.Store, buffers: Buffers) -> Kernel:
+    src, out = buffers.nhwc(op.src), buffers.nhwc(op.out)
 
     def run() -> None:
         np.copyto(out, src)
@@ -134,9 +134,9 @@ def store(op: ops.Store, at: Buffers) -> Step:
     return run
 
 
-def load(op: ops.Load, at: Buffers) -> Step:
-    out = at[op.out]
-    values = at.constant(op.constant).reshape(op.out.shape.sides)
+def load(op: ops.Load, buffers: Buffers) -> Kernel:
+    out = buffers.nchw(op.out)
+    values = buffers.constant(op.constant).reshape(op.out.shape.sides)
 
     def run() -> None:
         out[...] = values
@@ -144,6 +144,6 @@ def load(op: ops.Load, at: Buffers) -> Step:
     return run
 
 
-def _is_same(one: Array, other: Array) -> bool:
-    """Whether both are the same values in memory, as when a part was placed where it goes."""
+def _share_memory(one: Array, other: Array) -> bool:
+    """Whether both are the same memory, as when a source was computed in place."""
     return one.__array_interface__ == other.__array_interface__

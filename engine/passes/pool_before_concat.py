@@ -17,7 +17,7 @@ from engine.plan.ops import Concat, Conv2d, MaxPool, Op, Part, Tensor
 _MOST_PARTS = 2  # each is a pool of its own if no convolution takes it
 
 
-def pool_parts(plan: Plan) -> Plan:
+def pool_before_concat(plan: Plan) -> Plan:
     middles = Middles(plan)
     writers: dict[Tensor, Op] = {op.out: op for op in plan.ops}
     concats = Counter(part.src for op in plan.ops if isinstance(op, Concat) for part in op.parts)

@@ -1,30 +1,30 @@
-"""What detection layers themselves put out, before boxes are decoded."""
+"""Outputs of detection layers, before boxes are decoded."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.cpu.channels import softmax_runs
-from engine.backends.cpu.storage import Buffers, Step
+from engine.backends.cpu.channelwise import softmax_runs
+from engine.backends.cpu.storage import Buffers, Kernel
 from engine.plan import ops
 from engine.plan.activations import ACTIVATIONS
 
 LOGISTIC = ACTIVATIONS["logistic"].numpy
 
 
-def yolo_output(op: ops.YoloOutput, at: Buffers) -> Step:
-    src, out = at.last(op.src), at.last(op.out)
+def yolo_output(op: ops.YoloOutput, buffers: Buffers) -> Kernel:
+    src, out = buffers.nhwc(op.src), buffers.nhwc(op.out)
     entries = (*src.shape[:3], op.anchors, op.box + 1 + op.classes)
     raw, made = src.reshape(entries), out.reshape(entries)
     assert np.shares_memory(made, out)
-    spread = op.box // 4  # with sigmas: x, sigma, y, sigma, ...
-    centre, extent = slice(0, 2 * spread, spread), slice(2 * spread, 4 * spread, spread)
+    step = op.box // 4  # 2 with sigmas: x, sigma, y, sigma, ...
+    centre, extent = slice(0, 2 * step, step), slice(2 * step, 4 * step, step)
 
     def run() -> None:
         if op.raw:
             np.copyto(out, src)
-        else:  # all of it in one sweep; the widths and heights are put back
+        else:  # one sweep over everything, then widths and heights as they were
             _logistic(src, out)
             made[..., extent] = raw[..., extent]
         if op.scale_x_y != 1:
@@ -35,7 +35,7 @@ def yolo_output(op: ops.YoloOutput, at: Buffers) -> Step:
 
 
 def _logistic(src: Array, out: Array) -> None:
-    """1 / (1 + exp(-src)), step by step: a large temporary costs more than the arithmetic."""
+    """Write 1 / (1 + exp(-src)) step by step: temporaries cost more than the arithmetic."""
     with np.errstate(over="ignore"):
         np.negative(src, out=out)
         np.exp(out, out=out)
@@ -43,9 +43,9 @@ def _logistic(src: Array, out: Array) -> None:
         np.divide(1, out, out=out)
 
 
-def region_output(op: ops.RegionOutput, at: Buffers) -> Step:
-    out = at[op.out]
-    src = at.last(op.src)  # as stored, the values of a cell already lie together
+def region_output(op: ops.RegionOutput, buffers: Buffers) -> Kernel:
+    out = buffers.nchw(op.out)
+    src = buffers.nhwc(op.src)  # channels last, so the values of a cell are contiguous
 
     def run() -> None:
         values = src.reshape(-1, op.coords + 1 + op.classes).copy()

@@ -4,7 +4,7 @@ from engine.bundled import folder
 from engine.darknet import cfg, graph, lower, random_weights
 from engine.passes import optimise
 from engine.passes.fuse_activation import fuse_activation
-from engine.passes.part_shortcut import part_shortcut
+from engine.passes.split_shortcut import split_shortcut
 from engine.plan.ops import Add, Concat, Conv2d
 from engine.plan.shapes import Shape
 from tests.passes.check import check_plan
@@ -22,7 +22,7 @@ def widening(net, filters=20, **options):
 @pytest.mark.parametrize("filters", [9, 16, 20])
 def test_filters_that_something_is_added_to_are_parted_from_the_others(filters, has_bias):
     naive = widening(Network(8), filters, has_bias=has_bias)
-    plan = part_shortcut(naive)
+    plan = split_shortcut(naive)
     check_plan(plan)
     assert_same_numbers(naive, plan)
     first, add, rest, joined = plan.ops
@@ -35,7 +35,7 @@ def test_filters_that_something_is_added_to_are_parted_from_the_others(filters, 
 
 
 def test_nothing_is_left_to_be_added_or_copied():
-    passes = ("part_shortcut", "fuse_residual", "elide_copies")
+    passes = ("split_shortcut", "fuse_residual", "elide_copies")
     naive = widening(Network(8))
     plan = optimise(naive, passes)
     check_plan(plan)
@@ -50,7 +50,7 @@ def test_resnet50_adds_to_the_first_channels_of_its_first_block():
     network = graph.build(cfg.read(folder("cfg") / "resnet50.cfg"))
     naive = lower.lower(network, random_weights.arrays(network))
     before = [op for op in naive.ops if isinstance(op, Add)]
-    passes = ("fold_batchnorm", "fuse_activation", "part_shortcut", "fuse_residual")
+    passes = ("fold_batchnorm", "fuse_activation", "split_shortcut", "fuse_residual")
     after = [op for op in optimise(naive, passes).ops if isinstance(op, Add)]
     # those that are left begin a stage: what they add has other sides
     assert (len(before), len(after)) == (16, 3)
@@ -107,4 +107,4 @@ def state_added(net):
 )
 def test_what_stays(build):
     naive = build(Network(8))
-    assert part_shortcut(naive) == naive
+    assert split_shortcut(naive) == naive

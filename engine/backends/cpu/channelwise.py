@@ -1,4 +1,4 @@
-"""Ops that look across the channels of a pixel, or along a row's flat values."""
+"""Normalisation and softmax over the channels of a pixel or over runs of values."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.cpu.storage import Buffers, Step, flat
+from engine.backends.cpu.storage import Buffers, Kernel, flat
 from engine.plan import ops
 
 SUM_FLOOR = 1e-4  # darknet adds it to every sum over channels
-BLOCK_BYTES = (
-    256 * 1024
-)  # of a softmax at a time: it passes several times over what is in the cache
+BLOCK_BYTES = 256 * 1024  # of a softmax: it passes several times over what is in the cache
 
 
-def normalise_channels(op: ops.NormaliseChannels, at: Buffers) -> Step:
-    src, out = at.last(op.src), at.last(op.out)
+def normalise_channels(op: ops.NormaliseChannels, buffers: Buffers) -> Kernel:
+    src, out = buffers.nhwc(op.src), buffers.nhwc(op.out)
 
     def run() -> None:
         if op.kind == "positive":
@@ -31,8 +29,8 @@ def normalise_channels(op: ops.NormaliseChannels, at: Buffers) -> Step:
     return run
 
 
-def l2_norm(op: ops.L2Norm, at: Buffers) -> Step:
-    src, out = at.last(op.src), at.last(op.out)
+def l2_norm(op: ops.L2Norm, buffers: Buffers) -> Kernel:
+    src, out = buffers.nhwc(op.src), buffers.nhwc(op.out)
 
     def run() -> None:
         np.divide(src, np.sqrt(np.square(src).sum(axis=-1, keepdims=True)), out=out)
@@ -40,8 +38,8 @@ def l2_norm(op: ops.L2Norm, at: Buffers) -> Step:
     return run
 
 
-def local_norm(op: ops.LocalNorm, at: Buffers) -> Step:
-    src, out = at.last(op.src), at.last(op.out)
+def local_norm(op: ops.LocalNorm, buffers: Buffers) -> Kernel:
+    src, out = buffers.nhwc(op.src), buffers.nhwc(op.out)
     channels = src.shape[-1]
     ahead, behind = op.size // 2, (op.size - 1) // 2 + 1
 
@@ -57,8 +55,8 @@ def local_norm(op: ops.LocalNorm, at: Buffers) -> Step:
     return run
 
 
-def softmax(op: ops.Softmax, at: Buffers) -> Step:
-    src, out = at[op.src], at[op.out]
+def softmax(op: ops.Softmax, buffers: Buffers) -> Kernel:
+    src, out = buffers.nchw(op.src), buffers.nchw(op.out)
 
     def run() -> None:
         out[...] = softmax_runs(flat(src) / op.temperature, op.runs).reshape(out.shape)
@@ -67,13 +65,13 @@ def softmax(op: ops.Softmax, at: Buffers) -> Step:
 
 
 def softmax_runs(values: Array, runs: Sequence[int]) -> Array:
-    """Softmax over runs of consecutive values along the last axis; the lengths repeat."""
+    """Return the softmax over runs of values along the last axis; the lengths repeat."""
     groups = values.reshape(-1, sum(runs))
     starts = np.cumsum((0, *runs[:-1]))
     result = np.empty_like(groups)
     block = max(1, BLOCK_BYTES // groups[0].nbytes)
     for first in range(0, len(groups), block):
-        # runs stand upright, one group beside the other: NumPy reduces rows of them at a time
+        # transposed, because NumPy reduces whole rows at a time
         part = groups[first : first + block].T.copy()
         part -= np.repeat(np.maximum.reduceat(part, starts), runs, axis=0)
         np.exp(part, out=part)

@@ -1,21 +1,21 @@
-"""Ops that work value by value."""
+"""Elementwise ops."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.cpu.storage import Buffers, Step, flat
+from engine.backends.cpu.storage import Buffers, Kernel, flat
 from engine.plan import ops
 from engine.plan.activations import ACTIVATIONS
 
-EPSILON = 1e-5  # darknet's, inside the root
+EPSILON = 1e-5  # added to the variance, as darknet does
 
 
-def normalise(op: ops.Normalise, at: Buffers) -> Step:
-    src, out = at.last(op.src), at.last(op.out)
-    mean, bias = at.constant(op.mean), at.constant(op.bias)
-    factor = at.constant(op.scale) / np.sqrt(at.constant(op.variance) + EPSILON)
+def normalise(op: ops.Normalise, buffers: Buffers) -> Kernel:
+    src, out = buffers.nhwc(op.src), buffers.nhwc(op.out)
+    mean, bias = buffers.constant(op.mean), buffers.constant(op.bias)
+    factor = buffers.constant(op.scale) / np.sqrt(buffers.constant(op.variance) + EPSILON)
 
     def run() -> None:
         np.subtract(src, mean, out=out)
@@ -25,8 +25,8 @@ def normalise(op: ops.Normalise, at: Buffers) -> Step:
     return run
 
 
-def activate(op: ops.Activate, at: Buffers) -> Step:
-    src, out = at.last(op.src), at.last(op.out)
+def activate(op: ops.Activate, buffers: Buffers) -> Kernel:
+    src, out = buffers.nhwc(op.src), buffers.nhwc(op.out)
     function = ACTIVATIONS[op.activation].numpy
 
     def run() -> None:
@@ -35,13 +35,13 @@ def activate(op: ops.Activate, at: Buffers) -> Step:
     return run
 
 
-def add(op: ops.Add, at: Buffers) -> Step:
-    out = at[op.out]
-    factors = _factors(op, at)
-    sources = [at[source] for source in op.sources]
+def add(op: ops.Add, buffers: Buffers) -> Kernel:
+    out = buffers.nchw(op.out)
+    factors = _factors(op, buffers)
+    sources = [buffers.nchw(source) for source in op.sources]
     function = ACTIVATIONS[op.activation].numpy
     if op.weights is None and all(source.shape == out.shape for source in sources):
-        return _add_alike(op, at)
+        return _add_alike(op, buffers)
     is_aligned = all(source.shape[2:] == out.shape[2:] for source in sources)
     total = _add_channels if is_aligned else _add_flat
 
@@ -51,10 +51,10 @@ def add(op: ops.Add, at: Buffers) -> Step:
     return run
 
 
-def _add_alike(op: ops.Add, at: Buffers) -> Step:
+def _add_alike(op: ops.Add, buffers: Buffers) -> Kernel:
     assert op.out not in op.sources[2:], "it would be overwritten before it is read"
-    out = at.last(op.out)
-    first, *others = (at.last(source) for source in op.sources)
+    out = buffers.nhwc(op.out)
+    first, *others = (buffers.nhwc(source) for source in op.sources)
     function = ACTIVATIONS[op.activation].numpy
 
     def run() -> None:
@@ -67,11 +67,11 @@ def _add_alike(op: ops.Add, at: Buffers) -> Step:
     return run
 
 
-def _factors(op: ops.Add, at: Buffers) -> list[Array | None]:
-    """Each source's factors over the channels of `out`, or None where they are 1."""
+def _factors(op: ops.Add, buffers: Buffers) -> list[Array | None]:
+    """Return the factors of each source over the channels of `out`, or None if they are 1."""
     if op.weights is None:
         return [None for _ in op.sources]
-    weights = at.constant(op.weights).reshape(len(op.sources), -1)
+    weights = buffers.constant(op.weights).reshape(len(op.sources), -1)
     return [np.broadcast_to(row, op.out.shape.channels)[:, None, None] for row in weights]
 
 
@@ -94,13 +94,13 @@ def _add_flat(sources: list[Array], factors: list[Array | None], out: Array) -> 
     return total.reshape(out.shape)
 
 
-def multiply(op: ops.Multiply, at: Buffers) -> Step:
-    src, factor, out = at.last(op.src), at.last(op.factor), at.last(op.out)
+def multiply(op: ops.Multiply, buffers: Buffers) -> Kernel:
+    src, factor, out = buffers.nhwc(op.src), buffers.nhwc(op.factor), buffers.nhwc(op.out)
     function = ACTIVATIONS[op.activation].numpy
     is_by_channel = op.factor.shape.area == 1
 
     def run() -> None:
-        if is_by_channel:  # a whole row of factors: NumPy's loops over one pixel are short
+        if is_by_channel:  # repeat factors along a row: NumPy's loops over one pixel are short
             np.multiply(src, np.tile(factor, (1, 1, src.shape[2], 1)), out=out)
         else:
             np.multiply(src, factor, out=out)
@@ -110,8 +110,8 @@ def multiply(op: ops.Multiply, at: Buffers) -> Step:
     return run
 
 
-def mix(op: ops.Mix, at: Buffers) -> Step:
-    gate, yes, no, out = (at.last(tensor) for tensor in (op.gate, op.yes, op.no, op.out))
+def mix(op: ops.Mix, buffers: Buffers) -> Kernel:
+    gate, yes, no, out = (buffers.nhwc(tensor) for tensor in (op.gate, op.yes, op.no, op.out))
 
     def run() -> None:
         np.add(gate * yes, (1 - gate) * no, out=out)
@@ -119,8 +119,8 @@ def mix(op: ops.Mix, at: Buffers) -> Step:
     return run
 
 
-def clip(op: ops.Clip, at: Buffers) -> Step:
-    src, out = at.last(op.src), at.last(op.out)
+def clip(op: ops.Clip, buffers: Buffers) -> Kernel:
+    src, out = buffers.nhwc(op.src), buffers.nhwc(op.out)
 
     def run() -> None:
         np.clip(src, -op.limit, op.limit, out=out)
@@ -128,8 +128,8 @@ def clip(op: ops.Clip, at: Buffers) -> Step:
     return run
 
 
-def repair(op: ops.Repair, at: Buffers) -> Step:
-    src, out = at[op.src], at[op.out]
+def repair(op: ops.Repair, buffers: Buffers) -> Kernel:
+    src, out = buffers.nchw(op.src), buffers.nchw(op.out)
 
     def run() -> None:
         values = src.reshape(-1)

@@ -1,7 +1,7 @@
-"""Winograd's algorithm under heavy weights: every weight is read once for the whole map.
+"""Winograd's algorithm over the whole map at once, for many weights: each is read only once.
 
-Three stages, each shared out among the workers: tile rows are transformed, positions or filters
-multiplied, tile rows transformed back and finished.
+It has three stages, each divided among the workers: transform rows of tiles, multiply by positions
+or filters, and transform rows of tiles back, with the epilogue.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from engine.arrays import Array
 from engine.backends.cpu import blas
 from engine.backends.cpu.conv.base import Convolution, spans
 from engine.backends.cpu.conv.epilogue import epilogue
+from engine.backends.cpu.conv.gather import Geometry, PaddedRows
 from engine.backends.cpu.conv.tiles import (
     FOUR,
     TWO,
@@ -26,7 +27,6 @@ from engine.backends.cpu.conv.tiles import (
     transformed,
     transforms,
 )
-from engine.backends.cpu.conv.window import Geometry, PaddedRows
 from engine.backends.cpu.conv.winograd import is_worthwhile
 from engine.backends.cpu.workers import Task, Workers
 from engine.plan import ops
@@ -34,7 +34,7 @@ from engine.plan import ops
 _TILES = "tiles"
 _PRODUCTS = "products"
 _FEWEST_WEIGHTS = 32 * 1024  # filters * channels
-_MOST_WEIGHTS = 9 * 1024 * 1024  # transformed: up to four times as many as there were
+_MOST_WEIGHTS = 9 * 1024 * 1024  # transformed, which are up to four times as many
 _MOST_TILES = 256
 _ROW_PIECES = 4
 _NARROW = (64, 32)  # filters
@@ -45,7 +45,7 @@ def supports(op: ops.Conv2d) -> bool:
 
 
 def _tiling(op: ops.Conv2d) -> Tiling | None:
-    """The largest tiles that suit it."""
+    """Return the largest tiles that suit the convolution, or None."""
     weights, grid = math.prod(op.weight.shape[:2]), op.grid
     if weights < _FEWEST_WEIGHTS or not is_worthwhile(op):
         return None
@@ -59,10 +59,10 @@ def _tiling(op: ops.Conv2d) -> Tiling | None:
 
 def prepare(op: ops.Conv2d, weight: Array, bias: Array | None, workers: Workers) -> Convolution:
     assert supports(op)
-    return WinogradHeavy(op, weight, bias, workers)
+    return WinogradWholeMap(op, weight, bias, workers)
 
 
-class WinogradHeavy(Convolution):
+class WinogradWholeMap(Convolution):
     def __init__(self, op: ops.Conv2d, weight: Array, bias: Array | None, workers: Workers) -> None:
         self.op = op
         self.bias = bias
@@ -92,13 +92,13 @@ class WinogradHeavy(Convolution):
             workers.reserve(*(math.prod(each) * self.dtype.itemsize for each in shapes))
 
     def _filters_together(self) -> int:
-        """So few that the BLAS multiplies without packing, if it can, or all."""
+        """Return a number small enough for the BLAS to multiply without packing, or all."""
         _, tiles, channels = self.left_shape
         most = blas.unpacked_products() // (tiles * channels)
         return next((few for few in _NARROW if few <= most), self.op.out.shape.channels)
 
     def _gather_shapes(self, down: int) -> tuple[tuple[int, ...], ...]:
-        """Padded cells, their tiles, and these half transformed."""
+        """Return the shapes of padded cells, tiles, and tiles transformed along one axis."""
         channels, seen = self.left_shape[2], self.tiling.seen
         padded = self.geometry.padded_shape(down * self.tiling.side)
         return (
@@ -108,7 +108,7 @@ class WinogradHeavy(Convolution):
         )
 
     def _finish_shapes(self, down: int) -> tuple[tuple[int, ...], ...]:
-        """Tiles half finished, finished, the same as a map, and spare memory like it."""
+        """Return the shapes of tiles transformed along one axis and both, and of two maps."""
         filters, side = self.product_shape[2], self.tiling.side
         values = down * self.across * filters
         sums = (down * self.rows, self.across * self.rows, filters)

@@ -1,4 +1,4 @@
-"""Gathering: rows of the input with their padding, and the windows of a convolution as columns."""
+"""Padded rows of the input, and views of the windows of a convolution."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.plan import ops
 
 @dataclass(frozen=True)
 class Geometry:
-    """Where the windows of a convolution lie; `left` and `top` cells of padding come first."""
+    """The geometry of a convolution's windows; `left` and `top` are cells of padding."""
 
     kernel: tuple[int, int]
     stride: tuple[int, int]
@@ -46,7 +46,7 @@ class Geometry:
         )
 
     def padded_rows(self, rows: int) -> int:
-        """How many input rows, padding included, `rows` rows of windows cover."""
+        """Return how many rows of cells, padding included, `rows` rows of windows cover."""
         return (rows - 1) * self.stride[0] + self.dilation[0] * (self.kernel[0] - 1) + 1
 
     @property
@@ -59,19 +59,19 @@ class Geometry:
 
     @property
     def inner_width(self) -> int:
-        """Columns of the input that any window sees."""
+        """The columns of the input that windows reach."""
         return min(self.width, self.padded_width - self.left_border)
 
     def padded_shape(self, rows: int) -> tuple[int, int, int]:
-        """Scratch for `rows` rows of windows; one row more than needed holds the outer borders."""
+        """Return the shape of scratch for `rows` rows of windows, with a row for outer borders."""
         return self.padded_rows(rows) + 1, self.padded_width, self.channels
 
 
 class PaddedRows:
-    """Copies what windows first .. last see of one sample, with its padding, into scratch memory.
+    """The padded cells of a span of rows of windows, to be copied into scratch memory.
 
-    The border to the right of a row and the one to the left of the next are neighbours in memory,
-    so both are filled by one copy; the scratch begins with a right border that belongs to no row.
+    The right border of a row and the left border of the next are adjacent in memory, so one fill
+    sets both. The scratch therefore begins with a right border that belongs to no row.
     """
 
     def __init__(self, geometry: Geometry, sample: Array, span: tuple[int, int]) -> None:
@@ -87,11 +87,11 @@ class PaddedRows:
 
     @property
     def kind(self) -> tuple[int, int, int]:
-        """Blocks of equal kind need the same views of the scratch."""
+        """The key of a block's views: equal keys need equal views of the scratch."""
         return self.rows, self.above, self.below
 
     def view(self, scratch: Array) -> Array:
-        """The padded rows (y, x, c) within `scratch`, which has the shape `padded_shape`."""
+        """Return the padded rows (y, x, c) in `scratch`, which has the shape `padded_shape`."""
         geometry = self.geometry
         width, channels = geometry.padded_width, geometry.channels
         right = width - geometry.left_border - geometry.inner_width
@@ -100,14 +100,14 @@ class PaddedRows:
         return flat.reshape(rows, width, channels)
 
     def inner(self, scratch: Array) -> Array:
-        """Where `source` goes."""
+        """Return the view that `source` is copied to."""
         padded, left = self.view(scratch), self.geometry.left_border
         return padded[
             self.above : len(padded) - self.below, left : left + self.geometry.inner_width
         ]
 
     def borders(self, scratch: Array) -> list[Array]:
-        """What is to be filled with the value of cells outside."""
+        """Return the views to fill with the value of cells outside."""
         geometry, padded = self.geometry, self.view(scratch)
         found = []
         border = geometry.padded_width - geometry.inner_width
@@ -126,8 +126,8 @@ class PaddedRows:
 def windows(geometry: Geometry, padded: Array, rows: int, *, quads: bool = False) -> Array:
     """View the windows of (y, x, c) cells as (y, x, i, j, c).
 
-    With `quads` as (2, 2, y, x, i, j, c): the four corners of each 2 x 2 cell of a pool apart, so
-    that the pool is a maximum of four equal arrays.
+    With `quads` the result is (2, 2, y, x, i, j, c): the first axes are the corners of the 2 x 2
+    cells of a pool, which then is a maximum over four arrays.
     """
     step_y, step_x, step_c = padded.strides
     (kernel_y, kernel_x), (dilate_y, dilate_x) = geometry.kernel, geometry.dilation
@@ -144,5 +144,5 @@ def windows(geometry: Geometry, padded: Array, rows: int, *, quads: bool = False
 
 
 def take_signs(cells: Array) -> None:
-    """x > 0 is +1, anything else -1, in place."""
+    """Replace x by +1 where x > 0, else by -1."""
     np.copyto(cells, np.where(cells > 0, 1, -1))

@@ -1,4 +1,4 @@
-"""Pooling, one axis after the other: rows of cells first, then columns."""
+"""Pooling, separated into a vertical and a horizontal pass."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.cpu.storage import Buffers, Step
+from engine.backends.cpu.storage import Buffers, Kernel
 from engine.plan import ops
 from engine.plan.shapes import Window
 
-LOWEST = -float(np.finfo(np.float32).max)  # darknet's maximum of no cells, in any precision
+LOWEST = -float(np.finfo(np.float32).max)  # darknet's maximum over no cells, in any precision
 
 
-def max_pool(op: ops.MaxPool, at: Buffers) -> Step:
-    src, out = at.last(op.src), at.last(op.out)
+def max_pool(op: ops.MaxPool, buffers: Buffers) -> Kernel:
+    src, out = buffers.nhwc(op.src), buffers.nhwc(op.out)
 
     def run() -> None:
         pool_max(src, out, op.window)
@@ -35,8 +35,8 @@ def pool_max(src: Array, out: Array, window: Window) -> None:
         np.maximum(out[:, :, to], tall[:, :, cells], out=out[:, :, to])
 
 
-def average_pool(op: ops.AveragePool, at: Buffers) -> Step:
-    src, out = at.last(op.src), at.last(op.out)
+def average_pool(op: ops.AveragePool, buffers: Buffers) -> Kernel:
+    src, out = buffers.nhwc(op.src), buffers.nhwc(op.out)
     if op.window == Window((op.src.shape.height, op.src.shape.width)):
         return _average_all(src, out)
     (size_y, size_x), (stride_y, stride_x) = op.window.size, op.window.stride
@@ -58,19 +58,19 @@ def average_pool(op: ops.AveragePool, at: Buffers) -> Step:
     return run
 
 
-def _average_all(src: Array, out: Array) -> Step:
+def _average_all(src: Array, out: Array) -> Kernel:
     rows, height, width, channels = src.shape
     column = out.reshape(rows, channels)
 
     def run() -> None:
-        np.sum(src.sum(axis=1), axis=1, out=column)  # twice: short sums lose fewer digits
+        np.sum(src.sum(axis=1), axis=1, out=column)  # two short sums round less than a long one
         np.divide(column, height * width, out=column)
 
     return run
 
 
-def max_pool_depth(op: ops.MaxPoolDepth, at: Buffers) -> Step:
-    src, out = at.last(op.src), at.last(op.out)
+def max_pool_depth(op: ops.MaxPoolDepth, buffers: Buffers) -> Kernel:
+    src, out = buffers.nhwc(op.src), buffers.nhwc(op.out)
     count = out.shape[-1]
 
     def run() -> None:
@@ -86,7 +86,7 @@ def max_pool_depth(op: ops.MaxPoolDepth, at: Buffers) -> Step:
 def taps(
     extent: int, outputs: int, size: int, *, stride: int, before: int, dilation: int = 1
 ) -> Iterator[tuple[int, slice, slice]]:
-    """(cell of a window, the outputs for which it lies inside, what it reads for these)."""
+    """Yield (cell of a window, the outputs for which it lies inside, the inputs they read)."""
     for cell in range(size):
         offset = cell * dilation - before
         first = max(0, -(offset // stride))

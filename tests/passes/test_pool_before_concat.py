@@ -4,7 +4,7 @@ from engine.bundled import folder
 from engine.darknet import cfg, graph, lower, random_weights
 from engine.passes import optimise
 from engine.passes.fuse_activation import fuse_activation
-from engine.passes.pool_parts import pool_parts
+from engine.passes.pool_before_concat import pool_before_concat
 from engine.plan.ops import Concat, Conv2d, MaxPool
 from tests.passes.check import check_plan
 from tests.passes.networks import Network
@@ -20,7 +20,7 @@ def joined_and_pooled(net):
 
 def test_parts_are_pooled_before_they_are_joined():
     naive = joined_and_pooled(Network())
-    plan = pool_parts(naive)
+    plan = pool_before_concat(naive)
     check_plan(plan)
     assert_same_numbers(naive, plan)
     pools = [op for op in plan.ops if isinstance(op, MaxPool)]
@@ -31,7 +31,7 @@ def test_parts_are_pooled_before_they_are_joined():
 
 def test_the_convolution_that_nothing_else_reads_takes_its_pool():
     naive = joined_and_pooled(Network())
-    plan = optimise(naive, ("pool_parts", "fuse_pool", "elide_copies"))
+    plan = optimise(naive, ("pool_before_concat", "fuse_pool", "elide_copies"))
     check_plan(plan)
     assert_same_numbers(naive, plan)
     assert [op.pool is not None for op in plan.ops if isinstance(op, Conv2d)] == [
@@ -49,7 +49,7 @@ def test_what_another_concatenation_reads_lives_there_uncopied():
     pooled = net.pool(net.concat(first, second))
     naive = net.plan(pooled, net.concat(second, net.upsample(pooled)))
     before = optimise(naive, ("elide_copies",))
-    plan = optimise(naive, ("pool_parts", "elide_copies"))
+    plan = optimise(naive, ("pool_before_concat", "elide_copies"))
     check_plan(plan)
     assert_same_numbers(naive, plan)
     assert any(isinstance(op, Concat) for op in before.ops)
@@ -59,7 +59,13 @@ def test_what_another_concatenation_reads_lives_there_uncopied():
 def test_yolov4_tiny_pools_halves_of_its_stages():
     network = graph.build(cfg.read(folder("cfg") / "yolov4-tiny.cfg"))
     naive = lower.lower(network, random_weights.arrays(network))
-    passes = ("fold_batchnorm", "fuse_activation", "pool_parts", "fuse_pool", "elide_copies")
+    passes = (
+        "fold_batchnorm",
+        "fuse_activation",
+        "pool_before_concat",
+        "fuse_pool",
+        "elide_copies",
+    )
     plan = optimise(naive, passes)
     channels = [op.out.shape.channels for op in plan.ops if isinstance(op, MaxPool)]
     assert channels == [64, 128, 256, 256]
@@ -114,4 +120,4 @@ def windows_that_overlap(net):
 )
 def test_what_stays_as_it_is(build):
     plan = build(Network())
-    assert pool_parts(plan) == plan
+    assert pool_before_concat(plan) == plan

@@ -1,6 +1,6 @@
-"""Small maps with heavy weights: columns once for all workers, then each takes some of the filters.
+"""Small maps with many weights: im2col once for all workers, which then divide the filters.
 
-The weights are most of what has to be read, so no two pieces read the same of them.
+Most of what is read are the weights, so each of them is read by one worker only.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import numpy as np
 from engine.arrays import Array
 from engine.backends.cpu.conv.base import Convolution, spans
 from engine.backends.cpu.conv.epilogue import epilogue
+from engine.backends.cpu.conv.gather import Geometry, PaddedRows, windows
 from engine.backends.cpu.conv.im2col import as_columns
-from engine.backends.cpu.conv.window import Geometry, PaddedRows, windows
 from engine.backends.cpu.workers import Task, Workers
 from engine.plan import ops
 
 _COLUMNS = "columns"
 _FEWEST_WEIGHTS = 512 * 1024  # values
 _MOST_PIXELS = 1024
-_FEWEST_FILTERS = 64  # in a piece; columns are packed again for every piece
-_GATHERS = 4  # pieces of the gathering
+_FEWEST_FILTERS = 64  # of a piece; BLAS packs the columns again for every piece
+_GATHER_PIECES = 4
 
 
 def supports(op: ops.Conv2d) -> bool:
@@ -37,10 +37,10 @@ def supports(op: ops.Conv2d) -> bool:
 
 def prepare(op: ops.Conv2d, weight: Array, bias: Array | None, workers: Workers) -> Convolution:
     assert supports(op)
-    return Heavy(op, weight, bias, workers)
+    return FilterParallel(op, weight, bias, workers)
 
 
-class Heavy(Convolution):
+class FilterParallel(Convolution):
     def __init__(self, op: ops.Conv2d, weight: Array, bias: Array | None, workers: Workers) -> None:
         self.op = op
         self.bias = bias
@@ -52,7 +52,7 @@ class Heavy(Convolution):
         self.weights = self.parts if bias is None else (*self.parts, bias)
         shape = op.out.shape
         self.geometry = Geometry.of(op, out_width=shape.width)
-        self.spans = spans(shape.height, -(-shape.height // _GATHERS))
+        self.spans = spans(shape.height, -(-shape.height // _GATHER_PIECES))
         depth = math.prod(op.weight.shape[1:])
         self.columns_shape = (shape.height, shape.width, depth)
         item = self.dtype.itemsize

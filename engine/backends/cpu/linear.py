@@ -1,20 +1,20 @@
-"""Sums of products other than convolution, which has its own folder."""
+"""Linear ops except convolutions, which are in conv/."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from engine.backends.cpu.storage import Buffers, Step, flat
-from engine.backends.cpu.windows import taps
+from engine.backends.cpu.pooling import taps
+from engine.backends.cpu.storage import Buffers, Kernel, flat
 from engine.plan import ops
 from engine.plan.activations import ACTIVATIONS
 
 
-def matmul(op: ops.MatMul, at: Buffers) -> Step:
-    src, out = at[op.src], at[op.out]
-    weight = at.constant(op.weight).T
-    bias = None if op.bias is None else at.constant(op.bias)
+def matmul(op: ops.MatMul, buffers: Buffers) -> Kernel:
+    src, out = buffers.nchw(op.src), buffers.nchw(op.out)
+    weight = buffers.constant(op.weight).T
+    bias = None if op.bias is None else buffers.constant(op.bias)
     function = ACTIVATIONS[op.activation].numpy
 
     def run() -> None:
@@ -26,10 +26,10 @@ def matmul(op: ops.MatMul, at: Buffers) -> Step:
     return run
 
 
-def gate(op: ops.Gate, at: Buffers) -> Step:
-    src, out = at.last(op.src), at.last(op.out)
-    squeeze, expand = (at.constant(each)[:, :, 0, 0].T for each in (op.squeeze, op.expand))
-    biases = [each and at.constant(each) for each in (op.squeeze_bias, op.expand_bias)]
+def gate(op: ops.Gate, buffers: Buffers) -> Kernel:
+    src, out = buffers.nhwc(op.src), buffers.nhwc(op.out)
+    squeeze, expand = (buffers.constant(each)[:, :, 0, 0].T for each in (op.squeeze, op.expand))
+    biases = [each and buffers.constant(each) for each in (op.squeeze_bias, op.expand_bias)]
     functions = [ACTIVATIONS[name].numpy for name in (op.squeeze_activation, op.activation)]
 
     def run() -> None:
@@ -42,13 +42,13 @@ def gate(op: ops.Gate, at: Buffers) -> Step:
     return run
 
 
-def deconv2d(op: ops.Deconv2d, at: Buffers) -> Step:
-    """Each tap of the kernel adds to the output cells that lie under it."""
-    src, out = at.last(op.src), at.last(op.out)
-    weight = at.constant(op.weight)
-    bias = None if op.bias is None else at.constant(op.bias)
+def deconv2d(op: ops.Deconv2d, buffers: Buffers) -> Kernel:
+    """Add the product of each tap of the kernel to the output cells below it."""
+    src, out = buffers.nhwc(op.src), buffers.nhwc(op.out)
+    weight = buffers.constant(op.weight)
+    bias = None if op.bias is None else buffers.constant(op.bias)
     size = weight.shape[-1]
-    # the taps of a convolution from `out` to `src`, read the other way round
+    # the taps of a convolution from `out` to `src`, with input and output exchanged
     down = list(taps(out.shape[1], src.shape[1], size, stride=op.stride, before=op.padding))
     across = list(taps(out.shape[2], src.shape[2], size, stride=op.stride, before=op.padding))
 
@@ -61,10 +61,10 @@ def deconv2d(op: ops.Deconv2d, at: Buffers) -> Step:
     return run
 
 
-def local_conv2d(op: ops.LocalConv2d, at: Buffers) -> Step:
-    src, out = at[op.src], at[op.out]
-    weight = at.constant(op.weight)
-    bias = at.constant(op.bias).reshape(out.shape[1:])
+def local_conv2d(op: ops.LocalConv2d, buffers: Buffers) -> Kernel:
+    src, out = buffers.nchw(op.src), buffers.nchw(op.out)
+    weight = buffers.constant(op.weight)
+    bias = buffers.constant(op.bias).reshape(out.shape[1:])
     rows, channels, height, width = src.shape
     out_height, out_width = out.shape[2:]
     top = left = op.padding

@@ -19,7 +19,7 @@ from engine.plan.ops import Activate, Add, Concat, Constant, Conv2d, Op, Part, T
 _EIGHT = 8  # channels begin where a backend's wide reads may
 
 
-def part_shortcut(plan: Plan) -> Plan:
+def split_shortcut(plan: Plan) -> Plan:
     middles = Middles(plan)
     constants = dict(plan.constants)
     writers: dict[Tensor, Op] = {op.out: op for op in plan.ops}

@@ -1,4 +1,4 @@
-"""Convolutions that take a block of rows through a worker's cache, from input to output."""
+"""Convolutions that process one block of rows at a time, within a worker's cache."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from engine.arrays import Array
 from engine.backends.cpu.conv.base import Convolution
 from engine.backends.cpu.conv.epilogue import Epilogue, epilogue, join_pixels, joins_pixels
-from engine.backends.cpu.conv.window import Geometry, PaddedRows, take_signs
+from engine.backends.cpu.conv.gather import Geometry, PaddedRows, take_signs
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
 
@@ -20,19 +20,19 @@ Shapes = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
-class Block:
+class BlockScratch:
     """Views of one worker's scratch, for blocks of one shape and position."""
 
     borders: list[Array]
-    cells: Array  # where the input goes
-    multiply: Callable[[], None]  # from the padded cells to the sums
+    cells: Array  # the input, within its padding
+    multiply: Callable[[], None]  # computes sums from the padded cells
     sums: Array
     spare: Array
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A block of rows of one sample: where it comes from and where it goes."""
+class RowBlock:
+    """A block of rows of one sample: its input, output and residual."""
 
     rows: PaddedRows
     out: Array
@@ -40,7 +40,7 @@ class Piece:
 
 
 class RowBlocked(Convolution):
-    """Subclasses say how cells become sums; padding and all that follows the sums is done here."""
+    """Padding and epilogue; subclasses compute sums from padded cells."""
 
     op: ops.Conv2d
     bias: Array | None
@@ -51,30 +51,30 @@ class RowBlocked(Convolution):
 
     @abstractmethod
     def grid_rows(self, rows: int) -> int:
-        """How many rows of the grid are computed for `rows` rows of output."""
+        """Return how many rows of the grid are computed for `rows` rows of the output."""
 
     @abstractmethod
     def scratch_shapes(self, rows: int) -> Shapes:
-        """What `plan_sums` needs besides the padded cells."""
+        """Return the shapes of the scratch that `plan_sums` needs in addition to the cells."""
 
     @abstractmethod
     def plan_sums(
         self, cells: Array, rows: int, *scratch: Array
     ) -> tuple[Callable[[], None], Array]:
-        """Return the function that multiplies, and the (y, x, filter) sums that it leaves.
+        """Return a function that computes sums, and the (y, x, filter) array of these sums.
 
         `cells` are padded (y, x, c); the sums may be wider and taller than `rows` of the output.
         """
 
     def reserve(self) -> None:
-        """Ask for scratch, when the attributes are set."""
+        """Request scratch; the attributes have to be set."""
         shapes = self._all_shapes(max(last - first for first, last in self.spans))
         self.workers.reserve(*(math.prod(shape) * self.dtype.itemsize for shape in shapes))
 
     def bind(self, src: Array, out: Array, residual: Array | None = None) -> Callable[[], None]:
         joined = joins_pixels(out, residual)
         pieces = [
-            Piece(
+            RowBlock(
                 PaddedRows(self.geometry, sample, self._grid_span(span)),
                 _rows(out[row], span, joined),
                 None if residual is None else _rows(residual[row], span, joined),
@@ -86,7 +86,7 @@ class RowBlocked(Convolution):
         if joined and wide_bias is not None:
             wide_bias = np.tile(wide_bias, self.op.out.shape.width)
         finish = epilogue(self.op, wide_bias)
-        blocks: dict[tuple[int, ...], Block] = {}
+        blocks: dict[tuple[int, ...], BlockScratch] = {}
 
         def run_piece(worker: int, number: int) -> None:
             piece = pieces[number]
@@ -97,7 +97,7 @@ class RowBlocked(Convolution):
 
         return lambda: self.workers.run(run_piece, len(pieces))
 
-    def _run(self, block: Block, piece: Piece, finish: Epilogue) -> None:
+    def _run(self, block: BlockScratch, piece: RowBlock, finish: Epilogue) -> None:
         for border in block.borders:
             border.fill(self.geometry.fill)
         np.copyto(block.cells, piece.rows.source)
@@ -115,12 +115,12 @@ class RowBlocked(Convolution):
         padded = self.geometry.padded_shape(self.grid_rows(rows))
         return padded, (rows, shape.width, shape.channels), *self.scratch_shapes(rows)
 
-    def _block(self, worker: int, piece: Piece, joined: bool) -> Block:
+    def _block(self, worker: int, piece: RowBlock, joined: bool) -> BlockScratch:
         rows, width = len(piece.out), self.op.out.shape.width
         padded, spare, *scratch = self.workers.carve(worker, self.dtype, *self._all_shapes(rows))
         multiply, sums = self.plan_sums(piece.rows.view(padded), rows, *scratch)
         sums = sums[:rows, :width]  # cropped rows are still runs of whole pixels
-        return Block(
+        return BlockScratch(
             borders=piece.rows.borders(padded),
             cells=piece.rows.inner(padded),
             multiply=multiply,

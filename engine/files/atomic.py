@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from uuid import uuid4
 
 from engine.errors import EngineError, InputError
+from engine.files import part_names
 from engine.files.naming import shown
 
 _DISK_TROUBLE = {errno.ENOSPC, errno.EIO, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+_NO_HARD_LINKS = {
+    errno.EPERM,
+    errno.ENOTSUP,
+    errno.EOPNOTSUPP,
+    errno.ENOSYS,
+    errno.EMLINK,
+    errno.EXDEV,
+}
 _UNASKED = "Name another, or pass overwrite=True"
 
 
@@ -41,33 +50,31 @@ class NewFile:
             self._is_direct = self.path.exists() and not self.path.is_file()
         except OSError as error:  # too long, for instance
             raise unwritable(self.path, error) from None
-        # Unique: process numbers repeat across containers that share a folder.
-        name = f".{uuid4().hex}.part"
-        self.part = self.path if self._is_direct else self.path.with_name(name)
+        self.part = self.path if self._is_direct else self.path.with_name(part_names.make())
+        if not self._is_direct:
+            part_names.remove_abandoned(self.path.parent)
 
     def keep(self) -> None:
         """Rename the part to its final name."""
         if self._is_direct:
             return
-        is_reserved = False
         try:
-            if not self._overwrite:
-                self._reserve()
-                is_reserved = True
-            self.part.replace(self.path)
+            if self._overwrite:
+                self.part.replace(self.path)
+            else:
+                self._publish()
+        except FileExistsError:
+            self.discard()
+            raise InputError(f"{shown(str(self.path))}: exists already. {self._hint}") from None
         except OSError as error:
             self.discard()
-            if is_reserved:
-                with suppress(OSError):
-                    self.path.unlink()
-            elif isinstance(error, FileExistsError):
-                raise InputError(f"{shown(str(self.path))}: exists already. {self._hint}") from None
             raise unwritable(self.path, error) from None
 
-    def _reserve(self) -> None:
+    def _publish(self) -> None:
+        """Rename the part to `path`, or to the next other name, without replacing a file."""
         while True:
             try:
-                self.path.open("xb").close()  # reserves the name
+                rename_new(self.part, self.path)
             except FileExistsError:
                 if self._another is None:
                     raise
@@ -95,6 +102,32 @@ class NewFile:
         self.discard()
         if isinstance(error, OSError):
             raise unwritable(self.path, error) from None
+
+
+def rename_new(source: Path, target: Path) -> None:
+    """Rename a file, or raise FileExistsError if `target` exists.
+
+    The target appears complete: a hard link is atomic, and so is a rename on Windows, which never
+    replaces a file. A file system without hard links gets an empty file that is then replaced.
+    """
+    if os.name == "nt":
+        source.rename(target)
+        return
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        target.open("xb").close()
+        try:
+            source.replace(target)
+        except OSError:
+            target.unlink(missing_ok=True)
+            raise
+        return
+    source.unlink()
 
 
 def write_new(

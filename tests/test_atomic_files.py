@@ -1,12 +1,15 @@
-"""engine/vision/new_file.py: whole or not at all, and nothing replaced unasked."""
+"""engine/files/atomic.py: whole or not at all, and nothing replaced unasked."""
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from engine.errors import InputError
+from engine.files import part_names
 from engine.files.atomic import NewFile, write_new
 
 
@@ -113,3 +116,50 @@ def test_a_name_that_was_taken_in_vain_is_given_back(tmp_path):
     with pytest.raises(InputError, match="cannot be written: No such file"):
         lose()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nobody_sees_a_file_that_is_not_complete(tmp_path, monkeypatch):
+    """The name must not be reserved by an empty file."""
+    path, seen = tmp_path / "a.txt", []
+    for name in ("link", "replace", "rename", "unlink"):
+        real = getattr(os, name)
+
+        def looking(*args, real=real, **options):
+            seen.append(path.read_text() if path.exists() else None)
+            return real(*args, **options)
+
+        monkeypatch.setattr(os, name, looking)
+    write_new(path, b"whole")
+    assert set(seen) <= {None, "whole"}
+    assert path.read_text() == "whole"
+
+
+def test_a_file_system_without_hard_links_works(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    write_new(tmp_path / "a.txt", b"new")
+    assert (tmp_path / "a.txt").read_text() == "new"
+    with pytest.raises(InputError, match="exists already"):
+        write_new(tmp_path / "a.txt", b"newer")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_what_a_dead_process_left_is_removed(tmp_path):
+    code = "import sys; from engine.files.atomic import NewFile; print(NewFile(sys.argv[1]).part)"
+    left = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "b.txt"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    Path(left).write_text("half")
+    with NewFile(tmp_path / "mine.txt") as living:
+        living.part.write_text("half")
+        foreign = tmp_path / living.part.name.replace(living.part.name[1:9], "00000000")
+        old = tmp_path / f"{foreign.stem[:-1]}0.part"
+        for each in (foreign, old, tmp_path / "holiday.part"):
+            each.write_text("theirs")
+        os.utime(old, (0, 0))
+        part_names.remove_abandoned.cache_clear()
+        write_new(tmp_path / "a.txt", b"new")
+        names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"a.txt", living.part.name, foreign.name, "holiday.part"}

@@ -19,7 +19,6 @@ from engine.backends.cuda.driver import graphs
 from engine.backends.cuda.driver.context import Card, Context
 from engine.backends.cuda.lower import PASSES, lowering
 from engine.backends.cuda.lower.lowered import Lowered
-from engine.backends.cuda.ops import library  # noqa: F401  its import registers how each op is run
 from engine.backends.cuda.ops.choice import Choice
 from engine.backends.cuda.ops.gpu import VALUE_BYTES, Target
 from engine.backends.cuda.runtime import hardware_peaks

@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -138,12 +138,12 @@ class HostKernels:
         name: str,
         grid: tuple[int, int, int],
         threads: int,
-        arguments: Sequence[int | float] | Mapping[str, int | float],
+        arguments: Sequence[int | float],
         *,
         stream: object,
         shared: int = 0,
     ) -> None:
-        codes, arguments = self._codes[name], compiler.in_order(name, arguments)
+        codes = self._codes[name]
         assert len(arguments) == len(codes), name
         self.launched.add(name)
         if self._library is not None:

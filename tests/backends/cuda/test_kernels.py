@@ -16,7 +16,7 @@ from engine.backends import open_device
 from engine.backends.base import Placed
 from engine.backends.cuda.conv import candidates
 from engine.backends.cuda.driver import compiler
-from engine.backends.cuda.ops import windows
+from engine.backends.cuda.ops import border, max_pool
 from engine.backends.cuda.ops.gpu import Target
 from engine.plan import ops
 from engine.plan.build import Plan, PlanBuilder
@@ -240,7 +240,7 @@ def test_noise_is_numbers_of_both_signs_as_halves_and_as_floats(host: HostDevice
     words = np.zeros(5000, np.uint32)
     program = host.compile(narrow_plan())
     with closing(program):
-        program._resident._gpu.noise(words.ctypes.data, words.nbytes)
+        border.fill_with_noise(program._resident._gpu, words.ctypes.data, words.nbytes)
         host.context.stream.synchronize()
     for kind, least in ((np.float16, 2**-3), (np.float32, 0)):
         values = words.view(kind)
@@ -284,7 +284,7 @@ def test_every_kernel_is_launched_by_a_case_above() -> None:
     with_head = device.compile(Plan(source, (), (source,), (source,), heads=(head,)))
     with_head.start_boxes([picture], Suppression(), threshold=0.5)
     program = device.compile(narrow_plan())
-    program._resident._gpu.noise(int(device.context.driver.mem_alloc(64)), 64)
+    border.fill_with_noise(program._resident._gpu, int(device.context.driver.mem_alloc(64)), 64)
     launched = device.context.launched
     device.close()
     kernels = set(compiler.signatures(compiler.translation_unit()))
@@ -322,8 +322,8 @@ def test_pools_that_share_lines_are_the_same_to_the_bit(
     case = Case("pool", ops.MaxPool(pooled(src, window), source, window), draw)
     results = []
     with open_card(card) as device:
-        for shares_lines in (windows.shares_lines, lambda *_: False):
-            monkeypatch.setattr(windows, "shares_lines", shares_lines)
+        for shares_lines in (max_pool.shares_lines, lambda *_: False):
+            monkeypatch.setattr(max_pool, "shares_lines", shares_lines)
             results.append(run_case(device, case, sequences=SEQUENCES, precision=precision))
     assert results[0].any()
     np.testing.assert_array_equal(*results)

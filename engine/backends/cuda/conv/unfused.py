@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from engine.backends.cuda.conv import geometry
 from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.driver.tiles import Tile
-from engine.backends.cuda.ops import windows
+from engine.backends.cuda.ops.elementwise import multiply
 from engine.backends.cuda.ops.gpu import RUNNERS, Arrays, Gpu, Target
 from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
 from engine.plan import ops
@@ -54,7 +54,7 @@ class Unfused(Algorithm):
         between, after = _between(op), gpu.workspace + _bytes_between(gpu.target, op)
         inner = gpu.for_part(part, op, between, gpu.workspace, target=target, workspace=after)
         if isinstance(op, ScaledConv2d):
-            windows.multiply(inner, op.multiply)
+            multiply(inner, op.multiply)
         self.inner.enqueue(inner, part)
         if rest:
             first, *others = rest

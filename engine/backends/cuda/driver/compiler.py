@@ -6,7 +6,7 @@ import hashlib
 import re
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -130,16 +130,17 @@ def signatures(text: str) -> dict[str, str]:
     }
 
 
-def in_order(
-    kernel: str, arguments: Sequence[int | float] | Mapping[str, int | float]
-) -> Sequence[int | float]:
-    """Return the arguments in the order of the kernel's parameters, if they come by name."""
-    if not isinstance(arguments, Mapping):
-        return arguments
-    names = _parameter_names()[kernel]
+def in_order(kernel: str, arguments: Mapping[str, float]) -> list[float]:
+    """Return arguments in the order of the kernel's parameters."""
+    names = parameters(kernel)
     unknown = arguments.keys() ^ set(names)
     assert not unknown, f"{kernel}: missing or unknown parameters: {sorted(unknown)}"
     return [arguments[name] for name in names]
+
+
+def parameters(kernel: str) -> list[str]:
+    """Return the names of a kernel's parameters, in their order."""
+    return _parameter_names()[kernel]
 
 
 @lru_cache(maxsize=1)

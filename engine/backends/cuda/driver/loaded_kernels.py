@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.backends.cuda.driver.compiler import (
     EARLY_STARTS,
-    in_order,
     signatures,
     translation_unit,
 )
@@ -52,7 +51,7 @@ class Kernels:
         name: str,
         grid: tuple[int, int, int],
         threads: int,
-        arguments: Sequence[int | float] | Mapping[str, int | float],
+        arguments: Sequence[float],
         *,
         stream: Any,
         shared: int = 0,
@@ -60,7 +59,7 @@ class Kernels:
         """Enqueue a kernel; `shared` bytes are its dynamic shared memory."""
         if (name, shared) not in self._functions:
             self._functions[name, shared] = self._modules[0].function(name, shared=shared)
-        codes, arguments = self._codes[name], in_order(name, arguments)
+        codes = self._codes[name]
         assert len(codes) == len(arguments), f"{name}: {len(codes)} parameters"
         values: list[Any] = [
             _C_TYPES[code](value) for code, value in zip(codes, arguments, strict=True)

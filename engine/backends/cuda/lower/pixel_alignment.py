@@ -45,7 +45,7 @@ def pitches(plan: Plan) -> dict[Tensor, int]:
     """
     found = {root: root.shape.channels for root in map(plan.root, plan.tensors)}
     found |= {root: whole_eights(found[root]) for root in _detected(plan) & found.keys()}
-    if found[plan.source] == _RGB and plan.source.shape.area > 1:
+    if found.get(plan.source) == _RGB and plan.source.shape.area > 1:
         found[plan.source] = _PADDED_RGB
     return found
 

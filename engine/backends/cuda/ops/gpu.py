@@ -6,7 +6,7 @@ capture and a measurement.
 
     @runs(ops.MaxPool)
     def max_pool(gpu: Gpu, op: ops.MaxPool) -> None:
-        gpu.launch("max_pool", gpu.pixels(op.out) * op.out.shape.channels, gpu[op.src], ...)
+        gpu.launch_packed("max_pool", op.src, op.out, **window_sizes(op.window))
 
 Activations are NHWC. A tensor is a pointer and a pitch: the values from one pixel to the next. A
 tensor that lives inside a wider one has its root's pitch and a pointer moved by its first channel.
@@ -16,14 +16,16 @@ program.py brings images in and results out; importing ops.py must register ever
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine.arrays import Array
+from engine.backends.cuda.driver import compiler
 from engine.backends.cuda.ops.choice import Choice
 from engine.plan.activations import ACTIVATIONS
 from engine.plan.ops import Conv2d, Gate, Head, Multiply, Op, Tensor
+from engine.plan.shapes import Window
 
 if TYPE_CHECKING:
     from engine.backends.cuda.driver.cublas import Blas
@@ -35,10 +37,7 @@ Arrays = Mapping[str, Array]  # the constants of one op, by the name of the op's
 
 VALUE_BYTES = {"float32": 4, "tf32": 4, "float16": 2}
 THREADS = 256
-_LEAVE_PIXELS, _LEAVE_CHANNELS = 64, 32  # of a tile, as in kernels/border.cu
 _NARROW_SUM = 48  # products at most
-_FOUR = 4  # pixels that enter at once
-_LEAVE_IN_TILES = 1 << 17  # values
 KINDS = {name: kind for kind, name in enumerate(ACTIVATIONS)}  # the `kind` of the C `activate`
 
 
@@ -198,7 +197,7 @@ class Gpu:
         )
 
     @property
-    def _most_blocks(self) -> int:
+    def most_blocks(self) -> int:
         return self.target.multiprocessors * 32
 
     def __getitem__(self, tensor: Tensor) -> int:
@@ -239,80 +238,82 @@ class Gpu:
         """The pointer to what `prepare` made under this name; 0, C's null, where it made none."""
         return self.arrays.get((op, name), 0)
 
-    def launch(
-        self, kernel: str, items: int, *arguments: int | float, **named: int | float
-    ) -> None:
-        """Enqueue a grid-stride kernel over `items` work items.
+    def values(self, tensor: Tensor) -> int:
+        """Values of all rows of `tensor` in this run."""
+        return self.pixels(tensor) * tensor.shape.channels
 
-        Arguments have the order of the kernel's parameters, or their names.
+    def launch(self, kernel: str, items: int, /, **arguments: float) -> None:
+        """Enqueue a grid-stride kernel over `items` work items, with arguments by name."""
+        blocks = max(1, min(-(-items // THREADS), self.most_blocks))
+        self._launch(kernel, (blocks, 1, 1), THREADS, arguments)
+
+    def arguments(self, kernel: str, src: Tensor, out: Tensor, /, **named: Any) -> dict[str, Any]:
+        """Return the arguments of a kernel that computes one tensor from another.
+
+        Parameters with the names below always mean the same, unless `named` says otherwise.
         """
-        blocks = max(1, min(-(-items // THREADS), self._most_blocks))
-        self._launch(kernel, (blocks, 1, 1), THREADS, named or arguments)
+        known = {
+            "src": self[src],
+            "src_pitch": self.pitch(src),
+            "src_channels": src.shape.channels,
+            "src_area": src.shape.area,
+            "height": src.shape.height,
+            "width": src.shape.width,
+            "out": self[out],
+            "out_pitch": self.pitch(out),
+            "channels": out.shape.channels,
+            "area": out.shape.area,
+            "out_h": out.shape.height,
+            "out_w": out.shape.width,
+            "rows": self.rows(out),
+            "pixels": self.pixels(out),
+        }
+        wanted = known.keys() & set(compiler.parameters(kernel))
+        return {name: known[name] for name in wanted} | named
+
+    def launch_map(
+        self, kernel: str, src: Tensor, out: Tensor, items: int | None = None, /, **named: Any
+    ) -> None:
+        """Enqueue a kernel that computes one tensor from another; see `arguments`.
+
+        A work item is a value of `out` unless `items` says otherwise.
+        """
+        items = self.values(out) if items is None else items
+        self.launch(kernel, items, **self.arguments(kernel, src, out, **named))
+
+    def launch_packed(self, kernel: str, *tensors: Tensor, **named: Any) -> None:
+        """Enqueue a kernel that computes the last tensor from the first.
+
+        If the memory of all of them allows it, its packed form computes 16 bytes at once.
+        """
+        src, out = tensors[0], tensors[-1]
+        items = self.values(out)
+        if self.packs(*tensors):
+            kernel, items = f"{kernel}_packed", items * self.target.value_bytes // 16
+        self.launch_map(kernel, src, out, items, **named)
 
     def launch_grid(
         self,
         kernel: str,
         grid: tuple[int, int, int],
         threads: int,
-        *arguments: int | float,
+        /,
         shared: int = 0,
-        **named: int | float,
+        **arguments: float,
     ) -> None:
-        """Enqueue a kernel whose blocks mean something; `shared` bytes are its dynamic memory."""
-        self._launch(kernel, grid, threads, named or arguments, shared=shared)
+        """Enqueue a kernel on a grid of its own; `shared` bytes are its dynamic shared memory."""
+        self._launch(kernel, grid, threads, arguments, shared)
 
     def _launch(
         self,
         kernel: str,
         grid: tuple[int, int, int],
         threads: int,
-        arguments: Sequence[int | float] | Mapping[str, int | float],
-        *,
+        arguments: Mapping[str, float],
         shared: int = 0,
     ) -> None:
-        self.kernels.launch(kernel, grid, threads, arguments, stream=self.stream, shared=shared)
-
-    def bring_in(self, out: Tensor, src: int) -> None:
-        """Enqueue the way from the host's layout, float (rows, c, h, w), into a tensor.
-
-        `src` points to the pointer to it, which is read when the kernel runs.
-        """
-        shape, pixels, pitch = out.shape, self.pixels(out), self.pitch(out)
-        storing = self.storing(out)
-        if (shape.channels, pitch) == (3, 4):
-            at_once = _FOUR if shape.area % _FOUR == 0 else 1
-            storing.launch("enter_colours", pixels // at_once, src, self[out], pixels, shape.area)
-            return
-        sizes = (pixels, shape.channels, shape.area, pitch)
-        storing.launch("enter", pixels * shape.channels, src, self[out], *sizes)
-
-    def bring_in_pictures(self, out: Tensor, table: int) -> None:
-        """Enqueue the way from pictures, an entry of the table each, into a tensor."""
-        shape, pixels = out.shape, self.pixels(out)
-        sizes = (pixels, shape.height, shape.width, shape.channels, self.pitch(out))
-        self.storing(out).launch("enter_pictures", pixels, table, self[out], *sizes)
-
-    def bring_out(self, src: Tensor, out: int) -> None:
-        """Enqueue the way from a tensor to the host's layout."""
-        shape, pixels = src.shape, self.pixels(src)
-        arguments = (self[src], out, pixels, shape.channels, shape.area, self.pitch(src), self.flag)
-        values = pixels * shape.channels
-        if shape.area < _LEAVE_PIXELS or values < _LEAVE_IN_TILES:
-            self.storing(src).launch("leave", values, *arguments)
-            return
-        tiles = -(-pixels // _LEAVE_PIXELS) * -(-shape.channels // _LEAVE_CHANNELS)
-        blocks = (min(tiles, self._most_blocks), 1, 1)
-        self.storing(src).launch_grid("leave_tiles", blocks, THREADS, *arguments)
-
-    def find_largest(self, src: Tensor, out: int) -> None:
-        """Enqueue finding the magnitude of the value of a tensor that is furthest from zero."""
-        pixels, channels = self.pixels(src), src.shape.channels
-        sizes = (pixels, channels, self.pitch(src))
-        self.storing(src).launch("largest", pixels * channels, self[src], out, *sizes)
-
-    def noise(self, out: int, size: int) -> None:
-        """Enqueue filling `size` bytes, a multiple of 4, with values to measure with."""
-        self.launch("noise", size // 4, out, size // 4)
+        values = compiler.in_order(kernel, arguments)
+        self.kernels.launch(kernel, grid, threads, values, stream=self.stream, shared=shared)
 
     def copy(self, out: int, src: int, size: int) -> None:
         """Enqueue a copy of `size` bytes from one device pointer to another."""
@@ -321,6 +322,19 @@ class Gpu:
     def zero(self, out: int, size: int) -> None:
         """Enqueue filling `size` bytes, a multiple of 4, with zeros."""
         self.kernels.driver.memset_d32_async(out, 0, size // 4, self.stream)
+
+
+def window_sizes(window: Window) -> dict[str, int]:
+    (size_y, size_x), (stride_y, stride_x) = window.size, window.stride
+    top, left, _, _ = window.padding
+    return {
+        "size_y": size_y,
+        "size_x": size_x,
+        "stride_y": stride_y,
+        "stride_x": stride_x,
+        "top": top,
+        "left": left,
+    }
 
 
 Run = Callable[[Gpu, Any], None]

@@ -1,67 +1,74 @@
-"""Detection layers on the device: their own output, and decoders that keep only rows that count."""
+"""Detection layers: their own output, and decoders that keep only boxes above the threshold."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from engine.backends.cuda.ops.gpu import THREADS, Arrays, Gpu, Target, decodes, runs
+from engine.backends.cuda.ops.softmax import run_tables
 from engine.plan import ops
 from engine.plan.ops import Head
 
-REGION_THREADS = 64
-_YOLO_BLOCKS = 16  # on a multiprocessor
-POINTS = {"center": 0, "left_top": 1, "right_bottom": 2}
+_REGION_THREADS = 64
+_MOST_REGION_BLOCKS = 1 << 20
+_YOLO_BLOCKS = 16  # of a multiprocessor
+_POINTS = {"center": 0, "left_top": 1, "right_bottom": 2}  # `point` of the kernel
 
 
 @runs(ops.YoloOutput)
 def yolo_output(gpu: Gpu, op: ops.YoloOutput) -> None:
-    channels = op.out.shape.channels
-    threads = min(-(-channels // 32) * 32, THREADS)
+    threads = min(-(-op.out.shape.channels // 32) * 32, THREADS)
     blocks = min(gpu.pixels(op.out), _YOLO_BLOCKS * gpu.target.multiprocessors)
-    gpu.launch_grid(
-        "yolo_output",
-        (blocks, 1, 1),
-        threads,
-        *(gpu[op.src], gpu[op.out], gpu.pixels(op.out), channels),
-        *(gpu.pitch(op.src), gpu.pitch(op.out)),
-        *(*op.numbers, gpu.flag),
-    )
+    names = "entries", "box", "is_raw", "scale_x_y"
+    sizes = dict(zip(names, op.numbers, strict=True))
+    arguments = gpu.arguments("yolo_output", op.src, op.out, flag=gpu.flag, **sizes)
+    gpu.launch_grid("yolo_output", (blocks, 1, 1), threads, **arguments)
 
 
 def _region_tables(target: Target, op: ops.RegionOutput, constants: Arrays) -> Arrays:
-    if not op.runs:
-        return {}
-    lengths = np.array(op.runs, dtype=np.int32)
-    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int32)
-    return {"starts": starts, "lengths": lengths}
+    return run_tables(op.runs) if op.runs else {}
 
 
 @runs(ops.RegionOutput, prepare=_region_tables)
 def region_output(gpu: Gpu, op: ops.RegionOutput) -> None:
-    gpu.launch_grid(
+    arguments = gpu.arguments(
         "region_output",
-        (min(gpu.pixels(op.src) * op.anchors, 1 << 20), 1, 1),
-        REGION_THREADS,
-        *(gpu[op.src], gpu[op.out], gpu.array(op, "starts"), gpu.array(op, "lengths")),
-        *(gpu.pixels(op.src), op.src.shape.area, op.anchors, op.coords, op.classes),
-        *(len(op.runs), int(op.background), gpu.pitch(op.src), gpu.pitch(op.out), gpu.flag),
+        op.src,
+        op.out,
+        starts=gpu.array(op, "starts"),
+        lengths=gpu.array(op, "lengths"),
+        pixels=gpu.pixels(op.src),
+        area=op.src.shape.area,
+        anchors=op.anchors,
+        coords=op.coords,
+        classes=op.classes,
+        runs=len(op.runs),
+        has_background=int(op.background),
+        flag=gpu.flag,
     )
+    blocks = min(gpu.pixels(op.src) * op.anchors, _MOST_REGION_BLOCKS)
+    gpu.launch_grid("region_output", (blocks, 1, 1), _REGION_THREADS, **arguments)
 
 
-def _record(gpu: Gpu, head: Head) -> tuple[int, int, int]:
-    """columns, per_row and first, as every decoder ends its arguments."""
-    assert gpu.candidates is not None
-    return gpu.candidates.columns, gpu.candidates.per_row, gpu.candidates.firsts[head]
-
-
-def _buffers(gpu: Gpu) -> tuple[int, int]:
-    assert gpu.candidates is not None
-    return gpu.candidates.counter, gpu.candidates.records
-
-
-def _thresholds(gpu: Gpu) -> tuple[int, int]:
-    assert gpu.candidates is not None
-    return gpu.candidates.threshold, gpu.candidates.hierarchy
+def _decode(gpu: Gpu, head: Head, kernel: str, items: int, **arguments: int) -> None:
+    """Launch a decoder with what all of them have in common."""
+    found = gpu.candidates
+    assert found is not None
+    gpu.launch_map(
+        kernel,
+        head.src,
+        head.src,
+        items,
+        pitch=gpu.pitch(head.src),
+        classes=head.classes,
+        counter=found.counter,
+        records=found.records,
+        threshold=found.threshold,
+        columns=found.columns,
+        per_row=found.per_row,
+        first=found.firsts[head],
+        **arguments,
+    )
 
 
 def _relative_anchors(target: Target, head: ops.YoloHead, constants: Arrays) -> Arrays:
@@ -70,14 +77,17 @@ def _relative_anchors(target: Target, head: ops.YoloHead, constants: Arrays) -> 
 
 @decodes(ops.YoloHead, prepare=_relative_anchors)
 def yolo_candidates(gpu: Gpu, head: ops.YoloHead) -> None:
-    shape = head.src.shape
-    gpu.launch(
+    items = gpu.pixels(head.src) * len(head.anchors)
+    _decode(
+        gpu,
+        head,
         "yolo_candidates",
-        gpu.pixels(head.src) * len(head.anchors),
-        *(gpu[head.src], gpu.array(head, "anchors"), *_buffers(gpu), _thresholds(gpu)[0]),
-        *(gpu.rows(head.src), shape.height, shape.width, len(head.anchors), head.classes),
-        *(gpu.pitch(head.src), 8 if head.sigmas else 4, int(head.new_coords), POINTS[head.point]),
-        *_record(gpu, head),
+        items,
+        anchors=gpu.array(head, "anchors"),
+        count=len(head.anchors),
+        box=8 if head.sigmas else 4,
+        is_new=int(head.new_coords),
+        point=_POINTS[head.point],
     )
 
 
@@ -89,7 +99,7 @@ def _region_arrays(target: Target, head: ops.RegionHead, constants: Arrays) -> A
 
 
 def _tree_scratch(target: Target, head: ops.RegionHead) -> int:
-    """A place for the probabilities of every class of every anchor, where there is a tree."""
+    """The probabilities of every class of every anchor, for a head with a tree of classes."""
     if not head.tree_parents:
         return 0
     width, height = head.grid
@@ -99,33 +109,33 @@ def _tree_scratch(target: Target, head: ops.RegionHead) -> int:
 @decodes(ops.RegionHead, prepare=_region_arrays, workspace=_tree_scratch)
 def region_candidates(gpu: Gpu, head: ops.RegionHead) -> None:
     width, height = head.grid
-    count = len(head.anchors)
-    items = gpu.rows(head.src) * width * height * count
-    sizes = (gpu.rows(head.src), height, width, count, head.coords, head.classes)
-    if not head.tree_parents:
-        gpu.launch(
-            "region_candidates",
-            items,
-            *(gpu[head.src], gpu.array(head, "anchors"), *_buffers(gpu), _thresholds(gpu)[0]),
-            *(*sizes, head.classfix, gpu.pitch(head.src), *_record(gpu, head)),
-        )
-        return
-    gpu.launch(
-        "tree_candidates",
+    tree = {}
+    if head.tree_parents:
+        assert gpu.candidates is not None
+        tree = {
+            "parents": gpu.array(head, "parents"),
+            "scratch": gpu.workspace,
+            "hierarchy": gpu.candidates.hierarchy,
+        }
+    kernel = "tree_candidates" if tree else "region_candidates"
+    items = gpu.rows(head.src) * width * height * len(head.anchors)
+    _decode(
+        gpu,
+        head,
+        kernel,
         items,
-        *(gpu[head.src], gpu.array(head, "anchors"), gpu.array(head, "parents")),
-        *(*_buffers(gpu), gpu.workspace, *_thresholds(gpu)),
-        *(*sizes, head.classfix, gpu.pitch(head.src), *_record(gpu, head)),
+        anchors=gpu.array(head, "anchors"),
+        height=height,
+        width=width,
+        count=len(head.anchors),
+        coords=head.coords,
+        classfix=head.classfix,
+        **tree,
     )
 
 
 @decodes(ops.GridHead)
 def grid_candidates(gpu: Gpu, head: ops.GridHead) -> None:
-    shape = head.src.shape
-    gpu.launch(
-        "grid_candidates",
-        gpu.rows(head.src) * head.side * head.side * head.boxes,
-        *(gpu[head.src], *_buffers(gpu), _thresholds(gpu)[0], gpu.rows(head.src)),
-        *(shape.channels, shape.area, gpu.pitch(head.src), head.side, head.boxes, head.classes),
-        *(int(head.square_root), *_record(gpu, head)),
-    )
+    items = gpu.rows(head.src) * head.side * head.side * head.boxes
+    sizes = {"side": head.side, "count": head.boxes, "is_root": int(head.square_root)}
+    _decode(gpu, head, "grid_candidates", items, **sizes)

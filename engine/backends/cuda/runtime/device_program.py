@@ -22,6 +22,7 @@ from engine.backends.cuda.driver.graphs import Graph
 from engine.backends.cuda.driver.pycuda_loader import gib
 from engine.backends.cuda.lower.lowered import Decoder, Lowered, Step
 from engine.backends.cuda.lower.weights import Weights
+from engine.backends.cuda.ops import border
 from engine.backends.cuda.ops.gpu import Candidates, Gpu, Place
 from engine.backends.cuda.runtime import detection_buffer, overflow
 from engine.backends.cuda.runtime.detection_buffer import (
@@ -50,6 +51,7 @@ _MOST_GRAPHS = 8
 _PIECE = 16  # bytes: the granularity of a prefetch
 _COPIES = 10  # of an op in a graph that measures it
 _LISTERS = 64  # threads of a multiprocessor that list the scores of a picture
+_LISTS = ("lengths", "keys", "boxes", "objectness")  # parameters of the kernels
 _SPARE = 1.5  # times as many candidates as before come back without being asked for
 _LEAST_FOUND = 32  # of a picture
 _MOST_FOUND_BYTES = 64 << 20  # page-locked in a slot
@@ -264,7 +266,7 @@ class Resident:
             for step in self._steps:
                 self._enqueue_step(gpu, step)
                 for op in step.ops:
-                    gpu.find_largest(op.out, out)
+                    border.find_largest(gpu, op.out, out)
                     out += WORD
             for header in filter(None, (self._found, self._returned)):
                 gpu.zero(header + FLAG * WORD, WORD)
@@ -501,34 +503,43 @@ class Resident:
         on_side_stream = {step.op.out for step in self._steps if step.is_on_side_stream}
         end = self._outputs
         for tensor in self._plan.outputs:
-            (side if tensor in on_side_stream else gpu).bring_out(tensor, end)
+            border.write_output(side if tensor in on_side_stream else gpu, tensor, end)
             end += gpu.rows(tensor) * tensor.shape.size * WORD
 
     def _suppress(self, gpu: Gpu) -> None:
         room, rows = self._room, gpu.rows(self._plan.source)
         assert room is not None
-        lengths, keys, boxes, objectness = self.keep.lists(self._lists)
-        records = self._found + HEADER_WORDS * WORD
+        lists = dict(zip(_LISTS, self.keep.lists(self._lists), strict=True))
         gpu.launch(
             "list_scores",
             rows * gpu.target.multiprocessors * _LISTERS,
-            *(self._found, records, self._settings + TABLE, lengths, keys, boxes, objectness),
-            *(room.columns, room.per_row),
+            **lists,
+            counter=self._found,
+            records=self._found + HEADER_WORDS * WORD,
+            pictures=self._settings + TABLE,
+            columns=room.columns,
+            per_row=room.per_row,
         )
         gpu.launch_grid(
             "suppress",
             (rows, 1, 1),
             THREADS,
-            *(lengths, keys, boxes, objectness, self._settings + SUPPRESSION),
-            *(self._found + FLAG * WORD, self._kept, rows, self.keep.rows, self.keep.counters),
-            *(NEAR, room.columns - BEFORE_SCORES),
+            **lists,
+            suppression=self._settings + SUPPRESSION,
+            flag=self._found + FLAG * WORD,
+            kept=self._kept,
+            rows=rows,
+            room=self.keep.rows,
+            numbers=self.keep.counters,
+            near=NEAR,
+            classes=room.columns - BEFORE_SCORES,
         )
 
     def _bring_in(self, gpu: Gpu, has_pictures: bool) -> None:
         if has_pictures:
-            gpu.bring_in_pictures(self._plan.source, self._settings + TABLE)
+            border.read_pictures(gpu, self._plan.source, self._settings + TABLE)
         else:
-            gpu.bring_in(self._plan.source, self._settings + POINTER)
+            border.read_images(gpu, self._plan.source, self._settings + POINTER)
 
     # ------------------------------------------------------------ memory
 

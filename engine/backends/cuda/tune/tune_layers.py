@@ -30,6 +30,7 @@ from engine.backends.cuda.kernels import sources
 from engine.backends.cuda.lower.lowered import Lowered, Step
 from engine.backends.cuda.lower.memory_layout import align, lay_out_memory
 from engine.backends.cuda.lower.squeeze_excite import partial_sums
+from engine.backends.cuda.ops.border import fill_with_noise
 from engine.backends.cuda.ops.choice import Choice
 from engine.backends.cuda.ops.gpu import Annotations, Gpu, Place, Target
 from engine.backends.cuda.tune import tune_network
@@ -354,7 +355,7 @@ def measure(
             for copy in range(COPIES)
         ]
         for offset in range(0, size, _NOISE_BYTES):  # zeros take less power, and so less time
-            gpus[0].noise(start + offset, min(_NOISE_BYTES, size - offset))
+            fill_with_noise(gpus[0], start + offset, min(_NOISE_BYTES, size - offset))
         for gpu in gpus:
             for field, bytes_ in counters.items():
                 gpu.zero(gpu.array(op, field), bytes_)

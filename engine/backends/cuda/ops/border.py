@@ -1,0 +1,47 @@
+"""Between the host's layout, float32 (rows, channels, height, width), and tensors on the card."""
+
+from __future__ import annotations
+
+from engine.backends.cuda.ops.gpu import THREADS, Gpu
+from engine.plan.ops import Tensor
+
+_TILE_PIXELS, _TILE_CHANNELS = 64, 32  # of leave_tiles
+_LEAST_TILED = 1 << 17  # values
+_PIXELS_AT_ONCE = 4  # of a picture in colours
+
+
+def read_images(gpu: Gpu, out: Tensor, src: int) -> None:
+    """Enqueue filling a tensor from images; `src` points to their pointer, read at run time."""
+    storing, pixels = gpu.storing(out), gpu.pixels(out)
+    if (out.shape.channels, gpu.pitch(out)) == (3, 4):
+        at_once = _PIXELS_AT_ONCE if out.shape.area % _PIXELS_AT_ONCE == 0 else 1
+        storing.launch_map("enter_colours", out, out, pixels // at_once, src_pointer=src)
+    else:
+        storing.launch_map("enter", out, out, src_pointer=src)
+
+
+def read_pictures(gpu: Gpu, out: Tensor, table: int) -> None:
+    """Enqueue scaling pictures into a tensor; each has an entry in the table."""
+    gpu.storing(out).launch_map("enter_pictures", out, out, gpu.pixels(out), pictures=table)
+
+
+def write_output(gpu: Gpu, src: Tensor, out: int) -> None:
+    """Enqueue copying a tensor to a pointer."""
+    storing, values, memory = gpu.storing(src), gpu.values(src), {"out": out, "flag": gpu.flag}
+    if src.shape.area < _TILE_PIXELS or values < _LEAST_TILED:
+        storing.launch_map("leave", src, src, **memory)
+        return
+    tiles = -(-gpu.pixels(src) // _TILE_PIXELS) * -(-src.shape.channels // _TILE_CHANNELS)
+    grid = min(tiles, gpu.most_blocks), 1, 1
+    arguments = storing.arguments("leave_tiles", src, src, **memory)
+    storing.launch_grid("leave_tiles", grid, THREADS, **arguments)
+
+
+def find_largest(gpu: Gpu, src: Tensor, out: int) -> None:
+    """Enqueue finding the largest magnitude of a tensor."""
+    gpu.storing(src).launch_map("largest", src, src, out=out, pitch=gpu.pitch(src))
+
+
+def fill_with_noise(gpu: Gpu, out: int, size: int) -> None:
+    """Enqueue filling `size` bytes, a multiple of 4, with values to measure with."""
+    gpu.launch("noise", size // 4, out=out, words=size // 4)

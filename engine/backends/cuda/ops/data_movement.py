@@ -1,0 +1,88 @@
+"""Ops that copy values to other places."""
+
+from __future__ import annotations
+
+from engine.backends.cuda.ops.gpu import Gpu, runs
+from engine.plan import ops
+from engine.plan.ops import Tensor
+
+
+@runs(ops.Concat)
+def concat(gpu: Gpu, op: ops.Concat) -> None:
+    size = gpu.target.value_bytes
+    values = 16 // size
+    for part in op.parts:
+        src, out = gpu[part.src] + part.first * size, gpu[op.out] + part.at * size
+        sizes = gpu.pitch(part.src), gpu.pitch(op.out), part.count
+        packs = not any(n % values for n in sizes) and src % 16 == 0 and out % 16 == 0
+        gpu.launch_map(
+            "copy_channels_packed" if packs else "copy_channels",
+            part.src,
+            op.out,
+            gpu.pixels(op.out) * part.count // (values if packs else 1),
+            src=src,
+            out=out,
+            channels=part.count,
+        )
+
+
+@runs(ops.Reshape)
+def reshape(gpu: Gpu, op: ops.Reshape) -> None:
+    gpu.launch_map("reshape", op.src, op.out)
+
+
+@runs(ops.Upsample)
+def upsample(gpu: Gpu, op: ops.Upsample) -> None:
+    sizes = {"stride": op.stride, "scale": float(op.scale)}
+    gpu.launch_packed("upsample", op.src, op.out, **sizes)
+
+
+@runs(ops.BlockSum)
+def block_sum(gpu: Gpu, op: ops.BlockSum) -> None:
+    gpu.launch_map("block_sum", op.src, op.out, stride=op.stride, scale=float(op.scale))
+
+
+@runs(ops.Reorg)
+def reorg(gpu: Gpu, op: ops.Reorg) -> None:
+    grid = dict(zip(("grid_c", "grid_h", "grid_w"), op.grid.sides, strict=True))
+    items, is_reverse = gpu.rows(op.out) * op.grid.size, int(op.reverse)
+    arguments = {"stride": op.stride, "is_reverse": is_reverse, **grid}
+    gpu.launch_map("reorg", op.src, op.out, items, **arguments)
+
+
+@runs(ops.Crop)
+def crop(gpu: Gpu, op: ops.Crop) -> None:
+    values = {"scale": float(op.scale), "shift": float(op.shift)}
+    gpu.launch_map("crop", op.src, op.out, top=op.top, left=op.left, **values)
+
+
+# ---------------------------------------------------------------- time steps
+
+
+@runs(ops.TakeStep)
+def take_step(gpu: Gpu, op: ops.TakeStep) -> None:
+    _copy_rows(gpu, op.src, op.out, src=_step(gpu, op.src, op.step))
+
+
+@runs(ops.JoinSteps)
+def join_steps(gpu: Gpu, op: ops.JoinSteps) -> None:
+    for step, source in enumerate(op.sources):
+        _copy_rows(gpu, source, op.out, out=_step(gpu, op.out, step))
+
+
+@runs(ops.Store)
+def store(gpu: Gpu, op: ops.Store) -> None:
+    _copy_rows(gpu, op.src, op.out)
+
+
+def _copy_rows(gpu: Gpu, src: Tensor, out: Tensor, /, **pointers: int) -> None:
+    """Copy the rows of one time step, which are contiguous in memory."""
+    pixels = gpu.sequences * out.shape.area
+    items = pixels * out.shape.channels
+    gpu.launch_map("copy_channels", src, out, items, pixels=pixels, **pointers)
+
+
+def _step(gpu: Gpu, tensor: Tensor, step: int) -> int:
+    """Return the pointer to the first row of a time step."""
+    values = step * gpu.sequences * tensor.shape.area * gpu.pitch(tensor)
+    return gpu[tensor] + values * gpu.target.value_bytes

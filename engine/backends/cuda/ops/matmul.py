@@ -1,0 +1,56 @@
+"""Dense layers, by cuBLAS."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.backends.cuda.driver.cublas import Product
+from engine.backends.cuda.ops.gpu import KINDS, Arrays, Gpu, Target, runs
+from engine.plan import ops
+
+
+def _weights(target: Target, op: ops.MatMul, constants: Arrays) -> Arrays:
+    """Weights with their inputs in the order of the source in memory: channels innermost."""
+    channels, height, width = op.src.shape.sides
+    weight = constants["weight"].reshape(-1, channels, height, width).transpose(0, 2, 3, 1)
+    kind = np.float16 if target.precision == "float16" else np.float32
+    return {**constants, "weight": np.ascontiguousarray(weight, dtype=kind)}
+
+
+def _workspace(target: Target, op: ops.MatMul) -> int:
+    return target.rows(op.src) * op.src.shape.size * target.value_bytes
+
+
+@runs(ops.MatMul, prepare=_weights, workspace=_workspace)
+def matmul(gpu: Gpu, op: ops.MatMul) -> None:
+    src, row_pitch = _rows(gpu, op.src)
+    rows, outputs, depth = gpu.rows(op.out), op.out.shape.channels, op.src.shape.size
+    product = Product(
+        rows,
+        outputs,
+        depth,
+        a_pitch=row_pitch,
+        b_pitch=depth,
+        out_pitch=gpu.pitch(op.out),
+        transpose_b=True,
+        is_half=gpu.target.precision == "float16",
+        is_half_out=gpu.target.bytes_of(op.out) == 2,
+    )
+    gpu.blas.multiply(product, src, gpu.array(op, "weight"), gpu[op.out])
+    bias = gpu.array(op, "bias")
+    if bias or op.activation != "linear":
+        arguments = {"bias": bias, "residual": 0, "residual_pitch": 0, "pixels": rows}
+        arguments |= {"kind": KINDS[op.activation], "last": KINDS["linear"]}
+        gpu.storing(op.out).launch_map("bias_activate", op.out, op.out, **arguments)
+
+
+def _rows(gpu: Gpu, src: ops.Tensor) -> tuple[int, int]:
+    """Return a pointer to contiguous rows, and the values from one to the next.
+
+    Inside a concatenation the pixels of a row are not contiguous: they are copied first.
+    """
+    channels = src.shape.channels
+    if gpu.pitch(src) == channels or src.shape.area == 1:
+        return gpu[src], gpu.pitch(src) * src.shape.area
+    gpu.launch_map("copy_channels", src, src, out=gpu.workspace, out_pitch=channels)
+    return gpu.workspace, src.shape.size

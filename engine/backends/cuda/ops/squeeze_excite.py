@@ -1,0 +1,121 @@
+"""The gate of a squeeze-and-excite block: two small dense layers on the means of a map."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.backends.cuda.ops import average_pool
+from engine.backends.cuda.ops.gpu import KINDS, Arrays, Gpu, Target, padded_hidden, runs
+from engine.plan import ops
+
+_THREADS, _ROWS = 256, 4  # of kernels/ops/squeeze_excite.cu
+_SHARE = 8  # packs of channels that a block scales at least: whole cache lines
+_SCALED = 2  # packs of the map that a thread scales before more blocks do
+
+
+def _weights(target: Target, op: ops.Gate, constants: Arrays) -> Arrays:
+    """Rows of weights padded with zeros to whole packs."""
+    kind = np.float16 if target.precision == "float16" else np.float32
+    values = 16 // target.value_bytes
+    made = {}
+    for name in ("squeeze", "expand"):
+        matrix = constants[name][:, :, 0, 0]
+        padding = -matrix.shape[1] % values
+        made[name] = np.pad(matrix, ((0, 0), (0, padding))).astype(kind)
+    return {**constants, **made}
+
+
+def _workspace(target: Target, op: ops.Gate) -> int:
+    floats = average_pool.most_pieces(target, op.src) * padded_hidden(op)
+    return 4 * target.rows(op.src) * floats
+
+
+@runs(ops.Gate, prepare=_weights, workspace=_workspace)
+def gate(gpu: Gpu, op: ops.Gate) -> None:
+    values = 16 // gpu.target.value_bytes
+    hidden = op.squeeze.shape[0]
+    packs = -(-hidden // values)
+    lanes = min(1 << (packs - 1).bit_length(), 32)  # threads that share a row of weights
+    shape = _scaled_grid(gpu, op) if gpu.annotations.multiply else _grid(gpu, op, lanes)
+    memory = values * packs + max(4 * _THREADS, padded_hidden(op), shape.share)
+    pieces = _pieces(gpu, op)
+    gpu.launch_grid(
+        "gate",
+        (gpu.rows(op.out) * shape.shares * shape.spreads, 1, 1),
+        _THREADS,
+        shared=4 * memory,
+        squeezed=gpu.workspace,
+        squeeze_bias=gpu.array(op, "squeeze_bias"),
+        expand=gpu.array(op, "expand"),
+        expand_bias=gpu.array(op, "expand_bias"),
+        out=gpu[op.out],
+        rows=gpu.rows(op.out),
+        area=op.src.shape.area,
+        pieces=pieces,
+        hidden=hidden,
+        filters=op.out.shape.channels,
+        out_pitch=gpu.pitch(op.out),
+        shares=shape.shares,
+        share=shape.share,
+        expand_lanes=lanes,
+        kind=KINDS[op.squeeze_activation],
+        last=KINDS[op.activation],
+        spreads=shape.spreads,
+        **_product(gpu),
+    )
+
+
+def _pieces(gpu: Gpu, op: ops.Gate) -> int:
+    """Return how many partial sums there are, after enqueueing them if nothing else does."""
+    if gpu.annotations.partial_sums is not None:
+        return gpu.annotations.partial_sums.pieces
+    values = 16 // gpu.target.value_bytes
+    pitch = -(-op.src.shape.channels // values) * values
+    squeeze = average_pool.Squeeze(gpu.array(op, "squeeze"), pitch, op.squeeze.shape[0])
+    parts, chunks = average_pool.sum_parts(gpu, op.src, squeeze)
+    return parts * chunks
+
+
+class _Grid(NamedTuple):
+    """How the blocks of a row share its channels, and then its pixels."""
+
+    share: int  # channels of a block
+    shares: int
+    spreads: int = 1
+
+
+def _grid(gpu: Gpu, op: ops.Gate, lanes: int) -> _Grid:
+    rows, filters = gpu.rows(op.out), op.out.shape.channels
+    at_once = _ROWS * _THREADS // lanes
+    most = min(gpu.target.multiprocessors // rows, -(-filters // at_once))
+    share = -(-filters // max(1, most))
+    return _Grid(share, -(-filters // share))
+
+
+def _scaled_grid(gpu: Gpu, op: ops.Gate) -> _Grid:
+    """Blocks multiply the map as well: the channels of a block are whole cache lines."""
+    multiply, multiprocessors = gpu.annotations.multiply, gpu.target.multiprocessors
+    assert multiply is not None
+    rows, filters = gpu.rows(op.out), op.out.shape.channels
+    values = 16 // gpu.target.value_bytes
+    share = _SHARE * values
+    while rows * -(-filters // share) > multiprocessors and share < _THREADS * values:
+        share *= 2
+    shares = -(-filters // share)
+    needed = -(-multiply.src.shape.area * share // values // (_THREADS * _SCALED))
+    return _Grid(share, shares, max(1, min(multiprocessors // (rows * shares), needed)))
+
+
+def _product(gpu: Gpu) -> dict[str, int]:
+    multiply = gpu.annotations.multiply
+    if multiply is None:
+        return dict.fromkeys(("map", "scaled", "map_pitch", "scaled_pitch", "scaled_kind"), 0)
+    return {
+        "map": gpu[multiply.src],
+        "scaled": gpu[multiply.out],
+        "map_pitch": gpu.pitch(multiply.src),
+        "scaled_pitch": gpu.pitch(multiply.out),
+        "scaled_kind": KINDS[multiply.activation],
+    }

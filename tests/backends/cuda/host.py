@@ -59,9 +59,11 @@ def source() -> str:
             waiting.append(name)
     runners = []
     for name, arguments in compiler.declared(unit).items():
-        names = ", ".join(re.findall(r"(\w+)\s*(?:,|$)", arguments))
-        body = re.split(rf"\b{name}\(", unit, maxsplit=1)[1]
+        names = ", ".join(compiler.parameter_names(unit)[name])
+        _, found, body = unit.partition(f" {name}(")
         body = body[: body.find('\nextern "C"') if '\nextern "C"' in body else None]
+        if not found:  # by SCALAR_AND_PACKED
+            body = f"{name.removesuffix('_packed')}_body("
         has_barriers = str(_waits(body, waiting)).lower()
         runners.append(
             f'extern "C" void host_{name}(int blocks, int threads, int shared, {arguments}) {{\n'

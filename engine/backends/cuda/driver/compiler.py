@@ -26,6 +26,7 @@ _DEFINES = {"float32": (), "tf32": (), "float16": ("-DSTORE_HALF",)}
 _KERNEL = re.compile(
     r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(([^)]*)\)'
 )
+_PAIR = re.compile(r"^SCALAR_AND_PACKED\((\w+), (\w+)\)", re.MULTILINE)  # see common.cuh
 # Parameters that several kernels have in common.
 _PARAMETERS = re.compile(r"^#define (\w+_PARAMETERS)\s((?:.*\\\n)*.*)$", re.MULTILINE)
 _CODES = {
@@ -117,9 +118,24 @@ def activate_function() -> str:
 
 
 def declared(text: str) -> dict[str, str]:
-    """Map every kernel in `text` to its parameters as they stand there."""
-    shared = {name: given.replace("\\\n", " ") for name, given in _PARAMETERS.findall(text)}
-    return {name: shared.get(given, given) for name, given in _KERNEL.findall(text)}
+    """Map every kernel in `text` to the text of its parameters, with macros expanded."""
+    macros = {name: given.replace("\\\n", " ") for name, given in _PARAMETERS.findall(text)}
+    kernels = dict(_KERNEL.findall(text))
+    kernels.pop("name", None)  # the definition of SCALAR_AND_PACKED
+    for name, prefix in _PAIR.findall(text):
+        kernels[name] = kernels[f"{name}_packed"] = f"{prefix}_PARAMETERS"
+    return {
+        name: re.sub(r"\w+_PARAMETERS", lambda match: macros[match.group()], given)
+        for name, given in kernels.items()
+    }
+
+
+def parameter_names(text: str) -> dict[str, tuple[str, ...]]:
+    """Map every kernel in `text` to the names of its parameters, in order."""
+    return {
+        name: tuple(re.findall(r"(\w+)\s*(?:,|$)", " ".join(given.split())))
+        for name, given in declared(text).items()
+    }
 
 
 def signatures(text: str) -> dict[str, str]:

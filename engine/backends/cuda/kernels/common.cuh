@@ -62,6 +62,36 @@ template <int N> DEVICE void flag_non_finite(unsigned* flag, const float (&x)[N]
 #define GRID_STRIDE(i, n) \
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += gridDim.x * blockDim.x)
 
+// The same over packs of V channels of all pixels.
+#define FOR_EACH_PACK(V, pixel, pixels, channel, channels)                                                \
+    GRID_STRIDE(item, (pixels) * ((channels) / (V)))                                                      \
+    if (const int pixel = item / ((channels) / (V)), channel = (item - pixel * ((channels) / (V))) * (V); \
+        true)
+
+// Defines the kernels `name`, whose threads move single values, and `name_packed`, whose threads move packs
+// of 16 bytes, from the template name_body<V>. driver/compiler.py knows this macro.
+#define SCALAR_AND_PACKED(name, NAME)                           \
+    extern "C" __global__ void name(NAME##_PARAMETERS)          \
+    {                                                           \
+        after_previous_kernel();                                \
+        name##_body<1>(NAME##_ARGUMENTS);                       \
+    }                                                           \
+    extern "C" __global__ void name##_packed(NAME##_PARAMETERS) \
+    {                                                           \
+        after_previous_kernel();                                \
+        name##_body<PACK>(NAME##_ARGUMENTS);                    \
+    }
+
+// The coordinates of a pixel whose index counts through all rows of a batch.
+struct Position {
+    int row, y, x;
+};
+
+DEVICE Position position_of(int pixel, int height, int width)
+{
+    return {pixel / width / height, pixel / width % height, pixel % width};
+}
+
 // V neighbouring values of one pixel, as floats.
 template <int V> struct Pack {
     float v[V];
@@ -251,4 +281,13 @@ DEVICE int nhwc_offset(int flat, int channels, int area, int pitch)
     const int inside = flat - row * channels * area;
     const int channel = inside / area;
     return (row * area + inside - channel * area) * pitch + channel;
+}
+
+// out = last(f(sum) + residual), for the value at these offsets; `residual` may be null.
+template <typename T> DEVICE void finish_value(
+    float sum, int kind, const T* residual, int residual_offset, int last, T* out, int offset)
+{
+    sum = activate(kind, sum);
+    if (residual) sum += to_float(residual[residual_offset]);
+    put(out + offset, activate(last, sum));
 }

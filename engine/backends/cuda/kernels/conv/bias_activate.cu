@@ -1,20 +1,22 @@
-// bias_activate: out = last(f(src + bias[channel]) + residual), what follows a matrix product.
+// bias_activate: out = last(f(src + bias[channel]) + residual), the epilogue after a cuBLAS product.
+// Launched by conv/geometry.py.
 //
-//   src, out, residual  (pixels, channels), each with its pitch; src may be out; bias and residual
-//   may be null
+//   src, out, residual  (pixels, channels), each with its pitch; src may be out
+//   bias, residual      may be null
 //
 // Work item  one pack of neighbouring channels.   Memory  coalesced along channels.
 #include "common.cuh"
 
-template <int V> DEVICE void bias_activate_body(const real* src, const float* __restrict__ bias,
-    const real* __restrict__ residual, real* out, int pixels, int channels, int src_pitch, int residual_pitch,
-    int out_pitch, int kind, int last)
+#define BIAS_ACTIVATE_PARAMETERS                                                                   \
+    const real *src, const float *__restrict__ bias, const real *__restrict__ residual, real *out, \
+        int pixels, int channels, int src_pitch, int residual_pitch, int out_pitch, int kind, int last
+#define BIAS_ACTIVATE_ARGUMENTS \
+    src, bias, residual, out, pixels, channels, src_pitch, residual_pitch, out_pitch, kind, last
+
+template <int V> DEVICE void bias_activate_body(BIAS_ACTIVATE_PARAMETERS)
 {
-    const int packs = channels / V;
-    GRID_STRIDE(item, pixels * packs)
+    FOR_EACH_PACK(V, pixel, pixels, channel, channels)
     {
-        const int pixel = item / packs;
-        const int channel = (item - pixel * packs) * V;
         Pack<V> x = load<V>(src + pixel * src_pitch + channel);
         if (bias) {
 #pragma unroll
@@ -31,20 +33,4 @@ template <int V> DEVICE void bias_activate_body(const real* src, const float* __
     }
 }
 
-extern "C" __global__ void bias_activate(const real* src, const float* __restrict__ bias,
-    const real* __restrict__ residual, real* out, int pixels, int channels, int src_pitch, int residual_pitch,
-    int out_pitch, int kind, int last)
-{
-    after_previous_kernel();
-    bias_activate_body<1>(
-        src, bias, residual, out, pixels, channels, src_pitch, residual_pitch, out_pitch, kind, last);
-}
-
-extern "C" __global__ void bias_activate_packed(const real* src, const float* __restrict__ bias,
-    const real* __restrict__ residual, real* out, int pixels, int channels, int src_pitch, int residual_pitch,
-    int out_pitch, int kind, int last)
-{
-    after_previous_kernel();
-    bias_activate_body<PACK>(
-        src, bias, residual, out, pixels, channels, src_pitch, residual_pitch, out_pitch, kind, last);
-}
+SCALAR_AND_PACKED(bias_activate, BIAS_ACTIVATE)

@@ -1,24 +1,32 @@
-// depthwise: every channel has its own small kernel.
+// depthwise: convolution with one small filter per channel. Launched by conv/depthwise.py.
 //
-//   weight  (kernel_y, kernel_x, channels)
+//   src, out, residual  (rows, height, width, channels), each with its pitch
+//   weight              (kernel_y, kernel_x, channels)
 //
-// Work item  a pack of neighbouring channels of a run of neighbouring output pixels of a line:
-//            weights and, at stride 1, input columns are loaded once for the run.
-// Memory     coalesced along channels; bias, activation and residual are applied on the way out.
+// Work item  a pack of neighbouring channels of a run of neighbouring outputs of a line: weights and, at
+//            stride 1, input columns are loaded once for the run.
+// Memory     coalesced along channels; bias, activation and residual are applied before the store.
 #include "common.cuh"
-#include "shares.cuh"
+#include "block_sums.cuh"
 
 #define DEPTHWISE_RUN 4
-#define DEPTHWISE_WIDEST 8  // packs that a block takes: whole lines of the cache
+#define DEPTHWISE_WIDEST 8  // packs per block: whole cache lines
 #define DEPTHWISE_THREADS 256
 #define DEPTHWISE_SHORT_THREADS 128
-#define DEPTHWISE_SQUEEZED 512  // packs of a gate's weights that a block keeps
+#define DEPTHWISE_SQUEEZED 512  // packs of squeeze weights that a block keeps
 
-template <int V> DEVICE void depthwise_body(const real* __restrict__ src, const float* __restrict__ weight,
-    const float* __restrict__ bias, const real* __restrict__ residual, real* __restrict__ out, int rows,
-    int channels, int height, int width, int out_h, int out_w, int src_pitch, int residual_pitch,
-    int out_pitch, int kernel_y, int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y,
-    int dilation_x, int kind, int last)
+#define DEPTHWISE_PARAMETERS                                                                             \
+    const real *__restrict__ src, const float *__restrict__ weight, const float *__restrict__ bias,      \
+        const real *__restrict__ residual, real *__restrict__ out, int rows, int channels, int height,   \
+        int width, int out_h, int out_w, int src_pitch, int residual_pitch, int out_pitch, int kernel_y, \
+        int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y, int dilation_x,     \
+        int kind, int last
+#define DEPTHWISE_ARGUMENTS                                                                       \
+    src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w, src_pitch,     \
+        residual_pitch, out_pitch, kernel_y, kernel_x, stride_y, stride_x, top, left, dilation_y, \
+        dilation_x, kind, last
+
+template <int V> DEVICE void depthwise_body(DEPTHWISE_PARAMETERS)
 {
     const int packs = channels / V;
     const int runs = (out_w + DEPTHWISE_RUN - 1) / DEPTHWISE_RUN;
@@ -67,27 +75,29 @@ template <int V> DEVICE void depthwise_body(const real* __restrict__ src, const 
     }
 }
 
+SCALAR_AND_PACKED(depthwise, DEPTHWISE)
+
 #define FIXED_PARAMETERS                                                                                 \
     const real *src, const float *weight, const float *bias, const real *residual, real *out, int lines, \
         int channels, int height, int width, int out_h, int out_w, int src_pitch, int residual_pitch,    \
         int out_pitch, int top, int left, int wide_bits, int kind, int last, int groups, int parts,      \
         const real *squeeze, int squeeze_pitch, int hidden, float *squeezed
 
-// The same for a square kernel of K cells at stride S, both known, and runs of R outputs. A block
-// takes 1 << wide_bits packs of channels, whose weights and biases it keeps: they are on their way
-// while the kernel before still runs. What a run reads in LINES lines is all asked for before the
-// first is used. Nothing is __restrict__: what may lie anywhere is read where the text says so.
+// The same for a square filter of size K and stride S, and runs of R outputs. A block takes 1 <<
+// wide_bits packs of channels and keeps their weights and biases in shared memory, loaded while the
+// previous kernel still runs. The inputs of LINES lines are in flight before the first is used. Nothing
+// is __restrict__: with it the compiler might move reads of the input before the wait.
 //
-// There are `groups` groups of lines, of which `parts` blocks take a part each. Where `squeezed` is
-// given, a group is a row, and what a part stores is added up for the gate behind it, and
-// multiplied with the weights of the gate's first layer, which come as early as the block's own.
+// `groups` groups of lines are divided among `parts` blocks each. If `squeezed` is given, a group is a
+// row of the batch, and the sums of what a part stores are multiplied with the first weights of the
+// following squeeze-and-excite block; see write_partial_products.
 template <int K, int S, int R, int LINES, int THREADS> DEVICE void depthwise_fixed(FIXED_PARAMETERS)
 {
     const int fours = PACK / 4;
     const int columns = (R - 1) * S + K;
     const int ahead = ((K * K + 1) * fours * DEPTHWISE_WIDEST + THREADS - 1) / THREADS;
     const int squeezing = DEPTHWISE_SQUEEZED / THREADS;
-    __shared__ Pack<4> kept[(K * K + 1) * fours * DEPTHWISE_WIDEST];  // neighbours side by side
+    __shared__ Pack<4> kept[(K * K + 1) * fours * DEPTHWISE_WIDEST];  // by neighbouring packs
     __shared__ Bits<16> kept_squeeze[DEPTHWISE_SQUEEZED];
     alignas(16) __shared__ float shares[THREADS / 32 * DEPTHWISE_WIDEST * PACK];
     const int wide = 1 << wide_bits;
@@ -128,7 +138,7 @@ template <int K, int S, int R, int LINES, int THREADS> DEVICE void depthwise_fix
             const int cell = (unit >> wide_bits) / fours;
             const int four = unit & ((fours << wide_bits) - 1);
             if (cell == K * K && !bias) asked[i] = {};
-            // beyond the last unit all write the last
+            // past the last unit all threads write the last one
             kept[((cell * fours + four % fours) << wide_bits) + four / fours] = asked[i];
         }
         __syncthreads();
@@ -150,7 +160,7 @@ template <int K, int S, int R, int LINES, int THREADS> DEVICE void depthwise_fix
                         const int four = K * K * fours + i % PACK / 4;
                         sum[i] = kept[(four << wide_bits) + pack_of_block].v[i % 4];
                     }
-                    after_previous_kernel();  // at once when it has ended
+                    after_previous_kernel();  // returns at once after the first time
 #pragma unroll(LINES == 1 ? 1 : K)
                     for (int low = 0; low < K; low += LINES) {
                         Bits<16> seen[LINES][columns];
@@ -218,7 +228,7 @@ template <int K, int S, int R, int LINES, int THREADS> DEVICE void depthwise_fix
                     }
                 }
                 if (!squeezed) continue;
-                after_previous_kernel();  // whoever had nothing to read has not waited
+                after_previous_kernel();  // a thread without outputs has not waited yet
                 reduce_over_block<THREADS>(total, wide, shares);
                 const int chunks = (packs + wide - 1) >> wide_bits;
                 const int piece = (group * parts + part) * chunks + (first_pack >> wide_bits);
@@ -231,34 +241,10 @@ template <int K, int S, int R, int LINES, int THREADS> DEVICE void depthwise_fix
                     const real* held = squeeze + first_pack * PACK;
                     write_partial_products<THREADS>(shares, own, held, squeeze_pitch, hidden, to);
                 }
-                __syncthreads();  // the next turn takes the same memory
+                __syncthreads();  // the next part uses the same memory
             }
-        __syncthreads();  // as do the next packs
+        __syncthreads();  // and so do the next packs
     }
-}
-
-extern "C" __global__ void depthwise(const real* __restrict__ src, const float* __restrict__ weight,
-    const float* __restrict__ bias, const real* __restrict__ residual, real* __restrict__ out, int rows,
-    int channels, int height, int width, int out_h, int out_w, int src_pitch, int residual_pitch,
-    int out_pitch, int kernel_y, int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y,
-    int dilation_x, int kind, int last)
-{
-    after_previous_kernel();
-    depthwise_body<1>(src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w,
-        src_pitch, residual_pitch, out_pitch, kernel_y, kernel_x, stride_y, stride_x, top, left, dilation_y,
-        dilation_x, kind, last);
-}
-
-extern "C" __global__ void depthwise_packed(const real* __restrict__ src, const float* __restrict__ weight,
-    const float* __restrict__ bias, const real* __restrict__ residual, real* __restrict__ out, int rows,
-    int channels, int height, int width, int out_h, int out_w, int src_pitch, int residual_pitch,
-    int out_pitch, int kernel_y, int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y,
-    int dilation_x, int kind, int last)
-{
-    after_previous_kernel();
-    depthwise_body<PACK>(src, weight, bias, residual, out, rows, channels, height, width, out_h, out_w,
-        src_pitch, residual_pitch, out_pitch, kernel_y, kernel_x, stride_y, stride_x, top, left, dilation_y,
-        dilation_x, kind, last);
 }
 
 #define FIXED_ARGUMENTS                                                                                     \
@@ -266,7 +252,7 @@ extern "C" __global__ void depthwise_packed(const real* __restrict__ src, const 
         residual_pitch, out_pitch, top, left, wide_bits, kind, last, groups, parts, squeeze, squeeze_pitch, \
         hidden, squeezed
 
-// `short` ones are for few outputs: shorter runs in smaller blocks reach more of the device.
+// The `short` kernels are for few outputs: shorter runs in smaller blocks occupy more SMs.
 
 extern "C" __global__ void __launch_bounds__(DEPTHWISE_THREADS, 2) depthwise_3_1(FIXED_PARAMETERS)
 {

@@ -1,27 +1,34 @@
-// direct: convolution as it is written, one thread for each of rows x out_h x out_w x filters.
+// direct: convolution by its definition, one thread for each of rows x out_h x out_w x filters outputs.
+// Launched by conv/direct.py.
 //
-//   weight  (groups, kernel_y, kernel_x, channels, filters): filters innermost, so that the threads
-//           of a warp read neighbouring weights and one and the same input value
+//   src     (rows, height, width, groups * channels), with its pitch
+//   weight  (groups, kernel_y, kernel_x, channels, filters): filters innermost, so that the threads of a warp
+//           read neighbouring weights and the same input value
 //
 // Work item  one output value.   Memory  no workspace; weights come from the caches.
-// Pays where channels are few: a first layer, a thin group.
+// It pays only for few channels: a first layer, or small groups.
 #include "common.cuh"
+
+#define DIRECT_PARAMETERS                                                                           \
+    int rows, int groups, int channels, int filters, int height, int width, int out_h, int out_w,   \
+        int src_pitch, int residual_pitch, int out_pitch, int kernel_y, int kernel_x, int stride_y, \
+        int stride_x, int top, int left, int dilation_y, int dilation_x, int is_signed, int kind, int last
+#define DIRECT_ARGUMENTS                                                                                     \
+    src, weight, bias, residual, out, rows, groups, channels, filters, height, width, out_h, out_w,          \
+        src_pitch, residual_pitch, out_pitch, kernel_y, kernel_x, stride_y, stride_x, top, left, dilation_y, \
+        dilation_x, is_signed, kind, last
 
 template <typename In, typename Out> DEVICE void direct_body(const In* __restrict__ src,
     const float* __restrict__ weight, const float* __restrict__ bias, const Out* __restrict__ residual,
-    Out* __restrict__ out, int rows, int groups, int channels, int filters, int height, int width, int out_h,
-    int out_w, int src_pitch, int residual_pitch, int out_pitch, int kernel_y, int kernel_x, int stride_y,
-    int stride_x, int top, int left, int dilation_y, int dilation_x, int is_signed, int kind, int last)
+    Out* __restrict__ out, DIRECT_PARAMETERS)
 {
-    GRID_STRIDE(item, rows * out_h * out_w * groups * filters)
+    FOR_EACH_PACK(1, pixel, rows * out_h * out_w, filter, groups * filters)
     {
-        const int filter = item % (groups * filters);
-        const int pixel = item / (groups * filters);
         const int group = filter / filters;
-        const int first_x = pixel % out_w * stride_x - left;
-        const int first_y = pixel / out_w % out_h * stride_y - top;
-        const int row = pixel / out_w / out_h;
-        const In* image = src + row * height * width * src_pitch + group * channels;
+        const Position at = position_of(pixel, out_h, out_w);
+        const int first_x = at.x * stride_x - left;
+        const int first_y = at.y * stride_y - top;
+        const In* image = src + at.row * height * width * src_pitch + group * channels;
         const float* w =
             weight + group * kernel_y * kernel_x * channels * filters + (filter - group * filters);
         float sum = 0.f;
@@ -41,46 +48,31 @@ template <typename In, typename Out> DEVICE void direct_body(const In* __restric
             }
         }
         if (bias) sum += bias[filter];
-        sum = activate(kind, sum);
-        if (residual) sum += to_float(residual[pixel * residual_pitch + filter]);
-        put(out + pixel * out_pitch + filter, activate(last, sum));
+        finish_value(
+            sum, kind, residual, pixel * residual_pitch + filter, last, out, pixel * out_pitch + filter);
     }
 }
 
 extern "C" __global__ void direct(const real* __restrict__ src, const float* __restrict__ weight,
-    const float* __restrict__ bias, const real* __restrict__ residual, real* __restrict__ out, int rows,
-    int groups, int channels, int filters, int height, int width, int out_h, int out_w, int src_pitch,
-    int residual_pitch, int out_pitch, int kernel_y, int kernel_x, int stride_y, int stride_x, int top,
-    int left, int dilation_y, int dilation_x, int is_signed, int kind, int last)
+    const float* __restrict__ bias, const real* __restrict__ residual, real* __restrict__ out,
+    DIRECT_PARAMETERS)
 {
     after_previous_kernel();
-    direct_body(src, weight, bias, residual, out, rows, groups, channels, filters, height, width, out_h,
-        out_w, src_pitch, residual_pitch, out_pitch, kernel_y, kernel_x, stride_y, stride_x, top, left,
-        dilation_y, dilation_x, is_signed, kind, last);
+    direct_body(DIRECT_ARGUMENTS);
 }
 
-// The same, into floats.
 extern "C" __global__ void direct_to_floats(const real* __restrict__ src, const float* __restrict__ weight,
-    const float* __restrict__ bias, const float* __restrict__ residual, float* __restrict__ out, int rows,
-    int groups, int channels, int filters, int height, int width, int out_h, int out_w, int src_pitch,
-    int residual_pitch, int out_pitch, int kernel_y, int kernel_x, int stride_y, int stride_x, int top,
-    int left, int dilation_y, int dilation_x, int is_signed, int kind, int last)
+    const float* __restrict__ bias, const float* __restrict__ residual, float* __restrict__ out,
+    DIRECT_PARAMETERS)
 {
     after_previous_kernel();
-    direct_body(src, weight, bias, residual, out, rows, groups, channels, filters, height, width, out_h,
-        out_w, src_pitch, residual_pitch, out_pitch, kernel_y, kernel_x, stride_y, stride_x, top, left,
-        dilation_y, dilation_x, is_signed, kind, last);
+    direct_body(DIRECT_ARGUMENTS);
 }
 
-// The same, out of floats.
 extern "C" __global__ void direct_from_floats(const float* __restrict__ src, const float* __restrict__ weight,
-    const float* __restrict__ bias, const real* __restrict__ residual, real* __restrict__ out, int rows,
-    int groups, int channels, int filters, int height, int width, int out_h, int out_w, int src_pitch,
-    int residual_pitch, int out_pitch, int kernel_y, int kernel_x, int stride_y, int stride_x, int top,
-    int left, int dilation_y, int dilation_x, int is_signed, int kind, int last)
+    const float* __restrict__ bias, const real* __restrict__ residual, real* __restrict__ out,
+    DIRECT_PARAMETERS)
 {
     after_previous_kernel();
-    direct_body(src, weight, bias, residual, out, rows, groups, channels, filters, height, width, out_h,
-        out_w, src_pitch, residual_pitch, out_pitch, kernel_y, kernel_x, stride_y, stride_x, top, left,
-        dilation_y, dilation_x, is_signed, kind, last);
+    direct_body(DIRECT_ARGUMENTS);
 }

@@ -1,10 +1,10 @@
-// dot: a 1x1 convolution of very few pixels, as in a squeeze-and-excite block: one block a value.
+// dot: a 1x1 convolution of a few pixels, as in a squeeze-and-excite block: one block per value. Launched by
+// conv/dot.py.
 //
-//   src (pixels, channels), weight (filters, channels); `out` and `residual` are floats where
-//   `has_floats` says so
+//   src (pixels, channels), weight (filters, channels); `out` and `residual` are floats if has_floats
 //
-// Work item  a block takes one filter of one pixel; its threads share the channels.
-// Memory     weights and inputs are read once, coalesced; there is nothing for a matrix unit here.
+// Work item  a block takes one filter of one pixel; its threads share the channels and reduce in shared memory.
+// Memory     weights and inputs are read once, coalesced; the product is too small for tensor cores.
 #include "common.cuh"
 
 #define DOT_THREADS 128
@@ -31,16 +31,15 @@ extern "C" __global__ void dot(const real* __restrict__ src, const real* __restr
             __syncthreads();
         }
         if (thread == 0) {
-            float x = shared[0] + (bias ? bias[filter] : 0.f);
-            x = activate(kind, x);
+            const float x = shared[0] + (bias ? bias[filter] : 0.f);
             const int from = pixel * residual_pitch + filter;
             const int to = pixel * out_pitch + filter;
             if (has_floats) {
-                if (residual) x += static_cast<const float*>(residual)[from];
-                static_cast<float*>(out)[to] = activate(last, x);
+                finish_value(
+                    x, kind, static_cast<const float*>(residual), from, last, static_cast<float*>(out), to);
             } else {
-                if (residual) x += to_float(static_cast<const real*>(residual)[from]);
-                put(static_cast<real*>(out) + to, activate(last, x));
+                finish_value(
+                    x, kind, static_cast<const real*>(residual), from, last, static_cast<real*>(out), to);
             }
         }
         __syncthreads();

@@ -1,23 +1,28 @@
-// im2col: lay the window of every output pixel out as one line, so that convolution is one Sgemm.
+// im2col: writes the window of every output pixel as one row of a matrix, so that a convolution is one GEMM.
+// Launched by conv/im2col_gemm.py.
 //
-//   src  (rows, height, width, groups * channels), its pitch
-//   col  (groups, pixels, kernel_y * kernel_x * channels): a line a pixel, channels innermost
+//   src  (rows, height, width, groups * channels), with its pitch
+//   col  (groups, pixels, kernel_y * kernel_x * channels): a row per pixel, channels innermost
 //
-// Pixels first .. first + pixels of the output are unfolded, so that a long map fits a workspace.
-// Cells outside the map are zero; with is_signed every value is its sign and outside is -1.
-// im2col_elements: a thread writes one pack of the matrix; neighbouring threads write neighbouring
-//   addresses, whatever the window.
-// im2col_windows: a thread takes one channel of one window and walks its cells with a grid-stride
-//   loop over windows: fewer divisions, and each cell of the source is found once a window.
-// Memory  writes coalesce along channels, reads too, each read kernel_y * kernel_x times.
+// Only pixels first to first + pixels of the output are unfolded, so that a large map fits the workspace.
+// Cells outside the map are zero; with is_signed every value is its sign, and -1 outside.
+// im2col_elements: a thread writes one pack of the matrix; neighbouring threads write neighbouring addresses.
+// im2col_windows: a thread takes one channel of one window: fewer divisions, and a window's position is
+//                 computed once.
+// Memory  reads and writes coalesce along channels; each value is read kernel_y * kernel_x times.
 #include "common.cuh"
 
 DEVICE float seen(float x, int is_signed) { return is_signed ? (x > 0.f ? 1.f : -1.f) : x; }
 
-template <int V> DEVICE void im2col_elements_body(const real* __restrict__ src, real* __restrict__ col,
-    int first, int pixels, int groups, int channels, int height, int width, int out_h, int out_w,
-    int src_pitch, int kernel_y, int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y,
-    int dilation_x, int is_signed)
+#define IM2COL_PARAMETERS                                                                                  \
+    const real *__restrict__ src, real *__restrict__ col, int first, int pixels, int groups, int channels, \
+        int height, int width, int out_h, int out_w, int src_pitch, int kernel_y, int kernel_x,            \
+        int stride_y, int stride_x, int top, int left, int dilation_y, int dilation_x, int is_signed
+#define IM2COL_ARGUMENTS                                                                                   \
+    src, col, first, pixels, groups, channels, height, width, out_h, out_w, src_pitch, kernel_y, kernel_x, \
+        stride_y, stride_x, top, left, dilation_y, dilation_x, is_signed
+
+template <int V> DEVICE void im2col_elements_body(IM2COL_PARAMETERS)
 {
     const int packs = channels / V;
     const int line = kernel_y * kernel_x * packs;
@@ -45,30 +50,9 @@ template <int V> DEVICE void im2col_elements_body(const real* __restrict__ src, 
     }
 }
 
-extern "C" __global__ void im2col_elements(const real* __restrict__ src, real* __restrict__ col, int first,
-    int pixels, int groups, int channels, int height, int width, int out_h, int out_w, int src_pitch,
-    int kernel_y, int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y, int dilation_x,
-    int is_signed)
-{
-    after_previous_kernel();
-    im2col_elements_body<1>(src, col, first, pixels, groups, channels, height, width, out_h, out_w, src_pitch,
-        kernel_y, kernel_x, stride_y, stride_x, top, left, dilation_y, dilation_x, is_signed);
-}
+SCALAR_AND_PACKED(im2col_elements, IM2COL)
 
-extern "C" __global__ void im2col_elements_packed(const real* __restrict__ src, real* __restrict__ col,
-    int first, int pixels, int groups, int channels, int height, int width, int out_h, int out_w,
-    int src_pitch, int kernel_y, int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y,
-    int dilation_x, int is_signed)
-{
-    after_previous_kernel();
-    im2col_elements_body<PACK>(src, col, first, pixels, groups, channels, height, width, out_h, out_w,
-        src_pitch, kernel_y, kernel_x, stride_y, stride_x, top, left, dilation_y, dilation_x, is_signed);
-}
-
-extern "C" __global__ void im2col_windows(const real* __restrict__ src, real* __restrict__ col, int first,
-    int pixels, int groups, int channels, int height, int width, int out_h, int out_w, int src_pitch,
-    int kernel_y, int kernel_x, int stride_y, int stride_x, int top, int left, int dilation_y, int dilation_x,
-    int is_signed)
+extern "C" __global__ void im2col_windows(IM2COL_PARAMETERS)
 {
     after_previous_kernel();
     const int line = kernel_y * kernel_x * channels;

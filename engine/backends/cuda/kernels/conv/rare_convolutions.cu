@@ -1,7 +1,7 @@
 // local_conv: a convolution whose weights differ at every output cell.
 //   weight (cells, channels * size * size, filters), bias (cells, filters)
-// deconv: out[n, y*stride+i-padding, x*stride+j-padding] += weight[c,n,i,j] * src[c,y,x], read from
-//   the output's side, so that no two threads write one value; weight (size, size, channels, filters)
+// deconv: out[n, y*stride+i-padding, x*stride+j-padding] += weight[c,n,i,j] * src[c,y,x], computed per output
+//   value, so that no two threads write the same one; weight (size, size, channels, filters)
 //
 // Work item  one output value, filters innermost.   Memory  weights and writes coalesce.
 #include "common.cuh"
@@ -12,10 +12,8 @@ extern "C" __global__ void local_conv(const real* __restrict__ src, const float*
 {
     after_previous_kernel();
     const int cells = out_h * out_w;
-    GRID_STRIDE(item, rows * cells * filters)
+    FOR_EACH_PACK(1, pixel, rows * cells, filter, filters)
     {
-        const int filter = item % filters;
-        const int pixel = item / filters;
         const int cell = pixel % cells;
         const int row = pixel / cells;
         const int first_x = cell % out_w * stride - padding;
@@ -42,13 +40,11 @@ extern "C" __global__ void deconv(const real* __restrict__ src, const float* __r
     int width, int out_h, int out_w, int src_pitch, int out_pitch, int size, int stride, int padding)
 {
     after_previous_kernel();
-    GRID_STRIDE(item, rows * out_h * out_w * filters)
+    FOR_EACH_PACK(1, pixel, rows * out_h * out_w, filter, filters)
     {
-        const int filter = item % filters;
-        const int pixel = item / filters;
-        const int x = pixel % out_w + padding;
-        const int y = pixel / out_w % out_h + padding;
-        const int row = pixel / out_w / out_h;
+        const Position at = position_of(pixel, out_h, out_w);
+        const int x = at.x + padding;
+        const int y = at.y + padding;
         float sum = bias ? bias[filter] : 0.f;
         for (int i = 0; i < size; ++i) {
             const int from_y = (y - i) / stride;
@@ -56,7 +52,7 @@ extern "C" __global__ void deconv(const real* __restrict__ src, const float* __r
             for (int j = 0; j < size; ++j) {
                 const int from_x = (x - j) / stride;
                 if (x < j || (x - j) % stride || from_x >= width) continue;
-                const real* v = src + ((row * height + from_y) * width + from_x) * src_pitch;
+                const real* v = src + ((at.row * height + from_y) * width + from_x) * src_pitch;
                 const float* w = weight + (i * size + j) * channels * filters + filter;
                 for (int c = 0; c < channels; ++c) sum += to_float(v[c]) * w[c * filters];
             }

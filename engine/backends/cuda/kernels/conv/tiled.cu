@@ -1,14 +1,14 @@
-// tiled: convolution from shared memory. A block loads a tile of the map with its halo, a few
-// channels at a time; cells outside the map are ghost cells of zero. Each thread then owns one
-// output pixel of the tile and TILED_FILTERS filters in registers.
+// tiled: convolution from shared memory. A block loads a tile of the map with its halo, a few channels at
+// a time; cells outside the map are zero. Each thread computes one output pixel of the tile and
+// TILED_FILTERS filters in registers. Launched by conv/tiled.py.
 //
 //   weight  (groups, kernel_y, kernel_x, channels, filters)
 //   tile_h x tile_w = blockDim.x output pixels; 1 x n is the tile of a 1-D signal
-//   shared: TILED_CHANNELS * halo_h * halo_w floats,
+//   shared memory: TILED_CHANNELS * halo_h * halo_w floats,
 //           halo = (tile - 1) * stride + (kernel - 1) * dilation + 1
 //
 // Work item  a block takes one tile of one row and TILED_FILTERS filters of one group.
-// Memory     each input value is read once a block instead of kernel_y * kernel_x times.
+// Memory     each input value is read once per block instead of kernel_y * kernel_x times.
 #include "common.cuh"
 
 #define TILED_CHANNELS 4
@@ -79,10 +79,8 @@ extern "C" __global__ void tiled(const real* __restrict__ src, const float* __re
             for (int f = 0; f < TILED_FILTERS; ++f) {
                 if (f >= here) break;
                 const int filter = group * filters + first_filter + f;
-                float v = sum[f] + (bias ? bias[filter] : 0.f);
-                v = activate(kind, v);
-                if (residual) v += to_float(residual[pixel * residual_pitch + filter]);
-                put(out + pixel * out_pitch + filter, activate(last, v));
+                finish_value(sum[f] + (bias ? bias[filter] : 0.f), kind, residual,
+                    pixel * residual_pitch + filter, last, out, pixel * out_pitch + filter);
             }
         }
     }

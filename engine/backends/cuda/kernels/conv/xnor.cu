@@ -1,11 +1,12 @@
-// xnor: convolution of signs, 32 channels in a word: agreements minus disagreements.
+// xnor: binary convolution, 32 channels per word: the number of equal signs minus that of different ones.
+// Launched by conv/xnor.py.
 //
-//   xnor_pack  (pixels, channels) -> (pixels, words): bit 1 where the value is above zero
+//   xnor_pack  (pixels, channels) -> (pixels, words): a bit is 1 if the value is above zero
 //   xnor_dot   dot = cells - 2 * popcount(input ^ weight); out = f(dot * scale[filter] + bias)
-//   weight     (kernel_y, kernel_x, words, filters): transposed, so that a warp's filters are
-//              neighbours and share the input word
+//   weight     (kernel_y, kernel_x, words, filters): the threads of a warp have neighbouring filters and
+//              share the input word
 //
-// A cell outside the map is a word of zeros: minus one in every channel, as darknet pads.
+// A cell outside the map is a word of zeros, -1 in every channel, as in darknet.
 // Work item  one word; one output value.   Memory  1/32 of the float form.
 #include "common.cuh"
 
@@ -13,15 +14,14 @@ extern "C" __global__ void xnor_pack(const real* __restrict__ src, unsigned* __r
     int channels, int words, int src_pitch)
 {
     after_previous_kernel();
-    GRID_STRIDE(item, pixels * words)
+    FOR_EACH_PACK(1, pixel, pixels, index, words)
     {
-        const int pixel = item / words;
-        const int first = (item - pixel * words) * 32;
+        const int first = index * 32;
         unsigned word = 0;
         for (int i = 0; i < min(channels - first, 32); ++i) {
             if (to_float(src[pixel * src_pitch + first + i]) > 0.f) word |= 1u << i;
         }
-        out[item] = word;
+        out[pixel * words + index] = word;
     }
 }
 
@@ -33,14 +33,12 @@ extern "C" __global__ void xnor_dot(const unsigned* __restrict__ src, const unsi
 {
     after_previous_kernel();
     const int cells = kernel_y * kernel_x * channels;
-    GRID_STRIDE(item, rows * out_h * out_w * filters)
+    FOR_EACH_PACK(1, pixel, rows * out_h * out_w, filter, filters)
     {
-        const int filter = item % filters;
-        const int pixel = item / filters;
-        const int first_x = pixel % out_w * stride_x - left;
-        const int first_y = pixel / out_w % out_h * stride_y - top;
-        const int row = pixel / out_w / out_h;
-        const unsigned* image = src + row * height * width * words;
+        const Position at = position_of(pixel, out_h, out_w);
+        const int first_x = at.x * stride_x - left;
+        const int first_y = at.y * stride_y - top;
+        const unsigned* image = src + at.row * height * width * words;
         const unsigned* w = weight + filter;
         int differ = 0;
         for (int i = 0; i < kernel_y; ++i) {
@@ -54,9 +52,8 @@ extern "C" __global__ void xnor_dot(const unsigned* __restrict__ src, const unsi
                 }
             }
         }
-        float sum = (cells - 2 * differ) * scale[filter] + (bias ? bias[filter] : 0.f);
-        sum = activate(kind, sum);
-        if (residual) sum += to_float(residual[pixel * residual_pitch + filter]);
-        put(out + pixel * out_pitch + filter, activate(last, sum));
+        const float sum = (cells - 2 * differ) * scale[filter] + (bias ? bias[filter] : 0.f);
+        finish_value(
+            sum, kind, residual, pixel * residual_pitch + filter, last, out, pixel * out_pitch + filter);
     }
 }

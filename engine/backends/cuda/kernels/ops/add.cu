@@ -1,24 +1,23 @@
-// add_two: out = f(a + b) for two maps of one height and width; b may have fewer channels.
-// add_flat: one more term of a sum whose sources are read flat, in (channel, row, column) order:
-//           a shorter source adds to the first values only, a longer one is cut.
-// add_quarters_packed: as add_flat, both terms at once, where b has four times the area: the values
-//           of a channel of b lie in four neighbouring channels of the sum. As residual networks
-//           have it where maps are halved.
+// add_two: out = f(a + b) for two maps of the same height and width; b may have fewer channels.
+// add_flat: adds one term of a sum whose sources are read flat, in (channel, y, x) order: a shorter source
+//           adds to the first values only, a longer one is cut off.
+// add_quarters_packed: both terms of such a sum, if b has four times the area: the values of one channel of
+//           b lie in four neighbouring channels of the sum, as where residual networks halve their maps.
 //
 // Work item  add_two, add_quarters: one pack of channels; add_flat: one output value.
-// Memory     add_two coalesces, add_quarters nearly so: neighbouring threads read neighbouring
-//            channels of the same four pixels; add_flat gathers value by value.
+// Memory     add_two coalesces; in add_quarters neighbouring threads read neighbouring channels of the same
+//            four pixels; add_flat gathers value by value.
 #include "common.cuh"
 
-template <int V> DEVICE void add_two_body(const real* __restrict__ a, const real* __restrict__ b,
-    real* __restrict__ out, int pixels, int channels, int b_channels, int a_pitch, int b_pitch, int out_pitch,
-    int kind)
+#define ADD_TWO_PARAMETERS                                                                      \
+    const real *__restrict__ a, const real *__restrict__ b, real *__restrict__ out, int pixels, \
+        int channels, int b_channels, int a_pitch, int b_pitch, int out_pitch, int kind
+#define ADD_TWO_ARGUMENTS a, b, out, pixels, channels, b_channels, a_pitch, b_pitch, out_pitch, kind
+
+template <int V> DEVICE void add_two_body(ADD_TWO_PARAMETERS)
 {
-    const int packs = channels / V;
-    GRID_STRIDE(item, pixels * packs)
+    FOR_EACH_PACK(V, pixel, pixels, channel, channels)
     {
-        const int pixel = item / packs;
-        const int channel = (item - pixel * packs) * V;
         Pack<V> x = load<V>(a + pixel * a_pitch + channel);
         if (channel < b_channels) {
             const Pack<V> y = load<V>(b + pixel * b_pitch + channel);
@@ -30,37 +29,20 @@ template <int V> DEVICE void add_two_body(const real* __restrict__ a, const real
     }
 }
 
-extern "C" __global__ void add_two(const real* __restrict__ a, const real* __restrict__ b,
-    real* __restrict__ out, int pixels, int channels, int b_channels, int a_pitch, int b_pitch, int out_pitch,
-    int kind)
-{
-    after_previous_kernel();
-    add_two_body<1>(a, b, out, pixels, channels, b_channels, a_pitch, b_pitch, out_pitch, kind);
-}
-
-extern "C" __global__ void add_two_packed(const real* __restrict__ a, const real* __restrict__ b,
-    real* __restrict__ out, int pixels, int channels, int b_channels, int a_pitch, int b_pitch, int out_pitch,
-    int kind)
-{
-    after_previous_kernel();
-    add_two_body<PACK>(a, b, out, pixels, channels, b_channels, a_pitch, b_pitch, out_pitch, kind);
-}
+SCALAR_AND_PACKED(add_two, ADD_TWO)
 
 extern "C" __global__ void add_quarters_packed(const real* __restrict__ a, const real* __restrict__ b,
     real* __restrict__ out, int pixels, int channels, int area, int b_channels, int a_pitch, int b_pitch,
     int out_pitch, int kind)
 {
     after_previous_kernel();
-    const int packs = channels / PACK;
-    const int share = PACK / 4;  // channels of b that a pack takes
-    GRID_STRIDE(item, pixels * packs)
+    const int share = PACK / 4;  // channels of b in a pack
+    FOR_EACH_PACK(PACK, pixel, pixels, channel, channels)
     {
-        const int pixel = item / packs;
-        const int channel = (item - pixel * packs) * PACK;
         Pack<PACK> x = load<PACK>(a + pixel * a_pitch + channel);
         if (channel / 4 < b_channels) {
             const int row = pixel / area;
-            // pixel - row * area of the first quarter of the row's 4 * area pixels
+            // pixel - row * area in the first quarter of the row's 4 * area pixels of b
             const real* from = b + (size_t)(pixel + row * 3 * area) * b_pitch + channel / 4;
 #pragma unroll
             for (int quarter = 0; quarter < 4; ++quarter) {
@@ -74,8 +56,8 @@ extern "C" __global__ void add_quarters_packed(const real* __restrict__ a, const
     }
 }
 
-// `weights` (null: 1) holds one factor, or one a channel when weight_step is 1.
-// The first term overwrites out; the last applies the activation.
+// `weights` is one factor, or one per channel if weight_step is 1; null means 1. The first term overwrites
+// `out`; the last one applies the activation.
 extern "C" __global__ void add_flat(const real* __restrict__ src, const float* __restrict__ weights,
     real* out, int rows, int channels, int area, int src_channels, int src_area, int src_pitch, int out_pitch,
     int weight_step, int is_first, int is_last, int kind)

@@ -1,30 +1,27 @@
-// average_pool: the mean of the window's cells that lie inside the map.
-// average_parts, average_join: the mean of a whole map in two steps, so that a large map of few
-// channels fills the device: a block sums a run of pixels, then the parts are added in order. For a
-// gate the sums are multiplied with the weights of its first layer, and `gate` is the second step.
+// average_pool: the mean of the cells of a window that lie inside the map.
+// average_parts, average_join: the mean of a whole map in two steps, so that a large map of few channels
+//               occupies the whole card: a block sums a run of pixels, then the parts are added in order.
+//               For a squeeze-and-excite block average_parts multiplies its sums with the first weights,
+//               and `gate` is the second step.
 //
 // Work item  one output value; average_parts: a block takes neighbouring channels of one part.
 // Memory     coalesced along channels.
 #include "common.cuh"
-#include "shares.cuh"
+#include "block_sums.cuh"
 
 extern "C" __global__ void average_pool(const real* __restrict__ src, real* __restrict__ out, int rows,
     int channels, int height, int width, int out_h, int out_w, int src_pitch, int out_pitch, int size_y,
     int size_x, int stride_y, int stride_x, int top, int left)
 {
     after_previous_kernel();
-    GRID_STRIDE(item, rows * out_h * out_w * channels)
+    FOR_EACH_PACK(1, pixel, rows * out_h * out_w, channel, channels)
     {
-        const int pixel = item / channels;
-        const int channel = item - pixel * channels;
-        const int x = pixel % out_w;
-        const int y = pixel / out_w % out_h;
-        const int row = pixel / out_w / out_h;
-        const int low_y = max(y * stride_y - top, 0);
-        const int low_x = max(x * stride_x - left, 0);
-        const int high_y = min(y * stride_y - top + size_y, height);
-        const int high_x = min(x * stride_x - left + size_x, width);
-        const real* image = src + row * height * width * src_pitch + channel;
+        const Position at = position_of(pixel, out_h, out_w);
+        const int low_y = max(at.y * stride_y - top, 0);
+        const int low_x = max(at.x * stride_x - left, 0);
+        const int high_y = min(at.y * stride_y - top + size_y, height);
+        const int high_x = min(at.x * stride_x - left + size_x, width);
+        const real* image = src + at.row * height * width * src_pitch + channel;
         float sum = 0.f;
         for (int i = low_y; i < high_y; ++i) {
             for (int j = low_x; j < high_x; ++j) sum += to_float(image[(i * width + j) * src_pitch]);
@@ -35,12 +32,12 @@ extern "C" __global__ void average_pool(const real* __restrict__ src, real* __re
 }
 
 #define AVERAGE_THREADS 256
-#define AVERAGE_AHEAD 8     // pixels that a thread asks for at once
-#define AVERAGE_COLUMNS 64  // channels that a block takes at most
+#define AVERAGE_AHEAD 8     // loads in flight per thread
+#define AVERAGE_COLUMNS 64  // channels per block at most
 
-// A block takes `wide` packs of neighbouring channels of one part, a power of two; its threads share
-// the pixels. It leaves sums, or, where `squeeze` is given, of what they add to each of `hidden` rows.
-// Nothing is __restrict__: what may lie anywhere is not read before the wait.
+// A block takes `wide` packs (a power of two) of neighbouring channels of one part; its threads share the
+// pixels. It writes sums or, if `squeeze` is given, their products with each of `hidden` rows of weights.
+// Nothing is __restrict__: with it the compiler might move reads of the input before the wait.
 template <int V> DEVICE void average_parts_body(const real* src, float* sums, int rows, int channels,
     int area, int src_pitch, int parts, int wide, const real* squeeze, int squeeze_pitch, int hidden)
 {
@@ -57,7 +54,7 @@ template <int V> DEVICE void average_parts_body(const real* src, float* sums, in
                 const int pack = first_pack + pack_of_block;
                 const int end = pack < packs ? min((part + 1) * run, area) : 0;
                 const real* image = src + row * area * src_pitch + pack * V;
-                after_previous_kernel();  // at once when it has ended
+                after_previous_kernel();  // returns at once after the first time
                 Pack<V> sum = {};
                 for (int first = part * run + lane; first < end; first += AVERAGE_AHEAD * lanes) {
                     Bits<V * sizeof(real)> seen[AVERAGE_AHEAD];
@@ -86,7 +83,7 @@ template <int V> DEVICE void average_parts_body(const real* src, float* sums, in
                         to[first + i] = shares[i];
                     }
                 }
-                __syncthreads();  // the next item takes the same memory
+                __syncthreads();  // the next item uses the same memory
             }
 }
 
@@ -105,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(AVERAGE_THREADS, 3)
         src, sums, rows, channels, area, src_pitch, parts, wide, squeeze, squeeze_pitch, hidden);
 }
 
-// A block adds up 32 channels of one row: AVERAGE_LANES threads share the parts of a channel.
+// A block adds the parts of 32 channels of one row; AVERAGE_LANES threads share the parts of a channel.
 #define AVERAGE_LANES 8
 
 extern "C" __global__ void average_join(const float* __restrict__ sums, real* __restrict__ out, int rows,

@@ -1,10 +1,10 @@
-// Steps that look across the channels of one pixel.
+// Normalizations across the channels of one pixel.
 //
 //   normalise_channels  x / (1e-4 + sum): x is max(v,0) (0), exp(v) (1) or exp(v - max) (2)
 //   l2_norm             v / sqrt(sum of v^2)
-//   local_norm          v * norm^-beta, norm slid over channels as darknet does (LRN)
+//   local_norm          v * norm^-beta, with norm as a sliding sum over channels as in darknet (LRN)
 //
-// Work item  one pixel, its channels one after the other: rare layers of old networks.
+// Work item  one pixel with all its channels: rare layers of old networks.
 #include "common.cuh"
 
 extern "C" __global__ void normalise_channels(const real* __restrict__ src, real* __restrict__ out,
@@ -56,7 +56,7 @@ extern "C" __global__ void local_norm(const real* __restrict__ src, real* __rest
         const real* x = src + pixel * src_pitch;
         real* y = out + pixel * out_pitch;
         float norm = kappa;
-        // darknet leaves channel size / 2 out of the first window
+        // darknet omits channel size / 2 from the first window
         for (int c = 0; c < size / 2 && c < channels; ++c) {
             norm += alpha * to_float(x[c]) * to_float(x[c]);
         }

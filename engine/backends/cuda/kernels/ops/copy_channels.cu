@@ -1,31 +1,20 @@
-// copy_channels: a run of channels of every pixel, from one map into another.
+// copy_channels: copies a run of channels of every pixel from one map into another.
 //
 // Work item  one pack of neighbouring channels.   Memory  one read, one write, coalesced.
 #include "common.cuh"
 
-template <int V> DEVICE void copy_channels_body(const real* __restrict__ src, real* __restrict__ out,
-    int pixels, int channels, int src_pitch, int out_pitch)
+#define COPY_CHANNELS_PARAMETERS                                                                   \
+    const real *__restrict__ src, real *__restrict__ out, int pixels, int channels, int src_pitch, \
+        int out_pitch
+#define COPY_CHANNELS_ARGUMENTS src, out, pixels, channels, src_pitch, out_pitch
+
+template <int V> DEVICE void copy_channels_body(COPY_CHANNELS_PARAMETERS)
 {
-    const int packs = channels / V;
-    GRID_STRIDE(item, pixels * packs)
+    FOR_EACH_PACK(V, pixel, pixels, channel, channels)
     {
-        const int pixel = item / packs;
-        const int channel = (item - pixel * packs) * V;
         *reinterpret_cast<Raw<V>*>(out + pixel * out_pitch + channel) =
             *reinterpret_cast<const Raw<V>*>(src + pixel * src_pitch + channel);
     }
 }
 
-extern "C" __global__ void copy_channels(const real* __restrict__ src, real* __restrict__ out, int pixels,
-    int channels, int src_pitch, int out_pitch)
-{
-    after_previous_kernel();
-    copy_channels_body<1>(src, out, pixels, channels, src_pitch, out_pitch);
-}
-
-extern "C" __global__ void copy_channels_packed(const real* __restrict__ src, real* __restrict__ out,
-    int pixels, int channels, int src_pitch, int out_pitch)
-{
-    after_previous_kernel();
-    copy_channels_body<PACK>(src, out, pixels, channels, src_pitch, out_pitch);
-}
+SCALAR_AND_PACKED(copy_channels, COPY_CHANNELS)

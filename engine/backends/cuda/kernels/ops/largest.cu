@@ -1,9 +1,9 @@
-// largest: the magnitude of the value that is furthest from zero; above all numbers what is none.
+// largest: the largest magnitude of a tensor; NaN and infinity rank above all numbers.
 //
-//   out  its bits: those of floats without a sign are in the order of the floats
+//   out  its bits: the bits of non-negative floats are ordered like the floats
 //
-// Work item  one value.   Memory  coalesced along channels; looked at when a network is loaded, and
-// when its results are strange, never in a run.
+// Work item  one value.   Memory  coalesced along channels. Used when a network is loaded and when its
+// results are not finite, never in an ordinary run.
 #include "common.cuh"
 
 extern "C" __global__ void largest(

@@ -1,6 +1,6 @@
-// Steps that only move values.
+// Layers that only move values.
 //
-//   reshape  the same values in (channel, row, column) order under another shape
+//   reshape  the same values in (channel, y, x) order with another shape
 //   reorg    darknet's reorg over a grid (C,H,W): at = (k,j,i), q = C / stride^2,
 //            from = (k % q, j*stride + k/q/stride, i*stride + k/q % stride); reverse swaps the two
 //   crop     out[y,x] = src[y + top, x + left] * scale + shift
@@ -49,14 +49,11 @@ extern "C" __global__ void crop(const real* __restrict__ src, real* __restrict__
     float shift)
 {
     after_previous_kernel();
-    GRID_STRIDE(item, rows * out_h * out_w * channels)
+    FOR_EACH_PACK(1, pixel, rows * out_h * out_w, channel, channels)
     {
-        const int pixel = item / channels;
-        const int channel = item - pixel * channels;
-        const int x = pixel % out_w + left;
-        const int y = pixel / out_w % out_h + top;
-        const int row = pixel / out_w / out_h;
-        const float v = to_float(src[((row * height + y) * width + x) * src_pitch + channel]);
+        const Position at = position_of(pixel, out_h, out_w);
+        const int from = (at.row * height + at.y + top) * width + at.x + left;
+        const float v = to_float(src[from * src_pitch + channel]);
         put(out + pixel * out_pitch + channel, v * scale + shift);
     }
 }

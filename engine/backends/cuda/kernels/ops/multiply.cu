@@ -1,18 +1,21 @@
-// multiply: out = f(src * factor); the factor has the map's shape, one value a channel, or one a
-// pixel: factor_row, factor_pixel and factor_channel are its steps, 0 where it does not vary.
+// multiply: out = f(src * factor). The factor has the map's shape, one value per channel or one per pixel:
+// factor_row, factor_pixel and factor_channel are its strides, 0 where it does not vary.
 //
 // Work item  one pack of neighbouring channels.   Memory  coalesced along channels.
 #include "common.cuh"
 
-template <int V> DEVICE void multiply_body(const real* __restrict__ src, const real* __restrict__ factor,
-    real* __restrict__ out, int rows, int area, int channels, int src_pitch, int out_pitch, int factor_row,
-    int factor_pixel, int factor_channel, int kind)
+#define MULTIPLY_PARAMETERS                                                                          \
+    const real *__restrict__ src, const real *__restrict__ factor, real *__restrict__ out, int rows, \
+        int area, int channels, int src_pitch, int out_pitch, int factor_row, int factor_pixel,      \
+        int factor_channel, int kind
+#define MULTIPLY_ARGUMENTS                                                                                  \
+    src, factor, out, rows, area, channels, src_pitch, out_pitch, factor_row, factor_pixel, factor_channel, \
+        kind
+
+template <int V> DEVICE void multiply_body(MULTIPLY_PARAMETERS)
 {
-    const int packs = channels / V;
-    GRID_STRIDE(item, rows * area * packs)
+    FOR_EACH_PACK(V, pixel, rows * area, channel, channels)
     {
-        const int pixel = item / packs;
-        const int channel = (item - pixel * packs) * V;
         const int row = pixel / area;
         const real* at = factor + row * factor_row + (pixel - row * area) * factor_pixel;
         Pack<V> x = load<V>(src + pixel * src_pitch + channel);
@@ -30,20 +33,4 @@ template <int V> DEVICE void multiply_body(const real* __restrict__ src, const r
     }
 }
 
-extern "C" __global__ void multiply(const real* __restrict__ src, const real* __restrict__ factor,
-    real* __restrict__ out, int rows, int area, int channels, int src_pitch, int out_pitch, int factor_row,
-    int factor_pixel, int factor_channel, int kind)
-{
-    after_previous_kernel();
-    multiply_body<1>(src, factor, out, rows, area, channels, src_pitch, out_pitch, factor_row, factor_pixel,
-        factor_channel, kind);
-}
-
-extern "C" __global__ void multiply_packed(const real* __restrict__ src, const real* __restrict__ factor,
-    real* __restrict__ out, int rows, int area, int channels, int src_pitch, int out_pitch, int factor_row,
-    int factor_pixel, int factor_channel, int kind)
-{
-    after_previous_kernel();
-    multiply_body<PACK>(src, factor, out, rows, area, channels, src_pitch, out_pitch, factor_row,
-        factor_pixel, factor_channel, kind);
-}
+SCALAR_AND_PACKED(multiply, MULTIPLY)

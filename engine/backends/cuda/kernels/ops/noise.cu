@@ -1,7 +1,7 @@
-// noise: halves between -2 and 2, or what floats they make, to measure with. Zeros take a card so much
-// less power that it runs at higher clocks than it does with values.
+// noise: pseudo-random halves between -2 and 2, or the floats with the same bits, as input for timings.
+// With zeros a card draws so much less power that its clock is higher than in real runs.
 //
-// Work item  a word: two halves.   Memory  coalesced; when a network is loaded, never in a run.
+// Work item  a word: two halves.   Memory  coalesced. Used when a network is loaded, never in a run.
 #include "common.cuh"
 
 extern "C" __global__ void noise(unsigned* __restrict__ out, int words)
@@ -13,7 +13,7 @@ extern "C" __global__ void noise(unsigned* __restrict__ out, int words)
         x = (x ^ x >> 16) * 0x85EBCA6Bu;
         x = (x ^ x >> 13) * 0xC2B2AE35u;
         x ^= x >> 16;
-        // Of each half any sign and fraction, and one of four exponents: 2^-3 to 1.
+        // For each half: any sign and fraction, and one of four exponents, 2^-3 to 1.
         out[word] = (x & 0x8FFF8FFFu) | 0x30003000u;
     }
 }

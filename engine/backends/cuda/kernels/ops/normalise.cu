@@ -8,10 +8,8 @@ extern "C" __global__ void normalise(const real* __restrict__ src, real* __restr
     const float* __restrict__ bias, int pixels, int channels, int src_pitch, int out_pitch)
 {
     after_previous_kernel();
-    GRID_STRIDE(item, pixels * channels)
+    FOR_EACH_PACK(1, pixel, pixels, c, channels)
     {
-        const int pixel = item / channels;
-        const int c = item - pixel * channels;
         const float x = to_float(src[pixel * src_pitch + c]);
         const float y = (x - mean[c]) / sqrtf(variance[c] + 1e-5f) * scale[c] + bias[c];
         put(out + pixel * out_pitch + c, y);

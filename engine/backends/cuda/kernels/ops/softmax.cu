@@ -1,16 +1,15 @@
-// softmax: exp(x / t - max / t) / sum over runs of consecutive flat values.
+// softmax: exp(x / t - max / t) / sum over runs of consecutive values.
 //
-//   starts, lengths  the runs of one row, in (channel, row, column) order
+//   starts, lengths  the runs of one row, in (channel, y, x) order
 //
 // Work item  a block takes one run of one row; its threads share the run.
-// Memory     one pass over the run where each thread holds its values, else three, of which the first
-//            cache serves two.
+// Memory     one pass over the run if its values fit in registers, otherwise three.
 #include "common.cuh"
 
-#define SOFTMAX_HELD 8  // values of a thread
+#define SOFTMAX_HELD 8  // values per thread in registers
 
-// What `join` makes of all threads' values: of each warp's first, then of those in `shared`, which has
-// a nhwc_offset for every warp.
+// Reduces x over the block with `join`: within each warp, then over `shared`, which has a place for every
+// warp.
 template <typename Join> DEVICE float block_reduce(float x, float* shared, Join join)
 {
 #pragma unroll
@@ -62,7 +61,8 @@ extern "C" __global__ void softmax(const real* __restrict__ src, real* __restric
             if (thread + i * stride < count) sum += held[i];
         }
         for (int i = thread + SOFTMAX_HELD * stride; i < count; i += stride) sum += power(value(i));
-        // The next run's tops are put down behind this barrier, and its sums behind that of its tops.
+        // The next run's maxima are written after this barrier, and its sums after the barrier of its
+        // maxima.
         sum = block_reduce(sum, sums, [](float a, float b) { return a + b; });
 #pragma unroll
         for (int i = 0; i < SOFTMAX_HELD; ++i) {

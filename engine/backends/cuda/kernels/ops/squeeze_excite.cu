@@ -1,31 +1,31 @@
-// gate: the dense part of a squeeze-and-excite block in one launch, from what blocks of the kernel
-// before made of their sums with the first layer's weights (leave_squeezed) to a factor for each
-// channel; and the map times these factors, where that is next.
+// gate: the dense layers of a squeeze-and-excite block in one launch: from the partial products that earlier
+// kernels wrote (write_partial_products) to a factor for each channel, and optionally the map times these
+// factors. Launched by ops/gate.py.
 //
 //   hidden[s] = f(sum over pieces of squeezed[piece, s] / area + bias)
 //   out[n]    = last(sum over s of expand[n, s] * hidden[s] + bias)
 //   scaled    = f(map * out)
 //
-// Work item  `shares` blocks take a row: each makes all of `hidden`, and its share of `out`. Where the
-//            map is scaled, `spreads` of them have the same share, for a part of the pixels each.
-// Memory     rows of weights are whole packs long, padded with zeros. Neighbouring threads share a
-//            row; what they need of it is on its way to registers while the kernel before still
-//            runs, and what they need of the map while the pieces are added up. What is between the
-//            steps stays in shared memory.
+// Work item  `shares` blocks take a row of the batch: each computes all of `hidden` and its share of `out`.
+//            If the map is scaled, `spreads` blocks have the same share and scale some of the pixels each.
+// Memory     rows of weights are padded with zeros to whole packs; neighbouring threads share a row. Weights
+//            are loaded while the previous kernel still runs, and the map while the pieces are added.
+//            Intermediate results stay in shared memory.
 #include "common.cuh"
 
 #define GATE_THREADS 256
-#define GATE_ROWS 4    // of weights that a thread holds a pack of
-#define GATE_PIECES 8  // that it asks for at once
-#define GATE_AHEAD 4   // packs of the map, likewise
+#define GATE_ROWS 4    // of weights, a pack of each per thread
+#define GATE_PIECES 8  // loads in flight per thread
+#define GATE_AHEAD 4   // packs of the map in flight per thread
 
-// Rows `first` to `end` of a matrix, each of `packs` packs that `lanes` threads, a power of two, share.
+// Rows `first` to `end` of a matrix of `packs` packs per row; `lanes` threads (a power of two) share a
+// row.
 struct Dense {
     const real* weight;
     int packs, lanes, first, end;
 };
 
-// Beyond the last row or pack it holds the last once more.
+// Past the last row or pack the last one is loaded again.
 DEVICE void load_rows(Bits<16> (&held)[GATE_ROWS], const Dense& layer, int first, int begin)
 {
     const int pack = min(begin + (int)threadIdx.x % layer.lanes, layer.packs - 1);
@@ -36,11 +36,11 @@ DEVICE void load_rows(Bits<16> (&held)[GATE_ROWS], const Dense& layer, int first
     }
 }
 
-// Where value `i` of a layer's input is kept: the fours of neighbouring packs side by side, so that
-// neighbouring threads read neighbouring banks.
+// The position of value `i` of a layer's input in shared memory: groups of four of neighbouring packs are
+// adjacent, so that neighbouring threads read neighbouring banks.
 DEVICE int packed_index(int i, int packs) { return (i % PACK / 4 * packs + i / PACK) * 4 + i % 4; }
 
-// The product of the rows with `in`, into `out`. What is held are the layer's first rows.
+// out = rows * in. `held` has the first rows already.
 DEVICE void multiply_held(Bits<16> (&held)[GATE_ROWS], const Dense& layer, const float* in, float* out)
 {
     const int lane = threadIdx.x % layer.lanes;
@@ -78,8 +78,8 @@ DEVICE void multiply_held(Bits<16> (&held)[GATE_ROWS], const Dense& layer, const
     }
 }
 
-// Pixels of a map that is to be scaled, `packs` packs of each: a power of two, of which the last may
-// be beyond the channels' `end`. A thread has one of the packs of every `step`th pixel.
+// The part of a map that a block scales: `packs` packs (a power of two) of each pixel, the last of which
+// may lie past the channels' `end`. A thread has one pack of every `step`-th pixel.
 struct Scaling {
     const real* map;
     real* out;
@@ -96,7 +96,7 @@ DEVICE void issue_map_loads(Bits<16> (&seen)[GATE_AHEAD], const Scaling& scaling
     }
 }
 
-// The map times its factors. What is seen already are the thread's first pixels.
+// Multiplies the map by its factors. `seen` has the thread's first pixels already.
 DEVICE void scale_map(Bits<16> (&seen)[GATE_AHEAD], const Scaling& scaling, const float* factors)
 {
     const int step = GATE_THREADS / scaling.packs;
@@ -121,7 +121,7 @@ DEVICE void scale_map(Bits<16> (&seen)[GATE_AHEAD], const Scaling& scaling, cons
     }
 }
 
-// The sums of all pieces, in `groups` shares of the pieces.
+// Adds all pieces into `groups` partial sums.
 DEVICE void sum_pieces(const float* squeezed, float* shares, int quads, int pieces, int groups)
 {
 #pragma unroll 1
@@ -147,9 +147,9 @@ DEVICE void sum_pieces(const float* squeezed, float* shares, int quads, int piec
     }
 }
 
-// Dynamic shared memory: `hidden` as whole packs, and what the larger step leaves: four floats for
-// every thread or every four of `hidden`, or a share of `out`.
-// Nothing is __restrict__: what may lie anywhere is read where the text says so, before the wait.
+// Dynamic shared memory: `hidden` in whole packs, then room for the larger step: four floats per thread
+// or per four of `hidden`, or a share of `out`. Nothing is __restrict__: with it the compiler might move
+// reads before the wait.
 extern "C" __global__ void __launch_bounds__(GATE_THREADS, 2) gate(const float* squeezed,
     const float* squeeze_bias, const real* expand, const float* expand_bias, real* out, int rows, int area,
     int pieces, int hidden, int filters, int out_pitch, int shares, int share, int expand_lanes, int kind,
@@ -182,7 +182,7 @@ extern "C" __global__ void __launch_bounds__(GATE_THREADS, 2) gate(const float* 
             scaled + begin * scaled_pitch + first + channel, map_pitch, scaled_pitch, scaled_kind,
             share_packs, min(run, area - spread * run)};
         Bits<16> seen[GATE_AHEAD];
-        after_previous_kernel();  // at once when it has ended
+        after_previous_kernel();  // returns at once after the first time
         if (scales && scaling.pixels > 0) issue_map_loads(seen, scaling, thread / share_packs);
         sum_pieces(squeezed + (size_t)row * pieces * quads * 4, step, quads, pieces, groups);
         __syncthreads();
@@ -207,6 +207,6 @@ extern "C" __global__ void __launch_bounds__(GATE_THREADS, 2) gate(const float* 
         __syncthreads();
         if (!map) continue;
         if (scales) scale_map(seen, scaling, step + channel);
-        __syncthreads();  // the next item takes the same memory
+        __syncthreads();  // the next item uses the same memory
     }
 }

@@ -1,17 +1,18 @@
-// upsample: out[y,x] = scale * src[y / stride, x / stride].
-// block_sum: out[y,x] = scale * sum of the stride x stride block of src.
+// upsample: out[y, x] = scale * src[y / stride, x / stride].
+// block_sum: out[y, x] = scale * sum of the stride x stride block of src.
 //
 // Work item  one output pixel and a pack of channels.   Memory  coalesced along channels.
 #include "common.cuh"
 
-template <int V> DEVICE void upsample_body(const real* __restrict__ src, real* __restrict__ out, int rows,
-    int channels, int out_h, int out_w, int src_pitch, int out_pitch, int stride, float scale)
+#define UPSAMPLE_PARAMETERS                                                                             \
+    const real *__restrict__ src, real *__restrict__ out, int rows, int channels, int out_h, int out_w, \
+        int src_pitch, int out_pitch, int stride, float scale
+#define UPSAMPLE_ARGUMENTS src, out, rows, channels, out_h, out_w, src_pitch, out_pitch, stride, scale
+
+template <int V> DEVICE void upsample_body(UPSAMPLE_PARAMETERS)
 {
-    const int packs = channels / V;
-    GRID_STRIDE(item, rows * out_h * out_w * packs)
+    FOR_EACH_PACK(V, pixel, rows * out_h * out_w, channel, channels)
     {
-        const int pixel = item / packs;
-        const int channel = (item - pixel * packs) * V;
         const int x = pixel % out_w;
         const int y = pixel / out_w;  // over all rows: out_h is a multiple of stride
         const int from = y / stride * (out_w / stride) + x / stride;
@@ -22,36 +23,20 @@ template <int V> DEVICE void upsample_body(const real* __restrict__ src, real* _
     }
 }
 
-extern "C" __global__ void upsample(const real* __restrict__ src, real* __restrict__ out, int rows,
-    int channels, int out_h, int out_w, int src_pitch, int out_pitch, int stride, float scale)
-{
-    after_previous_kernel();
-    upsample_body<1>(src, out, rows, channels, out_h, out_w, src_pitch, out_pitch, stride, scale);
-}
-
-extern "C" __global__ void upsample_packed(const real* __restrict__ src, real* __restrict__ out, int rows,
-    int channels, int out_h, int out_w, int src_pitch, int out_pitch, int stride, float scale)
-{
-    after_previous_kernel();
-    upsample_body<PACK>(src, out, rows, channels, out_h, out_w, src_pitch, out_pitch, stride, scale);
-}
+SCALAR_AND_PACKED(upsample, UPSAMPLE)
 
 extern "C" __global__ void block_sum(const real* __restrict__ src, real* __restrict__ out, int rows,
     int channels, int height, int width, int out_h, int out_w, int src_pitch, int out_pitch, int stride,
     float scale)
 {
     after_previous_kernel();
-    GRID_STRIDE(item, rows * out_h * out_w * channels)
+    FOR_EACH_PACK(1, pixel, rows * out_h * out_w, channel, channels)
     {
-        const int pixel = item / channels;
-        const int channel = item - pixel * channels;
-        const int x = pixel % out_w;
-        const int y = pixel / out_w % out_h;
-        const int row = pixel / out_w / out_h;
-        const real* image = src + row * height * width * src_pitch + channel;
+        const Position at = position_of(pixel, out_h, out_w);
+        const real* image = src + at.row * height * width * src_pitch + channel;
         float sum = 0.f;
-        for (int i = y * stride; i < (y + 1) * stride; ++i) {
-            for (int j = x * stride; j < (x + 1) * stride; ++j) {
+        for (int i = at.y * stride; i < (at.y + 1) * stride; ++i) {
+            for (int j = at.x * stride; j < (at.x + 1) * stride; ++j) {
                 sum += to_float(image[(i * width + j) * src_pitch]);
             }
         }

@@ -1,4 +1,4 @@
-// Small steps of recurrent and rare layers, value by value over (pixels, channels).
+// Elementwise steps of recurrent and rare layers over (pixels, channels).
 //
 //   mix     out = gate * yes + (1 - gate) * no
 //   clip    out = min(max(src, -limit), limit)
@@ -13,10 +13,8 @@ extern "C" __global__ void mix(const real* __restrict__ gate, const real* __rest
     int yes_pitch, int no_pitch, int out_pitch)
 {
     after_previous_kernel();
-    GRID_STRIDE(item, pixels * channels)
+    FOR_EACH_PACK(1, pixel, pixels, c, channels)
     {
-        const int pixel = item / channels;
-        const int c = item - pixel * channels;
         const float g = to_float(gate[pixel * gate_pitch + c]);
         const float a = to_float(yes[pixel * yes_pitch + c]);
         const float b = to_float(no[pixel * no_pitch + c]);
@@ -28,10 +26,8 @@ extern "C" __global__ void clip(const real* __restrict__ src, real* __restrict__
     int channels, int src_pitch, int out_pitch, float limit)
 {
     after_previous_kernel();
-    GRID_STRIDE(item, pixels * channels)
+    FOR_EACH_PACK(1, pixel, pixels, c, channels)
     {
-        const int pixel = item / channels;
-        const int c = item - pixel * channels;
         const float x = to_float(src[pixel * src_pitch + c]);
         put(out + pixel * out_pitch + c, fminf(fmaxf(x, -limit), limit));
     }

@@ -1,14 +1,14 @@
-// border: between the host's float (rows, channels, height, width) and the network's own layout.
+// border: between the host's float (rows, channels, height, width) and NHWC tensors.
 //
-//   enter  host values -> an NHWC tensor        leave  an NHWC tensor -> host values
+//   enter          host values -> an NHWC tensor
+//   enter_colours  the same for three channels stored as four, four pixels at a time if planes are aligned
+//   leave          an NHWC tensor -> host values
+//   leave_tiles    the same for large maps, transposed in shared memory; all loads of a thread are in flight
+//                  before the first is used
 //
-// Where the host's values are is read when `enter` runs: every run brings them in another nhwc_offset.
-//
-// Work item  one value, in the order in which it is written.   Memory  writes coalesce.
-// enter_colours takes pixels of three channels with room for a fourth, four at once where the host's
-// planes allow it: reads coalesce, too.
-// leave_tiles, for large maps, turns pixels by channels in shared memory: likewise. A thread asks for
-// all of its values before it looks at the first.
+// The address of the host's values is read when the kernel runs, because every run of a graph has another
+// one.
+// Work item  one value, in the order of writes.   Memory  writes coalesce, and reads too in the variants.
 #include "common.cuh"
 
 #define COLOURS 3
@@ -19,10 +19,8 @@ extern "C" __global__ void enter(const float* const* src_pointer, real* __restri
 {
     after_previous_kernel();
     const float* __restrict__ src = *src_pointer;
-    GRID_STRIDE(item, pixels * channels)
+    FOR_EACH_PACK(1, pixel, pixels, channel, channels)
     {
-        const int pixel = item / channels;
-        const int channel = item - pixel * channels;
         const int row = pixel / area;
         put(out + pixel * out_pitch + channel, src[(row * channels + channel) * area + pixel - row * area]);
     }
@@ -74,7 +72,7 @@ extern "C" __global__ void leave(const real* __restrict__ src, float* __restrict
 
 #define TILE_CHANNELS 32
 #define TILE_PIXELS 64
-#define TILE_WARPS 8  // of a block
+#define TILE_WARPS 8  // per block
 
 extern "C" __global__ void leave_tiles(const real* __restrict__ src, float* __restrict__ out, int pixels,
     int channels, int area, int src_pitch, unsigned* flag)
@@ -115,6 +113,6 @@ extern "C" __global__ void leave_tiles(const real* __restrict__ src, float* __re
                 to[(first_channel + own) * area] = x;
             }
         }
-        __syncthreads();  // the next tile takes the same memory
+        __syncthreads();  // the next tile uses the same memory
     }
 }

@@ -1,14 +1,15 @@
-// What detection layers put out, and the decoding of boxes: only rows that count leave the device.
+// Detection layers: their outputs, and the decoding of boxes, so that only candidates above the threshold
+// leave the card. Launched by ops/heads.py and runtime/detection_buffer.py.
 //
-//   yolo_output    per anchor box (4, or 8 with sigmas), objectness, classes: logistic but for w, h
-//   region_output  [cell][anchor][coords, objectness, classes], classes through softmax by runs
-//   *_candidates   rows (number, x, y, w, h, objectness, scores...) in any order; `number` says
-//                  where darknet would list the row. A slot is a counter's next value; there is room
-//                  for every cell.
+//   yolo_output    per anchor: box (4 values, or 8 with sigmas), objectness, classes; all but width and
+//                  height go through the logistic
+//   region_output  [cell][anchor][coords, objectness, classes], classes through a softmax over runs
+//   *_candidates   records (number, x, y, w, h, objectness, scores...) in any order; `number` is the
+//                  record's place in darknet's order. A record's slot is the next value of an atomic
+//                  counter; there is room for every cell.
 //
-// Work item  yolo_output: a channel of a block's pixels; region_output: a block an anchor of a cell;
-// candidates: an
-//            anchor of a cell, and mostly only its objectness is read.
+// Work item  yolo_output: a channel of a block's pixels; region_output: one block per anchor of a cell;
+//            candidates: an anchor of a cell, of which mostly only the objectness is read.
 #include "common.cuh"
 
 DEVICE float logistic(float x) { return 1.f / (1.f + expf(-x)); }
@@ -30,7 +31,7 @@ extern "C" __global__ void yolo_output(const real* __restrict__ src, real* __res
     }
 }
 
-// `starts` and `lengths` are the runs of classes that a softmax covers; none: scores stay raw.
+// `starts` and `lengths` are the runs of classes that a softmax covers; without runs scores stay raw.
 extern "C" __global__ void region_output(const real* __restrict__ src, real* __restrict__ out,
     const int* __restrict__ starts, const int* __restrict__ lengths, int pixels, int area, int anchors,
     int coords, int classes, int runs, int has_background, int src_pitch, int out_pitch, unsigned* flag)
@@ -64,7 +65,37 @@ extern "C" __global__ void region_output(const real* __restrict__ src, real* __r
     }
 }
 
-// A new record: its slot is the counter's next value. Classes that only other heads know score 0.
+// A map whose values are read in (row, channel, y, x) order.
+struct FlatMap {
+    const real* src;
+    int channels, area, pitch;
+
+    DEVICE float operator[](int flat) const
+    {
+        return to_float(src[nhwc_offset(flat, channels, area, pitch)]);
+    }
+};
+
+// Whether one of the classes, whose probabilities begin at `first`, scores above the threshold.
+DEVICE bool has_score(const FlatMap& map, int first, int classes, float objectness, float threshold)
+{
+    for (int c = 0; c < classes; ++c) {
+        const float score = objectness * map[first + c];
+        if (score > threshold && score != 0.f) return true;
+    }
+    return false;
+}
+
+DEVICE void write_scores(
+    float* record, const FlatMap& map, int first, int classes, float objectness, float threshold)
+{
+    for (int c = 0; c < classes; ++c) {
+        const float score = objectness * map[first + c];
+        record[6 + c] = score > threshold ? score : 0.f;
+    }
+}
+
+// A new record in the counter's next slot. Classes that only other heads have score 0.
 DEVICE float* new_record(unsigned* counter, float* records, int columns, int classes, unsigned number)
 {
     float* record = records + (size_t)atomicAdd(counter, 1u) * columns;
@@ -73,7 +104,7 @@ DEVICE float* new_record(unsigned* counter, float* records, int columns, int cla
     return record;
 }
 
-// `anchors` holds width and height of each as shares of the network's input.
+// `anchors` holds the width and height of each anchor as a share of the network's input.
 extern "C" __global__ void yolo_candidates(const real* __restrict__ src, const float* __restrict__ anchors,
     unsigned* counter, float* __restrict__ records, const float* __restrict__ threshold, int rows, int height,
     int width, int count, int classes, int pitch, int box, int is_new, int point, int columns, int per_row,
@@ -101,7 +132,7 @@ extern "C" __global__ void yolo_candidates(const real* __restrict__ src, const f
         down *= anchors[2 * anchor + 1];
         float x = (cell % width + to_float(v[0])) / width;
         float y = (cell / width + to_float(v[step])) / height;
-        // the point of the box that x, y is: its centre, its left top, its right bottom
+        // x, y is the box's centre (0), its top left (1) or its bottom right corner (2)
         x += point == 1 ? across / 2.f : point == 2 ? -across / 2.f : 0.f;
         y += point == 1 ? down / 2.f : point == 2 ? -down / 2.f : 0.f;
         float certain = 1.f;
@@ -123,21 +154,33 @@ extern "C" __global__ void yolo_candidates(const real* __restrict__ src, const f
     }
 }
 
-DEVICE void region_box(float* __restrict__ record, const real* __restrict__ src, int flat, int channels,
-    int area, int pitch, int cell, int width, int height, const float* __restrict__ anchor)
+DEVICE void region_box(float* __restrict__ record, const FlatMap& map, int flat, int cell, int width,
+    int height, const float* anchor)
 {
-    const float x = to_float(src[nhwc_offset(flat, channels, area, pitch)]);
-    const float y = to_float(src[nhwc_offset(flat + 1, channels, area, pitch)]);
-    const float across = to_float(src[nhwc_offset(flat + 2, channels, area, pitch)]);
-    const float down = to_float(src[nhwc_offset(flat + 3, channels, area, pitch)]);
-    record[1] = (cell % width + logistic(x)) / width;
-    record[2] = (cell / width + logistic(y)) / height;
-    record[3] = expf(across) * anchor[0] / width;
-    record[4] = expf(down) * anchor[1] / height;
+    record[1] = (cell % width + logistic(map[flat])) / width;
+    record[2] = (cell / width + logistic(map[flat + 1])) / height;
+    record[3] = expf(map[flat + 2]) * anchor[0] / width;
+    record[4] = expf(map[flat + 3]) * anchor[1] / height;
     record[5] = 1.f;
 }
 
-// Plain [region]: every class is a score of its own.
+// An anchor of a cell: its index in its row of the batch, its first value in the map, and its objectness.
+struct RegionItem {
+    int row, inside, cell, anchor, flat;
+    float objectness;
+};
+
+DEVICE RegionItem region_item(int item, const FlatMap& map, int count, int coords, int classes, int classfix)
+{
+    const int row = item / (map.area * count);
+    const int inside = item - row * map.area * count;
+    const int flat = row * map.area * map.channels + inside * (coords + 1 + classes);
+    const float objectness = map[flat + coords];
+    const bool is_dropped = classfix == -1 && objectness < .5f;
+    return {row, inside, inside / count, inside % count, flat, is_dropped ? 0.f : objectness};
+}
+
+// [region] without a tree: every class has a score of its own.
 extern "C" __global__ void region_candidates(const real* __restrict__ src, const float* __restrict__ anchors,
     unsigned* counter, float* __restrict__ records, const float* __restrict__ threshold, int rows, int height,
     int width, int count, int coords, int classes, int classfix, int pitch, int columns, int per_row,
@@ -145,36 +188,20 @@ extern "C" __global__ void region_candidates(const real* __restrict__ src, const
 {
     after_previous_kernel();
     const int area = height * width;
-    const int entries = coords + 1 + classes;
-    const int channels = count * entries;
+    const FlatMap map = {src, count * (coords + 1 + classes), area, pitch};
     const float least = *threshold;
     GRID_STRIDE(item, rows * area * count)
     {
-        const int row = item / (area * count);
-        const int inside = item - row * area * count;
-        const int cell = inside / count;
-        const int anchor = inside - cell * count;
-        const int flat = row * area * channels + inside * entries;
-        float objectness = to_float(src[nhwc_offset(flat + coords, channels, area, pitch)]);
-        if (classfix == -1 && objectness < .5f) objectness = 0.f;
-        bool counts = false;
-        for (int c = 0; c < classes && !counts; ++c) {
-            const float p = to_float(src[nhwc_offset(flat + coords + 1 + c, channels, area, pitch)]);
-            counts = objectness * p > least && objectness * p != 0.f;
-        }
-        if (!counts) continue;
-        float* record = new_record(counter, records, columns, classes, row * per_row + first + inside);
-        region_box(record, src, flat, channels, area, pitch, cell, width, height, anchors + 2 * anchor);
-        for (int c = 0; c < classes; ++c) {
-            const float score =
-                objectness * to_float(src[nhwc_offset(flat + coords + 1 + c, channels, area, pitch)]);
-            record[6 + c] = score > least ? score : 0.f;
-        }
+        const RegionItem at = region_item(item, map, count, coords, classes, classfix);
+        if (!has_score(map, at.flat + coords + 1, classes, at.objectness, least)) continue;
+        float* record = new_record(counter, records, columns, classes, at.row * per_row + first + at.inside);
+        region_box(record, map, at.flat, at.cell, width, height, anchors + 2 * at.anchor);
+        write_scores(record, map, at.flat + coords + 1, classes, at.objectness, least);
     }
 }
 
-// [region] with a tree: the probability of a class is the product down to it; the last class above
-// `hierarchy` is kept. Parents stand before children, so one walk from the front does.
+// [region] with a tree: the probability of a class is the product of those on the path to it; the last class
+// above `hierarchy` is kept. Parents precede children, so one pass suffices.
 extern "C" __global__ void tree_candidates(const real* __restrict__ src, const float* __restrict__ anchors,
     const int* __restrict__ parents, unsigned* counter, float* __restrict__ records,
     float* __restrict__ scratch, const float* __restrict__ threshold, const float* __restrict__ hierarchy,
@@ -183,29 +210,22 @@ extern "C" __global__ void tree_candidates(const real* __restrict__ src, const f
 {
     after_previous_kernel();
     const int area = height * width;
-    const int entries = coords + 1 + classes;
-    const int channels = count * entries;
+    const FlatMap map = {src, count * (coords + 1 + classes), area, pitch};
     const float least = *threshold;
     GRID_STRIDE(item, rows * area * count)
     {
-        const int row = item / (area * count);
-        const int inside = item - row * area * count;
-        const int cell = inside / count;
-        const int anchor = inside - cell * count;
-        const int flat = row * area * channels + inside * entries;
-        float objectness = to_float(src[nhwc_offset(flat + coords, channels, area, pitch)]);
-        if (classfix == -1 && objectness < .5f) objectness = 0.f;
-        if (!(objectness > least)) continue;
+        const RegionItem at = region_item(item, map, count, coords, classes, classfix);
+        if (!(at.objectness > least)) continue;
         float* p = scratch + (size_t)item * classes;
         int last = -1;
         for (int c = 0; c < classes; ++c) {
-            p[c] = to_float(src[nhwc_offset(flat + coords + 1 + c, channels, area, pitch)]);
+            p[c] = map[at.flat + coords + 1 + c];
             if (parents[c] >= 0) p[c] *= p[parents[c]];
             if (p[c] > *hierarchy) last = c;
         }
         if (last < 0) continue;
-        float* record = new_record(counter, records, columns, classes, row * per_row + first + inside);
-        region_box(record, src, flat, channels, area, pitch, cell, width, height, anchors + 2 * anchor);
+        float* record = new_record(counter, records, columns, classes, at.row * per_row + first + at.inside);
+        region_box(record, map, at.flat, at.cell, width, height, anchors + 2 * at.anchor);
         for (int c = 0; c < classes; ++c) record[6 + c] = c == last ? p[c] : 0.f;
     }
 }
@@ -216,6 +236,7 @@ extern "C" __global__ void grid_candidates(const real* __restrict__ src, unsigne
     int pitch, int side, int count, int classes, int is_root, int columns, int per_row, int first)
 {
     after_previous_kernel();
+    const FlatMap map = {src, channels, area, pitch};
     const int cells = side * side;
     const float least = *threshold;
     GRID_STRIDE(item, rows * cells * count)
@@ -224,30 +245,17 @@ extern "C" __global__ void grid_candidates(const real* __restrict__ src, unsigne
         const int inside = item - row * cells * count;
         const int cell = inside / count;
         const int base = row * channels * area;
-        const int objectness_at = base + cells * classes + inside;
         const int box_at = base + cells * (classes + count) + inside * 4;
-        const float objectness = to_float(src[nhwc_offset(objectness_at, channels, area, pitch)]);
-        bool counts = false;
-        for (int c = 0; c < classes && !counts; ++c) {
-            const int at = base + cell * classes + c;
-            const float score = objectness * to_float(src[nhwc_offset(at, channels, area, pitch)]);
-            counts = score > least && score != 0.f;
-        }
-        if (!counts) continue;
+        const float objectness = map[base + cells * classes + inside];
+        if (!has_score(map, base + cell * classes, classes, objectness, least)) continue;
         float* record = new_record(counter, records, columns, classes, row * per_row + first + inside);
-        const float x = to_float(src[nhwc_offset(box_at, channels, area, pitch)]);
-        const float y = to_float(src[nhwc_offset(box_at + 1, channels, area, pitch)]);
-        const float across = to_float(src[nhwc_offset(box_at + 2, channels, area, pitch)]);
-        const float down = to_float(src[nhwc_offset(box_at + 3, channels, area, pitch)]);
-        record[1] = (x + cell % side) / side;
-        record[2] = (y + cell / side) / side;
+        const float across = map[box_at + 2];
+        const float down = map[box_at + 3];
+        record[1] = (map[box_at] + cell % side) / side;
+        record[2] = (map[box_at + 1] + cell / side) / side;
         record[3] = is_root ? across * across : across;
         record[4] = is_root ? down * down : down;
         record[5] = objectness;
-        for (int c = 0; c < classes; ++c) {
-            const int at = base + cell * classes + c;
-            const float score = objectness * to_float(src[nhwc_offset(at, channels, area, pitch)]);
-            record[6 + c] = score > least ? score : 0.f;
-        }
+        write_scores(record, map, base + cell * classes, classes, objectness, least);
     }
 }

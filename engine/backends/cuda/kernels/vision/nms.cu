@@ -1,22 +1,23 @@
-// suppress: what vision/postprocess.py does with candidates, to the last bit; only survivors leave the card.
+// Non-maximum suppression as in vision/postprocess.py, bit for bit; only survivors leave the card.
+// Launched by runtime/nms_buffer.py.
 //
-//   list_scores  every score above zero, of every class of every record, into the list of its picture
-//   suppress     sorts each list, the best score first, and drops boxes that a better one covers
+//   list_scores  appends every score above zero, of every class of every record, to the list of its picture
+//   suppress     sorts each list by score and drops boxes that overlap a better one
 //
-// A list has room for MOST_SCORES; of a longer one nothing is made but a note, and who reads it takes
-// the candidates instead. Keys are a score's bits upside down, then its place in darknet's order:
-// they are all different, so that there is one right order of them.
+// A list has room for MOST_SCORES; if it overflows, a mark is written and the host works on the
+// candidates instead. Sort keys are a score's inverted bits followed by its place in darknet's order:
+// they are all different, so the order is unique.
 //
-// Work item  list_scores: a class of a record; suppress: a block a picture, and inside it a box.
+// Work item  list_scores: a class of a record; suppress: one block per picture, a thread per box.
 // Memory     lists are short and stay in the cache; suppress works in shared memory.
 #include "common.cuh"
 #include "placed_picture.cuh"
 
 #define MOST_SCORES 1024
 #define SUPPRESS_THREADS 128
-#define FURTHEST 1e30f  // beyond it pixels overflow
+#define FURTHEST 1e30f  // larger coordinates would overflow in pixels
 
-// backends/cuda/survivors.py has the same fields.
+// runtime/nms_buffer.py has the same fields.
 struct Suppression {
     float threshold;
     int has_penalty, across_classes, nothing;
@@ -58,7 +59,7 @@ extern "C" __global__ void list_scores(const unsigned* __restrict__ counter,
     }
 }
 
-// The `_rn` intrinsics keep the compiler from fusing a product and a sum into one rounding.
+// The `_rn` intrinsics keep the compiler from contracting a product and a sum into an FMA.
 DEVICE float overlap(const float4& a, const float4& b, const Suppression& how)
 {
     const float a_left = __fsub_rn(a.x, a.z / 2.f), a_right = __fadd_rn(a.x, a.z / 2.f);
@@ -81,9 +82,9 @@ DEVICE float overlap(const float4& a, const float4& b, const Suppression& how)
     return diagonal == 0.f ? ratio : __fsub_rn(ratio, (float)penalty);
 }
 
-// `kept` is a header, whose second word is the flag, a counter for each of `room` rows, the first
-// `near` survivors of every row, and those that follow them; `numbers` is how many counters there
-// are with what fills them up to 16 bytes. A counter of all ones says that the list was too long.
+// `kept` is a header whose second word is the flag, a counter for each of `room` rows, the first `near`
+// survivors of every row, and the remaining ones; `numbers` is the number of counters, padded to 16
+// bytes. A counter of all ones marks an overflowed list.
 extern "C" __global__ void suppress(unsigned* lengths, const unsigned long long* __restrict__ keys,
     const float4* __restrict__ boxes, const float* __restrict__ objectness,
     const Suppression* __restrict__ suppression, const unsigned* __restrict__ flag,
@@ -100,7 +101,7 @@ extern "C" __global__ void suppress(unsigned* lengths, const unsigned long long*
     float4* first = reinterpret_cast<float4*>(kept + 4 + numbers);
     for (int row = blockIdx.x; row < rows; row += gridDim.x) {
         const int found = lengths[row];
-        __syncthreads();  // everyone has read it
+        __syncthreads();  // all threads have read it
         if (thread == 0) lengths[row] = 0;
         if (found > MOST_SCORES) {
             if (thread == 0) kept[4 + row] = 0xFFFFFFFFu;
@@ -114,7 +115,7 @@ extern "C" __global__ void suppress(unsigned* lengths, const unsigned long long*
             is_alive[i] = 1;
         }
         __syncthreads();
-        for (int run = 2; run <= size; run *= 2) {  // bitonic: sorted runs become twice as long
+        for (int run = 2; run <= size; run *= 2) {  // bitonic sort: sorted runs double
             for (int distance = run / 2; distance > 0; distance /= 2) {
                 for (int i = thread; i < size; i += SUPPRESS_THREADS) {
                     const int j = i ^ distance;
@@ -136,7 +137,7 @@ extern "C" __global__ void suppress(unsigned* lengths, const unsigned long long*
         __syncthreads();
         int count = 0;
         for (int i = 0; i < found; ++i) {
-            if (!is_alive[i]) continue;  // all agree: from here on nobody writes up to i
+            if (!is_alive[i]) continue;  // uniform: entries up to i are no longer written
             const unsigned class_id = (unsigned)key[i] % classes;
             if (thread == 0) {
                 const int far = MOST_SCORES - near;
@@ -156,6 +157,6 @@ extern "C" __global__ void suppress(unsigned* lengths, const unsigned long long*
             __syncthreads();
         }
         if (thread == 0) kept[4 + row] = count;
-        __syncthreads();  // the next row's list takes the place of this one
+        __syncthreads();  // the next row uses the same memory
     }
 }

@@ -1,13 +1,14 @@
-// pictures: bytes (height, width, channels) of any sizes -> the rows of the network's NHWC input.
+// pictures: bytes (height, width, channels) of any size -> rows of the network's NHWC input. Launched by
+// ops/gpu.py.
 //
-// What vision/resize.py does, to the last bit: the `_rn` intrinsics keep the compiler from fusing a
-// product and a sum into one rounding.
+// The same as vision/resize.py, bit for bit: the `_rn` intrinsics keep the compiler from contracting a
+// product and a sum into an FMA.
 //
 // Work item  one pixel of the network's input.   Memory  reads hit the cache, writes coalesce.
 #include "common.cuh"
 #include "placed_picture.cuh"
 
-// Two neighbours along one axis, and how much of each.
+// Two neighbours along one axis and their weights.
 struct Neighbours {
     int low, high;
     float low_share, high_share;
@@ -33,7 +34,7 @@ DEVICE Neighbours neighbours_of(int position, int extent, int scaled, float scal
     return {min(low, extent - 1), min(low + 1, extent - 1), rest, share};
 }
 
-// byte / 255 as rounded division gives it: the product with 1/255, corrected by its remainder.
+// byte / 255, rounded as a division: the product with 1/255, corrected by its remainder.
 DEVICE float byte_to_unit(unsigned char byte)
 {
     const float x = (float)byte, inverse = 1.f / 255.f;

@@ -81,24 +81,26 @@ DEVICE ResultVector load_vector(const result* from)
     return reinterpret_cast<const ResultVector&>(words);
 }
 
-#if OUT_BYTES == 2
-template <int N> DEVICE void unpack_vector(const Bits<N * OUT_BYTES>& line, float (&x)[N])
+template <int N> DEVICE void unpack_vector(const Bits<N * OUT_BYTES>& vector, float (&x)[N])
 {
 #pragma unroll
-    for (int i = 0; i < N / 2; ++i) {
-        const __half2 pair = reinterpret_cast<const __half2&>(line.word[i]);
-        x[2 * i] = to_float(pair.x), x[2 * i + 1] = to_float(pair.y);
-    }
+    for (int i = 0; i < N; ++i) x[i] = to_float(reinterpret_cast<const Raw<N, result>&>(vector).v[i]);
 }
 
 template <int N> DEVICE Bits<N * OUT_BYTES> pack_vector(const float (&x)[N])
 {
-    Bits<N * OUT_BYTES> line;
+    Bits<N * OUT_BYTES> vector;
 #pragma unroll
-    for (int i = 0; i < N / 2; ++i) line.word[i] = pack_half2(x[2 * i], x[2 * i + 1]);
-    return line;
+    for (int i = 0; i < N * OUT_BYTES / 4; ++i) {
+        if constexpr (OUT_BYTES == 2)
+            vector.word[i] = pack_half2(x[2 * i], x[2 * i + 1]);
+        else
+            vector.word[i] = __float_as_uint(x[i]);
+    }
+    return vector;
 }
 
+#if OUT_BYTES == 2
 #define LAST_IS_PACKED (LAST == KIND_linear || LAST == KIND_relu)
 
 // The sum of two halves rounds to the same value in half and in float arithmetic.
@@ -126,20 +128,6 @@ template <int BYTES> DEVICE void activate_packed(Bits<BYTES>& x)
 }
 #else
 #define LAST_IS_PACKED (LAST == KIND_linear)
-
-template <int N> DEVICE void unpack_vector(const Bits<N * OUT_BYTES>& line, float (&x)[N])
-{
-#pragma unroll
-    for (int i = 0; i < N; ++i) x[i] = __uint_as_float(line.word[i]);
-}
-
-template <int N> DEVICE Bits<N * OUT_BYTES> pack_vector(const float (&x)[N])
-{
-    Bits<N * OUT_BYTES> line;
-#pragma unroll
-    for (int i = 0; i < N; ++i) line.word[i] = __float_as_uint(x[i]);
-    return line;
-}
 
 template <int BYTES> DEVICE void add_vectors(Bits<BYTES>& x, const Bits<BYTES>& more)
 {

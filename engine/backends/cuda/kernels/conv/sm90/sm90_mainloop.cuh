@@ -99,6 +99,12 @@ DEVICE void load_input(unsigned stage, unsigned full, const TensorMap* map, cons
 
 // ---- consumers
 
+template <int N, int M> DEVICE void clear(float (&sum)[N][M])
+{
+#pragma unroll
+    for (int i = 0; i < N * M; ++i) sum[i / M][i % M] = 0.f;
+}
+
 #if MODE < 2
 // One slice: sum += 64 rows of input at `a` times BN rows of weights at `b`.
 DEVICE void wgmma_slice(float (&sum)[BN / 2], unsigned a, unsigned b)

@@ -47,11 +47,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
             load_biases(own, p, n0, thread);
             prefetch_residual(p, m0, n0, BM, BN, thread);
             float sum[M_BLOCKS][BN / 2];
-#pragma unroll
-            for (int i = 0; i < M_BLOCKS; ++i) {
-#pragma unroll
-                for (int j = 0; j < BN / 2; ++j) sum[i][j] = 0.f;
-            }
+            clear(sum);
             run_mainloop(
                 pipeline, p, iteration, team,
                 [&](unsigned slot) {

@@ -112,11 +112,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
         prefetch_residual(p, m0, n0, BM, BN, threadIdx.x);
         if (threadIdx.x == 0) prefetch_next_weights(p);
         float sum[M_BLOCKS][BN / 2];
-#pragma unroll
-        for (int i = 0; i < M_BLOCKS; ++i) {
-#pragma unroll
-            for (int j = 0; j < BN / 2; ++j) sum[i][j] = 0.f;
-        }
+        clear(sum);
         const int first_row = group * M_BLOCKS * 64 + warp * 16;
         ResidualVectors residual;
         if (EARLY_RESIDUALS && p.split == 1) {

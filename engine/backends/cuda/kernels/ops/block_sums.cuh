@@ -1,12 +1,12 @@
-// What the threads of a block have added up for channels that several of them share.
+// Reductions over a block for channels that several threads share.
 #pragma once
 #include "common.cuh"
 
-#define SQUEEZE_LANES 8  // threads that share a row of a gate's weights; a block has no more packs
+#define SQUEEZE_LANES 8  // threads that share a row of squeeze weights; a block has no more packs
 
-// V sums of every thread, of which each `wide`th, a power of two up to 32, has the same channels:
-// afterwards `shares` begins with the totals of wide * V channels, added in the same order always.
-// It has room for those of every warp.
+// Adds V sums per thread over all threads of the same channels, which are every `wide`-th (a power of two
+// up to 32). The totals of wide * V channels are then at the start of `shares`, which has room for the
+// sums of every warp. The order of additions is fixed.
 template <int THREADS, int V> DEVICE void reduce_over_block(Pack<V> sums, int wide, float* shares)
 {
     const int columns = wide * V;
@@ -22,14 +22,14 @@ template <int THREADS, int V> DEVICE void reduce_over_block(Pack<V> sums, int wi
         float total = 0.f;
 #pragma unroll
         for (int warp = 0; warp < THREADS / 32; ++warp) total += shares[warp * columns + i];
-        shares[i] = total;  // which no other thread has read
+        shares[i] = total;  // read by no other thread
     }
     __syncthreads();
 }
 
-// What a block's totals, of `packs` packs of channels, add to the product with the weights of a gate's
-// first layer, whose rows are `pitch` values distance: whole fours of rows, the last ones nobody's, but
-// read with the others.
+// Multiplies a block's totals, of `packs` packs of channels, with the first weights of a squeeze-and-
+// excite block, whose rows are `pitch` values apart, and writes the products: whole fours of rows,
+// because they are read in fours.
 template <int THREADS> DEVICE void write_partial_products(
     const float* totals, int packs, const real* weight, int pitch, int hidden, float* to)
 {

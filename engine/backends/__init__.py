@@ -1,4 +1,4 @@
-"""Devices by name: each folder here is a kind of device, opened by its function `open`."""
+"""Open devices by name: each folder here is a kind of device with a function `open`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _log = logging.getLogger("engine")
 
 
 def kinds() -> tuple[str, ...]:
-    """The kinds of devices that this installation knows, present or not."""
+    """Return all kinds of devices, whether present on this machine or not."""
     return tuple(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
 
 
 def open_device(name: str) -> Device:
-    """Open `kind` or `kind:argument`, as "cpu", "cpu:2" (threads) or "cuda:0" (its number)."""
+    """Open `kind` or `kind:argument`: "cpu", "cpu:2" (threads), "cuda:0" (number of the GPU)."""
     kind, _, argument = name.partition(":")
     if kind not in kinds():
         hint = suggest("cuda" if kind == "gpu" else kind, kinds())
@@ -35,7 +35,7 @@ def open_device(name: str) -> Device:
 
 
 def open_chosen(name: str, threads: int | None = None) -> Device:
-    """As open_device; "auto" is a usable GPU, else the CPU, which has `threads`."""
+    """Open a device by name; "auto" is a usable GPU, else the CPU. `threads` applies to "cpu"."""
     cpu = "cpu" if threads is None else f"cpu:{whole('threads', threads)}"
     if name == "cpu":
         return open_device(cpu)
@@ -51,7 +51,7 @@ def open_chosen(name: str, threads: int | None = None) -> Device:
 
 
 def warm_up(name: str) -> AbstractContextManager[None]:
-    """Inside, what open_chosen() will open wakes up beside the caller, where that takes long."""
+    """Return a context in which a GPU that open_chosen() would open warms up in the background."""
     kind, _, argument = ("cuda:0" if name == "auto" else name).partition(":")
     if kind != "cuda":
         return nullcontext()
@@ -61,16 +61,16 @@ def warm_up(name: str) -> AbstractContextManager[None]:
 
 
 class Opening(NamedTuple):
-    """A device on its way."""
+    """A device that is being opened."""
 
-    result: Callable[[], Device]  # waits for it
-    passes: Callable[[], Sequence[str]]  # what it probably runs; waits for nothing
+    result: Callable[[], Device]  # blocks until it is open
+    passes: Callable[[], Sequence[str]]  # its passes, guessed if it is not open yet
 
 
 @contextmanager
 def open_in_background(device: str, threads: int | None) -> Iterator[Opening]:
-    """Open a device while the caller does something else; close it if that fails."""
-    if device.startswith("cpu"):  # is there at once
+    """Open a device while the caller works in this context; close it if the context raises."""
+    if device.startswith("cpu"):  # opens immediately
         machine = open_chosen(device, threads)
         try:
             yield Opening(lambda: machine, lambda: machine.passes)
@@ -78,8 +78,7 @@ def open_in_background(device: str, threads: int | None) -> Iterator[Opening]:
             machine.close()
             raise
         return
-    # What both threads will import is imported here: parts of one package, imported by two threads
-    # at once, may wait for each other.
+    # Import what both threads need: importing parts of one package in two threads can deadlock.
     import_module("engine.backends.base")
     from engine.concurrency.thread_pool import ThreadPool
 
@@ -96,6 +95,6 @@ def open_in_background(device: str, threads: int | None) -> Iterator[Opening]:
 def _probable_passes(opening: Future[Device]) -> Sequence[str]:
     if opening.done() and opening.exception() is None:
         return opening.result().passes
-    from engine.backends.cuda import PASSES  # what else takes long to open
+    from engine.backends.cuda import PASSES  # the only other kind
 
     return PASSES

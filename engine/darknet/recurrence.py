@@ -11,7 +11,7 @@ from engine.darknet.layers.base import Layer, Parameter, Weights
 from engine.darknet.options import activation_option, option
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
-from engine.plan.ops import Part, Tensor
+from engine.plan.ops import ConcatPart, Tensor
 from engine.plan.shapes import Shape
 
 States = tuple[Tensor, ...]
@@ -56,10 +56,10 @@ def multiply(plan: PlanBuilder, src: Tensor, factor: Tensor) -> Tensor:
 
 def concat(plan: PlanBuilder, *pieces: tuple[Tensor, int]) -> Tensor:
     """Concatenate the first channels of each (tensor, number of channels)."""
-    parts: list[Part] = []
+    parts: list[ConcatPart] = []
     offset = 0
     for src, count in pieces:
-        parts.append(Part(src, 0, count, offset))
+        parts.append(ConcatPart(src, 0, count, offset))
         offset += count
     first = pieces[0][0]
     out = plan.tensor(Shape(offset, first.shape.height, first.shape.width), steps=first.steps)

@@ -1,7 +1,7 @@
-"""Plan -> Plan: the rewrites that make a naive plan fast, in the order in which they help.
+"""Passes: functions Plan -> Plan that make a naive plan fast, in the order in which they run.
 
-A pass keeps what a program hands back: the tensors of `plan.outputs` and what the heads read.
-Other tensors may vanish, also those that `plan.layers` goes on naming.
+A pass keeps the tensors of `plan.outputs` and those that heads read. Other tensors may disappear,
+even if `plan.layers` still names them.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ PASSES: dict[str, Pass] = {
 
 
 def optimise(plan: Plan, names: Collection[str]) -> Plan:
-    """Run the passes of these names, in the order of PASSES."""
+    """Return the plan after the passes with these names, which run in the order of PASSES."""
     assert set(names) <= set(PASSES), set(names) - set(PASSES)
-    assert plan.arena is None, "this plan is optimised already"
-    assert not plan.views, "this plan is optimised already"
+    assert plan.arena is None, "the plan is already optimised"
+    assert not plan.views, "the plan is already optimised"
     for name, run in PASSES.items():
         if name in names:
             plan = run(plan)

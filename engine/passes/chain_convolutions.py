@@ -1,4 +1,4 @@
-"""1 x 1, depthwise, 1 x 1 -> Chain: each reads what the one before it wrote from the cache."""
+"""Conv2d 1 x 1, depthwise, 1 x 1 -> Chain, so that values between them stay in the cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drop ops whose output nobody reads, such as layers before the last that are not heads."""
+"""Drop ops whose output is not read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def drop_unread(plan: Plan) -> Plan:
     wanted = set(plan.kept)
     live: list[Op] = []
     for op in reversed(plan.ops):
-        if op.out in wanted or op.out.is_state:  # a state is read by the next run
+        if op.out in wanted or op.out.is_state:  # the next run reads states
             live.append(op)
             wanted.update(op.reads)
     return with_ops(plan, reversed(live), plan.constants)

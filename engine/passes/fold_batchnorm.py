@@ -1,4 +1,4 @@
-"""Conv2d or MatMul, Normalise -> the same with other constants: bias, and each filter scaled."""
+"""Conv2d or MatMul, Normalise -> the same op with scaled filters and another bias."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def fold_batchnorm(plan: Plan) -> Plan:
 
 
 class _Folder:
-    """Makes the new constants; ops that share all of theirs go on sharing."""
+    """Computes the new constants; ops that shared all constants share the new ones."""
 
     def __init__(self, constants: Constants) -> None:
         self.constants = dict(constants)
@@ -32,7 +32,7 @@ class _Folder:
         if not isinstance(norm, Normalise) or not _is_plain(linear):
             return None
         if linear.weight.shape[0] != norm.out.shape.channels:
-            return None  # a dense layer whose values were given rows and columns
+            return None  # a dense layer whose output has rows and columns
         key = (*linear.constants, *norm.constants)
         if key not in self._done:
             self._done[key] = self._fold(linear, norm)
@@ -46,10 +46,10 @@ class _Folder:
         )
         weight = self.constants[linear.weight.name]
         bias = self.constants[linear.bias.name] if linear.bias else np.zeros_like(mean)
-        # damaged weights give infinities and NaN here as they do when nothing is folded
+        # broken weights give infinities and NaN, as without folding
         with np.errstate(all="ignore"):
             factor = scale / np.sqrt(variance + 1e-5)
-            # in float64, but never all of it: the weights are most of what there is to read
+            # multiplied in float64 without a float64 copy of the weights
             scaled = np.empty(weight.shape, np.float32)
             factors = factor.reshape(-1, *(1,) * (weight.ndim - 1))
             np.multiply(weight, factors, out=scaled, casting="same_kind")
@@ -70,7 +70,7 @@ class _Folder:
 
 
 def _is_plain(op: Op) -> TypeGuard[Linear]:
-    """Whether nothing follows the sum of products and its bias."""
+    """Whether nothing follows the bias."""
     match op:
         case MatMul(activation="linear"):
             return True

@@ -1,4 +1,4 @@
-"""An op that has an activation, Activate -> one op, when nobody else reads the middle."""
+"""Conv2d, MatMul, Add or Multiply, then Activate -> one op."""
 
 from __future__ import annotations
 

@@ -1,37 +1,37 @@
-"""AveragePool of a whole map, Conv2d, Conv2d -> Gate: the dense part of squeeze and excite."""
+"""AveragePool of a whole map, Conv2d, Conv2d -> Gate: the dense layers of squeeze-and-excite."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TypeGuard
 
-from engine.passes.usage import Middles
+from engine.passes.usage import Intermediates
 from engine.plan.build import Plan
 from engine.plan.ops import AveragePool, Conv2d, Gate, Op, Tensor
 
 
 def fuse_gate(plan: Plan) -> Plan:
-    middles = Middles(plan)
+    intermediates = Intermediates(plan)
     ops: dict[int, Op] = dict(enumerate(plan.ops))
     written: dict[Tensor, int] = {}
-    for place, op in enumerate(plan.ops):
-        written[op.out] = place
-        # What nothing before has written is the network's input, or a state of the step before.
-        if not _is_dense(op) or op.src not in middles or op.src not in written:
+    for position, op in enumerate(plan.ops):
+        written[op.out] = position
+        # a tensor that no earlier op writes is the input or a state of the previous time step
+        if not _is_dense(op) or op.src not in intermediates or op.src not in written:
             continue
         squeeze = plan.ops[written[op.src]]
-        if not _is_dense(squeeze) or squeeze.src not in middles or squeeze.src not in written:
+        if not _is_dense(squeeze) or squeeze.src not in intermediates or squeeze.src not in written:
             continue
         pool = plan.ops[written[squeeze.src]]
         if isinstance(pool, AveragePool) and _is_whole(pool):
-            del ops[written[op.src]], ops[place]
-            # There the map is as it was; a state might be another one by now.
+            del ops[written[op.src]], ops[position]
+            # the position of the pool: a later op may have overwritten a state that it reads
             ops[written[squeeze.src]] = _gate(pool, squeeze, op)
-    return replace(plan, ops=tuple(ops[place] for place in sorted(ops)))
+    return replace(plan, ops=tuple(ops[position] for position in sorted(ops)))
 
 
 def _is_dense(op: Op) -> TypeGuard[Conv2d]:
-    """Whether it is a sum over all channels of one pixel, and its activation."""
+    """Whether it is a dense layer: a convolution of one pixel and an activation."""
     match op:
         case Conv2d(groups=1, signed=False, is_bare=True):
             return op.is_pointwise and op.src.shape.area == 1

@@ -1,4 +1,4 @@
-"""Conv2d, MaxPool -> Conv2d(pool=...), for windows that tile the map without overlap."""
+"""Conv2d, MaxPool -> one Conv2d, for a pool that halves the map."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.plan.build import Plan
 from engine.plan.ops import Conv2d, MaxPool, Op
 from engine.plan.shapes import Window
 
-TILE = Window((2, 2), (2, 2))
+_HALVES = Window((2, 2), (2, 2))
 
 
 def fuse_pool(plan: Plan) -> Plan:
@@ -19,10 +19,10 @@ def fuse_pool(plan: Plan) -> Plan:
 
 def _join(conv: Op, pool: Op) -> Op | None:
     if isinstance(conv, Conv2d) and isinstance(pool, MaxPool) and can_take(conv, pool):
-        return conv.then(replace(pool, window=TILE))
+        return conv.then(replace(pool, window=_HALVES))
     return None
 
 
 def can_take(conv: Conv2d, pool: MaxPool) -> bool:
-    # where the activation rises, a backend is free to take the maximum first
+    """Whether the convolution can have the pool, which a backend may compute before activating."""
     return conv.is_bare and ACTIVATIONS[conv.activation].rises and pool.halves

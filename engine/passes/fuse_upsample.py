@@ -1,4 +1,4 @@
-"""Conv2d, Upsample -> Conv2d(upsample=...): each value leaves for all the pixels that repeat it."""
+"""Conv2d, Upsample -> one Conv2d, which stores each value in all pixels that repeat it."""
 
 from __future__ import annotations
 

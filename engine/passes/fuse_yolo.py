@@ -1,4 +1,4 @@
-"""Conv2d, YoloOutput -> Conv2d(yolo=...): values leave as the detection layer has them."""
+"""Conv2d, YoloOutput -> one Conv2d, which stores the output of the detection layer."""
 
 from __future__ import annotations
 

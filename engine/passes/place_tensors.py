@@ -1,17 +1,17 @@
-"""Give every tensor a place in one arena: two share memory when one is dead before the other lives.
+"""Give every tensor an offset in one arena; tensors with disjoint lifetimes share memory.
 
-States are left out: they own their memory for good.
+Recurrent states are excluded: their memory is their own.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.passes.packing import Life, pack
+from engine.passes.packing import Lifetime, pack
 from engine.plan.build import Arena, Plan
 from engine.plan.ops import Tensor
 
-ALIGNMENT = 16  # values: 64 bytes of float32, for whole vectors and whole cache lines
+ALIGNMENT = 16  # values: 64 bytes of float32, a cache line
 
 
 def place_tensors(plan: Plan) -> Plan:
@@ -21,8 +21,8 @@ def place_tensors(plan: Plan) -> Plan:
     return replace(plan, arena=Arena(dict(zip(lives, offsets, strict=True)), size))
 
 
-def lifetimes(plan: Plan) -> dict[Tensor, Life]:
-    """From the op that first writes a tensor, or a view of it, to the one that last reads one."""
+def lifetimes(plan: Plan) -> dict[Tensor, Lifetime]:
+    """Return the first and last op that use each tensor that owns memory, or a view of it."""
     end = len(plan.ops)
     first = {plan.source: -1}
     last = {plan.source: -1}
@@ -35,16 +35,18 @@ def lifetimes(plan: Plan) -> dict[Tensor, Life]:
     return _by_root(plan, first, last)
 
 
-def _by_root(plan: Plan, first: dict[Tensor, int], last: dict[Tensor, int]) -> dict[Tensor, Life]:
-    lives: dict[Tensor, Life] = {}
+def _by_root(
+    plan: Plan, first: dict[Tensor, int], last: dict[Tensor, int]
+) -> dict[Tensor, Lifetime]:
+    lives: dict[Tensor, Lifetime] = {}
     for tensor, end in last.items():
-        root = plan.views[tensor].root if tensor in plan.views else tensor
+        root = plan.root(tensor)
         if root.is_state:
             continue
         start = first.get(tensor, end)
         if root in lives:
             start, end = min(start, lives[root].first), max(end, lives[root].last)
-        lives[root] = Life(_aligned(root.shape.size * root.steps), start, end)
+        lives[root] = Lifetime(_aligned(root.shape.size * root.steps), start, end)
     return lives
 
 

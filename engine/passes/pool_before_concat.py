@@ -1,7 +1,7 @@
-"""MaxPool(Concat(a, b)) -> Concat(MaxPool(a), MaxPool(b)): a window stays inside its channel.
+"""MaxPool(Concat(a, b)) -> Concat(MaxPool(a), MaxPool(b)), as windows do not cross channels.
 
-What is concatenated only to be pooled may then be pooled by the convolution that makes it, which
-writes a quarter of it; what another concatenation reads as well may live there, uncopied.
+A convolution can then pool its own output and store a quarter of it, and a source that another
+concatenation reads as well can be a view of that one.
 """
 
 from __future__ import annotations
@@ -10,30 +10,30 @@ from collections import Counter
 from dataclasses import replace
 
 from engine.passes.fuse_pool import can_take
-from engine.passes.usage import Middles
+from engine.passes.usage import Intermediates
 from engine.plan.build import Plan
-from engine.plan.ops import Concat, Conv2d, MaxPool, Op, Part, Tensor
+from engine.plan.ops import Concat, ConcatPart, Conv2d, MaxPool, Op, Tensor
 
-_MOST_PARTS = 2  # each is a pool of its own if no convolution takes it
+_MOST_PARTS = 2  # more would be many small pools if no convolution takes them
 
 
 def pool_before_concat(plan: Plan) -> Plan:
-    middles = Middles(plan)
+    intermediates = Intermediates(plan)
     writers: dict[Tensor, Op] = {op.out: op for op in plan.ops}
     concats = Counter(part.src for op in plan.ops if isinstance(op, Concat) for part in op.parts)
     index = max((tensor.index for tensor in plan.tensors), default=0)
 
     def gains(src: Tensor, pool: MaxPool) -> bool:
         conv = writers.get(src)
-        is_taken = isinstance(conv, Conv2d) and src in middles and can_take(conv, pool)
+        is_taken = isinstance(conv, Conv2d) and src in intermediates and can_take(conv, pool)
         return is_taken or concats[src] > 1
 
-    parted: dict[Op, tuple[Op, ...]] = {}
+    replaced: dict[Op, tuple[Op, ...]] = {}
     for op in plan.ops:
         concat = writers.get(op.src) if isinstance(op, MaxPool) else None
         if not isinstance(op, MaxPool) or not isinstance(concat, Concat):
             continue
-        if op.src not in middles or not _are_whole(concat):
+        if op.src not in intermediates or not _are_whole(concat):
             continue
         if not any(gains(part.src, op) for part in concat.parts):
             continue
@@ -45,13 +45,13 @@ def pool_before_concat(plan: Plan) -> Plan:
             out = replace(op.out, index=index, shape=shape)
             pools.append(replace(op, out=out, src=part.src))
             parts.append(replace(part, src=out))
-        parted[concat] = ()
-        parted[op] = (*pools, Concat(op.out, tuple(parts)))
-    return replace(plan, ops=tuple(each for op in plan.ops for each in parted.get(op, (op,))))
+        replaced[concat] = ()
+        replaced[op] = (*pools, Concat(op.out, tuple(parts)))
+    return replace(plan, ops=tuple(each for op in plan.ops for each in replaced.get(op, (op,))))
 
 
 def _are_whole(concat: Concat) -> bool:
-    def is_whole(part: Part) -> bool:
+    def is_whole(part: ConcatPart) -> bool:
         return part.first == 0 and part.count == part.src.shape.channels
 
     sources = [part.src for part in concat.parts]

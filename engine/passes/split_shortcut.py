@@ -1,7 +1,7 @@
-"""Conv2d, Add of fewer channels -> two Conv2d side by side, of which one has something to add.
+"""Conv2d, Add of a map with fewer channels -> two Conv2d, one of which has a residual.
 
-The first block of a residual network makes many channels of a map of few and adds that map to as
-many of them. What the other filters make needs no addition and is never read again for one.
+The first block of a residual network computes many channels from a map with few, and adds that map
+to the first of them. The other filters then need no addition.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.passes.usage import Middles, with_ops
+from engine.passes.usage import Intermediates, with_ops
 from engine.plan.build import Plan
-from engine.plan.ops import Activate, Add, Concat, Constant, Conv2d, Op, Part, Tensor
+from engine.plan.ops import Activate, Add, Concat, ConcatPart, Constant, Conv2d, Op, Tensor
 
-_EIGHT = 8  # channels begin where a backend's wide reads may
+_EIGHT = 8  # channels, so that backends can load packs of values
 
 
 def split_shortcut(plan: Plan) -> Plan:
-    middles = Middles(plan)
+    intermediates = Intermediates(plan)
     constants = dict(plan.constants)
     writers: dict[Tensor, Op] = {op.out: op for op in plan.ops}
     indices = count(1 + max((tensor.index for tensor in plan.tensors), default=0))
@@ -29,31 +29,31 @@ def split_shortcut(plan: Plan) -> Plan:
         shape = replace(like.shape, channels=channels)
         return replace(like, index=next(indices), shape=shape)
 
-    parted: dict[Op, tuple[Op, ...]] = {}
+    replaced: dict[Op, tuple[Op, ...]] = {}
     for op in plan.ops:
         if not isinstance(op, Add) or not _adds_fewer(op):
             continue
-        middle, few = op.sources
-        conv = writers.get(middle)
-        if middle not in middles or not isinstance(conv, Conv2d) or not _is_plain(conv):
+        many, few = op.sources
+        conv = writers.get(many)
+        if many not in intermediates or not isinstance(conv, Conv2d) or not _is_plain(conv):
             continue
-        added, others = few.shape.channels, middle.shape.channels - few.shape.channels
+        added, others = few.shape.channels, many.shape.channels - few.shape.channels
         first = _filters(conv, slice(0, added), new(added, op.out), constants)
         rest = _filters(conv, slice(added, added + others), new(others, op.out), constants)
         if op.activation != "linear":
             rest = rest.then(Activate(new(others, op.out), rest.out, op.activation))
         total = replace(op, out=new(added, op.out), sources=(first.out, few))
-        parts = Part(total.out, 0, added, 0), Part(rest.out, 0, others, added)
-        parted[conv] = (first,)
-        parted[op] = (total, rest, Concat(op.out, parts))
-    ops = [each for op in plan.ops for each in parted.get(op, (op,))]
-    return with_ops(plan, ops, constants) if parted else plan
+        parts = ConcatPart(total.out, 0, added, 0), ConcatPart(rest.out, 0, others, added)
+        replaced[conv] = (first,)
+        replaced[op] = (total, rest, Concat(op.out, parts))
+    ops = [each for op in plan.ops for each in replaced.get(op, (op,))]
+    return with_ops(plan, ops, constants) if replaced else plan
 
 
 def _filters(
     conv: Conv2d, kept: slice, out: Tensor, constants: dict[str, NDArray[np.float32]]
 ) -> Conv2d:
-    """Some filters of the convolution, whose arrays join `constants`."""
+    """Return a convolution with some of the filters, and add their arrays to `constants`."""
 
     def part(constant: Constant) -> Constant:
         name = f"{constant.name}[{kept.start}:{kept.stop}]"
@@ -65,15 +65,15 @@ def _filters(
 
 
 def _adds_fewer(op: Add) -> bool:
-    """Whether it adds a map to the first channels of a larger one of the same sides."""
+    """Whether it adds a map to the first channels of one with more channels."""
     if len(op.sources) != 2 or op.weights is not None:
         return False
-    middle, few = (each.shape for each in op.sources)
-    is_part = few.channels < middle.channels and few.sides[1:] == middle.sides[1:]
+    many, few = (each.shape for each in op.sources)
+    is_part = few.channels < many.channels and few.sides[1:] == many.sides[1:]
     tensors = (*op.sources, op.out)
     return (
         is_part
-        and middle == op.out.shape
+        and many == op.out.shape
         and few.channels % _EIGHT == 0
         and len({each.steps for each in tensors}) == 1
         and not any(each.is_state for each in tensors)

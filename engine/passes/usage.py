@@ -1,4 +1,4 @@
-"""Who reads a tensor, and which constants are read: what passes must know before they rewrite."""
+"""Which tensors and constants are read, and the rewriting of pairs of ops."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from engine.plan.ops import Op, Tensor
 Constants = Mapping[str, NDArray[Any]]
 
 
-class Middles:
-    """Tells the tensors that may vanish when the op that reads them joins the one before it."""
+class Intermediates:
+    """The tensors with one reader that are needed for nothing else: fusing it removes them."""
 
     def __init__(self, plan: Plan) -> None:
         self._readers = Counter(tensor for op in plan.ops for tensor in op.reads)
@@ -27,36 +27,36 @@ class Middles:
 
 
 def join_pairs(plan: Plan, join: Callable[[Op, Op], Op | None]) -> tuple[Op, ...]:
-    """The ops, each replaced by `join(before, op)` where it alone reads what `before` writes.
+    """Return the ops, fused by `join(before, op)` where `op` reads one intermediate and no more.
 
-    The joined op stands at the place of `before`, so that what it reads is as it was there;
-    `join` answers None for a pair that stays.
+    `before` writes the intermediate. The fused op takes its position, so that its inputs have the
+    values that they had. `join` returns None to keep a pair.
     """
-    middles = Middles(plan)
+    intermediates = Intermediates(plan)
     joined: dict[int, Op] = {}
     writer: dict[Tensor, int] = {}
     for position, op in enumerate(plan.ops):
-        middle = op.reads[0] if len(op.reads) == 1 else None
-        at = writer.get(middle) if middle is not None and middle in middles else None
-        pair = join(joined[at], op) if at is not None else None
-        if at is None or pair is None:
-            at, pair = position, op
-        joined[at] = pair
+        src = op.reads[0] if len(op.reads) == 1 else None
+        at = writer.get(src) if src is not None and src in intermediates else None
+        fused = join(joined[at], op) if at is not None else None
+        if at is None or fused is None:
+            at, fused = position, op
+        joined[at] = fused
         writer[op.out] = at
     return tuple(joined[at] for at in sorted(joined))
 
 
 def join_neighbours(plan: Plan, join: Callable[[Op, Op], Op | None]) -> Plan:
-    """The plan with an op and the next one replaced by `join(op, next)`, where that is not None.
+    """Return the plan with consecutive ops replaced by `join(op, next)` where that is not None.
 
-    Only neighbours: then nothing that the second reads is computed after the first.
+    As they are consecutive, all that the second op reads is computed before the first one.
     """
-    middles = Middles(plan)
+    intermediates = Intermediates(plan)
     ops: list[Op] = []
     for op in plan.ops:
         before = ops[-1] if ops else None
         joined = None
-        if before is not None and before.out in middles and before.out in op.reads:
+        if before is not None and before.out in intermediates and before.out in op.reads:
             joined = join(before, op)
         if joined is None:
             ops.append(op)
@@ -66,7 +66,7 @@ def join_neighbours(plan: Plan, join: Callable[[Op, Op], Op | None]) -> Plan:
 
 
 def with_ops(plan: Plan, ops: Iterable[Op], constants: Constants) -> Plan:
-    """The plan with other ops, and of `constants` only those that they read."""
+    """Return the plan with other ops, and those of `constants` that they read."""
     ops = tuple(ops)
     read = {constant.name for op in ops for constant in op.constants}
     return replace(

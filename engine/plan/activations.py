@@ -1,8 +1,8 @@
-"""Activations that act on one value: name, NumPy, CUDA C, and whether a maximum may pass through.
+"""Elementwise activations, each with a NumPy and a CUDA C form in one row of a table.
 
-Adding one is adding a row. Both spellings stand side by side so that they cannot drift apart.
-The NumPy form keeps the type of `x`; the CUDA form is an expression of `float x`.
-`rises` says f(a) <= f(b) for all a <= b: max then f equals f then max.
+To add an activation, add a row. The NumPy form keeps the dtype of `x`; the CUDA form is an
+expression of `float x`. `rises` says that f is monotonic, so that the maximum of activated values
+is the activation of the maximum.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Activation:
 
 
 def _logistic(x: Array) -> Array:
-    with np.errstate(over="ignore"):  # exp(100) is inf and 1 / (1 + inf) is the right 0
+    with np.errstate(over="ignore"):  # exp(100) is inf, and 1 / (1 + inf) is 0 as it should be
         return np.asarray(1 / (1 + np.exp(-x)))
 
 
 def _mish(x: Array) -> Array:
-    """x tanh(log(1 + e^x)) by one exponential, which is exact where x < 0; from 20 on it is x."""
+    """Return x tanh(log(1 + e^x)) with one exponential; for x >= 20 it equals x."""
     e = np.exp(np.minimum(x, 20))
     m = e * (e + 2)
     return np.asarray(x * (m / (m + 2)))
@@ -69,7 +69,7 @@ def _hard_mish(x: Array) -> Array:
     return np.where(x > 0, x, np.where(x > -2, x * x / 2 + x, np.zeros_like(x)))
 
 
-# The m of _mish. The functions of the CUDA forms are those of kernels/functions.cuh.
+# m in _mish(). CUDA forms may call the functions of kernels/functions.cuh.
 _MISH = "exponential(fminf(x, 20.f)) * (exponential(fminf(x, 20.f)) + 2.f)"
 
 ACTIVATIONS: dict[str, Activation] = {
@@ -77,7 +77,7 @@ ACTIVATIONS: dict[str, Activation] = {
     for row in (
         Activation("linear", lambda x: x, "x"),
         Activation("leaky", lambda x: np.maximum(x, x * 0.1), "fmaxf(x, .1f * x)"),
-        # not fmaxf, which makes a zero of what is no number: an overflow would not be seen
+        # not fmaxf, which returns 0 for NaN and so would hide an overflow
         Activation("relu", lambda x: np.maximum(x, 0), "x < 0.f ? 0.f : x"),
         Activation("relu6", lambda x: np.clip(x, 0, 6), "fminf(fmaxf(x, 0.f), 6.f)"),
         Activation("relie", lambda x: np.maximum(x, x * 0.01), "fmaxf(x, .01f * x)"),

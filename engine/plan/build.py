@@ -1,4 +1,4 @@
-"""Plan: the ops of a network in order, with its constants. PlanBuilder: how lowering writes one."""
+"""Plan, the ops of a network in order with its constants, and PlanBuilder, which collects them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.plan.shapes import Shape
 
 @dataclass(frozen=True)
 class View:
-    """A tensor that lives inside another: from channel `channel` of `root` on."""
+    """A tensor that is part of another: its channels begin at `channel` of `root`."""
 
     root: Tensor
     channel: int
@@ -23,7 +23,7 @@ class View:
 
 @dataclass(frozen=True)
 class Arena:
-    """Where each tensor that owns memory begins, in values for each sequence of the batch."""
+    """The offset of each tensor that owns memory, in values for each sequence of the batch."""
 
     offsets: Mapping[Tensor, int]
     size: int
@@ -34,43 +34,43 @@ class Plan:
     source: Tensor
     ops: tuple[Op, ...]
     layers: tuple[Tensor, ...]  # the output of each section, in the order of the .cfg
-    outputs: tuple[Tensor, ...]  # what a program hands back; passes never remove these
+    outputs: tuple[Tensor, ...]  # returned by a program, so passes keep them
     heads: tuple[Head, ...] = ()
     constants: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False)
     steps: int = 1
     views: Mapping[Tensor, View] = field(default_factory=dict)
     arena: Arena | None = None
-    titles: tuple[str, ...] = ()  # what messages call each section
+    titles: tuple[str, ...] = ()  # the name of each section in messages
 
     @property
     def kept(self) -> frozenset[Tensor]:
-        """Tensors that must hold their final value when the last op has run."""
+        """Tensors that have to hold their value after the last op."""
         return frozenset(self.outputs) | {head.src for head in self.heads}
 
     def keeping_layers(self) -> Plan:
-        """The same plan with the output of every layer handed back."""
+        """Return the same plan with the output of every layer among its outputs."""
         return replace(self, outputs=tuple(dict.fromkeys(self.layers)))
 
     def layer_of(self, op: Op) -> int:
-        """The section that an op comes from: tensors are numbered as layers are lowered.
+        """Return the section that an op comes from, the last one for a fused op.
 
-        An op that passes have fused counts to the last of its sections.
+        Tensors are numbered in the order in which layers are lowered.
         """
         numbers = (n for n, last in enumerate(self.layers) if last.index >= op.out.index)
         return next(numbers, len(self.layers) - 1)
 
     def title_of(self, op: Op) -> str:
-        """What messages call the section that an op comes from."""
+        """Return the name of the section that an op comes from, for messages."""
         number = self.layer_of(op)
         return self.titles[number] if self.titles else f"layer {number}"
 
     def root(self, tensor: Tensor) -> Tensor:
-        """The tensor inside which this one lies, or itself."""
+        """Return the tensor that owns the memory of this one, perhaps itself."""
         return self.views[tensor].root if tensor in self.views else tensor
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """Every tensor, in the order in which each is first written."""
+        """Every tensor, in the order of first use."""
         found = dict.fromkeys([self.source])
         for op in self.ops:
             found.update(dict.fromkeys([*op.reads, op.out]))
@@ -78,11 +78,11 @@ class Plan:
 
 
 class PlanBuilder:
-    """Collects ops while the layers of a network are lowered one after the other."""
+    """Collects ops while the layers of a network are lowered in order."""
 
     def __init__(self, shape: Shape, steps: int = 1) -> None:
         self.steps = steps
-        self.scope = ""  # the prefix of constants' names: the layer being lowered
+        self.scope = ""  # prefix of the names of constants, set for each layer
         self._count = 0
         self._ops: list[Op] = []
         self._heads: list[Head] = []

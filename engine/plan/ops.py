@@ -1,8 +1,8 @@
-"""The waist: the closed vocabulary that darknet's layers are lowered to and every backend runs.
+"""The ops to which darknet's layers are lowered and which every backend runs.
 
-An op is frozen. It holds shapes, numbers, and references to tensors and constants; never arrays or
-pointers. Shapes are per sample, (channels, height, width); a program runs `rows` samples at once.
-In the equations c, y, x run over the output, i, j over a window, s over sources.
+An op is immutable. It holds shapes, numbers, and references to tensors and constants, but no arrays
+or pointers. Shapes are those of one sample, (channels, height, width); a program runs many samples
+(rows) at once. In the equations c, y, x run over the output, i, j over a window, s over sources.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from engine.plan.shapes import Shape, Window
 
 @dataclass(frozen=True)
 class Tensor:
-    """One array of activations; `index` tells tensors of equal shape apart.
+    """An array of activations; `index` distinguishes tensors of equal shape.
 
-    `steps` is how many rows it has for each sequence of a batch: the plan's number of time steps,
-    or 1 inside an unrolled recurrence. Rows are step-major: row = step * sequences + sequence.
-    `is_state` marks memory that starts at zero and outlives a run.
+    `steps` is its number of rows for each sequence of a batch: the plan's number of time steps, or
+    1 within an unrolled recurrence. Rows are step-major: row = step * sequences + sequence.
+    `is_state` marks recurrent state, which starts at zero and is kept between runs.
     """
 
     index: int
@@ -40,8 +40,8 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Part:
-    """Channels first .. first + count of `src`, placed from channel `at` of a concatenation on."""
+class ConcatPart:
+    """Channels first .. first + count of `src`, which become channels at .. at + count."""
 
     src: Tensor
     first: int
@@ -51,7 +51,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Op:
-    """One step of a plan: reads tensors and constants, writes `out`."""
+    """A step of a plan, which reads tensors and constants and writes `out`."""
 
     out: Tensor
 
@@ -68,12 +68,12 @@ class Op:
         for each in fields(self):
             value = () if each.name == "out" else getattr(self, each.name)
             for item in value if isinstance(value, tuple) else (value,):
-                yield item.src if isinstance(item, Part) else item
+                yield item.src if isinstance(item, ConcatPart) else item
 
 
-# ---------------------------------------------------------------- sums of products
+# ---------------------------------------------------------------- linear
 
-# What may follow the sums of a convolution within one kernel.
+# An op that a kernel can run on the sums of a convolution before it stores them.
 TailOp: TypeAlias = "Activate | MaxPool | Add | YoloOutput | Upsample"
 _Step = TypeVar("_Step", bound="TailOp")
 
@@ -84,18 +84,18 @@ class Conv2d(Op):
 
         weight[n,c,i,j] * src[c, y*stride + i*dilation - padding, x*stride + j*dilation - padding].
 
-    The tail is what a kernel does with its sums before it stores them, written as ordinary ops: the
-    first reads `sums`, each of the others what the one before it writes, and the last writes `out`.
-    Without a tail, `out` is the sums. A tail has at most four stages, in this order:
+    The tail lists what a kernel does with its sums before it stores them. It consists of ordinary
+    ops: the first reads `sums`, each other op reads the output of the previous one, and the last
+    writes `out`. Without a tail, `out` is the sums. These stages are allowed, in this order:
 
         Activate                  an activation
         MaxPool                   the maximum over windows
-        Add or Activate           a residual, its second source, or another activation
-        YoloOutput or Upsample    what a detection layer does, or the repetition of pixels
+        Add or Activate           add a residual, the second source, or activate once more
+        YoloOutput or Upsample    the output of a detection layer, or a larger map
 
-    Cells outside src count as zero. Groups split channels and filters. A 1-D convolution has
-    height 1. With `signed`, darknet's xnor, the input is read as its sign (+1 where x > 0, else
-    -1), cells outside count as -1, and the weights of each filter are plus or minus one number.
+    Cells outside src are zero. Groups divide channels and filters. A 1-D convolution has height 1.
+    With `signed` (darknet's xnor) the input is replaced by its sign, +1 where x > 0 and else -1,
+    cells outside are -1, and the weights of each filter are plus or minus one number.
     """
 
     src: Tensor
@@ -117,7 +117,7 @@ class Conv2d(Op):
         assert not self.tail or self.tail[-1].out == self.out, f"{self.out}: not written"
 
     def then(self, step: TailOp) -> Conv2d:
-        """Return this convolution with a tail that goes on with `step`, a reader of `out`."""
+        """Return this convolution with `step`, which reads `out`, at the end of its tail."""
         assert step.reads[0] == self.out, step
         return replace(self, out=step.out, tail=(*self.tail, step))
 
@@ -144,7 +144,7 @@ class Conv2d(Op):
 
     @property
     def sums(self) -> Tensor:
-        """What the tail begins with; `out` if there is no tail."""
+        """The tensor that the tail starts from; `out` if there is no tail."""
         return self.tail[0].reads[0] if self.tail else self.out
 
     @property
@@ -188,7 +188,7 @@ class Conv2d(Op):
 
     @property
     def pools_quads(self) -> bool:
-        """Whether the pool halves the map and its maximum may be taken before the activation."""
+        """Whether the pool halves the map and may be computed before the activation."""
         pool = self._step(MaxPool)
         return pool is not None and pool.halves and ACTIVATIONS[self.activation].rises
 
@@ -212,9 +212,9 @@ class Conv2d(Op):
 
 @dataclass(frozen=True)
 class Chain(Op):
-    """Convolutions one behind the other: nothing else reads what lies between them.
+    """Convolutions in sequence, run as one: no other op reads the tensors between them.
 
-    Only the last has a residual; `out` is that of the last.
+    Only the last may have a residual.
     """
 
     links: tuple[Conv2d, ...]
@@ -246,11 +246,11 @@ class Deconv2d(Op):
 
 @dataclass(frozen=True)
 class LocalConv2d(Op):
-    """A convolution whose weights (cells, filters, c*size*size) differ at every output cell."""
+    """A convolution with weights (cells, filters, c*size*size) of its own at every output cell."""
 
     src: Tensor
     weight: Constant
-    bias: Constant  # one for every output value, (filters * cells,)
+    bias: Constant  # (filters * cells,)
     size: int = 1
     stride: int = 1
     padding: int = 0
@@ -268,9 +268,9 @@ class MatMul(Op):
 
 @dataclass(frozen=True)
 class Gate(Op):
-    """out[n] = activation(sum over s of expand[n,s] * hidden[s] + expand_bias[n]), where
+    """The factors of a squeeze-and-excite block: out = activation(expand @ hidden + expand_bias),
 
-    hidden[s] = squeeze_activation(sum over c of squeeze[s,c] * mean of src[c] + squeeze_bias[s]).
+    where hidden = squeeze_activation(squeeze @ mean of src over its pixels + squeeze_bias).
     """
 
     src: Tensor
@@ -282,7 +282,7 @@ class Gate(Op):
     activation: str
 
 
-# ---------------------------------------------------------------- value by value
+# ---------------------------------------------------------------- elementwise
 
 
 @dataclass(frozen=True)
@@ -308,8 +308,8 @@ class Activate(Op):
 class Add(Op):
     """out = activation(sum over s of weights[s, c] * sources[s]).
 
-    Sources are read flat: a shorter one adds to the first values only, a longer one is cut.
-    Weights are (sources, channels) or (sources, 1); without them every factor is 1.
+    Sources are read as flat arrays: a shorter one is added to the first values only, a longer one
+    is truncated. Weights are (sources, channels) or (sources, 1); the default is 1.
     """
 
     sources: tuple[Tensor, ...]
@@ -345,14 +345,14 @@ class Clip(Op):
 
 @dataclass(frozen=True)
 class Repair(Op):
-    """out[i] = src[i] where finite, else 1 / i over the flat array of all rows; 1 / 0 is 0 here."""
+    """out[i] = src[i] if finite, else 1 / i (0 for i = 0), over the flat array of all rows."""
 
     src: Tensor
 
 
 @dataclass(frozen=True)
 class Load(Op):
-    """out = constant, the same for each row."""
+    """out = constant, in each row."""
 
     constant: Constant
 
@@ -362,9 +362,9 @@ class Load(Op):
 
 @dataclass(frozen=True)
 class NormaliseChannels(Op):
-    """Divide by the sum over channels at each pixel, plus 1e-4.
+    """out[c] = f(src[c]) / (sum over channels of f(src) + 1e-4) at each pixel.
 
-    positive: max(x,0); softmax: exp(x); softmax_max: exp(x - max over c).
+    f(x) is max(x, 0) for positive, exp(x) for softmax, exp(x - max over c) for softmax_max.
     """
 
     src: Tensor
@@ -380,9 +380,9 @@ class L2Norm(Op):
 
 @dataclass(frozen=True)
 class LocalNorm(Op):
-    """out[c] = src[c] * norm[c]^-beta, norm as darknet slides it.
+    """out[c] = src[c] * norm[c]^-beta, where norm is computed as darknet does:
 
-    norm[0] = kappa + alpha * sum of squares of channels 0 .. size/2-1 (size/2 is left out);
+    norm[0] = kappa + alpha * sum of squares of channels 0 .. size/2-1, without channel size/2;
     norm[k] = norm[k-1] + alpha * (square[k + size/2] - square[k - (size-1)/2 - 1]).
     """
 
@@ -397,7 +397,7 @@ class LocalNorm(Op):
 class Softmax(Op):
     """Softmax of src / temperature over runs of consecutive flat values.
 
-    `runs` are lengths; they repeat until the values are used up.
+    `runs` are the lengths, which repeat until all values are covered.
     """
 
     src: Tensor
@@ -405,19 +405,19 @@ class Softmax(Op):
     temperature: float = 1.0
 
 
-# ---------------------------------------------------------------- windows
+# ---------------------------------------------------------------- pooling
 
 
 @dataclass(frozen=True)
 class MaxPool(Op):
-    """out[c,y,x] = max over the window of src; cells outside never win, an empty window is -max."""
+    """out[c,y,x] = max over the window's cells inside src; -FLT_MAX if there are none."""
 
     src: Tensor
     window: Window
 
     @property
     def halves(self) -> bool:
-        """Whether each output is the maximum of 2 x 2 cells of its own, all inside the map."""
+        """Whether windows are 2 x 2, do not overlap, and lie inside the map."""
         window, src, out = self.window, self.src.shape, self.out.shape
         return (
             window.size == window.stride == (2, 2)
@@ -436,25 +436,25 @@ class MaxPoolDepth(Op):
 
 @dataclass(frozen=True)
 class AveragePool(Op):
-    """out[c,y,x] = mean of the window's cells that lie inside src."""
+    """out[c,y,x] = mean over the window's cells inside src."""
 
     src: Tensor
     window: Window
 
 
-# ---------------------------------------------------------------- moving values
+# ---------------------------------------------------------------- data movement
 
 
 @dataclass(frozen=True)
 class Concat(Op):
-    """Channels of several tensors one behind the other, all of one height and width."""
+    """Concatenation of channels of several tensors that have one height and width."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ConcatPart, ...]
 
 
 @dataclass(frozen=True)
 class Reshape(Op):
-    """The same values in the same (channel, row, column) order under another shape."""
+    """The same values in (channel, row, column) order with another shape."""
 
     src: Tensor
 
@@ -512,14 +512,14 @@ class TakeStep(Op):
 
 @dataclass(frozen=True)
 class JoinSteps(Op):
-    """out = the rows of every source one time step behind the other."""
+    """out = the rows of the sources, each of which is one time step."""
 
     sources: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
 class Store(Op):
-    """Write src into the state `out`, for the next time step or the next run."""
+    """Copy src to the state `out`, for the next time step or the next run."""
 
     src: Tensor
 
@@ -529,10 +529,10 @@ class Store(Op):
 
 @dataclass(frozen=True)
 class YoloOutput(Op):
-    """[yolo]'s own output: per anchor the entries box (4, or 8 with sigmas), objectness, classes.
+    """The output of [yolo]: for each anchor a box (4 values, 8 with sigmas), objectness, classes.
 
-    Unless `raw`, x, y, objectness and classes are logistic (with sigmas also these); w, h stay.
-    Then x, y -> v * scale_x_y - (scale_x_y - 1) / 2.
+    Unless `raw`, the logistic function is applied to all values except w and h. Then x and y become
+    v * scale_x_y - (scale_x_y - 1) / 2.
     """
 
     src: Tensor
@@ -544,15 +544,16 @@ class YoloOutput(Op):
 
     @property
     def numbers(self) -> tuple[int, int, int, float]:
-        """Entries of an anchor, those of its box, whether they are raw, and the scale of x, y."""
+        """Values of an anchor, those of its box, whether they are raw, and the scale of x, y."""
         return self.box + 1 + self.classes, self.box, int(self.raw), float(self.scale_x_y)
 
 
 @dataclass(frozen=True)
 class RegionOutput(Op):
-    """[region]'s own output: src transposed to [cell][anchor][box 4.., objectness, classes].
+    """The output of [region]: src transposed to [cell][anchor][box, objectness, classes].
 
-    Objectness is logistic unless `background`; classes go through softmax per `runs` if given.
+    The logistic function is applied to objectness unless `background`, and a softmax to `runs` of
+    classes if there are any.
     """
 
     src: Tensor
@@ -565,11 +566,11 @@ class RegionOutput(Op):
 
 @dataclass(frozen=True)
 class Head:
-    """Turns a detection layer's output into rows (x, y, w, h, objectness, class scores...).
+    """The decoder of a detection layer: rows (x, y, w, h, objectness, class scores...).
 
-    x, y is the centre; all four are relative to the network's input. Score columns already hold
-    what darknet compares with the threshold, and are zero where it would drop them.
-    Rows come in darknet's order: cell, then anchor; rows without objectness above it are left out.
+    x, y is the centre; all four are relative to the network's input. Scores are those that darknet
+    compares with the threshold, and zero where they do not exceed it. Rows are in darknet's order,
+    by cell and then anchor; rows whose objectness does not exceed the threshold are omitted.
     """
 
     src: Tensor
@@ -596,7 +597,7 @@ class RegionHead(Head):
 
 @dataclass(frozen=True)
 class GridHead(Head):
-    """YOLOv1's [detection]: flat [cells*classes][cells*boxes objectness][cells*boxes*4]."""
+    """YOLOv1's [detection]: flat [cells * classes][cells * boxes][cells * boxes * 4]."""
 
     side: int
     boxes: int

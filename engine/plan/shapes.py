@@ -1,4 +1,4 @@
-"""Extents of one sample: channels, height, width. The batch belongs to the program."""
+"""Shapes of one sample, without the batch, and windows that slide over them."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Window:
 
 
 def window_count(extent: int, size: int, stride: int, padding: int) -> int:
-    """How many windows fit into `extent` cells with `padding` cells added in all.
+    """Return how many windows fit into `extent` cells plus `padding` cells in total.
 
-    Division truncates toward zero, as C's does.
+    The division truncates toward zero, as in C.
     """
     return int((extent + padding - size) / stride) + 1

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from engine.plan import ops
 from engine.plan.activations import ACTIVATIONS
-from engine.plan.ops import Constant, Part, Tensor
+from engine.plan.ops import ConcatPart, Constant, Tensor
 from engine.plan.shapes import Shape, Window, window_count
 from tests.tails import conv2d
 
@@ -511,20 +511,25 @@ add_case("one", ops.MaxPoolDepth(tensor(1, 3, 4), tensor(5, 3, 4)))
 # ---------------------------------------------------------------- moving values
 
 _five, _three = tensor(5, 3, 4), tensor(3, 3, 4)
-add_case("two", ops.Concat(tensor(8, 3, 4), (Part(_five, 0, 5, at=0), Part(_three, 0, 3, at=5))))
-add_case("half", ops.Concat(tensor(2, 3, 4), (Part(_five, 3, 2, at=0),)))
+add_case(
+    "two",
+    ops.Concat(tensor(8, 3, 4), (ConcatPart(_five, 0, 5, at=0), ConcatPart(_three, 0, 3, at=5))),
+)
+add_case("half", ops.Concat(tensor(2, 3, 4), (ConcatPart(_five, 3, 2, at=0),)))
 add_case(
     "parts_of_each",
-    ops.Concat(tensor(3, 3, 4), (Part(_five, 2, 2, at=0), Part(_three, 1, 1, at=2))),
+    ops.Concat(tensor(3, 3, 4), (ConcatPart(_five, 2, 2, at=0), ConcatPart(_three, 1, 1, at=2))),
 )
 add_case(
     "same_source_twice",
-    ops.Concat(tensor(8, 3, 4), (Part(_five, 1, 4, at=4), Part(_five, 0, 4, at=0))),
+    ops.Concat(tensor(8, 3, 4), (ConcatPart(_five, 1, 4, at=4), ConcatPart(_five, 0, 4, at=0))),
 )
 _eight, _sixteen = tensor(8, 3, 4), tensor(16, 3, 4)
 add_case(
     "packs",
-    ops.Concat(tensor(16, 3, 4), (Part(_sixteen, 8, 8, at=0), Part(_eight, 0, 8, at=8))),
+    ops.Concat(
+        tensor(16, 3, 4), (ConcatPart(_sixteen, 8, 8, at=0), ConcatPart(_eight, 0, 8, at=8))
+    ),
 )
 add_case("to_flat", ops.Reshape(tensor(60), tensor(5, 3, 4)))
 add_case("from_flat", ops.Reshape(tensor(5, 3, 4), tensor(60)))

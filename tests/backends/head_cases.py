@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from engine.plan import ops
 from engine.plan.build import Plan, PlanBuilder
-from engine.plan.ops import Part, Tensor
+from engine.plan.ops import ConcatPart, Tensor
 from engine.plan.shapes import Shape
 
 Array = NDArray[Any]
@@ -64,7 +64,7 @@ HEADS: dict[str, ops.Head] = {
 def plan_of_two_and_one_class() -> Plan:
     """Two [yolo] over the same values, of which the second reads one class less."""
     builder = PlanBuilder(Shape(7, 4, 5))
-    parts = (Part(builder.source, 0, 6, 0),)
+    parts = (ConcatPart(builder.source, 0, 6, 0),)
     fewer = builder.emit(ops.Concat(builder.tensor(Shape(6, 4, 5)), parts))
     heads = []
     for src, classes in ((builder.source, 2), (fewer, 1)):

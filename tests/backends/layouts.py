@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from engine.backends.base import Device
 from engine.plan import ops
 from engine.plan.build import Plan, View
-from engine.plan.ops import Constant, Part, Tensor
+from engine.plan.ops import ConcatPart, Constant, Tensor
 from engine.plan.shapes import Shape
 from tests.backends.cases import Case
 
@@ -79,7 +79,7 @@ def _plan(case: Case, inputs: Mapping[Tensor, Array]) -> Plan:
     for number, tensor in enumerate(inputs):
         size = tensor.shape.size
         cut = Tensor(-10 * number - 2, Shape(size), steps)
-        feeders.append(ops.Concat(cut, (Part(source, first, size, at=0),)))
+        feeders.append(ops.Concat(cut, (ConcatPart(source, first, size, at=0),)))
         if tensor.steps != steps:
             taken = Tensor(-10 * number - 3, Shape(size))
             feeders.append(ops.TakeStep(taken, cut, number % steps))

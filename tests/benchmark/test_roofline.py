@@ -10,7 +10,7 @@ from engine.benchmark.layers import LayerTime, Profile
 from engine.benchmark.roofline import Bound, lower_bound
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
-from engine.plan.ops import Part
+from engine.plan.ops import ConcatPart
 from engine.plan.shapes import Shape
 from tests.benchmark.test_benchmark import workload_of
 
@@ -58,7 +58,7 @@ def test_a_stride_past_the_window_leaves_values_unread():
 
 def test_a_part_of_a_tensor_counts_as_a_part():
     plan = PlanBuilder(Shape(8, 10, 10))
-    op = ops.Concat(plan.tensor(Shape(2, 10, 10)), (Part(plan.source, 0, 2, 0),))
+    op = ops.Concat(plan.tensor(Shape(2, 10, 10)), (ConcatPart(plan.source, 0, 2, 0),))
     assert lower_bound(op, 3, CARD).bytes == 2 * 3 * (200 + 200)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from engine.plan import ops
 from engine.plan.build import Plan, PlanBuilder
-from engine.plan.ops import Constant, Part, Tensor
+from engine.plan.ops import ConcatPart, Constant, Tensor
 from engine.plan.shapes import Shape, Window, window_count
 
 
@@ -109,7 +109,7 @@ class Network:
         parts = []
         at = 0
         for src, first, count in ranges:
-            parts.append(Part(src, first, count, at))
+            parts.append(ConcatPart(src, first, count, at))
             at += count
         like = parts[0].src
         out = self.new(Shape(at, *like.shape.sides[1:]), like)

@@ -2,7 +2,7 @@ import pytest
 
 from engine.passes.elide_copies import elide_copies
 from engine.plan.build import View
-from engine.plan.ops import Concat, Part, TakeStep
+from engine.plan.ops import Concat, ConcatPart, TakeStep
 from engine.plan.shapes import Shape
 from tests.passes.check import check_plan
 from tests.passes.networks import Network
@@ -96,7 +96,7 @@ def test_rows_of_another_number_of_steps_are_copied():
     short = net.builder.tensor(Shape(4, 6, 6), steps=1)
     net.builder.emit(TakeStep(short, net.source, 0))
     long = net.builder.tensor(Shape(2, 6, 6), steps=3)
-    net.builder.emit(Concat(long, (Part(short, 0, 2, 0),)))
+    net.builder.emit(Concat(long, (ConcatPart(short, 0, 2, 0),)))
     plan = net.plan(long)
     assert elide_copies(plan) == plan
 

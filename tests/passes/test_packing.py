@@ -3,14 +3,14 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from engine.passes.packing import Life, by_size, by_time
+from engine.passes.packing import Lifetime, by_size, by_time
 
 
 def random_lives(seed, count):
     random = np.random.default_rng(seed)
     for _ in range(count):
         first, last = sorted(random.integers(0, 60, 2).tolist())
-        yield Life(16 * int(random.integers(1, 40)), first, last)
+        yield Lifetime(16 * int(random.integers(1, 40)), first, last)
 
 
 def tops(lives, offsets):
@@ -38,12 +38,12 @@ def test_what_lives_together_lies_apart(pack, waste, seed):
 @pytest.mark.parametrize(
     ("lives", "size"),
     [
-        ([Life(16, 0, 1), Life(16, 1, 2)], 32),  # both are in use while op 1 runs
-        ([Life(16, 0, 1), Life(16, 2, 3)], 16),
-        ([Life(32, 0, 1), Life(16, 2, 5), Life(16, 3, 4)], 32),  # a gap is split
-        ([Life(16, 0, 1), Life(16, 0, 1), Life(32, 2, 3)], 32),  # gaps are joined
-        ([Life(16, 0, 9), Life(16, 0, 1), Life(48, 2, 3)], 64),  # the last gap grows
-        ([Life(16, 0, 0)], 16),
+        ([Lifetime(16, 0, 1), Lifetime(16, 1, 2)], 32),  # both are in use while op 1 runs
+        ([Lifetime(16, 0, 1), Lifetime(16, 2, 3)], 16),
+        ([Lifetime(32, 0, 1), Lifetime(16, 2, 5), Lifetime(16, 3, 4)], 32),  # a gap is split
+        ([Lifetime(16, 0, 1), Lifetime(16, 0, 1), Lifetime(32, 2, 3)], 32),  # gaps are joined
+        ([Lifetime(16, 0, 9), Lifetime(16, 0, 1), Lifetime(48, 2, 3)], 64),  # the last gap grows
+        ([Lifetime(16, 0, 0)], 16),
     ],
 )
 def test_small_cases_are_packed_without_waste(pack, lives, size):

@@ -8,7 +8,7 @@ from engine.passes.elide_copies import elide_copies
 from engine.passes.place_tensors import ALIGNMENT, lifetimes, place_tensors
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
-from engine.plan.ops import Part
+from engine.plan.ops import ConcatPart
 from engine.plan.shapes import Shape
 from tests.passes.check import check_plan
 from tests.passes.networks import Network, random_plan
@@ -122,7 +122,7 @@ def test_ten_thousand_ops_with_wide_concatenations_take_no_time():
         if number % 2 and len(tensors) > 10:
             width = len(tensors) if number % 1000 == 999 else 8
             chosen = {tensors[each] for each in random.integers(len(tensors), size=width)}
-            parts = tuple(Part(each, 0, 1, at) for at, each in enumerate(chosen))
+            parts = tuple(ConcatPart(each, 0, 1, at) for at, each in enumerate(chosen))
             builder.emit(ops.Concat(builder.tensor(Shape(len(parts))), parts))
         else:
             src = tensors[int(random.integers(len(tensors)))]

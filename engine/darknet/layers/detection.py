@@ -8,7 +8,7 @@ from engine.darknet.layers.base import DetectionLayer, Weights, layer
 from engine.darknet.options import option
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
-from engine.plan.ops import Part, Tensor
+from engine.plan.ops import ConcatPart, Tensor
 from engine.plan.shapes import Shape
 
 _TRAINING = """
@@ -65,7 +65,7 @@ class Detection(DetectionLayer):
         count = self.side * self.side * self.classes
         rest = src.shape.size - count
         scores = plan.tensor(Shape(count))
-        plan.emit(ops.Concat(scores, (Part(src, 0, count, 0),)))
+        plan.emit(ops.Concat(scores, (ConcatPart(src, 0, count, 0),)))
         classes = plan.emit(ops.Softmax(plan.tensor(scores.shape), scores, (self.classes,)))
-        parts = (Part(classes, 0, count, 0), Part(src, count, rest, count))
+        parts = (ConcatPart(classes, 0, count, 0), ConcatPart(src, count, rest, count))
         return plan.emit(ops.Concat(plan.tensor(src.shape), parts))

@@ -8,7 +8,7 @@ from engine.darknet.layers.base import Layer, Weights, layer
 from engine.darknet.options import option
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
-from engine.plan.ops import Part, Tensor
+from engine.plan.ops import ConcatPart, Tensor
 from engine.plan.shapes import Shape
 
 
@@ -50,7 +50,7 @@ class Route(Layer):
             if src.shape != view:
                 src = plan.emit(ops.Reshape(plan.tensor(view), src))
             count = view.channels // self.groups
-            parts.append(Part(src, self.group_id * count, count, offset))
+            parts.append(ConcatPart(src, self.group_id * count, count, offset))
             offset += count
         out = plan.tensor(Shape(offset, views[0].height, views[0].width))
         return plan.emit(ops.Concat(out, tuple(parts)))

@@ -66,7 +66,7 @@ def test_what_a_detection_layer_puts_out_has_room_for_whole_eights(
             ops.Activate(builder.tensor(builder.source.shape), builder.source, "relu")
         )
         second = builder.emit(detection_layer(builder, other, "second"))
-        parts = ops.Part(out, 0, 21, 0), ops.Part(second, 0, 21, 21)
+        parts = ops.ConcatPart(out, 0, 21, 0), ops.ConcatPart(second, 0, 21, 21)
         out = builder.emit(ops.Concat(builder.tensor(Shape(42, 5, 5)), parts))
     plan = optimise(builder.build((out,), (out,)), CudaDevice.passes)
     target = Target(2, "float16", (9, 0), 132)

@@ -16,8 +16,8 @@ def test_layers_stand_one_behind_the_other():
     plan = plan_of(TWO + "[route]\nlayers=-1,0\n")
     (concat,) = plan.ops[2:]
     assert concat.parts == (
-        ops.Part(plan.layers[1], 0, 4, 0),
-        ops.Part(plan.layers[0], 0, 8, 4),
+        ops.ConcatPart(plan.layers[1], 0, 4, 0),
+        ops.ConcatPart(plan.layers[0], 0, 8, 4),
     )
     assert concat.out.shape == Shape(12, 6, 10)
 
@@ -26,8 +26,8 @@ def test_a_group_is_taken_from_each_layer():
     plan = plan_of(TWO + "[route]\nlayers=-1,0\ngroups=2\ngroup_id=1\n")
     (concat,) = plan.ops[2:]
     assert concat.parts == (
-        ops.Part(plan.layers[1], 2, 2, 0),
-        ops.Part(plan.layers[0], 4, 4, 2),
+        ops.ConcatPart(plan.layers[1], 2, 2, 0),
+        ops.ConcatPart(plan.layers[0], 4, 4, 2),
     )
 
 

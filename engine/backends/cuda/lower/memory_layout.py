@@ -7,7 +7,7 @@ from dataclasses import replace
 from engine.backends.cuda.lower.lowered import Layout, Lowered, Slice
 from engine.backends.cuda.lower.pixel_alignment import pitches
 from engine.backends.cuda.ops.gpu import Target
-from engine.passes.packing import Life, pack
+from engine.passes.packing import Lifetime, pack
 from engine.plan.ops import Tensor
 
 ALIGNMENT = 256  # bytes: what the driver's own allocations have
@@ -42,7 +42,7 @@ def align(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def _lifetimes(lowered: Lowered) -> dict[Tensor, Life]:
+def _lifetimes(lowered: Lowered) -> dict[Tensor, Lifetime]:
     """From the step that first uses a tensor, or a view of it, to the one that last does.
 
     A step on the side stream starts after all steps before it, and ends at any time before the
@@ -67,7 +67,7 @@ def _lifetimes(lowered: Lowered) -> dict[Tensor, Life]:
     for tensor in plan.kept:
         use(tensor, end, end)
     return {
-        root: Life(_bytes(root, pitch[root], target), first, last)
+        root: Lifetime(_bytes(root, pitch[root], target), first, last)
         for root, (first, last) in spans.items()
     }
 

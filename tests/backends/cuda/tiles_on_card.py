@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from engine.backends.cuda import conv
 from engine.backends.cuda.device import CudaDevice
+from engine.backends.cuda.driver import tiles
 from engine.plan.build import Plan
 from engine.plan.ops import Constant, Conv2d, Tensor
 from engine.plan.shapes import Shape
@@ -110,9 +111,9 @@ def compile_together(
     op = plan.ops[-1]
     assert isinstance(op, Conv2d)
     target = card._fused(plan, batch, precision).target.of(op)
-    tiles = {conv.tile(target, op, conv.Choice.parse(name)) for name in algorithms} - {None}
+    wanted = {conv.tile(target, op, conv.Choice.parse(name)) for name in algorithms} - {None}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda tile: tiles.image(tile, target.capability), tiles))
+        list(pool.map(lambda tile: tiles.image(tile, target.capability), wanted))
 
 
 def assert_near(got: Array, expected: Array, tolerance: float, name: str) -> None:

@@ -26,7 +26,7 @@ from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.lower.lowered import Step
 from engine.backends.cuda.ops.gpu import KINDS, Target
 from tests.backends.cuda.host import DEFINES
-from tests.backends.cuda.test_hopper_kernels import CHAINS
+from tests.backends.cuda.test_sm90_kernels import CHAINS
 
 NVCC = shutil.which("nvcc")
 LEAKY = KINDS["leaky"], KINDS["linear"]

@@ -106,7 +106,7 @@ def family(choice: Choice) -> tuple[str, bool]:
 
 
 def tile(target: Target, op: ops.Conv2d, choice: Choice) -> Tile | None:
-    """Return the kernel to compile for this choice; None if it needs none of its own."""
+    """Return the kernel that has to be compiled for this choice, if any."""
     return get(choice).tile(target.of(op), op)
 
 

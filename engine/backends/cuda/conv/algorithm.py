@@ -16,7 +16,7 @@ class Algorithm(ABC):
     A module of this folder lists its algorithms in `ALGORITHMS`, which is all that registers them.
     """
 
-    # What else it computes in the same kernel.
+    # Ops that the kernel can fuse.
     pool = False  # a 2 x 2 max pool of stride 2
     yolo = False  # the output of a [yolo] layer
     upsample = False
@@ -27,7 +27,7 @@ class Algorithm(ABC):
     writes_float = False
     exact = False
 
-    large = False  # so many variants that the autotuner tries more of them
+    large = False  # whether the autotuner tries many of its variants
     saves_power = False  # whether to prefer it where the power limit lowers the clock
     priority = 0  # order in which the rule of thumb considers the families, highest first
 

@@ -72,23 +72,9 @@ class Depthwise(Algorithm):
             return
         out = op.out.shape
         runs = gpu.rows(op.out) * out.height * -(-out.width // _RUN)
-        gpu.launch(
-            "depthwise_packed" if packs else "depthwise",
-            runs * out.channels // (16 // gpu.target.value_bytes if packs else 1),
-            rows=gpu.rows(op.out),
-            **_arguments(gpu, op),
-            **geometry.window(op),
-        )
-
-
-def _arguments(gpu: Gpu, op: ops.Conv2d) -> dict[str, int]:
-    return {
-        "channels": op.out.shape.channels,
-        **geometry.tensors(gpu, op),
-        **geometry.maps(op),
-        **geometry.pitches(gpu, op),
-        **geometry.activations(op),
-    }
+        items = runs * out.channels // (16 // gpu.target.value_bytes if packs else 1)
+        kernel = "depthwise_packed" if packs else "depthwise"
+        gpu.launch(kernel, items, **geometry.arguments(kernel, gpu, op, channels=out.channels))
 
 
 def _is_fixed(op: ops.Conv2d) -> bool:
@@ -135,18 +121,19 @@ def _enqueue_fixed(gpu: Gpu, op: ops.Conv2d) -> None:
     else:
         launch = _launch(op, rows, packs, multiprocessors)
         groups, parts = 1, min(rows * launch.turns, _most_parts(multiprocessors, launch.chunks))
+    own = {
+        "channels": channels,
+        "lines": rows * op.out.shape.height // groups,
+        "wide_bits": launch.wide.bit_length() - 1,
+        "groups": groups,
+        "parts": parts,
+        **squeeze,
+    }
     gpu.launch_grid(
         launch.kernel,
         (launch.chunks, min(parts, _MOST_GRID), min(groups, _MOST_GRID)),
         launch.threads,
-        lines=rows * op.out.shape.height // groups,
-        top=op.padding[0],
-        left=op.padding[1],
-        wide_bits=launch.wide.bit_length() - 1,
-        groups=groups,
-        parts=parts,
-        **_arguments(gpu, op),
-        **squeeze,
+        **geometry.arguments(launch.kernel, gpu, op, **own),
     )
 
 

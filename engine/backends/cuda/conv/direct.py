@@ -32,20 +32,9 @@ class Direct(Algorithm):
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         floats = gpu.target.floats
         kind = "_from_floats" if op.src in floats else "_to_floats" if op.out in floats else ""
-        gpu.launch(
-            f"direct{kind}",
-            gpu.pixels(op.out) * op.out.shape.channels,
-            rows=gpu.rows(op.out),
-            groups=op.groups,
-            channels=op.weight.shape[1],
-            filters=geometry.filters_of_group(op),
-            is_signed=int(op.signed),
-            **geometry.tensors(gpu, op),
-            **geometry.maps(op),
-            **geometry.pitches(gpu, op),
-            **geometry.window(op),
-            **geometry.activations(op),
-        )
+        kernel = f"direct{kind}"
+        items = gpu.pixels(op.out) * op.out.shape.channels
+        gpu.launch(kernel, items, **geometry.arguments(kernel, gpu, op))
 
 
 ALGORITHMS = (Direct(),)

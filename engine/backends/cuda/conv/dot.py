@@ -24,19 +24,10 @@ class Dot(Algorithm):
         return im2col_gemm.prepare(target, constants)
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
-        pixels, filters = gpu.pixels(op.out), op.out.shape.channels
-        gpu.launch_grid(
-            "dot",
-            (pixels * filters, 1, 1),
-            _THREADS,
-            pixels=pixels,
-            channels=op.src.shape.channels,
-            filters=filters,
-            has_floats=int(gpu.target.bytes_of(op.out) == 4),
-            **geometry.tensors(gpu, op),
-            **geometry.pitches(gpu, op),
-            **geometry.activations(op),
-        )
+        blocks = gpu.pixels(op.out) * op.out.shape.channels
+        is_float = gpu.target.bytes_of(op.out) == 4
+        arguments = geometry.arguments("dot", gpu, op, has_floats=int(is_float))
+        gpu.launch_grid("dot", (blocks, 1, 1), _THREADS, **arguments)
 
 
 ALGORITHMS = (Dot(),)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from engine.arrays import Array
 from engine.backends.cuda.conv import epilogue, geometry, tensor_cores
 from engine.backends.cuda.conv.algorithm import Algorithm
-from engine.backends.cuda.conv.kernel_args import Divisor, KernelArgs, divisors, ints, pointers
-from engine.backends.cuda.conv.tensor_cores import COMMON, HOPPER
+from engine.backends.cuda.conv.kernel_args import Divisor, struct
+from engine.backends.cuda.conv.tensor_cores import COMMON
 from engine.backends.cuda.driver import tiles
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
@@ -35,16 +35,7 @@ _RATES = (300, 150, 50, 150)  # products per cycle, by mode
 _MOST_RESIDENT = {2: {16: 5, 32: 5, 64: 4, 96: 4}, 4: {16: 4, 32: 4, 64: 3, 96: 2}}
 
 
-class Args(KernelArgs):
-    struct = ("few_channels.cu", "KernelArgs")
-    _fields_ = (
-        ("output", epilogue.Output),
-        *pointers("input", "weight", "factor"),
-        *ints("height", "width", "pitch", "out_h", "out_w", "filters", "lines"),
-        *ints("stride_y", "stride_x", "top", "left", "dilation_y", "dilation_x"),
-        *ints("factor_pitch"),
-        *divisors("by_out_h", "by_out_w"),
-    )
+Args = struct("few_channels.cu", "KernelArgs", Output=epilogue.Output)
 
 
 @dataclass(frozen=True)
@@ -192,32 +183,21 @@ class FewChannels(Algorithm):
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         tile, blocks_n = self.tile(gpu.target, op), self._blocks_n(op)
-        src, pitch = gpu[op.src], gpu.pitch(op.src)
         factor = op.factor if isinstance(op, ScaledConv2d) else None
-        tile = replace(tile, is_wide=src % _PIECE_BYTES == 0 and pitch % tile.piece == 0)
-        arguments = Args(
+        is_wide = gpu[op.src] % _PIECE_BYTES == 0 and gpu.pitch(op.src) % tile.piece == 0
+        tile = replace(tile, is_wide=is_wide)
+        arguments = Args.of(
+            geometry.known(gpu, op),
             output=epilogue.output(gpu, op, filters=op.out.shape.channels),
-            input=src,
-            weight=gpu.array(op, "weight"),
             factor=gpu[factor] if factor else 0,
-            pitch=pitch,
-            filters=op.out.shape.channels,
             lines=blocks_n * self.columns,
             factor_pitch=gpu.pitch(factor) if factor else 0,
-            by_out_h=Divisor.of(op.out.shape.height),
-            by_out_w=Divisor.of(op.out.shape.width),
-            **geometry.maps(op),
-            **geometry.strides(op),
+            by_out_h=Divisor.by(op.out.shape.height),
+            by_out_w=Divisor.by(op.out.shape.width),
         )
         runs = -(-gpu.pixels(op.out) // (tile.run * _WARPS))
         resident = -(-gpu.target.multiprocessors * tile.blocks // blocks_n)
-        gpu.tile(tile, tile.shared_bytes).launch(
-            (min(runs, resident) * blocks_n, 1, 1),
-            tile.threads,
-            [arguments],
-            stream=gpu.stream.handle,
-            early=gpu.target.capability >= HOPPER,
-        )
+        tensor_cores.launch(gpu, tile, min(runs, resident) * blocks_n, arguments)
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
         """On the same scale as the estimates of implicit_gemm.py."""

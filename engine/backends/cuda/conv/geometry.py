@@ -1,30 +1,59 @@
-"""The sizes and pointers of a convolution by the names of the kernels' parameters."""
+"""The sizes and pointers of a convolution, by the names of the kernels' parameters."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from engine.backends.cuda.driver import compiler
 from engine.backends.cuda.ops.gpu import KINDS, Gpu
 from engine.plan import ops
 
 
-def strides(op: ops.Conv2d) -> dict[str, int]:
-    top, left, _, _ = op.padding
+def known(gpu: Gpu, op: ops.Conv2d) -> dict[str, float]:
+    """Return the values of the names that mean the same in most kernels."""
+    (kind, last), (top, left, _, _) = kinds(op), op.padding
+    entries, box, _, scale = op.yolo.numbers if op.yolo else (0, 0, 0, 0.0)
+    pitch = gpu.pitch(op.src)
     return {
-        "stride_y": op.stride[0],
-        "stride_x": op.stride[1],
+        "src": gpu[op.src],
+        "input": gpu[op.src],
+        "weight": gpu.array(op, "weight"),
+        "bias": gpu.array(op, "bias"),
+        "residual": gpu[op.residual] if op.residual else 0,
+        "out": gpu[op.out],
+        "rows": gpu.rows(op.out),
+        "pixels": gpu.pixels(op.out),
+        "groups": op.groups,
+        "channels": op.weight.shape[1],
+        "filters": filters_of_group(op),
+        "height": op.src.shape.height,
+        "width": op.src.shape.width,
+        "out_h": op.out.shape.height,
+        "out_w": op.out.shape.width,
+        "pitch": pitch,
+        "src_pitch": pitch,
+        "residual_pitch": gpu.pitch(op.residual) if op.residual else 0,
+        "out_pitch": gpu.pitch(op.out),
+        **dict(zip(("kernel_y", "kernel_x"), op.kernel, strict=True)),
+        **dict(zip(("taps_y", "taps_x"), op.kernel, strict=True)),
+        **dict(zip(("stride_y", "stride_x"), op.stride, strict=True)),
+        **dict(zip(("dilation_y", "dilation_x"), op.dilation, strict=True)),
         "top": top,
         "left": left,
-        "dilation_y": op.dilation[0],
-        "dilation_x": op.dilation[1],
+        "is_signed": int(op.signed),
+        "kind": kind,
+        "last": last,
+        "entries": entries,
+        "box": box,
+        "scale_x_y": scale,
+        "flag": gpu.flag if op.yolo else 0,
     }
 
 
-def window(op: ops.Conv2d) -> dict[str, int]:
-    return {"kernel_y": op.kernel[0], "kernel_x": op.kernel[1], **strides(op)}
-
-
-def maps(op: ops.Conv2d) -> dict[str, int]:
-    src, out = op.src.shape, op.out.shape
-    return {"height": src.height, "width": src.width, "out_h": out.height, "out_w": out.width}
+def arguments(kernel: str, gpu: Gpu, op: ops.Conv2d, **own: Any) -> dict[str, Any]:
+    """Return the arguments of a kernel: the known ones, and `own` before them."""
+    values = known(gpu, op)
+    return {name: values[name] for name in compiler.parameters(kernel) if name in values} | own
 
 
 def depth(op: ops.Conv2d) -> int:
@@ -46,63 +75,20 @@ def yolo_mode(op: ops.Conv2d) -> int:
     return 0 if op.yolo is None else 2 if op.yolo.raw else 1
 
 
-def yolo(op: ops.Conv2d) -> dict[str, float]:
-    """Return the values and box values of an anchor, and the scale of x and y."""
-    if op.yolo is None:
-        return {"entries": 0, "box": 0, "scale_x_y": 0.0}
-    entries, box, _, scale = op.yolo.numbers
-    return {"entries": entries, "box": box, "scale_x_y": scale}
-
-
-def tensors(gpu: Gpu, op: ops.Conv2d) -> dict[str, int]:
-    return {
-        "src": gpu[op.src],
-        "weight": gpu.array(op, "weight"),
-        "bias": gpu.array(op, "bias"),
-        "residual": gpu[op.residual] if op.residual else 0,
-        "out": gpu[op.out],
-    }
-
-
-def pitches(gpu: Gpu, op: ops.Conv2d) -> dict[str, int]:
-    return {"src_pitch": gpu.pitch(op.src), **output_pitches(gpu, op)}
-
-
-def output_pitches(gpu: Gpu, op: ops.Conv2d) -> dict[str, int]:
-    residual_pitch = gpu.pitch(op.residual) if op.residual else 0
-    return {"residual_pitch": residual_pitch, "out_pitch": gpu.pitch(op.out)}
-
-
 def kinds(op: ops.Conv2d) -> tuple[int, int]:
     """Return the activations before and after the residual is added."""
     return KINDS[op.activation], KINDS[op.last_activation]
 
 
-def activations(op: ops.Conv2d) -> dict[str, int]:
-    kind, last = kinds(op)
-    return {"kind": kind, "last": last}
-
-
 def finish(gpu: Gpu, op: ops.Conv2d) -> None:
     """Enqueue bias, activation and residual over the raw sums that a GEMM left in `out`."""
-    bias = gpu.array(op, "bias")
     is_linear = op.activation == op.last_activation == "linear"
-    if not bias and is_linear and op.residual is None:
+    if not gpu.array(op, "bias") and is_linear and op.residual is None:
         return
-    pixels, channels = gpu.pixels(op.out), op.out.shape.channels
-    written = (op.out,) if op.residual is None else (op.out, op.residual)
+    channels = op.out.shape.channels
+    sums = {"src": gpu[op.out], "src_pitch": gpu.pitch(op.out), "channels": channels}
     storing = gpu.storing(op.out)
-    packs = storing.packs(*written)
-    storing.launch(
-        "bias_activate_packed" if packs else "bias_activate",
-        pixels * channels // (16 // storing.target.value_bytes if packs else 1),
-        src=gpu[op.out],
-        bias=bias,
-        residual=gpu[op.residual] if op.residual else 0,
-        out=gpu[op.out],
-        pixels=pixels,
-        channels=channels,
-        src_pitch=gpu.pitch(op.out),
-        **output_pitches(gpu, op),
-        **activations(op),
-    )
+    packs = storing.packs(*((op.out,) if op.residual is None else (op.out, op.residual)))
+    kernel = "bias_activate_packed" if packs else "bias_activate"
+    items = gpu.pixels(op.out) * channels // (16 // storing.target.value_bytes if packs else 1)
+    storing.launch(kernel, items, **arguments(kernel, gpu, op, **sums))

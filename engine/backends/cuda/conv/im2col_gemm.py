@@ -146,20 +146,8 @@ def _im2col(gpu: Gpu, op: ops.Conv2d, first: int, pixels: int) -> None:
         kernel, items = "im2col_windows", windows
     else:
         kernel, items = "im2col_elements", windows * taps
-    gpu.launch(
-        kernel,
-        items,
-        src=gpu[op.src],
-        col=gpu.workspace,
-        first=first,
-        pixels=pixels,
-        groups=op.groups,
-        channels=channels,
-        src_pitch=gpu.pitch(op.src),
-        is_signed=int(op.signed),
-        **geometry.maps(op),
-        **geometry.window(op),
-    )
+    own = {"col": gpu.workspace, "first": first, "pixels": pixels}
+    gpu.launch(kernel, items, **geometry.arguments(kernel, gpu, op, **own))
 
 
 ALGORITHMS = (Im2colGemm(), StridedBatched(), Pointwise())

@@ -15,7 +15,7 @@ import numpy as np
 from engine.arrays import Array
 from engine.backends.cuda.conv import epilogue, geometry, tensor_cores
 from engine.backends.cuda.conv.algorithm import Algorithm
-from engine.backends.cuda.conv.kernel_args import KernelArgs, ints, pointers
+from engine.backends.cuda.conv.kernel_args import struct
 from engine.backends.cuda.conv.tensor_cores import AMPERE, COMMON, HOPPER, TURING
 from engine.backends.cuda.driver import tiles
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
@@ -38,7 +38,7 @@ _SPLIT_FLOAT_TILES = (
 _SPLITS = (1, 2, 4, 8)
 _MOST_BLOCKS = 512  # more fill the device without a split
 _LEAST_STEPS = 4  # slices of k for each block of a split
-_LEAST_FILTERS = 32  # of a bundle of groups, where there are so many
+_LEAST_FILTERS = 32  # of a bundle, if all groups together have that many
 _SHORT_DEPTH = 512  # bytes of k from which on an empty half of the last slice matters little
 
 # Half-precision products of an SM per cycle that mma.sync reaches.
@@ -47,16 +47,7 @@ _RATES = {TURING: 400, AMPERE: 800, (8, 6): 240, (8, 9): 240, HOPPER: 550}
 _FAST_TF32 = (AMPERE, HOPPER)
 
 
-class Args(KernelArgs):
-    struct = ("implicit_gemm.cu", "KernelArgs")
-    _fields_ = (
-        ("output", epilogue.Output),
-        *pointers("input", "weight", "factor", "parts", "arrivals"),
-        *ints("height", "width", "pitch", "out_h", "out_w"),
-        *ints("groups", "channels", "filters", "taps_y", "taps_x", "steps"),
-        *ints("stride_y", "stride_x", "top", "left", "dilation_y", "dilation_x"),
-        *ints("next_y", "next_x", "next_channel", "split", "tiles_n", "area", "factor_pitch"),
-    )
+Args = struct("implicit_gemm.cu", "KernelArgs", Output=epilogue.Output)
 
 
 @dataclass(frozen=True)
@@ -213,25 +204,21 @@ class ImplicitGemm(Algorithm):
         return made
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
-        target, tile, each = gpu.target, self.tile(gpu.target, op), _bundles(gpu.target, op)
-        tiles_n = self._tiles_n(target, op)
+        tile, each = self.tile(gpu.target, op), _bundles(gpu.target, op)
+        tiles_n = self._tiles_n(gpu.target, op)
         factor = op.factor if isinstance(op, ScaledConv2d) else None
         taps, next_channel = divmod(tile.depth, each.channels)
         next_y, next_x = divmod(taps, op.kernel[1])
-        arguments = Args(
+        arguments = Args.of(
+            geometry.known(gpu, op),
             output=epilogue.output(gpu, op, filters=each.filters),
-            input=gpu[op.src],
-            weight=gpu.array(op, "weight"),
             factor=gpu[factor] if factor else 0,
             parts=gpu.workspace,
             arrivals=gpu.array(op, "arrivals"),
-            pitch=gpu.pitch(op.src),
             groups=each.count,
             channels=each.channels,
             filters=each.filters,
-            taps_y=op.kernel[0],
-            taps_x=op.kernel[1],
-            steps=_steps(target, op),
+            steps=_steps(gpu.target, op),
             next_y=next_y,
             next_x=next_x,
             next_channel=next_channel,
@@ -239,20 +226,12 @@ class ImplicitGemm(Algorithm):
             tiles_n=tiles_n,
             area=op.src.shape.area,
             factor_pitch=gpu.pitch(factor) if factor else 0,
-            **geometry.maps(op),
-            **geometry.strides(op),
         )
         tiles_m = -(-gpu.pixels(op.out) * tile.pool_area // tile.rows)
-        gpu.tile(tile, tile.shared_bytes).launch(
-            (tiles_m * tiles_n * each.count * self.split, 1, 1),
-            tile.threads,
-            [arguments],
-            stream=gpu.stream.handle,
-            early=target.capability >= HOPPER,
-        )
+        tensor_cores.launch(gpu, tile, tiles_m * tiles_n * each.count * self.split, arguments)
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
-        """A rough model of one SM, which ranks the tiles before any was measured."""
+        """Rank the tiles by a rough model of one SM."""
         tile = self.tile(target, op)
         half_rate = _RATES.get(target.capability, _RATES[AMPERE])
         rate = half_rate / (1, 2, 6, 2)[tile.mode]

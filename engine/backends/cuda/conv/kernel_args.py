@@ -1,32 +1,19 @@
-"""Structs that kernels take by value, filled by the names of their fields.
-
-A test compares the fields of every class with those of its C struct.
-"""
+"""Structs that kernels take by value: fields are read from the C text and filled by name."""
 
 from __future__ import annotations
 
 import ctypes
-from typing import Any, ClassVar
+import re
+from collections.abc import Mapping
+from typing import Any
 
-Fields = tuple[tuple[str, Any], ...]
+from engine.backends.cuda.kernels import sources
 
-
-def pointers(*names: str) -> Fields:
-    return tuple((name, ctypes.c_void_p) for name in names)
-
-
-def ints(*names: str) -> Fields:
-    return tuple((name, ctypes.c_int) for name in names)
-
-
-def divisors(*names: str) -> Fields:
-    return tuple((name, Divisor) for name in names)
+_TYPES = {"int": ctypes.c_int, "unsigned": ctypes.c_uint, "float": ctypes.c_float}
 
 
 class KernelArgs(ctypes.Structure):
     """The fields of a C struct in its order; every field must be given."""
-
-    struct: ClassVar[tuple[str, str]]  # the file in kernels/ and the name
 
     def __init__(self, **values: Any) -> None:
         names = {name for name, *_ in self._fields_}
@@ -35,14 +22,33 @@ class KernelArgs(ctypes.Structure):
             raise TypeError(f"{type(self).__name__}: missing or unknown fields: {difference}")
         super().__init__(**values)
 
+    @classmethod
+    def of(cls, known: Mapping[str, float], **own: Any) -> KernelArgs:
+        """Take from `known` what the struct has a field for, and `own` before it."""
+        names = {name for name, *_ in cls._fields_}
+        return cls(**{name: known[name] for name in names & known.keys()} | own)
+
 
 class Divisor(KernelArgs):
     """A divisor as a factor and a shift: it divides numbers below 2^31 without a division."""
 
-    struct = ("fast_divide.cuh", "Divisor")
     _fields_ = (("factor", ctypes.c_uint), ("shift", ctypes.c_int))
 
     @classmethod
-    def of(cls, divisor: int) -> Divisor:
+    def by(cls, divisor: int) -> Divisor:
         shift = 31 + (divisor - 1).bit_length()
         return cls(factor=-(-(1 << shift) // divisor), shift=shift)
+
+
+def struct(file: str, name: str, **nested: type[KernelArgs]) -> type[KernelArgs]:
+    """Return a struct of a file of kernels/, whose fields are numbers, pointers or `nested`."""
+    text = re.sub("//.*", "", sources.by_name()[file])
+    (body,) = re.findall(rf"^struct {name} {{(.*?)^}};", text, re.MULTILINE | re.DOTALL)
+    types: dict[str, Any] = {**_TYPES, "Divisor": Divisor, **nested}
+    fields: list[tuple[str, Any]] = []
+    for declaration in filter(str.strip, body.split(";")):
+        first, *others = map(str.strip, declaration.split(","))
+        *_, kind, field = first.replace("*", "* ").split()
+        made = ctypes.c_void_p if "*" in first else types[kind]
+        fields += [(each, made) for each in (field, *others)]
+    return type(name, (KernelArgs,), {"_fields_": fields})

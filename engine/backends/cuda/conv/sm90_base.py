@@ -1,11 +1,10 @@
-"""What the kernels for Hopper (sm_90) share: tiles, layouts of weights and kernel arguments.
+"""Tiles, weight layouts and kernel arguments that all kernels for Hopper (sm_90) share.
 
 They load slices of k with TMA and multiply with wgmma; see kernels/conv/sm90.
 """
 
 from __future__ import annotations
 
-import ctypes
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import numpy as np
 from engine.arrays import Array
 from engine.backends.cuda.conv import geometry
 from engine.backends.cuda.conv.algorithm import Algorithm
-from engine.backends.cuda.conv.kernel_args import Divisor, KernelArgs, divisors, ints, pointers
+from engine.backends.cuda.conv.kernel_args import Divisor, KernelArgs, struct
 from engine.backends.cuda.conv.tensor_cores import (
     EIGHT,
     HOPPER,
@@ -42,7 +41,7 @@ _CHUNKS_OF_BANKS = 8  # chunks in one row of all banks of shared memory
 _WARPS = 4  # of a warpgroup
 _LANES_DOWN = 8  # rows of lanes in a warp
 _LINE_BYTES = 128
-_NEAR = 16 << 20  # bytes of a map of which the L2 still holds most two convolutions later
+_NEAR = 16 << 20  # bytes of a map that stays mostly in the L2 for two convolutions
 _DATA_TYPES = {
     MODES["float16"]: launch.HALF,
     MODES["tf32"]: launch.TF32,
@@ -110,7 +109,7 @@ class Sm90Tile:
 
 
 class EpilogueParams(TypedDict):
-    """What a tile is told about its epilogue."""
+    """The parameters of a tile's epilogue."""
 
     mode: int
     out_bytes: int
@@ -119,19 +118,7 @@ class EpilogueParams(TypedDict):
     yolo: int
 
 
-class Args(KernelArgs):
-    struct = ("sm90_mainloop.cuh", "KernelArgs")
-    _fields_ = (
-        *pointers("bias", "residual", "out", "flag", "weight", "next"),
-        ("next_bytes", ctypes.c_uint),
-        ("next_share", ctypes.c_uint),
-        *ints("pixels", "filters", "out_h", "out_w", "taps_x", "slices", "steps"),
-        *ints("stride_y", "stride_x", "top", "left", "dilation_y", "dilation_x"),
-        *ints("out_pitch", "residual_pitch", "split", "tiles_n", "is_aligned"),
-        *ints("inbox", "is_residual_far", "entries", "box"),
-        ("scale_x_y", ctypes.c_float),
-        *divisors("by_split", "by_tiles_n", "by_out_h", "by_out_w", "by_slices", "by_taps_x"),
-    )
+Args = struct("sm90_mainloop.cuh", "KernelArgs")
 
 
 class Sm90Algorithm(Algorithm):
@@ -170,7 +157,7 @@ def can_run(target: Target, op: ops.Conv2d) -> bool:
 
 
 def fills(columns: int, filters: int) -> bool:
-    """Return whether so many filters use most of a tile, or the tile is as narrow as they get."""
+    """Return whether the filters use at least half of a tile; the narrowest always fits."""
     return columns <= 32 or columns < 2 * filters
 
 
@@ -249,18 +236,14 @@ def source(gpu: Gpu, op: ops.Conv2d, tile: Sm90Tile) -> launch.Windows:
 
 def arguments(
     gpu: Gpu, op: ops.Conv2d, tile: Sm90Tile, *, blocks: int, split: int = 1, inbox: int = 0
-) -> Args:
+) -> KernelArgs:
     """Return the arguments for a grid of `blocks`, each of which prefetches some next weights."""
-    grid = op.grid
+    grid, tiles_n = op.grid, tile.across(op)
     slices_of_tap = -(-op.src.shape.channels // tile.depth)
     written = (op.out, op.residual) if op.residual else (op.out,)
     next_weights, next_bytes = gpu.next_weights
-    return Args(
-        bias=gpu.array(op, "bias"),
-        residual=gpu[op.residual] if op.residual else 0,
-        out=gpu[op.out],
-        flag=gpu.flag if op.yolo else 0,
-        weight=gpu.array(op, "weight"),
+    return Args.of(
+        geometry.known(gpu, op),
         next=next_weights,
         next_bytes=next_bytes,
         next_share=-(-next_bytes // (blocks * _LINE_BYTES)) * _LINE_BYTES,
@@ -268,36 +251,19 @@ def arguments(
         filters=whole_eights(grid.channels) if tile.is_whole else grid.channels,
         out_h=grid.height,
         out_w=grid.width,
-        taps_x=op.kernel[1],
         slices=slices_of_tap,
         steps=op.kernel[0] * op.kernel[1] * slices_of_tap,
         split=split,
-        tiles_n=tile.across(op),
+        tiles_n=tiles_n,
         is_aligned=int(all(map(gpu.is_aligned, written))),
         inbox=inbox,
         is_residual_far=int(_is_residual_far(gpu, op)),
-        by_split=Divisor.of(split),
-        by_tiles_n=Divisor.of(tile.across(op)),
-        by_out_h=Divisor.of(grid.height),
-        by_out_w=Divisor.of(grid.width),
-        by_slices=Divisor.of(slices_of_tap),
-        by_taps_x=Divisor.of(op.kernel[1]),
-        **geometry.strides(op),
-        **geometry.output_pitches(gpu, op),
-        **geometry.yolo(op),
-    )
-
-
-def enqueue(
-    gpu: Gpu, op: ops.Conv2d, tile: Sm90Tile, tensor_map: launch.TensorMap, *, blocks: int
-) -> None:
-    """Enqueue a kernel of independent blocks."""
-    gpu.tile(tile, tile.shared_bytes).launch(
-        (blocks, 1, 1),
-        tile.threads,
-        [tensor_map, arguments(gpu, op, tile, blocks=blocks)],
-        stream=gpu.stream.handle,
-        early=True,
+        by_split=Divisor.by(split),
+        by_tiles_n=Divisor.by(tiles_n),
+        by_out_h=Divisor.by(grid.height),
+        by_out_w=Divisor.by(grid.width),
+        by_slices=Divisor.by(slices_of_tap),
+        by_taps_x=Divisor.by(op.kernel[1]),
     )
 
 

@@ -13,6 +13,7 @@ from math import prod
 
 from engine.backends.cuda.conv import sm90_base
 from engine.backends.cuda.conv.sm90_base import Sm90Algorithm, Sm90Tile
+from engine.backends.cuda.conv.tensor_cores import launch as launch_tile
 from engine.backends.cuda.driver import launch
 from engine.backends.cuda.ops.gpu import Gpu, Target
 from engine.plan import ops
@@ -124,7 +125,8 @@ class DirectTiles(Sm90Algorithm):
             sm90_base.source(gpu, op, tile), height=height, width=width, channels=tile.depth
         )
         blocks = self._resident(gpu.target) // across * across
-        sm90_base.enqueue(gpu, op, tile, boxes, blocks=blocks)
+        arguments = sm90_base.arguments(gpu, op, tile, blocks=blocks)
+        launch_tile(gpu, tile, blocks, boxes, arguments)
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
         """On the scale of the estimates of sm90_splitk.py."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.backends.cuda.conv import geometry, sm90_base, sm90_fused_pair
-from engine.backends.cuda.conv.kernel_args import KernelArgs, pointers
+from engine.backends.cuda.conv.kernel_args import struct
 from engine.backends.cuda.conv.sm90_fused_pair import BETWEEN, FILTERS, TAPS, WIDTH, FusedTile
 from engine.backends.cuda.driver import launch
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
@@ -22,9 +22,7 @@ _GROUPS = 3  # of 64 pixels, in a patch
 _TEAM_BYTES = _GROUPS * 64 * (2 * 128 + 64)  # two patches, and the map between
 
 
-class Args(KernelArgs):
-    struct = ("sm90_fused_bottleneck.cu", "FirstArgs")
-    _fields_ = pointers("bias", "weight")
+Args = struct("sm90_fused_bottleneck.cu", "FirstArgs")
 
 
 def tile(target: Target, chain: ops.Chain) -> FusedTile:

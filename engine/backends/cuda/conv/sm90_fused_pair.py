@@ -1,4 +1,4 @@
-"""What the Hopper kernels share that fuse two convolutions.
+"""Tiles, weights and launch of the Hopper kernels that fuse two convolutions.
 
 The map between the two stays in shared memory. The second is 3x3, with filters as rows of its
 products, as in sm90_swapped.py.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from engine.backends.cuda.conv import sm90_base
+from engine.backends.cuda.conv import sm90_base, tensor_cores
 from engine.backends.cuda.conv.kernel_args import KernelArgs
 from engine.backends.cuda.conv.sm90_base import Sm90Tile
 from engine.backends.cuda.driver.launch import TensorMap
@@ -99,9 +99,7 @@ def enqueue(gpu: Gpu, chain: ops.Chain, tile: FusedTile, *first: KernelArgs | Te
     blocks = _blocks(gpu, chain, tile)
     own = gpu.for_part(last, chain, link.out, 0)
     arguments = sm90_base.arguments(own, last, tile, blocks=blocks)
-    gpu.tile(tile, tile.shared_bytes).launch(
-        (blocks, 1, 1), tile.threads, [*first, arguments], stream=gpu.stream.handle, early=True
-    )
+    tensor_cores.launch(gpu, tile, blocks, *first, arguments)
 
 
 def _blocks(gpu: Gpu, chain: ops.Chain, tile: FusedTile) -> int:

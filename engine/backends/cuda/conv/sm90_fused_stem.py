@@ -7,7 +7,7 @@ reading it again take longer than both convolutions.
 from __future__ import annotations
 
 from engine.backends.cuda.conv import sm90_base, sm90_fused_pair
-from engine.backends.cuda.conv.kernel_args import KernelArgs, ints, pointers
+from engine.backends.cuda.conv.kernel_args import struct
 from engine.backends.cuda.conv.sm90_fused_pair import BETWEEN, FILTERS, WIDTH, FusedTile
 from engine.backends.cuda.conv.sm90_rgb_stem import RGB_STEM
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
@@ -19,9 +19,7 @@ _TEAM_BYTES = (4 * 9 << 10) + (5 << 10)  # four patches of the map between, and 
 _PITCH = 4  # values of a pixel of the picture
 
 
-class Args(KernelArgs):
-    struct = ("sm90_fused_stem.cu", "StemArgs")
-    _fields_ = (*pointers("bias", "weight", "picture"), *ints("height", "width"))
+Args = struct("sm90_fused_stem.cu", "StemArgs")
 
 
 def tile(target: Target, chain: ops.Chain) -> FusedTile:

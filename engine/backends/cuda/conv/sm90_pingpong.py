@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from engine.backends.cuda.conv import sm90_base
 from engine.backends.cuda.conv.sm90_base import Sm90Algorithm, Sm90Tile
+from engine.backends.cuda.conv.tensor_cores import launch as launch_tile
 from engine.backends.cuda.driver import launch
 from engine.backends.cuda.ops.gpu import Gpu, Target
 from engine.plan import ops
@@ -55,7 +56,8 @@ class PersistentGemm(Sm90Algorithm):
         blocks = min(_tiles(tile, op, gpu.rows(op.out)), self._resident(gpu.target))
         source = sm90_base.source(gpu, op, tile)
         windows = launch.windows_map(source, pixels=tile.rows, channels=tile.depth)
-        sm90_base.enqueue(gpu, op, tile, windows, blocks=blocks)
+        arguments = sm90_base.arguments(gpu, op, tile, blocks=blocks)
+        launch_tile(gpu, tile, blocks, windows, arguments)
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
         """On the scale of the estimates of sm90_splitk.py."""
@@ -77,7 +79,7 @@ class PersistentGemm(Sm90Algorithm):
 
 
 def _tiles(tile: PingPongTile, op: ops.Conv2d, rows: int) -> int:
-    """Return the tiles of so many rows; a block without any would never return."""
+    """Return the tiles of `rows` pictures; a block that has none would never end."""
     return -(-rows * op.out.shape.area // tile.rows) * tile.across(op)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from engine.backends.cuda.conv import geometry, tensor_cores
 from engine.backends.cuda.conv.algorithm import Algorithm
-from engine.backends.cuda.conv.kernel_args import Divisor, KernelArgs, divisors, ints, pointers
+from engine.backends.cuda.conv.kernel_args import Divisor, struct
 from engine.backends.cuda.conv.sm90_base import BLOCK_RESERVED, SM_SHARED
 from engine.backends.cuda.conv.tensor_cores import COMMON, EIGHT, HOPPER
 from engine.backends.cuda.kernels import wgmma
@@ -35,14 +35,7 @@ _MOST_BLOCKS = {True: 2, False: 3}  # on an SM, by whether the sums of two lines
 _PIECE_BYTES = 8
 
 
-class Args(KernelArgs):
-    struct = ("sm90_rgb_stem.cu", "KernelArgs")
-    _fields_ = (
-        *pointers("bias", "input", "weight", "out"),
-        *ints("height", "width", "pitch", "is_wide", "grid_h", "grid_w"),
-        *ints("out_h", "out_w", "out_pitch", "across", "blocks", "top", "left"),
-        *divisors("by_across", "by_down"),
-    )
+Args = struct("sm90_rgb_stem.cu", "KernelArgs")
 
 
 @dataclass(frozen=True)
@@ -173,32 +166,19 @@ class RgbStem(Algorithm):
         rows_of_product = -(-grid.width // tile.pair)
         across, down = -(-rows_of_product // _WINDOWS), -(-grid.height // _LINES)
         blocks = gpu.rows(op.out) * across * down
-        pointer, pitch = gpu[op.src], gpu.pitch(op.src)
-        arguments = Args(
-            bias=gpu.array(op, "bias"),
-            input=pointer,
-            weight=gpu.array(op, "weight"),
-            out=gpu[op.out],
-            pitch=pitch,
-            is_wide=int(pointer % _PIECE_BYTES == 0 and pitch % _PITCH == 0),
+        is_wide = gpu[op.src] % _PIECE_BYTES == 0 and gpu.pitch(op.src) % _PITCH == 0
+        arguments = Args.of(
+            geometry.known(gpu, op),
+            is_wide=int(is_wide),
             grid_h=grid.height,
             grid_w=grid.width,
-            out_pitch=gpu.pitch(op.out),
             across=across,
             blocks=blocks,
-            top=op.padding[0],
-            left=op.padding[1],
-            by_across=Divisor.of(across),
-            by_down=Divisor.of(down),
-            **geometry.maps(op),
+            by_across=Divisor.by(across),
+            by_down=Divisor.by(down),
         )
-        gpu.tile(tile, tile.shared_bytes).launch(
-            (min(blocks, gpu.target.multiprocessors * tile.blocks), 1, 1),
-            tile.threads,
-            [arguments],
-            stream=gpu.stream.handle,
-            early=True,
-        )
+        resident = gpu.target.multiprocessors * tile.blocks
+        tensor_cores.launch(gpu, tile, min(blocks, resident), arguments)
 
 
 def _halves(values: NDArray[np.float32], parts: int) -> NDArray[np.generic]:

@@ -19,6 +19,7 @@ from engine.backends.cuda.conv.sm90_base import (
     Sm90Algorithm,
     Sm90Tile,
 )
+from engine.backends.cuda.conv.tensor_cores import launch as launch_tile
 from engine.backends.cuda.driver import launch
 from engine.backends.cuda.ops.gpu import Gpu, Target
 from engine.plan import ops
@@ -185,17 +186,11 @@ class SplitK(Sm90Algorithm):
         windows = launch.windows_map(source, pixels=tile.rows, channels=tile.depth)
         inbox = tile.inbox(split) if split > 1 else 0
         arguments = sm90_base.arguments(gpu, op, tile, blocks=blocks, split=split, inbox=inbox)
-        gpu.tile(tile, tile.shared_by(split)).launch(
-            (blocks, 1, 1),
-            tile.threads,
-            [windows, arguments],
-            stream=gpu.stream.handle,
-            cluster=split,
-            early=True,
-        )
+        shared = tile.shared_by(split)
+        launch_tile(gpu, tile, blocks, windows, arguments, shared=shared, cluster=split)
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float:
-        """A model fitted to timings on an H200, which ranks the tiles before any was measured."""
+        """Rank the tiles by a model that was fitted to timings on an H200."""
         tile = self.tile(target, op)
         rate, width, finish, start, split = _COSTS[tile.mode]
         clusters = _CLUSTERS[self.split] * target.multiprocessors // _CLUSTERS[1]

@@ -1,12 +1,14 @@
-"""What all tensor-core convolutions share: precision modes, weight splitting, shared memory."""
+"""Precision modes, weight splitting, shared memory and launch of tensor-core convolutions."""
 
 from __future__ import annotations
+
+import ctypes
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.backends.cuda.driver.tiles import EXACT_HALVES, MODES, reads_halves
-from engine.backends.cuda.ops.gpu import Target, is_narrow
+from engine.backends.cuda.driver.tiles import EXACT_HALVES, MODES, Tile, reads_halves
+from engine.backends.cuda.ops.gpu import Gpu, Target, is_narrow
 from engine.plan import ops
 
 TURING, AMPERE, HOPPER = (7, 5), (8, 0), (9, 0)
@@ -71,3 +73,22 @@ def factors(values: NDArray[np.float32], mode: int) -> NDArray[np.generic]:
     np.subtract(values, high, out=low)
     round_to_tf32(low, low)
     return both
+
+
+def launch(
+    gpu: Gpu,
+    tile: Tile,
+    blocks: int,
+    *arguments: ctypes.Structure,
+    shared: int | None = None,
+    cluster: int = 1,
+) -> None:
+    """Enqueue a tile's kernel, which from Hopper on may start before the previous one ends."""
+    gpu.tile(tile, tile.shared_bytes if shared is None else shared).launch(
+        (blocks, 1, 1),
+        tile.threads,
+        arguments,
+        stream=gpu.stream.handle,
+        cluster=cluster,
+        early=gpu.target.capability >= HOPPER,
+    )

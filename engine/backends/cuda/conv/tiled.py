@@ -26,25 +26,16 @@ class Tiled(Algorithm):
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         height, width = _tile(op)
-        filters, out = geometry.filters_of_group(op), op.out.shape
-        tiles = gpu.rows(op.out) * -(-out.height // height) * -(-out.width // width)
-        blocks = tiles * op.groups * -(-filters // _FILTERS)
+        tiles = (
+            gpu.rows(op.out) * -(-op.out.shape.height // height) * -(-op.out.shape.width // width)
+        )
+        blocks = tiles * op.groups * -(-geometry.filters_of_group(op) // _FILTERS)
         gpu.launch_grid(
             "tiled",
             (min(blocks, _MOST_BLOCKS), 1, 1),
             height * width,
             shared=_shared_bytes(op),
-            rows=gpu.rows(op.out),
-            groups=op.groups,
-            channels=op.weight.shape[1],
-            filters=filters,
-            tile_h=height,
-            tile_w=width,
-            **geometry.tensors(gpu, op),
-            **geometry.maps(op),
-            **geometry.pitches(gpu, op),
-            **geometry.window(op),
-            **geometry.activations(op),
+            **geometry.arguments("tiled", gpu, op, tile_h=height, tile_w=width),
         )
 
 

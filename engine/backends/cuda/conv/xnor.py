@@ -35,31 +35,14 @@ class Xnor(Algorithm):
         return {**constants, "weight": np.ascontiguousarray(words), "scale": scale}
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
-        words = _words(op)
-        sizes = {"channels": op.src.shape.channels, "words": words}
+        words, pixels = _words(op), gpu.pixels(op.src)
+        packed = {"out": gpu.workspace, "pixels": pixels, "words": words}
         gpu.launch(
-            "xnor_pack",
-            gpu.pixels(op.src) * words,
-            src=gpu[op.src],
-            out=gpu.workspace,
-            pixels=gpu.pixels(op.src),
-            src_pitch=gpu.pitch(op.src),
-            **sizes,
+            "xnor_pack", pixels * words, **geometry.arguments("xnor_pack", gpu, op, **packed)
         )
-        tensors = {**geometry.tensors(gpu, op), "src": gpu.workspace}
-        gpu.launch(
-            "xnor_dot",
-            gpu.pixels(op.out) * op.out.shape.channels,
-            scale=gpu.array(op, "scale"),
-            rows=gpu.rows(op.out),
-            filters=op.out.shape.channels,
-            **tensors,
-            **sizes,
-            **geometry.maps(op),
-            **geometry.output_pitches(gpu, op),
-            **geometry.window(op),
-            **geometry.activations(op),
-        )
+        own = {"src": gpu.workspace, "scale": gpu.array(op, "scale"), "words": words}
+        items = gpu.pixels(op.out) * op.out.shape.channels
+        gpu.launch("xnor_dot", items, **geometry.arguments("xnor_dot", gpu, op, **own))
 
 
 def _words(op: ops.Conv2d) -> int:

@@ -37,7 +37,6 @@ _CODES = {
     "size_t": "N",
 }
 EARLY_STARTS = (9, 0)  # from here on a kernel may start before the one before it has ended
-_NAME = re.compile(r"(\w+)\s*(?:,|$)")
 _QUALIFIER = re.compile(r"\b(const|__restrict__|__grid_constant__)\b")
 
 
@@ -154,17 +153,14 @@ def in_order(kernel: str, arguments: Mapping[str, float]) -> list[float]:
     return [arguments[name] for name in names]
 
 
-def parameters(kernel: str) -> list[str]:
+def parameters(kernel: str) -> tuple[str, ...]:
     """Return the names of a kernel's parameters, in their order."""
     return _parameter_names()[kernel]
 
 
 @lru_cache(maxsize=1)
-def _parameter_names() -> dict[str, list[str]]:
-    return {
-        kernel: _NAME.findall(parameters)
-        for kernel, parameters in declared(translation_unit()).items()
-    }
+def _parameter_names() -> dict[str, tuple[str, ...]]:
+    return parameter_names(translation_unit())
 
 
 def _code(kernel: str, argument: str) -> str:

@@ -39,6 +39,9 @@ class Tile(Protocol):
         """What the text is compiled with, besides MODE."""
 
     @property
+    def threads(self) -> int: ...
+
+    @property
     def shared_bytes(self) -> int:
         """What a block has of shared memory, asked for at its launch."""
 

@@ -15,7 +15,7 @@ from engine.backends.cuda.ops.gpu import Target
 from engine.plan.ops import Chain, Conv2d
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.tensor_host import run
-from tests.backends.cuda.test_tensor_kernels import (
+from tests.backends.cuda.test_mma_kernels import (
     TOLERANCES,
     Problem,
     check,

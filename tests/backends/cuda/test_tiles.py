@@ -215,7 +215,7 @@ def test_weights_lie_as_a_map_would_have_left_them(depth: int) -> None:
 def test_a_product_and_a_shift_divide() -> None:
     random = np.random.default_rng(0)
     for divisor in (*range(1, 70), 416, 608, 4095, 65537, 2**20, 2**31 - 1):
-        by = Divisor.of(divisor)
+        by = Divisor.by(divisor)
         values = random.integers(0, 2**31, 300).tolist()
         near = [divisor * n + d for n in (1, 2, 2**31 // divisor - 1) for d in (-1, 0, 1)]
         for value in (0, 2**31 - 1, *values, *(n for n in near if 0 <= n < 2**31)):

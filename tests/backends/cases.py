@@ -1,4 +1,4 @@
-"""Small cases of every op: odd sizes, all options. A case runs on any device and in any layout."""
+"""Small test cases of every op, with odd sizes and all options, for any device and layout."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Case:
         return f"{type(self.op).__name__}-{self.name}"
 
     def inputs(self, sequences: int) -> dict[Tensor, Array]:
-        """Values of every tensor that the op reads, as float32 can hold them."""
+        """Return float32 values of every tensor that the op reads."""
         rng = np.random.default_rng(len(self.name))
         return {
             tensor: self.draw(rng, (tensor.steps * sequences, *tensor.shape.sides)).astype("f4")
@@ -52,12 +52,12 @@ def normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def wide(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Both signs, and far out, where exponentials saturate."""
+    """Draw values of both signs, some so large that exponentials saturate."""
     return rng.standard_normal(shape) * rng.choice([1, 30], shape)
 
 
 def few(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Many equal values."""
+    """Draw from a few values, so that many are equal."""
     return rng.integers(-2, 3, shape).astype(float)
 
 
@@ -85,7 +85,7 @@ def all_cases() -> list[Case]:
 
 
 def missing_pass(case: Case, passes: Sequence[str]) -> str | None:
-    """The pass that makes such an op, where a device does not ask for it: it never sees the op."""
+    """Return the pass that creates such an op if it is not among `passes`, else None."""
     makers = {
         "fuse_pool": getattr(case.op, "pool", None) is not None,
         "fuse_upsample": getattr(case.op, "upsample", None) is not None,
@@ -110,7 +110,7 @@ def convolution(
     weight, weights = random_constant(
         "weight", filters, src[0] // options.get("groups", 1), *kernel
     )
-    if options.get("signed"):  # then weights are plus or minus one number for each filter
+    if options.get("signed"):  # weights are plus or minus one number for each filter
         weights = np.sign(weights) * abs(weights).mean(axis=(1, 2, 3), keepdims=True)
     constants = {"weight": weights}
     if bias:
@@ -238,7 +238,10 @@ def chain(
     activation: str = "leaky",
     residual: bool = False,
 ) -> None:
-    """1 x 1 with `before` filters, depthwise, 1 x 1 with `after` filters; 0 is none."""
+    """Add a chain: 1 x 1 with `before` filters, depthwise, 1 x 1 with `after` filters.
+
+    Zero filters omit a 1 x 1 convolution.
+    """
     links: list[ops.Conv2d] = []
     constants: dict[str, Array] = {}
 
@@ -393,7 +396,7 @@ for name in ACTIVATIONS:
 add_case("packs", ops.Activate(tensor(8, 3, 5), tensor(8, 3, 5), "swish"), wide)
 for name in ("mish", "logistic"):
     add_case(f"packs_{name}", ops.Activate(tensor(8, 3, 5), tensor(8, 3, 5), name), wide)
-# on a card it leaves in tiles
+# large enough for a GPU to store it in tiles
 add_case("large_map", ops.Activate(tensor(41, 41, 41), tensor(41, 41, 41), "relu"))
 
 for name, shapes, weight_shape, activation in [
@@ -548,7 +551,7 @@ for stride, (channels, height, width) in [(2, (8, 3, 5)), (2, (64, 4, 6)), (3, (
     add_case(name, ops.Reorg(tensor(*smaller), tensor(*larger), stride, grid))
     op = ops.Reorg(tensor(*larger), tensor(*smaller), stride, grid, reverse=True)
     add_case(f"{name}_reverse", op)
-# yolov2: the grid is that of the input, so the values are scrambled
+# yolov2: the grid is that of the input, so values are permuted
 add_case("2_scrambled", ops.Reorg(tensor(16, 2, 3), tensor(4, 4, 6), 2, Shape(4, 4, 6)))
 add_case("centre", ops.Crop(tensor(3, 3, 4), tensor(3, 7, 8), 2, 2, scale=2.0, shift=-1.0))
 add_case("corner", ops.Crop(tensor(2, 2, 3), tensor(2, 4, 5), 2, 0))

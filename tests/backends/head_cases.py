@@ -1,4 +1,4 @@
-"""Small heads of every kind with values to decode, and their decoding value by value in float64."""
+"""Small heads of every kind with input values, and their decoding by loops in float64."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ HEADS: dict[str, ops.Head] = {
 
 
 def plan_of_two_and_one_class() -> Plan:
-    """Two [yolo] over the same values, of which the second reads one class less."""
+    """Return two [yolo] heads of the same values; the second has one class less."""
     builder = PlanBuilder(Shape(7, 4, 5))
     parts = (ConcatPart(builder.source, 0, 6, 0),)
     fewer = builder.emit(ops.Concat(builder.tensor(Shape(6, 4, 5)), parts))
@@ -75,7 +75,7 @@ def plan_of_two_and_one_class() -> Plan:
 
 
 def values_for(head: ops.Head, seed: int = 0) -> Array:
-    """Probabilities in places and boxes of both signs, as a detection layer puts them out."""
+    """Draw values like those of a detection layer: probabilities, and boxes of both signs."""
     random = np.random.default_rng(seed)
     values = random.random(head.src.shape.sides, dtype=np.float32)
     if isinstance(head, ops.YoloHead) and not head.new_coords:
@@ -91,7 +91,7 @@ def values_for(head: ops.Head, seed: int = 0) -> Array:
 def decode_by_loops(
     head: ops.Head, values: Array, *, threshold: float, hierarchy: float
 ) -> list[Row]:
-    """Row by row as darknet does it. Rows of regions and grids that score nothing are left out."""
+    """Decode row by row, as darknet does; omit rows of regions and grids without a score."""
     rows: Iterator[Row]
     exact = values.astype(np.float64)
     if isinstance(head, ops.YoloHead):

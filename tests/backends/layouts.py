@@ -1,4 +1,4 @@
-"""Plans that run one case: its tensors in memory of their own, or inside wider ones."""
+"""Plans that run one case, with tensors that own memory or are views of wider ones."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.backends.cases import Case
 
 Array = NDArray[Any]
 
-MARK = 7.0  # what the margins of the output hold before and after
+MARK = 7.0  # the value of the margins of the output, before and after
 
 
 @dataclass(frozen=True)
 class Layout:
     name: str
-    margin: int  # channels on either side of a tensor that lies inside another
+    margin: int  # channels on either side of a tensor that is a view
 
     def __str__(self) -> str:
         return self.name
@@ -32,11 +32,11 @@ class Layout:
 
 ALONE = Layout("alone", margin=0)
 INSIDE = Layout("inside", margin=3)
-INSIDE_ALIGNED = Layout("inside_aligned", margin=8)  # channels may move 16 bytes at a time
+INSIDE_ALIGNED = Layout("inside_aligned", margin=8)  # 16-byte loads are possible
 
 
 def laid_out(case: Case, *, sequences: int, layout: Layout = ALONE) -> tuple[Plan, Array]:
-    """A plan that runs `case`, and its images. Outputs: that of the op, then what it lies in."""
+    """Return a plan that runs `case` and its images; outputs are `out`, then its root."""
     inputs = case.inputs(sequences)
     plan = _plan(case, inputs)
     outputs = [case.op.out]
@@ -54,7 +54,7 @@ def run_case(
     layout: Layout = ALONE,
     precision: str = "float32",
 ) -> Array:
-    """Compile and run `case`; return the values of its output, in float64."""
+    """Compile and run `case`; return its output in float64."""
     plan, images = laid_out(case, sequences=sequences, layout=layout)
     program = device.compile(plan, batch=sequences, precision=precision)
     try:
@@ -68,7 +68,7 @@ def run_case(
 
 
 def _plan(case: Case, inputs: Mapping[Tensor, Array]) -> Plan:
-    """The inputs are cut out of one flat source, unless the op reads but that."""
+    """Take the inputs from one flat source, unless the op reads only the source."""
     steps = max(tensor.steps for tensor in [*inputs, case.op.out])
     if len(inputs) == 1 and next(iter(inputs)).steps == steps:
         (source,) = inputs
@@ -104,7 +104,7 @@ def _source(plan: Plan, inputs: Mapping[Tensor, Array], sequences: int) -> Array
 
 
 def _inside(plan: Plan, op: ops.Op, margin: int) -> tuple[Plan, Tensor]:
-    """The tensors of `op` as channels of wider ones, that of `out` marked beforehand."""
+    """Make the tensors of `op` views of wider ones; the root of `out` is filled with MARK."""
     views: dict[Tensor, View] = {}
     for tensor in dict.fromkeys([*op.reads, op.out]):
         channels, height, width = tensor.shape.sides

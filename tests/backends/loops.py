@@ -1,7 +1,7 @@
-"""Every op and activation once more, in float64 loops that follow the equations of plan/ops.py.
+"""A second definition of every op and activation: float64 loops after the equations of plan/ops.py.
 
-A loop takes the op and `read`, which gives the values of a tensor, (rows, channels, height, width),
-and those of a constant in its own shape. It returns the values of op.out.
+A loop takes the op and `read`, which returns the values of a tensor, (rows, channels, height,
+width), or of a constant, in its own shape. It returns the values of op.out.
 """
 
 from __future__ import annotations
@@ -501,7 +501,7 @@ LOOPS: Mapping[type[ops.Op], Callable[..., Array]] = {
 
 @cache
 def by_loops(case: Case, *, sequences: int) -> Array:
-    """Return the values that a device should give for `case`; read-only, because it is cached."""
+    """Return the expected output of `case`; read-only, because it is cached."""
     inputs = {tensor: values.astype(float) for tensor, values in case.inputs(sequences).items()}
 
     def read(item: ops.Tensor | ops.Constant) -> Array:

@@ -1,4 +1,4 @@
-"""Each row of plan/activations.py: its NumPy form, and what it says of itself."""
+"""Each row of plan/activations.py: its NumPy form and its attributes."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ def test_float32_is_close_to_the_formula(row: Activation) -> None:
 
 @every_row
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_keeps_the_type(row: Activation, dtype: Any) -> None:
+def test_keeps_the_dtype(row: Activation, dtype: Any) -> None:
     assert row.numpy(np.zeros((2, 3), dtype)).dtype == dtype
 
 
 @every_row
-def test_leaves_its_argument_alone(row: Activation) -> None:
+def test_does_not_change_its_argument(row: Activation) -> None:
     values = GRID.astype(np.float32)
     row.numpy(values)
     np.testing.assert_array_equal(values, GRID.astype(np.float32))
 
 
 @pytest.mark.parametrize("name", [row.name for row in ACTIVATIONS.values() if row.rises])
-def test_what_rises_rises_in_float32(name: str) -> None:
+def test_monotonic_activations_are_monotonic_in_float32(name: str) -> None:
     values = ACTIVATIONS[name].numpy(np.sort(GRID).astype(np.float32))
     assert (np.diff(values) >= 0).all()
 
 
 @pytest.mark.parametrize("name", ["swish", "mish", "hard_mish", "gelu"])
-def test_what_dips_below_zero_does_not_rise(name: str) -> None:
+def test_activations_with_a_minimum_are_not_monotonic(name: str) -> None:
     assert not ACTIVATIONS[name].rises
     assert (np.diff(ACTIVATIONS[name].numpy(np.sort(GRID))) < 0).any()
 
 
-def test_logistic_is_exact_far_out() -> None:
+def test_logistic_saturates_exactly() -> None:
     far = np.array([-100, 100], np.float32)
     np.testing.assert_array_equal(ACTIVATIONS["logistic"].numpy(far), [0, 1])

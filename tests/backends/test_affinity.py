@@ -1,4 +1,4 @@
-"""The threads of a pool stay off the processor of their caller."""
+"""Threads of a pool avoid the processor of their caller."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def place(thread: threading.Thread) -> set[int]:
     return os.sched_getaffinity(thread.native_id)
 
 
-def test_the_system_tells_where_the_caller_is(usable):
+def test_the_current_processor_is_known(usable):
     os.sched_setaffinity(0, {max(usable)})
     current = affinity._current_processor()
     assert current is not None
@@ -61,7 +61,7 @@ def test_threads_leave_the_processor_of_the_caller(monkeypatch, usable, thread):
     assert os.sched_getaffinity(0) == usable, "the caller itself may run anywhere"
 
 
-def test_threads_are_placed_once_while_the_caller_stays(monkeypatch, usable, thread):
+def test_affinity_is_set_once_while_the_caller_stays(monkeypatch, usable, thread):
     affinities = WorkerAffinity()
     on(monkeypatch, min(usable))
     affinities.avoid_caller([thread])
@@ -70,20 +70,20 @@ def test_threads_are_placed_once_while_the_caller_stays(monkeypatch, usable, thr
     assert place(thread) == usable
 
 
-def test_what_the_caller_may_not_use_is_left_alone(monkeypatch, usable, thread):
+def test_one_usable_processor_changes_nothing(monkeypatch, usable, thread):
     os.sched_setaffinity(0, {min(usable)})
     on(monkeypatch, min(usable))
     WorkerAffinity().avoid_caller([thread])
     assert place(thread) == usable
 
 
-def test_more_threads_than_processors_stay_as_they_are(monkeypatch, usable, thread):
+def test_more_threads_than_processors_change_nothing(monkeypatch, usable, thread):
     on(monkeypatch, min(usable))
     WorkerAffinity().avoid_caller([thread] * len(usable))
     assert place(thread) == usable
 
 
-def test_a_thread_that_has_ended_is_passed_over(monkeypatch, usable):
+def test_a_thread_that_has_ended_is_ignored(monkeypatch, usable):
     ended = threading.Thread(target=lambda: None)
     ended.start()
     ended.join()
@@ -92,7 +92,7 @@ def test_a_thread_that_has_ended_is_passed_over(monkeypatch, usable):
 
 
 @pytest.mark.skipif(blas.loaded() is None, reason="the pool works with OpenBLAS only")
-def test_a_pool_keeps_its_threads_apart_in_every_op(monkeypatch, usable):
+def test_a_pool_avoids_the_processor_of_the_caller_in_every_op(monkeypatch, usable):
     workers = Workers(2)
     for processor in sorted(usable)[:2]:
         on(monkeypatch, processor)

@@ -177,7 +177,7 @@ class Problem:
         self.residual = random.normal(size=(self.rows, *op.out.shape.sides)).astype(np.float32)
 
     def expected(self) -> np.ndarray:
-        """Return what the definition gives; it is computed once for equal problems."""
+        """Return the result by definition, which is computed once for equal problems."""
         key = self.op, self.rows
         if key not in EXPECTED:
             pairs = zip(self.src, self.residual, strict=True)
@@ -185,18 +185,18 @@ class Problem:
         return EXPECTED[key]
 
     def run(self, prepare: Any, workers: Workers, *, dtype: Any = np.float32) -> np.ndarray:
-        """Run on channels-last arrays; the output is a slice of a wider map."""
+        """Run on NHWC arrays; return the output as NCHW."""
         src = np.ascontiguousarray(self.src.transpose(0, 2, 3, 1), dtype)
         residual = np.ascontiguousarray(self.residual.transpose(0, 2, 3, 1), dtype)
-        return self.run_on(prepare, workers, src, residual, dtype=dtype, beside=0)
+        return self.run_on(prepare, workers, src, residual, dtype=dtype, margin=0)
 
     def run_on(
-        self, prepare: Any, workers: Workers, *arrays: np.ndarray, dtype: Any, beside: int
+        self, prepare: Any, workers: Workers, *arrays: np.ndarray, dtype: Any, margin: int
     ) -> np.ndarray:
         src, residual = arrays
         out = self.op.out.shape
-        wide = np.full((self.rows, out.height, out.width, out.channels + 2 * beside), 7, dtype)
-        into = wide[..., beside : beside + out.channels]
+        wide = np.full((self.rows, out.height, out.width, out.channels + 2 * margin), 7, dtype)
+        into = wide[..., margin : margin + out.channels]
         kernel = prepare(self.op, self.weight.astype(dtype), self.bias.astype(dtype), workers)
         with workers.serial_blas(), np.errstate(all="ignore"):
             call = kernel.bind(src, into, residual if self.op.residual else None)
@@ -204,14 +204,14 @@ class Problem:
             first = into.copy()
             call()
         assert np.array_equal(first, into), "a second run differs"
-        if beside:
-            assert np.all(wide[..., :beside] == 7)
-            assert np.all(wide[..., -beside:] == 7)
+        if margin:
+            assert np.all(wide[..., :margin] == 7)
+            assert np.all(wide[..., -margin:] == 7)
         return into.transpose(0, 3, 1, 2)
 
 
 def define(problem: Problem, src: np.ndarray, residual: np.ndarray) -> np.ndarray:
-    """The docstring of ops.Conv2d, for one sample, in float64."""
+    """Compute one sample in float64, as the docstring of ops.Conv2d says."""
     op = problem.op
     src = src.astype(np.float64)
     outside = 0.0
@@ -267,7 +267,7 @@ def workers():
 
 
 def assert_near(actual: np.ndarray, expected: np.ndarray, *, within: float) -> None:
-    """Within a share of the largest value; empty windows are as large as can be."""
+    """Compare relative to the largest value, except the maximum over empty windows."""
     real = np.abs(expected) < 1e30
     assert np.array_equal(np.abs(actual) < 1e30, real)
     scale = max(1.0, np.abs(expected[real]).max(initial=0))
@@ -290,7 +290,7 @@ def test_the_chosen_algorithm_agrees_on_slices_of_wider_maps(op, workers):
     src[..., 2:-3] = problem.src.transpose(0, 2, 3, 1)
     residual[..., 2:-3] = problem.residual.transpose(0, 2, 3, 1)
     arrays = src[..., 2:-3], residual[..., 2:-3]
-    actual = problem.run_on(choose, workers, *arrays, dtype=np.float32, beside=3)
+    actual = problem.run_on(choose, workers, *arrays, dtype=np.float32, margin=3)
     assert_near(actual, problem.expected(), within=1e-5)
 
 
@@ -303,7 +303,7 @@ def test_a_program_in_float64_keeps_its_digits(op, workers):
 
 
 @pytest.mark.parametrize(("module", "op"), SUPPORTED)
-def test_the_answer_is_the_same_with_any_number_of_threads(module, op):
+def test_results_do_not_depend_on_the_number_of_threads(module, op):
     problem = Problem(op)
     answers = []
     for count in (1, 2, 3):
@@ -315,7 +315,7 @@ def test_the_answer_is_the_same_with_any_number_of_threads(module, op):
 
 
 @pytest.mark.parametrize(("unpacked", "parts"), [(0, 1), (100**3, 4), (25 * 128 * 40, 8)])
-def test_few_filters_together_where_the_blas_need_not_pack(monkeypatch, workers, unpacked, parts):
+def test_filters_are_divided_when_the_blas_need_not_pack(monkeypatch, workers, unpacked, parts):
     monkeypatch.setattr(blas, "unpacked_products", lambda: unpacked)
     problem = Problem(CASES["deep, small map"])
     module = ALGORITHMS["winograd_whole_map"]
@@ -324,10 +324,10 @@ def test_few_filters_together_where_the_blas_need_not_pack(monkeypatch, workers,
 
 
 def test_source_may_be_stored_channels_first(workers):
-    """The network's input comes as (rows, c, h, w); its program may hand over a transposed view."""
+    """Test a transposed view, as a program may pass of its NCHW input."""
     problem = Problem(CASES["first layer, pooled"])
     src, residual = (a.transpose(0, 2, 3, 1) for a in (problem.src, problem.residual))
-    actual = problem.run_on(choose, workers, src, residual, dtype=np.float32, beside=0)
+    actual = problem.run_on(choose, workers, src, residual, dtype=np.float32, margin=0)
     assert_near(actual, problem.expected(), within=1e-5)
 
 
@@ -341,20 +341,20 @@ def test_source_may_be_stored_channels_first(workers):
         (3, 1, [1, 1, 1]),
     ],
 )
-def test_two_threads_have_the_same_to_do(total, longest, lengths):
+def test_two_threads_have_equal_work(total, longest, lengths):
     cut = spans(total, longest)
     assert [last - first for first, last in cut] == lengths
     assert [first for first, _ in cut] == [0, *(last for _, last in cut[:-1])]
 
 
-def test_an_overlapping_pool_follows_the_grid(workers):
+def test_an_overlapping_pool_is_not_fused(workers):
     op = CASES["padded pool"]
     problem = Problem(op)
     assert isinstance(choose(op, problem.weight, problem.bias, workers), Unfused)
 
 
 def chain_of(*shapes: Conv2d) -> tuple[Chain, dict[str, np.ndarray]]:
-    """The convolutions one behind the other, each with weights of its own."""
+    """Return the convolutions as a chain, each with weights of its own."""
     links: list[Conv2d] = []
     constants: dict[str, np.ndarray] = {}
     for number, op in enumerate(shapes):
@@ -389,17 +389,17 @@ CHAINS = {
 
 
 @pytest.mark.parametrize(("chain", "constants"), CHAINS.values(), ids=CHAINS)
-@pytest.mark.parametrize("beside", [0, 3])
-def test_a_chain_gives_what_its_links_give_with_any_number_of_threads(chain, constants, beside):
+@pytest.mark.parametrize("margin", [0, 3])
+def test_a_chain_equals_its_convolutions_with_any_number_of_threads(chain, constants, margin):
     random = np.random.default_rng(1)
     maps = {
         tensor: random.normal(
-            size=(2, *tensor.shape.sides[1:], tensor.shape.channels + 2 * beside)
+            size=(2, *tensor.shape.sides[1:], tensor.shape.channels + 2 * margin)
         ).astype(np.float32)
         for link in chain.links
         for tensor in (*link.reads, link.out)
     }
-    inner = slice(beside, -beside or None)
+    inner = slice(margin, -margin or None)
     answers = []
     for count in (1, 2, 3):
         workers = Workers(count)
@@ -414,8 +414,8 @@ def test_a_chain_gives_what_its_links_give_with_any_number_of_threads(chain, con
     assert_near(one, separate, within=1e-5)
     assert np.array_equal(one, two)
     assert np.array_equal(one, three)
-    if beside:
-        assert np.array_equal(one[..., :beside], separate[..., :beside]), "it writes beside its map"
+    if margin:
+        assert np.array_equal(one[..., :margin], separate[..., :margin]), "written outside"
 
 
 def test_every_algorithm_has_cases():

@@ -1,4 +1,4 @@
-"""The CPU as a device: its name, its threads, its precisions."""
+"""The CPU as a device: name, threads and precisions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_an_unknown_device_is_an_error(name: str, kind: type[EngineError], messa
     assert str(caught.value) == message
 
 
-def test_threads_do_not_change_the_answer() -> None:
+def test_threads_do_not_change_results() -> None:
     batch = images(3)
     one, three = (
         open_device(name).compile(small_plan(), batch=3).forward(batch)

@@ -25,7 +25,7 @@ every_head = pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
 
 @every_head
 @pytest.mark.parametrize("threshold", [0.0, 0.2, 0.6])
-def test_it_decodes_as_darknet_does_value_by_value(head, threshold):
+def test_rows_equal_those_of_loops(head, threshold):
     values = values_for(head)
     expected = decode_by_loops(head, values, threshold=threshold, hierarchy=0.3)
     got = candidates(head, values, threshold=threshold, hierarchy=0.3)
@@ -37,7 +37,7 @@ def test_it_decodes_as_darknet_does_value_by_value(head, threshold):
 
 
 @every_head
-def test_values_stored_with_channels_last_decode_alike(head):
+def test_nhwc_values_decode_to_the_same_rows(head):
     values = values_for(head)
     last = np.ascontiguousarray(values.transpose(1, 2, 0)).transpose(2, 0, 1)
     before = last.copy()
@@ -49,13 +49,13 @@ def test_values_stored_with_channels_last_decode_alike(head):
 
 
 @every_head
-def test_nothing_above_the_threshold_is_no_row(head):
+def test_no_row_is_below_the_threshold(head):
     rows = candidates(head, values_for(head), threshold=2.0, hierarchy=0.5)
     assert rows.shape == (0, 5 + head.classes)
 
 
 @every_head
-def test_values_that_are_not_numbers_score_nothing(head):
+def test_nan_scores_nothing(head):
     values = np.full(head.src.shape.sides, np.nan, np.float32)
     assert len(candidates(head, values, threshold=0.1, hierarchy=0.5)) == 0
 
@@ -65,17 +65,21 @@ def test_thresholds_are_strict():
     values = np.array([0, 0, 0, 0, 0.5, 1.0, 0.5], np.float32).reshape(7, 1, 1)
     assert len(candidates(head, values, threshold=0.5, hierarchy=0.5)) == 0
     (row,) = candidates(head, values, threshold=0.25, hierarchy=0.5)
-    assert list(row[4:]) == [0.5, 0.5, 0]  # the second class scores 0.25, which is not above
+    assert list(row[4:]) == [
+        0.5,
+        0.5,
+        0,
+    ]  # the second class scores exactly 0.25
 
 
-def test_a_row_above_the_threshold_stays_though_no_class_is():
+def test_a_row_with_objectness_is_kept_without_a_class():
     head = ops.YoloHead(Tensor(1, Shape(6)), 1, ANCHORS[:1], NETWORK)
     values = np.array([0, 0, 0, 0, 0.5, 0.1], np.float32).reshape(6, 1, 1)
     (row,) = candidates(head, values, threshold=0.3, hierarchy=0.5)
     assert list(row[4:]) == [0.5, 0]
 
 
-def test_a_width_beyond_all_numbers_is_infinite_in_silence():
+def test_a_width_may_overflow_to_infinity_without_a_warning():
     head = ops.YoloHead(Tensor(1, Shape(6)), 1, ANCHORS[:1], NETWORK)
     values = np.array([0, 0, 1000, 0, 1, 1], np.float32).reshape(6, 1, 1)
     (row,) = candidates(head, values, threshold=0.3, hierarchy=0.5)
@@ -83,7 +87,7 @@ def test_a_width_beyond_all_numbers_is_infinite_in_silence():
     assert np.isfinite(row[[0, 1, 3, 4, 5]]).all()
 
 
-def test_a_tree_goes_down_as_far_as_it_is_sure():
+def test_a_tree_descends_to_the_last_probable_class():
     parents = (-1, 0, 1)
     head = ops.RegionHead(Tensor(1, Shape(8)), 3, ((1.0, 1.0),), (1, 1), tree_parents=parents)
     values = np.array([0, 0, 0, 0, 0.9, 1.0, 0.8, 0.8], np.float32).reshape(8, 1, 1)
@@ -98,8 +102,8 @@ def golden_cases() -> list[str]:
 
 @pytest.mark.skipif(not golden_cases(), reason="no golden boxes beside the repository")
 @pytest.mark.parametrize("name", golden_cases())
-def test_rows_are_darknets_before_suppression(name):
-    """Darknet's own layer outputs, decoded here, give the boxes that darknet decoded."""
+def test_rows_equal_those_of_darknet_before_nms(name):
+    """Decode darknet's own layer outputs and compare with the boxes of darknet."""
     folder = GOLDEN / name
     case = json.loads((folder / "case.json").read_text())
     network = graph.build(cfg.read(folder / "net.cfg"))
@@ -116,19 +120,19 @@ def test_rows_are_darknets_before_suppression(name):
 
 
 def is_plain(spec: dict[str, Any]) -> bool:
-    """Whether nothing but decoding happened: boxes relative to the network's input."""
+    """Whether boxes are relative to the network's input, so that only decoding happened."""
     return bool(spec["relative"]) and not spec["letterbox"]
 
 
 def triples(
     head: ops.Head, plan: Any, outputs: Any, case: dict[str, Any], spec: dict[str, Any]
 ) -> list[list[float]]:
-    """Class, score, box and objectness of each score above zero, in darknet's order."""
+    """Return class, score, box and objectness of each positive score, in darknet's order."""
     layer = plan.layers.index(head.src)
     flat = outputs[f"c{case['calls'] - 1}_l{layer}"]
     values = flat.reshape(case["batch"], *head.src.shape.sides)[0]
     rows = candidates(head, values, threshold=np.float32(spec["thresh"]), hierarchy=0.5)
-    # darknet multiplies the boxes of a grid by the picture's size even where they are relative
+    # darknet multiplies boxes of a grid by the size of the picture even if they are relative
     scale = 1.0, 1.0
     if isinstance(head, ops.GridHead):
         scale = spec["image_w"], spec["image_h"]

@@ -1,4 +1,4 @@
-"""engine/backends/host_processing.py: tickets that run once, and settings for each picture."""
+"""Tests of host_processing.py: tickets run once, and pictures have settings of their own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def picture(seed: int = 0) -> Placed:
 
 
 class Program(HostProcessing):
-    """A network that finds ROWS in every picture and notes the thresholds it was asked for."""
+    """A network that finds ROWS in every picture and records the thresholds."""
 
     def __init__(self) -> None:
         self.thresholds: list[float] = []
@@ -53,7 +53,7 @@ def test_a_ticket_raises_its_error_every_time():
     assert "two" not in ticket.milliseconds
 
 
-def test_a_run_starts_when_its_result_is_asked_for():
+def test_a_run_starts_when_its_result_is_requested():
     program = Program()
     ticket = program.submit([picture()], [DetectionSettings(0.3, Suppression())])
     assert program.thresholds == []
@@ -72,13 +72,13 @@ def test_pictures_may_have_settings_of_their_own():
     ]
     program = Program()
     found = program.submit([picture()] * 4, settings).result()
-    assert program.thresholds == [0.3]  # the lowest: it leaves what the others need
+    assert program.thresholds == [0.3]  # the lowest, so that no candidate is missing
     assert [each.class_ids.tolist() for each in found] == [[0, 1], [0], [1], [0]]
     alone = [boxes_of([picture()], [each], [ROWS])[0] for each in (settings[0], settings[2])]
     assert [len(each) for each in alone] == [2, 1]
 
 
-def test_pictures_that_are_not_scaled_yet_are():
+def test_unscaled_pictures_are_scaled():
     given = [picture(0), picture(1)]
     rows = scaled(given)
     assert rows.shape == (2, 3, 4, 4)

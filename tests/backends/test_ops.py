@@ -1,4 +1,4 @@
-"""Every op on every device against its loops, alone in memory and inside other tensors."""
+"""Every op on every device against loops, with tensors that own memory and with views."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ def test_agrees_with_its_loops(device: Device, case: Case, layout: Layout) -> No
     else:
         least = 1e-5
         if isinstance(case.op, ops.Conv2d | ops.Chain):
-            # where terms cancel a sum has their digits, and processors add in different orders
+            # a sum of cancelling terms has their rounding errors, which depend on the order
             least = max(least, 1e-6 * float(abs(expected).max()))
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=least)

@@ -1,4 +1,4 @@
-"""What a device's programs do around the ops: rows, state, layouts in memory, errors, closing."""
+"""Programs apart from their ops: rows, recurrent state, memory, errors and closing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 
 def small_plan() -> Plan:
-    """A convolution of 3 x 6 x 8 and a pool; both are outputs."""
+    """Return a plan of a convolution of 3 x 6 x 8 and a pool; both are outputs."""
     builder = PlanBuilder(Shape(3, 6, 8))
     weight = builder.constant("weight", np.random.default_rng(1).standard_normal((4, 3, 3, 3)))
     conv = builder.emit(
@@ -42,7 +42,7 @@ def small_plan() -> Plan:
 
 
 def counter_plan(steps: int) -> Plan:
-    """state = state + image, one time step after the other; the output is every state."""
+    """Return a plan of state = state + image for each time step; outputs are all states."""
     builder = PlanBuilder(Shape(2, 1, 3), steps)
     state = builder.tensor(Shape(2, 1, 3), steps=1, is_state=True)
     sums = []
@@ -82,7 +82,7 @@ def test_outputs_are_contiguous_float32_copies(program: Program) -> None:
         np.testing.assert_array_equal(output, before)
 
 
-def test_each_row_is_as_if_it_were_alone(program: Program) -> None:
+def test_rows_do_not_influence_each_other(program: Program) -> None:
     batch = images(3)
     together = program.forward(batch)
     for row in range(3):
@@ -104,7 +104,7 @@ def test_images_may_have_any_strides(program: Program) -> None:
     np.testing.assert_array_equal(program.forward(turned)[0], program.forward(upright)[0])
 
 
-def test_images_are_left_alone(program: Program) -> None:
+def test_images_are_not_changed(program: Program) -> None:
     batch = images(2)
     program.forward(batch)
     np.testing.assert_array_equal(batch, images(2))
@@ -147,18 +147,18 @@ def test_an_arena_gives_the_same_values(device: Device) -> None:
         np.testing.assert_array_equal(given, expected)
 
 
-def test_an_arena_is_all_that_activations_take(device: Device) -> None:
+def test_activations_take_no_more_than_the_arena(device: Device) -> None:
     plan = small_plan()
     conv, pool = plan.outputs
     placed = replace(plan, arena=Arena({plan.source: 0, conv: 144, pool: 336}, 384))
     activations = device.compile(placed, batch=5).memory.activations
     if device.name == "cpu":
         assert activations == 5 * 384 * 4
-    else:  # and room for images and results on their way in and out
+    else:  # plus staging buffers for images and results
         assert 5 * 384 * 4 <= activations < 64 << 10
 
 
-def test_memory_grows_with_the_batch_but_for_the_weights(device: Device) -> None:
+def test_memory_except_weights_grows_with_the_batch(device: Device) -> None:
     one, five = (device.compile(small_plan(), batch=batch).memory for batch in (1, 5))
     assert one.weights == five.weights >= 4 * 27 * 4
     if device.name == "cpu":
@@ -172,7 +172,7 @@ def test_memory_grows_with_the_batch_but_for_the_weights(device: Device) -> None
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-def test_state_outlives_a_run_until_reset(device: Device, steps: int) -> None:
+def test_state_is_kept_between_runs_until_reset(device: Device, steps: int) -> None:
     program = device.compile(counter_plan(steps), batch=2)
     batch = images(2 * steps, (2, 1, 3))
     by_step = batch.reshape(steps, 2, 2, 1, 3)
@@ -224,7 +224,7 @@ def detecting_plan() -> Plan:
     return builder.build(heads, heads)
 
 
-def test_detect_gives_the_candidates_of_each_row_head_after_head(device: Device) -> None:
+def test_detect_returns_the_candidates_of_each_row_by_head(device: Device) -> None:
     program = device.compile(detecting_plan(), batch=2)
     batch = np.full((2, 7, 2, 3), -9, np.float32)
     batch[1, 4:, 1, 2] = 9  # one cell of the second picture
@@ -239,7 +239,7 @@ def test_detect_gives_the_candidates_of_each_row_head_after_head(device: Device)
     assert found.dtype == np.float32
 
 
-def test_classes_that_a_head_does_not_know_score_zero(device: Device) -> None:
+def test_classes_that_a_head_does_not_have_score_zero(device: Device) -> None:
     program = device.compile(plan_of_two_and_one_class())
     (found,) = program.detect(np.ones((1, 7, 4, 5), np.float32), threshold=0.5)
     sure = 1 / (1 + np.exp(-1))
@@ -265,7 +265,7 @@ def test_many_threads_may_use_one_program(program: Program) -> None:
 
 
 def test_infinite_values_pass_without_a_warning() -> None:
-    device = open_device("cpu")  # NumPy's warnings; split products on a card turn them into NaN
+    device = open_device("cpu")  # NumPy warns; on a GPU, split products turn infinities into NaN
     builder = PlanBuilder(Shape(8, 16, 16))
     weight = builder.constant("weight", np.full((8, 8, 3, 3), 3e38))
     out: Tensor = builder.source
@@ -284,7 +284,7 @@ def test_infinite_values_pass_without_a_warning() -> None:
     np.testing.assert_array_equal(result, 1)
 
 
-def test_a_closed_program_says_so(device: Device) -> None:
+def test_a_closed_program_raises_an_error(device: Device) -> None:
     program = device.compile(small_plan())
     program.close()
     program.close()

@@ -1,4 +1,4 @@
-"""Programs that say what their time goes into, on each kind of device."""
+"""Stages and profiles of programs, on each kind of device."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def assert_same(found, expected):
         np.testing.assert_array_equal(left, right)
 
 
-def test_stages_answer_as_an_ordinary_run_does(device, tiny_detector):
+def test_stages_return_the_result_of_an_ordinary_run(device, tiny_detector):
     program = device.compile(plan_of(tiny_detector), batch=2)
     assert isinstance(program, TimedProgram)
     given = images(program.plan, 2)
@@ -51,7 +51,7 @@ def test_a_profile_has_every_op_once(device, tiny_detector, has_passes):
     assert_same(program.forward(given), before)
 
 
-def test_a_profile_leaves_no_state_behind(device, tiny_recurrent):
+def test_a_profile_resets_the_state(device, tiny_recurrent):
     program = device.compile(plan_of(tiny_recurrent))
     given = images(program.plan, 1)
     first = program.forward(given)
@@ -65,5 +65,5 @@ def test_boxes_need_a_detection_layer(device, tiny_classifier):
         program.stages(images(program.plan, 1), threshold=0.5)
 
 
-def test_a_device_says_what_it_is(device):
+def test_a_device_describes_itself(device):
     assert len(device.describe()) > 5

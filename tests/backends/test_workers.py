@@ -1,4 +1,4 @@
-"""The thread pool of the CPU backend, and its hold on the threads of the BLAS."""
+"""The thread pool of the CPU backend, and its control of the BLAS's threads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pool_threads() -> list[threading.Thread]:
 
 
 @pytest.mark.parametrize("pieces", [0, 1, 2, 3, 100])
-def test_every_piece_is_done_once(three, pieces):
+def test_every_piece_runs_once(three, pieces):
     done = []
     three.run(lambda _, piece: done.append(piece), pieces)
     assert sorted(done) == list(range(pieces))
@@ -53,7 +53,7 @@ def test_pieces_run_at_the_same_time(three):
 
 
 @needs_pool
-def test_a_worker_does_one_piece_at_a_time(three):
+def test_a_worker_runs_one_piece_at_a_time(three):
     busy, clashes = set(), []
 
     def work(worker: int, _: int) -> None:
@@ -68,7 +68,7 @@ def test_a_worker_does_one_piece_at_a_time(three):
 
 
 @pytest.mark.parametrize("bad", [0, 5, 19])
-def test_an_error_reaches_the_caller_and_the_pool_goes_on(three, bad):
+def test_an_error_is_raised_in_the_caller_and_the_pool_keeps_working(three, bad):
     def fail(_: int, piece: int) -> None:
         if piece == bad:
             raise ValueError("this piece")
@@ -93,11 +93,11 @@ def test_threads_start_when_needed_and_end_with_close():
 
 
 @needs_pool
-def test_threads_end_when_nobody_has_them_any_more():
+def test_threads_end_when_their_owner_is_deleted():
     workers = Workers(3)
 
     def task(_: int, __: int, carve=workers.carve) -> None:
-        """It holds the workers, as those of ops do."""
+        """Keep a reference to the workers, as tasks of ops do."""
 
     workers.run(task, 6)
     started = list(workers._threads)
@@ -108,7 +108,7 @@ def test_threads_end_when_nobody_has_them_any_more():
     assert not any(thread.is_alive() for thread in started)
 
 
-def test_warnings_of_numpy_stay_silent_on_other_threads(three):
+def test_numpy_does_not_warn_on_other_threads(three):
     def divide(_: int, __: int) -> None:
         np.divide(np.ones(4), np.zeros(4))
 
@@ -159,7 +159,7 @@ def test_the_pool_works_in_a_forked_child():
 # ---------------------------------------------------------------- scratch memory
 
 
-def test_scratch_is_shared_by_ops_and_apart_for_workers(three):
+def test_ops_share_scratch_and_workers_do_not(three):
     three.reserve(400, 40)
     three.reserve(1000)
     first, second = three.carve(0, np.float32, (10, 10), (10,))
@@ -176,7 +176,7 @@ def test_scratch_begins_at_cache_lines(three):
         assert array.ctypes.data % 64 == 0
 
 
-def test_shared_scratch_lies_apart_by_name(three):
+def test_shared_scratch_is_separate_for_each_name(three):
     three.reserve_shared("columns", 80)
     three.reserve_shared("grid", 80)
     (columns,) = three.carve_shared("columns", np.float64, (10,))
@@ -185,7 +185,7 @@ def test_shared_scratch_lies_apart_by_name(three):
     assert np.shares_memory(columns, three.carve_shared("columns", np.float64, (5,))[0])
 
 
-def test_arrays_outlive_a_later_and_larger_reservation(three):
+def test_arrays_are_valid_after_a_larger_reservation(three):
     three.reserve(80)
     (early,) = three.carve(0, np.float64, (10,))
     early.fill(3)
@@ -203,7 +203,7 @@ def test_the_variable_sets_the_number_of_threads(monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["", "  "])
-def test_without_the_variable_every_usable_processor_counts(monkeypatch, text):
+def test_by_default_every_usable_processor_is_used(monkeypatch, text):
     monkeypatch.setenv(THREADS_VARIABLE, text)
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     assert thread_count() == usable
@@ -217,11 +217,11 @@ def test_a_wrong_number_of_threads_is_an_error(monkeypatch, text):
 
 
 @needs_pool
-def test_the_blas_is_held_at_one_thread_and_given_back():
+def test_the_blas_uses_one_thread_until_it_is_released():
     library = blas.loaded()
     before = library._get()
     library._put(2)
-    set_to = library._get()  # 1 where the library allows no more
+    set_to = library._get()  # 1 if the library allows no more
     try:
         with Workers(2).serial_blas():
             assert library._get() == 1
@@ -238,8 +238,8 @@ def test_the_blas_is_held_at_one_thread_and_given_back():
 
 @needs_pool
 @pytest.mark.parametrize("asked", ["Nehalem", None])
-def test_the_kernels_are_told_and_who_asked_for_them(asked):
-    """Where the library has several; it reads the variable when it is loaded."""
+def test_the_kernels_and_the_variable_that_selects_them_are_described(asked):
+    """Test a library with several kernels, which reads the variable when it is loaded."""
     others = {name: value for name, value in os.environ.items() if name != blas.KERNELS_VARIABLE}
     told = subprocess.run(
         [sys.executable, "-c", "from engine.backends.cpu import blas; print(blas.describe())"],
@@ -253,7 +253,7 @@ def test_the_kernels_are_told_and_who_asked_for_them(asked):
 
 
 @pytest.mark.parametrize(("kernels", "products"), [("SkylakeX", 100**3), ("Haswell", 0)])
-def test_kernels_for_avx_512_multiply_small_matrices_where_they_lie(monkeypatch, kernels, products):
+def test_kernels_for_avx_512_need_no_packing_for_small_matrices(monkeypatch, kernels, products):
     monkeypatch.setattr(blas, "_found", [SimpleNamespace(kernels=kernels)])
     assert blas.unpacked_products() == products
 

@@ -1,4 +1,4 @@
-"""check_plan: what must hold of every plan, whatever the passes did to it."""
+"""check_plan: the invariants of every plan, before and after passes."""
 
 from itertools import combinations
 

@@ -1,4 +1,4 @@
-"""A builder for small plans, written as a network is: one op behind the other."""
+"""A builder for small plans: each method appends an op and returns its output."""
 
 from collections.abc import Sequence
 
@@ -125,14 +125,14 @@ class Network:
 
 
 def random_plan(seed: int, length: int = 24) -> Plan:
-    """A plan of ops that passes look at, wired at random; some tensors are kept."""
+    """Return a random plan of ops that passes rewrite; some tensors are outputs."""
     net = Network(channels=int(2 + seed % 5), side=8, seed=seed)
     random = net.random
     known = [net.source]
     shared = net.array(4, 4, 1, 1)
 
     def pick(*, like: Tensor | None = None) -> Tensor:
-        """A tensor, more often a late one; with `like` one that has the same height and width."""
+        """Return a tensor, preferably a late one; with `like`, one of its height and width."""
         fit = [each for each in known if like is None or each.shape.area == like.shape.area]
         return fit[-1 - min(int(random.exponential(2)), len(fit) - 1)]
 

@@ -26,7 +26,7 @@ def lengths(plan):
     return [len(op.links) if isinstance(op, Chain) else 1 for op in plan.ops]
 
 
-def test_what_lies_between_a_bottlenecks_convolutions_vanishes():
+def test_tensors_inside_a_bottleneck_disappear():
     net = Network()
     naive = fused(net, net.add(bottleneck(net, net.source), net.source))
     plan = chain_convolutions(naive)
@@ -38,7 +38,7 @@ def test_what_lies_between_a_bottlenecks_convolutions_vanishes():
     assert chain.out == naive.ops[-1].out
 
 
-def test_bottlenecks_in_a_row_are_chains_in_a_row():
+def test_consecutive_bottlenecks_become_consecutive_chains():
     net = Network()
     tensor = bottleneck(net, net.source, stride=2)
     tensor = net.add(bottleneck(net, tensor), tensor)
@@ -47,7 +47,7 @@ def test_bottlenecks_in_a_row_are_chains_in_a_row():
     assert lengths(plan) == [3, 3, 1]
 
 
-def test_a_depthwise_convolution_takes_what_is_there():
+def test_a_chain_may_lack_either_pointwise_convolution():
     net = Network()
     first = net.conv(net.conv(net.source, is_depthwise=True), 6, 1)
     second = net.conv(net.conv(first, is_depthwise=True), is_depthwise=True)
@@ -66,7 +66,7 @@ def test_memory_of_the_input_is_kept_until_the_last_block():
 
 
 @pytest.mark.parametrize("side", [6, 7, 20])
-def test_the_numbers_stay(side):
+def test_results_are_unchanged(side):
     net = Network(side=side)
     tensor = bottleneck(net, net.source)
     for stride in (1, 2, 1):
@@ -134,13 +134,13 @@ def state_as_a_middle(net):
     ],
     ids=lambda build: build.__name__,
 )
-def test_it_stays(build):
+def test_the_plan_is_unchanged(build):
     plan = optimise(build(Network()), ["fuse_residual", "fuse_pool"])
     assert chain_convolutions(plan).ops == plan.ops
 
 
 @pytest.mark.parametrize("change", [{"signed": True}, {"groups": 2}])
-def test_other_kinds_of_convolution_stay(change):
+def test_other_kinds_of_convolution_are_not_chained(change):
     net = Network()
     plan = net.plan(net.conv(net.conv(net.source, is_depthwise=True), 6, 1))
     depthwise, pointwise = plan.ops

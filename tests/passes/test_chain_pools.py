@@ -39,13 +39,13 @@ def test_the_pyramid_of_yolov4_becomes_a_chain():
     assert windows_of(chain_pools(plan)) == [(5, 5)] * 3
 
 
-def test_a_larger_window_that_comes_first_stays():
+def test_a_larger_window_that_comes_first_is_kept():
     net = Network(side=9)
     plan = net.plan(net.pool(net.source, 5, 1), net.pool(net.source, 3, 1))
     assert chain_pools(plan) == plan
 
 
-def test_strides_and_other_maps_stay():
+def test_strides_and_other_maps_are_kept():
     net = Network(side=9)
     other = net.conv(net.source)
     plan = net.plan(
@@ -55,7 +55,7 @@ def test_strides_and_other_maps_stay():
     assert chain_pools(plan) == plan
 
 
-def test_equal_pools_stay():
+def test_equal_pools_are_kept():
     net = Network(side=9)
     plan = net.plan(net.pool(net.source, 3, 1), net.pool(net.source, 3, 1))
     assert chain_pools(plan) == plan
@@ -72,8 +72,8 @@ def pooled(net, size, before, after):
 
 
 @pytest.mark.parametrize("side", slow_except([4], [1, 2, 4, 7]))
-def test_values_stay_the_same_whatever_the_borders(side):
-    """Every pair of windows with every border; most of them cannot be a chain."""
+def test_values_are_unchanged_with_any_border(side):
+    """Test every pair of windows with every border; most of them cannot be chained."""
     device = open_device("cpu:1")
     images = np.random.default_rng(0).normal(size=(1, 1, side, side)).astype(np.float32)
     chained = 0

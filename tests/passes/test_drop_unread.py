@@ -4,7 +4,7 @@ from engine.plan.shapes import Shape
 from tests.passes.networks import Network
 
 
-def test_what_leads_to_no_output_is_dropped_with_its_constants():
+def test_ops_that_no_output_needs_are_dropped_with_their_constants():
     net = Network()
     wanted = net.conv(net.source)
     net.activate(net.norm(net.conv(wanted)))
@@ -13,7 +13,7 @@ def test_what_leads_to_no_output_is_dropped_with_its_constants():
     assert list(plan.constants) == [plan.ops[0].weight.name]
 
 
-def test_what_the_heads_read_stays():
+def test_inputs_of_heads_are_kept():
     net = Network()
     first = net.conv(net.source)
     net.builder.head(ops.GridHead(first, 1, 1, 1))
@@ -22,7 +22,7 @@ def test_what_the_heads_read_stays():
     assert drop_unread(plan).ops == plan.ops
 
 
-def test_a_store_stays_and_so_does_what_it_stores():
+def test_a_store_and_its_source_are_kept():
     net = Network()
     state = net.state(Shape(4, 6, 6))
     net.store(state, net.activate(net.source))
@@ -31,7 +31,7 @@ def test_a_store_stays_and_so_does_what_it_stores():
     assert drop_unread(plan).ops == plan.ops
 
 
-def test_the_order_stays():
+def test_the_order_is_kept():
     net = Network()
     one = net.conv(net.source)
     net.conv(one)

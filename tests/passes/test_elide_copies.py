@@ -12,7 +12,7 @@ def concats(plan):
     return [op for op in plan.ops if isinstance(op, Concat)]
 
 
-def test_sources_live_inside_the_concatenation():
+def test_sources_are_views_of_the_concatenation():
     net = Network()
     one, two = net.conv(net.source, 3), net.conv(net.source, 5)
     out = net.concat(one, two)
@@ -22,7 +22,7 @@ def test_sources_live_inside_the_concatenation():
     assert concats(plan) == []
 
 
-def test_nested_concatenations_are_told_from_the_outermost():
+def test_views_of_nested_concatenations_refer_to_the_outermost():
     net = Network()
     one, two, three = (net.conv(net.source, filters) for filters in (1, 2, 3))
     inner = net.concat(one, two)
@@ -38,7 +38,7 @@ def test_nested_concatenations_are_told_from_the_outermost():
     assert concats(plan) == []
 
 
-def test_a_range_of_channels_lives_inside_the_tensor():
+def test_a_range_of_channels_is_a_view_of_the_tensor():
     net = Network()
     src = net.conv(net.source, 8)
     half = net.ranges((src, 4, 4))
@@ -48,8 +48,8 @@ def test_a_range_of_channels_lives_inside_the_tensor():
     assert concats(plan) == []
 
 
-def test_a_range_of_a_tensor_that_moves_moves_along():
-    """A block of yolov4-tiny: half of a map is convolved, then both are joined with the map."""
+def test_a_range_of_a_view_is_a_view_of_its_root():
+    """Test a block of yolov4-tiny: half of a map is convolved, then concatenated with the map."""
     net = Network()
     whole = net.conv(net.source, 8)
     half = net.ranges((whole, 4, 4))
@@ -79,7 +79,7 @@ def test_kept_tensors_may_be_views():
     assert set(plan.views) == {one, two}
 
 
-def test_a_second_home_is_a_copy():
+def test_a_second_concatenation_copies():
     net = Network()
     one, two, three = (net.conv(net.source) for _ in range(3))
     first, second = net.concat(one, two), net.concat(one, three)
@@ -140,7 +140,7 @@ def a_state(net):
     [twice_the_same, the_source, ranges_of_several, a_state],
     ids=lambda build: build.__name__,
 )
-def test_it_stays_a_copy(build):
+def test_a_copy_is_kept(build):
     plan = build(Network())
     elided = elide_copies(plan)
     check_plan(elided)

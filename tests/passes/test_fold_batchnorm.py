@@ -41,7 +41,7 @@ def test_a_dense_layer_folds_too():
     assert kinds(plan) == [MatMul]
 
 
-def test_layers_that_share_every_constant_go_on_sharing():
+def test_layers_that_share_all_constants_share_the_folded_ones():
     net = Network()
     weight = net.array(4, 4, 3, 3)
     norms = net.norm_constants(4)
@@ -83,7 +83,7 @@ def test_a_variance_of_zero_folds():
     assert all(np.isfinite(values).all() for values in fold_batchnorm(plan).constants.values())
 
 
-def test_damaged_numbers_fold_without_a_warning():
+def test_nan_and_infinity_fold_without_a_warning():
     net = Network()
     plan = net.plan(net.norm(net.conv(net.source)))
     plan.constants[plan.ops[1].variance.name][:] = [-1, np.nan, np.inf, 1e-30]
@@ -139,7 +139,7 @@ def dense_layer_given_rows(net):
     ],
     ids=lambda build: build.__name__,
 )
-def test_it_stays(build):
+def test_the_plan_is_unchanged(build):
     plan = build(Network())
     assert fold_batchnorm(plan).ops == plan.ops
     assert Normalise in kinds(plan)

@@ -18,7 +18,7 @@ BEFORE = {
 
 
 @pytest.mark.parametrize("kind", BEFORE, ids=lambda kind: kind.__name__)
-def test_the_op_before_takes_the_activation(kind):
+def test_the_previous_op_takes_the_activation(kind):
     net = Network()
     naive = net.plan(net.activate(BEFORE[kind](net), "mish"))
     plan = fuse_activation(naive)
@@ -29,7 +29,7 @@ def test_the_op_before_takes_the_activation(kind):
     assert plan.ops[0].activation == "mish"
 
 
-def test_it_takes_one_that_stands_further_down():
+def test_an_activation_further_down_is_fused():
     net = Network()
     middle = net.conv(net.source)
     between = net.conv(net.source)
@@ -39,7 +39,7 @@ def test_it_takes_one_that_stands_further_down():
     assert [op.out for op in plan.ops[:2]] == [last, between]
 
 
-def test_a_second_activation_stays():
+def test_a_second_activation_is_kept():
     net = Network()
     plan = fuse_activation(net.plan(net.activate(net.activate(net.conv(net.source)), "tanh")))
     assert [op.activation for op in plan.ops] == ["leaky", "tanh"]
@@ -86,6 +86,6 @@ def residual_before(net):
     ],
     ids=lambda build: build.__name__,
 )
-def test_it_stays(build):
+def test_the_plan_is_unchanged(build):
     plan = build(Network())
     assert fuse_activation(plan).ops == plan.ops

@@ -22,7 +22,7 @@ def averaged(net, src, window=None):
 
 
 def block(net, *, kinds=("swish", "logistic"), **options):
-    """The map, its squeeze, and the factors."""
+    """Return a map, the hidden layer of its squeeze-and-excite block, and the factors."""
     src = net.conv(net.source, 6)
     hidden = net.activate(net.conv(averaged(net, src), 3, 1, has_bias=True), kinds[0])
     factors = net.conv(hidden, 6, 1, **options)
@@ -31,7 +31,7 @@ def block(net, *, kinds=("swish", "logistic"), **options):
 
 @pytest.mark.parametrize("kinds", [("swish", "logistic"), ("relu", "linear"), ("leaky", "relu6")])
 @pytest.mark.parametrize("has_bias", [True, False])
-def test_the_dense_part_of_a_block_becomes_one_op(kinds, has_bias):
+def test_the_dense_layers_of_a_block_become_one_op(kinds, has_bias):
     net = Network()
     src, _, factors = block(net, kinds=kinds, has_bias=has_bias)
     out = net.builder.emit(Multiply(net.new(src.shape, src), src, factors))
@@ -114,13 +114,13 @@ def of_another_op(kind):
     ],
     ids=lambda build: build.__name__,
 )
-def test_it_stays(build):
+def test_the_plan_is_unchanged(build):
     plan = fuse_activation(build(Network()))
     assert fuse_gate(plan).ops == plan.ops
 
 
-def test_only_dense_convolutions_count():
-    """A row of blocks: each finds its own."""
+def test_every_block_in_a_row_is_fused():
+    """Test blocks in a row: each has a mean and factors of its own."""
     net = Network()
     src = net.source
     for _ in range(3):
@@ -132,8 +132,8 @@ def test_only_dense_convolutions_count():
     assert not any(isinstance(op, Conv2d) for op in plan.ops)
 
 
-def test_the_input_of_a_network_and_a_state_are_no_squeeze():
-    """Nothing before writes them: what is multiplied with them stays two products."""
+def test_the_input_and_a_state_are_not_the_mean_of_a_map():
+    """Test dense layers of tensors that no op of the plan writes."""
     net = Network(side=1)
     of_input = net.conv(net.conv(net.source, 3, 1), 4, 1)
     state = net.state(Shape(5))

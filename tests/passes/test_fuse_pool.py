@@ -14,12 +14,12 @@ from tests.passes.networks import Network
 @pytest.mark.parametrize(
     ("side", "padding"),
     [
-        (6, 1),  # darknet's default: one cell at the right and bottom, which no window reaches
+        (6, 1),  # darknet's default: padding at the right and bottom that no window reaches
         (6, 0),
         (7, 0),  # the last row and column are left out
     ],
 )
-def test_a_pool_that_tiles_the_map_joins_the_convolution(side, padding):
+def test_a_pool_that_halves_the_map_is_fused(side, padding):
     net = Network(side=side)
     naive = net.plan(net.pool(net.conv(net.source), padding=padding))
     plan = fuse_pool(naive)
@@ -29,7 +29,7 @@ def test_a_pool_that_tiles_the_map_joins_the_convolution(side, padding):
     assert plan.ops[0].grid == naive.ops[0].out.shape
 
 
-def test_a_rising_activation_may_stand_between():
+def test_a_monotonic_activation_may_precede_the_pool():
     net = Network()
     plan = fuse_activation(net.plan(net.pool(net.activate(net.conv(net.source), "leaky"))))
     (op,) = fuse_pool(plan).ops
@@ -112,6 +112,6 @@ def other_op_before(net):
     ],
     ids=lambda build: build.__name__,
 )
-def test_it_stays(build):
+def test_the_plan_is_unchanged(build):
     plan = build(Network(side=8))
     assert fuse_pool(plan).ops == plan.ops

@@ -11,7 +11,7 @@ from tests.passes.networks import Network
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_a_convolution_adds_what_was_computed_before_it(is_first):
+def test_a_convolution_adds_a_tensor_computed_before_it(is_first):
     net = Network()
     conv = net.conv(net.source)
     total = net.add(conv, net.source) if is_first else net.add(net.source, conv)
@@ -23,7 +23,7 @@ def test_a_convolution_adds_what_was_computed_before_it(is_first):
     assert (plan.ops[0].residual, plan.ops[0].last_activation) == (net.source, "leaky")
 
 
-def test_the_activation_before_the_addition_stays_before_it():
+def test_the_activation_before_the_addition_is_kept():
     net = Network()
     conv = net.activate(net.conv(net.source), "mish")
     naive = fuse_activation(net.plan(net.activate(net.add(conv, net.source), "tanh")))
@@ -31,7 +31,7 @@ def test_the_activation_before_the_addition_stays_before_it():
     assert (op.activation, op.last_activation) == ("mish", "tanh")
 
 
-def test_of_two_convolutions_the_later_adds():
+def test_the_later_of_two_convolutions_adds_the_earlier():
     net = Network()
     one, two = net.conv(net.source), net.conv(net.source)
     naive = net.plan(net.add(two, one))
@@ -42,7 +42,7 @@ def test_of_two_convolutions_the_later_adds():
     assert (second.weight, second.residual) == (naive.ops[1].weight, one)
 
 
-def test_a_convolution_waits_for_what_is_computed_after_it():
+def test_a_convolution_moves_behind_its_residual():
     net = Network()
     one = net.conv(net.source)
     two = net.pool(net.source, 3, 1)
@@ -54,7 +54,7 @@ def test_a_convolution_waits_for_what_is_computed_after_it():
     assert (second.weight, second.residual) == (naive.ops[0].weight, two)
 
 
-def test_what_a_joined_convolution_writes_is_there_at_its_new_place():
+def test_readers_follow_a_convolution_that_moved():
     net = Network()
     one, two = net.conv(net.source), net.conv(net.source)
     total = net.add(one, net.source)
@@ -65,7 +65,7 @@ def test_what_a_joined_convolution_writes_is_there_at_its_new_place():
     assert [op.reads for op in plan.ops[:2]] == [(net.source, net.source), (net.source, total)]
 
 
-def test_shortcuts_in_a_row_all_join():
+def test_consecutive_shortcuts_are_all_fused():
     net = Network()
     tensor = net.source
     for _ in range(4):
@@ -75,7 +75,7 @@ def test_shortcuts_in_a_row_all_join():
     assert [op.residual is not None for op in plan.ops] == [False, True] * 4
 
 
-def test_a_shortcut_of_a_shortcut_joins_once():
+def test_a_shortcut_of_a_shortcut_is_fused_once():
     net = Network()
     conv = net.conv(net.source)
     plan = fuse_residual(net.plan(net.add(net.add(conv, net.source), net.source)))
@@ -156,6 +156,6 @@ def convolution_that_ends_in_an_activation(net):
     ],
     ids=lambda build: build.__name__,
 )
-def test_it_stays(build):
+def test_the_plan_is_unchanged(build):
     plan = build(Network())
     assert fuse_residual(plan).ops == plan.ops

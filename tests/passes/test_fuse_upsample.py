@@ -10,7 +10,7 @@ from tests.passes.networks import Network
 from tests.passes.test_optimise import assert_same_numbers
 
 
-def test_what_is_repeated_leaves_the_convolution_repeated():
+def test_an_upsampling_is_fused():
     net = Network()
     naive = net.plan(net.upsample(net.conv(net.source, 8)))
     conv, upsample = naive.ops
@@ -50,6 +50,6 @@ def scaled(net):
 @pytest.mark.parametrize(
     "made", [read_twice, handed_back, behind_a_pool, behind_a_residual, scaled]
 )
-def test_otherwise_they_stay_apart(made):
+def test_other_pairs_are_kept(made):
     plan = made(Network())
     assert fuse_upsample(plan) == plan

@@ -6,7 +6,7 @@ from tests.passes.check import check_plan
 from tests.passes.networks import Network
 
 
-def test_what_a_detection_layer_puts_out_is_made_by_the_convolution():
+def test_the_output_of_a_detection_layer_is_fused():
     net = Network()
     naive = net.plan(net.yolo(net.conv(net.source, 7)))
     conv, yolo = naive.ops
@@ -37,6 +37,6 @@ def behind_a_residual(net):
 
 
 @pytest.mark.parametrize("made", [read_twice, handed_back, behind_a_pool, behind_a_residual])
-def test_otherwise_they_stay_apart(made):
+def test_other_pairs_are_kept(made):
     plan = made(Network())
     assert fuse_yolo(plan) == plan

@@ -22,7 +22,7 @@ def conv(net, src, filters=4, kind="leaky", **options):
 
 
 def pair(net, *filters):
-    """Two convolutions of one map, the second of the map under another name, as a route is."""
+    """Build two convolutions of one map, the second through a route of one layer."""
     src = net.conv(net.source, 6)
     first, second = filters or (3, 5)
     return conv(net, src, first), conv(net, net.ranges((src, 0, 6)), second)
@@ -34,7 +34,7 @@ def apart(net):
 
 
 def last_of_a_concatenation(net):
-    """As in a cross-stage partial network: one goes on, and meets the other again."""
+    """Build a block of a cross-stage partial network."""
     one, two = pair(net)
     return net.plan(net.conv(net.concat(net.conv(two, 2), one)))
 
@@ -45,7 +45,7 @@ def first_of_a_concatenation(net):
 
 
 def both_in_a_concatenation(net):
-    """As in an efficient layer aggregation network, the later one first."""
+    """Build a block of an efficient layer aggregation network."""
     one, two = pair(net)
     third = net.conv(two, 2)
     return net.plan(net.conv(net.concat(net.conv(third, 2), third, two, one)))
@@ -71,7 +71,7 @@ def nested(net):
     ],
     ids=lambda build: build.__name__,
 )
-def test_siblings_become_one_without_a_copy(build):
+def test_siblings_are_merged_without_a_copy(build):
     naive = fuse_activation(build(Network()))
     merged = merge_siblings(naive)
     check_plan(merged)
@@ -88,12 +88,12 @@ def count(plan):
 
 
 def elided(net, joined):
-    """The plan without copies, and the tensor of all ten channels that the others lie in."""
+    """Return the plan without copies, and the tensor of all ten channels, the root of views."""
     plan = elide_copies(merge_siblings(fuse_activation(net.plan(net.conv(joined)))))
     return plan, replace(joined, shape=Shape(2 + 3 + 5, 6, 6))
 
 
-def test_they_lie_side_by_side_at_the_end_of_a_wider_concatenation():
+def test_the_end_of_a_concatenation_becomes_wider():
     net = Network()
     one, two = pair(net)
     third = net.conv(two, 2)
@@ -103,10 +103,10 @@ def test_they_lie_side_by_side_at_the_end_of_a_wider_concatenation():
     assert plan.views[plan.ops[1].out] == View(root, 2)
     assert plan.views[two] == View(root, 2 + 3)
     assert plan.views[joined] == View(root, 0)
-    assert one not in plan.tensors  # nobody reads it by itself
+    assert one not in plan.tensors  # nothing reads it by itself
 
 
-def test_they_lie_side_by_side_at_the_start_of_a_wider_concatenation():
+def test_the_start_of_a_concatenation_becomes_wider():
     net = Network()
     one, two = pair(net)
     third = net.conv(one, 2)
@@ -119,7 +119,7 @@ def test_they_lie_side_by_side_at_the_start_of_a_wider_concatenation():
     assert two not in plan.tensors
 
 
-def test_an_output_that_is_handed_back_may_be_merged():
+def test_an_output_of_the_plan_may_be_merged():
     net = Network()
     one, two = pair(net)
     naive = fuse_activation(net.plan(one, net.conv(two)))
@@ -131,7 +131,7 @@ def test_an_output_that_is_handed_back_may_be_merged():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "merged"), [("yolov4", 5), ("yolov7", 11), ("yolov3", 0)])
-def test_networks_from_the_field_are_merged_without_a_copy(name, merged):
+def test_known_networks_are_merged_without_a_copy(name, merged):
     network = graph.build(cfg.read(folder("cfg") / f"{name}.cfg"))
     naive = lower.lower(network, random_weights.arrays(network))
     passes = ["fold_batchnorm", "fuse_activation", "fuse_residual", "elide_copies"]
@@ -209,6 +209,6 @@ def a_range_of_one(net):
     ],
     ids=lambda build: build.__name__,
 )
-def test_they_stay_apart(build):
+def test_other_convolutions_are_kept(build):
     plan = fuse_activation(build(Network()))
     assert merge_siblings(plan).ops == plan.ops

@@ -25,30 +25,30 @@ def assert_same_numbers(naive: Plan, fast: Plan, *, tolerance: float = 1e-5) -> 
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_all_passes_leave_a_sound_plan(seed):
+def test_all_passes_return_a_valid_plan(seed):
     plan = optimise(random_plan(seed), PASSES)
     check_plan(plan)
 
 
 @pytest.mark.parametrize("seed", range(60, 80))
-def test_all_passes_together_keep_the_numbers(seed):
+def test_all_passes_together_keep_the_results(seed):
     naive = random_plan(seed)
     assert_same_numbers(naive, optimise(naive, PASSES))
 
 
-# only folding rounds: its new constants are float32
+# only folding rounds, as its new constants are float32
 @pytest.mark.parametrize(
     ("name", "tolerance"), [(name, 1e-5 if name == "fold_batchnorm" else 1e-7) for name in PASSES]
 )
 @pytest.mark.parametrize("seed", range(80, 88))
-def test_one_pass_alone_keeps_the_numbers(name, tolerance, seed):
+def test_each_pass_alone_keeps_the_results(name, tolerance, seed):
     naive = random_plan(seed)
     fast = optimise(naive, [name])
     assert_same_numbers(naive, fast, tolerance=tolerance)
 
 
 @pytest.mark.parametrize("seed", range(88, 96))
-def test_every_layer_can_be_handed_back(seed):
+def test_every_layer_can_be_an_output(seed):
     plan = random_plan(seed)
     every = plan.tensors[1:]
     naive = Plan(plan.source, plan.ops, layers=every, outputs=every, constants=plan.constants)
@@ -58,14 +58,14 @@ def test_every_layer_can_be_handed_back(seed):
     assert_same_numbers(naive, fast)
 
 
-def test_passes_run_in_their_own_order():
+def test_passes_run_in_the_order_of_the_table():
     net = Network()
     naive = net.plan(net.activate(net.norm(net.conv(net.source))))
     (op,) = optimise(naive, ["fuse_activation", "fold_batchnorm", "drop_unread"]).ops
     assert op.activation == "leaky"
 
 
-def test_an_unknown_pass_is_our_mistake():
+def test_an_unknown_pass_fails_an_assertion():
     net = Network()
     with pytest.raises(AssertionError, match="fuse_everything"):
         optimise(net.plan(net.conv(net.source)), ["fuse_everything"])

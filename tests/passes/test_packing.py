@@ -23,7 +23,7 @@ def most_alive_at_once(lives):
 
 @pytest.mark.parametrize(("pack", "waste"), [(by_size, 1.15), (by_time, 1.45)])
 @pytest.mark.parametrize("seed", range(10))
-def test_what_lives_together_lies_apart(pack, waste, seed):
+def test_blocks_in_use_at_once_do_not_overlap(pack, waste, seed):
     lives = list(random_lives(seed, 50))
     offsets = pack(lives)
     top = tops(lives, offsets)

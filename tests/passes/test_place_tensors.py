@@ -15,7 +15,7 @@ from tests.passes.networks import Network, random_plan
 
 
 def most_alive_at_once(plan):
-    """No arena can be smaller."""
+    """Return the size below which no arena can be."""
     changes = np.zeros(len(plan.ops) + 3, dtype=np.int64)
     for life in lifetimes(plan).values():
         changes[life.first + 1] += life.size
@@ -33,7 +33,7 @@ def test_a_chain_needs_the_memory_of_two_tensors():
     assert plan.arena.size == 2 * 4 * 6 * 6
 
 
-def test_a_tensor_that_is_read_late_keeps_its_place():
+def test_a_tensor_that_is_read_late_keeps_its_memory():
     net = Network()
     early = net.conv(net.source)
     late = net.add(net.conv(net.conv(early)), early)
@@ -42,7 +42,7 @@ def test_a_tensor_that_is_read_late_keeps_its_place():
     assert plan.arena.size == 3 * 4 * 6 * 6
 
 
-def test_what_is_handed_back_lives_to_the_end():
+def test_outputs_live_to_the_end():
     net = Network()
     first = net.conv(net.source)
     plan = place_tensors(net.plan(first, net.conv(net.conv(net.conv(first)))))
@@ -50,7 +50,7 @@ def test_what_is_handed_back_lives_to_the_end():
     assert lifetimes(plan)[first].last == len(plan.ops)
 
 
-def test_what_a_head_reads_lives_to_the_end():
+def test_inputs_of_heads_live_to_the_end():
     net = Network()
     first = net.conv(net.source)
     net.builder.head(ops.GridHead(first, 1, 1, 1))
@@ -59,7 +59,7 @@ def test_what_a_head_reads_lives_to_the_end():
     assert plan.arena.size == 3 * 4 * 6 * 6
 
 
-def test_memory_with_views_lives_as_long_as_any_of_them():
+def test_a_root_lives_while_any_of_its_views_does():
     net = Network()
     one = net.conv(net.source)
     other = net.conv(net.conv(net.conv(one)))
@@ -71,7 +71,7 @@ def test_memory_with_views_lives_as_long_as_any_of_them():
     assert (life.first, life.last) == (0, 4)
 
 
-def test_the_pictures_are_there_before_the_first_op():
+def test_the_input_lives_before_the_first_op():
     net = Network()
     constant = net.builder.emit(ops.Load(net.new(Shape(4, 6, 6), net.source), net.array(4, 6, 6)))
     last = net.activate(net.activate(constant))
@@ -114,7 +114,7 @@ def test_little_memory_is_wasted(seed):
     assert plan.arena.size <= 1.15 * most_alive_at_once(plan)
 
 
-def test_ten_thousand_ops_with_wide_concatenations_take_no_time():
+def test_ten_thousand_ops_are_placed_in_linear_time():
     random = np.random.default_rng(0)
     builder = PlanBuilder(Shape(1))
     tensors = [builder.source]
@@ -130,5 +130,5 @@ def test_ten_thousand_ops_with_wide_concatenations_take_no_time():
     plan = builder.build(layers=tensors, outputs=tensors[-1:])
     start = process_time()
     placed = place_tensors(elide_copies(plan))
-    assert process_time() - start < 2  # seconds; what is quadratic takes a minute
+    assert process_time() - start < 2  # seconds; a quadratic algorithm takes a minute
     assert most_alive_at_once(placed) <= placed.arena.size <= 1.25 * most_alive_at_once(placed)

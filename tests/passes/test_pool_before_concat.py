@@ -12,13 +12,13 @@ from tests.passes.test_optimise import assert_same_numbers
 
 
 def joined_and_pooled(net):
-    """Half of it is read by another convolution, half is there to be pooled."""
+    """Build a pooled concatenation; another convolution reads one of its sources."""
     first = net.activate(net.conv(net.source, 8))
     second = net.activate(net.conv(first, 16))
     return fuse_activation(net.plan(net.pool(net.concat(first, second)), net.conv(first)))
 
 
-def test_parts_are_pooled_before_they_are_joined():
+def test_sources_are_pooled_before_the_concatenation():
     naive = joined_and_pooled(Network())
     plan = pool_before_concat(naive)
     check_plan(plan)
@@ -29,7 +29,7 @@ def test_parts_are_pooled_before_they_are_joined():
     assert [part.src for part in joined.parts] == [op.out for op in pools]
 
 
-def test_the_convolution_that_nothing_else_reads_takes_its_pool():
+def test_a_convolution_with_one_reader_takes_the_pool():
     naive = joined_and_pooled(Network())
     plan = optimise(naive, ("pool_before_concat", "fuse_pool", "elide_copies"))
     check_plan(plan)
@@ -43,7 +43,7 @@ def test_the_convolution_that_nothing_else_reads_takes_its_pool():
     assert not any(isinstance(op, Concat) for op in plan.ops)
 
 
-def test_what_another_concatenation_reads_lives_there_uncopied():
+def test_a_source_of_another_concatenation_is_not_copied():
     net = Network()
     first, second = net.conv(net.source, 8), net.conv(net.source, 16)
     pooled = net.pool(net.concat(first, second))
@@ -56,7 +56,7 @@ def test_what_another_concatenation_reads_lives_there_uncopied():
     assert not any(isinstance(op, Concat) for op in plan.ops)
 
 
-def test_yolov4_tiny_pools_halves_of_its_stages():
+def test_yolov4_tiny_pools_half_of_its_channels_in_convolutions():
     network = graph.build(cfg.read(folder("cfg") / "yolov4-tiny.cfg"))
     naive = lower.lower(network, random_weights.arrays(network))
     passes = (
@@ -118,6 +118,6 @@ def windows_that_overlap(net):
         windows_that_overlap,
     ],
 )
-def test_what_stays_as_it_is(build):
+def test_other_plans_are_unchanged(build):
     plan = build(Network())
     assert pool_before_concat(plan) == plan

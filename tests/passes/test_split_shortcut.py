@@ -13,14 +13,14 @@ from tests.passes.test_optimise import assert_same_numbers
 
 
 def widening(net, filters=20, **options):
-    """The first block of a residual network."""
+    """Build the first block of a residual network."""
     conv = net.activate(net.conv(net.source, filters, **options), "mish")
     return fuse_activation(net.plan(net.activate(net.add(conv, net.source), "relu")))
 
 
 @pytest.mark.parametrize("has_bias", [True, False])
 @pytest.mark.parametrize("filters", [9, 16, 20])
-def test_filters_that_something_is_added_to_are_parted_from_the_others(filters, has_bias):
+def test_filters_with_a_residual_are_split_from_the_others(filters, has_bias):
     naive = widening(Network(8), filters, has_bias=has_bias)
     plan = split_shortcut(naive)
     check_plan(plan)
@@ -34,7 +34,7 @@ def test_filters_that_something_is_added_to_are_parted_from_the_others(filters, 
     assert add.activation == "relu"
 
 
-def test_nothing_is_left_to_be_added_or_copied():
+def test_no_addition_and_no_copy_remains():
     passes = ("split_shortcut", "fuse_residual", "elide_copies")
     naive = widening(Network(8))
     plan = optimise(naive, passes)
@@ -52,7 +52,7 @@ def test_resnet50_adds_to_the_first_channels_of_its_first_block():
     before = [op for op in naive.ops if isinstance(op, Add)]
     passes = ("fold_batchnorm", "fuse_activation", "split_shortcut", "fuse_residual")
     after = [op for op in optimise(naive, passes).ops if isinstance(op, Add)]
-    # those that are left begin a stage: what they add has other sides
+    # the others are at the start of a stage and add a map of another height and width
     assert (len(before), len(after)) == (16, 3)
 
 
@@ -105,6 +105,6 @@ def state_added(net):
         *(the_convolution_has_fewer, groups, state_added),
     ],
 )
-def test_what_stays(build):
+def test_other_additions_are_kept(build):
     naive = build(Network(8))
     assert split_shortcut(naive) == naive

@@ -9,7 +9,7 @@ from tests.passes.check import check_plan
 
 FOLDER = Path(__file__).parents[2] / "cfg"
 
-# what is left of each network: one op for each convolution, and what no convolution can take in
+# the ops that remain: one for each convolution, and those that cannot be fused
 EXPECTED = {
     "yolov3-tiny.cfg": {"Conv2d": 13, "MaxPool": 2},
     "yolov4-tiny.cfg": {"Conv2d": 21, "MaxPool": 4},
@@ -17,7 +17,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_only_real_work_is_left(name):
+def test_only_arithmetic_remains(name):
     network = graph.build(cfg.read(FOLDER / name))
     plan = optimise(lower.lower(network, weights.initial(network)), PASSES)
     check_plan(plan)

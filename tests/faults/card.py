@@ -46,7 +46,7 @@ class Trouble:
 class FaultyContext(HostContext):
     """Errors of the card come out of it as they do out of a real one."""
 
-    _told = Context._told
+    _translated = Context._translated
 
     def __init__(self, trouble):
         super().__init__("cuda:0", memory=1 << 34, runs_kernels=True)
@@ -62,14 +62,14 @@ class FaultyContext(HostContext):
 
         self.driver.mem_alloc, self.driver.pagelocked_empty = mem_alloc, pagelocked_empty
         for name in ("enter", "wait", "upload", "register"):
-            setattr(self.calls, name, self._troubled(getattr(self.calls, name), trouble))
+            setattr(self.driver_api, name, self._troubled(getattr(self.driver_api, name), trouble))
         self._trouble = trouble
 
     def _troubled(self, function, trouble):
         """The calls of a real card raise DeviceErrors by themselves."""
 
         def called(*arguments):
-            with pycuda_loader.told(self.name):
+            with pycuda_loader.translate_errors(self.name):
                 trouble.meet("lost")
             return function(*arguments)
 
@@ -98,7 +98,7 @@ class FaultyDevice(HostDevice):
 
 
 def module():
-    """What driver.told() asks for the errors of PyCUDA."""
+    """What driver.translate_errors() asks for the errors of PyCUDA."""
     return SimpleNamespace(
         Error=CardError, MemoryError=CardMemoryError, mem_get_info=lambda: (1 << 29, 8 << 30)
     )

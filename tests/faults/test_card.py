@@ -149,5 +149,5 @@ def test_a_lost_card_pins_nothing(device, plan):
     device.trouble.expect("lost", 1, lasts=True)
     with pytest.raises(DeviceError, match=r"cuda:0: .*the GPU is lost"):
         program.pin(frames)
-    assert not device.context.pins.hold(list(frames))
-    assert not device.context.calls.registered
+    assert not device.context.pinned_memory.contains(list(frames))
+    assert not device.context.driver_api.registered

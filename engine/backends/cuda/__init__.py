@@ -45,7 +45,7 @@ def warm_up(argument: str) -> Iterator[None]:
     def initialise() -> None:
         from engine.backends.cuda.driver import pycuda_loader
 
-        pycuda_loader.keep_awake(indices, is_over)
+        pycuda_loader.hold_primary_contexts(indices, is_over)
 
     with closing(ThreadPool(1, "cuda-warm-up")) as pool:
         pool.submit(initialise)

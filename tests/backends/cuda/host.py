@@ -59,7 +59,7 @@ def source() -> str:
             waiting.append(name)
     runners = []
     for name, arguments in compiler.declared(unit).items():
-        names = ", ".join(compiler.parameter_names(unit)[name])
+        names = ", ".join(compiler.parameters(name))
         _, found, body = unit.partition(f" {name}(")
         body = body[: body.find('\nextern "C"') if '\nextern "C"' in body else None]
         if not found:  # by SCALAR_AND_PACKED

@@ -19,7 +19,7 @@ import pytest
 
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.driver import graphs
-from engine.backends.cuda.driver.context import Card, Context, Turn
+from engine.backends.cuda.driver.context import Card, Context, EnqueueLock
 from engine.backends.cuda.driver.pinned_memory import PinnedMemory
 from engine.backends.cuda.driver.worker import Worker
 from engine.backends.cuda.runtime.program import CudaProgram
@@ -197,7 +197,7 @@ class HostCalls:
     def unregister(self, pointer: int) -> None:
         del self.registered[pointer]
 
-    def has_happened(self, event: int) -> bool:
+    def is_done(self, event: int) -> bool:
         return self.events[event].query()
 
     def wait(self, event: int) -> None:
@@ -265,12 +265,12 @@ class HostContext(Context):
     def __init__(self, name: str, *, memory: int, runs_kernels: bool) -> None:
         self.name = name
         self.driver = HostDriver(memory)
-        self.stream, self.copies, self.beside = self.driver.streams
+        self.stream, self.copy_stream, self.side_stream = self.driver.streams
         self.blas = _TapedBlas(self.stream) if runs_kernels else _NoBlas()
         self.launched: set[str] = set()
-        self.calls = HostCalls(self.driver.streams)
-        self.turn = Turn(self.calls)
-        self.pins = PinnedMemory(self.calls, self.post)
+        self.driver_api = HostCalls(self.driver.streams)
+        self.enqueue_lock = EnqueueLock(self.driver_api)
+        self.pinned_memory = PinnedMemory(self.driver_api, self.post)
         self._runs_kernels = runs_kernels
         self._worker = Worker(name)
 
@@ -279,12 +279,12 @@ class HostContext(Context):
         in_floats = partial(self.kernels, "float32")
         return _TapedKernels(library, self.driver, self.launched, in_floats)
 
-    def _told(self, function: Callable[[], Any]) -> Any:
-        with self.turn.lock:  # nothing of the driver's to be told
+    def _translated(self, function: Callable[[], Any]) -> Any:
+        with self.enqueue_lock.lock:  # the host has no driver errors to translate
             return function()
 
     def _close(self) -> None:
-        self.pins.close()
+        self.pinned_memory.close()
 
 
 class HostDevice(CudaDevice):
@@ -334,7 +334,7 @@ def on_tape(device: Host) -> Iterator[Host]:
 
 def record_on(context: HostContext) -> Callable[[int, Callable[[], None]], TapeGraph]:
     """What to put in the place of `graph.record`: one tape of both streams, in the order given."""
-    streams = context.stream, context.beside
+    streams = context.stream, context.side_stream
 
     def record(handle: int, enqueue: Callable[[], None]) -> TapeGraph:
         tape: list[Callable[[], None]] = []

@@ -140,13 +140,13 @@ def test_results_are_those_of_one_op_after_the_other(
         monkeypatch.setattr(
             side_stream, "can_move", lambda step, _: may_end_beside or step.op == first.op
         )
-        calls, wait_for = device.context.calls, device.context.calls.wait_for
+        calls, wait_for = device.context.driver_api, device.context.driver_api.wait_for
         monkeypatch.setattr(
             calls, "wait_for", lambda stream, event: (waiting.add(stream), wait_for(stream, event))
         )
         with closing(device.compile(plan, **options)) as program:
             got = [program.forward(each) for each in images]
-    both = {device.context.stream.handle, device.context.beside.handle}
+    both = {device.context.stream.handle, device.context.side_stream.handle}
     assert waiting == (both if may_end_beside else set())
     for one, other in zip(expected, got, strict=True):
         for first, second in zip(one, other, strict=True):

@@ -53,7 +53,7 @@ def test_settings_whose_upload_was_interrupted_are_sent_again(
     for _ in range(3):  # replayed on the caller's thread from then on
         boxes_of(program, large)
         right = boxes_of(program, small)
-    calls, settings = host.context.calls, program._resident._settings
+    calls, settings = host.context.driver_api, program._resident._settings
     upload = calls.upload
 
     def interrupted(target: int, source: int, size: int, stream: int) -> None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine.backends.cuda.driver import driver_api, pycuda_loader
-from engine.backends.cuda.driver.context import Turn
+from engine.backends.cuda.driver.context import EnqueueLock
 from engine.backends.cuda.driver.driver_api import DriverApi
 from engine.errors import DeviceError
 
@@ -55,14 +55,14 @@ def error_string(status, place):
 
 def test_a_thread_has_the_context_inside_its_turn_only(card):
     made, noted = card()
-    turn = Turn(made)
+    turn = EnqueueLock(made)
     with pytest.raises(ZeroDivisionError), turn:
         noted.append(1 / 0)
     assert noted == ["cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"]
 
 
 def test_turns_come_one_after_the_other(card):
-    turn = Turn(card()[0])
+    turn = EnqueueLock(card()[0])
     inside, most = [], []
 
     def take_turns():
@@ -82,7 +82,7 @@ def test_turns_come_one_after_the_other(card):
 
 
 def test_a_context_that_is_gone_keeps_nobody_waiting(card):
-    turn = Turn(card(cuCtxPushCurrent_v2=201)[0])
+    turn = EnqueueLock(card(cuCtxPushCurrent_v2=201)[0])
     for _ in range(2):
         with pytest.raises(DeviceError, match="cuda:3: cuCtxPushCurrent: an illegal"), turn:
             pass
@@ -103,7 +103,7 @@ def test_an_error_that_ends_a_process_says_so(card):
         ("free_event", "cuEventDestroy_v2", (5,)),
         ("record", "cuEventRecord", (5, 1)),
         ("wait_for", "cuStreamWaitEvent", (1, 5)),
-        ("has_happened", "cuEventQuery", (5,)),
+        ("is_done", "cuEventQuery", (5,)),
         ("wait", "cuEventSynchronize", (5,)),
         ("download", "cuMemcpyDtoHAsync_v2", (1, 2, 3, 4)),
         ("register", "cuMemHostRegister_v2", (1, 2)),
@@ -126,5 +126,5 @@ def test_memory_of_which_the_driver_knows_nothing_is_not_page_locked(card):
 
 
 def test_an_event_that_has_not_happened_is_no_failure(card):
-    assert card(cuEventQuery=600)[0].has_happened(5) is False
-    assert card()[0].has_happened(5) is True
+    assert card(cuEventQuery=600)[0].is_done(5) is False
+    assert card()[0].is_done(5) is True

@@ -121,7 +121,7 @@ def test_a_driver_older_than_cublas_is_told_so(machine, version, is_enough):
 )
 def test_errors_of_the_device_are_told_as_its_own(machine, error, message):
     machine(FakeDriver())
-    with pytest.raises(DeviceError, match=message), pycuda_loader.told("cuda:1"):
+    with pytest.raises(DeviceError, match=message), pycuda_loader.translate_errors("cuda:1"):
         raise error
 
 
@@ -148,7 +148,7 @@ def test_a_context_that_was_made_early_is_given_back(monkeypatch, failing):
             return lambda *arguments: noted.append(name) or int(name == failing)
 
     monkeypatch.setattr(pycuda_loader, "_libcuda", Library)
-    with pycuda_loader.awake(0):
+    with pycuda_loader.primary_context(0):
         noted.append("used")
     kept = [] if failing else ["cuDevicePrimaryCtxRelease_v2"]
     assert noted[noted.index("used") + 1 :] == kept

@@ -38,6 +38,7 @@ def libcuda(monkeypatch):
         fake = FakeLibcuda(**options)
         monkeypatch.setattr(graphs, "_libcuda", lambda: fake)
         monkeypatch.setattr(graphs.driver_api, "libcuda", lambda: fake)
+        monkeypatch.setattr(graphs.pycuda_loader, "_libcuda", lambda: fake)
         return fake
 
     return install

@@ -103,16 +103,16 @@ def test_an_array_is_let_go_when_it_is_collected(
 ) -> None:
     context = card._context
     made = detector.pin(detector.pin(frames()))  # twice is once
-    assert len(context.pins._registered) == 1
+    assert len(context.pinned_memory._registered) == 1
     row = made[0]
     del made
     gc.collect()
-    assert len(context.pins._registered) == 1  # the row keeps it
+    assert len(context.pinned_memory._registered) == 1  # the row keeps it
     del row
     gc.collect()
     context.run(lambda: None)  # behind what the finalizer left
-    assert not context.pins._registered
-    assert not context.pins._known
+    assert not context.pinned_memory._registered
+    assert not context.pinned_memory._known
 
 
 def test_a_picture_is_kept_until_its_run_has_ended(
@@ -125,23 +125,23 @@ def test_a_picture_is_kept_until_its_run_has_ended(
     del made, batch
     gc.collect()
     card._context.run(lambda: None)
-    assert card._context.pins._registered
+    assert card._context.pinned_memory._registered
     ticket.result()
     gc.collect()
     card._context.run(lambda: None)
-    assert not card._context.pins._registered
+    assert not card._context.pinned_memory._registered
 
 
 def test_closing_the_device_lets_all_go(card: CudaDevice) -> None:
     made = frames()
-    pinned, calls = card._context.pins, card._context.calls
-    card._context.run(lambda: pinned.add(made))
+    pinned, calls = card._context.pinned_memory, card._context.driver_api
+    card._context.run(lambda: pinned.pin(made))
     let_go = []
     unregister = calls.unregister
     calls.unregister = lambda at: (let_go.append(at), unregister(at))  # type: ignore[method-assign]
     card.close()
     assert let_go == [made.ctypes.data]
-    assert not pinned.hold([made])
+    assert not pinned.contains([made])
     made += 1
 
 
@@ -171,21 +171,21 @@ def test_on_a_cpu_nothing_changes(tiny_detector: Any) -> None:
 
 def test_two_detectors_may_have_the_same_frames(card: CudaDevice) -> None:
     context, made = card._context, frames()
-    first, second = (pinned_memory.PinnedMemory(context.calls, context.post) for _ in range(2))
+    first, second = (pinned_memory.PinnedMemory(context.driver_api, context.post) for _ in range(2))
     for each in (first, second):
-        context.run(partial(each.add, made))
-        assert each.hold(list(made))
+        context.run(partial(each.pin, made))
+        assert each.contains(list(made))
     assert (len(first._registered), len(second._registered)) == (1, 0)
     context.run(second.close)
-    assert first.hold(list(made))
+    assert first.contains(list(made))
     context.run(first.close)
-    assert not context.run(lambda: context.calls.is_page_locked(made.ctypes.data))
+    assert not context.run(lambda: context.driver_api.is_page_locked(made.ctypes.data))
 
 
 def test_memory_that_has_another_array_by_now_is_locked_anew(monkeypatch: Any) -> None:
     first, second = (HostDevice(name=f"host:{number}") for number in range(2))
-    registered = first.context.calls.registered
-    monkeypatch.setattr(second.context.calls, "registered", registered)  # of one driver
+    registered = first.context.driver_api.registered
+    monkeypatch.setattr(second.context.driver_api, "registered", registered)  # of one driver
     over = Event()
     with closing(first), closing(second):
         pointer = second.allocate(1 << 16)[0]
@@ -195,12 +195,12 @@ def test_memory_that_has_another_array_by_now_is_locked_anew(monkeypatch: Any) -
             return np.asarray(SimpleNamespace(__array_interface__=facts))
 
         gone, here = array(1 << 16), array(1 << 12)
-        first.context.run(partial(first.context.pins.add, gone))
+        first.context.run(partial(first.context.pinned_memory.pin, gone))
         busy = Thread(target=first.context.run, args=(partial(over.wait, 20),))
         busy.start()
         del gone
         gc.collect()
-        second.context.run(partial(second.context.pins.add, here))
+        second.context.run(partial(second.context.pinned_memory.pin, here))
         assert registered == {pointer: 1 << 12}
         over.set()
         busy.join()
@@ -213,7 +213,7 @@ def test_what_is_known_is_known_once(card: CudaDevice) -> None:
     context, made = card._context, frames()
     before = getweakrefcount(made)
     for _ in range(3):
-        context.run(partial(context.pins.know, made))
+        context.run(partial(context.pinned_memory.remember, made))
     assert getweakrefcount(made) == before + 1
 
 

@@ -298,11 +298,11 @@ def test_what_one_card_has_pinned_all_know(several, detector):
     made = np.zeros((3, 4, 4, 3), np.uint8)
     program.pin(made)
     contexts = [device.context for device in several.devices]
-    assert all(context.pins.hold(list(made)) for context in contexts)
-    assert [len(context.calls.registered) for context in contexts] == [1, 0, 0]
+    assert all(context.pinned_memory.contains(list(made)) for context in contexts)
+    assert [len(context.driver_api.registered) for context in contexts] == [1, 0, 0]
     del made
     several.devices[0].context.run(lambda: None)
-    assert not any(context.calls.registered for context in contexts)
+    assert not any(context.driver_api.registered for context in contexts)
 
 
 def test_no_card_lets_go_of_what_another_may_still_send(several, detector):
@@ -310,8 +310,8 @@ def test_no_card_lets_go_of_what_another_may_still_send(several, detector):
     programs = program._programs
     still_open = []
     for device in several.devices:
-        close = device.context.pins.close
-        device.context.pins.close = lambda close=close: (
+        close = device.context.pinned_memory.close
+        device.context.pinned_memory.close = lambda close=close: (
             still_open.extend(each for each in programs if not each._is_closed),
             close(),
         )

@@ -36,8 +36,8 @@ class NotedCalls(HostCalls):
 @pytest.fixture
 def plain_device(host):
     context = host.context
-    context.calls = NotedCalls(context.driver.streams)
-    context.turn._calls = context.calls
+    context.driver_api = NotedCalls(context.driver.streams)
+    context.enqueue_lock._driver_api = context.driver_api
     return host
 
 
@@ -50,7 +50,7 @@ def device(plain_device, monkeypatch):
 
 @pytest.fixture
 def uploads(device):
-    return device.context.calls.uploads
+    return device.context.driver_api.uploads
 
 
 SIDES = (16, 12)

@@ -1,1 +1,1 @@
-"""Driver, compilers, streams, graphs and cuBLAS: what the CUDA backend needs of a machine."""
+"""Access to the machine: driver, compilers, streams, graphs and cuBLAS."""

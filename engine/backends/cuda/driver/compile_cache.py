@@ -1,7 +1,7 @@
-"""Compiled kernels on disk: a folder of files that check themselves.
+"""A cache of compiled kernels on disk, whose files contain their own checksums.
 
-Several processes may read and write it at once; what is damaged reads as absent. Where the folder
-cannot be written, the process remembers by itself.
+Several processes may read and write it at once; a damaged file counts as missing. If the folder
+cannot be written, entries are kept in memory for this process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DIGEST_BYTES = 32
 
 
 class Cache:
-    """Bytes by key; a file is a SHA-256 digest followed by the bytes that it is of."""
+    """Bytes by key; a file is a SHA-256 digest followed by the bytes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -42,8 +42,8 @@ class Cache:
             self._remembered[key] = contents
 
     def _write_file(self, key: str, stored: bytes) -> None:
-        """Write under another name, then rename: readers see all of it or nothing."""
-        import tempfile  # takes long, and a warm start writes nothing
+        """Write to a temporary file and rename it, so that readers never see a part."""
+        import tempfile  # slow to import, and a warm start writes nothing
 
         self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=f"{key}.", dir=self._path)

@@ -1,4 +1,4 @@
-"""kernels/*.cu joined into one translation unit, compiled once per architecture, kept on disk."""
+"""Compile the kernels: one translation unit per precision and architecture, cached on disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KERNEL = re.compile(
     r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(([^)]*)\)'
 )
 _PAIR = re.compile(r"^SCALAR_AND_PACKED\((\w+), (\w+)\)", re.MULTILINE)  # see common.cuh
-# Parameters that several kernels have in common.
+# Parameter lists that several kernels share.
 _PARAMETERS = re.compile(r"^#define (\w+_PARAMETERS)\s((?:.*\\\n)*.*)$", re.MULTILINE)
 _CODES = {
     "int": "i",
@@ -36,13 +36,13 @@ _CODES = {
     "long long": "q",
     "size_t": "N",
 }
-EARLY_STARTS = (9, 0)  # from here on a kernel may start before the one before it has ended
+EARLY_STARTS = (9, 0)  # programmatic dependent launch since this compute capability
 _QUALIFIER = re.compile(r"\b(const|__restrict__|__grid_constant__)\b")
 
 
 @dataclass(frozen=True)
 class Toolkit:
-    """What compiles: nvcc through PyCUDA, or NVRTC where there is no nvcc."""
+    """The compiler: nvcc through PyCUDA, or NVRTC if there is no nvcc."""
 
     nvcc: str | None
 
@@ -52,7 +52,7 @@ class Toolkit:
 
     @cached_property
     def identity(self) -> str:
-        """Changes when the compiler does; learnt without running it."""
+        """Return a text that changes with the compiler, found without running it."""
         if self.nvcc is None:
             return self.name
         path = Path(self.nvcc).resolve()
@@ -60,10 +60,10 @@ class Toolkit:
         return f"nvcc {path} {facts.st_size} {facts.st_mtime_ns}"
 
     def architectures(self) -> list[int]:
-        """Those that it knows, as 75, 80 …"""
+        """Return the architectures that it can compile for, as 75, 80 …"""
         if self.nvcc is None:
             return nvrtc.architectures()
-        import subprocess  # takes long, and a warm start compiles nothing
+        import subprocess  # slow to import, and a warm start compiles nothing
 
         listed = subprocess.run(
             [self.nvcc, "--list-gpu-arch"], capture_output=True, text=True, check=True
@@ -72,7 +72,7 @@ class Toolkit:
 
 
 def toolkit() -> Toolkit:
-    """nvcc where it and the host compiler that it calls are present, otherwise NVRTC."""
+    """Return nvcc if it and its host compiler are installed, otherwise NVRTC."""
     return _toolkit(library.surroundings())
 
 
@@ -89,7 +89,7 @@ def _toolkit(_: library.Surroundings) -> Toolkit:
 
 @lru_cache(maxsize=1)
 def translation_unit() -> str:
-    """Every kernel behind the activations that it may call; compilers name the real files."""
+    """Return all portable kernels after the activations; #line directives name the real files."""
     known = sources.compiled_together()
     order = sorted(
         (path for path in known if path != _FUNCTIONS),
@@ -104,7 +104,7 @@ def translation_unit() -> str:
 
 
 def activate_function() -> str:
-    """The table of activations in C: f(x) by number, and the number of each as KIND_name."""
+    """Return the activations in C: activate(kind, x), and the number of each as KIND_name."""
     functions = _LOCAL_INCLUDE.sub("", sources.by_name()[_FUNCTIONS])
     kinds = [f"#define KIND_{name} {kind}" for kind, name in enumerate(ACTIVATIONS)]
     cases = [
@@ -175,7 +175,7 @@ def _code(kernel: str, argument: str) -> str:
 
 
 class _WarningsOff:
-    """catch_warnings for threads that overlap: the first to come turns them off, the last on."""
+    """Ignore warnings while any thread is inside; warnings.catch_warnings is not thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -201,7 +201,7 @@ _WARNINGS_OFF = _WarningsOff()
 
 
 def image(capability: tuple[int, int], precision: str) -> bytes:
-    """The compiled kernels: from the cache, or compiled now; a warm start runs no compiler."""
+    """Return the compiled kernels, from the cache if possible."""
     tools = toolkit()
     defines = _DEFINES[precision]
     source = translation_unit()
@@ -211,7 +211,7 @@ def image(capability: tuple[int, int], precision: str) -> bytes:
 
 
 def cached(key: str, compile_now: Callable[[], bytes]) -> bytes:
-    """What is kept under this key, made now where nothing is."""
+    """Return the cached bytes of a key, compiling them if there are none."""
     stored = _cache().read(key)
     if stored is None:
         stored = compile_now()
@@ -222,7 +222,7 @@ def cached(key: str, compile_now: Callable[[], bytes]) -> bytes:
 def compile_image(
     source: str, defines: tuple[str, ...], capability: tuple[int, int], tools: Toolkit
 ) -> bytes:
-    """A cubin, or PTX for the driver to finish where the card is newer than the toolkit."""
+    """Compile to a cubin, or to PTX for the driver if the card is newer than the toolkit."""
     number = capability[0] * 10 + capability[1]
     known = [each for each in tools.architectures() if each <= number]
     if not known:
@@ -232,12 +232,12 @@ def compile_image(
         )
     if divmod(max(known), 10) < EARLY_STARTS <= capability:
         raise DeviceError(
-            f"cuda: kernels: {tools.name} knows nothing later than {max(known) / 10}, and its"
-            f" code would not wait for what came before it on this card."
+            f"cuda: kernels: {tools.name} cannot compile for more than {max(known) / 10}, and"
+            f" kernels compiled for that would start early on this card without waiting."
             f" Install CUDA 11.8 or later"
         )
     is_exact = number in known
-    # 90a, not 90: only that target has Hopper's own matrix instructions.
+    # 90a, not 90: only that target has wgmma.
     suffix = "a" if is_exact and number == 90 else ""
     target = f"{'sm' if is_exact else 'compute'}_{max(known)}{suffix}"
     if tools.nvcc is None:
@@ -249,7 +249,7 @@ def _compile_with_nvcc(source: str, target: str, defines: tuple[str, ...], nvcc:
     from pycuda.compiler import compile as compile_source
     from pycuda.driver import CompileError
 
-    with _WARNINGS_OFF:  # whatever nvcc said while it succeeded
+    with _WARNINGS_OFF:  # PyCUDA turns nvcc's output into a warning
         try:
             compiled: bytes = compile_source(
                 source,

@@ -1,7 +1,8 @@
-"""What lives on a device's thread: the primary context, its streams, cuBLAS, the loaded kernels.
+"""The state of an open device: its primary context, streams, cuBLAS and loaded kernels.
 
-The primary context is the one that PyTorch and CuPy use too. It is current on that thread, and on
-others for as long as a turn of theirs lasts, so that no library ever finds it in its way.
+PyTorch and CuPy use the same primary context. It is always current on the device's worker thread,
+and on other threads only while they hold the enqueue lock, so that it never interferes with other
+libraries.
 """
 
 from __future__ import annotations
@@ -23,32 +24,32 @@ from engine.errors import DeviceError
 
 _Result = TypeVar("_Result")
 
-_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: the default stream of others does not wait for it
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: independent of the legacy default stream
 
 
 @dataclass(frozen=True)
 class Card:
-    """What the device is."""
+    """Properties of a device."""
 
     model: str
     capability: tuple[int, int]
     multiprocessors: int
     memory: int  # bytes
-    clock: float = 0.0  # in Hz at most; 0 where it is not known
-    bandwidth: float = 0.0  # bytes a second to and from its memory at most; 0 likewise
+    clock: float = 0.0  # maximum, in Hz; 0 if unknown
+    bandwidth: float = 0.0  # peak of its memory, in bytes per second; 0 if unknown
 
 
-class Turn:
-    """Inside, this thread alone enqueues on the device, and its context is current here."""
+class EnqueueLock:
+    """Inside the block only this thread enqueues on the device, and its context is current."""
 
-    def __init__(self, calls: Any) -> None:
-        self.lock = RLock()  # again and again on the device's own thread
-        self._calls = calls
+    def __init__(self, driver_api: Any) -> None:
+        self.lock = RLock()  # reentrant for the device's own thread
+        self._driver_api = driver_api
 
     def __enter__(self) -> None:
         self.lock.acquire()
         try:
-            self._calls.enter()
+            self._driver_api.enter()
         except BaseException:
             self.lock.release()
             raise
@@ -60,21 +61,21 @@ class Turn:
         traceback: TracebackType | None,
     ) -> None:
         try:
-            self._calls.leave()
+            self._driver_api.leave()
         finally:
             self.lock.release()
 
 
 class Context:
-    """Hands functions to the thread; what follows `close` is for that thread.
+    """An open device. Its worker thread runs what allocates, records or frees.
 
-    What is allocated, recorded or freed goes to the thread. What was recorded is launched by
-    whoever wants it, in a `turn`: waking a thread and being warm_up by it takes longer.
+    Recorded graphs are launched by any thread that holds `enqueue_lock`, because a round trip
+    to the worker thread would take longer. Methods after `close` run on the worker thread.
     """
 
-    calls: DriverApi
-    turn: Turn
-    pins: PinnedMemory
+    driver_api: DriverApi
+    turn: EnqueueLock
+    pinned_memory: PinnedMemory
 
     def __init__(self, name: str, index: int) -> None:
         self.name = name
@@ -86,41 +87,41 @@ class Context:
             raise
 
     def run(self, function: Callable[[], _Result]) -> _Result:
-        """Run on the device's thread; errors of the device come back as DeviceErrors."""
-        return self._worker.run(partial(self._told, function))
+        """Run on the worker thread; errors of the driver become DeviceErrors."""
+        return self._worker.run(partial(self._translated, function))
 
-    def _told(self, function: Callable[[], _Result]) -> _Result:
-        with self.turn.lock, pycuda_loader.told(self.name):
+    def _translated(self, function: Callable[[], _Result]) -> _Result:
+        with self.enqueue_lock.lock, pycuda_loader.translate_errors(self.name):
             return function()
 
     @property
-    def is_here(self) -> bool:
-        """Whether this process opened the device: a forked child has only its memory of it."""
-        return self._worker.is_here
+    def is_own_process(self) -> bool:
+        """Whether this process opened the device; a forked child cannot use it."""
+        return self._worker.is_own_process
 
     def check_process(self) -> None:
         self._worker.check_process()
 
     def wait(self, event: int) -> None:
-        """Wait for an event on the caller's thread."""
-        calls = self.calls
-        if calls.has_happened(event):
+        """Block the calling thread until the event has happened."""
+        api = self.driver_api
+        if api.is_done(event):
             return
-        calls.enter()
+        api.enter()
         try:
-            calls.wait(event)
+            api.wait(event)
         finally:
-            calls.leave()
+            api.leave()
 
     def post(self, function: Callable[[], object]) -> None:
-        """Run on the device's thread some time: for finalizers."""
-        self._worker.post(partial(self._told, function))
+        """Run on the worker thread later, without waiting: for finalizers."""
+        self._worker.post(partial(self._translated, function))
 
     def close(self) -> None:
         self._worker.close(self._close)
 
     def kernels(self, precision: str) -> Kernels:
-        """The kernels that store activations in this precision, loaded once."""
+        """Return the kernels that store activations in this precision, loaded once."""
         if precision not in self._kernels:
             contents = compiler.image(self.card.capability, precision)
             others = partial(self.kernels, "float32") if precision == "float16" else None
@@ -143,39 +144,39 @@ class Context:
                 f"{self.name}: {self.card.model}: expected compute capability "
                 f"{_dotted(compiler.OLDEST)} or later, got {_dotted(self.card.capability)}"
             )
-        with pycuda_loader.told(self.name), pycuda_loader.awake(index):
+        with pycuda_loader.translate_errors(self.name), pycuda_loader.primary_context(index):
             self._enter(device)
 
     def _enter(self, device: Any) -> None:
         self._primary = device.retain_primary_context()
         self._primary.push()
-        self.calls = DriverApi(self.name, pycuda_loader.current_handle())
-        self.turn = Turn(self.calls)
+        self.driver_api = DriverApi(self.name, pycuda_loader.current_handle())
+        self.enqueue_lock = EnqueueLock(self.driver_api)
         self.stream = self.driver.Stream(_NON_BLOCKING)
-        self.copies = self.driver.Stream(_NON_BLOCKING)  # what arrives while the other computes
-        self.beside = self.driver.Stream(_NON_BLOCKING)  # parts of a run that need not wait
-        self.pins = PinnedMemory(self.calls, self.post)
+        self.copy_stream = self.driver.Stream(_NON_BLOCKING)  # inputs arrive during computation
+        self.side_stream = self.driver.Stream(_NON_BLOCKING)  # independent branches of a run
+        self.pinned_memory = PinnedMemory(self.driver_api, self.post)
         self._workspace: Any = None
         self.blas: Blas = LateBlas(self._open_blas)
         self._kernels: dict[str, Kernels] = {}
 
     def _open_blas(self) -> Blas:
-        # 32 MiB is what cuBLAS asks for from Hopper on, 4 MiB before.
+        # NVIDIA recommends 32 MiB since Hopper and 4 MiB before.
         size = (32 if self.card.capability >= (9, 0) else 4) << 20
         self._workspace = self.driver.mem_alloc(size)
         return Blas(self.stream.handle, workspace=int(self._workspace), workspace_bytes=size)
 
     def _close(self) -> None:
         self.stream.synchronize()
-        self.pins.close()
+        self.pinned_memory.close()
         self.blas.close()
         if self._workspace is not None:
             self._workspace.free()
         for each in self._kernels.values():
             each.close()
         self._kernels.clear()
-        del self.stream, self.copies, self.beside
-        # Not left to its destructor, which would detach a context instead of releasing ours.
+        del self.stream, self.copy_stream, self.side_stream
+        # PyCUDA's destructor would detach a context instead of releasing this one.
         self._primary.detach()
 
 

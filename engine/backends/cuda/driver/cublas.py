@@ -1,7 +1,7 @@
 """cuBLAS for one stream: matrix products in row-major order.
 
-The only file that imports skcuda. scikit-cuda 0.5.3 (2019) predates every library it now meets, so
-its import is tamed here; functions that it lacks are bound beside it.
+The only file that imports skcuda. scikit-cuda 0.5.3 (2019) is older than every library that it
+meets today, so its import is patched here; functions that it lacks are bound through ctypes.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
 class Product:
     """out (rows, columns) = a (rows, depth) * b (depth, columns), each row-major.
 
-    A pitch is the values from one row to the next, 0 for a dense matrix. A transposed operand is
-    stored the other way round, and its pitch is that of its storage. `count` products lie a step
-    apart; a step of 0 uses one operand for all.
+    A pitch is the number of values from one row to the next, 0 for a dense matrix. A transposed
+    operand is stored as (columns, rows), with the pitch of its storage. `count` products are a step
+    apart; with a step of 0 all use the same operand.
     """
 
     rows: int
@@ -77,7 +77,7 @@ class Product:
     out_pitch: int = 0
     transpose_a: bool = False
     transpose_b: bool = False
-    is_added: bool = False  # to what out already holds
+    is_added: bool = False  # to the values of out
     count: int = 1
     a_step: int = 0
     b_step: int = 0
@@ -87,7 +87,7 @@ class Product:
 
 
 class Blas:
-    """A cuBLAS handle on one stream with its own workspace; for the thread that made it."""
+    """A cuBLAS handle on one stream with its own workspace, for the thread that created it."""
 
     def __init__(self, stream: int, *, workspace: int, workspace_bytes: int) -> None:
         self._cublas = cublas()
@@ -96,7 +96,7 @@ class Blas:
         self._zero = ctypes.c_float(0.0)
         self._handle: int | None = self._create()
         self._call("cublasSetStream_v2", stream)
-        # A captured graph must not depend on memory that cuBLAS may move.
+        # A captured graph must not depend on memory that cuBLAS may reallocate.
         self._call("cublasSetWorkspace_v2", workspace, workspace_bytes)
 
     def allow_tf32(self, is_allowed: bool) -> None:
@@ -106,8 +106,8 @@ class Blas:
     def multiply(self, product: Product, a: int, b: int, out: int) -> None:
         """Enqueue the product of the matrices at these device pointers.
 
-        cuBLAS is column-major: it reads a row-major matrix as its transpose. Since
-        out' = b' a', giving it b first and a second makes it write out in row-major order.
+        cuBLAS is column-major and reads a row-major matrix as its transpose. Since
+        out' = b' a', it gets b first and a second, and writes `out` in row-major order.
         """
         p = product
         shape = (int(p.transpose_b), int(p.transpose_a), p.columns, p.rows, p.depth)
@@ -157,7 +157,7 @@ class Blas:
 
 
 class LateBlas(Blas):
-    """Opened by the first product: many networks need none, and loading cuBLAS takes long."""
+    """Opened by the first product: many networks need none, and loading cuBLAS is slow."""
 
     def __init__(self, open_now: Callable[[], Blas]) -> None:
         self._open_now = open_now
@@ -182,7 +182,7 @@ class LateBlas(Blas):
 
 
 def named_version() -> str:
-    """As version(), from the name of the file where it has one: without loading it."""
+    """Return the version of cuBLAS from its file name if possible, without loading it."""
     path = Path(library.require(library.CUBLAS))
     for name in (path.resolve().name, path.name):
         if named := re.search(r"\.so\.(\d+(\.\d+)*)$", name):
@@ -191,7 +191,7 @@ def named_version() -> str:
 
 
 def version() -> str:
-    """The version of the cuBLAS that was found; asking for it creates no context."""
+    """Return the version of cuBLAS, without creating a context."""
     parts = []
     for part in range(3):
         number = ctypes.c_int()
@@ -202,11 +202,11 @@ def version() -> str:
 
 @lru_cache(maxsize=1)
 def cublas() -> ctypes.CDLL:
-    """The library with the arguments of every function that is called here."""
+    """Load the library and declare the arguments of every function used here."""
     path = library.require(library.CUBLAS)
-    beside = Path(path).with_name(Path(path).name.replace("libcublas", "libcublasLt"))
-    if beside.is_file():
-        ctypes.CDLL(str(beside))  # cuBLAS wants it by its bare name
+    lt = Path(path).with_name(Path(path).name.replace("libcublas", "libcublasLt"))
+    if lt.is_file():
+        ctypes.CDLL(str(lt))  # cuBLAS then finds it by its bare name
     loaded = library.load(library.CUBLAS)
     for name, arguments in _ARGUMENTS.items():
         function = getattr(loaded, name)
@@ -219,28 +219,28 @@ _import_lock = Lock()
 
 @lru_cache(maxsize=1)
 def skcuda_cublas() -> ModuleType | None:
-    """`skcuda.cublas` over the library found here, or None where scikit-cuda is not installed."""
+    """Return `skcuda.cublas` with the library found here, or None without scikit-cuda."""
     with _import_lock:
         if "skcuda.cublas" not in sys.modules and importlib.util.find_spec("skcuda") is None:
             return None
         path = library.require(library.CUBLAS)
         cublas()
-        with _tamed(path):
+        with _patched_import(path):
             return importlib.import_module("skcuda.cublas")
 
 
 @contextmanager
-def _tamed(path: str) -> Iterator[None]:
-    """Make `import skcuda.cublas` work today, touch no GPU, and leave no trace.
+def _patched_import(path: str) -> Iterator[None]:
+    """Make `import skcuda.cublas` work with current libraries, without using a GPU.
 
-    pkg_resources: gone from setuptools 82; skcuda asks it for its own version only.
-    skcuda.cuda: wants libcudart and libcuda under names of long ago; skcuda.cublas never uses it.
+    pkg_resources: removed in setuptools 82; skcuda only asks it for its own version.
+    skcuda.cuda: looks for libcudart and libcuda under old names; skcuda.cublas does not use it.
     LoadLibrary: skcuda knows library names up to CUDA 10.1.
-    skcuda.utils: it reads the version from a SONAME of a form that ended with CUDA 10.1, by way of
-    a shell; failing that it creates a context on device 0 before anyone chose a device.
+    skcuda.utils: reads the version from a SONAME of a form that ended with CUDA 10.1, through a
+    shell; otherwise it would create a context on device 0.
     """
     with ExitStack() as undo, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # strings with stray backslashes
+        warnings.simplefilter("ignore")  # invalid escape sequences in skcuda
         _stand_in(undo, "pkg_resources", require=_require, declare_namespace=lambda name: None)
         _stand_in(undo, "skcuda.cuda")
         package = importlib.import_module("skcuda")
@@ -253,13 +253,13 @@ def _tamed(path: str) -> Iterator[None]:
 
 
 def _require(name: str) -> list[SimpleNamespace]:
-    from importlib import metadata  # takes long, and few need it
+    from importlib import metadata  # slow to import
 
     return [SimpleNamespace(version=metadata.version(name))]
 
 
 def _stand_in(undo: ExitStack, name: str, **contents: Any) -> None:
-    """Put a module of these contents under `name` for a while."""
+    """Put a stand-in module into sys.modules until `undo` runs."""
     before = sys.modules.get(name)
     module = ModuleType(name)
     vars(module).update(contents)
@@ -271,7 +271,7 @@ def _stand_in(undo: ExitStack, name: str, **contents: Any) -> None:
 
 
 def _replace(undo: ExitStack, owner: Any, name: str, value: Any) -> None:
-    """Set an attribute for a while."""
+    """Set an attribute until `undo` runs."""
     if name in vars(owner):
         undo.callback(setattr, owner, name, vars(owner)[name])
     else:

@@ -1,7 +1,7 @@
-"""The driver's calls that every run makes, through its C interface, on whichever thread asks.
+"""The driver calls of every run, through the C interface, for any thread.
 
-They are short and keep Python's lock: who lets it go waits for whole turns of busy threads to get
-it back. Only waiting for the device lets it go.
+They are short and hold the GIL: a thread that releases it may wait long to get it back from busy
+threads. Only waiting for the device releases it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from engine.errors import DeviceError
 
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 _FOR_ALL_CONTEXTS = 1  # CU_MEMHOSTREGISTER_PORTABLE
-_KIND_OF_MEMORY = 2  # CU_POINTER_ATTRIBUTE_MEMORY_TYPE; 0 for what CUDA does not know
+_KIND_OF_MEMORY = 2  # CU_POINTER_ATTRIBUTE_MEMORY_TYPE; 0 for unknown memory
 _NOT_READY = 600
 _p, _size = ctypes.c_void_p, ctypes.c_size_t
 _ARGUMENTS = {
@@ -37,7 +37,7 @@ _ARGUMENTS = {
 
 @lru_cache(maxsize=1)
 def libcuda() -> ctypes.PyDLL:
-    """The driver's library; its functions keep Python's lock."""
+    """Return the driver's library; its functions hold the GIL."""
     loaded = ctypes.PyDLL(library.require(library.DRIVER))
     for name, arguments in _ARGUMENTS.items():
         function = getattr(loaded, name)
@@ -46,7 +46,7 @@ def libcuda() -> ctypes.PyDLL:
 
 
 class DriverApi:
-    """Those calls for one context. Streams and events are the driver's own handles."""
+    """Driver calls for one context. Streams and events are the driver's own handles."""
 
     def __init__(self, name: str, context: int) -> None:
         self._name = name
@@ -62,7 +62,7 @@ class DriverApi:
         self._synchronize.argtypes = (_p,)
 
     def enter(self) -> None:
-        """Make the context current on this thread, above whatever was."""
+        """Push the context on this thread's stack of contexts."""
         if status := self._push(self._context):
             self._fail("cuCtxPushCurrent", status)
 
@@ -86,18 +86,18 @@ class DriverApi:
             self._fail("cuEventRecord", status)
 
     def wait_for(self, stream: int, event: int) -> None:
-        """Let the stream wait for the event, not the caller."""
+        """Make the stream wait for the event, without blocking the caller."""
         if status := self._wait_event(stream, event, 0):
             self._fail("cuStreamWaitEvent", status)
 
-    def has_happened(self, event: int) -> bool:
+    def is_done(self, event: int) -> bool:
         status: int = self._query(event)
         if status not in (0, _NOT_READY):
             self._fail("cuEventQuery", status)
         return status == 0
 
     def wait(self, event: int) -> None:
-        """Let the caller wait for the event."""
+        """Block the caller until the event has happened."""
         if status := self._synchronize(event):
             self._fail("cuEventSynchronize", status)
 
@@ -106,7 +106,7 @@ class DriverApi:
             self._fail("cuMemcpyHtoDAsync", status)
 
     def is_page_locked(self, pointer: int) -> bool:
-        """Whether the driver would take it from there some time, as from what anybody locked."""
+        """Return whether the driver knows the memory as pinned, or cannot say."""
         kind = ctypes.c_uint()
         asked, answers = (ctypes.c_int * 1)(_KIND_OF_MEMORY), (_p * 1)(ctypes.addressof(kind))
         status = libcuda().cuPointerGetAttributes(1, asked, answers, pointer)
@@ -117,12 +117,12 @@ class DriverApi:
             self._fail("cuMemcpyDtoHAsync", status)
 
     def move(self, target: int, source: int, size: int, stream: int) -> None:
-        """From one place on the card to another."""
+        """Copy from one address on the card to another."""
         if status := self._move(target, source, size, stream):
             self._fail("cuMemcpyDtoDAsync", status)
 
     def register(self, pointer: int, size: int) -> None:
-        """Page-lock memory of the host."""
+        """Pin host memory."""
         if status := libcuda().cuMemHostRegister_v2(pointer, size, _FOR_ALL_CONTEXTS):
             self._fail("cuMemHostRegister", status)
 

@@ -1,4 +1,4 @@
-"""CUDA graphs: what was enqueued once is launched again in one call. PyCUDA has no binding."""
+"""CUDA graphs: record what is enqueued once, launch it in one call. PyCUDA has no binding."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-from engine.backends.cuda.driver import driver_api, library
+from engine.backends.cuda.driver import driver_api, library, pycuda_loader
 from engine.concurrency import fork_safety
 from engine.errors import DeviceError
 
-# Relaxed: a garbage collector may free device memory of anyone while we capture.
+# Relaxed, because the garbage collector may free any device memory during the capture.
 _RELAXED = 2
 _ARGUMENTS = {
     "cuStreamBeginCapture_v2": (ctypes.c_void_p, ctypes.c_int),
@@ -19,19 +19,18 @@ _ARGUMENTS = {
     "cuGraphInstantiateWithFlags": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ulonglong),
     "cuGraphDestroy": (ctypes.c_void_p,),
     "cuGraphExecDestroy": (ctypes.c_void_p,),
-    "cuGetErrorString": (ctypes.c_int, ctypes.c_void_p),
 }
 
 
 class Graph:
-    """An instantiated graph on the stream that it was recorded on."""
+    """An executable graph and the stream on which it was recorded."""
 
     def __init__(self, executable: int, stream: int) -> None:
         self._executable = executable
         self._launch = partial(driver_api.libcuda().cuGraphLaunch, executable, stream)
 
     def launch(self) -> None:
-        """Enqueue all of it, on any thread in its turn."""
+        """Enqueue the graph, on any thread that holds the enqueue lock."""
         status = self._launch()
         if status != 0:
             _fail("cuGraphLaunch", status)
@@ -42,20 +41,20 @@ class Graph:
             self._executable = 0
 
 
-# Synchronising a context breaks what its streams record, and those of one card share it, whichever
-# device of the process they are of.
-_alone = fork_safety.lock(inner=True)
+# Synchronising a context invalidates captures on its streams, and all devices of this process on
+# one card share its primary context.
+_capture_lock = fork_safety.lock(inner=True)
 
 
 def synchronize(driver: Any) -> None:
-    """Wait for all that is under way in the current context, whoever began it."""
-    with _alone:
+    """Wait for all work in the current context."""
+    with _capture_lock:
         driver.Context.synchronize()
 
 
 def record(stream: int, enqueue: Callable[[], None]) -> Graph:
-    """Run `enqueue` without running what it enqueues; make that a graph."""
-    with _alone:
+    """Capture what `enqueue` enqueues, without running it, as a graph."""
+    with _capture_lock:
         return _record(stream, enqueue)
 
 
@@ -65,7 +64,7 @@ def _record(stream: int, enqueue: Callable[[], None]) -> Graph:
     try:
         enqueue()
     except BaseException:
-        # The stream must leave capture whatever happened; what is wrong is already being told.
+        # End the capture in any case; the original error is raised.
         _libcuda().cuStreamEndCapture(stream, ctypes.byref(graph))
         if graph:
             _libcuda().cuGraphDestroy(graph)
@@ -96,7 +95,4 @@ def _call(name: str, *arguments: object) -> None:
 
 
 def _fail(name: str, status: int) -> None:
-    text = ctypes.c_char_p()
-    _libcuda().cuGetErrorString(status, ctypes.byref(text))
-    reason = text.value.decode() if text.value else f"status {status}"
-    raise DeviceError(f"cuda: {name}: {reason}")
+    raise DeviceError(f"cuda: {name}: {pycuda_loader.status_text(status)}")

@@ -1,7 +1,7 @@
-"""What PyCUDA cannot do, through the driver's own C interface: clusters, tensor maps, early starts.
+"""Kernel launches with clusters, tensor maps and early starts, which PyCUDA does not offer.
 
-A kernel of a cubin loaded here is launched with the driver's extended call; tensor maps describe to
-the copy engine how an array lies in memory. All of it happens in the current context.
+They use the driver's C interface in the current context. A tensor map describes to TMA, the copy
+engine, how an array lies in memory; an early start is programmatic dependent launch.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from engine.backends.cuda.driver import library
+from engine.backends.cuda.driver import library, pycuda_loader
 from engine.errors import DeviceError
 
 _CLUSTER, _EARLY_START = 4, 6  # CU_LAUNCH_ATTRIBUTE_*
-_GRANTED_SHARED = 32 << 10  # bytes that need no asking: 48 KiB with what a kernel has of its own
+_GRANTED_SHARED = 32 << 10  # dynamic bytes without a request: 48 KiB less a kernel's static ones
 _DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-HALF, FLOAT, TF32 = 6, 7, 11  # CU_TENSOR_MAP_DATA_TYPE_*; TF32 rounds floats on the way
-_SWIZZLES = {32: 1, 64: 2, 128: 3}  # by bytes of a row
+HALF, FLOAT, TF32 = 6, 7, 11  # CU_TENSOR_MAP_DATA_TYPE_*; TF32 rounds floats during the copy
+_SWIZZLES = {32: 1, 64: 2, 128: 3}  # by the bytes of a row
 _PROMOTE_TO_256 = 3
 _MAP_BYTES = 128
 
@@ -49,16 +49,12 @@ def _driver() -> ctypes.CDLL:
 
 
 def _check(name: str, status: int) -> None:
-    if status == 0:
-        return
-    text = ctypes.c_char_p()
-    _driver().cuGetErrorString(status, ctypes.byref(text))
-    reason = text.value.decode() if text.value else f"status {status}"
-    raise DeviceError(f"cuda: {name}: {reason}")
+    if status != 0:
+        raise DeviceError(f"cuda: {name}: {pycuda_loader.status_text(status)}")
 
 
 class Module:
-    """A loaded cubin; for the thread on which its context is current."""
+    """A loaded cubin; its context must be current."""
 
     def __init__(self, image: bytes) -> None:
         self._handle = ctypes.c_void_p()
@@ -67,12 +63,12 @@ class Module:
         self._limits: dict[str, int] = {}
 
     def function(self, name: str, *, shared: int = 0) -> Function:
-        """A kernel, allowed `shared` bytes of dynamic shared memory."""
+        """Return a kernel that may use `shared` bytes of dynamic shared memory."""
         found = ctypes.c_void_p()
         status = _driver().cuModuleGetFunction(ctypes.byref(found), self._handle, name.encode())
         _check("cuModuleGetFunction", status)
-        # One limit serves every launch of a kernel, and what it has of fixed shared memory counts
-        # against what is granted without asking.
+        # The limit belongs to the kernel, not to a launch, so it only grows. Static shared memory
+        # counts against the bytes that need no request.
         limit = max(shared, self._limits.get(name, _GRANTED_SHARED))
         if limit > self._limits.get(name, _GRANTED_SHARED):
             self._limits[name] = limit
@@ -90,7 +86,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Function:
-    """A kernel of a module, and the dynamic shared memory that its launches get."""
+    """A kernel of a module and the dynamic shared memory of its launches."""
 
     handle: int
     shared: int
@@ -105,8 +101,10 @@ class Function:
         cluster: int = 1,
         early: bool = False,
     ) -> None:
-        """Enqueue; `arguments` are ctypes values. An early kernel starts while the one before it
-        still runs, and waits for it by itself."""
+        """Enqueue the kernel with `arguments`, which are ctypes values.
+
+        With `early` it may start while the previous kernel still runs, and waits for it itself.
+        """
         attributes = (_Attribute * 2)()
         count = 0
         if cluster > 1:
@@ -126,14 +124,14 @@ class Function:
 
 
 class TensorMap(ctypes.Structure):
-    """128 opaque bytes, on a border of 64."""
+    """128 opaque bytes, aligned to 64."""
 
     _fields_ = (("words", ctypes.c_uint64 * 16),)
     _align_ = 64
 
 
 def _aligned_map() -> TensorMap:
-    """ctypes aligns to 16 bytes; the driver wants 64."""
+    """Return a map aligned to 64 bytes as the driver requires; ctypes aligns to 16."""
     buffer = (ctypes.c_char * (_MAP_BYTES + 64))()
     offset = -ctypes.addressof(buffer) % 64
     return TensorMap.from_buffer(buffer, offset)
@@ -141,7 +139,7 @@ def _aligned_map() -> TensorMap:
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows of a convolution over an NHWC map, as the copy engine walks them."""
+    """The windows of a convolution over an NHWC map, as TMA visits them."""
 
     pointer: int
     kind: int  # HALF, FLOAT, TF32
@@ -158,7 +156,7 @@ class Windows:
 
 
 def windows_map(windows: Windows, *, pixels: int, channels: int) -> TensorMap:
-    """For slices of `pixels` windows by `channels` channels."""
+    """Return an im2col tensor map for slices of `pixels` windows by `channels` channels."""
     w = windows
     top, left, bottom, right = w.padding
     row = w.pitch * w.value_bytes
@@ -183,7 +181,7 @@ def windows_map(windows: Windows, *, pixels: int, channels: int) -> TensorMap:
 def boxes_map(
     windows: Windows, *, height: int, width: int, channels: int, stride: int = 1
 ) -> TensorMap:
-    """For boxes of height x width pixels, `stride` apart, by `channels` channels of that map."""
+    """Return a tiled tensor map for boxes of pixels, `stride` apart, by `channels` channels."""
     w = windows
     row = w.pitch * w.value_bytes
     made = _aligned_map()

@@ -1,7 +1,7 @@
-"""Finds NVIDIA's driver, cuBLAS, NVRTC and nvcc, and remembers where it looked.
+"""Find NVIDIA's driver, cuBLAS, NVRTC and nvcc.
 
-Order: an ENGINE_* variable, what the process has loaded, wheels, CUDA_HOME, conda, the linker.
-Linux names only. Nothing here creates a context.
+Search order: an ENGINE_* variable, libraries that the process has loaded, wheels, CUDA_HOME, conda,
+the linker. Linux names only. Nothing here creates a context.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Wanted:
     """A file that the backend needs."""
 
     name: str
-    variable: str  # names the file outright
+    variable: str  # environment variable with the path of the file
     pattern: str  # of the file's name
     linker_names: tuple[str, ...]
     cure: str
@@ -64,7 +64,7 @@ NVCC = Wanted(
 )
 
 
-# A search that found something is not made again while all of these stay as they are.
+# A successful search is cached until one of these variables changes.
 _VARIABLES = (
     *(each.variable for each in (DRIVER, CUBLAS, NVRTC, NVCC)),
     *("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX", "PATH"),
@@ -74,7 +74,7 @@ _known: dict[tuple[Wanted, Surroundings], str] = {}
 
 @dataclass(frozen=True)
 class Step:
-    """One place that was looked at."""
+    """One place of a search and the file found there."""
 
     place: str
     found: str | None
@@ -82,7 +82,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Search:
-    """What came of looking for one file; `path` may be a bare name that the linker knows."""
+    """The result of a search for one file; `path` may be a bare name that the linker knows."""
 
     wanted: Wanted
     steps: tuple[Step, ...]
@@ -93,7 +93,7 @@ class Search:
 
 
 def search(wanted: Wanted) -> Search:
-    """Look through the places in order and stop at the first that has the file."""
+    """Search the places in order until one has the file."""
     steps: list[Step] = []
     for place, look in _PLACES:
         found = look(wanted)
@@ -104,12 +104,12 @@ def search(wanted: Wanted) -> Search:
 
 
 def surroundings() -> Surroundings:
-    """What decides where files are found, besides the disk."""
+    """Return the settings on which the result of a search depends."""
     return *map(os.environ.get, _VARIABLES), *sys.path
 
 
 def find(wanted: Wanted) -> str | None:
-    """As search(), which takes long, but made once: what was found stays what is used."""
+    """Return the path of the file from a cached search, or None."""
     key = wanted, surroundings()
     if key not in _known:
         path = search(wanted).path
@@ -120,7 +120,7 @@ def find(wanted: Wanted) -> str | None:
 
 
 def require(wanted: Wanted) -> str:
-    """The path of the file, or a DeviceError that says how to get it."""
+    """Return the path of the file, or raise a DeviceError that says how to install it."""
     path = find(wanted)
     if path is None:
         raise DeviceError(f"cuda: {wanted.name}: {wanted.pattern} not found. {wanted.cure}")
@@ -128,7 +128,7 @@ def require(wanted: Wanted) -> str:
 
 
 def load(wanted: Wanted) -> ctypes.CDLL:
-    """Load the library; its names stay its own (RTLD_LOCAL)."""
+    """Load the library with local symbols (RTLD_LOCAL)."""
     path = require(wanted)
     try:
         return ctypes.CDLL(path)
@@ -137,7 +137,7 @@ def load(wanted: Wanted) -> ctypes.CDLL:
 
 
 def include_folders() -> list[str]:
-    """Folders that may hold cuda_fp16.h, for NVRTC, which knows none by itself."""
+    """Return the folders with cuda_fp16.h, for NVRTC, which has no default include path."""
     nvcc = find(NVCC)
     roots = [*_wheel_folders(), *_toolkits()]
     if nvcc is not None:
@@ -157,7 +157,7 @@ def _from_variable(wanted: Wanted) -> str | None:
 
 
 def _from_process(wanted: Wanted) -> str | None:
-    """PyTorch and CuPy bring their own cuBLAS: a second one would double what is mapped."""
+    """Prefer a library that PyTorch or CuPy has loaded, to avoid mapping a second one."""
     maps = Path("/proc/self/maps")
     if wanted.is_program or not maps.is_file():
         return None
@@ -181,7 +181,7 @@ def _from_conda(wanted: Wanted) -> str | None:
 
 def _from_linker(wanted: Wanted) -> str | None:
     if wanted.is_program:
-        from shutil import which  # takes long, and a wheel or a toolkit is found before
+        from shutil import which  # slow to import, and rarely reached
 
         return which(wanted.name)
     for name in wanted.linker_names:
@@ -204,7 +204,7 @@ _PLACES: tuple[tuple[str, Callable[[Wanted], str | None]], ...] = (
 
 
 def _wheel_folders() -> Iterator[Path]:
-    """CUDA 13's wheels share nvidia/cu13; those of CUDA 12 have a folder each."""
+    """Yield the folders of wheels: nvidia/cu13 for CUDA 13, one for each library of CUDA 12."""
     for entry in sys.path:
         root = Path(entry or ".") / "nvidia"
         if root.is_dir():

@@ -35,7 +35,7 @@ class Kernels:
         *,
         in_floats: Callable[[], Kernels] | None = None,
     ) -> None:
-        """`in_floats` returns those that store floats, if these do not."""
+        """Load the image; `in_floats` returns the kernels that store floats, if these do not."""
         self.driver = driver
         self.in_floats = in_floats or (lambda: self)
         self._capability = capability
@@ -68,7 +68,7 @@ class Kernels:
         function.launch(grid, threads, values, stream=stream.handle, early=self._is_early)
 
     def tile(self, tile: Tile, shared: int) -> Function:
-        """The tensor-core kernel for this tile, with so many bytes of dynamic shared memory."""
+        """Return the tensor-core kernel for this tile with its dynamic shared memory."""
         if tile not in self._tile_modules:
             self._modules.append(Module(image(tile, self._capability)))
             self._tile_modules[tile] = self._modules[-1]
@@ -78,6 +78,6 @@ class Kernels:
         return self._tiles[tile, shared]
 
     def close(self) -> None:
-        """Unload everything; the context must be current."""
+        """Unload all modules; the context must be current."""
         while self._modules:
             self._modules.pop().close()

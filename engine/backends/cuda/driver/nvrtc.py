@@ -1,4 +1,4 @@
-"""NVRTC through ctypes: compiles CUDA C inside this process, with no nvcc and no host compiler."""
+"""NVRTC through ctypes: compiles CUDA C in this process, without nvcc or a host compiler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def version() -> tuple[int, int]:
 
 
 def architectures() -> list[int]:
-    """Those that it knows, as 75, 80 …"""
+    """Return the architectures that it can compile for, as 75, 80 …"""
     count = ctypes.c_int()
     _check(_nvrtc().nvrtcGetNumSupportedArchs(ctypes.byref(count)))
     numbers = (ctypes.c_int * count.value)()
@@ -53,7 +53,7 @@ def compile_source(source: str, target: str, defines: Sequence[str]) -> bytes:
 
 
 def compile_message(log: str) -> str:
-    """The line of a compiler's log that says what is wrong, behind our "where"."""
+    """Return an error message from the first error line of a compiler's log."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     wrong = [line for line in lines if "error" in line or "fatal" in line]
     return f"cuda: kernels: {(wrong or lines or ['the compiler said nothing'])[0]}"

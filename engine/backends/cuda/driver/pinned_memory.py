@@ -1,7 +1,8 @@
-"""Memory of callers that is page-locked: pictures in it travel to the card as they lie.
+"""Pinned (page-locked) arrays of callers: the card reads pictures in them without a copy.
 
-Elsewhere a picture is copied first, which may take longer than the fastest networks. To believe
-that memory is page-locked when it is no more costs time, never bytes: the driver copies the rest.
+Other pictures are copied to a staging buffer first, which may take longer than the fastest
+networks. If memory is wrongly believed to be pinned, the driver still copies correctly, only
+slower.
 """
 
 from __future__ import annotations
@@ -15,43 +16,43 @@ from weakref import finalize
 from engine.arrays import Array
 from engine.backends.cuda.driver.driver_api import DriverApi
 
-Part = tuple[int, int, int]  # where in a block, from where in the host's memory, how many bytes
+Part = tuple[int, int, int]  # offset in the target, address in host memory, bytes
 
 
 class PinnedMemory:
-    """Those of one device. Arrays are known by their id until they are collected."""
+    """The pinned arrays that one device knows, by their id until they are collected."""
 
-    def __init__(self, calls: DriverApi, post: Callable[[Callable[[], None]], None]) -> None:
-        self._calls = calls
+    def __init__(self, driver_api: DriverApi, post: Callable[[Callable[[], None]], None]) -> None:
+        self._driver_api = driver_api
         self._post = post
         self._known: set[int] = set()
         self._registered: set[int] = set()  # pointers; for the device's thread
 
-    def add(self, array: Array) -> None:
-        """On the device's thread: page-lock an array, for all cards, until it is collected.
+    def pin(self, array: Array) -> None:
+        """Pin an array that owns its memory, for all cards, until it is collected.
 
-        It owns its memory. What another detector has locked before stays that one's.
+        Runs on the worker thread. Memory that another detector has pinned stays in its care.
         """
         if id(array) in self._known:
             return
         pointer = array.__array_interface__["data"][0]
-        _let_go(pointer, self._calls)  # if another array lay there, whose device is still busy
-        if self._calls.is_page_locked(pointer):
-            self.know(array)
+        _unpin(pointer, self._driver_api)  # of a collected array at the same address
+        if self._driver_api.is_page_locked(pointer):
+            self.remember(array)
             return
-        self._calls.register(pointer, array.nbytes)
+        self._driver_api.register(pointer, array.nbytes)
         self._registered.add(pointer)
-        self.know(array, partial(self._lose, pointer))
+        self.remember(array, partial(self._lose, pointer))
 
-    def know(self, array: Array, forgotten: Callable[[], None] = lambda: None) -> None:
-        """It is page-locked by another device."""
+    def remember(self, array: Array, forgotten: Callable[[], None] = lambda: None) -> None:
+        """Note that an array is pinned, here by default by another device."""
         if id(array) in self._known:
             return
         self._known.add(id(array))
         finalize(array, self._forget, id(array), forgotten).atexit = False
 
-    def hold(self, pictures: Sequence[Array]) -> bool:
-        """Whether all of them lie whole in such arrays."""
+    def contains(self, pictures: Sequence[Array]) -> bool:
+        """Return whether all pictures lie completely in known arrays."""
         known = self._known
         return bool(known) and all(
             id(each if each.base is None else each.base) in known and each.flags.c_contiguous
@@ -59,12 +60,12 @@ class PinnedMemory:
         )
 
     def close(self) -> None:
-        """On the device's thread."""
+        """Unpin everything; runs on the worker thread."""
         self._known.clear()
         while self._registered:
             pointer = self._registered.pop()
-            _gone.add(pointer)
-            _let_go(pointer, self._calls)
+            _collected.add(pointer)
+            _unpin(pointer, self._driver_api)
 
     def _forget(self, number: int, forgotten: Callable[[], None]) -> None:
         self._known.discard(number)
@@ -72,31 +73,32 @@ class PinnedMemory:
 
     def _lose(self, pointer: int) -> None:
         if pointer in self._registered:
-            _gone.add(pointer)
+            _collected.add(pointer)
         self._post(partial(self._unregister, pointer))
 
     def _unregister(self, pointer: int) -> None:
         self._registered.discard(pointer)
-        _let_go(pointer, self._calls)
+        _unpin(pointer, self._driver_api)
 
 
-# Page-locked for arrays that are no more, by whichever device: other arrays may lie there by now.
-_gone: set[int] = set()
+# Addresses that any device of the process pinned for arrays that have been collected since. Another
+# array may already lie there.
+_collected: set[int] = set()
 
 
-def _let_go(pointer: int, calls: DriverApi) -> None:
-    """If nobody has before: page-locking is one for the whole process."""
+def _unpin(pointer: int, driver_api: DriverApi) -> None:
+    """Unpin the memory of a collected array, unless another device has done so."""
     try:
-        _gone.remove(pointer)
+        _collected.remove(pointer)
     except KeyError:
         return
-    calls.unregister(pointer)
+    driver_api.unregister(pointer)
 
 
 def parts(pictures: Sequence[Array], starts: Sequence[int]) -> list[Part]:
-    """What to send: neighbours that stay neighbours travel together."""
+    """Return the copies to make; adjacent pictures with adjacent targets are one copy."""
     found: list[Part] = []
-    first = origin = size = 0  # of those that travel together so far
+    first = origin = size = 0  # of the current copy
     for each, start in zip(pictures, starts, strict=True):
         pointer = _begin(each)
         if not start - first == pointer - origin == size:
@@ -108,9 +110,9 @@ def parts(pictures: Sequence[Array], starts: Sequence[int]) -> list[Part]:
 
 
 def _begin(picture: Any) -> int:
-    """Where a contiguous array lies."""
+    """Return the address of a contiguous array."""
     try:
-        return addressof(c_char.from_buffer(picture))  # a quarter of what its interface takes
-    except (TypeError, ValueError):  # it may only be read, or has nothing
+        return addressof(c_char.from_buffer(picture))  # faster than the array interface
+    except (TypeError, ValueError):  # read-only, or empty
         begin: int = picture.__array_interface__["data"][0]
         return begin

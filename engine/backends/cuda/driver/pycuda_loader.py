@@ -1,4 +1,4 @@
-"""PyCUDA's driver module: imported late, every reason why it cannot be told in one line."""
+"""PyCUDA's driver module, imported lazily; every failure becomes a message of one line."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _LAST_WORDS = ("illegal", "unspecified launch failure", "misaligned", "assert", 
 
 @lru_cache(maxsize=1)
 def load() -> Any:
-    """`pycuda.driver`, initialised; it has made no context."""
-    cuda = library.load(library.DRIVER)  # PyCUDA then finds it by name wherever it lies
-    cuda.cuInit(0)  # takes long, and PyCUDA, which tells of errors, would keep Python's lock
+    """Return `pycuda.driver`, initialised, without creating a context."""
+    cuda = library.load(library.DRIVER)  # so that PyCUDA finds the loaded library by its name
+    cuda.cuInit(0)  # slow, and PyCUDA would hold the GIL; it reports errors below
     try:
         driver = importlib.import_module("pycuda.driver")
     except ModuleNotFoundError as error:
@@ -41,7 +41,7 @@ def _install() -> str:
 
 
 def count() -> int:
-    """How many devices this process may use; at least one."""
+    """Return the number of devices that this process may use, at least one."""
     found: int = load().Device.count()
     if found == 0:
         raise DeviceError(f"cuda: no device found{_visible_devices()}")
@@ -49,7 +49,7 @@ def count() -> int:
 
 
 def check_version(cublas_version: str) -> None:
-    """A driver runs libraries of its own major version and of older ones."""
+    """Raise if cuBLAS needs a newer driver: a driver runs its own major version and older ones."""
     version = load().get_driver_version()
     major, minor = version // 1000, version % 1000 // 10
     if int(cublas_version.split(".")[0]) > major:
@@ -60,34 +60,34 @@ def check_version(cublas_version: str) -> None:
 
 
 @contextmanager
-def awake(index: int) -> Iterator[None]:
-    """Inside, a device has its primary context; making it takes long, but keeps no lock."""
+def primary_context(index: int) -> Iterator[None]:
+    """Retain a device's primary context; creating it is slow but does not hold the GIL."""
     cuda, device, context = _libcuda(), ctypes.c_int(), ctypes.c_void_p()
-    is_awake = (
+    is_retained = (
         cuda.cuDeviceGet(ctypes.byref(device), index) == 0
         and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
     )
     try:
-        yield  # where it failed, PyCUDA will fail too and tell of it
+        yield  # after a failure PyCUDA will fail as well, and report it
     finally:
-        if is_awake:
+        if is_retained:
             cuda.cuDevicePrimaryCtxRelease_v2(device)
 
 
-def keep_awake(indices: Iterable[int] | None, is_over: Event) -> None:
-    """Wake devices, or all; when it is over let those sleep again that nobody has opened."""
-    with ExitStack() as stack, suppress(DeviceError):  # whoever opens them is told
+def hold_primary_contexts(indices: Iterable[int] | None, is_over: Event) -> None:
+    """Retain the primary contexts of devices, or of all, until `is_over` is set."""
+    with ExitStack() as stack, suppress(DeviceError):  # opening a device reports its errors
         cuda, count = _libcuda(), ctypes.c_int()
         cuda.cuInit(0)
         if indices is None:
             cuda.cuDeviceGetCount(ctypes.byref(count))
         for index in range(count.value) if indices is None else indices:
-            stack.enter_context(awake(index))
+            stack.enter_context(primary_context(index))
         is_over.wait()
 
 
 @contextmanager
-def told(name: str) -> Iterator[None]:
+def translate_errors(name: str) -> Iterator[None]:
     """Turn errors of PyCUDA inside the block into DeviceErrors of the device `name`."""
     driver = load()
     try:
@@ -104,19 +104,19 @@ def told(name: str) -> Iterator[None]:
 
 
 def hint(reason: str) -> str:
-    """What to do after an error that a process cannot recover from."""
+    """Return a hint if the error is one that a process cannot recover from."""
     return ". Start a new process" if any(word in reason for word in _LAST_WORDS) else ""
 
 
 def status_text(status: int) -> str:
-    """What the driver says that a status means."""
+    """Return the driver's description of a status."""
     text = ctypes.c_char_p()
     _libcuda().cuGetErrorString(status, ctypes.byref(text))
     return text.value.decode() if text.value else f"status {status}"
 
 
 def current_handle() -> int:
-    """The context that is current on this thread."""
+    """Return the context that is current on this thread."""
     handle = ctypes.c_void_p()
     _call("cuCtxGetCurrent", ctypes.byref(handle))
     assert handle.value is not None
@@ -139,7 +139,7 @@ def gib(size: int) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """PyCUDA says "cuInit failed: no CUDA-capable device is detected"."""
+    """Return the first line of PyCUDA's message, as in "cuInit failed: no CUDA-capable device"."""
     return str(error).strip().splitlines()[0]
 
 

@@ -1,4 +1,4 @@
-"""Kernels that are compiled for one tile shape at a time, when that shape is first used."""
+"""Tensor-core kernels, compiled for one tile shape at a time when it is first used."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from engine.backends.cuda.driver.compiler import (
 from engine.backends.cuda.kernels import sources
 
 MODES = {"float16": 0, "tf32": 1, "float32": 2}  # MODE of the kernels
-EXACT_HALVES = 3  # a MODE too: float16 whose weights are the sum of two halves
+EXACT_HALVES = 3  # also a MODE: float16 with weights that are sums of two halves
 
 _INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 
 
 class Tile(Protocol):
-    """A kernel of kernels/conv/mma for one shape of its blocks."""
+    """A kernel of kernels/conv/mma or sm90 for one tile shape."""
 
     def __hash__(self) -> int: ...
 
     @property
     def kernel(self) -> str:
-        """The name of the function and of its file."""
+        """Return the name of the kernel and of its file."""
 
     @property
     def mode(self) -> int: ...
 
     @property
     def defines(self) -> Mapping[str, int]:
-        """What the text is compiled with, besides MODE."""
+        """Return the compile-time constants besides MODE."""
 
     @property
     def threads(self) -> int: ...
 
     @property
     def shared_bytes(self) -> int:
-        """What a block has of shared memory, asked for at its launch."""
+        """Return the dynamic shared memory of a block."""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Texts that it includes and that are in no file, by name."""
+        """Return the generated headers that it includes, by name."""
 
 
 def reads_halves(mode: int) -> bool:
@@ -55,7 +55,7 @@ def reads_halves(mode: int) -> bool:
 
 
 def source(tile: Tile) -> str:
-    """The kernel's text for one tile, everything that it includes written out."""
+    """Return the kernel's text for one tile with all includes expanded."""
     known = sources.by_name()
     included = set()
 
@@ -77,7 +77,7 @@ def source(tile: Tile) -> str:
 
 @lru_cache(maxsize=256)
 def image(tile: Tile, capability: tuple[int, int]) -> bytes:
-    """The compiled tile, from the cache if it was ever compiled here."""
+    """Return the compiled tile, from the cache if possible."""
     tools = toolkit()
     defines = ("-DSTORE_HALF", "-use_fast_math") if reads_halves(tile.mode) else ()
     text = source(tile)

@@ -1,4 +1,4 @@
-"""One thread that owns what may be touched from one thread only; others hand it functions."""
+"""A worker thread that owns thread-bound state; other threads pass it functions to run."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _GLANCE_SECONDS = 0.05
 
 
 class _Call:
-    """A function on its way to the thread, and its answer on the way back."""
+    """A function to run on the thread, and its result."""
 
     __slots__ = ("_done", "_has_ended", "_waiting", "error", "result")
 
     def __init__(self, function: Callable[[], Any]) -> None:
-        self._waiting = [function]  # until someone takes it out, who then is the only one
-        self._done = threading.Lock()  # an Event takes twice as long
+        self._waiting = [function]  # popped exactly once: by run() or by abandon()
+        self._done = threading.Lock()  # faster than an Event
         self._done.acquire()
         self._has_ended = False
         self.result: Any = None
@@ -31,8 +31,8 @@ class _Call:
 
     def run(self) -> None:
         try:
-            self.result = self._waiting.pop()()  # what it holds does not live until the next call
-        except BaseException as error:  # the caller's, whatever it is
+            self.result = self._waiting.pop()()  # and drop the reference to the function
+        except BaseException as error:  # raised again in the caller
             self.error = error
         finally:
             self._has_ended = True
@@ -45,7 +45,7 @@ class _Call:
         return self.result
 
     def abandon(self) -> None:
-        """Return when it has run, or never will; a second interrupt does not wait for that."""
+        """Cancel the call, or wait until it has ended; a second interrupt stops the wait."""
         try:
             self._waiting.pop()
         except IndexError:
@@ -63,9 +63,9 @@ def _serve(calls: _Calls) -> None:
 
 
 class Worker:
-    """A thread that runs functions in the order in which they come.
+    """A thread that runs functions in the order in which they arrive.
 
-    Waking it and being warm_up take tens of microseconds: it is for what is rare.
+    A round trip takes tens of microseconds, so it is for rare operations.
     """
 
     def __init__(self, name: str) -> None:
@@ -78,7 +78,7 @@ class Worker:
         self._thread.start(partial(_serve, self._calls), name)
 
     def run(self, function: Callable[[], _Result]) -> _Result:
-        """Run on the thread; return what it returns, raise what it raises."""
+        """Run a function on the thread; return its result or raise its exception."""
         if self._is_its_own:
             return function()
         self.check_process()
@@ -89,24 +89,24 @@ class Worker:
                     raise DeviceError(f"{self._name}: the device is closed")
                 self._calls.put(call)
             result: _Result = call.wait()
-        except BaseException:  # an interrupt: what the caller gives up must not be done later
+        except BaseException:  # an interrupt: an abandoned call must not run later
             call.abandon()
             raise
         return result
 
     def post(self, function: Callable[[], object]) -> None:
-        """Run on the thread some time, and tell nobody: for finalizers, which may not wait."""
-        if not self._is_closed:  # nobody would take it out again, nor what it holds
+        """Run a function on the thread later, without waiting: for finalizers."""
+        if not self._is_closed:  # otherwise the queue would keep the function alive
             self._calls.put(_Call(function))
 
     def close(self, last: Callable[[], object], *, is_clean: bool = True) -> None:
-        """Run `last`, then let the thread go, where there is one; for others if it is clean."""
+        """Run `last` on the thread and release it, for reuse by others only if it is clean."""
         with self._lock:
-            if self._is_closed or not self.is_here:
+            if self._is_closed or not self.is_own_process:
                 return
             self._is_closed = True
             call = _Call(last)
-            if self._is_its_own:  # a finalizer may run anywhere
+            if self._is_its_own:  # a finalizer may run on any thread
                 call.run()
             else:
                 self._calls.put(call)
@@ -127,12 +127,12 @@ class Worker:
         return threading.get_ident() == self._thread.thread.ident
 
     @property
-    def is_here(self) -> bool:
-        """Whether this is the process that started the thread; a forked child has none."""
+    def is_own_process(self) -> bool:
+        """Whether this process started the thread; a forked child has no such thread."""
         return os.getpid() == self._process
 
     def check_process(self) -> None:
-        if not self.is_here:
+        if not self.is_own_process:
             raise DeviceError(
                 f"{self._name}: opened before a fork, which CUDA does not survive. "
                 "Load the network after the fork, or start processes with 'spawn'"

@@ -76,7 +76,7 @@ class Resident:
         plan, target, layout = lowered.plan, lowered.target, lowered.layout
         self._context = context
         self._driver = context.driver
-        self._calls = context.calls
+        self._calls = context.driver_api
         self._plan = plan
         self._room = room
         self.keep = Keep(0 if room is None else target.rows(plan.source))
@@ -94,7 +94,7 @@ class Resident:
         self._steps, self._decoders = lowered.steps, lowered.decoders
         self._has_side_stream = any(step.is_on_side_stream for step in lowered.steps)
         kernels = context.kernels(target.precision)
-        self._stream, self._copies = context.stream.handle, context.copies.handle
+        self._stream, self._copies = context.stream.handle, context.copy_stream.handle
         self._expected = float(
             detection_buffer.COPIED_AT_ONCE
         )  # of a picture: they come back at once
@@ -426,7 +426,7 @@ class Resident:
         self._settings_sent = bytes(slot.settings_of(job))
 
     def _has_ended(self) -> bool:
-        return self._latest is not None and self._calls.has_happened(self._latest.done)
+        return self._latest is not None and self._calls.is_done(self._latest.done)
 
     def _replay(self, key: Key) -> None:
         """Enqueue a run: the first time op by op, then as a graph recorded the second time.
@@ -460,7 +460,7 @@ class Resident:
         gpu = replace(self._gpu, sequences=sequences)
         if self._can_overflow:
             gpu = replace(gpu, flag=(self._found if decodes else self._returned) + FLAG * WORD)
-        side = replace(gpu, stream=self._context.beside)
+        side = replace(gpu, stream=self._context.side_stream)
         if decodes:
             gpu.zero(self._found, WORD)
         self._bring_in(gpu, has_pictures)

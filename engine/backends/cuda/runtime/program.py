@@ -132,11 +132,11 @@ class CudaProgram(Submission):
     def pin(self, frames: Array) -> None:
         """Page-lock an array; a picture in it must not change until its run is done."""
         self.check_usable()
-        self._context.run(partial(self._context.pins.add, frames))
+        self._context.run(partial(self._context.pinned_memory.pin, frames))
 
     def know_pinned(self, frames: Array) -> None:
         """Note that another device has page-locked the array."""
-        self._context.pins.know(frames)
+        self._context.pinned_memory.remember(frames)
 
     def forward_on_card(self, images: int, outputs: int, *, rows: int) -> None:
         """Run forward() from one pointer of this card to another; outputs are contiguous."""
@@ -235,7 +235,7 @@ class CudaProgram(Submission):
 
     def close(self) -> None:
         """Free everything, once the calls under way have their answers."""
-        if not self._forgotten.alive or not self._context.is_here:
+        if not self._forgotten.alive or not self._context.is_own_process:
             return
         if not self._closing.acquire(blocking=False):  # another thread is closing it
             return
@@ -315,7 +315,7 @@ class CudaProgram(Submission):
         self._make_room(slot, arrangement.size)
         slot.put_table(placed, arrangement.starts)
         pixels = [each.pixels for each in placed]
-        if self._context.pins.hold(pixels):
+        if self._context.pinned_memory.contains(pixels):
             slot.lend(pixels, arrangement.starts)
         else:
             send = partial(self._send_ahead, slot)
@@ -330,7 +330,7 @@ class CudaProgram(Submission):
 
     def _send_ahead(self, slot: Slot, size: int) -> None:
         if self._resident.is_idle:
-            with self._context.turn:
+            with self._context.enqueue_lock:
                 self._resident.send_ahead(slot, size)
 
     def _job(
@@ -381,7 +381,7 @@ class CudaProgram(Submission):
 
     def _enqueued(self, slot: Slot, put: Put) -> Job:
         job = put(slot)
-        with self._context.turn:
+        with self._context.enqueue_lock:
             is_under_way = self._resident.replay(slot, job)
         if not is_under_way:
             self._context.run(partial(self._resident.start, slot, job))

@@ -13,11 +13,11 @@ from tests.backends.cuda.host import needs_gxx
 from tests.backends.test_timing import (  # noqa: F401  the same must hold here
     images,
     plan_of,
-    test_a_device_says_what_it_is,
+    test_a_device_describes_itself,
     test_a_profile_has_every_op_once,
-    test_a_profile_leaves_no_state_behind,
+    test_a_profile_resets_the_state,
     test_boxes_need_a_detection_layer,
-    test_stages_answer_as_an_ordinary_run_does,
+    test_stages_return_the_result_of_an_ordinary_run,
 )
 
 pytestmark = needs_gxx

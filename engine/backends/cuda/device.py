@@ -20,7 +20,7 @@ from engine.backends.cuda.driver.context import Card, Context
 from engine.backends.cuda.lower import PASSES, lowering
 from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.ops.choice import Choice
-from engine.backends.cuda.ops.gpu import VALUE_BYTES, Target
+from engine.backends.cuda.ops.target import VALUE_BYTES, Target
 from engine.backends.cuda.runtime import hardware_peaks
 from engine.backends.cuda.runtime.program import CudaProgram
 from engine.backends.cuda.runtime.trials import Trials

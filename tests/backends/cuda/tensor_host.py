@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from engine.backends.cuda.conv import tensor_cores
 from engine.backends.cuda.driver import launch, tiles
 from engine.backends.cuda.driver.tiles import Tile
-from engine.backends.cuda.ops.gpu import Gpu, Place, Target
+from engine.backends.cuda.ops.gpu import Gpu, Place
+from engine.backends.cuda.ops.target import Target
 from engine.plan.ops import Chain, Conv2d
 from tests.backends.cuda import host
 

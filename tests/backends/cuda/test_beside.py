@@ -13,7 +13,7 @@ from engine.backends.cuda import conv
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.lower import lowering, side_stream
 from engine.backends.cuda.lower.lowered import Step
-from engine.backends.cuda.ops.gpu import Target
+from engine.backends.cuda.ops.target import Target
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.passes import optimise

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.lower import fuse_chains, lowering
-from engine.backends.cuda.ops.gpu import Target
+from engine.backends.cuda.ops.target import Target
 from engine.backends.cuda.runtime import overflow
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower

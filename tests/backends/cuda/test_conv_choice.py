@@ -9,7 +9,7 @@ import pytest
 
 from engine.backends.cuda import conv
 from engine.backends.cuda.conv import Choice, sm90_base, unfused
-from engine.backends.cuda.ops.gpu import Target
+from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 from engine.plan.ops import Constant, Tensor
 from engine.plan.shapes import Shape, Window

@@ -9,7 +9,8 @@ import pytest
 
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.lower import lowering
-from engine.backends.cuda.ops.gpu import Gpu, Place, Target
+from engine.backends.cuda.ops.gpu import Gpu, Place
+from engine.backends.cuda.ops.target import Target
 from engine.backends.cuda.runtime.program import _load_kernels
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower

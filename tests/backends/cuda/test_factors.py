@@ -18,8 +18,8 @@ from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.lower import fold_factors, lowering
 from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.lower.pixel_alignment import find_misaligned
-from engine.backends.cuda.ops.gpu import Target
 from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
+from engine.backends.cuda.ops.target import Target
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
 from engine.passes import optimise

@@ -14,7 +14,7 @@ from engine.backends import open_device
 from engine.backends.cuda.lower import lowering
 from engine.backends.cuda.lower import precision_policy as floats_module
 from engine.backends.cuda.lower.precision_policy import floats
-from engine.backends.cuda.ops.gpu import Target, is_narrow
+from engine.backends.cuda.ops.target import Target, is_narrow
 from engine.bundled import folder
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower

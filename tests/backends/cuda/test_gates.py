@@ -15,7 +15,8 @@ from engine.backends import open_device
 from engine.backends.cuda.conv import depthwise
 from engine.backends.cuda.lower import lowering, squeeze_excite
 from engine.backends.cuda.lower.lowered import Step
-from engine.backends.cuda.ops.gpu import PartialSums, Target
+from engine.backends.cuda.ops.gpu import PartialSums
+from engine.backends.cuda.ops.target import Target
 from engine.backends.cuda.runtime import device_program
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower

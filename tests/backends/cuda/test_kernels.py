@@ -17,7 +17,7 @@ from engine.backends.base import Placed
 from engine.backends.cuda.conv import candidates
 from engine.backends.cuda.driver import compiler
 from engine.backends.cuda.ops import border, max_pool
-from engine.backends.cuda.ops.gpu import Target
+from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 from engine.plan.build import Plan, PlanBuilder
 from engine.plan.ops import Tensor, YoloHead

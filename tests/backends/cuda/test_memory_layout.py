@@ -8,7 +8,7 @@ import pytest
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.lower import lowering
 from engine.backends.cuda.lower.weights import lay_out_weights
-from engine.backends.cuda.ops.gpu import Target
+from engine.backends.cuda.ops.target import Target
 from engine.errors import InputError
 from engine.passes import optimise
 from engine.plan import ops

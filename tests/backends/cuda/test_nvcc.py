@@ -24,7 +24,8 @@ from engine.backends.cuda.conv.sm90_swapped import SwappedTile
 from engine.backends.cuda.driver import compiler, tiles
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.lower.lowered import Step
-from engine.backends.cuda.ops.gpu import KINDS, Target
+from engine.backends.cuda.ops.gpu import KINDS
+from engine.backends.cuda.ops.target import Target
 from tests.backends.cuda.host import DEFINES
 from tests.backends.cuda.test_sm90_kernels import CHAINS
 

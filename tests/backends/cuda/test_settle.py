@@ -16,7 +16,7 @@ from engine.backends.cuda import device as device_module
 from engine.backends.cuda.conv import Choice
 from engine.backends.cuda.lower import lowering
 from engine.backends.cuda.lower.lowered import Decoder, Lowered, Step
-from engine.backends.cuda.ops.gpu import Target
+from engine.backends.cuda.ops.target import Target
 from engine.backends.cuda.runtime import trials
 from engine.backends.cuda.runtime.trials import Trials
 from engine.backends.cuda.tune import tune_layers, tune_network

@@ -11,7 +11,7 @@ import pytest
 from engine.backends.cuda.conv import ALGORITHMS, chains
 from engine.backends.cuda.conv.tensor_cores import HOPPER
 from engine.backends.cuda.lower.lowered import Step
-from engine.backends.cuda.ops.gpu import Target
+from engine.backends.cuda.ops.target import Target
 from engine.plan.ops import Chain, Conv2d
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.tensor_host import run

@@ -14,7 +14,7 @@ from engine.backends.cuda.conv.implicit_gemm import Bundles, bundles
 from engine.backends.cuda.conv.kernel_args import Divisor
 from engine.backends.cuda.conv.sm90_splitk import SplitKTile
 from engine.backends.cuda.driver import tiles
-from engine.backends.cuda.ops.gpu import Target
+from engine.backends.cuda.ops.target import Target
 from engine.plan.ops import Constant, Conv2d, Tensor
 from engine.plan.shapes import Shape
 from tests.tails import conv2d

@@ -19,7 +19,9 @@ from engine.backends.cuda.conv import Choice
 from engine.backends.cuda.conv.sm90_splitk import SplitK
 from engine.backends.cuda.driver.context import Card
 from engine.backends.cuda.lower.lowered import Lowered
-from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.ops.gpu import Gpu
+from engine.backends.cuda.ops.registry import Arrays
+from engine.backends.cuda.ops.target import Target
 from engine.backends.cuda.tune import tune_layers
 from engine.errors import DeviceError, InputError
 from engine.plan import ops

@@ -14,8 +14,10 @@ from engine.backends.cuda.conv import geometry, unfused
 from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.ops.choice import Choice
-from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.ops.gpu import Gpu
+from engine.backends.cuda.ops.registry import Arrays
 from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
+from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 
 __all__ = ["ALGORITHMS", "Algorithm", "Choice", "candidates", "choose", "signature"]

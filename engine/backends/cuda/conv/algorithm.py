@@ -5,8 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from engine.backends.cuda.driver.tiles import Tile
-from engine.backends.cuda.ops.gpu import Arrays, Gpu, PartialSums, Target, is_narrow
+from engine.backends.cuda.ops.gpu import Gpu, PartialSums
+from engine.backends.cuda.ops.registry import Arrays
 from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
+from engine.backends.cuda.ops.target import Target, is_narrow
 from engine.plan import ops
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from engine.backends.cuda.conv import geometry, im2col_gemm
 from engine.backends.cuda.conv.algorithm import Algorithm
-from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.ops.gpu import Gpu
+from engine.backends.cuda.ops.registry import Arrays
+from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 
 _THREADS = 128  # DOT_THREADS of the kernel

@@ -7,7 +7,8 @@ import numpy as np
 from engine.arrays import Array
 from engine.backends.cuda.conv import geometry
 from engine.backends.cuda.conv.kernel_args import KernelArgs, struct
-from engine.backends.cuda.ops.gpu import Arrays, Gpu
+from engine.backends.cuda.ops.gpu import Gpu
+from engine.backends.cuda.ops.registry import Arrays
 from engine.plan import ops
 
 CORNER_PADDING = 8  # floats, as in the header

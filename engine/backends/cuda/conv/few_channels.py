@@ -18,8 +18,10 @@ from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.conv.kernel_args import Divisor, struct
 from engine.backends.cuda.conv.tensor_cores import COMMON
 from engine.backends.cuda.driver import tiles
-from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.ops.gpu import Gpu
+from engine.backends.cuda.ops.registry import Arrays
 from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
+from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 
 _COLUMNS = (16, 32, 64, 96)

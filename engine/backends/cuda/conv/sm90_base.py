@@ -27,7 +27,9 @@ from engine.backends.cuda.conv.tensor_cores import (
 from engine.backends.cuda.driver import launch
 from engine.backends.cuda.driver.tiles import MODES
 from engine.backends.cuda.kernels import wgmma
-from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.ops.gpu import Gpu
+from engine.backends.cuda.ops.registry import Arrays
+from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 
 MOST_SHARED = most_shared_bytes(HOPPER)

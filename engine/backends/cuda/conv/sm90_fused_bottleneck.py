@@ -12,7 +12,9 @@ from engine.backends.cuda.conv import geometry, sm90_base, sm90_fused_pair
 from engine.backends.cuda.conv.kernel_args import struct
 from engine.backends.cuda.conv.sm90_fused_pair import BETWEEN, FILTERS, TAPS, WIDTH, FusedTile
 from engine.backends.cuda.driver import launch
-from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.ops.gpu import Gpu
+from engine.backends.cuda.ops.registry import Arrays
+from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 
 _HEIGHT = 16  # lines of a block

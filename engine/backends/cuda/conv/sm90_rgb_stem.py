@@ -18,8 +18,10 @@ from engine.backends.cuda.conv.kernel_args import Divisor, struct
 from engine.backends.cuda.conv.sm90_base import BLOCK_RESERVED, SM_SHARED
 from engine.backends.cuda.conv.tensor_cores import COMMON, EIGHT, HOPPER
 from engine.backends.cuda.kernels import wgmma
-from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.ops.gpu import Gpu
+from engine.backends.cuda.ops.registry import Arrays
 from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
+from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 
 _COLOURS, _PITCH = 3, 4  # channels of a picture, and values from one pixel to the next

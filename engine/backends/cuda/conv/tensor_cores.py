@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.backends.cuda.driver.tiles import EXACT_HALVES, MODES, Tile, reads_halves
-from engine.backends.cuda.ops.gpu import Gpu, Target, is_narrow
+from engine.backends.cuda.ops.gpu import Gpu
+from engine.backends.cuda.ops.target import Target, is_narrow
 from engine.plan import ops
 
 TURING, AMPERE, HOPPER = (7, 5), (8, 0), (9, 0)

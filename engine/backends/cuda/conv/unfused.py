@@ -12,8 +12,10 @@ from engine.backends.cuda.conv import geometry
 from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.ops.elementwise import multiply
-from engine.backends.cuda.ops.gpu import RUNNERS, Arrays, Gpu, Target
+from engine.backends.cuda.ops.gpu import Gpu
+from engine.backends.cuda.ops.registry import RUNNERS, Arrays
 from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
+from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 from engine.plan.tail import split_tail
 

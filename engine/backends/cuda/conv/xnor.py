@@ -10,7 +10,9 @@ import numpy as np
 
 from engine.backends.cuda.conv import geometry
 from engine.backends.cuda.conv.algorithm import Algorithm
-from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
+from engine.backends.cuda.ops.gpu import Gpu
+from engine.backends.cuda.ops.registry import Arrays
+from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 
 

@@ -8,7 +8,7 @@ from engine.backends.cuda import conv
 from engine.backends.cuda.conv import chains
 from engine.backends.cuda.lower.lowered import Decoder, Lowered, Step
 from engine.backends.cuda.ops.choice import Choice
-from engine.backends.cuda.ops.gpu import Target
+from engine.backends.cuda.ops.target import Target
 from engine.plan.ops import Chain, Conv2d, Op
 
 

@@ -12,8 +12,8 @@ from itertools import pairwise
 from engine.backends.cuda import conv
 from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.lower.squeeze_excite import scales
-from engine.backends.cuda.ops.gpu import Target
 from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
+from engine.backends.cuda.ops.target import Target
 from engine.passes.usage import join_neighbours
 from engine.plan.ops import Conv2d, Multiply, Op, Tensor
 

@@ -15,7 +15,7 @@ from engine.backends.cuda.lower.precision_policy import choose_precision
 from engine.backends.cuda.lower.side_stream import assign_streams
 from engine.backends.cuda.lower.squeeze_excite import share_with_gates
 from engine.backends.cuda.lower.weight_prefetch import prefetch_weights
-from engine.backends.cuda.ops.gpu import Target
+from engine.backends.cuda.ops.target import Target
 from engine.plan.build import Plan
 
 Pass = Callable[[Lowered], Lowered]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from engine.backends.cuda.lower.lowered import Layout, Lowered, Slice
 from engine.backends.cuda.lower.pixel_alignment import pitches
-from engine.backends.cuda.ops.gpu import Target
+from engine.backends.cuda.ops.target import Target
 from engine.passes.packing import Lifetime, pack
 from engine.plan.ops import Tensor
 

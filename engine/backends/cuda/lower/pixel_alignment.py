@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from engine.backends.cuda.conv.tensor_cores import whole_eights
 from engine.backends.cuda.lower.lowered import Lowered
-from engine.backends.cuda.ops.gpu import Target
+from engine.backends.cuda.ops.target import Target
 from engine.errors import InputError
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d, Tensor

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.backends.cuda.lower.lowered import Lowered, Step
-from engine.backends.cuda.ops.gpu import Target
+from engine.backends.cuda.ops.target import Target
 from engine.plan.ops import Conv2d, Tensor, YoloOutput
 
 _KINDS = (Conv2d, YoloOutput)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from engine.backends.cuda.ops.gpu import Gpu, Target, runs, window_sizes
+from engine.backends.cuda.ops.gpu import Gpu, window_sizes
+from engine.backends.cuda.ops.registry import runs
+from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 from engine.plan.ops import Tensor
 

@@ -1,4 +1,4 @@
-"""What an op function sees of a program, and the registry that says which function runs which op.
+"""What an op function sees of a program: memory, kernels, a stream.
 
 Three laws of an op function: it does not allocate, it does not wait, it does not read the device.
 It only enqueues on the program's stream, so that the same function serves an eager run, a graph
@@ -10,19 +10,16 @@ capture and a measurement.
 
 Activations are NHWC. A tensor is a pointer and a pitch: the values from one pixel to the next. A
 tensor that lives inside a wider one has its root's pitch and a pointer moved by its first channel.
-program.py brings images in and results out; importing ops.py must register every op and head.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from engine.arrays import Array
 from engine.backends.cuda.driver import compiler
-from engine.backends.cuda.ops.choice import Choice
+from engine.backends.cuda.ops.target import Target
 from engine.plan.activations import ACTIVATIONS
 from engine.plan.ops import Conv2d, Gate, Head, Multiply, Op, Tensor
 from engine.plan.shapes import Window
@@ -33,65 +30,13 @@ if TYPE_CHECKING:
     from engine.backends.cuda.driver.loaded_kernels import Kernels
     from engine.backends.cuda.driver.tiles import Tile
 
-Arrays = Mapping[str, Array]  # the constants of one op, by the name of the op's field
-
-VALUE_BYTES = {"float32": 4, "tf32": 4, "float16": 2}
 THREADS = 256
-_NARROW_SUM = 48  # products at most
 KINDS = {name: kind for kind, name in enumerate(ACTIVATIONS)}  # the `kind` of the C `activate`
-
-
-def is_narrow(op: Op | Head) -> bool:
-    """Whether a convolution sums so few products that the rounding of its weights would show.
-
-    Such layers are bound by memory, so that a better product costs next to nothing.
-    """
-    if not isinstance(op, Conv2d) or op.is_depthwise or op.src.shape.area == 1:
-        return False
-    return math.prod(op.weight.shape[1:]) <= _NARROW_SUM
-
-
-@dataclass(frozen=True)
-class Target:
-    """What a program is compiled for; all of it is known before anything is allocated."""
-
-    batch: int  # sequences at most
-    precision: str
-    capability: tuple[int, int]
-    multiprocessors: int
-    algorithm: str | None = None  # run every convolution that can by this one
-    measured: Mapping[str, Choice] = field(default_factory=dict)  # by signature
-
-    misaligned: frozenset[Tensor] = frozenset()  # pixels of these do not begin on 16 bytes
-    floats: frozenset[Tensor] = frozenset()  # of a program of halves; see floats.py
-
-    @property
-    def value_bytes(self) -> int:
-        """Size of one value of an activation: what `real` is in a kernel."""
-        return VALUE_BYTES[self.precision]
-
-    def bytes_of(self, tensor: Tensor) -> int:
-        """Size of one value of this tensor."""
-        return VALUE_BYTES["float32"] if tensor in self.floats else self.value_bytes
-
-    def of(self, item: Op | Head) -> Target:
-        """As an op or head sees it: of floats where that is how it computes, see floats.py."""
-        touched = {item.src} if isinstance(item, Head) else {*item.reads, item.out}
-        if touched <= self.floats or (self.precision == "tf32" and is_narrow(item)):
-            return self.in_floats()
-        return self
-
-    def in_floats(self) -> Target:
-        return replace(self, precision="float32", floats=frozenset())
-
-    def rows(self, tensor: Tensor) -> int:
-        """The most rows that `tensor` can have."""
-        return self.batch * tensor.steps
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tensor lives."""
+    """Where a tensor lies in device memory."""
 
     pointer: int
     pitch: int  # values from one pixel to the next
@@ -99,12 +44,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Where decoders put what they find: a counter, then records in any order.
+    """The buffer that decoders write boxes to: a counter, then records in any order.
 
     A record is `columns` words: its number as unsigned, then x, y, w, h, objectness and the class
-    scores as float. The number says where darknet would list it:
-    row * per_row + first + cell * anchors + anchor, `first` being the head's own.
-    There is room for every cell, so a decoder never asks whether its slot exists.
+    scores as float. The number gives its place in darknet's list:
+    row * per_row + first + cell * anchors + anchor, `first` being that of the head.
+    There is a record for every cell, so a decoder need not check for an overflow.
     """
 
     counter: int  # pointer to one unsigned; slot = atomicAdd(counter, 1)
@@ -209,15 +154,15 @@ class Gpu:
         return self.places[tensor].pitch
 
     def rows(self, tensor: Tensor) -> int:
-        """Rows of `tensor` in this run."""
+        """Return the rows of `tensor` in this run."""
         return self.sequences * tensor.steps
 
     def pixels(self, tensor: Tensor) -> int:
-        """Pixels of all rows of `tensor` in this run."""
+        """Return the pixels of all rows of `tensor` in this run."""
         return self.rows(tensor) * tensor.shape.area
 
     def packs(self, *tensors: Tensor) -> bool:
-        """Whether every pixel of all of them begins on 16 bytes and is whole packs long."""
+        """Whether pixels of these tensors begin on 16 bytes and have a multiple of 16 bytes."""
         values = 16 // self.target.value_bytes
         return all(
             place.pointer % 16 == 0 and place.pitch % values == 0 and channels % values == 0
@@ -231,15 +176,15 @@ class Gpu:
         return tensor not in self.target.misaligned
 
     def tile(self, tile: Tile, shared: int) -> Function:
-        """The tensor-core kernel for this tile, with so many bytes of dynamic shared memory."""
+        """The tensor-core kernel for this tile, with `shared` bytes of dynamic shared memory."""
         return self.kernels.tile(tile, shared)
 
     def array(self, op: Op | Head, name: str) -> int:
-        """The pointer to what `prepare` made under this name; 0, C's null, where it made none."""
+        """The pointer to the array that `prepare` returned under this name; 0 if there is none."""
         return self.arrays.get((op, name), 0)
 
     def values(self, tensor: Tensor) -> int:
-        """Values of all rows of `tensor` in this run."""
+        """Return the values of all rows of `tensor` in this run."""
         return self.pixels(tensor) * tensor.shape.channels
 
     def launch(self, kernel: str, items: int, /, **arguments: float) -> None:
@@ -315,10 +260,6 @@ class Gpu:
         values = compiler.in_order(kernel, arguments)
         self.kernels.launch(kernel, grid, threads, values, stream=self.stream, shared=shared)
 
-    def copy(self, out: int, src: int, size: int) -> None:
-        """Enqueue a copy of `size` bytes from one device pointer to another."""
-        self.kernels.driver.memcpy_dtod_async(out, src, size, self.stream)
-
     def zero(self, out: int, size: int) -> None:
         """Enqueue filling `size` bytes, a multiple of 4, with zeros."""
         self.kernels.driver.memset_d32_async(out, 0, size // 4, self.stream)
@@ -335,63 +276,3 @@ def window_sizes(window: Window) -> dict[str, int]:
         "top": top,
         "left": left,
     }
-
-
-Run = Callable[[Gpu, Any], None]
-Workspace = Callable[[Target, Any], int]
-Prepare = Callable[[Target, Any, Arrays], Arrays]
-_Function = TypeVar("_Function", bound=Run)
-
-
-def _nothing(target: Target, op: Op | Head) -> int:
-    return 0
-
-
-def _as_they_are(target: Target, op: Op | Head, constants: Arrays) -> Arrays:
-    return constants
-
-
-@dataclass(frozen=True)
-class Runner:
-    """How one kind of op is run."""
-
-    run: Run
-    workspace: Workspace = _nothing
-    prepare: Prepare = _as_they_are
-
-
-RUNNERS: dict[type[Op], Runner] = {}
-DECODERS: dict[type[Head], Runner] = {}
-
-
-def runs(
-    kind: type[Op], *, workspace: Workspace = _nothing, prepare: Prepare = _as_they_are
-) -> Callable[[_Function], _Function]:
-    """Register the function that enqueues `kind`.
-
-    workspace(target, op) says how many bytes of scratch memory it needs at most;
-    prepare(target, op, constants) returns the arrays to upload, by name, of any dtype: constants
-    as they are, re-laid, or made anew. Both are pure. Without `prepare` an op's constants are
-    uploaded as they stand in the plan (float32), under the names of the op's fields.
-    """
-
-    def register(function: _Function) -> _Function:
-        RUNNERS[kind] = Runner(function, workspace, prepare)
-        return function
-
-    return register
-
-
-def decodes(
-    kind: type[Head], *, workspace: Workspace = _nothing, prepare: Prepare = _as_they_are
-) -> Callable[[_Function], _Function]:
-    """Register the function that enqueues a head's decoder; it writes into `gpu.candidates`.
-
-    The same hooks as an op's; `constants` is empty, a head's tables come from `prepare`.
-    """
-
-    def register(function: _Function) -> _Function:
-        DECODERS[kind] = Runner(function, workspace, prepare)
-        return function
-
-    return register

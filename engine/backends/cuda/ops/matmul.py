@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from engine.backends.cuda.driver.cublas import Product
-from engine.backends.cuda.ops.gpu import KINDS, Arrays, Gpu, Target, runs
+from engine.backends.cuda.ops.gpu import KINDS, Gpu
+from engine.backends.cuda.ops.registry import Arrays, runs
+from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 
 

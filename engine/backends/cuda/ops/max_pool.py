@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from engine.backends.cuda.ops.gpu import Gpu, runs, window_sizes
+from engine.backends.cuda.ops.gpu import Gpu, window_sizes
+from engine.backends.cuda.ops.registry import runs
 from engine.plan import ops
 
 _DOWN = 4  # outputs of a thread of max_pool_down, one below the other

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from engine.backends.cuda.ops.gpu import Gpu, runs
+from engine.backends.cuda.ops.gpu import Gpu
+from engine.backends.cuda.ops.registry import runs
 from engine.plan import ops
 
 _KINDS = {"positive": 0, "softmax": 1, "softmax_max": 2}  # `kind` of the kernel

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target, runs
+from engine.backends.cuda.ops.gpu import Gpu
+from engine.backends.cuda.ops.registry import Arrays, runs
+from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 
 

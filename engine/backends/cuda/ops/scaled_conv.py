@@ -1,4 +1,4 @@
-"""A convolution of a map times a factor for each channel; factors.py says where there is one."""
+"""A convolution that multiplies its input by a factor for each channel; see fold_factors.py."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class ScaledConv2d(Conv2d):
 
     @property
     def multiply(self) -> Multiply:
-        """What comes first."""
+        """The product that comes first."""
         product = Tensor(self.factor.index, self.src.shape, self.src.steps)
         return Multiply(product, self.src, self.factor)
 
     @property
     def after_multiply(self) -> Conv2d:
-        """The convolution alone, which reads the product."""
+        """The convolution of the product."""
         same = {each.name: getattr(self, each.name) for each in fields(Conv2d)}
         return Conv2d(**{**same, "src": self.multiply.out})

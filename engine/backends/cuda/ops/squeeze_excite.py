@@ -7,7 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.backends.cuda.ops import average_pool
-from engine.backends.cuda.ops.gpu import KINDS, Arrays, Gpu, Target, padded_hidden, runs
+from engine.backends.cuda.ops.gpu import KINDS, Gpu, padded_hidden
+from engine.backends.cuda.ops.registry import Arrays, runs
+from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 
 _THREADS, _ROWS = 256, 4  # of kernels/ops/squeeze_excite.cu

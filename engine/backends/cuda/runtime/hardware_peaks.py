@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.backends.base import Peaks
 from engine.backends.cuda.driver.context import Card
-from engine.backends.cuda.ops.gpu import VALUE_BYTES
+from engine.backends.cuda.ops.target import VALUE_BYTES
 
 # Fused multiply-adds of one multiprocessor in a clock: float32 without matrix units, tf32, float16
 # on matrix units with dense operands. NVIDIA's architecture papers state them.

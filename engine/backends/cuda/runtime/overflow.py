@@ -15,7 +15,7 @@ import numpy as np
 
 from engine.arrays import Array
 from engine.backends.cuda.lower.lowered import Lowered
-from engine.backends.cuda.ops.gpu import Target
+from engine.backends.cuda.ops.target import Target
 from engine.errors import EngineError
 from engine.plan.build import Plan
 from engine.plan.ops import Chain, Op

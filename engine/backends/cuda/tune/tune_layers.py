@@ -32,7 +32,8 @@ from engine.backends.cuda.lower.memory_layout import align, lay_out_memory
 from engine.backends.cuda.lower.squeeze_excite import partial_sums
 from engine.backends.cuda.ops.border import fill_with_noise
 from engine.backends.cuda.ops.choice import Choice
-from engine.backends.cuda.ops.gpu import Annotations, Gpu, Place, Target
+from engine.backends.cuda.ops.gpu import Annotations, Gpu, Place
+from engine.backends.cuda.ops.target import Target
 from engine.backends.cuda.tune import tune_network
 from engine.errors import DeviceError, InputError
 from engine.plan.build import Plan

@@ -1,0 +1,60 @@
+"""What a program is compiled for: the card, the batch, and the precision of every tensor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from engine.backends.cuda.ops.choice import Choice
+from engine.plan.ops import Conv2d, Head, Op, Tensor
+
+VALUE_BYTES = {"float32": 4, "tf32": 4, "float16": 2}
+_NARROW_SUM = 48  # products at most
+
+
+def is_narrow(op: Op | Head) -> bool:
+    """Whether a convolution sums so few products that the rounding of its weights would show.
+
+    Such layers are memory-bound, so that exact products cost next to nothing.
+    """
+    if not isinstance(op, Conv2d) or op.is_depthwise or op.src.shape.area == 1:
+        return False
+    return math.prod(op.weight.shape[1:]) <= _NARROW_SUM
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a program is compiled for, known before anything is allocated."""
+
+    batch: int  # sequences at most
+    precision: str
+    capability: tuple[int, int]
+    multiprocessors: int
+    algorithm: str | None = None  # forced on every convolution that it can run
+    measured: Mapping[str, Choice] = field(default_factory=dict)  # by signature
+    misaligned: frozenset[Tensor] = frozenset()  # see lower/pixel_alignment.py
+    floats: frozenset[Tensor] = frozenset()  # float32 tensors; see lower/precision_policy.py
+
+    @property
+    def value_bytes(self) -> int:
+        """The bytes of one value of an activation: of `real` in a kernel."""
+        return VALUE_BYTES[self.precision]
+
+    def bytes_of(self, tensor: Tensor) -> int:
+        """Return the bytes of one value of this tensor."""
+        return VALUE_BYTES["float32"] if tensor in self.floats else self.value_bytes
+
+    def of(self, item: Op | Head) -> Target:
+        """Return the target of one op or head: a float32 target if it computes in float32."""
+        touched = {item.src} if isinstance(item, Head) else {*item.reads, item.out}
+        if touched <= self.floats or (self.precision == "tf32" and is_narrow(item)):
+            return self.in_floats()
+        return self
+
+    def in_floats(self) -> Target:
+        return replace(self, precision="float32", floats=frozenset())
+
+    def rows(self, tensor: Tensor) -> int:
+        """Return the rows of a tensor in a run of the whole batch."""
+        return self.batch * tensor.steps

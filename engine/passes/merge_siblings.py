@@ -15,7 +15,6 @@ import numpy as np
 from engine.passes.usage import with_ops
 from engine.plan.build import Plan
 from engine.plan.ops import Activate, Concat, ConcatPart, Constant, Conv2d, Op, Tensor
-from engine.plan.shapes import Shape
 
 
 def merge_siblings(plan: Plan) -> Plan:
@@ -59,9 +58,9 @@ def _siblings(plan: Plan) -> list[list[Conv2d]]:
 
 def _is_plain(conv: Conv2d) -> bool:
     is_dense = conv.groups == 1 and not conv.signed
-    has_no_more = all(isinstance(step, Activate) for step in conv.tail)
+    is_only_activated = all(isinstance(step, Activate) for step in conv.tail)
     has_state = conv.src.is_state or conv.out.is_state
-    return conv.is_pointwise and is_dense and not has_state and has_no_more
+    return conv.is_pointwise and is_dense and not has_state and is_only_activated
 
 
 def _merge_of(plan: Plan, siblings: Sequence[Conv2d]) -> _Merge | None:
@@ -134,7 +133,7 @@ def _wide(merge: _Merge, outputs: Sequence[Tensor]) -> Tensor:
     if merge.concat is not None and len(merge.concat.parts) == len(outputs) == len(merge.inside):
         return merge.concat.out
     last = max(outputs, key=lambda out: out.index)
-    return replace(last, shape=_widened(last.shape, sum(out.shape.channels for out in outputs)))
+    return replace(last, shape=last.shape.with_channels(sum(out.shape.channels for out in outputs)))
 
 
 def _ranges(wide: Tensor, outputs: Sequence[Tensor]) -> list[Concat]:
@@ -152,8 +151,8 @@ def _widened_concat(merge: _Merge, wide: Tensor) -> list[Concat]:
     assert concat is not None
     inside = {conv.out for conv in merge.inside}
     extra = wide.shape.channels - sum(out.shape.channels for out in inside)
-    is_first = merge.siblings[: len(inside)] != merge.inside  # further outputs come before
-    shift = extra if is_first else 0
+    extra_is_first = merge.siblings[: len(inside)] != merge.inside
+    shift = extra if extra_is_first else 0
     parts = [replace(part, at=part.at + shift) for part in concat.parts if part.src not in inside]
     start = min(part.at for part in concat.parts if part.src in inside)
     parts.append(ConcatPart(wide, 0, wide.shape.channels, start))
@@ -161,12 +160,8 @@ def _widened_concat(merge: _Merge, wide: Tensor) -> list[Concat]:
     if not merge.is_wider:
         return [replace(concat, parts=tuple(parts))]
     channels = concat.out.shape.channels
-    whole = replace(concat.out, shape=_widened(concat.out.shape, channels + extra))
+    whole = replace(concat.out, shape=concat.out.shape.with_channels(channels + extra))
     return [
         Concat(whole, tuple(parts)),
         Concat(concat.out, (ConcatPart(whole, shift, channels, 0),)),
     ]
-
-
-def _widened(shape: Shape, channels: int) -> Shape:
-    return replace(shape, channels=channels)

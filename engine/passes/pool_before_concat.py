@@ -41,8 +41,7 @@ def pool_before_concat(plan: Plan) -> Plan:
         parts = []
         for part in concat.parts:
             index += 1
-            shape = replace(op.out.shape, channels=part.count)
-            out = replace(op.out, index=index, shape=shape)
+            out = replace(op.out, index=index, shape=op.out.shape.with_channels(part.count))
             pools.append(replace(op, out=out, src=part.src))
             parts.append(replace(part, src=out))
         replaced[concat] = ()

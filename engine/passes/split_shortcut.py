@@ -26,8 +26,7 @@ def split_shortcut(plan: Plan) -> Plan:
     indices = count(1 + max((tensor.index for tensor in plan.tensors), default=0))
 
     def new(channels: int, like: Tensor) -> Tensor:
-        shape = replace(like.shape, channels=channels)
-        return replace(like, index=next(indices), shape=shape)
+        return replace(like, index=next(indices), shape=like.shape.with_channels(channels))
 
     replaced: dict[Op, tuple[Op, ...]] = {}
     for op in plan.ops:

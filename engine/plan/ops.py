@@ -132,7 +132,8 @@ class Conv2d(Op):
             return replace(self, out=out)
         last = self.tail[-1]
         src = last.reads[0]
-        src = replace(src, shape=replace(src.shape, channels=out.shape.channels), steps=out.steps)
+        shape = src.shape.with_channels(out.shape.channels)
+        src = replace(src, shape=shape, steps=out.steps)
         more = {"sources": (src, *last.sources[1:])} if isinstance(last, Add) else {"src": src}
         return self.cut(len(self.tail) - 1).writing(src).then(replace(last, out=out, **more))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,9 @@ class Shape:
     @property
     def sides(self) -> tuple[int, int, int]:
         return self.channels, self.height, self.width
+
+    def with_channels(self, channels: int) -> Shape:
+        return replace(self, channels=channels)
 
     def __str__(self) -> str:
         return f"{self.channels} x {self.height} x {self.width}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 
 from engine.arrays import Array
+from engine.backends.cpu.storage import Kernel
 
 PIECE_BYTES = 512 * 1024  # columns that fit in a core's own cache with their product
 
@@ -24,11 +25,16 @@ class Convolution(ABC):
         return type(self).__module__.rpartition(".")[2]
 
     @abstractmethod
-    def bind(self, src: Array, out: Array, residual: Array | None = None) -> Callable[[], None]:
+    def bind(self, src: Array, out: Array, residual: Array | None = None) -> Kernel:
         """Return a function that runs it on these arrays; all views are made here, once."""
 
     def __call__(self, src: Array, out: Array, residual: Array | None = None) -> None:
         self.bind(src, out, residual)()
+
+
+def start_of(memory: Array, shape: tuple[int, ...]) -> Array:
+    """View the first values of a flat array in a shape."""
+    return memory[: math.prod(shape)].reshape(shape)
 
 
 def spans(total: int, longest: int) -> list[tuple[int, int]]:

@@ -19,10 +19,11 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from engine.arrays import Array
-from engine.backends.cpu.conv.base import Convolution, largest_divisor, spans
+from engine.backends.cpu.conv.base import Convolution, largest_divisor, spans, start_of
 from engine.backends.cpu.conv.epilogue import Epilogue, epilogue, join_pixels, joins_pixels
 from engine.backends.cpu.conv.gather import Geometry, PaddedRows
 from engine.backends.cpu.conv.sorted_rows import SortedRows
+from engine.backends.cpu.storage import Kernel
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
 
@@ -76,7 +77,7 @@ class Link:
         together = largest_divisor(rows, _LONG_RUN // row)
         finish = self.finish(together * row // self.op.out.shape.channels)
         sums = sums.reshape(-1, together * row)
-        spare = _first(spare, sums.shape)
+        spare = start_of(spare, sums.shape)
         return lambda: finish(sums, spare, sums, None)
 
 
@@ -153,7 +154,7 @@ class Depthwise(Convolution):
             last = rows * shape.width * self.after.op.out.shape.channels
         return max(padded, last), max(sums, first), max(sums, first, last)
 
-    def bind(self, src: Array, out: Array, residual: Array | None = None) -> Callable[[], None]:
+    def bind(self, src: Array, out: Array, residual: Array | None = None) -> Kernel:
         joined = joins_pixels(out, residual)
         if joined:
             out, residual = join_pixels(out), None if residual is None else join_pixels(residual)
@@ -189,7 +190,7 @@ class Depthwise(Convolution):
         memory = self.workers.carve(worker, self.dtype, *((size,) for size in self.sizes))
         borders, gathers, planes = [], [], []
         for plane, scratch in zip(
-            self.sorted.planes, _first(memory[0], self.sorted.shape(rows)), strict=True
+            self.sorted.planes, start_of(memory[0], self.sorted.shape(rows)), strict=True
         ):
             padded = plane.rows(scratch)
             inside = slice(above, len(padded) - below)
@@ -197,7 +198,7 @@ class Depthwise(Convolution):
             borders += [border for border in outside if border.size]
             gathers.append(self._gather(plane.inside(padded[inside]), memory[1], memory[2]))
             planes.append(padded)
-        sums = _first(memory[1], (rows, self.shape.width * self.shape.channels))
+        sums = start_of(memory[1], (rows, self.shape.width * self.shape.channels))
         multiply = self._multiply(planes, sums, memory[2])
         finish = self._finish(sums, memory[0], memory[2], joined)
         return ChainKernel(borders, gathers, multiply, finish)
@@ -209,7 +210,7 @@ class Depthwise(Convolution):
         if self.before is None:
             return lambda source: np.copyto(inner, source)
         rows, width, channels = inner.shape
-        sums, to = _first(product, (rows, width * channels)), join_pixels(inner)
+        sums, to = start_of(product, (rows, width * channels)), join_pixels(inner)
         products = {2: sums.reshape(-1, channels), 3: sums.reshape(inner.shape)}
         weight, finish = self.before.weight, self.before.finish_of(sums, spare)
 
@@ -223,7 +224,7 @@ class Depthwise(Convolution):
     def _multiply(self, planes: list[Array], sums: Array, spare: Array) -> Callable[[], None]:
         """Return a function that sums over the taps, in one pass for each plane."""
         runs = len(sums), self.shape.width // self.pixels, self.pixels * self.shape.channels
-        total, part = sums.reshape(runs), _first(spare, runs)
+        total, part = sums.reshape(runs), start_of(spare, runs)
         (seen, weight), *others = (
             (taps.of(planes[taps.plane], self.geometry, len(sums)), taps.weight)
             for taps in self.taps
@@ -245,11 +246,11 @@ class Depthwise(Convolution):
         link = self.depth if self.after is None else self.after
         channels = link.op.out.shape.channels
         shape = (rows, width * channels) if joined else (rows, width, channels)
-        finish, its_spare = link.finish(width if joined else 1), _first(spare, shape)
+        finish, its_spare = link.finish(width if joined else 1), start_of(spare, shape)
         if self.after is None:
             its_sums = sums.reshape(shape)
             return lambda out, residual: finish(its_sums, its_spare, out, residual)
-        pixels, product = sums.reshape(rows * width, -1), _first(last, (rows * width, channels))
+        pixels, product = sums.reshape(rows * width, -1), start_of(last, (rows * width, channels))
         its_sums = product.reshape(shape)
         weight, finish_depth = self.after.weight, self.depth.finish_of(sums, spare)
 
@@ -268,7 +269,3 @@ def _as_matrix(source: Array) -> Array:
     if step_y != width * step_x and height > 1:
         return source
     return as_strided(source, (height * width, channels), (step_x, item), writeable=False)
-
-
-def _first(memory: Array, shape: tuple[int, ...]) -> Array:
-    return memory[: math.prod(shape)].reshape(shape)

@@ -6,7 +6,6 @@ Most of what is read are the weights, so each of them is read by one worker only
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from engine.backends.cpu.conv.base import Convolution, spans
 from engine.backends.cpu.conv.epilogue import epilogue
 from engine.backends.cpu.conv.gather import Geometry, PaddedRows, windows
 from engine.backends.cpu.conv.im2col import as_columns
+from engine.backends.cpu.storage import Kernel
 from engine.backends.cpu.workers import Task, Workers
 from engine.plan import ops
 
@@ -62,7 +62,7 @@ class FilterParallel(Convolution):
         padded = math.prod(self.geometry.padded_shape(self.spans[0][1])) * item
         workers.reserve(max(padded, product), product)
 
-    def bind(self, src: Array, out: Array, residual: Array | None = None) -> Callable[[], None]:
+    def bind(self, src: Array, out: Array, residual: Array | None = None) -> Kernel:
         (columns,) = self.workers.carve_shared(_COLUMNS, self.dtype, self.columns_shape)
         samples = [
             (

@@ -5,13 +5,12 @@ Small maps are divided among threads by filters, others by pixels.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from engine.arrays import Array
 from engine.backends.cpu.conv.base import Convolution, largest_divisor, spans
 from engine.backends.cpu.conv.epilogue import LONG_ROW, epilogue
+from engine.backends.cpu.storage import Kernel
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
 
@@ -55,7 +54,7 @@ class Pointwise(Convolution):
         size = max(last - first for first, last in self.spans) * most * weight.itemsize
         workers.reserve(size, size)
 
-    def bind(self, src: Array, out: Array, residual: Array | None = None) -> Callable[[], None]:
+    def bind(self, src: Array, out: Array, residual: Array | None = None) -> Kernel:
         joined = all(array is None or array.flags.c_contiguous for array in (out, residual))
         run = self.run if joined else 1
         finishes = [

@@ -13,6 +13,7 @@ from engine.arrays import Array
 from engine.backends.cpu.conv.base import Convolution
 from engine.backends.cpu.conv.epilogue import Epilogue, epilogue, join_pixels, joins_pixels
 from engine.backends.cpu.conv.gather import Geometry, PaddedRows, take_signs
+from engine.backends.cpu.storage import Kernel
 from engine.backends.cpu.workers import Workers
 from engine.plan import ops
 
@@ -71,7 +72,7 @@ class RowBlocked(Convolution):
         shapes = self._all_shapes(max(last - first for first, last in self.spans))
         self.workers.reserve(*(math.prod(shape) * self.dtype.itemsize for shape in shapes))
 
-    def bind(self, src: Array, out: Array, residual: Array | None = None) -> Callable[[], None]:
+    def bind(self, src: Array, out: Array, residual: Array | None = None) -> Kernel:
         joined = joins_pixels(out, residual)
         pieces = [
             RowBlock(

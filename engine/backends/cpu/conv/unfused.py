@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from engine.arrays import Array
 from engine.backends.cpu.conv.base import Convolution
@@ -47,7 +47,7 @@ class Unfused(Convolution):
     def algorithm(self) -> str:
         return f"{self.inner.algorithm}+unfused"
 
-    def bind(self, src: Array, out: Array, residual: Array | None = None) -> Callable[[], None]:
+    def bind(self, src: Array, out: Array, residual: Array | None = None) -> Kernel:
         scratch = self.workers.carve_shared(_BETWEEN, self.dtype, *self.shapes)
         kernels: list[Kernel] = []
         for row in range(len(src)):

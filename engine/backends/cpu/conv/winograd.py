@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.cpu.conv.base import Convolution, spans
+from engine.backends.cpu.conv.base import Convolution, spans, start_of
 from engine.backends.cpu.conv.gather import Geometry
 from engine.backends.cpu.conv.row_blocks import RowBlocked, Shapes
 from engine.backends.cpu.conv.tiles import (
@@ -95,14 +95,14 @@ class Winograd(RowBlocked):
         side, seen, count = FOUR.side, FOUR.seen, down * across
         odd, even = scratch
         overlapping = tiles_of(cells, down, across, FOUR)
-        tiles = _first(odd, overlapping.shape)
-        half_way = _first(even, (seen, seen, count * channels))
-        left = _first(odd, (seen**2, count, channels))
-        product = _first(even, (seen**2, count, filters))
-        narrowed = _first(odd, (seen, side, count * filters))
-        made = _first(even, (side, side, count * filters))
+        tiles = start_of(odd, overlapping.shape)
+        half_way = start_of(even, (seen, seen, count * channels))
+        left = start_of(odd, (seen**2, count, channels))
+        product = start_of(even, (seen**2, count, filters))
+        narrowed = start_of(odd, (seen, side, count * filters))
+        made = start_of(even, (side, side, count * filters))
         each = side // self.corners
-        sums = _first(odd, (down * each, across * each, filters))
+        sums = start_of(odd, (down * each, across * each, filters))
         assemble = assembly(made, sums, self.corners, FOUR)
         flat_tiles, flat_left = (array.reshape(half_way.shape) for array in (tiles, left))
         flat_product = product.reshape(seen, seen, -1)
@@ -115,7 +115,3 @@ class Winograd(RowBlocked):
             assemble()
 
         return multiply, sums
-
-
-def _first(buffer: Array, shape: tuple[int, ...]) -> Array:
-    return buffer[: math.prod(shape)].reshape(shape)

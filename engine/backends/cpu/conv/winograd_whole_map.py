@@ -7,7 +7,6 @@ or filters, and transform rows of tiles back, with the epilogue.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from engine.backends.cpu.conv.tiles import (
     transforms,
 )
 from engine.backends.cpu.conv.winograd import is_worthwhile
+from engine.backends.cpu.storage import Kernel
 from engine.backends.cpu.workers import Task, Workers
 from engine.plan import ops
 
@@ -114,7 +114,7 @@ class WinogradWholeMap(Convolution):
         sums = (down * self.rows, self.across * self.rows, filters)
         return (self.tiling.seen, side, values), (side, side, values), sums, sums
 
-    def bind(self, src: Array, out: Array, residual: Array | None = None) -> Callable[[], None]:
+    def bind(self, src: Array, out: Array, residual: Array | None = None) -> Kernel:
         (left,) = self.workers.carve_shared(_TILES, self.dtype, self.left_shape)
         (product,) = self.workers.carve_shared(_PRODUCTS, self.dtype, self.product_shape)
         together = self.tiling.seen ** (2 if len(self.parts) > 1 else 1)

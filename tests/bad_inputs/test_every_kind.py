@@ -52,7 +52,7 @@ ELSEWHERE = {
     73: [
         "faults/test_processes.py::test_detecting_needs_no_home",
         "faults/test_processes.py::test_a_model_that_cannot_be_kept_is_one_line",
-        "backends/cuda/test_cache.py::"
+        "backends/cuda/test_compile_cache.py::"
         "test_a_folder_that_cannot_be_made_leaves_the_contents_in_memory",
     ],
     74: [

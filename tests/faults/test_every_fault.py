@@ -56,11 +56,11 @@ FAULTS = {
     "a home that is missing or read-only": [
         "faults/test_processes.py::test_detecting_needs_no_home",
         "faults/test_processes.py::test_a_model_that_cannot_be_kept_is_one_line",
-        "backends/cuda/test_cache.py::"
+        "backends/cuda/test_compile_cache.py::"
         "test_a_folder_that_cannot_be_made_leaves_the_contents_in_memory",
     ],
     "two processes with one cache": [
-        "backends/cuda/test_cache.py::test_writers_at_once_leave_one_whole_file_and_nothing_else",
+        "backends/cuda/test_compile_cache.py::test_writers_at_once_leave_one_whole_file_and_nothing_else",
         "backends/cuda/test_tune.py::test_what_two_processes_measure_is_kept_together",
         "models/test_store.py::test_of_two_processes_one_fetches_and_both_have_it",
     ],

@@ -1,6 +1,6 @@
-// Threads of a block as fibers of one thread: each runs until it waits for others, then the next does.
+// The threads of a block as fibers of one thread: each runs until it waits for others, then the next runs.
 //
-// A switch keeps no mask of signals, as swapcontext does: that takes two calls of the system each time.
+// Unlike swapcontext, a switch does not save the signal mask, which would take two system calls.
 #pragma once
 #include <setjmp.h>
 #include <ucontext.h>
@@ -18,12 +18,12 @@ struct Fiber {
 
 static const int STACK_BYTES = 256 << 10;
 static std::vector<Fiber> fibers;
-static std::vector<std::unique_ptr<char[]>> stacks;  // kept: only what was touched has pages
+static std::vector<std::unique_ptr<char[]>> stacks;  // reused; untouched pages take no memory
 static std::function<void()> fiber_work;
 static jmp_buf scheduler;
 static int running;
 
-// Back to the scheduler, until this fiber's next turn.
+// Returns to the scheduler until this fiber's next turn.
 inline void wait_a_turn()
 {
     if (!_setjmp(fibers[running].place)) _longjmp(scheduler, 1);
@@ -44,7 +44,7 @@ static __attribute__((noinline)) void resume(Fiber& fiber)
     setcontext(&fiber.start);
 }
 
-// Runs `work` once as each of `count` fibers, which take turns; `on_turn` before each turn of one.
+// Runs `work` once in each of `count` fibers, which take turns; on_turn(fiber) runs before each turn.
 template <class OnTurn> void run_fibers(int count, std::function<void()> work, OnTurn on_turn)
 {
     fiber_work = std::move(work);
@@ -66,7 +66,7 @@ template <class OnTurn> void run_fibers(int count, std::function<void()> work, O
     }
 }
 
-// Where fibers meet; who is the last to come lets all go on.
+// A barrier of fibers: the last one to arrive releases all.
 struct Meeting {
     int count = 0, generation = 0;
 };

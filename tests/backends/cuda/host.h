@@ -1,4 +1,4 @@
-// Gives CUDA's words a meaning in C++, so that g++ compiles the kernels' own text and a test runs it.
+// Defines CUDA's keywords and functions in C++, so that g++ compiles the kernels' text and tests run it.
 //
 // Kernels without barriers run as loops over blocks and threads; a kernel with __syncthreads() runs
 // the threads of one block at a time as fibers. Shared memory is static: one block at a time.
@@ -37,7 +37,7 @@ inline float __shfl_xor_sync(unsigned, float x, int lanes)
     shown_to_warp[running] = x;
     meet(warp_meetings[warp], size);
     const float other = shown_to_warp[running ^ lanes];
-    meet(warp_meetings[warp], size);  // all have read it
+    meet(warp_meetings[warp], size);  // all lanes have read it
     return other;
 }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
@@ -105,7 +105,7 @@ void run_on_host(int blocks, int threads, int shared_bytes, bool has_barriers, K
     gridDim = {blocks, 1, 1};
     blockDim = {threads, 1, 1};
     dynamic_shared.resize(shared_bytes / sizeof(double) + 1);
-    std::memset(dynamic_shared.data(), 0xFF, dynamic_shared.size() * sizeof(double));  // no numbers
+    std::memset(dynamic_shared.data(), 0xFF, dynamic_shared.size() * sizeof(double));  // NaN
     for (int block = 0; block < blocks; ++block) {
         blockIdx = {block, 0, 0};
         if (has_barriers) {

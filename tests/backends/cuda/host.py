@@ -1,4 +1,4 @@
-"""Runs the kernels' own text on the CPU: g++ compiles it behind host.h, ops launch it there."""
+"""Run the kernels' text on the CPU: g++ compiles it after host.h, and ops launch it there."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GXX = shutil.which("g++")
 
 @lru_cache(maxsize=1)
 def _options() -> tuple[str, ...]:
-    """What no thread has written is none of halves, as it may be in a card's registers."""
+    """Return the options; unwritten variables have a bit pattern that is NaN in halves."""
     assert GXX is not None
     done = subprocess.run([GXX, "-dumpversion"], capture_output=True, text=True, check=True)
     is_able = int(done.stdout.partition(".")[0]) >= 12
@@ -51,7 +51,7 @@ _DYNAMIC = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
 
 
 def source() -> str:
-    """The translation unit of the kernels as C++, with a function to run each on the host."""
+    """Return the translation unit of the kernels as C++, with a host function for each."""
     unit = _DYNAMIC.sub(r"\1* \2 = (\1*)dynamic_shared.data();", compiler.translation_unit())
     waiting: list[str] = []
     for name, body in _TEMPLATE.findall(unit):
@@ -73,19 +73,19 @@ def source() -> str:
 
 
 def _waits(body: str, waiting: Sequence[str]) -> bool:
-    """Whether threads of a block wait for each other in it, or in what it calls."""
+    """Return whether a kernel, or a function that it calls, contains a barrier."""
     calls = (re.search(rf"\b{each}[<(]", body) for each in waiting)
     return "__syncthreads" in body or any(calls)
 
 
 @lru_cache(maxsize=4)
 def build(*defines: str) -> ctypes.CDLL:
-    """The kernels of the translation unit."""
+    """Compile and load the kernels of the translation unit."""
     return compile_library(source(), defines)
 
 
 def compile_library(text: str, defines: Sequence[str]) -> ctypes.CDLL:
-    """Compile once per text; the library stays in the folder for temporary files."""
+    """Compile a text once; the library stays in the temporary folder."""
     assert GXX is not None
     texts = [text, *(FOLDER.joinpath(name).read_text() for name in HEADERS)]
     facts = [*texts, *_options(), *defines]
@@ -105,7 +105,7 @@ def compile_library(text: str, defines: Sequence[str]) -> ctypes.CDLL:
 
 
 def _compiled_headers(folder: Path) -> Path:
-    """A folder with host.h as g++ has read it: that takes longer than what comes behind it."""
+    """Return a folder with host.h precompiled, because parsing it dominates compilation."""
     texts = [FOLDER.joinpath(name).read_text() for name in ("fibers.h", "host.h")]
     facts = [*texts, *_options(), str(GXX), str(Path(GXX or "").stat().st_mtime_ns)]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
@@ -128,7 +128,7 @@ def _compile(*arguments: str | Path) -> None:
 
 
 class HostKernels:
-    """Stands in for the functions of a compiled image; without a library they do nothing."""
+    """A stand-in for the kernels of a compiled image; without a library they do nothing."""
 
     def __init__(self, library: ctypes.CDLL | None) -> None:
         self._library = library
@@ -181,7 +181,7 @@ def _matrix(
     pitch: int,
     is_transposed: bool = False,
 ) -> np.ndarray:
-    """The row-major matrix there, or what it is the transpose of."""
+    """Return the row-major matrix at a pointer, transposed if it is stored so."""
     if is_transposed:
         return _matrix(kind, pointer, offset, columns, rows, pitch).T
     pitch = pitch or columns

@@ -1,6 +1,5 @@
-// Gives Hopper's own instructions a meaning in C++: stands in for kernels/conv/mma/sm90_ptx.cuh and for the
-// wrappers of wgmma, on top of warps.h. A copy arrives at once, a product is there at once: what is
-// tested is where things lie, and that nobody waits for ever.
+// A host implementation of kernels/conv/sm90/sm90_ptx.cuh and of the wgmma wrappers, on top of warps.h.
+// Copies and products complete at once: it tests the layout of data and that no barrier deadlocks.
 #pragma once
 struct uint2 {
     unsigned x, y;
@@ -14,7 +13,7 @@ inline unsigned __shfl_sync(unsigned, unsigned x, int lane) { return show(&x, 1)
 
 // ---- addresses of a cluster
 
-// The upper bits say whose memory it is; without them it is the block's own.
+// The upper bits are the rank of the block that owns the memory, plus one; 0 is the block's own memory.
 inline unsigned map_to_rank(unsigned address, int rank)
 {
     return (address & 0xFFFFFF) | (unsigned)(rank + 1) << 24;
@@ -29,7 +28,7 @@ inline unsigned char* memory_at(unsigned address)
     return cluster[(at >> 24) - 1].memory + (at & 0xFFFFFF);
 }
 
-// ---- barriers in shared memory that copies complete on
+// ---- mbarriers
 
 struct Barrier {
     int arrivals, pending, phase;
@@ -67,7 +66,7 @@ inline void bytes_have_come(unsigned at, int bytes)
 inline void mbarrier_wait(unsigned at, int phase)
 {
     for (int turns = 0; barrier_at(at).phase == (phase & 1); ++turns) {
-        if (turns == 20000) std::abort();  // it would for ever
+        if (turns == 20000) std::abort();  // a deadlock
         wait_a_turn();
     }
 }
@@ -77,7 +76,7 @@ inline void named_barrier(int barrier, int threads)
     meet(meetings[block_rank][barrier], threads);
 }
 
-// ---- the bulk copy engine
+// ---- TMA
 
 struct TensorMap {  // of what tests/backends/cuda/tensor_host.py says
     const unsigned char* from;
@@ -88,7 +87,7 @@ struct TensorMap {  // of what tests/backends/cuda/tensor_host.py says
 inline void prefetch_tensor_map(const TensorMap*) {}
 inline void prefetch_l2(const void*, unsigned) {}
 
-// Chunks of 16 bytes change places by the line of 128 that they are in.
+// Swizzles chunks of 16 bytes by the line of 128 bytes that they are in.
 inline unsigned swizzled(unsigned at, int row_bytes = ROW_BYTES)
 {
     return at ^ (at >> 7 & (row_bytes / 16 - 1)) << 4;
@@ -180,7 +179,7 @@ template <int N> inline void wgmma_wait() {}
 
 #define DEPTH (MODE == 0 ? 16 : 8)
 
-// A lane has rows lane / 4 and 8 further on of its warp's 16, and pairs of every eight columns.
+// A lane has rows lane / 4 and lane / 4 + 8 of its warp's 16, and pairs of every eight columns.
 template <int N, typename Row>
 inline void add_products(float (&sum)[N], Row row_of, const Matrix& b)
 {
@@ -224,7 +223,7 @@ inline float read_shared(unsigned at)
     std::memcpy(&x, block_memory + at, 4);
     return x;
 }
-// The last warp of four takes long over it: the others may be far ahead of it by then.
+// The last warp of four is slow here, so that the others get far ahead of it.
 template <int N> inline void store_vector(void* to, const unsigned (&word)[N])
 {
     for (int turns = 0; running / 32 % 4 == 3 && turns < 50; ++turns) wait_a_turn();

@@ -1,4 +1,4 @@
-"""Runs the text of kernels for tensor cores on the CPU, over warps.h, Hopper's with sm90.h."""
+"""Run the tensor-core kernels' text on the CPU with warps.h, and sm90.h for Hopper."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class _Kernels:
 
 
 def aligned(values: Array) -> Array:
-    """A copy that begins on 256 bytes, as everything on a device does."""
+    """Return a copy aligned to 256 bytes, as device memory is."""
     room = np.empty(values.nbytes + 256, np.uint8)
     start = -room.ctypes.data % 256
     copy = room[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
@@ -157,7 +157,7 @@ def run(
     times: int = 2,
     present: int | None = None,
 ) -> Array:
-    """Run a convolution on tensors (rows, c, h, w) that lie in others, wider by two margins.
+    """Run a convolution on tensors (rows, c, h, w) inside others that are wider by two margins.
 
     Between the pixels of the source there is room for so many values more. Only the first rows may
     be present, as in a last batch.

@@ -1,7 +1,7 @@
-// Gives the matrix units' words a meaning in C++: stands in for kernels/conv/mma/mma_ptx.cuh.
+// A host implementation of kernels/conv/mma/mma_ptx.cuh.
 //
-// Copies into shared memory arrive as late as the kernel allows, and what was never written is not a
-// number. Fragments lie among the lanes as the instruction set's manual has them.
+// Copies into shared memory arrive as late as the kernel allows, and memory that was never written is
+// NaN. Fragments are distributed over the lanes as the PTX manual describes.
 #pragma once
 #include "common.cuh"
 
@@ -19,7 +19,8 @@ struct Copy {
     bool exists;
 };
 
-// What a lane shows the others of its warp; two, so that the fastest may already fill the next.
+// Words that the lanes of a warp exchange; double-buffered, because the fastest lane may already write
+// the next ones.
 struct Shown {
     unsigned words[2][32][8];
     Meeting meeting;
@@ -28,7 +29,7 @@ struct Shown {
 static std::vector<Shown> shown;
 static std::vector<std::vector<std::vector<Copy>>> copies;  // of each thread, by group
 
-// A cluster's blocks run together, each with a memory of its own; those of all others are one.
+// The blocks of a cluster run together, each with its own shared memory, which later clusters reuse.
 struct Block {
     std::vector<double> room;
     unsigned char* memory;
@@ -41,7 +42,7 @@ static unsigned char* block_memory;  // of that block
 inline void __syncwarp() { meet(shown[running / 32].meeting, 32); }
 inline void sync_block() { meet(cluster[block_rank].meeting, blockDim.x); }
 
-// Shows `count` words to the warp and returns what all lanes show.
+// Publishes `count` words to the warp and returns those of all lanes.
 inline const unsigned (*show(const unsigned* words, int count))[8]
 {
     Shown& warp = shown[running / 32];
@@ -61,7 +62,7 @@ inline bool __all_sync(unsigned, bool is_so)
     return true;
 }
 
-// ---- what mma_ptx.cuh offers
+// ---- the functions of mma_ptx.cuh
 
 inline unsigned shared_address(const void* p)
 {
@@ -123,7 +124,7 @@ inline float half_at(unsigned word, int index)
 #endif
 }
 
-// Bits below tf32's are dropped, as the hardware does.
+// Drops the bits below tf32's precision, as the hardware does.
 inline float tf32_of(unsigned word) { return __uint_as_float(word & 0xFFFFE000u); }
 
 inline void mma_step(float (&sum)[4], const unsigned (&a)[4], unsigned low_k, unsigned high_k)
@@ -153,7 +154,7 @@ inline unsigned round_to_tf32(float x) { return (__float_as_uint(x) + 0x1000u) &
 
 // ---- blocks
 
-// Runs a grid, cluster after cluster; `first` first, then the rest and round.
+// Runs a grid cluster by cluster, beginning with cluster `first` and wrapping around.
 static void run_warps(int blocks, int threads, int shared, int together, int first,
                       std::function<void()> kernel)
 {

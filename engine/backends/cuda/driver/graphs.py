@@ -9,7 +9,6 @@ from typing import Any
 
 from engine.backends.cuda.driver import driver_api, library, pycuda_loader
 from engine.concurrency import fork_safety
-from engine.errors import DeviceError
 
 # Relaxed, because the garbage collector may free any device memory during the capture.
 _RELAXED = 2
@@ -31,9 +30,7 @@ class Graph:
 
     def launch(self) -> None:
         """Enqueue the graph, on any thread that holds the enqueue lock."""
-        status = self._launch()
-        if status != 0:
-            _fail("cuGraphLaunch", status)
+        pycuda_loader.check("cuGraphLaunch", self._launch())
 
     def close(self) -> None:
         if self._executable:
@@ -89,10 +86,4 @@ def _libcuda() -> ctypes.CDLL:
 
 
 def _call(name: str, *arguments: object) -> None:
-    status = getattr(_libcuda(), name)(*arguments)
-    if status != 0:
-        _fail(name, status)
-
-
-def _fail(name: str, status: int) -> None:
-    raise DeviceError(f"cuda: {name}: {pycuda_loader.status_text(status)}")
+    pycuda_loader.check(name, getattr(_libcuda(), name)(*arguments))

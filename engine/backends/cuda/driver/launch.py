@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from engine.backends.cuda.driver import library, pycuda_loader
-from engine.errors import DeviceError
+from engine.backends.cuda.driver import library
+from engine.backends.cuda.driver.pycuda_loader import check
 
 _CLUSTER, _EARLY_START = 4, 6  # CU_LAUNCH_ATTRIBUTE_*
 _GRANTED_SHARED = 32 << 10  # dynamic bytes without a request: 48 KiB less a kernel's static ones
@@ -48,39 +48,32 @@ def _driver() -> ctypes.CDLL:
     return library.load(library.DRIVER)
 
 
-def _check(name: str, status: int) -> None:
-    if status != 0:
-        raise DeviceError(f"cuda: {name}: {pycuda_loader.status_text(status)}")
-
-
 class Module:
     """A loaded cubin; its context must be current."""
 
     def __init__(self, image: bytes) -> None:
         self._handle = ctypes.c_void_p()
         status = _driver().cuModuleLoadData(ctypes.byref(self._handle), image)
-        _check("cuModuleLoadData", status)
+        check("cuModuleLoadData", status)
         self._limits: dict[str, int] = {}
 
     def function(self, name: str, *, shared: int = 0) -> Function:
         """Return a kernel that may use `shared` bytes of dynamic shared memory."""
         found = ctypes.c_void_p()
         status = _driver().cuModuleGetFunction(ctypes.byref(found), self._handle, name.encode())
-        _check("cuModuleGetFunction", status)
+        check("cuModuleGetFunction", status)
         # The limit belongs to the kernel, not to a launch, so it only grows. Static shared memory
         # counts against the bytes that need no request.
         limit = max(shared, self._limits.get(name, _GRANTED_SHARED))
         if limit > self._limits.get(name, _GRANTED_SHARED):
             self._limits[name] = limit
-            _check(
-                "cuFuncSetAttribute", _driver().cuFuncSetAttribute(found, _DYNAMIC_SHARED, limit)
-            )
+            check("cuFuncSetAttribute", _driver().cuFuncSetAttribute(found, _DYNAMIC_SHARED, limit))
         assert found.value is not None
         return Function(found.value, shared)
 
     def close(self) -> None:
         if self._handle:
-            _check("cuModuleUnload", _driver().cuModuleUnload(self._handle))
+            check("cuModuleUnload", _driver().cuModuleUnload(self._handle))
             self._handle = ctypes.c_void_p()
 
 
@@ -120,7 +113,7 @@ class Function:
         status = _driver().cuLaunchKernelEx(
             ctypes.byref(configuration), ctypes.c_void_p(self.handle), places, None
         )
-        _check("cuLaunchKernelEx", status)
+        check("cuLaunchKernelEx", status)
 
 
 class TensorMap(ctypes.Structure):
@@ -174,7 +167,7 @@ def windows_map(windows: Windows, *, pixels: int, channels: int) -> TensorMap:
         (ctypes.c_uint * 4)(1, w.stride[1], w.stride[0], 1),
         *(0, _SWIZZLES[channels * w.value_bytes], _PROMOTE_TO_256, 0),
     )
-    _check("cuTensorMapEncodeIm2col", status)
+    check("cuTensorMapEncodeIm2col", status)
     return made
 
 
@@ -194,5 +187,5 @@ def boxes_map(
         (ctypes.c_uint * 4)(1, stride, stride, 1),
         *(0, _SWIZZLES[channels * w.value_bytes], _PROMOTE_TO_256, 0),
     )
-    _check("cuTensorMapEncodeTiled", status)
+    check("cuTensorMapEncodeTiled", status)
     return made

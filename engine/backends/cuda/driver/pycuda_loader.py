@@ -115,10 +115,16 @@ def status_text(status: int) -> str:
     return text.value.decode() if text.value else f"status {status}"
 
 
+def check(name: str, status: int) -> None:
+    """Raise a DeviceError if the driver call `name` returned an error."""
+    if status != 0:
+        raise DeviceError(f"cuda: {name}: {status_text(status)}")
+
+
 def current_handle() -> int:
     """Return the context that is current on this thread."""
     handle = ctypes.c_void_p()
-    _call("cuCtxGetCurrent", ctypes.byref(handle))
+    check("cuCtxGetCurrent", _libcuda().cuCtxGetCurrent(ctypes.byref(handle)))
     assert handle.value is not None
     return handle.value
 
@@ -126,12 +132,6 @@ def current_handle() -> int:
 @lru_cache(maxsize=1)
 def _libcuda() -> ctypes.CDLL:
     return library.load(library.DRIVER)
-
-
-def _call(name: str, argument: Any) -> None:
-    status = getattr(_libcuda(), name)(argument)
-    if status != 0:
-        raise DeviceError(f"cuda: {name}: status {status}")
 
 
 def gib(size: int) -> str:

@@ -24,15 +24,9 @@ from engine.backends.cuda.ops.target import VALUE_BYTES, Target
 from engine.backends.cuda.runtime import hardware_peaks
 from engine.backends.cuda.runtime.program import CudaProgram
 from engine.backends.cuda.runtime.trials import Trials
-from engine.backends.cuda.tune.tune_layers import (
-    PLAIN,
-    SECONDS,
-    Tuner,
-    gates,
-    measure,
-    shortlist,
-    time_limit,
-)
+from engine.backends.cuda.tune.candidates import PLAIN, shortlist
+from engine.backends.cuda.tune.measure import measure
+from engine.backends.cuda.tune.tune_layers import SECONDS, Tuner, gates, time_limit
 from engine.errors import InputError, suggest
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d

@@ -22,7 +22,7 @@ from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.ops.gpu import Gpu
 from engine.backends.cuda.ops.registry import Arrays
 from engine.backends.cuda.ops.target import Target
-from engine.backends.cuda.tune import tune_layers
+from engine.backends.cuda.tune import candidates, measure, tune_layers
 from engine.errors import DeviceError, InputError
 from engine.plan import ops
 from engine.plan.build import Plan, PlanBuilder
@@ -121,7 +121,7 @@ def test_equal_convolutions_are_measured_once_and_the_heaviest_first(
 def test_the_rule_of_thumb_is_measured_first_and_stays_unless_another_is_clearly_faster() -> None:
     op = network(8).ops[0]
     assert isinstance(op, ops.Conv2d)
-    names = tune_layers.shortlist(TARGET, op)
+    names = candidates.shortlist(TARGET, op)
     assert names[0] == conv.rule_of_thumb(TARGET, op)
     assert set(names) == set(conv.candidates(TARGET, op))
     assert tune_layers.fastest(lambda name, _: 1.0 if name == names[0] else 0.98, names) == names[0]
@@ -166,14 +166,14 @@ def three_by_three(filters: int, channels: int, side: int) -> ops.Conv2d:
 
 def test_of_many_variants_only_the_most_promising_are_tried() -> None:
     op = three_by_three(64, 64, 52)
-    able, names = conv.candidates(HOPPER, op), tune_layers.shortlist(HOPPER, op)
+    able, names = conv.candidates(HOPPER, op), candidates.shortlist(HOPPER, op)
     variants = [name for name in able if conv.estimate(HOPPER, op, name) is not None]
     tried = [name for name in variants if name in names]
     assert names[0] == conv.rule_of_thumb(HOPPER, op)
     families = {type(conv.ALGORITHMS[name.algorithm]) for name in variants}
-    most = tune_layers.VARIANTS + tune_layers.FEW_VARIANTS * (len(families) - 1) + 1
-    assert len(variants) > most >= len(tried) >= tune_layers.VARIANTS
-    assert {each for each in able if each.algorithm not in tune_layers.PLAIN} - {*variants} <= {
+    most = candidates.VARIANTS + candidates.FEW_VARIANTS * (len(families) - 1) + 1
+    assert len(variants) > most >= len(tried) >= candidates.VARIANTS
+    assert {each for each in able if each.algorithm not in candidates.PLAIN} - {*variants} <= {
         *names
     }
 
@@ -181,9 +181,9 @@ def test_of_many_variants_only_the_most_promising_are_tried() -> None:
 def test_of_tiles_that_do_the_same_work_two_are_tried() -> None:
     op = three_by_three(512, 256, 26)
     target = replace(HOPPER, precision="float16")
-    chosen = [conv.ALGORITHMS[name.algorithm] for name in tune_layers.shortlist(target, op)]
+    chosen = [conv.ALGORITHMS[name.algorithm] for name in candidates.shortlist(target, op)]
     works = Counter(each.work for each in chosen if isinstance(each, SplitK))
-    assert len(works) > tune_layers.VARIANTS / 2
+    assert len(works) > candidates.VARIANTS / 2
     assert max(works.values()) == 2
 
 
@@ -371,7 +371,7 @@ def test_every_candidate_is_timed_on_scratch_memory_that_is_freed(host: HostDevi
     op = network(8).ops[0]
     assert isinstance(op, ops.Conv2d)
     for name in conv.candidates(TARGET, op):
-        assert 0 < tune_layers.measure(context, TARGET, op, name, inf) < 1000
+        assert 0 < measure.measure(context, TARGET, op, name, inf) < 1000
     assert not context.driver.live
 
 
@@ -399,8 +399,8 @@ def test_what_counts_begins_at_zero(host: HostDevice, monkeypatch: pytest.Monkey
             counted.append(counters.tolist())
 
     monkeypatch.setitem(conv.ALGORITHMS, "counting", Counting())
-    tune_layers.measure(host.context, TARGET, op, Choice("counting"), inf)
-    assert len(counted) > tune_layers.COPIES
+    measure.measure(host.context, TARGET, op, Choice("counting"), inf)
+    assert len(counted) > measure.COPIES
     assert not np.any(counted)
 
 
@@ -420,7 +420,7 @@ def test_a_convolution_is_timed_with_what_it_leaves_for_its_gate(
         enqueue_alone(gpu, op)
 
     monkeypatch.setattr(algorithm, "enqueue", enqueue)
-    assert tune_layers.measure(host.context, TARGET, op, Choice(name), inf, gate=gate) < inf
+    assert measure.measure(host.context, TARGET, op, Choice(name), inf, gate=gate) < inf
     assert set(left) == {algorithm.partial_sums(TARGET, op, gate)} - {None}
     assert not host.context.driver.live
 
@@ -454,5 +454,5 @@ def test_where_memory_is_short_nothing_is_timed() -> None:
     device = HostDevice(memory=1000, runs_kernels=False)
     op = network(8).ops[0]
     assert isinstance(op, ops.Conv2d)
-    assert tune_layers.measure(device.context, TARGET, op, Choice("direct"), inf) == inf
+    assert measure.measure(device.context, TARGET, op, Choice("direct"), inf) == inf
     device.close()

@@ -122,6 +122,9 @@ class Gpu:
         target = self.target.of(item)
         return self if target is self.target else self._counterpart(target)
 
+    def with_arrays(self, arrays: Mapping[tuple[Op | Head, str], int]) -> Gpu:
+        return replace(self, arrays={**self.arrays, **arrays})
+
     def storing(self, tensor: Tensor) -> Gpu:
         """Return the counterpart whose kernels store values as those of this tensor."""
         if tensor not in self.target.floats:

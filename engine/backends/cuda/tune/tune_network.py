@@ -1,8 +1,9 @@
-"""Settles with which algorithms a network as a whole is fastest, of those that nearly are so alone.
+"""Choose algorithms by timing the whole network.
 
-What a convolution takes in a network depends on its neighbours: whether their blocks find room
-beside its own, what they leave in the cache, and how much of the power. So whole networks are
-timed, in turns, each with another algorithm for the convolutions of one signature.
+What a convolution takes in a network depends on its neighbours: whether their blocks run beside its
+own, what they leave in the cache, and how much power they take. So whole networks are timed, each
+with another choice for the convolutions of one signature, among the choices that are nearly the
+fastest alone.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from engine.backends.cuda.ops.choice import Choice
 from engine.errors import DeviceError
 
 _NEAR = 1.3  # times the least alone
-_SPARE = 3e-4  # milliseconds besides
+_SPARE = 3e-4  # milliseconds more
 _MOST_NEAR = 7
-_CLEARLY = 0.997  # what runs stays unless another network takes less of its time than this
+_CLEARLY = 0.997  # a choice stays unless another takes less of the network's time than this
 _HOPELESS = 1.01  # not tried again
-_ROUNDS = 3  # in which both are timed, since a card's clock follows what it has just done
-_MILLISECONDS = 20.0  # of one of them in a round
+_ROUNDS = 3  # in which both are timed, since the clock depends on the recent load
+_MILLISECONDS = 20.0  # of each of them in a round
 _FEWEST, _MOST = 2, 20  # runs of a round
 MOST_PASSES = 3
 
@@ -35,21 +36,21 @@ class Trial(Protocol):
     """A network as it would run with some choices."""
 
     def times(self, runs: int) -> list[float]:
-        """Milliseconds of each of so many runs."""
+        """Return the milliseconds of each run."""
         ...
 
     def close(self) -> None: ...
 
 
-Make = Callable[[Mapping[str, Choice]], Trial | None]  # None where memory is short
+Make = Callable[[Mapping[str, Choice]], Trial | None]  # None if memory does not suffice
 
 
 @dataclass
 class Progress:
-    """What is known of a network, by signatures of convolutions."""
+    """The state of the search for one network; keys are signatures of convolutions."""
 
     choices: dict[str, Choice] = field(default_factory=dict)
-    left: list[str] = field(default_factory=list)  # in the order in which they will be tried
+    left: list[str] = field(default_factory=list)  # not tried yet, in this order
     hopeless: dict[str, list[Choice]] = field(default_factory=dict)
     has_changed: bool = False  # in this pass
     passes: int = 0
@@ -65,19 +66,19 @@ class Progress:
 
 
 def near(milliseconds: Mapping[Choice, float]) -> list[Choice]:
-    """The algorithms that are worth a try in a network, by what they took alone."""
+    """Return the choices that are worth a try in a network, by their times alone."""
     least = min(milliseconds.values(), default=0.0)
-    names = sorted(milliseconds, key=milliseconds.__getitem__)
-    kept = [name for name in names if milliseconds[name] <= least * _NEAR + _SPARE]
-    return [name for name in kept if isfinite(milliseconds[name])][:_MOST_NEAR]
+    choices = sorted(milliseconds, key=milliseconds.__getitem__)
+    kept = [each for each in choices if milliseconds[each] <= least * _NEAR + _SPARE]
+    return [each for each in kept if isfinite(milliseconds[each])][:_MOST_NEAR]
 
 
 def tune_network(
     progress: Progress, near: Mapping[str, Sequence[Choice]], make: Make, deadline: float
 ) -> None:
-    """Try what is left, each signature's algorithms one by one, until `deadline`.
+    """Try the choices of each signature that is left, until `deadline`.
 
-    A change may make others worth another try: passes follow until one of them changes nothing.
+    A change may make rejected choices good ones: passes follow until one changes nothing.
     """
     best = make(progress.choices)
     if best is None:
@@ -85,13 +86,13 @@ def tune_network(
     try:
         while progress.left:
             signature = progress.left[0]
-            for name in near[signature]:
-                hopeless = progress.hopeless.setdefault(signature, [])
-                if name in (progress.choices.get(signature), *hopeless):
+            hopeless = progress.hopeless.setdefault(signature, [])
+            for choice in near[signature]:
+                if choice in (progress.choices.get(signature), *hopeless):
                     continue
                 if monotonic() > deadline:
                     return
-                choices = {**progress.choices, signature: name}
+                choices = {**progress.choices, signature: choice}
                 trial = make(choices)
                 if trial is None:
                     continue
@@ -101,26 +102,26 @@ def tune_network(
                         best, trial = trial, best
                         progress.choices, progress.has_changed = choices, True
                     elif share > _HOPELESS:
-                        hopeless.append(name)
+                        hopeless.append(choice)
                 finally:
                     trial.close()
             del progress.left[0]
             if not progress.left:
-                _begin_again(progress, near)
+                _start_next_pass(progress, near)
     finally:
         best.close()
 
 
-def _begin_again(progress: Progress, near: Mapping[str, Sequence[Choice]]) -> None:
+def _start_next_pass(progress: Progress, near: Mapping[str, Sequence[Choice]]) -> None:
     progress.passes += 1
     if progress.has_changed and progress.passes < MOST_PASSES:
         progress.left, progress.has_changed = list(near), False
 
 
 def _share(trial: Trial, best: Trial) -> float:
-    """Of the time of the best that the other takes; more than one is found out in one round.
+    """Return the time of a trial relative to the best; one round suffices if it is slower.
 
-    Infinite where the card refuses: who cannot run is not to keep the network from it.
+    Return infinity if the trial fails, so that tuning goes on.
     """
     (first,) = best.times(1)
     runs = int(min(max(_MILLISECONDS / max(first, 1e-3), _FEWEST), _MOST))

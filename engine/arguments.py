@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import suppress
 from numbers import Integral, Real
 from reprlib import repr as brief
@@ -36,14 +35,17 @@ def whole(name: str, value: object, *, most: int | None = None) -> int:
     return int(value)
 
 
-def number(name: str, value: object) -> float:
-    """Return `value` as a finite float of 0 or more, or raise an InputError."""
+def fraction(name: str, value: object) -> float:
+    """Return `value` as a float from 0 to 1, or raise an InputError."""
+    hint = ""
     if isinstance(value, Real) and not isinstance(value, bool):
         with suppress(OverflowError):  # an integer beyond the range of floats
             made = float(value)
-            if 0 <= made < math.inf:
+            if 0 <= made <= 1:
                 return made
-    raise InputError(f"{name}: expected a number of 0 or more, got {brief(value)}")
+            if 5 <= made <= 100:  # probably a percentage
+                hint = f". Did you mean {made / 100:g}?"
+    raise InputError(f"{name}: expected a number from 0 to 1, got {brief(value)}{hint}")
 
 
 def as_array(name: str, value: Any) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.arguments import number, whole
+from engine.arguments import fraction, whole
 
 _LARGEST_BATCH = 2**31 - 1  # a larger batch overflows 32-bit row counts
 
@@ -24,7 +24,7 @@ class Settings:
     def __post_init__(self) -> None:
         made = self.__dict__  # the fields of a frozen instance
         for name in ("threshold", "nms", "hierarchy"):
-            made[name] = number(name, made[name])
+            made[name] = fraction(name, made[name])
         made["top_k"] = whole("top_k", self.top_k)
         made["batch"] = whole("batch", self.batch, most=_LARGEST_BATCH)
         if self.max_detections is not None:

@@ -256,10 +256,10 @@ def test_forward_refuses_arrays_that_do_not_fit(detector, x, message):
         detector.forward(x)
 
 
-@pytest.mark.parametrize("threshold", ["x", float("nan"), -1])
+@pytest.mark.parametrize("threshold", ["x", float("nan"), -1, 2])
 def test_candidates_refuse_what_is_no_threshold(detector, threshold):
     x = np.zeros((1, 3, 48, 64), np.float32)
-    with pytest.raises(InputError, match="threshold: expected a number of 0 or more"):
+    with pytest.raises(InputError, match="threshold: expected a number from 0 to 1"):
         detector.candidates(x, threshold=threshold)
 
 
@@ -280,8 +280,12 @@ def test_a_recurrent_network_remembers_until_it_is_reset(tiny_recurrent):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"threshold": -1}, "threshold: expected a number of 0 or more, got -1"),
+        ({"threshold": -1}, "threshold: expected a number from 0 to 1, got -1"),
         ({"threshold": float("nan")}, "threshold"),
+        ({"threshold": 50}, "threshold: expected a number from 0 to 1, got 50. Did you mean 0.5?"),
+        ({"threshold": 101}, "threshold: expected a number from 0 to 1, got 101$"),
+        ({"nms": 2}, "nms: expected a number from 0 to 1, got 2"),
+        ({"hierarchy": 1.5}, "hierarchy: expected a number from 0 to 1, got 1.5"),
         ({"nms": "much"}, "nms"),
         ({"hierarchy": None}, "hierarchy"),
         ({"batch": 0}, "batch: expected an integer of 1 or more, got 0"),
@@ -295,7 +299,7 @@ def test_a_recurrent_network_remembers_until_it_is_reset(tiny_recurrent):
         ({"threads": "2"}, "threads: expected an integer of 1 or more, got '2'"),
         ({"batch": 10**30}, "batch: expected at most 2147483647, got 10"),
         ({"top_k": True}, "top_k: expected an integer of 1 or more, got True"),
-        ({"threshold": 10**400}, "threshold: expected a number of 0 or more, got 10"),
+        ({"threshold": 10**400}, "threshold: expected a number from 0 to 1, got 10"),
         ({"precision": None}, "precision: expected a name such as 'float32', got None"),
         ({"device": 0}, "device: expected a name such as 'cpu', got 0"),
         ({"cfg": 5}, "cfg: expected a file's name, got 5"),

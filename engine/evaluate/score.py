@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from engine.arguments import fraction
 from engine.arrays import Array
 from engine.errors import InputError, suggest
 from engine.evaluate import coco, darknet, voc
@@ -40,8 +40,7 @@ class Rules:
             raise InputError(f"method: expected {', '.join(METHODS)}, got {self.method!r}.{hint}")
         if not 0 < self.match_iou <= 1:
             raise InputError(f"match_iou: expected above 0, at most 1, got {self.match_iou}")
-        if not (math.isfinite(self.threshold) and self.threshold >= 0):
-            raise InputError(f"threshold: expected a number of 0 or more, got {self.threshold}")
+        fraction("threshold", self.threshold)
         if self.points not in darknet.POINTS:
             raise InputError(f"points: expected 0, 11 or 101, got {self.points}")
         if self.points and self.method != "darknet":

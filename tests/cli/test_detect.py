@@ -182,7 +182,9 @@ def test_every_other_option_runs(detect, pictures, more):
         (["--cfg", "none.cfg", "dog.jpg"], 3, "none.cfg: cannot be read"),
         (["--weights", "none.weights", "dog.jpg"], 3, "none.weights: cannot be read"),
         (["--device", "abacus", "dog.jpg"], 4, "abacus"),
-        (["--threshold", "-1", "dog.jpg"], 2, "threshold: expected a number of 0 or more"),
+        (["--threshold", "50", "dog.jpg"], 2, "threshold: expected a number from 0 to 1, got 50.0"),
+        (["--nms", "2", "dog.jpg"], 2, "nms: expected a number from 0 to 1, got 2.0"),
+        (["--threshold", "-1", "dog.jpg"], 2, "threshold: expected a number from 0 to 1"),
     ],
 )
 def test_what_cannot_be_used_is_one_line_and_a_status(detect, arguments, status, message):

@@ -225,7 +225,7 @@ def test_nothing_that_is_read_is_replaced(evaluate, dataset, tmp_path):
         (["--method", "cocoo"], "method: expected coco, voc, voc11, darknet, got 'cocoo'."),
         (["--points", "11"], "points: only with the method darknet"),
         (["--match-iou", "0"], "match_iou: expected above 0"),
-        (["--min-score", "-1"], "threshold: expected a number of 0 or more, got -1.0"),
+        (["--min-score", "-1"], "threshold: expected a number from 0 to 1, got -1.0"),
         (["more"], "expected one LIST, DIR or .json file, got 2"),
         (["--labels", "/none/such"], "--labels /none/such: expected a folder"),
         (["--detections", "/none/such.json"], "/none/such.json: cannot be read: No such file"),

@@ -129,8 +129,10 @@ def test_settings_of_one_request(server, model, pictures, query, options):
     [
         ("treshold=1", "treshold: expected threshold, nms, classes, max_detections. Did you mean"),
         ("threshold=much", "threshold: expected a number, got 'much'"),
-        ("threshold=nan", "threshold: expected a number of 0 or more, got nan"),
-        ("threshold=-1", "threshold: expected a number of 0 or more, got -1.0"),
+        ("threshold=nan", "threshold: expected a number from 0 to 1, got nan"),
+        ("threshold=-1", "threshold: expected a number from 0 to 1, got -1.0"),
+        ("threshold=50", "threshold: expected a number from 0 to 1, got 50.0. Did you mean 0.5?"),
+        ("nms=2", "nms: expected a number from 0 to 1, got 2.0"),
         ("nms=1&nms=2", "nms: expected once, got twice"),
         ("max_detections=0", "max_detections: expected an integer of 1 or more, got 0"),
         ("max_detections=1.5", "max_detections: expected an integer, got '1.5'"),

@@ -134,6 +134,8 @@ def _located(name: str | Path | None, weights: str | Path | None) -> ModelFiles:
         if weights is not None:
             raise InputError(f"{shown(weights)}: expected its .cfg, too, got none")
         return locate_default()
+    if Path(name).suffix.lower() == ".weights":
+        raise InputError(f"{shown(name)}: expected a .cfg and then its .weights, got no .cfg")
     if Path(name).suffix == ".cfg":
         raise InputError(f"{shown(name)}: expected its weights, too, got none")
     return locate(str(name))

@@ -328,6 +328,19 @@ def test_files_that_do_not_fit_are_refused(tiny_detector, tiny_classifier):
         load(tiny_detector, names=tiny_classifier.names)
 
 
+def test_swapped_files_are_refused_as_such(tiny_detector, tmp_path):
+    large = tmp_path / "large.weights"
+    with large.open("wb") as file:
+        file.truncate(1 << 28)
+    for weights in (tiny_detector.weights, large, tmp_path / "none.weights"):
+        with pytest.raises(
+            ConfigError, match=r"expected a \.cfg, got a \.weights file\. Are the two"
+        ):
+            engine.load(weights, tiny_detector.cfg, device="cpu")
+    with pytest.raises(InputError, match=r"expected a \.cfg and then its \.weights, got no"):
+        engine.load(large)
+
+
 def test_an_unknown_device_is_refused(tiny_detector):
     with pytest.raises(engine.DeviceError, match="Did you mean 'cuda'"):
         load(tiny_detector, device="cudda")

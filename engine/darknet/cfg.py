@@ -50,6 +50,10 @@ def read(path: str | Path) -> tuple[Section, ...]:
 
 
 def read_text(path: str | Path) -> str:
+    if Path(path).suffix.lower() == ".weights":
+        raise ConfigError(
+            f"{shown(path)}: expected a .cfg, got a .weights file. Are the two swapped?"
+        )
     return _decode(read_bytes(path, ConfigError, limit=network_limits.CFG_BYTES), shown(path))
 
 

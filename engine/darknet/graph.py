@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,11 +24,12 @@ from engine.darknet.layers.base import (
 )
 from engine.darknet.layers.net import Net
 from engine.darknet.layers.softmax import Softmax
-from engine.errors import ConfigError, suggest
+from engine.errors import ConfigError, InputError, suggest
 from engine.plan.shapes import Shape
 
 HEADER_BYTES = 20  # of a .weights file as current darknet writes it; old files have 16
 
+_STRIDES = (2, 4, 8, 16, 32, 64, 128)  # of whole networks
 _MAX_WARNINGS = 20  # about unknown options in one network; the rest is only counted
 
 _log = logging.getLogger("engine")
@@ -143,18 +145,64 @@ def build(
     sections: Sequence[Section], *, size: tuple[int, int] | None = None, time_steps: int = 1
 ) -> Graph:
     """Build the network that `sections` describe, for inputs of `size` (width, height) if given."""
-    network = _net(sections[0])
-    if size is not None:
-        network = replace(network, width=size[0], height=size[1], inputs=0)
-    network = replace(network, time_steps=time_steps)
+    network = replace(_net(sections[0]), time_steps=time_steps)
+    if size is None:
+        graph = _connected(network, sections)
+    else:
+        try:
+            graph = _connected(_resized(network, size), sections)
+        except ConfigError:
+            _refuse_size_between_strides(network, sections, size)
+            raise
+    _warn_about_unknown_options(sections)
+    return graph
+
+
+def _connected(network: Net, sections: Sequence[Section]) -> Graph:
     _check_size(network.shape, f"{network.where}: the input", network_limits.VALUES)
     if len(sections) == 1:
         raise ConfigError(f"{network.where}: expected layers after it, got none")
     nodes = _Builder(network)
     for index, section in enumerate(sections[1:]):
         nodes.add(LayerContext(index, section, network))
-    _warn_about_unknown_options(sections)
     return Graph(network, nodes.finish(), sections[0].file)
+
+
+def _resized(network: Net, size: tuple[int, int]) -> Net:
+    return replace(network, width=size[0], height=size[1], inputs=0)
+
+
+def _refuse_size_between_strides(
+    network: Net, sections: Sequence[Section], size: tuple[int, int]
+) -> None:
+    """Raise an InputError with the nearest sizes if only multiples of a stride can be built.
+
+    Maps of different resolutions meet in one layer only if every division on the way is exact.
+    """
+    for stride in _STRIDES:
+        below, above = (
+            (round_side(size[0] / stride) * stride, round_side(size[1] / stride) * stride)
+            for round_side in (math.floor, math.ceil)
+        )
+        nearest = [each for each in (below, above) if min(each) > 0]
+        if size not in nearest and all(_can_build(network, sections, each) for each in nearest):
+            expected = " or ".join(map(_size_text, nearest))
+            raise InputError(
+                f"size: expected a multiple of {stride}, got {_size_text(size)}. Try {expected}"
+            )
+
+
+def _can_build(network: Net, sections: Sequence[Section], size: tuple[int, int]) -> bool:
+    try:
+        _connected(_resized(network, size), sections)
+    except ConfigError:
+        return False
+    return True
+
+
+def _size_text(size: tuple[int, int]) -> str:
+    width, height = size
+    return str(width) if width == height else f"{width}x{height}"
 
 
 class _Builder:

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from engine.darknet import network_limits
-from engine.darknet.cfg import parse
+from engine.darknet.cfg import parse, read
 from engine.darknet.graph import build
 from engine.darknet.layers import LAYERS
+from engine.errors import ConfigError, InputError
 from engine.plan.shapes import Shape
 from tests.darknet.small_networks import graph_of, refusal, refusal_of_text, shapes_of
 
@@ -44,6 +45,30 @@ def test_the_size_of_the_input_can_be_another():
     graph = graph_of(CONV, size=(32, 16))
     assert (graph.net.width, graph.net.height) == (32, 16)
     assert graph.nodes[0].shape == Shape(4, 16, 32)
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        ((300, 300), "size: expected a multiple of 32, got 300. Try 288 or 320"),
+        ((416, 300), "size: expected a multiple of 32, got 416x300. Try 416x288 or 416x320"),
+    ],
+)
+def test_a_size_between_two_strides_is_refused_with_the_nearest_sizes(size, message):
+    folder = Path(__file__).parents[2] / "cfg"
+    sections = read(folder / "yolov3-tiny.cfg")
+    with pytest.raises(InputError) as caught:
+        build(sections, size=size)
+    assert str(caught.value) == message
+
+
+def test_a_network_without_meeting_maps_takes_any_size():
+    assert graph_of(CONV, size=(33, 17)).nodes[0].shape == Shape(4, 17, 33)
+
+
+def test_a_layer_that_is_wrong_at_every_size_is_reported_itself():
+    with pytest.raises(ConfigError, match="route"):
+        graph_of(CONV + "[route]\nlayers=-7\n", size=(33, 33))
 
 
 def test_time_steps_are_those_of_the_caller():

@@ -49,12 +49,14 @@ def find_names(data: str | Path) -> Path:
     if "names" not in options:
         raise ConfigError(f"{shown(data)}: names: is missing")
     name = options["names"]
-    folder = Path(data).parent
+    # The parent of a relative name such as obj.data is not known without the current folder.
+    folder = Path(data).absolute().parent
     candidates = [Path(name), folder / name, folder.parent / name]
     found = next((path for path in candidates if _is_file(path)), None)
     if found is None:
         raise ConfigError(
-            f"{shown(data)}: names: no file {shown(name)!r} in the current folder or next to it"
+            f"{shown(data)}: names: no file {shown(name)!r} in the current folder, "
+            "in the folder of the .data file or in its parent"
         )
     return found
 

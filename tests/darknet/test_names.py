@@ -74,6 +74,15 @@ def test_names_of_a_data_file_are_found_from_its_folder_and_the_one_above(tmp_pa
     assert read_names(find_names(folder / "two.data"), 2) == ("cat", "dog")
 
 
+def test_names_of_a_data_file_are_found_from_inside_its_folder(tmp_path, monkeypatch):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "obj.names").write_text("cat\ndog\n")
+    (folder / "obj.data").write_text("classes = 2\nnames = data/obj.names\n")
+    monkeypatch.chdir(folder)
+    assert read_names(find_names("obj.data"), 2) == ("cat", "dog")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

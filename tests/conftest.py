@@ -23,9 +23,25 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # ---------------------------------------------------------------- lanes
 
+MOST_PROCESSES = 8  # for a run without -n, because each process collects all tests
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run the slow tests, too")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the number of processes
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Run the whole suite on several processors if pytest-xdist is installed; -n 0 prevents it."""
+    option = config.option
+    is_worker = hasattr(config, "workerinput")
+    is_whole = config.args_source is not pytest.Config.ArgsSource.ARGS
+    is_watched = option.usepdb or option.capture == "no" or option.collectonly
+    if is_worker or is_watched or not is_whole:
+        return
+    if getattr(option, "numprocesses", 0) is None:
+        option.numprocesses = "auto"
+        option.maxprocesses = option.maxprocesses or MOST_PROCESSES
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -62,9 +78,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     yield
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter and _is_fast_lane(session.config) and not session.config.option.collectonly:
-        workers = " -n auto" if session.config.pluginmanager.has_plugin("xdist") else ""
         reporter.line("Slow tests were left out: real networks, Ray, a browser, kernel variants.")
-        reporter.line(f"To run everything: python -m pytest --all{workers}")
+        reporter.line("To run everything: python -m pytest --all")
 
 
 # ---------------------------------------------------------------- devices

@@ -99,7 +99,6 @@ def reference_layers(reference, on, *, size, passes):
     return [values[tensor] for tensor in program.plan.layers]
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not MODELS, reason="needs ../shared/models")
 @pytest.mark.parametrize("passes", [True, False])
 @pytest.mark.parametrize("reference", MODELS, ids=lambda path: path.parent.name)
@@ -118,7 +117,6 @@ def test_models_from_the_field_give_their_reference_outputs(device, reference, p
                 assert np.abs(layers[index]).max() == pytest.approx(want, rel=1e-4), index
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not MODELS, reason="needs ../shared/models")
 @pytest.mark.parametrize("reference", MODELS, ids=lambda path: path.parent.name)
 def test_models_from_the_field_give_numbers_everywhere(reference):

@@ -113,16 +113,20 @@ def conv2d(op: ops.Conv2d, read: Read) -> Array:
     outside = -1.0 if op.signed else 0.0
     filters, depth, height, width = weight.shape
     grid = np.zeros((len(src), *op.grid.sides))
+    src_height, src_width = src.shape[-2:]
+    biases = [0.0] * filters if op.bias is None else read(op.bias).tolist()
+    rows, factors = src.tolist(), weight.tolist()  # lists are faster to index than arrays
     for row, n, y, x in cells(grid):
         first = n // (filters // op.groups) * depth
-        total = 0.0 if op.bias is None else float(read(op.bias)[n])
+        total = biases[n]
         for c in range(depth):
             for i in range(height):
+                at_y = y * op.stride[0] + i * op.dilation[0] - op.padding[0]
                 for j in range(width):
-                    at_y = y * op.stride[0] + i * op.dilation[0] - op.padding[0]
                     at_x = x * op.stride[1] + j * op.dilation[1] - op.padding[1]
-                    value = src[row, first + c, at_y, at_x] if inside(src, at_y, at_x) else outside
-                    total += weight[n, c, i, j] * value
+                    is_inside = 0 <= at_y < src_height and 0 <= at_x < src_width
+                    value = rows[row][first + c][at_y][at_x] if is_inside else outside
+                    total += factors[n][c][i][j] * value
         grid[row, n, y, x] = total
     result = activated(op.activation, grid)
     if op.pool is not None:

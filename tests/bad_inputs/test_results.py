@@ -59,6 +59,7 @@ def test_69_thresholds_make_sense_or_are_refused(detect, nonsense, option, value
     assert status == expected, line
 
 
+@pytest.mark.slow
 def test_69_a_million_candidates_of_equal_scores_take_bounded_time(detect, nonsense):
     """786,432 boxes, each over all others."""
     model = nonsense(MANY, 0, 1)

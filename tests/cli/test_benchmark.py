@@ -41,6 +41,7 @@ def test_a_network_of_the_zoo_needs_no_weights(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_tables_of_ops_and_of_peers_numbers_and_a_plot(tiny_detector, tmp_path):
     write_picture(tmp_path / "dog.png")
     done = engine(
@@ -77,6 +78,7 @@ def test_precision_is_named(tiny_detector, capsys):
 
 
 @needs_gxx
+@pytest.mark.slow
 def test_every_algorithm_of_a_card_and_the_chosen_one(tiny_detector, capsys, monkeypatch):
     files = [str(tiny_detector.cfg), str(tiny_detector.weights)]
     quick = ["--seconds", "0", "--warm-up", "0"]

@@ -41,6 +41,7 @@ def test_info_says_when_a_file_is_for_another_network(tiny_detector, tiny_classi
     assert "does not fit" in rows_of(capsys.readouterr().out)["net.cfg"]
 
 
+@pytest.mark.slow
 def test_verify_reads_every_number(tiny_detector, tmp_path):
     done = engine("weights", "verify", tiny_detector.cfg, tiny_detector.weights)
     assert done.status == 0

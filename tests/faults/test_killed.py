@@ -10,7 +10,6 @@ import pytest
 from engine.backends.cuda.driver.compile_cache import Cache
 from engine.darknet import cfg, graph, weights
 from tests.faults.child import start
-from tests.lanes import slow_except
 
 ROUNDS = 6
 LONGEST_SECONDS = 0.05  # from when it has begun to write
@@ -77,7 +76,8 @@ def whole_notes(folder, network):
     assert len(entry["sha256"]) in (60_000, 120_000)
 
 
-@pytest.mark.parametrize("kind", slow_except(["weights"], WRITERS))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", WRITERS)
 def test_what_a_killed_process_was_writing_is_whole(kind, tmp_path, tiny_detector):
     network = graph.build(cfg.read(tiny_detector.cfg))
     check = globals()[f"whole_{kind}"]

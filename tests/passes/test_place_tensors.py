@@ -114,6 +114,7 @@ def test_little_memory_is_wasted(seed):
     assert plan.arena.size <= 1.15 * most_alive_at_once(plan)
 
 
+@pytest.mark.slow
 def test_ten_thousand_ops_are_placed_in_linear_time():
     random = np.random.default_rng(0)
     builder = PlanBuilder(Shape(1))

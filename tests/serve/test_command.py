@@ -208,6 +208,7 @@ def test_under_load_it_ends_as_well(start, pictures):
 # ------------------------------------------------------------ what keeps it from starting
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken(model):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -237,6 +238,7 @@ def test_options_that_make_no_sense(model, options, reason):
     assert done.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_network_that_looks_at_no_pictures(tiny_recurrent):
     done = engine("serve", *tiny_recurrent.options, "--port", 0)
     assert done.status == 2

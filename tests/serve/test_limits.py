@@ -248,6 +248,7 @@ def test_a_connection_that_is_silent_after_a_refusal_is_closed(detector):
         assert 0.5 < time.perf_counter() - start < 5
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_not_read_is_given_up(detector):
     picture = noise(2500, 2000)
     with serving(detector, response_seconds=0.5) as server, plugged(server) as (plug, lines):

@@ -59,6 +59,7 @@ def compile_text(
     assert done.returncode == 0, done.stderr[:4000]
 
 
+@pytest.mark.slow
 @every_storage
 def test_kernels_compile_for_the_oldest_architecture(tmp_path: Path, precision: str) -> None:
     compile_text(compiler.translation_unit(), tmp_path, ARCHITECTURES[:1], DEFINES[precision])

@@ -53,7 +53,7 @@ def test_settings_whose_upload_was_interrupted_are_sent_again(
     for _ in range(3):  # replayed on the caller's thread from then on
         boxes_of(program, large)
         right = boxes_of(program, small)
-    calls, settings = host.context.driver_api, program._resident._settings
+    calls, settings = host.context.driver_api, program._device.buffers.settings
     upload = calls.upload
 
     def interrupted(target: int, source: int, size: int, stream: int) -> None:
@@ -132,7 +132,7 @@ def test_a_close_that_was_interrupted_can_be_repeated(
     running = Thread(target=program.forward, args=(images(program),))
     running.start()
     end = monotonic() + PATIENCE
-    while len(program._slots._free) == len(program._resident.slots):
+    while len(program._slots._free) == len(program._device.slots):
         assert monotonic() < end
         running.join(0.01)
     interrupted(program.close)

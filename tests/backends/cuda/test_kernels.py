@@ -240,7 +240,7 @@ def test_noise_is_numbers_of_both_signs_as_halves_and_as_floats(host: HostDevice
     words = np.zeros(5000, np.uint32)
     program = host.compile(narrow_plan())
     with closing(program):
-        border.fill_with_noise(program._resident._gpu, words.ctypes.data, words.nbytes)
+        border.fill_with_noise(program._device.runner.gpu, words.ctypes.data, words.nbytes)
         host.context.stream.synchronize()
     for kind, least in ((np.float16, 2**-3), (np.float32, 0)):
         values = words.view(kind)
@@ -284,7 +284,7 @@ def test_every_kernel_is_launched_by_a_case_above() -> None:
     with_head = device.compile(Plan(source, (), (source,), (source,), heads=(head,)))
     with_head.start_boxes([picture], Suppression(), threshold=0.5)
     program = device.compile(narrow_plan())
-    border.fill_with_noise(program._resident._gpu, int(device.context.driver.mem_alloc(64)), 64)
+    border.fill_with_noise(program._device.runner.gpu, int(device.context.driver.mem_alloc(64)), 64)
     launched = device.context.launched
     device.close()
     kernels = set(compiler.signatures(compiler.translation_unit()))

@@ -111,8 +111,8 @@ def test_what_lies_between_pixels_is_zero(host: HostDevice, precision: str) -> N
     program = host.compile(plan, batch=2, precision=precision)
     images = np.ones((2, 3, 5, 7), np.float32)
     np.testing.assert_array_equal(program.forward(images)[0], images)
-    assert program._resident._gpu is not None
-    gpu = program._resident._gpu
+    assert program._device.runner is not None
+    gpu = program._device.runner.gpu
     place = gpu.places[plan.source]
     kind = np.float16 if gpu.target.bytes_of(plan.source) == 2 else np.float32
     values = np.empty((2 * 5 * 7, 4), kind)

@@ -141,14 +141,14 @@ def test_what_floats_cannot_hold_either_is_handed_back(
 def test_without_memory_for_floats_the_number_is_left_out(
     host: HostDevice, plan_of: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = program.Resident
+    make = program.DeviceProgram
 
     def refuse_floats(context: Any, lowered: Any, weights: Any, **options: Any) -> Any:
         if lowered.target.precision == "float32":
             raise DeviceError("out of memory")
         return make(context, lowered, weights, **options)
 
-    monkeypatch.setattr(program, "Resident", refuse_floats)
+    monkeypatch.setattr(program, "DeviceProgram", refuse_floats)
     expected = r"layer 1 \[convolutional\]: activations leave the range of float16 \(65504\); use"
     with pytest.raises(EngineError, match=expected):
         host.compile(plan_of(scales=HUGE), precision="float16")

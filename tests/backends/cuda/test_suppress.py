@@ -196,7 +196,7 @@ def test_a_run_beyond_float16_is_refused(host: HostDevice, monkeypatch: pytest.M
     monkeypatch.setattr(program, "_is_watched", True)
     monkeypatch.setattr(program, "_examine", refuse)
     program.start_boxes(given, Suppression(), threshold=0.5).result()
-    host.context.driver.memcpy_htod(program._resident._found + 4, np.ones(1, np.uint32))
+    host.context.driver.memcpy_htod(program._device.buffers.found + 4, np.ones(1, np.uint32))
     with pytest.raises(EngineError, match="beyond float16"):
         program.start_boxes(given, Suppression(), threshold=0.5).result()
     assert asked[0].suppresses

@@ -88,7 +88,7 @@ def to_blocks(program, uploads):
             for target, size, stream in uploads
             if 0 <= target - slot.block < slot.room
         ]
-        for slot in program._resident.slots
+        for slot in program._device.slots
     ]
     return [each for each in found if each]
 
@@ -136,7 +136,7 @@ def test_settings_travel_beside_the_pictures_of_a_run_that_is_not_alone(device, 
         uploads.clear()
         tickets = [program.start_forward(batch) for batch in given]
         alone = [target for target, _, stream in uploads if stream == runs]
-        slots, shared = program._resident.slots, program._resident._settings
+        slots, shared = program._device.slots, program._device.buffers.settings
         beside = {slot.settings_there for slot in slots} & {target for target, _, _ in uploads}
         assert alone.count(shared) == 1
         assert len(beside) == 2
@@ -221,7 +221,7 @@ def test_a_run_is_made_again_of_what_the_device_has(plain_device, detector):
 
     expected = [program.start_detect(picture(seed), threshold=0.0).result() for seed in (0, 1)]
     for _ in range(3):
-        program._resident._expected = 1.0  # so that not all comes back at once
+        program._device._expected = 1.0  # so that not all comes back at once
         given = [picture(0), picture(1)]
         tickets = [program.start_detect(each, threshold=0.0) for each in given]
         for each in given:
@@ -237,7 +237,7 @@ def test_what_was_measured_in_between_is_not_taken_for_what_was_found(plain_devi
     placement = Placement((50, 40), (shape.width, shape.height))
     first, other = ([Placed(each, placement)] for each in pictures)
     (expected,) = program.start_detect(first, threshold=0.0).result()
-    program._resident._expected = 1.0
+    program._device._expected = 1.0
     ticket = program.start_detect(first, threshold=0.0)
     program.measure(other, threshold=0.0, repeats=1)
     np.testing.assert_array_equal(ticket.result()[0], expected)
@@ -246,7 +246,7 @@ def test_what_was_measured_in_between_is_not_taken_for_what_was_found(plain_devi
 def test_a_run_that_was_interrupted_leaves_nothing_behind(plain_device, monkeypatch):
     """Its caller has gone before the device's thread came to it."""
     program = program_of(plain_device)
-    others = [program._slots.take() for _ in program._resident.slots[1:]]
+    others = [program._slots.take() for _ in program._device.slots[1:]]
     program.start_forward(batch_of(2, 2)).result()  # makes room
     is_free = threading.Event()
     plain_device.context._worker.post(is_free.wait)  # which others' turns do not wait for
@@ -279,7 +279,9 @@ def test_settings_travel_when_they_change_only(device, uploads, detector):
     for threshold in (0.0, 0.0, 0.0, 1.0, 1.0, 0.0):
         uploads.clear()
         (found,) = program.start_detect(picture, threshold=threshold).result()
-        settings = [size for target, size, _ in uploads if target == program._resident._settings]
+        settings = [
+            size for target, size, _ in uploads if target == program._device.buffers.settings
+        ]
         counts.append((len(settings), len(found) > 0))
     assert counts == [(1, True), (0, True), (0, True), (1, False), (0, False), (1, True)]
 

@@ -24,7 +24,7 @@ from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.lower.weights import Prepare, lay_out_weights, prepare
 from engine.backends.cuda.runtime import detection_buffer, nms_buffer, overflow, picture_staging
 from engine.backends.cuda.runtime.detection_buffer import FLAG, HEADER_WORDS, WORD
-from engine.backends.cuda.runtime.device_program import SLOTS, Resident
+from engine.backends.cuda.runtime.device_program import SLOTS, DeviceProgram
 from engine.backends.cuda.runtime.picture_staging import Arrangement
 from engine.backends.cuda.runtime.slot import Decoding, Job, Slot
 from engine.backends.cuda.runtime.submission import Submission
@@ -69,15 +69,15 @@ class CudaProgram(Submission):
         self._is_vast = self._room is not None and self._room.scores > nms_buffer.MOST_LISTED
         context.post(partial(_load_kernels, context, lowered))  # meanwhile
         weights = lay_out_weights(lowered, prepare)
-        resident = partial(Resident, context, lowered, weights, room=self._room, slots=slots)
-        self._resident = context.run(partial(resident, has_graphs=has_graphs))
-        self._slots = Slots(self._resident.slots)
+        make = partial(DeviceProgram, context, lowered, weights, room=self._room, slots=slots)
+        self._device = context.run(partial(make, has_graphs=has_graphs))
+        self._slots = Slots(self._device.slots)
         self._can_overflow = overflow.is_possible(plan, target)
         # A run is examined by repeating it, which would change a recurrent state.
         self._is_watched = self._can_overflow and not any(each.is_state for each in plan.tensors)
         self._copier = picture_staging.Copier()
         # A finalizer may run on any thread at any time, so it must not wait.
-        self._forgotten = finalize(self, context.post, self._resident.free)
+        self._forgotten = finalize(self, context.post, self._device.free)
 
     @property
     def precision(self) -> str:
@@ -86,7 +86,7 @@ class CudaProgram(Submission):
 
     @property
     def memory(self) -> Memory:
-        return self._resident.memory
+        return self._device.memory
 
     def forward(self, images: Array) -> tuple[Array, ...]:
         return self._run(self._images(images), self._outputs)
@@ -142,7 +142,7 @@ class CudaProgram(Submission):
         """Run forward() from one pointer of this card to another; outputs are contiguous."""
         self.check_usable()
         sequences = rows // self.plan.steps
-        self._context.run(partial(self._resident.forward_on_card, images, outputs, sequences))
+        self._context.run(partial(self._device.forward_on_card, images, outputs, sequences))
 
     def measure(
         self,
@@ -167,7 +167,7 @@ class CudaProgram(Submission):
         slot = self._taken()
         try:
             job = put(slot)
-            yield lambda runs: self._context.run(partial(self._resident.measure, slot, job, runs))
+            yield lambda runs: self._context.run(partial(self._device.measure, slot, job, runs))
         finally:
             self._slots.give(slot)
 
@@ -178,7 +178,7 @@ class CudaProgram(Submission):
         put = self._any(images, self._decoding(threshold, 0.5))
         slot = self._taken()
         try:
-            time = partial(self._resident.timed_behind_others, slot, partial(put, slot))
+            time = partial(self._device.timed_after_others, slot, partial(put, slot))
             return [sum(self._context.run(time)) for _ in range(repeats)]
         finally:
             self._slots.give(slot)
@@ -193,7 +193,7 @@ class CudaProgram(Submission):
             start = perf_counter()
             job = put(slot)
             staging = (perf_counter() - start) * 1e3
-            upload, forward, download = self._context.run(partial(self._resident.timed, slot, job))
+            upload, forward, download = self._context.run(partial(self._device.timed, slot, job))
             start = perf_counter()
             answer: Sequence[Any] = (
                 self._candidates(slot, job) if job.decodes else self._outputs(slot, job)
@@ -207,7 +207,7 @@ class CudaProgram(Submission):
         put = self._images(images)
         slot = self._taken()
         try:
-            run = partial(self._resident.profile, slot, put(slot), repeats)
+            run = partial(self._device.profile, slot, put(slot), repeats)
             times = self._context.run(run)
         finally:
             self._slots.give(slot)
@@ -231,7 +231,7 @@ class CudaProgram(Submission):
 
     def reset(self) -> None:
         self.check_usable()
-        self._context.run(self._resident.reset)
+        self._context.run(self._device.reset)
 
     def close(self) -> None:
         """Free everything, once the calls under way have their answers."""
@@ -242,10 +242,10 @@ class CudaProgram(Submission):
         taken: list[Slot] = []
         try:
             self._is_closed = True
-            while len(taken) < len(self._resident.slots):
+            while len(taken) < len(self._device.slots):
                 taken.append(self._slots.take())
             self._copier.close()
-            self._context.run(self._resident.free)
+            self._context.run(self._device.free)
             self._forgotten.detach()
         finally:  # an interrupted close can be repeated
             for slot in taken:  # callers that wait for a slot must see that it is closed
@@ -329,9 +329,9 @@ class CudaProgram(Submission):
             self._context.run(partial(slot.make_room, size))
 
     def _send_ahead(self, slot: Slot, size: int) -> None:
-        if self._resident.is_idle:
+        if self._device.is_idle:
             with self._context.enqueue_lock:
-                self._resident.send_ahead(slot, size)
+                self._device.send_ahead(slot, size)
 
     def _job(
         self,
@@ -382,9 +382,9 @@ class CudaProgram(Submission):
     def _enqueued(self, slot: Slot, put: Put) -> Job:
         job = put(slot)
         with self._context.enqueue_lock:
-            is_under_way = self._resident.replay(slot, job)
+            is_under_way = self._device.replay(slot, job)
         if not is_under_way:
-            self._context.run(partial(self._resident.start, slot, job))
+            self._context.run(partial(self._device.start, slot, job))
         return job
 
     def _taken(self) -> Slot:
@@ -413,21 +413,21 @@ class CudaProgram(Submission):
         assert self._room is not None
         self._wait(slot)
         if job.suppresses:
-            count = self._context.run(partial(self._resident.count_found, slot, job))
-            words = self._context.run(partial(self._resident.all_found, slot, job, count))
+            count = self._context.run(partial(self._device.count_found, slot, job))
+            words = self._context.run(partial(self._device.all_found, slot, job, count))
             return self._room.sorted_rows(self._room.records(words, count), job.sequences)
         if self._is_watched and slot.found[FLAG]:
             self._context.run(partial(self._examine, slot, job))
         words, count = slot.found, int(slot.found[0])
-        self._resident.expect(count, job.sequences)
+        self._device.expect(count, job.sequences)
         if HEADER_WORDS + count * self._room.columns > slot.found_words:
-            words = self._context.run(partial(self._resident.all_found, slot, job, count))
+            words = self._context.run(partial(self._device.all_found, slot, job, count))
         return self._room.sorted_rows(self._room.records(words, count), job.sequences)
 
     def _survivors(self, slot: Slot, job: Job) -> list[Boxes] | None:
         """Return the boxes, or None if more scores competed than the card can sort."""
         self._wait(slot)
-        words, keep = slot.kept, self._resident.keep
+        words, keep = slot.kept, self._device.keep
         if self._is_watched and words[FLAG]:
             self._context.run(partial(self._examine, slot, job))
         counts = keep.counts(words, job.rows)
@@ -436,18 +436,18 @@ class CudaProgram(Submission):
             self._crowded = _RUNS_IN_A_CROWD
             return None
         if most > nms_buffer.NEAR:
-            words = self._context.run(partial(self._resident.all_kept, slot, job))
+            words = self._context.run(partial(self._device.all_kept, slot, job))
         return keep.boxes(words, counts)
 
     def _examine(self, slot: Slot, job: Job) -> None:
         """Raise if what this run is about leaves the range of halves."""
-        op = overflow.suspect(self._lowered, self._resident.largest(slot, job))
+        op = overflow.suspect(self._lowered, self._device.largest(slot, job))
         if op is None:
             return
         values: dict[Op, float] = {}
         with suppress(DeviceError):  # no memory for both
             floats = lowering.in_floats(self._lowered)
-            twin = Resident(
+            twin = DeviceProgram(
                 *(self._context, floats, lay_out_weights(floats)), room=self._room, has_graphs=False
             )
             try:

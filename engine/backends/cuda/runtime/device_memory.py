@@ -1,0 +1,89 @@
+"""The blocks of device memory that a program has from its compilation on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from engine.backends.base import Memory
+from engine.backends.cuda.driver.context import Context
+from engine.backends.cuda.driver.pycuda_loader import gib
+from engine.backends.cuda.lower.lowered import Lowered
+from engine.backends.cuda.lower.weights import Weights
+from engine.backends.cuda.runtime.detection_buffer import HEADER_WORDS, WORD, Room
+from engine.backends.cuda.runtime.nms_buffer import Keep
+from engine.backends.cuda.runtime.slot import Sizes
+from engine.errors import DeviceError
+
+
+class DeviceMemory:
+    """Pointers to blocks that are allocated together; 0 for an empty one."""
+
+    def __init__(
+        self,
+        context: Context,
+        lowered: Lowered,
+        weights: Weights,
+        room: Room | None,
+        keep: Keep,
+        slots: int,
+    ) -> None:
+        plan, target, layout = lowered.plan, lowered.target, lowered.layout
+        self._context = context
+        self._blocks: list[Any] = []
+        self.sizes = Sizes(
+            images=target.rows(plan.source) * plan.source.shape.size,
+            rows=target.rows(plan.source),
+            outputs=sum(target.rows(tensor) * tensor.shape.size for tensor in plan.outputs),
+            found=0 if room is None else room.words,
+            found_copied=0 if room is None else room.copied_words,
+            kept_copied=keep.near_words,
+        )
+        settings, returned = self.sizes.settings_bytes, HEADER_WORDS + self.sizes.outputs
+        words = returned + self.sizes.found + keep.words
+        buffers = (1 + slots) * settings + words * WORD + keep.list_bytes
+        self.fixed = Memory(weights.size, layout.size + buffers, layout.workspace)
+        self._check_free(self.fixed.total + slots * self.sizes.images * WORD)
+        try:
+            self.weights = self._allocate(weights.size)
+            self.activations = self._allocate(layout.size)
+            self.workspace = self._allocate(layout.workspace)
+            self.settings = self._allocate(settings)
+            self.returned = self._allocate(returned * WORD)
+            self.found = self._allocate(self.sizes.found * WORD)
+            self.kept = self._allocate(keep.words * WORD)
+            self.lists = self._allocate(keep.list_bytes)
+        except BaseException:
+            self.free()
+            raise
+        self.outputs = self.returned + HEADER_WORDS * WORD
+        self.records = self.found + HEADER_WORDS * WORD
+
+    def zero(self, pointer: int, size: int) -> None:
+        """Enqueue filling `size` bytes, a multiple of 4, with zeros."""
+        driver, stream = self._context.driver, self._context.stream
+        driver.memset_d32_async(pointer, 0, size // WORD, stream)
+
+    def zero_activations(self, parts: Iterable[tuple[int, int]]) -> None:
+        for offset, size in parts:
+            self.zero(self.activations + offset, size)
+
+    def free(self) -> None:
+        while self._blocks:
+            self._blocks.pop().free()
+
+    def _check_free(self, size: int) -> None:
+        """Raise before the driver does: its own error has no numbers."""
+        free, _ = self._context.driver.mem_get_info()
+        if size > free:
+            raise DeviceError(
+                f"{self._context.name}: out of memory: this network needs "
+                f"{gib(size)}, {gib(free)} free. "
+                "Try a smaller batch, or --device cpu"
+            )
+
+    def _allocate(self, size: int) -> int:
+        if size == 0:
+            return 0
+        self._blocks.append(self._context.driver.mem_alloc(size))
+        return int(self._blocks[-1])

@@ -1,0 +1,206 @@
+"""Enqueue the steps of a program: eagerly, or while they are recorded as a graph."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from engine.backends.cuda.driver.context import Context
+from engine.backends.cuda.lower.lowered import Lowered, Step
+from engine.backends.cuda.lower.weights import Weights
+from engine.backends.cuda.ops import border
+from engine.backends.cuda.ops.gpu import Candidates, Gpu, Place
+from engine.backends.cuda.runtime import overflow
+from engine.backends.cuda.runtime.detection_buffer import BEFORE_SCORES, FLAG, WORD, Room
+from engine.backends.cuda.runtime.device_memory import DeviceMemory
+from engine.backends.cuda.runtime.nms_buffer import NEAR, THREADS, Keep
+from engine.backends.cuda.runtime.slot import HIERARCHY, POINTER, SUPPRESSION, TABLE, Job
+from engine.plan.ops import Op
+
+_PREFETCHED = 16  # bytes: the granularity of a prefetch
+_LISTERS = 64  # threads of a multiprocessor that list the scores of a picture
+_LISTS = ("lengths", "keys", "boxes", "objectness")  # parameters of the kernels
+
+
+class StepRunner:
+    """Binds steps to the memory, kernels and streams of one program."""
+
+    def __init__(
+        self,
+        context: Context,
+        lowered: Lowered,
+        weights: Weights,
+        memory: DeviceMemory,
+        room: Room | None,
+        keep: Keep,
+    ) -> None:
+        self.steps = lowered.steps
+        self._decoders = lowered.decoders
+        self._context = context
+        self._plan = lowered.plan
+        self._memory = memory
+        self._room = room
+        self._keep = keep
+        self._can_overflow = overflow.is_possible(lowered.plan, lowered.target)
+        self._on_side_stream = {step.op.out for step in self.steps if step.is_on_side_stream}
+        self._next_weights = {
+            step.op: _next_weights(step, weights, memory.weights) for step in self.steps
+        }
+        self.gpu = Gpu(
+            lowered.target,
+            kernels=context.kernels(lowered.target.precision),
+            blas=context.blas,
+            stream=context.stream,
+            places={
+                tensor: Place(memory.activations + each.offset, each.pitch)
+                for tensor, each in lowered.layout.slices.items()
+            },
+            arrays={key: memory.weights + offset for key, offset in weights.offsets.items()},
+            workspace=memory.workspace,
+            candidates=_candidates(memory, room),
+            sequences=lowered.target.batch,
+        )
+        calls = context.driver_api
+        self._forked, self._joined = calls.event(), calls.event()
+
+    def close(self) -> None:
+        self._context.driver_api.free_event(self._forked)
+        self._context.driver_api.free_event(self._joined)
+
+    def enqueue(self, decodes: bool, suppresses: bool, has_pictures: bool, sequences: int) -> None:
+        """Enqueue a whole run."""
+        calls, memory = self._context.driver_api, self._memory
+        gpu = replace(self.gpu, sequences=sequences)
+        if self._can_overflow:
+            header = memory.found if decodes else memory.returned
+            gpu = replace(gpu, flag=header + FLAG * WORD)
+        side = replace(gpu, stream=self._context.side_stream)
+        if decodes:
+            gpu.zero(memory.found, WORD)
+        self._read_input(gpu, has_pictures)
+        self._enqueue_steps(gpu, side)
+        if decodes:
+            for each in self._decoders:
+                each.enqueue((side if each.is_on_side_stream else gpu).of(each.head))
+        else:
+            self._write_outputs(gpu, side)
+        if self._on_side_stream:
+            calls.record(self._joined, side.stream.handle)
+            calls.wait_for(gpu.stream.handle, self._joined)
+        if suppresses:
+            self._suppress(gpu)
+
+    def enqueue_step(self, gpu: Gpu, step: Step) -> None:
+        gpu = replace(
+            gpu, annotations=step.annotations, next_weights=self._next_weights[step.op]
+        ).of(step.op)
+        gpu.blas.allow_tf32(gpu.target.precision == "tf32")
+        step.enqueue(gpu)
+
+    def repeat(self, step: Step, sequences: int, count: int) -> None:
+        """Enqueue a step many times, to measure it."""
+        gpu = replace(self.gpu, sequences=sequences)
+        for _ in range(count):
+            self.enqueue_step(gpu, step)
+
+    def find_largest(self, job: Job) -> dict[Op, float]:
+        """Return the largest magnitude in the output of each op in one run; clear the flags."""
+        driver, memory = self._context.driver, self._memory
+        gpu = replace(self.gpu, sequences=job.sequences)
+        ops = [op for step in self.steps for op in step.ops]
+        values = np.zeros(len(ops), np.float32)
+        block = driver.mem_alloc(values.nbytes)
+        try:
+            out = int(block)
+            gpu.zero(out, values.nbytes)
+            self._read_input(gpu, job.has_pictures)
+            for step in self.steps:
+                self.enqueue_step(gpu, step)
+                for op in step.ops:
+                    border.find_largest(gpu, op.out, out)
+                    out += WORD
+            for header in filter(None, (memory.found, memory.returned)):
+                gpu.zero(header + FLAG * WORD, WORD)
+            self._context.stream.synchronize()
+            driver.memcpy_dtoh(values, int(block))
+        finally:
+            block.free()
+        return dict(zip(ops, values.tolist(), strict=True))
+
+    def _enqueue_steps(self, gpu: Gpu, side: Gpu) -> None:
+        """Run steps in order; the side stream waits for the main stream where it is entered."""
+        calls, was_aside = self._context.driver_api, False
+        for step in self.steps:
+            if step.is_on_side_stream and not was_aside:
+                calls.record(self._forked, gpu.stream.handle)
+                calls.wait_for(side.stream.handle, self._forked)
+            self.enqueue_step(side if step.is_on_side_stream else gpu, step)
+            was_aside = step.is_on_side_stream
+
+    def _read_input(self, gpu: Gpu, has_pictures: bool) -> None:
+        source, settings = self._plan.source, self._memory.settings
+        if has_pictures:
+            border.read_pictures(gpu, source, settings + TABLE)
+        else:
+            border.read_images(gpu, source, settings + POINTER)
+
+    def _write_outputs(self, gpu: Gpu, side: Gpu) -> None:
+        end = self._memory.outputs
+        for tensor in self._plan.outputs:
+            border.write_output(side if tensor in self._on_side_stream else gpu, tensor, end)
+            end += gpu.rows(tensor) * tensor.shape.size * WORD
+
+    def _suppress(self, gpu: Gpu) -> None:
+        """Enqueue NMS: list the scores of each picture, then suppress boxes in one block each."""
+        memory, room, rows = self._memory, self._room, gpu.rows(self._plan.source)
+        assert room is not None
+        lists = dict(zip(_LISTS, self._keep.lists(memory.lists), strict=True))
+        gpu.launch(
+            "list_scores",
+            rows * gpu.target.multiprocessors * _LISTERS,
+            **lists,
+            counter=memory.found,
+            records=memory.records,
+            pictures=memory.settings + TABLE,
+            columns=room.columns,
+            per_row=room.per_row,
+        )
+        gpu.launch_grid(
+            "suppress",
+            (rows, 1, 1),
+            THREADS,
+            **lists,
+            suppression=memory.settings + SUPPRESSION,
+            flag=memory.found + FLAG * WORD,
+            kept=memory.kept,
+            rows=rows,
+            room=self._keep.rows,
+            numbers=self._keep.counters,
+            near=NEAR,
+            classes=room.columns - BEFORE_SCORES,
+        )
+
+
+def _candidates(memory: DeviceMemory, room: Room | None) -> Candidates | None:
+    if room is None:
+        return None
+    return Candidates(
+        counter=memory.found,
+        records=memory.records,
+        columns=room.columns,
+        per_row=room.per_row,
+        firsts=room.firsts,
+        threshold=memory.settings,
+        hierarchy=memory.settings + HIERARCHY,
+    )
+
+
+def _next_weights(step: Step, weights: Weights, pointer: int) -> tuple[int, int]:
+    """Return where the weights begin that a step prefetches, and their bytes."""
+    following = step.annotations.next_conv
+    extent = None if following is None else weights.extent(following, "weight")
+    if extent is None:
+        return 0, 0
+    offset, size = extent
+    return pointer + offset, size // _PREFETCHED * _PREFETCHED

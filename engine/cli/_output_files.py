@@ -51,6 +51,11 @@ def check_output(option: str, path: str, reserved: ReservedPaths, *, overwrite: 
         raise InputError(f"{where}: the folder is not writable")
 
 
+def check_ending(option: str, path: str, ending: str) -> None:
+    if Path(path).suffix.lower() != ending:
+        raise InputError(f"{option} {shown(path)}: expected a name that ends in {ending}")
+
+
 def make_folder(option: str, path: str) -> Path:
     folder = Path(path)
     try:

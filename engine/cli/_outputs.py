@@ -97,7 +97,7 @@ def _folder_sinks(arguments: argparse.Namespace, feed: Feed, reserved: ReservedP
     overwrite = arguments.overwrite
     created: list[Sink] = []
     if getattr(arguments, "output", None):
-        created.append(Annotated(arguments.output, reserved, len(feed.found), overwrite=overwrite))
+        created.append(Annotated(arguments.output, reserved, feed.found, overwrite=overwrite))
     if getattr(arguments, "save_txt", None):
         labels = Labels(
             arguments.save_txt,

@@ -72,6 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
         path = getattr(arguments, option)
         if path not in (None, "-"):
             _output_files.check_output(f"--{option}", path, reserved, overwrite=arguments.overwrite)
+    if arguments.plot:
+        _output_files.check_ending("--plot", arguments.plot, ".png")
     return _measure(arguments)
 
 

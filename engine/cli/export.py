@@ -41,6 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("no output named: expected -o FILE")
     reserved = _output_files.ReservedPaths(_model.files(arguments))
     _output_files.check_output("-o", arguments.output, reserved, overwrite=arguments.overwrite)
+    _output_files.check_ending("-o", arguments.output, ".onnx")
     return _write(arguments)
 
 

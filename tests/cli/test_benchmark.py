@@ -118,6 +118,7 @@ def test_algorithms_need_a_card(tiny_detector, capsys):
         (["CFG", "--json", "CFG", "--overwrite"], "would replace a file that is read"),
         (["CFG", "--image", "P", "--json", "./P", "--overwrite"], "would replace a file that"),
         (["CFG", "--json", "new", "--plot", "./new"], "expected different files, got one"),
+        (["CFG", "--plot", "b.svg"], "--plot b.svg: expected a name that ends in .png"),
         (["CFG", "--precision", "float8"], "precision: expected"),
     ],
 )

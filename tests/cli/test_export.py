@@ -80,7 +80,8 @@ def test_a_layer_that_onnx_cannot_hold_is_named(tmp_path, tiny_recurrent, capsys
         (["onnx"], "no output named: expected -o FILE"),
         (["onnx", "a.jpg", "-o", "x"], "unexpected 'a.jpg'"),
         (["onnx", "--batch", "0", "-o", "x"], "--batch: expected 1 or more, got 0"),
-        (["onnx", "--cfg", "x.cfg", "-o", "x"], "no model: name one with --model"),
+        (["onnx", "--cfg", "x.cfg", "-o", "x.onnx"], "no model: name one with --model"),
+        (["onnx", "-o", "x.txt"], "-o x.txt: expected a name that ends in .onnx"),
         (["onnx", "--model", "yolov3-tinny", "-o", "x"], "Did you mean 'yolov3-tiny'?"),
     ],
 )

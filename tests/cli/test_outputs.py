@@ -191,6 +191,9 @@ def test_max_det_and_agnostic_nms_leave_fewer_boxes(detect):
         (["-o", "old.png"], "exists already"),
         (["--json", "to-nothing"], "exists already"),
         (["two/7.jpg", "-o", "x.png", "--jsonl", "x.jsonl"], "one file for several pictures"),
+        (["-o", "ann.pdf"], "-o ann.pdf: cannot write .pdf files: expected a folder, or a name"),
+        (["-o", "found.json"], "-o found.json: cannot write .json files"),
+        (["-o", "-"], "-o -: expected a folder or a file"),
         (["-o", "one/7.jpg", "--overwrite"], "would replace a file that is read"),
     ],
 )

@@ -87,6 +87,13 @@ def test_files_that_do_not_fit_are_refused(detect, tree, arguments, message):
     assert {path.name for path in tree.iterdir()} == {"clip.mp4", "odd.mkv", "a.jpg"}
 
 
+def test_a_picture_for_a_video_is_refused_before_the_model_is_read(detect, tree):
+    (tree / "unread.weights").write_bytes(b"")
+    done = detect("clip.mp4", "-o", "found.png", "--weights", "unread.weights")
+    assert (done.status, done.out) == (2, "")
+    assert done.err == "Error: -o found.png: expected a picture, got a video\n"
+
+
 def test_a_broken_video_is_counted_and_the_rest_goes_on(detect, tree):
     (tree / "broken.mp4").write_bytes(b"\0" * 1000)
     done = detect("broken.mp4", "a.jpg")

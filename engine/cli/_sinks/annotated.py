@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from PIL import Image
 
 from engine.cli import _output_files
 from engine.cli._sinks import file_names
@@ -12,11 +15,16 @@ from engine.errors import ImageError, InputError
 from engine.files.atomic import NewFile
 from engine.files.naming import shown
 from engine.sources.item import Item
-from engine.sources.media import VIDEO_EXTENSIONS
+from engine.sources.media import VIDEO_EXTENSIONS, Media, MediaKind
 from engine.vision.encode import encode, format_of
 
 if TYPE_CHECKING:
     from engine.cli._sinks.video_writer import VideoWriter
+
+
+_OTHER_FILES = frozenset(
+    (".svg", ".heic", ".heif", ".avif", ".jxl", ".json", ".jsonl", ".csv", ".txt", ".xml", ".zip")
+)
 
 
 def is_one_file(target: str) -> bool:
@@ -26,16 +34,29 @@ def is_one_file(target: str) -> bool:
     return not path.is_dir() and (is_video or format_of(path) is not None)
 
 
+def _refuse_other_files(target: str) -> None:
+    """Refuse a name that looks like a file which cannot be written, so no folder is made of it."""
+    path = Path(target)
+    if target == "-":
+        raise InputError("-o -: expected a folder or a file: pictures do not go to stdout")
+    is_file = path.suffix.lower() in {*Image.registered_extensions(), *_OTHER_FILES}
+    if is_file and not (path.is_dir() or target.endswith("/")):
+        raise InputError(
+            f"-o {shown(target)}: cannot write {path.suffix} files: expected a folder, or a name "
+            "such as found.jpg or found.mp4"
+        )
+
+
 class Annotated(Sink):
     def __init__(
         self,
         target: str,
         reserved: _output_files.ReservedPaths,
-        known: int,
+        known: Sequence[Media],
         *,
         overwrite: bool,
     ) -> None:
-        """Create the sink; `known` is the number of pictures and videos known in advance."""
+        """Create the sink; `known` holds the pictures and videos known in advance."""
         self._overwrite = overwrite
         self._file: Path | None = None
         self._video: VideoWriter | None = None
@@ -43,9 +64,12 @@ class Annotated(Sink):
         if is_one_file(target):
             _output_files.check_output("-o", target, reserved, overwrite=overwrite)
             self._file = Path(target)
-            if known > 1:
+            if len(known) > 1:
                 raise self._too_many_error()
+            if known and known[0].kind is not MediaKind.BROKEN:
+                self._check_kind(is_video=known[0].has_frames)
         else:
+            _refuse_other_files(target)
             folder = _output_files.make_folder("-o", target)
             self._names = _output_files.UniqueNames(folder, reserved, overwrite=overwrite)
 
@@ -92,12 +116,16 @@ class Annotated(Sink):
             return self._names.new_file(name, source=source)
         if self._sources:
             raise self._too_many_error()
-        if (self._file.suffix.lower() in VIDEO_EXTENSIONS) != bool(item.frame):
-            got, expected = ("a video", "a picture") if item.frame else ("a picture", "a video")
-            raise InputError(f"-o {shown(str(self._file))}: expected {expected}, got {got}")
+        self._check_kind(is_video=bool(item.frame))
         _output_files.ReservedPaths([source]).reserve("-o", str(self._file))
         self._sources.add(source)
         return NewFile(self._file, overwrite=self._overwrite, hint=_output_files.HINT)
+
+    def _check_kind(self, *, is_video: bool) -> None:
+        assert self._file
+        if (self._file.suffix.lower() in VIDEO_EXTENSIONS) != is_video:
+            got, expected = ("a video", "a picture") if is_video else ("a picture", "a video")
+            raise InputError(f"-o {shown(str(self._file))}: expected {expected}, got {got}")
 
     def _too_many_error(self) -> InputError:
         where = f"-o {shown(str(self._file))}"

@@ -1,4 +1,4 @@
-// activate_values: out = f(src), value by value. Launched by ops/library.py.
+// activate_values: out = f(src), value by value. Launched by ops/elementwise.py.
 //
 //   src, out  (pixels, channels), each with its pitch
 //

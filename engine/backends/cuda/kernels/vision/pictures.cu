@@ -1,5 +1,5 @@
 // pictures: bytes (height, width, channels) of any size -> rows of the network's NHWC input. Launched by
-// ops/gpu.py.
+// ops/border.py.
 //
 // The same as vision/resize.py, bit for bit: the `_rn` intrinsics keep the compiler from contracting a
 // product and a sum into an FMA.

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import glob
+import logging
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from engine.errors import InputError
 from engine.files.naming import shown
 from engine.sources import list_file
 from engine.sources.media import Media, MediaKind, is_camera, is_url, media_of
-from engine.vision.extensions import is_picture
+from engine.vision.extensions import is_picture, unsupported_format
 
 STDIN = "-"
+
+_MOST_FOLDERS = 1000  # that are visited for a warning
+
+_log = logging.getLogger("engine")
 
 
 def expand(
@@ -73,6 +80,7 @@ def _is_folder(name: str) -> bool:
 def _expand_folder(name: str, *, recursive: bool) -> Iterator[Media]:
     errors: list[OSError] = []  # about folders that may not be read
     found = sorted(_pictures_in(name, errors, recursive=recursive))
+    _warn_about_unsupported_formats(name, recursive=recursive)
     for error in errors:
         where = str(error.filename)
         problem = f"{shown(where)}: folder: cannot be read: {error.strerror}"
@@ -80,8 +88,36 @@ def _expand_folder(name: str, *, recursive: bool) -> Iterator[Media]:
     if not found and not errors:
         hint = "" if recursive else " Look into its folders with --recursive."
         yield Media(name, MediaKind.BROKEN, f"{shown(name)}: folder: has no pictures.{hint}")
+    if found and not recursive:
+        _warn_about_inner_folders(name)
     for path in found:
         yield Media(path, MediaKind.PICTURE)
+
+
+def _warn_about_unsupported_formats(folder: str, *, recursive: bool) -> None:
+    counts: Counter[str] = Counter()
+    for _, _, files in os.walk(folder):
+        counts.update(unsupported for each in files if (unsupported := unsupported_format(each)))
+        if not recursive:
+            break
+    if counts:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+        _log.warning(
+            "%s: files in formats that cannot be read are left out: %s. "
+            "Convert them to JPEG or PNG",
+            *(shown(folder), kinds),
+        )
+
+
+def _warn_about_inner_folders(folder: str) -> None:
+    """Warn about the pictures that only --recursive would find."""
+    visited = list(islice(os.walk(folder), 1, _MOST_FOLDERS + 2))
+    left_out = sum(is_picture(each) for _, _, files in visited for each in files)
+    if left_out:
+        _log.warning(
+            "%s: its sub-folders are left out, pictures in them: %s%d. Add --recursive",
+            *(shown(folder), "at least " * (len(visited) > _MOST_FOLDERS), left_out),
+        )
 
 
 def _pictures_in(folder: str, errors: list[OSError], *, recursive: bool) -> Iterator[str]:
@@ -95,12 +131,28 @@ def _pictures_in(folder: str, errors: list[OSError], *, recursive: bool) -> Iter
 
 def _expand_pattern(name: str) -> Iterator[Media]:
     try:
-        matches = glob.glob(name, recursive=True)  # noqa: PTH207 - Path.glob refuses absolute ones
+        matches = set(_matches(name.replace(os.sep, "/")))
     except ValueError:  # a NUL byte
-        matches = []
+        matches = set()
     found = sorted(path for path in matches if not Path(path).is_dir())
     if not found:
         problem = f"{shown(name)}: pattern: no file matches"
         yield Media(name, MediaKind.BROKEN, problem)
     for path in found:
         yield media_of(path)
+
+
+def _matches(pattern: str) -> Iterator[str]:
+    """Yield what matches; `**` does not follow links to folders, which may form circles."""
+    parts = pattern.split("/")
+    if "**" not in parts:
+        yield from glob.glob(pattern)  # noqa: PTH207 - Path.glob refuses absolute ones
+        return
+    split = parts.index("**")
+    head = "/".join(parts[:split]) or ("/" if pattern.startswith("/") else "")
+    tail = "/".join(parts[split + 1 :]) or "*"
+    for top in _matches(head) if head else ["."]:
+        for inner, folders, _ in os.walk(top):
+            folders[:] = [each for each in folders if not each.startswith(".")]
+            below = inner if head else inner.removeprefix(".").removeprefix("/")
+            yield from _matches("/".join([glob.escape(below).rstrip("/"), tail]) if below else tail)

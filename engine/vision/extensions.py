@@ -22,6 +22,21 @@ PICTURE_EXTENSIONS = frozenset(
     )
 )
 
+_UNSUPPORTED = {
+    ".heic": "HEIC",
+    ".heif": "HEIC",
+    ".avif": "AVIF",
+    ".jp2": "JPEG 2000",
+    ".j2k": "JPEG 2000",
+    ".jpx": "JPEG 2000",
+    ".jxl": "JPEG XL",
+}
+
+
+def unsupported_format(name: str) -> str | None:
+    """Return the format of a file that is a picture by its name but cannot be read, else None."""
+    return None if name.startswith(".") else _UNSUPPORTED.get(PurePath(name).suffix.lower())
+
 
 def is_picture(name: str) -> bool:
     """Tell by its name whether a file is a picture; hidden files (macOS's ._*.jpg) are not."""

@@ -45,6 +45,41 @@ def test_a_pattern_gives_what_it_matches_sorted(tree):
     assert [place.kind for place in expand(["*.gif"])] == [MediaKind.BROKEN]
 
 
+def test_two_stars_go_round_no_circle_of_links(tree):
+    (tree / "deep" / "back").symlink_to(tree)
+    (tree / "deep" / "again").symlink_to(tree / "deep")
+    (tree / ".hidden").mkdir()
+    (tree / ".hidden" / "x.bmp").touch()
+    assert found("**/*.bmp") == ["deep/er/d.bmp"]
+    assert found(f"{tree}/**/*.bmp") == [f"{tree}/deep/er/d.bmp"]
+    assert found("de*/**/*.[bw]*") == ["deep/c.webp", "deep/er/d.bmp"]
+    assert found("./**/er/**") == ["./deep/er/d.bmp"]
+    assert found("**") == ["a.PNG", "b.jpg", "clip.mp4", "deep/c.webp", "deep/er/d.bmp", "note.md"]
+
+
+def test_pictures_in_inner_folders_are_counted(tree, caplog):
+    found(".")
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        ".: its sub-folders are left out, pictures in them: 2. Add --recursive"
+    )
+    caplog.clear()
+    found(".", recursive=True)
+    found("deep/er")
+    assert not caplog.records
+
+
+def test_pictures_in_other_formats_are_counted(tree, caplog):
+    for name in ("1.heic", "2.HEIC", "3.avif", "4.jp2", "deep/5.heic", "._6.heic"):
+        (tree / name).touch()
+    found(".", recursive=True)
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        ".: files in formats that cannot be read are left out: 1 AVIF, 3 HEIC, 1 JPEG 2000."
+        " Convert them to JPEG or PNG"
+    )
+
+
 def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tree):
     (tree / "x[1].jpg").touch()
     assert found("x[1].jpg") == ["x[1].jpg"]

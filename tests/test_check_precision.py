@@ -15,7 +15,7 @@ from engine.evaluate.ground_truth import Entry, GroundTruth
 from engine.passes import optimise
 from engine.vision.boxes import Boxes
 from engine.vision.resize import Placement
-from tests import small_models
+from tests import needs, small_models
 from tests.backends.cuda.host import needs_gxx
 from tests.backends.cuda.host_device import HostDevice, on_tape
 from tools import check_precision
@@ -208,7 +208,7 @@ def test_halves_are_near_floats(case, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared")
+@needs.shared("golden", "models")
 def test_the_tool_agrees_with_itself_on_the_cpu(tmp_path, capsys):
     file = tmp_path / "rows.json"
     options = ["--device", "cpu", "--precisions", "float32", "--only", "yolo", "--json", str(file)]

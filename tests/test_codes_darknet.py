@@ -26,7 +26,7 @@ PICTURE = Path(__file__).parents[1] / "docs/parcel.jpg"
 def test_darknet_computes_the_same_at_every_head(tmp_path):
     library = find_darknet()
     if library is None:
-        pytest.skip("needs Debian's package darknet")
+        pytest.skip("darknet is not installed. On Debian: apt install darknet")
     model = bundled.default_model()
     with engine.load(model.cfg, model.weights, names=model.names, device="cpu") as detector:
         scaled, _ = resize.stretch(image.read(PICTURE), detector.size)

@@ -9,6 +9,7 @@ import pytest
 import engine
 from engine import bundled, cli
 from engine.vision import image, resize
+from tests import needs
 
 ROOT = Path(__file__).parents[1]
 
@@ -56,9 +57,9 @@ def test_detect_says_that_it_ran_and_how_to_get_others(capsys):
 
 
 def test_opencv_finds_the_same_boxes(model):
-    cv2 = pytest.importorskip("cv2")
+    cv2 = needs.package("cv2")
     if not hasattr(cv2.dnn, "readNetFromDarknet"):
-        pytest.skip("this OpenCV reads no darknet networks")
+        pytest.skip("this OpenCV does not read darknet networks. Install OpenCV 4")
     network = cv2.dnn.readNetFromDarknet(str(model.cfg), str(model.weights))
     picture = image.read(ROOT / "docs/parcel.jpg")
     with engine.load(model.cfg, model.weights, names=model.names, device="cpu") as detector:

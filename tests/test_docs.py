@@ -15,6 +15,7 @@ from engine import cli
 from engine.cli import _darknet_options
 from engine.darknet import network_limits
 from engine.vision import picture_limits
+from tests import needs
 from tests.lanes import slow
 from tests.pictures import write_picture, write_video
 
@@ -64,7 +65,7 @@ def fresh(tmp_path, monkeypatch, tiny_detector, tiny_classifier):
 def test_commands_run_as_printed(fresh, capsys, monkeypatch, page, command):
     words = shlex.split(command)
     if "street.mp4" in words:
-        pytest.importorskip("av", reason="PyAV is not installed: pip install '.[video]'")
+        needs.package("av")
         write_video(fresh / "street.mp4")
     words, redirected = split_at("<", words)
     with (fresh / (redirected or ["list.txt"])[0]).open() as stdin:

@@ -4,9 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests import needs
 
-pytest.importorskip("importlinter", reason="import-linter is not installed: pip install '.[dev]'")
+needs.package("importlinter")
 
 ROOT = Path(__file__).parents[1]
 

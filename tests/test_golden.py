@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tests import needs
 from tests.lanes import slow_except
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT.parent / "shared" / "golden"
 
 
-@pytest.mark.skipif(not GOLDEN.is_dir(), reason="needs ../shared/golden")
+@needs.shared("golden")
 @pytest.mark.parametrize("passes", slow_except(["1"], ["1", "0"]))
 def test_every_small_case_agrees_with_darknet(passes):
     command = [GOLDEN / "check.py", ROOT / "tests/golden_adapter.py"]

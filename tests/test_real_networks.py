@@ -16,6 +16,7 @@ from engine.bundled import folder
 from engine.darknet import cfg, graph, weights
 from engine.darknet.lower import lower
 from engine.passes import optimise
+from tests import needs
 from tests.devices import open_or_skip
 
 SHARED = Path(__file__).parents[2] / "shared"
@@ -26,7 +27,7 @@ WEIGHTS = Path(os.environ.get("ENGINE_YOLOV3_TINY", "weights")) / "yolov3-tiny.w
 
 needs_yolov3_tiny = pytest.mark.skipif(
     not (REAL.is_dir() and WEIGHTS.is_file()),
-    reason="needs ../shared/golden and ENGINE_YOLOV3_TINY",
+    reason="ENGINE_YOLOV3_TINY names no weights. Set it to DIR of ../shared/get_yolov3_tiny.sh DIR",
 )
 
 DEVICES = ["cpu", pytest.param("cuda:0", marks=pytest.mark.cuda)]
@@ -99,7 +100,7 @@ def reference_layers(reference, on, *, size, passes):
     return [values[tensor] for tensor in program.plan.layers]
 
 
-@pytest.mark.skipif(not MODELS, reason="needs ../shared/models")
+@needs.shared("models")
 @pytest.mark.parametrize("passes", [True, False])
 @pytest.mark.parametrize("reference", MODELS, ids=lambda path: path.parent.name)
 def test_models_from_the_field_give_their_reference_outputs(device, reference, passes):
@@ -117,7 +118,7 @@ def test_models_from_the_field_give_their_reference_outputs(device, reference, p
                 assert np.abs(layers[index]).max() == pytest.approx(want, rel=1e-4), index
 
 
-@pytest.mark.skipif(not MODELS, reason="needs ../shared/models")
+@needs.shared("models")
 @pytest.mark.parametrize("reference", MODELS, ids=lambda path: path.parent.name)
 def test_models_from_the_field_give_numbers_everywhere(reference):
     """One of them has variances just below zero."""

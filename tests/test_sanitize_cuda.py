@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import needs
 from tools.run_op_cases_cuda import FAULTS, faulty_kernel
 
 ROOT = Path(__file__).parent.parent
@@ -72,7 +73,7 @@ def test_every_tool_has_a_fault_to_find():
     assert list(FAULTS) == tools.split()
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc to compile the faults with")
+@needs.program("nvcc", "nvidia-cuda-toolkit")
 @pytest.mark.parametrize(
     ("tool", "instruction"),
     [

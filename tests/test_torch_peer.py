@@ -9,6 +9,7 @@ import pytest
 from engine.backends import open_device
 from engine.benchmark.peers.pytorch_peer import TorchNetwork, prepare_plan
 from engine.passes import optimise
+from tests import needs
 from tools import torch_peer
 from tools.bench_cuda import random_images, random_plan
 
@@ -17,7 +18,7 @@ CFGS = Path(__file__).parents[1] / "cfg"
 
 @pytest.mark.parametrize("net", ["yolov3-tiny", "enet-coco", "resnet50"])
 def test_what_is_compiled_makes_what_the_engine_makes(net):
-    torch = pytest.importorskip("torch")
+    torch = needs.package("torch")
     plan = random_plan(CFGS / f"{net}.cfg", 64)
     images = random_images(plan, 2)
     network = TorchNetwork(torch, prepare_plan(plan), "cpu", "float32")

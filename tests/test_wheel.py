@@ -9,20 +9,21 @@ import pytest
 
 from engine import bundled, extras
 from engine.version import __version__
+from tests import needs
 
 ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    pytest.importorskip("setuptools")
+    needs.package("setuptools")
     folder = tmp_path_factory.mktemp("wheel")
     tree = folder / "tree"
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
     )
     if listed.returncode:
-        pytest.skip("not a git checkout")
+        pytest.skip("not a git checkout. Clone the repository to test the wheel")
     for name in listed.stdout.splitlines():
         source, target = ROOT / name, tree / name
         if source.is_file():

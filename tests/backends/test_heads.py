@@ -14,6 +14,7 @@ from engine.darknet.lower import lower
 from engine.plan import ops
 from engine.plan.ops import Tensor
 from engine.plan.shapes import Shape
+from tests import needs
 from tests.backends.head_cases import ANCHORS, HEADS, NETWORK, decode_by_loops, values_for
 
 Array = NDArray[Any]
@@ -100,7 +101,7 @@ def golden_cases() -> list[str]:
     return sorted(path.parent.name for path in GOLDEN.glob("*/boxes.json"))
 
 
-@pytest.mark.skipif(not golden_cases(), reason="no golden boxes beside the repository")
+@pytest.mark.skipif(not golden_cases(), reason=needs.no_shared("golden"))
 @pytest.mark.parametrize("name", golden_cases())
 def test_rows_equal_those_of_darknet_before_nms(name):
     """Decode darknet's own layer outputs and compare with the boxes of darknet."""

@@ -10,6 +10,7 @@ from PIL import Image
 
 from engine.errors import ImageError
 from engine.sources import video
+from tests import needs
 
 NOISE = np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)
 
@@ -48,7 +49,7 @@ def test_65_a_list_is_read_or_refused(detect, file, picture, tmp_path, monkeypat
 
 @pytest.fixture
 def av():
-    return pytest.importorskip("av", reason="PyAV is not installed: pip install '.[video]'")
+    return needs.package("av")
 
 
 def frame(av, pixels, number=None):

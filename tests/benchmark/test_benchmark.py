@@ -18,6 +18,7 @@ from engine.errors import InputError
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
 from engine.plan.shapes import Shape
+from tests import needs
 
 QUICK = TimeBudget(warm_up=0, seconds=0)
 PEER_FILES = {"onnxruntime": onnxruntime_peer, "cv2": opencv_peer, "torch": pytorch_peer}
@@ -102,8 +103,8 @@ def test_algorithms_are_for_devices_that_choose(cpu, tiny_detector):
 
 @pytest.mark.parametrize("package", PEER_FILES)
 def test_a_peer_puts_out_what_we_do(cpu, tiny_detector, package):
-    pytest.importorskip(package, reason=f"{package} is not installed")
-    pytest.importorskip("onnx", reason="onnx is not installed: pip install '.[onnx]'")
+    needs.package(package)
+    needs.package("onnx")
     workload = workload_of(tiny_detector, cpu)
     images = workload.images(2)
     program = workload.compile(2)
@@ -121,8 +122,8 @@ def test_a_peer_that_is_not_installed_says_so(cpu, tiny_detector, monkeypatch, p
 
 
 def test_a_peer_that_cannot_run_the_network_says_why(cpu, tiny_recurrent):
-    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    pytest.importorskip("onnx", reason="onnx is not installed: pip install '.[onnx]'")
+    needs.package("onnxruntime")
+    needs.package("onnx")
     with pytest.raises(PeerUnavailable, match=r"layer 0 \[rnn\]: ONNX: "):
         onnxruntime_peer.open_peer(workload_of(tiny_recurrent, cpu), 1)
 

@@ -11,6 +11,8 @@ import pytest
 
 from engine import cli
 
+NOT_INSTALLED = "{0} is not installed. Install it, for example: apt install {0}"
+
 
 def script(shell, capsys):
     assert cli.main(["completion", shell]) == 0
@@ -30,7 +32,7 @@ def test_every_command_and_option_is_in_the_script(shell, capsys):
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_shell_reads_the_script(shell, capsys):
     if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
+        pytest.skip(NOT_INSTALLED.format(shell))
     text = script(shell, capsys)
     done = subprocess.run([shell, "-n"], input=text, capture_output=True, text=True, timeout=20)
     assert (done.returncode, done.stderr) == (0, "")
@@ -47,7 +49,7 @@ def test_the_shell_reads_the_script(shell, capsys):
 )
 def test_bash_completes(capsys, words, expected):
     if shutil.which("bash") is None:
-        pytest.skip("bash is not installed")
+        pytest.skip(NOT_INSTALLED.format("bash"))
     ask = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _engine"
     text = script("bash", capsys) + ask + '; printf "%s\\n" "${COMPREPLY[@]}"'
     done = subprocess.run(["bash"], input=text, capture_output=True, text=True, timeout=20)
@@ -65,7 +67,7 @@ def test_bash_completes(capsys, words, expected):
 )
 def test_fish_completes(capsys, tmp_path, line, expected):
     if shutil.which("fish") is None:
-        pytest.skip("fish is not installed")
+        pytest.skip(NOT_INSTALLED.format("fish"))
     (tmp_path / "pictures").mkdir()
     text = f"{script('fish', capsys)}\ncomplete -C '{line}'"
     command = ["fish", "--no-config", "-c", text]
@@ -84,7 +86,7 @@ def test_fish_completes(capsys, tmp_path, line, expected):
 def test_zsh_completes(capsys, tmp_path, line, expected):
     """What it puts on its command line after a tab, asked through a terminal."""
     if shutil.which("zsh") is None:
-        pytest.skip("zsh is not installed")
+        pytest.skip(NOT_INSTALLED.format("zsh"))
     (tmp_path / "pictures").mkdir()
     (tmp_path / "engine.zsh").write_text(script("zsh", capsys))
     begin = "PS1=; unsetopt prompt_sp; autoload -Uz compinit; compinit -u -D; . ./engine.zsh"

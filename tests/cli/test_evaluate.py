@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from engine import cli
+from tests import needs
 
 ROOT = Path(__file__).parents[2]
 NAMES = ["cat", "dog", "cow"]
@@ -99,7 +100,7 @@ def test_a_list_gives_the_same_as_its_folder(evaluate, dataset, tmp_path):
 
 
 def test_what_was_compared_is_saved_for_pycocotools(evaluate, dataset, tmp_path):
-    pytest.importorskip("pycocotools")
+    needs.package("pycocotools")
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
 

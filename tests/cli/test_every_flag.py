@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from engine import cli, extras
+from tests import needs
 from tests.cli.child import engine
 from tests.pictures import write_picture, write_video
 
@@ -181,7 +182,7 @@ VIDEO = "--stride 2 --max-frames 2"
 
 @pytest.mark.parametrize("command", ["detect", "classify"])
 def test_frames_of_a_video(folder, command):
-    pytest.importorskip("av", reason="PyAV is not installed: pip install '.[video]'")
+    needs.package("av")
     write_video(folder / "street.mp4")
     text = f"{command} {NETS[command]} street.mp4 {VIDEO}"
     assert [each["frame"] for each in document(folder, text)["images"]] == [0, 2]
@@ -354,7 +355,7 @@ EXPORT = f"{FILES_OF_NET} --size 32x64 --decode --opset 17 --batch 2 -o net.onnx
 
 
 def test_export(folder):
-    onnx = pytest.importorskip("onnx", reason="onnx is not installed: pip install '.[onnx]'")
+    onnx = needs.package("onnx")
     text = f"export onnx {EXPORT}"
     run(folder, text)
     model = onnx.load(folder / "net.onnx")
@@ -381,7 +382,7 @@ def test_weights(folder):
 CLUSTER = "many --ray --out shards --format jsonl --actors 1:2 --shard 2"
 
 
-@pytest.mark.skipif(find_spec("ray") is not None, reason="tests/fleet runs it with Ray itself")
+@pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is here: see tests/fleet")
 def test_a_cluster_needs_ray(folder):
     told = run(folder, f"detect {NETS['detect']} {CLUSTER}", status=2).err
     assert told.strip().endswith(f"is not installed. Run: {extras.command('ray')}")

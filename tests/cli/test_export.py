@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from engine import cli
+from tests import needs
 from tests.cli.child import engine
 from tests.lanes import slow
 
-pytest.importorskip("onnx", reason="onnx is not installed: pip install '.[onnx]'")
-onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+needs.package("onnx")
+onnxruntime = needs.package("onnxruntime")
 
 
 def opened(path):

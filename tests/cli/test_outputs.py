@@ -17,6 +17,7 @@ from engine import bundled
 from engine.cli._output_files import ReservedPaths, UniqueNames
 from engine.cli._sinks.json_documents import Document
 from engine.errors import InputError
+from tests import needs
 from tests.cli.child import ENVIRONMENT, engine, names_in
 from tests.pictures import write_picture
 
@@ -91,7 +92,7 @@ def is_inside(box):
 
 
 def test_coco_results_are_loaded_by_pycocotools(detect, tree):
-    coco = pytest.importorskip("pycocotools.coco", reason="pip install '.[dev]'")
+    coco = needs.package("pycocotools.coco")
     done = detect("two", "--json", "coco.json", "--json-style", "coco")
     assert done.status == 0
     entries = json.loads((tree / "coco.json").read_text())
@@ -387,7 +388,7 @@ def test_one_picture_goes_into_one_file(detect, tree):
 @pytest.mark.parametrize("option", ["--json", "--jsonl", "--csv"])
 def test_a_full_disk_is_one_line(detect, option):
     if not Path("/dev/full").exists():
-        pytest.skip("no /dev/full here")
+        pytest.skip("this system has no /dev/full")
     done = detect("one", option, "/dev/full", "--quiet")
     assert done.status == 1
     (line,) = done.err.splitlines()
@@ -419,7 +420,7 @@ def test_a_folder_that_may_not_be_written_to_is_refused(detect, tree):
     closed = tree / "closed"
     closed.mkdir(mode=0o500)
     if os.access(closed, os.W_OK):
-        pytest.skip("this user may write anywhere")
+        pytest.skip(needs.AS_ROOT)
     done = detect("one", "-o", "closed")
     assert (done.status, "is not writable" in done.err) == (2, True)
 

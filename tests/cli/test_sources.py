@@ -16,6 +16,7 @@ from threading import Thread
 import pytest
 from PIL import Image
 
+from tests import needs
 from tests.cli.child import ENVIRONMENT, engine, names_in
 from tests.pictures import write_picture
 
@@ -175,7 +176,7 @@ def test_classify_reads_the_same_sources(tiny_classifier, tree):
 
 
 def test_progress_is_shown_on_a_terminal_only(tiny_detector, tree):
-    pytest.importorskip("tqdm", reason="tqdm is not installed: pip install '.[progress]'")
+    needs.package("tqdm")
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     command = [sys.executable, "-m", "engine", "detect", *tiny_detector.options, "deep"]

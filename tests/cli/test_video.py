@@ -8,10 +8,11 @@ import os
 import pytest
 
 from engine import extras
+from tests import needs
 from tests.cli.child import ROOT, engine, names_in
 from tests.pictures import write_picture, write_video
 
-av = pytest.importorskip("av", reason="PyAV is not installed: pip install '.[video]'")
+av = needs.package("av")
 pytestmark = pytest.mark.slow
 
 

@@ -16,6 +16,7 @@ from engine.darknet.lower import lower
 from engine.errors import ConfigError
 from engine.plan.build import Plan
 from engine.plan.shapes import Shape
+from tests import needs
 
 SOURCE = Shape(8, 6, 10)
 
@@ -65,5 +66,5 @@ def shared_folder(name: str) -> Path:
     """A folder of reference data beside the repository; the test is skipped without it."""
     folder = Path(__file__).resolve().parents[3] / "shared" / name
     if not folder.is_dir():
-        pytest.skip(f"no reference data at {name}")
+        pytest.skip(needs.no_shared(name))
     return folder

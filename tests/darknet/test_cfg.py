@@ -9,6 +9,7 @@ import pytest
 from engine.darknet import network_limits
 from engine.darknet.cfg import parse, read
 from engine.errors import ConfigError
+from tests import needs
 
 TEXT = "[net]\nwidth=4\n\n# a comment\n[convolutional]\nfilters=2\nsize = 3\n"
 
@@ -164,7 +165,7 @@ def test_item_15_odd_paths_are_refused_at_once(tmp_path, monkeypatch, name, mess
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads all files")
+@needs.ordinary_user
 def test_item_15_an_unreadable_file_is_refused(tmp_path):
     path = tmp_path / "net.cfg"
     path.write_text(TEXT)

@@ -8,13 +8,14 @@ import pytest
 import engine
 from engine.evaluate import dataset
 from engine.evaluate.examples import Detections, Example
+from tests import needs
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 
 
 def real_examples():
     if not SHARED.is_dir():
-        pytest.skip("needs ../shared: a model and labelled pictures")
+        pytest.skip(needs.no_shared("models", "images"))
     return _detected()
 
 

@@ -10,12 +10,13 @@ from engine.evaluate import coco, coco_files
 from engine.evaluate.examples import Detections, Example, Objects, split_by_class
 from engine.evaluate.ground_truth import GroundTruth, coco_category_ids
 from engine.evaluate.score import Rules, score
+from tests import needs
 from tests.evaluate.random_examples import named, random_examples
 from tests.evaluate.real_examples import real_examples
 
 
 def judged_by_pycocotools(folder, examples, names):
-    pytest.importorskip("pycocotools")
+    needs.package("pycocotools")
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
 

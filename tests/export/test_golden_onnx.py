@@ -14,6 +14,7 @@ from engine.darknet import cfg, graph, weights
 from engine.darknet.lower import lower
 from engine.errors import ConfigError
 from engine.passes import optimise
+from tests import needs
 from tests.export.runtime import detected, run
 
 GOLDEN = Path(__file__).parents[2].parent / "shared" / "golden"
@@ -21,13 +22,13 @@ CASES = sorted(path.parent for path in GOLDEN.glob("open/micro/*/case.json"))
 TOLERANCE = 1e-4
 HAS_STATE = {"conv_lstm", "crnn", "gru", "history", "lstm", "rnn"}
 
-pytestmark = pytest.mark.skipif(not CASES, reason="needs ../shared/golden")
+pytestmark = needs.shared("golden")
 
 
 @pytest.fixture(scope="module")
 def judge():
-    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    pytest.importorskip("onnx", reason="onnx is not installed: pip install '.[onnx]'")
+    needs.package("onnxruntime")
+    needs.package("onnx")
     spec = importlib.util.spec_from_file_location("golden_check", GOLDEN / "check.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -17,6 +17,7 @@ from engine.plan import ops
 from engine.plan.activations import ACTIVATIONS
 from engine.plan.build import PlanBuilder
 from engine.plan.shapes import Shape
+from tests import needs
 from tests.export.runtime import detected, run, run_model
 from tests.property.nets import random_net
 
@@ -47,8 +48,8 @@ num=1
 
 @pytest.fixture(autouse=True)
 def runtime():
-    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    return pytest.importorskip("onnx", reason="onnx is not installed: pip install '.[onnx]'")
+    needs.package("onnxruntime")
+    return needs.package("onnx")
 
 
 def network_of(text):

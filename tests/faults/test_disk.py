@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from engine.models import trusted_hashes
+from tests import needs
 from tests.faults.child import ENGINE, run
 from tests.lanes import slow_except
 
@@ -100,7 +101,7 @@ def run_in(place, program, command):
 
 @pytest.mark.parametrize("output", slow_except(["out/street.png", "out/a.json"], COMMANDS))
 def test_file_that_does_not_fit_is_one_error_line_and_is_removed(place, output):
-    pytest.importorskip("onnx")
+    needs.package("onnx")
     end = run_in(place, FULL, COMMANDS[output])
     assert end.status == 1, end.err
     (line,) = end.errors
@@ -131,7 +132,7 @@ def test_rows_written_before_the_disk_filled_stay_whole(place, ending):
     "output", slow_except(["out/a.json"], (name for name in COMMANDS if "street" not in name))
 )
 def test_file_that_was_to_be_replaced_is_kept(place, output):
-    pytest.importorskip("onnx")
+    needs.package("onnx")
     place.joinpath(output).write_bytes(BEFORE)
     end = run_in(place, FULL, f"{COMMANDS[output]} --overwrite")
     assert end.status == 1, end.err

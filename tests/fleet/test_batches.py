@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="PyArrow is not installed: pip install '.[ray]'")
+from tests import needs
+
+pytest.importorskip("pyarrow", reason=needs.advice("pyarrow"))
 
 import numpy as np
 import pyarrow as pa
@@ -50,7 +52,7 @@ def test_paths_and_bytes(detect, paths, expected, column):
 
 
 def test_arrow_tables_and_structs_as_data_sets_have_them(detect, paths, expected):
-    pytest.importorskip("ray", reason="Ray is not installed: pip install '.[ray]'")
+    needs.package("ray")
     structs = pa.table({"image": [{"bytes": content(path), "path": path} for path in paths]})
     assert assert_rows_are(detect(structs).to_pylist(), expected) == 2
     frame = pa.table({"bytes": [content(path) for path in paths], "path": paths}).to_pandas()

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("ray.data", reason="Ray is not installed: pip install '.[ray]'")
+from tests import needs
+
 if not Path("/proc/self/statm").exists():
     pytest.skip("needs /proc, to find Ray's workers", allow_module_level=True)
-
-import pyarrow.parquet
 
 from engine.errors import ImageError
 from tests.cli.child import ENVIRONMENT
@@ -25,7 +24,7 @@ PICTURES, BROKEN = 2000, range(7, 2000, 50)
 SIZE = (240, 180)  # as pixels all of them would be 247 MiB
 LONGEST = 900  # seconds: on a busy machine Ray alone takes minutes to start
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, needs.installed("ray")]
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +77,8 @@ def shards_in(folder):
 
 
 def rows_in(folder):
+    import pyarrow.parquet  # takes a second
+
     return [
         row for each in shards_in(folder) for row in pyarrow.parquet.read_table(each).to_pylist()
     ]

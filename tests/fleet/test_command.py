@@ -11,6 +11,7 @@ import pytest
 from engine import ImageError, cli, extras
 from engine.cli import _ray
 from engine.vision.result import Result
+from tests import needs
 from tests.fleet.expected import write_pictures
 
 
@@ -23,7 +24,7 @@ def words(model, tmp_path, monkeypatch):
 
 @pytest.fixture
 def has_ray():
-    pytest.importorskip("ray.data", reason="Ray is not installed: pip install '.[ray]'")
+    needs.package("ray.data")
 
 
 def error_of(capsys, *words):
@@ -36,7 +37,7 @@ def error_of(capsys, *words):
 @pytest.mark.parametrize("missing", ["ray", "pyarrow"])
 def test_without_ray_it_says_how_to_get_it(words, capsys, monkeypatch, missing):
     if missing == "pyarrow":
-        pytest.importorskip("ray", reason="Ray is not installed: pip install '.[ray]'")
+        needs.package("ray")
     for name in [each for each in sys.modules if each.startswith("engine.fleet.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
@@ -60,7 +61,7 @@ def test_without_ray_it_says_how_to_get_it(words, capsys, monkeypatch, missing):
 def test_what_follows_ray_is_a_picture_unless_it_is_an_address(given, address, inputs):
     parser = cli.parser_of("detect")
     arguments = parser.parse([*given.split(), "--out", "out"])
-    _ray._give_back(arguments)
+    _ray._separate_address(arguments)
     assert (arguments.ray, arguments.inputs) == (address, inputs.split())
 
 
@@ -75,7 +76,7 @@ def test_other_outputs_are_refused(words, capsys, has_ray):
     assert error_of(capsys, *words, "--ray", "--save-txt", "x") == "--save-txt: not with --ray"
     assert error_of(capsys, *words, "--ray", "--save-conf") == "--save-conf: not with --ray"
     told = error_of(capsys, *words[:-2], "--ray")
-    assert told == "--ray: expected --out DIR, where the results go"
+    assert told == "--ray: expected --out DIR for the results"
     told = error_of(capsys, *words, "--ray", "ray://head:10001")
     assert told.startswith("--ray: expected auto or host:port, got 'ray://head:10001'. Run this on")
 

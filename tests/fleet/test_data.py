@@ -6,15 +6,13 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("ray.data", reason="Ray is not installed: pip install '.[ray]'")
-
-import pyarrow.parquet
-
+from tests import needs
 from tests.cli.child import ENVIRONMENT
 from tests.fleet.expected import assert_rows_are, plain, write_pictures
 
 
 @pytest.mark.slow
+@needs.installed("ray")
 def test_batches_of_a_users_own_program(model, tmp_path):
     paths = write_pictures(tmp_path / "pictures" / "good", 12)
     paths += write_pictures(tmp_path / "pictures" / "broken", 3, broken=range(3))
@@ -35,5 +33,7 @@ def test_batches_of_a_users_own_program(model, tmp_path):
 
 
 def rows_in(folder):
+    import pyarrow.parquet  # takes a second
+
     tables = [pyarrow.parquet.read_table(each) for each in sorted(folder.glob("*.parquet"))]
     return [row for table in tables for row in table.to_pylist()]

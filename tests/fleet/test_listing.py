@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="PyArrow is not installed: pip install '.[ray]'")
+from tests import needs
+
+pytest.importorskip("pyarrow", reason=needs.advice("pyarrow"))
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -188,7 +190,7 @@ def test_what_hinders_a_folder_is_one_line(tmp_path):
 
 
 def test_an_fsspec_store(tmp_path):
-    pytest.importorskip("fsspec")
+    needs.package("fsspec")
     folder = Folder("memory://bucket/results")
     folder.write("x", b"one")
     assert (folder.names(), folder.read("x")) == ({"x"}, b"one")

@@ -10,6 +10,7 @@ import pytest
 
 from engine import cli
 from engine.cli import _ray
+from tests import needs
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^python -m engine detect (.*)$", PAGE, re.M)
@@ -20,7 +21,7 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 def test_commands_are_understood(command):
     arguments = cli.parser_of("detect").parse(shlex.split(command))
     assert _ray.is_wanted(arguments)
-    _ray._give_back(arguments)
+    _ray._separate_address(arguments)
     assert len(arguments.inputs) == 1
     assert arguments.out
 
@@ -34,7 +35,7 @@ def test_what_programs_import_from_the_engine_is_there(program):
     for node in ast.walk(ast.parse(program)):
         if isinstance(node, ast.ImportFrom) and node.module.startswith("engine"):
             if node.module == "engine.fleet.detect":
-                pytest.importorskip("pyarrow", reason="PyArrow is not installed: '.[ray]'")
+                needs.package("pyarrow")
             module = import_module(node.module)
             for each in node.names:
                 assert hasattr(module, each.name) or import_module(f"{node.module}.{each.name}")

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="PyArrow is not installed: pip install '.[ray]'")
+from tests import needs
+
+pytest.importorskip("pyarrow", reason=needs.advice("pyarrow"))
 
 import numpy as np
 import pyarrow as pa

@@ -15,6 +15,7 @@ from PIL import Image
 import engine
 from engine import InputError
 from engine.fleet import triton
+from tests import needs
 from tests.cli.child import ENVIRONMENT
 from tests.fleet.expected import plain, write_pictures
 
@@ -34,9 +35,7 @@ def expected(model, paths):
 @pytest.fixture(scope="module")
 def server(model):
     """A client of it, and the address of its metrics."""
-    pytest.importorskip(
-        "pytriton", reason="PyTriton is not installed: pip install '.[triton]', which needs NumPy 1"
-    )
+    needs.package("pytriton")
     from tritonclient.http import InferenceServerClient
 
     port, metrics_port = free_ports(2)

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from engine.errors import EngineError
+from tests import needs
 from tools.fuzz.harnesses import NAMES, harness, mutator_of
 from tools.fuzz.oracle import check
 
@@ -58,9 +59,7 @@ def refuse_in_two_lines(data):
 
 def open_harness(name):
     if name == "http_requests":
-        pytest.importorskip(
-            "starlette", reason="Starlette is not installed: pip install '.[serve]'"
-        )
+        needs.package("starlette")
     return harness(name)
 
 

@@ -9,6 +9,7 @@ from engine.bundled import folder
 from engine.darknet import cfg, graph
 from engine.darknet.names import read_names
 from engine.models.registry import models
+from tests import needs
 from tools import write_cfgs
 from tools.networks.cfg_builder import NETWORKS
 
@@ -94,7 +95,7 @@ def official(name):
     ]
     found = [path for path in candidates if path.is_file()]
     if not found:
-        pytest.skip(f"no official text of {name} beside the clone")
+        pytest.skip(needs.no_shared("cfgs/*.cfg"))
     return found[0]
 
 

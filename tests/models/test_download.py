@@ -317,7 +317,7 @@ def test_a_proxy_of_the_environment_is_asked(server, target, monkeypatch):
 def certificate(tmp_path_factory):
     """A file with the key and the certificate of 127.0.0.1, signed by nobody else."""
     if not shutil.which("openssl"):
-        pytest.skip("needs openssl")
+        pytest.skip("openssl is not on PATH. Install it, for example: apt install openssl")
     file = tmp_path_factory.mktemp("tls") / "both.pem"
     command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=local"
     command += f" -addext subjectAltName=IP:127.0.0.1 -keyout {file} -out {file}.cert"

@@ -18,6 +18,7 @@ from engine.errors import DownloadError, InputError
 from engine.models import registry, store
 from engine.models.download import RetryPolicy
 from engine.models.registry import Model
+from tests import needs
 from tests.models import misbehaving_server as answers
 from tests.models.misbehaving_server import BODY
 
@@ -144,7 +145,7 @@ def test_a_folder_that_cannot_be_made_is_told(server, tmp_path, monkeypatch, blo
         pull(model_at(server.address()))
 
 
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="needs a user who is not root")
+@needs.ordinary_user
 def test_a_read_only_folder_is_told(server, folder):
     folder.mkdir(mode=0o500)
     with pytest.raises(DownloadError, match="cannot be written: Permission denied"):

@@ -1,9 +1,8 @@
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
+from tests import needs
 from tests.lanes import slow_except
 from tests.property import darknet
 from tests.property.compare import compare
@@ -29,21 +28,26 @@ def test_these_networks_hold_every_section_that_the_reference_knows():
 def test_networks_of_the_first_darknet_agree_with_it(cpu):
     library = darknet.find_darknet()
     if library is None:
-        pytest.skip("needs Debian's package darknet")
+        pytest.skip("darknet is not installed. On Debian: apt install darknet")
     found = dict(darknet.differences(library, range(WITH_DARKNET), cpu=cpu))
     assert {seed: str(each) for seed, each in found.items() if each.is_too_large} == {}
     assert len(found) == WITH_DARKNET
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=20,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-@given(random=st.randoms(use_true_random=False))
-def test_so_do_small_networks_that_shrink(cpu, random):
-    net = random_net(random, size=4)
-    assert compare(net, seed=0, cpu=cpu) == [], net.text
+def test_the_engine_agrees_on_small_networks_that_shrink(cpu):
+    hypothesis = needs.package("hypothesis")
+
+    @hypothesis.settings(
+        max_examples=20,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
+    @hypothesis.given(random=hypothesis.strategies.randoms(use_true_random=False))
+    def agree(random):
+        net = random_net(random, size=4)
+        assert compare(net, seed=0, cpu=cpu) == [], net.text
+
+    agree()

@@ -13,11 +13,12 @@ import pytest
 
 import engine
 from engine.serve.server_limits import ServerLimits
+from tests import needs
 
-pytest.importorskip("starlette", reason="Starlette is not installed: pip install '.[serve]'")
-pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[serve]'")
-pytest.importorskip("httptools", reason="httptools is not installed: pip install '.[serve]'")
-pytest.importorskip("python_multipart", reason="python-multipart: pip install '.[serve]'")
+pytest.importorskip("starlette", reason=needs.advice("starlette"))
+pytest.importorskip("uvicorn", reason=needs.advice("uvicorn"))
+pytest.importorskip("httptools", reason=needs.advice("httptools"))
+pytest.importorskip("python_multipart", reason=needs.advice("python_multipart"))
 
 from engine.serve.server import Server, bind
 

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from engine.version import __version__
+from tests import needs
 from tests.serve.running import ask, load, serving
 from tests.vision.test_chroma import of_half_height
 
@@ -271,7 +272,7 @@ def test_what_runs_and_whether_it_does(server, detector):
 
 
 def test_metrics_are_what_prometheus_reads(detector, pictures):
-    parser = pytest.importorskip("prometheus_client.parser", reason="prometheus-client")
+    parser = needs.package("prometheus_client.parser")
     with serving(detector) as server:
         for picture in pictures[:3]:
             server.post("/detect", picture)

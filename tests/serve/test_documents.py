@@ -1,7 +1,6 @@
 """docs/serve.md: addresses, settings, options, statuses and metrics are those that there are."""
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from engine.serve import request_options
 from tests.serve.running import serving
 
 from engine.serve import app  # isort: skip - running looks whether it can be imported
+from tests import needs
 
 TEXT = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
 
@@ -59,7 +59,7 @@ def test_every_status_that_is_answered_is_told():
     assert answered <= words(r"\b(\d{3})\b")
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+@needs.program("curl")
 @pytest.mark.parametrize("command", CURLS)
 def test_what_curl_is_told_is_answered(server, pictures, tmp_path, command):
     (tmp_path / "dog.jpg").write_bytes(pictures[0])

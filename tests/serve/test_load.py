@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests import needs
 from tests.cli.child import ENVIRONMENT
 from tools.load.clients import is_same
 
-pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[serve]'")
-pytest.importorskip("httptools", reason="httptools is not installed: pip install '.[serve]'")
+needs.package("uvicorn")
+needs.package("httptools")
 
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "load_serve.py"

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-pytest.importorskip("selenium", reason="Selenium is not installed: pip install '.[dev]'")
+from tests import needs
+
+pytest.importorskip("selenium", reason=needs.advice("selenium"))
 
 from selenium import webdriver
 from selenium.webdriver.common.by import By
@@ -31,7 +33,7 @@ for (const kind of ["dragenter", "dragover", "drop"])
 def browser(tmp_path_factory):
     chromium, driver = (shutil.which(name) for name in ("chromium", "chromedriver"))
     if not (chromium and driver):
-        pytest.skip("there is no chromium with its chromedriver")
+        pytest.skip("no Chromium. Install it, for example: apt install chromium chromium-driver")
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
     profile = tmp_path_factory.mktemp("profile")

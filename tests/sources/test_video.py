@@ -14,9 +14,10 @@ from engine.errors import ImageError, InputError
 from engine.sources import video
 from engine.sources.media import Media, MediaKind
 from engine.sources.reader import FrameSelection, read_items
+from tests import needs
 from tests.pictures import write_video
 
-av = pytest.importorskip("av", reason="PyAV is not installed: pip install '.[video]'")
+av = needs.package("av")
 
 
 @pytest.fixture(scope="module")

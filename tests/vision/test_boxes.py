@@ -18,6 +18,7 @@ from engine.vision.postprocess import (
     sorted_boxes,
 )
 from engine.vision.resize import Placement
+from tests import needs
 
 OPEN = Path(__file__).parents[3] / "shared" / "golden" / "open"
 WHOLE = Placement((100, 100), (100, 100))
@@ -214,7 +215,7 @@ def golden_sets():
                 yield pytest.param(entry, id=f"{path.parent.name}-{i}")
 
 
-@pytest.mark.skipif(not OPEN.is_dir(), reason="needs ../shared/golden/open")
+@needs.shared("golden/open")
 @pytest.mark.parametrize("entry", list(golden_sets()))
 def test_darknets_boxes_before_suppression_give_those_after(entry):
     raw = np.array(entry["raw"], np.float32)

@@ -10,6 +10,7 @@ from PIL import Image
 from engine.errors import ImageError
 from engine.vision.chroma import has_440_chroma, round_as_darknet
 from engine.vision.image import read
+from tests import needs
 
 IMAGES = Path(__file__).parents[3] / "shared" / "golden" / "real" / "images"
 BLOCK = 8
@@ -119,7 +120,7 @@ def test_a_cut_or_large_file_is_refused_as_any_other():
         read(content, max_pixels=100)
 
 
-@pytest.mark.skipif(not IMAGES.is_dir(), reason="needs ../shared/golden")
+@needs.shared("golden")
 @pytest.mark.parametrize("name", ["dog", "eagle"])
 def test_a_picture_of_darknet_is_nearly_as_darknet_reads_it(name):
     """What is left comes from the inverse cosine transform."""

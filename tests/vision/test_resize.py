@@ -9,10 +9,11 @@ import pytest
 
 from engine.vision.image import Picture, read
 from engine.vision.resize import Placement, centre_crop, letterbox, stretch
+from tests import needs
 from tests.pictures import ODD_SIZES
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden" / "real"
-needs_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason="needs ../shared/golden/real")
+needs_golden = needs.shared("golden/real")
 ONE_STEP = 1.2e-7  # darknet's compiler fuses multiply and add: the last bit may differ
 
 

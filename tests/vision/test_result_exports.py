@@ -7,6 +7,7 @@ import pytest
 
 from engine.errors import InputError
 from engine.vision.result import Result
+from tests import needs
 
 
 def result(count=2):
@@ -24,7 +25,7 @@ def result(count=2):
 @pytest.mark.filterwarnings("default")  # of what supervision imports
 @pytest.mark.parametrize("count", [2, 0])
 def test_supervision_takes_the_detections(count):
-    supervision = pytest.importorskip("supervision", reason="pip install '.[supervision]'")
+    supervision = needs.package("supervision")
     found = result(count).to_supervision()
     assert isinstance(found, supervision.Detections)
     assert len(found) == count

@@ -14,10 +14,10 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from engine.backends.cuda.driver import compiler
 from engine.backends.cuda.driver.cublas import Product
+from tests import needs
 
 FOLDER = Path(__file__).parent
 HEADERS = ("fibers.h", "host.h", "cuda_fp16.h")
@@ -35,7 +35,7 @@ def _options() -> tuple[str, ...]:
     return (*_OPTIONS, "-ftrivial-auto-var-init=pattern") if is_able else _OPTIONS
 
 
-needs_gxx = pytest.mark.skipif(GXX is None, reason="no g++ to compile the kernels with")
+needs_gxx = needs.program("g++")
 DEFINES = {"float32": (), "tf32": (), "float16": ("-DSTORE_HALF",)}
 _C_TYPES = {
     "P": ctypes.c_void_p,

@@ -26,6 +26,7 @@ from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.lower.lowered import Step
 from engine.backends.cuda.ops.gpu import KINDS
 from engine.backends.cuda.ops.target import Target
+from tests import needs
 from tests.backends.cuda.host import DEFINES
 from tests.backends.cuda.test_sm90_kernels import CHAINS
 
@@ -35,7 +36,7 @@ ARCHITECTURES = ("75", "80", "86", "89", "90a")
 READ_ALIKE = {"86": "80", "89": "80"}  # no text tells them apart: read once, assembled for each
 HASTE = ("-Ofc=max", "--threads=0")  # nobody runs what comes of it
 
-pytestmark = pytest.mark.skipif(NVCC is None, reason="no nvcc to compile the kernels with")
+pytestmark = needs.program("nvcc", "nvidia-cuda-toolkit")
 every_storage = pytest.mark.parametrize("precision", ["float32", "float16"])
 
 

@@ -18,6 +18,7 @@ from engine.passes import optimise
 from engine.plan import ops
 from engine.plan.build import PlanBuilder
 from engine.plan.shapes import Shape
+from tests import needs
 from tests.devices import open_or_skip
 
 pytestmark = pytest.mark.cuda
@@ -135,12 +136,12 @@ def test_both_compilers_make_kernels_that_load(device):
 
 def test_scikit_cuda_is_what_multiplies_where_it_is_installed(device):
     if importlib.util.find_spec("skcuda") is None:
-        pytest.skip("scikit-cuda is not installed")
+        pytest.skip("scikit-cuda is not installed. Run: pip install '.[cuda13]'")
     assert cublas.skcuda_cublas() is not None
 
 
 def test_other_libraries_keep_their_context(device):
-    torch = pytest.importorskip("torch")
+    torch = needs.package("torch")
     program = device.compile(small_plan())
     before = torch.ones(1000, device="cuda")
     program.forward(random_images(1))

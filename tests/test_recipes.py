@@ -42,8 +42,19 @@ def test_recipes_together_keep_the_style(tmp_path):
         assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.parametrize("title", RECIPES)
+def test_every_change_of_a_recipe_finds_its_place(title):
+    for kind, name, content in blocks(RECIPES[title]):
+        path = ROOT / name
+        if kind == "diff":
+            replaced(path, content)
+        else:
+            assert path.parent.is_dir()
+            assert not path.exists()
+
+
 def test_every_recipe_has_files_and_commands():
-    assert len(RECIPES) >= 5
+    assert len(RECIPES) == 6
     for title, text in RECIPES.items():
         assert re.search(r"^- `.+`$", text, re.MULTILINE), title
         assert commands(text), title
@@ -72,22 +83,27 @@ def test_the_files_on_the_way_of_a_picture_exist():
 
 
 def blocks(text):
-    """Yield (python or diff, the file that its first line names, the rest) of each block."""
+    """Yield the language, the file that its first line names, and the rest of each block."""
     yield from re.findall(r"^```(\w+)\n# (\S+)\n(.*?)^```", text, re.M | re.S)
 
 
 def apply(kind, path, content):
     """Write a new file, or replace the one place that a diff describes."""
-    if kind == "python":
+    if kind != "diff":
         assert not path.exists()
         path.write_text(content, encoding="utf-8")
         return
-    lines = content.splitlines(keepends=True)
+    path.write_text(replaced(path, content), encoding="utf-8")
+
+
+def replaced(path, diff):
+    """Return the text of a file with the one place replaced that a diff describes."""
+    lines = diff.splitlines(keepends=True)
     old = "".join(line[1:] for line in lines if line[0] in " -")
     new = "".join(line[1:] for line in lines if line[0] in " +")
     before = path.read_text(encoding="utf-8")
-    assert before.count(old) == 1, f"{path.name}: expected once:\n{old}"
-    path.write_text(before.replace(old, new), encoding="utf-8")
+    assert before.count(old) == 1, f"CONTRIBUTING.md: {path.name}: expected once:\n{old}"
+    return before.replace(old, new)
 
 
 def changed(copy):

@@ -116,7 +116,10 @@ def run(arguments: argparse.Namespace) -> int:
         coco_files.write(folders["save_coco"], truth, examples, overwrite=arguments.overwrite)
     if folders["curves"]:
         charts.write(folders["curves"], report, overwrite=arguments.overwrite)
-    return FAILED if failures or truth.problems else 0
+    has_no_labels = 0 < truth.unlabelled == len(truth.entries)
+    if has_no_labels:
+        print_stderr("Error: no picture has a label file: nothing was measured. See --labels")
+    return FAILED if failures or truth.problems or has_no_labels else 0
 
 
 # ------------------------------------------------------------ input

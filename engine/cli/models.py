@@ -82,6 +82,11 @@ def _path(names: list[str]) -> int:
     (model,) = _found(names)
     found = store.path(model)
     if found is None:
+        if not model.urls:
+            target = store.folder() / model.file
+            raise DownloadError(
+                f"{model.name}: is not here: {model.note}. Put the file at {target}"
+            )
         raise DownloadError(
             f"{model.name}: is not here. Run: python -m engine models pull {model.name}"
         )

@@ -13,7 +13,7 @@ from pathlib import Path
 from engine.errors import InputError
 from engine.files.naming import shown
 from engine.sources import list_file
-from engine.sources.media import Media, MediaKind, is_camera, is_url, media_of
+from engine.sources.media import Media, MediaKind, is_camera, is_url, media_of, without_file_scheme
 from engine.vision.extensions import is_picture, unsupported_format
 
 STDIN = "-"
@@ -39,6 +39,7 @@ def expand(
 
 
 def _expand_name(name: str, *, recursive: bool) -> Iterator[Media]:
+    name = without_file_scheme(name)
     if not _is_list(name):
         yield from _expand_entry(name, recursive=recursive)
         return
@@ -47,7 +48,7 @@ def _expand_name(name: str, *, recursive: bool) -> Iterator[Media]:
     except InputError as error:
         yield Media(name, MediaKind.BROKEN, str(error))
         return
-    for entry in entries:
+    for entry in map(without_file_scheme, entries):
         if _is_list(entry):
             problem = f"{shown(name)}: names another list, {shown(entry)}"
             yield Media(entry, MediaKind.BROKEN, problem)

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 VIDEO_EXTENSIONS = frozenset(
     (
@@ -29,6 +29,7 @@ VIDEO_EXTENSIONS = frozenset(
 )
 
 _PLAYLISTS = (".m3u8", ".mjpg", ".mjpeg", ".cgi")  # live streams that cameras serve over HTTP
+_FILE_SCHEME = "file://"
 _WEB = ("http", "https")
 _STREAMS = ("rtsp", "rtsps", "rtmp", "rtmps", "rtp", "udp", "tcp", "srt")
 
@@ -52,6 +53,14 @@ class Media:
     @property
     def has_frames(self) -> bool:
         return self.kind in (MediaKind.VIDEO, MediaKind.LIVE)
+
+
+def without_file_scheme(name: str) -> str:
+    """Return the path of a local file:// URL; return any other name unchanged."""
+    if not name.lower().startswith(_FILE_SCHEME):
+        return name
+    path = name[len(_FILE_SCHEME) :].removeprefix("localhost")
+    return unquote(path, errors="surrogateescape") if path.startswith("/") else name
 
 
 def media_of(name: str) -> Media:

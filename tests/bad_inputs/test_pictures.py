@@ -150,7 +150,7 @@ def test_62_an_odd_name_is_a_name(detect, picture, monkeypatch, name):
     ("name", "message"),
     [
         ("~/street.png", "which only a shell expands"),
-        ("file:///street.png", "expected a path, got an address"),
+        ("file://elsewhere/street.png", "expected a path, got an address"),
         (r"\\host\share\street.png", "No such file"),
         ("x" * 4096, "cannot be read"),
         ("a\0b", "cannot be read"),

@@ -72,6 +72,16 @@ def test_a_child_process_says_what_it_did_and_what_came_out(tiny_detector, datas
     assert "1 of 4 pictures have no label file: they count as empty" in done.stderr
 
 
+def test_pictures_without_any_label_file_are_a_failure(evaluate, dataset):
+    for file in (dataset / "labels").iterdir():
+        file.unlink()
+    status, _, err = evaluate(dataset)
+    assert status == 1
+    assert err.splitlines()[-1] == (
+        "Error: no picture has a label file: nothing was measured. See --labels"
+    )
+
+
 @pytest.mark.parametrize("method", ["coco", "voc", "voc11", "darknet"])
 def test_json_holds_the_report_and_its_conditions(evaluate, dataset, method):
     status, document = report_of(evaluate, dataset, "--method", method, "--threshold", "0.1")

@@ -107,6 +107,7 @@ def test_verify_fails_for_what_is_damaged_or_asked_for_and_missing(capsys, serve
         (["models", "pull"], 2, "expected at least one NAME"),
         (["models", "pull", "yolv4"], 2, "Did you mean 'yolov4'?"),
         (["models", "path", "yolov4"], 3, "is not here. Run: python -m engine models pull yolov4"),
+        (["models", "path", "yolov3-voc"], 3, "is not here: nobody publishes weights; train your"),
         (["models", "path", "yolov4", "yolov3"], 2, "expected one NAME, got 2"),
         (["models", "pull", "yolov3-voc"], 1, "nobody publishes weights"),
         (["info", "yolv4"], 2, "Did you mean 'yolov4'?"),

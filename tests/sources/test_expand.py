@@ -81,6 +81,20 @@ def test_pictures_in_other_formats_are_counted(tree, caplog):
     )
 
 
+def test_file_urls_are_paths(tree):
+    (tree / "a b.jpg").touch()
+    (tree / "list.txt").write_text(f"file://{tree}/a%20b.jpg\n")
+    assert found(f"file://{tree}/b.jpg", f"FILE://localhost{tree}/deep") == [
+        f"{tree}/b.jpg",
+        f"{tree}/deep/c.webp",
+    ]
+    assert found(f"file://{tree}/list.txt", "-", lines=[f"file://{tree}/b.jpg"]) == [
+        f"{tree}/a b.jpg",
+        f"{tree}/b.jpg",
+    ]
+    assert found("file://elsewhere/b.jpg") == ["file://elsewhere/b.jpg"]
+
+
 def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tree):
     (tree / "x[1].jpg").touch()
     assert found("x[1].jpg") == ["x[1].jpg"]

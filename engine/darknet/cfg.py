@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from engine.darknet import network_limits
+from engine.darknet.warnings_limit import warn_about_first
 from engine.errors import ConfigError
 from engine.files.naming import shown
 from engine.files.regular import read_bytes
@@ -64,6 +65,7 @@ def parse(text: str, *, name: str = "cfg", folder: Path | None = None) -> tuple[
     sections: list[Section] = []
     heading: tuple[str, int] | None = None
     options: list[Option] = []
+    empty: list[str] = []
     lines = lines_of(text)
     if len(lines) > network_limits.LINES:
         raise ConfigError(
@@ -92,8 +94,9 @@ def parse(text: str, *, name: str = "cfg", folder: Path | None = None) -> tuple[
         if option.value:
             options.append(option)
         else:  # darknet ignores it, too
-            _log.warning("%s:%d: %s without a value is ignored", name, number, _brief(line))
+            empty.append(f"{name}:{number}: {_brief(line)} without a value is ignored")
     close()
+    warn_about_first(_log, empty, name, "options without a value")
     if not sections:
         raise ConfigError(f"{name}: expected a network, got no section at all")
     return tuple(sections)

@@ -24,13 +24,13 @@ from engine.darknet.layers.base import (
 )
 from engine.darknet.layers.net import Net
 from engine.darknet.layers.softmax import Softmax
+from engine.darknet.warnings_limit import MAX_WARNINGS
 from engine.errors import ConfigError, InputError, suggest
 from engine.plan.shapes import Shape
 
 HEADER_BYTES = 20  # of a .weights file as current darknet writes it; old files have 16
 
 _STRIDES = (2, 4, 8, 16, 32, 64, 128)  # of whole networks
-_MAX_WARNINGS = 20  # about unknown options in one network; the rest is only counted
 
 _log = logging.getLogger("engine")
 
@@ -325,13 +325,13 @@ def _warn_about_unknown_options(sections: Sequence[Section]) -> None:
     for section in sections:
         for unknown in unknown_options(_class_of(section), section):
             found.setdefault((section.name, unknown.key), (section, unknown))
-    for section, unknown in islice(found.values(), _MAX_WARNINGS):
+    for section, unknown in islice(found.values(), MAX_WARNINGS):
         key = unknown.key[:60]
         hint = suggest(key, options.keys(_class_of(section)))
         where = f"{section.file}:{unknown.line}: [{section.name}]"
         _log.warning("%s unknown option %r is ignored.%s", where, key, hint)
-    if len(found) > _MAX_WARNINGS:
-        _log.warning("%s: %d more unknown options", sections[0].file, len(found) - _MAX_WARNINGS)
+    if len(found) > MAX_WARNINGS:
+        _log.warning("%s: %d more unknown options", sections[0].file, len(found) - MAX_WARNINGS)
 
 
 def _class_of(section: Section) -> type[Layer] | type[Net]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from engine.darknet.foreign_format import describe
 from engine.darknet.graph import Graph, Node
 from engine.darknet.layers.base import Parameter, Weights
+from engine.darknet.warnings_limit import warn_about_first
 from engine.errors import WeightsError, within_memory
 from engine.files.naming import shown
 from engine.files.regular import open_regular
@@ -216,12 +217,13 @@ def _read_layers(
     file: BinaryIO, graph: Graph, header: Header, *, last: int, name: str
 ) -> tuple[dict[str, NDArray[np.float32]], ...]:
     layers: list[dict[str, NDArray[np.float32]]] = []
+    unloaded: list[str] = []
     for node in graph.nodes:
         if node.layer.donor is not None:
             layers.append(layers[node.layer.donor])
             continue
         if node.layer.dontload and node.parameters:
-            _log.warning("%s: its weights stay zero because of dontload=1", node.layer.where)
+            unloaded.append(f"{node.layer.where}: its weights stay zero because of dontload=1")
         in_file = {each.name for each in node.stored} if node.index <= last else set()
         arrays = {}
         for parameter in node.parameters:
@@ -231,6 +233,7 @@ def _read_layers(
             else:
                 arrays[parameter.name] = _initial(parameter)
         layers.append(arrays)
+    warn_about_first(_log, unloaded, name, "layers with dontload=1")
     return tuple(layers)
 
 

@@ -77,7 +77,7 @@ def _options(path: str | Path) -> list[tuple[str, str]]:
             continue
         key, equals, value = text.partition("=")
         if not equals:
-            raise ConfigError(f"{shown(path)}:{number}: expected key=value, got {text[:60]!r}")
+            raise ConfigError(f"{shown(path)}:{number}: expected key=value")
         options.append((key.strip(), value.strip()))
     return options[::-1]
 

@@ -44,6 +44,7 @@ def read_tree(path: str | Path, where: str) -> Tree:
 
 @lru_cache(maxsize=4)  # a network may refer to one file in thousands of layers
 def _parse(data: bytes, file: str) -> Tree:
+    """Parse a file that an untrusted .cfg may name; messages must not quote its content."""
     names: list[str] = []
     parents: list[int] = []
     for number, line in enumerate(data.decode("utf-8-sig", errors="replace").split("\n"), 1):
@@ -52,11 +53,11 @@ def _parse(data: bytes, file: str) -> Tree:
             continue
         parent = _integer(words[1]) if len(words) == 2 else None
         if parent is None:
-            raise ConfigError(f"{file}:{number}: expected 'name parent', got {line[:60]!r}")
+            raise ConfigError(f"{file}:{number}: expected 'name parent'")
         if not _ROOT <= parent < len(names):
             raise ConfigError(
-                f"{file}:{number}: parent of {words[0][:60]!r}: expected -1 (the root) or "
-                f"the number of a line above, 0 to {len(names) - 1}, got {parent}"
+                f"{file}:{number}: parent: expected -1 (the root) or "
+                f"the number of a line above, 0 to {len(names) - 1}"
             )
         names.append(words[0])
         parents.append(parent)

@@ -168,7 +168,7 @@ def test_an_odd_network_runs(detect, kind, network):
 
 
 TREES = {
-    "cyclic": (b"a 1\nb 0\n", "parent of 'a': expected -1"),
+    "cyclic": (b"a 1\nb 0\n", "parent: expected -1"),
     "too few leaves": (b"a -1\n", "tree"),
     "empty": (b"", "expected at least one class, got none"),
     "binary": (b"\0\0\0", "expected"),

@@ -88,7 +88,7 @@ def test_names_of_a_data_file_are_found_from_inside_its_folder(tmp_path, monkeyp
     [
         ("classes=2\n", "names: is missing"),
         ("names=none.names\n", "no file 'none.names'"),
-        ("names\n", "two.data:1: expected key=value"),
+        ("names\n", "two.data:1: expected key=value$"),
     ],
 )
 def test_a_data_file_without_usable_names_is_an_error(tmp_path, text, message):

@@ -44,11 +44,11 @@ def test_line_ends_marks_and_blank_lines_do_not_matter(tmp_path, text):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("a -1\nb 1\n", ":2: parent of 'b': expected -1 (the root) or .* 0 to 0, got 1"),
-        ("a 1\nb 0\n", ":1: parent of 'a'"),  # a cycle
-        ("a -2\n", "got -2"),
-        ("a -1\nb\n", ":2: expected 'name parent', got 'b'"),
-        ("a -1\nb c\n", ":2: expected 'name parent', got 'b c'"),
+        ("a -1\nb 1\n", ":2: parent: expected -1 (the root) or .* 0 to 0"),
+        ("a 1\nb 0\n", ":1: parent: expected -1"),  # a cycle
+        ("a -2\n", "parent: expected -1"),
+        ("a -1\nb\n", ":2: expected 'name parent'$"),
+        ("a -1\nb c\n", ":2: expected 'name parent'$"),
         ("a 1.5\n", "expected 'name parent'"),
         ("a --1\n", "expected 'name parent'"),
         ("a ²\n", "expected 'name parent'"),
@@ -61,6 +61,14 @@ def test_a_damaged_tree_is_told_by_line(tmp_path, text, problem):
     with pytest.raises(ConfigError, match=problem.replace("(", r"\(").replace(")", r"\)")) as told:
         read_tree(write(tmp_path, text), WHERE)
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("text", ["root:secret:1::\n", "secret 99\n", "secret x\n"])
+def test_the_message_quotes_nothing_of_a_file_that_is_no_tree(tmp_path, text):
+    with pytest.raises(ConfigError) as told:
+        read_tree(write(tmp_path, text), WHERE)
+    assert "secret" not in str(told.value)
+    assert ":1: " in str(told.value)
 
 
 def test_a_missing_tree_names_the_option_and_the_file(tmp_path):

@@ -55,7 +55,7 @@ def test_a_tree_beside_the_cfg_has_a_softmax_for_all_siblings(tmp_path):
     ("text", "name", "problem"),
     [
         ("a -1\nb 0\n", "a.tree", r"net\.cfg:9: \[region\] tree: expected 3 entries, .*, got 2"),
-        ("a -1\nb 2\nc 1\n", "a.tree", r"a\.tree:2: parent of 'b'"),
+        ("a -1\nb 2\nc 1\n", "a.tree", r"a\.tree:2: parent: expected -1"),
         ("", "a.tree", "expected at least one class, got none"),
         ("", "b.tree", r"net\.cfg:9: \[region\] tree: .*b\.tree: cannot be read"),
     ],

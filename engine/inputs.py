@@ -75,10 +75,18 @@ class Intake:
     resize: Fit
     exact: bool = False  # reproduce the error of darknet's resize in the bottom row
     orient: bool = True
+    max_pixels: int | None = None  # of a picture; None means picture_limits.PIXELS
     scales: bool = True  # make the rows of the input, too; otherwise the device does
 
     @classmethod
-    def of(cls, network: Graph, resize: str = "cfg", *, orient: bool = True) -> Intake:
+    def of(
+        cls,
+        network: Graph,
+        resize: str = "cfg",
+        *,
+        orient: bool = True,
+        max_pixels: int | None = None,
+    ) -> Intake:
         """Return the intake of a network, `resize` being one of RESIZES."""
         if resize not in RESIZES:
             hint = suggest(resize, RESIZES)
@@ -87,13 +95,19 @@ class Intake:
         if resize in ("cfg", "exact"):
             fit = "letterbox" if network.letter_box else "stretch"
             fit = "crop" if network.task == "classifier" else fit
-        return cls(network.net.shape, cast(Fit, fit), exact=resize == "exact", orient=orient)
+        return cls(
+            *(network.net.shape, cast(Fit, fit)),
+            exact=resize == "exact",
+            orient=orient,
+            max_pixels=max_pixels,
+        )
 
     def prepare(
         self, sources: Sequence[Wanted], *, bgr: bool = False, max_pixels: int | None = None
     ) -> Batch:
         """Read and scale pictures; the ImageError of an unreadable one stands in its place."""
         channels, height, width = self.shape.sides
+        max_pixels = self.max_pixels if max_pixels is None else max_pixels
         if not (self.scales or bgr):
             start = time.perf_counter()
             if image.are_uniform_arrays(sources, channels=channels, max_pixels=max_pixels):

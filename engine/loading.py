@@ -12,7 +12,7 @@ from reprlib import repr as brief
 from types import NoneType
 from typing import TYPE_CHECKING, TypeAlias
 
-from engine.arguments import check_kind, is_whole
+from engine.arguments import check_kind, is_whole, whole
 from engine.errors import InputError, within_memory
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def load(
     size: Size | None = None,
     resize: str = "cfg",
     orient: bool = True,
+    max_pixels: int | None = None,
     threshold: float = 0.25,
     nms: float = 0.45,
     hierarchy: float = 0.5,
@@ -64,6 +65,8 @@ def load(
     resize     "cfg" (what the .cfg asks for), "stretch", "letterbox", "exact" (as "cfg", with the
                rounding error of darknet's own resize)
     orient     apply the EXIF orientation; boxes refer to the upright picture
+    max_pixels the maximum number of pixels of a picture (89,478,485, which is 256 MiB of RGB);
+               larger pictures are refused before they are decoded
     threshold  the lowest score of a box to return; `hierarchy` is the same inside a class tree
     nms        the overlap above which boxes of one class are suppressed
     classes    the classes to return, by name or number; `exclude`: all classes but these
@@ -79,6 +82,8 @@ def load(
         check_kind(name, path, (str, PathLike, NoneType), "a file's name")
     check_kind("device", device, str, "a name such as 'cpu'")
     check_kind("precision", precision, str, "a name such as 'float32'")
+    if max_pixels is not None:
+        max_pixels = whole("max_pixels", max_pixels)
     Settings(
         threshold, nms, hierarchy, top_k, batch, max_detections
     )  # check them before reading files
@@ -102,7 +107,7 @@ def load(
                 *(threshold, nms, hierarchy, top_k, batch, max_detections),
                 classes=_chosen_classes(classes, exclude, labels),
             )
-            intake = Intake.of(network, resize, orient=orient)
+            intake = Intake.of(network, resize, orient=orient, max_pixels=max_pixels)
 
             def read_plan() -> Plan:
                 return lower(network, darknet_weights.load(weights, network))

@@ -293,6 +293,7 @@ def test_a_recurrent_network_remembers_until_it_is_reset(tiny_recurrent):
         ({"top_k": 0}, "top_k"),
         ({"size": 0}, "size"),
         ({"size": (1, 2, 3)}, "size"),
+        ({"max_pixels": 0}, "max_pixels: expected an integer of 1 or more, got 0"),
         ({"resize": "leterbox"}, "resize: .*Did you mean 'letterbox'"),
         ({"size": 64.0}, "size: expected a whole number, or width and height, got 64.0"),
         ({"threads": 0}, "threads: expected an integer of 1 or more, got 0"),

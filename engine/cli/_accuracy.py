@@ -38,7 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"--list {arguments.list}: expected no other pictures, got {more[0]!r}")
     paths = [str(path) for path in read_list(Path(arguments.list))]
     document = JsonReport.of(arguments, [arguments.list, arguments.labels, *paths])
-    with _model.load(arguments, has_default=False, top_k=arguments.top_k) as detector:
+    chosen = {"top_k": arguments.top_k, "max_pixels": arguments.max_pixels}
+    with _model.load(arguments, has_default=False, **chosen) as detector:
         if detector.task != "classifier":
             raise InputError(f"{arguments.cfg}: is not a classifier. Try: evaluate")
         labels = detector.labels

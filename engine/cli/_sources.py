@@ -31,6 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     reading.add_argument("--max-frames", type=int, metavar="N", help="at most N frames of a video")
     reading.add_argument(
+        "--max-pixels", type=int, metavar="N", help="pixels of a picture (89 million)"
+    )
+    reading.add_argument(
         "--fail-fast", action="store_true", help="stop at the first picture that cannot be read"
     )
 

@@ -24,7 +24,8 @@ def run(arguments: argparse.Namespace) -> int:
     feed = _sources.feed(arguments, _model.take_inputs(arguments))
     progress = Progress(is_wanted=not arguments.quiet)
     sinks = _outputs.sinks(arguments, feed, progress)
-    with _model.load(arguments, has_default=False, top_k=arguments.top_k) as detector:
+    chosen = {"top_k": arguments.top_k, "max_pixels": arguments.max_pixels}
+    with _model.load(arguments, has_default=False, **chosen) as detector:
         if detector.task != "classifier":
             raise InputError(f"{arguments.cfg}: is not a classifier. Try: detect")
         return run_all(

@@ -49,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = {name: getattr(arguments, name) for name in _SETTINGS}
     more = {
         "max_detections": arguments.max_det,
+        "max_pixels": arguments.max_pixels,
         "classes": _classes(arguments.classes),
         "exclude": _classes(arguments.exclude) or (),
     }

@@ -177,6 +177,15 @@ def test_what_is_read(folder, command, text):
     assert len(found) == SOURCES[text]
 
 
+MAX_PIXELS = "--max-pixels 100"
+
+
+@pytest.mark.parametrize("command", ["detect", "classify"])
+def test_the_size_of_a_picture_is_limited(folder, command):
+    done = run(folder, f"{command} {NETS[command]} dog.png {MAX_PIXELS}", status=1)
+    assert "dog.png: size: expected at most 100 pixels, got" in done.err
+
+
 VIDEO = "--stride 2 --max-frames 2"
 
 
@@ -415,11 +424,22 @@ TESTED = {
         CLUSTER,
         NAMED["detect"],
         VIDEO,
+        MAX_PIXELS,
         FILES,
         FOLDERS,
         OVERWRITE,
     ],
-    "classify": [*RUNNING, *SOURCES, NAMED["classify"], VIDEO, FILES, OVERWRITE, BEST, ACCURACY],
+    "classify": [
+        *RUNNING,
+        *SOURCES,
+        NAMED["classify"],
+        VIDEO,
+        MAX_PIXELS,
+        FILES,
+        OVERWRITE,
+        BEST,
+        ACCURACY,
+    ],
     "evaluate": [*RUNNING, *EVALUATE, NAMED["evaluate"], REPORT, OVERWRITE, SCORED],
     "benchmark": [*BENCHMARK, FILES_OF_NET, PLOT, ALGORITHMS, OVERWRITE, "--json"],
     "compare": [COMPARE, STRICTLY, BOX],

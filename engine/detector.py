@@ -27,6 +27,7 @@ from engine.concurrency import fork_safety
 from engine.concurrency.pipeline import pipelined
 from engine.darknet.graph import Graph
 from engine.errors import ImageError, InputError, suggest, within_memory
+from engine.files.naming import shown
 from engine.inputs import Batch, Intake, Prepared, Wanted, check_frames
 from engine.passes import optimise
 from engine.plan.build import Plan
@@ -166,8 +167,12 @@ class Detector:
         if len(thresholds) > 1 and not thresholds_may_differ(self._program.plan):
             rows = (batch.row(number) for number in range(len(chosen)))
             return [self.run(row, [each])[0] for row, each in zip(rows, chosen, strict=True)]
-        outcomes = self._outcomes(self._submit(batch, chosen), keep="never")
-        return [each for each in outcomes if not isinstance(each, ImageError)]
+        outcomes: list[Outcome] = []
+        for outcome in self._outcomes(self._submit(batch, chosen), keep="never"):
+            if isinstance(outcome, ImageError):
+                raise outcome
+            outcomes.append(outcome)
+        return outcomes
 
     def pin(self, frames: Array) -> Array:
         """Page-lock an array, so that a GPU reads pictures from it without a copy; return it.
@@ -285,10 +290,13 @@ class Detector:
 
     def _outcome(
         self, entry: Prepared, found: Any, timing: dict[str, float], *, top_k: int, keep: Keep
-    ) -> Outcome:
+    ) -> Outcome | ImageError:
         """Return the result of a picture, given its Boxes or the probabilities of its classes."""
         picture = entry.picture
         if self.task == "classifier":
+            if np.isnan(found).any():
+                name = "picture" if picture.path is None else shown(picture.path)
+                return ImageError(f"{name}: probabilities: expected numbers, got NaN")
             return Classification(
                 picture.size,
                 self._multiply_down_the_tree(found.ravel()),

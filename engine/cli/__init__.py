@@ -14,6 +14,7 @@ import io
 import os
 import pkgutil
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn, TextIO
@@ -39,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # a label that the terminal cannot encode is not an error
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    # NumPy's warnings about overflow with extreme weights; results that are NaN are reported.
+    warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"engine\.|numpy\.")
     try:
         with interruptible(), within_memory("this run"):
             status = _dispatch(sys.argv[1:] if argv is None else list(argv))

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from engine import cli
+from engine.darknet import cfg, graph, weights
 
 
 @pytest.fixture
@@ -45,3 +46,21 @@ def test_the_model_in_the_box_is_no_classifier(picture, tmp_path, capsys, option
     assert cli.main(["classify", *option, source]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "no model: name one with --model, or with --cfg and --weights" in line
+
+
+@pytest.mark.parametrize("scale", [1e38, -1e38])
+def test_nan_is_an_error_of_the_picture(tiny_classifier, picture, tmp_path, scale, capsys):
+    network = graph.build(cfg.read(tiny_classifier.cfg))
+    arrays = weights.initial(network)
+    filled = [
+        {name: np.full(values.shape, scale, np.float32) for name, values in layer.items()}
+        for layer in arrays
+    ]
+    extreme = tmp_path / "extreme.weights"
+    weights.save(extreme, network, filled)
+    options = ["--cfg", str(tiny_classifier.cfg), "--weights", str(extreme), "--device", "cpu"]
+    assert cli.main(["classify", *options, picture]) == 1
+    done = capsys.readouterr()
+    assert "nan" not in done.out
+    assert f"Error: {picture}: probabilities: expected numbers, got NaN\n" in done.err
+    assert "Warning" not in done.err

@@ -28,7 +28,9 @@ def encode(image: Image.Image, path: str | Path) -> bytes:
         raise InputError(f"{name}: cannot be written as {kind}: {limit}, {got}")
     buffer = io.BytesIO()
     try:
-        image.save(buffer, kind, **({"quality": 92} if kind == "JPEG" else {}))
+        # Pillow takes these from `info` for some formats only, and ignores what a format lacks.
+        options = {key: image.info[key] for key in ("icc_profile", "dpi") if key in image.info}
+        image.save(buffer, kind, **options, **({"quality": 92} if kind == "JPEG" else {}))
     except (OSError, ValueError) as error:  # for example, Pillow was built without the format
         raise InputError(f"{name}: cannot be written as {kind}: {error}") from error
     return buffer.getvalue()

@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias, TypeGuard
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from PIL import Image  # as slow to import as NumPy, and not needed for arrays
 
 _BLOCK = 1 << 20
+_MAX_PROFILE_BYTES = 4 << 20
+_MAX_DPI = 65535  # the maximum of a JPEG
+_FIRST_TRANSPOSED = 5  # EXIF orientations from 5 on exchange width and height
 
 
 class ArrayLike(Protocol):
@@ -45,6 +48,8 @@ class Picture:
 
     pixels: Array
     path: str | None = None
+    icc_profile: bytes | None = field(default=None, repr=False)  # of the RGB pixels
+    dpi: tuple[float, float] | None = None
 
     @property
     def size(self) -> tuple[int, int]:
@@ -61,7 +66,8 @@ class Picture:
         return "picture" if self.path is None else shown(self.path)
 
     def with_channels(self, channels: int) -> Picture:
-        return Picture(with_channels(self.pixels, channels, self.name), self.path)
+        pixels = with_channels(self.pixels, channels, self.name)
+        return self if pixels is self.pixels else replace(self, pixels=pixels)
 
     def to_image(self) -> Image.Image:
         """Return an RGB Pillow image for any number of channels."""
@@ -70,7 +76,13 @@ class Picture:
             pixels = np.rint(pixels * 255).astype(np.uint8)
         from PIL import Image
 
-        return Image.fromarray(pixels)
+        image = Image.fromarray(pixels)
+        image.info |= {
+            name: value
+            for name in ("icc_profile", "dpi")
+            if (value := getattr(self, name)) is not None
+        }
+        return image
 
 
 def read(
@@ -98,8 +110,8 @@ def read(
     if bgr and not _is_array(source):
         raise ImageError(f"{name}: bgr: only an array can be in BGR order")
     try:
-        pixels = _pixels(source, path, name, orient=orient, bgr=bgr, max_pixels=most)
-        return Picture(with_channels(pixels, channels, name), path)
+        picture = _picture(source, path, name, orient=orient, bgr=bgr, max_pixels=most)
+        return picture.with_channels(channels)
     except MemoryError as error:
         raise ImageError(f"{name}: picture: does not fit into memory") from error
 
@@ -130,14 +142,14 @@ def _needs_no_conversion(source: object, channels: int, max_pixels: int) -> Type
     return is_wanted and source.flags.c_contiguous
 
 
-def _pixels(
+def _picture(
     source: object, path: str | None, name: str, *, orient: bool, bgr: bool, max_pixels: int
-) -> Array:
+) -> Picture:
     if _is_array(source):
         array = _as_array(source, name)
         if array.ndim in (2, 3):
             check_size(array.shape[1], array.shape[0], name, max_pixels=max_pixels)
-        return from_array(array, name, bgr=bgr)
+        return Picture(from_array(array, name, bgr=bgr), path)
     if _is_image(source):
         image, orientation = load(source, name, max_pixels=max_pixels)
     else:
@@ -149,8 +161,31 @@ def _pixels(
     except Exception as error:  # Pillow cannot convert the mode
         raise decode_error(name, error) from error
     if image.format == "TIFF":
-        return pixels if orient else as_stored(pixels, orientation)
-    return upright(pixels, orientation) if orient else pixels
+        pixels = pixels if orient else as_stored(pixels, orientation)
+    elif orient:
+        pixels = upright(pixels, orientation)
+    dpi = _dpi_of(image)
+    if dpi and orient and orientation >= _FIRST_TRANSPOSED:
+        dpi = dpi[::-1]
+    return Picture(pixels, path, _rgb_profile_of(image), dpi)
+
+
+def _rgb_profile_of(image: Image.Image) -> bytes | None:
+    """Return the ICC profile, unless it describes CMYK or grey, which are converted to RGB."""
+    profile = image.info.get("icc_profile")
+    if not isinstance(profile, bytes) or len(profile) > _MAX_PROFILE_BYTES:
+        return None
+    return profile if profile[16:20] == b"RGB " else None
+
+
+def _dpi_of(image: Image.Image) -> tuple[float, float] | None:
+    """Return the resolution if it is one that every format can store."""
+    try:
+        horizontal, vertical = map(float, image.info["dpi"])
+    except (KeyError, TypeError, ValueError, ArithmeticError):
+        return None
+    is_valid = 1 <= horizontal <= _MAX_DPI and 1 <= vertical <= _MAX_DPI
+    return (horizontal, vertical) if is_valid else None
 
 
 def _is_image(source: object) -> TypeGuard[Image.Image]:

@@ -7,11 +7,16 @@ from pathlib import Path
 _MAX_LENGTH = 200
 
 
+def escaped(text: str) -> str:
+    """Escape control characters and undecodable bytes."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
+
+
 def shown(name: str | Path) -> str:
     """Escape control characters and undecodable bytes; shorten a long name in the middle."""
-    printable = "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(name)
-    )
+    printable = escaped(str(name))
     if len(printable) <= _MAX_LENGTH:
         return printable
     half = _MAX_LENGTH // 2

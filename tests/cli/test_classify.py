@@ -1,5 +1,7 @@
 """python -m engine classify."""
 
+import csv
+import io
 import json
 
 import numpy as np
@@ -64,3 +66,25 @@ def test_nan_is_an_error_of_the_picture(tiny_classifier, picture, tmp_path, scal
     assert "nan" not in done.out
     assert f"Error: {picture}: probabilities: expected numbers, got NaN\n" in done.err
     assert "Warning" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("label", "cell"),
+    [
+        ("=1+1", "'=1+1"),
+        ("+1", "'+1"),
+        ("-1", "'-1"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("plain dog", "plain dog"),
+    ],
+)
+def test_a_name_is_no_formula_and_no_escape_sequence_in_csv(
+    tiny_classifier, picture, tmp_path, label, cell, capsys
+):
+    names = tmp_path / "odd.names"
+    names.write_text(f"{label}\n" * 6)
+    options = [*tiny_classifier.options, "--names", str(names), "--csv", "-"]
+    assert cli.main(["classify", *options, picture]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert {row["label"] for row in rows} == {cell}

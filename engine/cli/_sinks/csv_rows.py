@@ -7,10 +7,12 @@ from typing import Any
 
 from engine.cli._sinks.base import Sink
 from engine.cli._sinks.text_output import TextOutput
+from engine.files.naming import escaped
 from engine.sources.item import Item
 from engine.vision import serialize
 
 _BOX_COLUMNS = (*serialize.CSV_COLUMNS, "frame")
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _CLASS_COLUMNS = ("path", "rank", "class_id", "label", "score", "frame")
 
 
@@ -30,7 +32,9 @@ class BoxRows(Sink):
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         number = item.frame.number if item.frame else ""
-        self._writer.writerows((*row, number) for row in self._rows(outcome))
+        for row in self._rows(outcome):
+            cells = (_neutral(each) if isinstance(each, str) else each for each in row)
+            self._writer.writerow((*cells, number))
 
     def finish(self) -> None:
         self._out.keep()
@@ -41,6 +45,12 @@ class BoxRows(Sink):
     def _rows(self, outcome: Any) -> list[tuple[object, ...]]:
         rows: list[tuple[object, ...]] = outcome.to_csv()
         return rows
+
+
+def _neutral(text: str) -> str:
+    """Escape control characters, and keep spreadsheets from running a name as a formula (OWASP)."""
+    printable = escaped(text)
+    return f"'{printable}" if text.startswith(_FORMULA_STARTS) else printable
 
 
 class ClassRows(BoxRows):

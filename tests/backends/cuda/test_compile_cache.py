@@ -1,6 +1,7 @@
 """Compiled kernels on disk: what comes back, what does not, and who may write at once."""
 
 import logging
+import os
 import threading
 
 import pytest
@@ -67,3 +68,15 @@ def test_the_folder_is_the_chosen_one_or_the_platforms(monkeypatch, variables, e
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert compile_cache.folder().as_posix() == expected
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+@pytest.mark.parametrize(("name", "mode"), [(".", 0o777), (".", 0o770), ("key", 0o666)])
+def test_what_others_can_write_is_not_run(tmp_path, caplog, name, mode):
+    cache = Cache(tmp_path / "kernels")
+    cache.write("key", b"code")
+    assert cache.read("key") == b"code"
+    (tmp_path / "kernels" / name).chmod(mode)
+    assert [cache.read("key"), cache.read("key")] == [None, None]
+    assert len(caplog.messages) == 1
+    assert "ENGINE_CACHE" in caplog.messages[0]

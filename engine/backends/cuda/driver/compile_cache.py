@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import stat
 from pathlib import Path
 
 from engine.files.cache_folder import folder as folder
+from engine.files.naming import shown
 
 _log = logging.getLogger(__name__)
 _DIGEST_BYTES = 32
@@ -23,16 +25,30 @@ class Cache:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._remembered: dict[str, bytes] = {}
+        self._has_warned = False
 
     def read(self, key: str) -> bytes | None:
         if key in self._remembered:
             return self._remembered[key]
         try:
-            stored = (self._path / key).read_bytes()
+            with (self._path / key).open("rb") as file:
+                if not (_is_trusted(self._path.stat()) and _is_trusted(os.fstat(file.fileno()))):
+                    self._warn_about_owner()
+                    return None
+                stored = file.read()
         except OSError:
             return None
         digest, contents = stored[:_DIGEST_BYTES], stored[_DIGEST_BYTES:]
         return contents if hashlib.sha256(contents).digest() == digest else None
+
+    def _warn_about_owner(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "%s: is ignored: another user owns it or may write to it. "
+                "Remove it, or name another folder with ENGINE_CACHE",
+                shown(self._path),
+            )
 
     def write(self, key: str, contents: bytes) -> None:
         try:
@@ -54,3 +70,11 @@ class Cache:
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
+
+
+def _is_trusted(status: os.stat_result) -> bool:
+    """Return whether only this user or root can have written it: its code runs on the device."""
+    if os.name == "nt":
+        return True
+    is_shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return status.st_uid in (0, os.geteuid()) and not is_shared

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from engine.errors import InputError
+from engine.files.naming import shown
 
 if TYPE_CHECKING:
     from engine.cli._output_files import ReservedPaths
@@ -44,6 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser, *, of_boxes: bool) -> None:
         output.add_argument("--crops", metavar="DIR", help="where to write detections as crops")
     output.add_argument("--overwrite", action="store_true", help="replace existing files")
     output.add_argument("--quiet", action="store_true", help="print no table and no progress")
+
+
+def written_to(arguments: argparse.Namespace) -> list[str] | None:
+    """Return the files and folders that the run writes, or None for a quiet run."""
+    if arguments.quiet:
+        return None
+    chosen = (getattr(arguments, name, None) for name in ("output", *_FILES, "save_txt", "crops"))
+    return [shown(path) for path in chosen if path not in (None, "-")]
 
 
 def needs_pictures(arguments: argparse.Namespace) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,13 @@ def run_all(
     workers: int,
     keep_pictures: bool = False,
     fail_fast: bool = False,
+    written_to: Sequence[str] | None = None,
 ) -> int:
-    """Run all pictures of the feed and return the exit status; sinks get the results in order."""
+    """Run all pictures of the feed and return the exit status; sinks get the results in order.
+
+    Unless `written_to` is None, a last line sums up a run of several pictures and names the
+    outputs.
+    """
     waiting: deque[Item] = deque()  # taken by the detector, without a result yet
 
     def sources() -> Iterator[Wanted]:
@@ -40,7 +45,7 @@ def run_all(
             waiting.append(item)
             yield item.source
 
-    count = failures = 0
+    count = failures = boxes = with_boxes = 0
     stream = detector.stream(
         sources(), on_error="yield", workers=workers, keep_pictures=keep_pictures
     )
@@ -50,7 +55,7 @@ def run_all(
         _started(sinks, about, progress, interrupts),
         closing(stream) as outcomes,  # type: ignore[type-var]
     ):
-        start = time.perf_counter()
+        first = start = time.perf_counter()
         for outcome in outcomes:
             item = waiting.popleft()
             milliseconds = (time.perf_counter() - start) * 1e3
@@ -62,14 +67,23 @@ def run_all(
                     for sink in sinks:
                         sink.fail(item, outcome)
                 else:
+                    found = len(outcome) if isinstance(outcome, Sized) else 0
+                    boxes += found
+                    with_boxes += found > 0
                     for sink in sinks:
                         sink.take(item, outcome, milliseconds)
             progress.step()
             if failures and fail_fast:
                 break
             start = time.perf_counter()
+        seconds = time.perf_counter() - first
     if failures:
         progress.print_stderr(f"{failures} of {count} pictures could not be read")
+    if written_to is not None and count > 1:
+        found_text = f", {boxes} boxes in {with_boxes}" if detector.task == "detector" else ""
+        counts = f"{count} pictures{found_text}, {failures} failed"
+        where = f": {', '.join(written_to)}" if written_to else ""
+        progress.print_stderr(f"{counts}, {count / seconds:.1f} per second{where}")
     return FAILED if failures else 0
 
 

@@ -36,4 +36,5 @@ def run(arguments: argparse.Namespace) -> int:
             progress=progress,
             workers=arguments.workers,
             fail_fast=arguments.fail_fast,
+            written_to=_outputs.written_to(arguments),
         )

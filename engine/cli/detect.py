@@ -70,6 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
             workers=arguments.workers,
             keep_pictures=_outputs.needs_pictures(arguments),
             fail_fast=arguments.fail_fast,
+            written_to=_outputs.written_to(arguments),
         )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,9 +59,10 @@ def test_a_broken_picture_is_reported_and_the_others_go_on(detect, pictures):
     status, out, err = detect(pictures[2], pictures[0])
     assert status == 1
     assert out.startswith(pictures[0])
-    complaint, count = err.splitlines()
+    complaint, count, summary = err.splitlines()
     assert complaint.startswith(f"Error: {pictures[2]}: ")
     assert count == "1 of 2 pictures could not be read"
+    assert re.fullmatch(r"2 pictures, \d+ boxes in 1, 1 failed, [\d.]+ per second", summary)
 
 
 def test_json_on_stdout_is_alone_there(detect, pictures):

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import engine
 from engine import bundled
@@ -22,6 +23,7 @@ def test_boxes_stay_and_the_chosen_score_becomes_a_quarter(tmp_path):
     _assert_odds(after, _odds(before) * EVEN)
 
 
+@pytest.mark.slow
 def test_the_longest_anchors_may_have_a_score_of_their_own(tmp_path):
     before, after = _calibrated(tmp_path, "--threshold", "0.5", "--large", "0.4")
     factors = np.full(len(before), EVEN)

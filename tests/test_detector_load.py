@@ -13,6 +13,7 @@ from engine import backends
 from engine import passes as engine_passes
 from engine.backends import cuda, open_chosen
 from engine.errors import DeviceError, WeightsError
+from tests.lanes import slow_except
 
 
 @pytest.fixture
@@ -128,7 +129,7 @@ except engine.ConfigError:
 """
 
 
-@pytest.mark.parametrize("device", ["auto", "cuda", "cpu"])
+@pytest.mark.parametrize("device", slow_except(["auto"], ["auto", "cuda", "cpu"]))
 def test_a_card_begins_to_wake_before_anything_large_is_imported(device):
     done = subprocess.run(
         [sys.executable, "-c", AWAKE_BEFORE, device],

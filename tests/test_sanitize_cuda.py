@@ -73,6 +73,7 @@ def test_every_tool_has_a_fault_to_find():
     assert list(FAULTS) == tools.split()
 
 
+@pytest.mark.slow
 @needs.program("nvcc", "nvidia-cuda-toolkit")
 @pytest.mark.parametrize(
     ("tool", "instruction"),

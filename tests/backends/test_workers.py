@@ -236,6 +236,7 @@ def test_the_blas_uses_one_thread_until_it_is_released():
         library._put(before)
 
 
+@pytest.mark.slow
 @needs_pool
 @pytest.mark.parametrize("asked", ["Nehalem", None])
 def test_the_kernels_and_the_variable_that_selects_them_are_described(asked):

@@ -120,6 +120,7 @@ def test_a_reader_that_leaves_is_no_error():
     assert done.stdout.strip() in ("0", "141")  # 0 when it wrote all before the reader left
 
 
+@pytest.mark.slow
 def test_what_nobody_is_told_ends_no_run(tmp_path):
     (tmp_path / "broken.png").write_bytes(b"no picture")
     command = [sys.executable, "-m", "engine", "detect", tmp_path / "broken.png", "docs/parcel.jpg"]
@@ -141,7 +142,7 @@ def test_what_nobody_is_told_ends_no_run(tmp_path):
     [
         ("--help >&-", 0, ""),
         slow(("detect docs/parcel.jpg --device cpu --quiet >&-", 0, "")),
-        ("detect docs/parcel.jpg --device cpu 2>&-", 0, "docs/parcel.jpg  720 x 720"),
+        slow(("detect docs/parcel.jpg --device cpu 2>&-", 0, "docs/parcel.jpg  720 x 720")),
         slow(("detect missing.jpg --device cpu 2>&-", 1, "")),
         pytest.param("detect --nonsense 2>/dev/full", 2, "", marks=needs_a_full_disk),
         ("detect - <&- 2>&1", 2, "Error: -: expected names on standard input, which is closed"),

@@ -109,6 +109,7 @@ def test_file_that_does_not_fit_is_one_error_line_and_is_removed(place, output):
     assert [path.name for path in place.joinpath("out").rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", slow_except(["csv"], ["jsonl", "csv"]))
 def test_rows_written_before_the_disk_filled_stay_whole(place, ending):
     rows = f"{DETECT} street.png street.png street.png --{ending} out/"

@@ -40,6 +40,7 @@ def test_changed_seeds_are_taken_or_refused(name):
         assert found is None, f"{found.text}\n{data[:2000]!r}"
 
 
+@pytest.mark.slow
 def test_a_judge_finds_what_it_looks_for():
     assert check(work_too_long, b"").kind == "slow"
     assert check(lambda data: bytearray(1 << 30), b"").kind == "MemoryError"

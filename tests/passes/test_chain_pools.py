@@ -32,6 +32,7 @@ def test_a_pyramid_becomes_a_chain():
     assert (third.src, third.window, third.out) == (outs[1], SAME, outs[2])
 
 
+@pytest.mark.slow
 def test_the_pyramid_of_yolov4_becomes_a_chain():
     network = graph.build(cfg.read(folder("cfg") / "yolov4.cfg"))
     plan = lower.lower(network, random_weights.arrays(network))

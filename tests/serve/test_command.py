@@ -94,6 +94,7 @@ def test_a_signal_lets_it_end_quietly(start, number):
     assert process.ended() == (0, "")
 
 
+@pytest.mark.slow
 @SIGNALS
 def test_who_is_being_answered_when_it_is_to_end_gets_the_answer(start, pictures):
     process = start()

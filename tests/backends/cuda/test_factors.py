@@ -179,7 +179,9 @@ def card(request: pytest.FixtureRequest) -> Iterator[CudaDevice]:
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(("channels", "side"), [(16, 3), (32, 8), (144, 13), (192, 9)])
 @pytest.mark.parametrize("batch", slow_except([7], [1, 7]))
-@pytest.mark.parametrize("kernel", ["few_channels", "implicit_gemm"])
+@pytest.mark.parametrize(
+    "kernel", slow_except(["implicit_gemm"], ["few_channels", "implicit_gemm"])
+)
 def test_results_are_those_of_a_product_that_is_stored(
     card: CudaDevice,
     monkeypatch: pytest.MonkeyPatch,

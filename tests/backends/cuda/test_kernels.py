@@ -165,6 +165,7 @@ class Forced:
         return self._device.compile(plan, algorithm=self._algorithm, **options)
 
 
+@pytest.mark.slow
 @needs_gxx
 @pytest.mark.parametrize("layout", FLOAT_LAYOUTS[1:], ids=str)
 @by_each_algorithm

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="local",
         metavar="ADDRESS",
-        help="auto or host:port of a Ray cluster; without it, a local one is started",
+        help="auto or host:port of a Ray cluster; without an address, a local one",
     )
     fleet.add_argument("--out", metavar="DIR", help="where to write results; also s3://… etc.")
     fleet.add_argument("--format", metavar="F", help="parquet or jsonl (parquet)")

@@ -18,7 +18,7 @@ from engine.vision.extensions import is_picture, unsupported_format
 
 STDIN = "-"
 
-_MOST_FOLDERS = 1000  # that are visited for a warning
+_MAX_FOLDERS = 1000  # that are visited for a warning
 
 _log = logging.getLogger("engine")
 
@@ -112,12 +112,12 @@ def _warn_about_unsupported_formats(folder: str, *, recursive: bool) -> None:
 
 def _warn_about_inner_folders(folder: str) -> None:
     """Warn about the pictures that only --recursive would find."""
-    visited = list(islice(os.walk(folder), 1, _MOST_FOLDERS + 2))
+    visited = list(islice(os.walk(folder), 1, _MAX_FOLDERS + 2))
     left_out = sum(is_picture(each) for _, _, files in visited for each in files)
     if left_out:
         _log.warning(
             "%s: its sub-folders are left out, pictures in them: %s%d. Add --recursive",
-            *(shown(folder), "at least " * (len(visited) > _MOST_FOLDERS), left_out),
+            *(shown(folder), "at least " * (len(visited) > _MAX_FOLDERS), left_out),
         )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import re
-import socket
 import time
 from contextlib import suppress
 from functools import lru_cache
@@ -54,7 +54,7 @@ def _is_alive(process: int) -> bool:
 @lru_cache(maxsize=1)
 def _system() -> str:
     """Return a name for the set of processes that share our process numbers."""
-    facts = [socket.gethostname()]
+    facts = [platform.node()]
     with suppress(OSError):
         facts.append(Path("/proc/sys/kernel/random/boot_id").read_text("ascii"))
         facts.append(str(Path("/proc/self/ns/pid").stat().st_ino))

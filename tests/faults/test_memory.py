@@ -3,6 +3,7 @@
 import itertools
 import re
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -82,11 +83,11 @@ def test_a_call_that_fails_leaves_the_state_as_it_was(tmp_path, monkeypatch):
         detector.reset()
         assert np.array_equal(detector.forward(x)[0], first)
         program = detector._program
-        steps = program._runs[1].steps
-        for last in range(len(steps)):
+        kernels = program._bound[1].kernels
+        for last in range(len(kernels)):
             with monkeypatch.context() as patch:
-                broken = [*steps[:last], out_of_memory]
-                patch.setitem(program._runs, 1, replaced(program._runs[1], broken))
+                broken = [*kernels[:last], out_of_memory]
+                patch.setitem(program._bound, 1, replace(program._bound[1], kernels=tuple(broken)))
                 with pytest.raises(engine.DeviceError, match="cpu: out of memory"):
                     detector.forward(x)
         assert np.array_equal(detector.forward(x)[0], second)
@@ -94,10 +95,6 @@ def test_a_call_that_fails_leaves_the_state_as_it_was(tmp_path, monkeypatch):
 
 def out_of_memory():
     raise MemoryError
-
-
-def replaced(run, steps):
-    return type(run)(run.source, tuple(steps), run.outputs, run.heads)
 
 
 SCARCE = """

@@ -23,7 +23,7 @@ def test_a_file_appears_only_when_it_is_complete(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_after_an_error_nothing_is_left(tmp_path):
+def test_error_leaves_no_file(tmp_path):
     def fail():
         with NewFile(tmp_path / "a.txt") as file:
             file.part.write_text("half")
@@ -34,7 +34,7 @@ def test_after_an_error_nothing_is_left(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_there_is_replaced_only_when_asked(tmp_path):
+def test_existing_file_is_replaced_only_if_asked(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
     with pytest.raises(InputError, match=r"a\.txt: exists already\. Take another"):
@@ -45,7 +45,7 @@ def test_what_is_there_is_replaced_only_when_asked(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_that_came_meanwhile_is_kept(tmp_path):
+def test_file_created_in_the_meantime_is_kept(tmp_path):
     path = tmp_path / "a.txt"
 
     def write():
@@ -59,7 +59,7 @@ def test_a_file_that_came_meanwhile_is_kept(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_another_name_is_taken_where_there_is_one(tmp_path):
+def test_numbered_name_is_used_if_the_file_exists(tmp_path):
     others = iter([tmp_path / "b.txt", tmp_path / "c.txt"])
     with NewFile(tmp_path / "a.txt", another=lambda: next(others)) as file:
         file.part.write_text("ours")
@@ -85,19 +85,19 @@ def test_a_file_system_that_is_read_only_is_one_line(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["x" * 251, "é" * 125])
-def test_names_of_any_length_a_disk_takes_can_be_written(tmp_path, name):
+def test_longest_possible_names_can_be_written(tmp_path, name):
     path = tmp_path / f"{name}.txt"
     write_new(path, b"")
     assert path.exists()
 
 
 @pytest.mark.parametrize(("name", "reason"), [("x" * 300, "File name too long"), ("a\0b", "NUL")])
-def test_a_name_that_cannot_be_one_is_one_line(tmp_path, name, reason):
+def test_impossible_name_is_one_error_line(tmp_path, name, reason):
     with pytest.raises(InputError, match=f"cannot be written: .*{reason}"):
         write_new(tmp_path / name, b"")
 
 
-def test_writers_with_the_same_process_number_keep_apart(tmp_path):
+def test_writers_with_the_same_process_id_do_not_collide(tmp_path):
     with NewFile(tmp_path / "a.txt", overwrite=True) as first:
         with NewFile(tmp_path / "a.txt", overwrite=True) as second:
             first.part.write_text("first")
@@ -107,7 +107,7 @@ def test_writers_with_the_same_process_number_keep_apart(tmp_path):
     assert list(tmp_path.iterdir()) == [tmp_path / "a.txt"]
 
 
-def test_a_name_that_was_taken_in_vain_is_given_back(tmp_path):
+def test_reserved_name_is_released_on_failure(tmp_path):
     def lose():
         with NewFile(tmp_path / "a.txt") as file:
             file.part.write_text("ours")
@@ -118,7 +118,7 @@ def test_a_name_that_was_taken_in_vain_is_given_back(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nobody_sees_a_file_that_is_not_complete(tmp_path, monkeypatch):
+def test_incomplete_file_is_never_visible(tmp_path, monkeypatch):
     """The name must not be reserved by an empty file."""
     path, seen = tmp_path / "a.txt", []
     for name in ("link", "replace", "rename", "unlink"):
@@ -146,7 +146,7 @@ def test_a_file_system_without_hard_links_works(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_what_a_dead_process_left_is_removed(tmp_path):
+def test_files_of_a_dead_process_are_removed(tmp_path):
     code = "import sys; from engine.files.atomic import NewFile; print(NewFile(sys.argv[1]).part)"
     left = subprocess.run(
         [sys.executable, "-c", code, tmp_path / "b.txt"], capture_output=True, text=True, check=True

@@ -9,7 +9,7 @@ from tools import bench_cpu
 
 
 @pytest.mark.slow
-def test_a_line_for_each_engine_and_number_of_threads(tiny_detector, tmp_path, capsys):
+def test_one_line_per_engine_and_number_of_threads(tiny_detector, tmp_path, capsys):
     words = ["--cfg", str(tiny_detector.cfg), "--weights", str(tiny_detector.weights)]
     words += ["--engines", "engine", "--rounds", "3", "--json", str(tmp_path / "times.json")]
     assert bench_cpu.main(words) == 0
@@ -27,7 +27,7 @@ def test_a_line_for_each_engine_and_number_of_threads(tiny_detector, tmp_path, c
         assert engine["peak_mb"] > 1
 
 
-def test_ratios_are_of_what_was_taken_in_the_same_round():
+def test_ratios_compare_times_of_the_same_round():
     ours, other = bench_cpu.Times("engine", [2.0, 9.0, 3.0]), bench_cpu.Times("it", [4.0, 9.0, 5.0])
     assert bench_cpu._ratio(ours, other) == 3 / 5
     assert bench_cpu._ratio(ours, bench_cpu.Times("darknet", [6.0])) == 3 / 6

@@ -52,7 +52,7 @@ CARD = "NVIDIA H200, driver for CUDA 13.0"
 @pytest.mark.parametrize(
     ("peers_ms", "told"), [({"it": 4.0}, "it    4.000 ms: 2.00x"), ({}, "ms        500/s  (")]
 )
-def test_a_speed_up_is_told_where_there_is_a_peer(peers_ms, told):
+def test_speed_up_is_printed_if_there_is_a_peer(peers_ms, told):
     row = {**ROW, "peers_ms": peers_ms}
     assert told in bench_cuda.format_row({**row, "boxes_ms": None})
     assert "to boxes    3.000 ms" in bench_cuda.format_row({**row, "boxes_ms": 3.0})

@@ -25,7 +25,7 @@ def bare(monkeypatch):
         ({"ENGINE_CACHE": "", "ENGINE_HOME": "", "XDG_CACHE_HOME": "/x"}, "/x/engine"),
     ],
 )
-def test_variables_come_first(monkeypatch, variables, expected):
+def test_environment_variables_take_precedence(monkeypatch, variables, expected):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert cache_folder.folder().as_posix() == expected
@@ -35,12 +35,12 @@ def test_variables_come_first(monkeypatch, variables, expected):
     ("platform", "expected"),
     [("linux", "/c/.cache/engine"), ("darwin", "/c/Library/Caches/engine")],
 )
-def test_then_the_platforms_place(monkeypatch, platform, expected):
+def test_platform_folder_is_the_default(monkeypatch, platform, expected):
     monkeypatch.setattr("sys.platform", platform)
     assert cache_folder.folder().as_posix() == expected
 
 
-def test_without_a_home_it_says_what_to_set(monkeypatch):
+def test_error_without_a_home_says_what_to_set(monkeypatch):
     def fail():
         raise RuntimeError("Could not determine home directory.")
 

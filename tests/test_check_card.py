@@ -64,7 +64,7 @@ def test_every_step_has_a_line_and_a_log(tmp_path):
         ("soak", "soak_cuda", "soak"),
     ],
 )
-def test_a_step_that_fails_is_told_and_the_others_run(tmp_path, step, fails, line):
+def test_failed_step_is_reported_and_the_others_run(tmp_path, step, fails, line):
     done = check(tmp_path, step, "precision", FAILS=fails)
     assert done.returncode == 1
     failed = {name for name, said in lines(done).items() if " exit 1," in said}
@@ -72,19 +72,19 @@ def test_a_step_that_fails_is_told_and_the_others_run(tmp_path, step, fails, lin
     assert "precision" in lines(done)
 
 
-def test_what_is_not_there_is_left_out_with_a_word(tmp_path):
+def test_missing_tools_are_reported_as_skipped(tmp_path):
     done = check(tmp_path, "golden", "eager", SHARED=str(tmp_path / "elsewhere"))
     assert done.returncode == 0
     assert all("skipped: no" in line for line in lines(done).values())
     assert len(lines(done)) == 3
 
 
-def test_a_step_that_is_none_is_refused(tmp_path):
+def test_unknown_step_is_refused(tmp_path):
     done = check(tmp_path, "gulden")
     assert done.returncode == 2
     assert "gulden: no such step" in done.stderr
 
 
-def test_the_folder_is_where_the_caller_says(tmp_path):
+def test_log_folder_is_the_callers(tmp_path):
     assert check(tmp_path, "precision", logs="two words/logs").returncode == 0
     assert tmp_path.joinpath("two words", "logs", "precision.log").exists()

@@ -106,7 +106,7 @@ def test_outputs_may_differ_by_two_thousandths(cpu, case, factor, passes):
     assert ("FAIL" in str(row)) != passes
 
 
-def test_a_value_that_is_no_number_misses(cpu, case):
+def test_nan_output_misses(cpu, case):
     def spoil(values):
         values[0, 0, 0, 0] = np.nan
         return values
@@ -115,13 +115,13 @@ def test_a_value_that_is_no_number_misses(cpu, case):
 
 
 @pytest.mark.parametrize(("factor", "lost"), [(1.001, 0), (1.03, "all")])
-def test_boxes_must_overlap_by_98_hundredths(cpu, case, factor, lost):
+def test_boxes_must_overlap_by_98_percent(cpu, case, factor, lost):
     row = judged(cpu, case, rows=changed(slice(4), factor))
     assert row.lost == (row.boxes if lost == "all" else lost)
     assert row.passes == (lost == 0)
 
 
-def test_of_random_weights_in_float32_outputs_count(cpu, case):
+def test_float32_with_random_weights_is_judged_by_outputs(cpu, case):
     random = replace(case, suite="golden")
     spoils = {"rows": changed(slice(4), 1.03), "precision": "float32"}
     row = judged(cpu, random, **spoils)
@@ -139,14 +139,14 @@ def boxes_of(*rows):
 
 
 @pytest.mark.parametrize(("second", "has_partner"), [(0.5990, True), (0.5970, False)])
-def test_of_two_boxes_that_nearly_tie_either_may_stay(second, has_partner):
+def test_either_of_two_nearly_tied_boxes_may_stay(second, has_partner):
     first, rival = (0.5, 0.5, 0.2, 0.2, 0.6), (0.53, 0.5, 0.2, 0.2, second)
     mine, other = boxes_of(first), boxes_of((*rival[:4], 0.6))
     overlaps = check_precision.best_overlaps(mine, boxes_of(first, rival), other, THRESHOLD)
     assert (overlaps >= check_precision.MIN_IOU).tolist() == [has_partner]
 
 
-def test_a_box_that_suppresses_nothing_takes_nobodys_place():
+def test_box_that_suppresses_nothing_replaces_no_other():
     first, far = (0.5, 0.5, 0.2, 0.2, 0.6), (0.9, 0.5, 0.2, 0.2, 0.6)
     mine, rivals, other = boxes_of(first), boxes_of(first, far), boxes_of(far)
     assert check_precision.best_overlaps(mine, rivals, other, THRESHOLD).tolist() == [0]
@@ -158,7 +158,7 @@ def test_boxes_of_another_class_are_lost(cpu, case):
 
 
 @pytest.mark.parametrize(("above", "counts"), [(0.005, False), (0.015, True)])
-def test_only_boxes_clear_of_the_threshold_count(cpu, case, above, counts):
+def test_boxes_near_the_threshold_do_not_count(cpu, case, above, counts):
     plan = optimise(case.plan, cpu.passes)
     found = check_precision.run(cpu, case, plan, "float32").kept[0]
     chosen = found.scores[len(found) // 2]
@@ -171,7 +171,7 @@ def test_only_boxes_clear_of_the_threshold_count(cpu, case, above, counts):
     assert row.lost == (1 if counts else 0)
 
 
-def test_scores_that_change_average_precision_miss(cpu, case):
+def test_changed_average_precision_misses(cpu, case):
     truth = case.truth
     found = check_precision.run(cpu, case, case.plan, "float32").for_ap[0]
     first = found.take(found.class_ids == 0).take(slice(1))
@@ -187,7 +187,7 @@ def test_scores_that_change_average_precision_miss(cpu, case):
 
 
 @pytest.mark.parametrize(("suite", "passes"), [("golden", True), ("models", False)])
-def test_a_refusal_passes_for_random_weights_only(cpu, case, suite, passes):
+def test_refusal_passes_for_random_weights_only(cpu, case, suite, passes):
     def refuse(program):
         raise InputError("net.cfg: layer 0 [convolutional]: too large")
 
@@ -197,7 +197,7 @@ def test_a_refusal_passes_for_random_weights_only(cpu, case, suite, passes):
 
 
 @needs_gxx
-def test_halves_are_near_floats(case, monkeypatch):
+def test_float16_is_close_to_float32(case, monkeypatch):
     monkeypatch.setattr(
         "engine.backends.cuda.lower.precision_policy._SMALL", 0
     )  # it stands for a larger one

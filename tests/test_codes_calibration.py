@@ -24,7 +24,7 @@ def test_boxes_stay_and_the_chosen_score_becomes_a_quarter(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_longest_anchors_may_have_a_score_of_their_own(tmp_path):
+def test_longest_anchors_may_have_their_own_score(tmp_path):
     before, after = _calibrated(tmp_path, "--threshold", "0.5", "--large", "0.4")
     factors = np.full(len(before), EVEN)
     factors[: 3 * 13 * 13] = np.tile([EVEN, TWO_IN_FIVE, TWO_IN_FIVE], 13 * 13)

@@ -21,7 +21,7 @@ def model():
     return found
 
 
-def test_it_is_small_and_the_one_that_the_docs_describe(model):
+def test_model_is_small_and_as_documented(model):
     contents = model.weights.read_bytes()
     assert len(contents) < 5 << 20
     for guide in ("docs/codes.md", "weights/README.md"):
@@ -30,14 +30,14 @@ def test_it_is_small_and_the_one_that_the_docs_describe(model):
         assert f"{len(contents):,} bytes" in text
 
 
-def test_it_finds_every_code_in_the_picture(model):
+def test_model_finds_every_code_in_the_picture(model):
     with engine.load(model.cfg, model.weights, names=model.names, device="cpu") as detector:
         result = detector(ROOT / "docs/parcel.jpg")
     expected = ["aztec", "barcode", "barcode", "datamatrix", "datamatrix", "pdf417", "qr"]
     assert sorted(result.labels) == expected
 
 
-def test_it_has_a_name_and_is_what_load_takes_without_one(model, capsys):
+def test_model_has_a_name_and_is_the_default_of_load(model, capsys):
     with engine.load(device="cpu") as unnamed, engine.load(model.cfg.stem, device="cpu") as named:
         assert unnamed.labels == named.labels
         assert "qr" in named.labels
@@ -49,7 +49,7 @@ def test_it_has_a_name_and_is_what_load_takes_without_one(model, capsys):
         engine.load(weights=model.weights)
 
 
-def test_detect_says_that_it_ran_and_how_to_get_others(capsys):
+def test_detect_names_the_default_model_and_how_to_get_others(capsys):
     assert cli.main(["detect", str(ROOT / "docs/parcel.jpg"), "--device", "cpu"]) == 0
     (line,) = capsys.readouterr().err.splitlines()
     for told in ("codes", "--model", "models list", "--cfg", "--weights"):

@@ -26,13 +26,13 @@ def differences(network, *texts):
     return list(compare.compare(*network, images(), [Way.of(text) for text in texts]))
 
 
-def test_passes_change_next_to_nothing(network):
+def test_passes_change_outputs_by_rounding_only(network):
     found = differences(network, "cpu", "cpu/no-passes")
     assert [each.kind for each in found] == ["convolutional", "maxpool", "convolutional", "yolo"]
     assert max(each.error for each in found) < 1e-5
 
 
-def test_precisions_change_little_but_something(network):
+def test_precisions_differ_by_rounding_only(network):
     found = differences(network, "cpu/float64", "cpu/float32")
     assert 0 < max(each.error for each in found) < 1e-5
 
@@ -53,7 +53,7 @@ def test_the_first_layer_that_differs_is_found(network, monkeypatch):
     assert abs(worst.first - worst.second) > 1
 
 
-def test_a_number_against_none_is_infinitely_different():
+def test_nan_against_a_number_is_an_infinite_error():
     left, right = np.zeros((1, 2, 1, 1)), np.zeros((1, 2, 1, 1))
     right[0, 1] = np.nan
     assert compare._error(left, right) == np.inf
@@ -70,12 +70,12 @@ def test_a_number_against_none_is_infinitely_different():
         ("cpu/no-passes/float64", Way("cpu", "float64", False)),
     ],
 )
-def test_a_way_is_read_from_words(text, expected):
+def test_way_is_parsed_and_printed(text, expected):
     assert Way.of(text) == expected
     assert Way.of(str(expected)) == expected
 
 
 @pytest.mark.parametrize("text", ["", "/float16", "cpu/float99", "cpu/float32/float16"])
-def test_other_words_are_refused(text):
+def test_invalid_ways_are_refused(text):
     with pytest.raises(InputError, match=r"expected DEVICE"):
         Way.of(text)

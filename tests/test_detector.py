@@ -39,14 +39,14 @@ def files(tmp_path):
     return paths
 
 
-def test_printed_it_says_what_runs_where(detector, tiny_detector):
+def test_repr_names_network_size_and_device(detector, tiny_detector):
     assert repr(detector) == f"<Detector: detector {tiny_detector.cfg.name}, 64 x 48, on cpu>"
 
 
 # ---------------------------------------------------------------- pictures
 
 
-def test_a_picture_may_come_in_any_form(detector, files):
+def test_every_form_of_a_picture_gives_the_same_result(detector, files):
     array = picture(0)
     encoded = files[0].read_bytes()
     forms = [str(files[0]), files[0], encoded, io.BytesIO(encoded), Image.open(files[0]), array]
@@ -55,13 +55,13 @@ def test_a_picture_may_come_in_any_form(detector, files):
     assert all(result == results[0] for result in results)
 
 
-def test_bgr_arrays_are_turned_round(detector):
+def test_bgr_arrays_are_converted_to_rgb(detector):
     array = picture(0)
     assert values(detector(array[..., ::-1], bgr=True)) == values(detector(array))
     assert values(detector(array[..., ::-1])) != values(detector(array))
 
 
-def test_a_list_gives_what_its_pictures_give_alone(detector, files):
+def test_list_gives_the_same_as_single_pictures(detector, files):
     alone = [values(detector(path)) for path in files]
     assert [values(result) for result in detector(files)] == alone
     assert detector([]) == []
@@ -77,14 +77,14 @@ def test_labels_scores_and_boxes_belong_together(detector):
         assert label in ("cat", "dog", "cow")
 
 
-def test_a_picture_that_came_from_no_file_can_be_plotted(detector):
+def test_picture_without_a_file_can_be_plotted(detector):
     assert detector(picture(0)).plot().size == (50, 40)
 
 
 @pytest.mark.parametrize(
     ("chosen", "least"), [({"threshold": 0.9}, 0.9), ({"threshold": 0.25}, 0.25)]
 )
-def test_no_score_is_below_the_threshold(tiny_detector, chosen, least):
+def test_every_score_reaches_the_threshold(tiny_detector, chosen, least):
     with load(tiny_detector, **chosen) as detector:
         assert (detector(picture(0)).scores > least).all()
 
@@ -102,7 +102,7 @@ def test_without_names_labels_are_numbers(tiny_detector):
         np.array(["cat", "dog", "cow"]),
     ],
 )
-def test_names_may_be_given_as_they_are(tiny_detector, names):
+def test_names_may_be_given_as_a_sequence(tiny_detector, names):
     with load(tiny_detector, names=names) as detector:
         assert detector.labels == ("cat", "dog", "cow")
         assert {type(each) for each in detector.labels} == {str}
@@ -115,7 +115,7 @@ def test_names_may_be_given_through_a_data_file(tiny_detector, tmp_path):
         assert detector.labels == ("cat", "dog", "cow")
 
 
-def test_numbers_may_be_those_of_numpy(tiny_detector):
+def test_numpy_numbers_are_accepted(tiny_detector):
     options = {"threshold": np.float32(0.3), "batch": np.int64(2), "top_k": np.int8(3)}
     more = {"max_detections": np.int64(4), "size": np.int64(64), "threads": np.int32(1)}
     with load(tiny_detector, **options, **more) as detector:
@@ -191,13 +191,13 @@ def test_no_reading_thread_outlives_a_stream_that_raised(detector, files):
     assert not [each for each in threading.enumerate() if each.name.startswith("stream-")]
 
 
-def test_an_unknown_way_to_treat_errors_is_refused_at_once(detector):
+def test_unknown_on_error_is_refused_at_once(detector):
     with pytest.raises(InputError, match=r"on_error: expected .*Did you mean 'yield'"):
         detector.stream([], on_error="yeild")
 
 
 @pytest.mark.parametrize("workers", [0, 1.5, "2"])
-def test_a_number_of_workers_is_one(detector, workers):
+def test_invalid_numbers_of_workers_are_refused(detector, workers):
     with pytest.raises(InputError, match=f"workers: expected an integer of .*, got {workers!r}"):
         detector.stream([], workers=workers)
 
@@ -257,7 +257,7 @@ def test_forward_refuses_arrays_that_do_not_fit(detector, x, message):
 
 
 @pytest.mark.parametrize("threshold", ["x", float("nan"), -1, 2])
-def test_candidates_refuse_what_is_no_threshold(detector, threshold):
+def test_candidates_refuse_an_invalid_threshold(detector, threshold):
     x = np.zeros((1, 3, 48, 64), np.float32)
     with pytest.raises(InputError, match="threshold: expected a number from 0 to 1"):
         detector.candidates(x, threshold=threshold)
@@ -315,12 +315,12 @@ def test_a_recurrent_network_remembers_until_it_is_reset(tiny_recurrent):
         ({"names": 5}, "names: expected a list, .* got 5"),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(tiny_detector, options, message):
+def test_invalid_arguments_are_refused(tiny_detector, options, message):
     with pytest.raises(InputError, match=message):
         load(tiny_detector, **options)
 
 
-def test_files_that_do_not_fit_are_refused(tiny_detector, tiny_classifier):
+def test_files_that_do_not_match_are_refused(tiny_detector, tiny_classifier):
     with pytest.raises(WeightsError):
         engine.load(tiny_detector.cfg, tiny_classifier.weights, device="cpu")
     with pytest.raises(ConfigError):

@@ -69,7 +69,7 @@ def facts(outcome):
     return [(each.class_id, each.score) for each in outcome]
 
 
-def test_each_picture_of_a_run_is_judged_as_if_it_were_alone(model):
+def test_each_picture_of_a_run_gives_the_same_as_alone(model):
     given = pictures(len(CHOICES))
     with load(model, batch=len(given), threshold=0.0) as detector:
         batch = Batch.joined([detector.prepare(picture) for picture in given])
@@ -84,7 +84,7 @@ def test_each_picture_of_a_run_is_judged_as_if_it_were_alone(model):
     assert len(counts) > 1  # the settings do matter
 
 
-def test_a_run_wants_settings_for_each_picture(tiny_detector):
+def test_run_needs_settings_for_each_picture(tiny_detector):
     with load(tiny_detector) as detector:
         batch = detector.prepare(pictures(1)[0])
         with pytest.raises(InputError, match="settings: expected 1, got 0"):
@@ -99,6 +99,6 @@ def test_a_picture_that_cannot_be_read_is_refused_before_a_run(tiny_detector):
             detector.prepare(np.zeros((10, 10, 3), np.uint8), max_pixels=99)
 
 
-def test_a_network_without_pictures_prepares_none(tiny_recurrent):
+def test_prepare_refuses_a_network_without_pictures(tiny_recurrent):
     with load(tiny_recurrent) as detector, pytest.raises(InputError, match="Use forward"):
         detector.prepare(np.zeros((5, 5, 3), np.uint8))

@@ -49,7 +49,7 @@ def test_only_chosen_classes_are_found(load, picture, options, allowed):
     assert [(each.label, each.score, each.box) for each in chosen] == kept
 
 
-def test_classes_that_are_left_out_suppress_nothing(load, picture):
+def test_excluded_classes_suppress_nothing(load, picture):
     options = {"device": "cpu", "threshold": 0.01, "agnostic_nms": True}
     every = load(**options)(picture).filter(classes=["cow"])
     alone = load(**options, classes=["cow"])(picture)
@@ -76,7 +76,7 @@ def test_the_best_boxes_are_kept(load, picture):
         ({"max_detections": 0}, "max_detections: expected an integer of 1 or more, got 0"),
     ],
 )
-def test_choices_that_make_no_sense_are_refused(load, options, message):
+def test_invalid_choices_are_refused(load, options, message):
     with pytest.raises(InputError, match=message):
         load(device="cpu", **options)
 
@@ -92,7 +92,7 @@ def test_a_stream_on_several_threads_keeps_order_and_pictures(load, tmp_path, wo
         np.testing.assert_array_equal(result.boxes, detector(path).boxes)
 
 
-def test_an_error_among_the_sources_stands_for_a_picture(load, picture):
+def test_error_among_the_sources_takes_the_place_of_a_picture(load, picture):
     error = ImageError("gone")
     outcomes = list(load(device="cpu").stream([picture, error, picture], on_error="yield"))
     assert outcomes[1] is error
@@ -100,17 +100,17 @@ def test_an_error_among_the_sources_stands_for_a_picture(load, picture):
 
 
 @pytest.mark.parametrize("name", ["dog.jpg", Path("dog.jpg")])
-def test_a_single_name_is_no_stream(load, name):
+def test_stream_refuses_a_single_name(load, name):
     with pytest.raises(InputError, match="got one name"):
         load(device="cpu").stream(name)
 
 
-def test_nothing_is_no_stream(load):
+def test_stream_refuses_none(load):
     with pytest.raises(InputError, match="sources: expected several pictures, got None"):
         load(device="cpu").stream(None)
 
 
-def test_candidates_are_what_find_takes(load):
+def test_candidates_can_be_passed_to_find(load):
     detector = load(device="cpu", batch=2)
     x = np.random.default_rng(0).random((2, 3, 48, 64), np.float32)
     none, usual = detector.candidates(x, threshold=1.0), detector.candidates(x)

@@ -33,13 +33,13 @@ def opened(monkeypatch):
     return noted
 
 
-def test_a_processor_is_opened_without_a_thread(tiny_detector, opened):
+def test_cpu_is_opened_on_the_calling_thread(tiny_detector, opened):
     with engine.load(tiny_detector.cfg, tiny_detector.weights, device="cpu:1"):
         assert opened["threads"] == [threading.get_ident()]
     assert opened["closed"] == opened["devices"]
 
 
-def test_another_device_is_opened_on_a_thread_that_is_free_again(tiny_detector, opened):
+def test_other_devices_are_opened_on_a_thread_that_is_released(tiny_detector, opened):
     with engine.load(tiny_detector.cfg, tiny_detector.weights, device="auto"):
         assert opened["threads"] != [threading.get_ident()]
         assert not [each.name for each in threading.enumerate() if each.name.startswith("load")]
@@ -58,7 +58,7 @@ def test_a_device_is_closed_when_the_weights_cannot_be_read(
     assert opened["closed"] == opened["devices"]
 
 
-def test_a_device_that_cannot_be_opened_is_told(tiny_detector, monkeypatch):
+def test_device_that_cannot_be_opened_is_reported(tiny_detector, monkeypatch):
     def refuse(name, threads):
         raise DeviceError("cuda:7: no such device")
 
@@ -68,9 +68,7 @@ def test_a_device_that_cannot_be_opened_is_told(tiny_detector, monkeypatch):
 
 
 @pytest.mark.parametrize("passes", [True, False])
-def test_a_plan_goes_through_its_passes_while_a_device_opens(
-    tiny_detector, opened, monkeypatch, passes
-):
+def test_passes_run_while_the_device_opens(tiny_detector, opened, monkeypatch, passes):
     asked, has_begun = [], threading.Event()
     optimise = engine_passes.optimise
 
@@ -100,7 +98,7 @@ def test_a_plan_goes_through_its_passes_while_a_device_opens(
     ("device", "expected"),
     [("auto", ["0"]), ("cuda", [""]), ("cuda:1,0", ["1,0"]), ("cpu", []), ("cpu:2", []), ("x", [])],
 )
-def test_what_will_be_opened_is_warmed_up(monkeypatch, device, expected):
+def test_device_to_be_opened_is_warmed_up(monkeypatch, device, expected):
     warm_up = []
 
     @contextmanager
@@ -130,7 +128,7 @@ except engine.ConfigError:
 
 
 @pytest.mark.parametrize("device", slow_except(["auto"], ["auto", "cuda", "cpu"]))
-def test_a_card_begins_to_wake_before_anything_large_is_imported(device):
+def test_gpu_warm_up_starts_before_large_imports(device):
     done = subprocess.run(
         [sys.executable, "-c", AWAKE_BEFORE, device],
         cwd=Path(__file__).parents[1],

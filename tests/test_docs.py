@@ -84,7 +84,7 @@ def test_commands_run_as_printed(fresh, capsys, monkeypatch, page, command):
 
 
 @pytest.mark.parametrize(("tool", "options", "page"), TOOLS)
-def test_tools_have_the_options_that_pages_give_them(tool, options, page):
+def test_tools_accept_the_options_that_pages_show(tool, options, page):
     words = shlex.split(options)
     path = ROOT / tool
     if tool.startswith("-m "):
@@ -114,7 +114,7 @@ def test_programs_run_as_printed(fresh, monkeypatch, page, code):
     exec(compile(code, page, "exec"), {"frame": frame})
 
 
-def test_there_are_programs_to_run():
+def test_pages_have_programs():
     assert len(PROGRAMS) == 3
 
 
@@ -123,7 +123,7 @@ def split_at(word, words):
     return words[:at], words[at + 1 :]
 
 
-def test_there_are_commands_to_run():
+def test_pages_have_commands():
     assert len(COMMANDS) > 12
 
 
@@ -154,13 +154,13 @@ def test_every_message_is_still_in_the_source(quoted):
     assert any(pattern.search(message) for message in messages())
 
 
-def test_every_option_of_darknet_that_is_answered_is_in_the_table_or_an_alias_of_one():
+def test_every_accepted_darknet_option_is_documented():
     told = set(re.findall(r"`(-\w+)", PAGES["migrating.md"]))
     aliases = {"-gpus", "-json_file_output", "-prefix", "-top", "-iou_thresh", "-points"}
     assert set(_darknet_options.EQUIVALENTS) <= told | aliases
 
 
-def test_the_entries_of_the_json_page_are_those_that_are_written(fresh, capsys):
+def test_json_page_documents_every_key(fresh, capsys):
     assert cli.main(["detect", "my.cfg", "my.weights", "dog.jpg", "--json", "-"]) == 0
     text = capsys.readouterr().out
     for key in re.findall(r'"(\w+)":', text):
@@ -175,7 +175,7 @@ def links():
 
 
 @pytest.mark.parametrize(("page", "link"), sorted(set(links())))
-def test_links_lead_somewhere(page, link):
+def test_links_resolve(page, link):
     assert "://" in link or ((ROOT / page).parent / link).exists()
 
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("name", engine.__all__)
-def test_every_public_name_is_there(name):
+def test_every_public_name_exists(name):
     assert getattr(engine, name) is not None
     assert name in dir(engine)
 
@@ -27,7 +27,7 @@ def test_public_names_are_sorted_and_complete():
     assert set(engine._LAZY) < set(engine.__all__)
 
 
-def test_operators_need_no_import_of_their_own():
+def test_operators_are_attributes_of_the_package():
     code = "import engine; print(engine.ops.conv2d.__name__)"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True

@@ -33,7 +33,7 @@ def array(seed: int) -> Any:
     ],
     ids=["alike", "upside down", "lying", "less", "floats", "bytes", "error", "grey"],
 )
-def test_a_batch_is_its_pictures_one_by_one(other: Any) -> None:
+def test_a_batch_equals_its_pictures_prepared_singly(other: Any) -> None:
     sources = [array(0), other, array(1)]
     batch = INTAKE.prepare(sources)
     singly = [INTAKE.prepare([each, b"", each]) for each in sources]  # b"" is like nothing
@@ -50,6 +50,6 @@ def test_a_batch_is_its_pictures_one_by_one(other: Any) -> None:
         np.testing.assert_array_equal(placed.pixels, want.picture.pixels)
 
 
-def test_too_many_pixels_are_refused_in_arrays_that_are_alike() -> None:
+def test_too_many_pixels_are_refused_in_equal_arrays() -> None:
     batch = INTAKE.prepare([array(0), array(1)], max_pixels=29)
     assert [type(each) for each in batch.pictures] == [ImageError] * 2

@@ -63,7 +63,7 @@ def random(*shape: int) -> Array:
 # ---------------------------------------------------------------- textbooks
 
 
-def test_a_map_of_ones_under_a_kernel_of_ones_counts_its_cells(name: str) -> None:
+def test_kernel_of_ones_counts_the_cells_of_a_map_of_ones(name: str) -> None:
     y = ops.conv2d(np.ones((1, 1, 5, 5)), np.ones((1, 1, 3, 3)), padding=1, device=name)
     expected = [
         [4, 6, 6, 6, 4],
@@ -76,7 +76,7 @@ def test_a_map_of_ones_under_a_kernel_of_ones_counts_its_cells(name: str) -> Non
     assert y.dtype == np.float32
 
 
-def test_a_signal_under_a_mask(name: str) -> None:
+def test_conv1d_of_a_textbook_signal(name: str) -> None:
     signal, mask = np.arange(1.0, 17), np.array([3.0, 4, 5, 4, 3])
     y = ops.conv1d(signal[None, None], mask[None, None], padding="same", device=name)
     np.testing.assert_array_equal(y, [[np.convolve(signal, mask, mode="same")]])
@@ -142,7 +142,7 @@ OPTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], tuple[int,
 
 
 @pytest.mark.parametrize(("shape", "weight", "options", "sides"), OPTIONS)
-def test_every_option_means_what_it_says(name, shape, weight, options, sides) -> None:
+def test_every_option_agrees_with_the_definition(name, shape, weight, options, sides) -> None:
     x, w = random(*shape), random(*weight)
     step, stride = options.get("dilation", (1, 1)), options.get("stride", (1, 1))
     expected = by_definition(x, w, stride, sides, step, options.get("groups", 1))
@@ -150,24 +150,24 @@ def test_every_option_means_what_it_says(name, shape, weight, options, sides) ->
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_numbers_may_be_those_of_numpy() -> None:
+def test_numpy_numbers_are_accepted() -> None:
     x, w = random(1, 4, 5, 5), random(6, 2, 3, 3)
     options = {"groups": np.int64(2), "stride": np.int64(2), "padding": np.array([1, 0, 2, 3])}
     expected = ops.conv2d(x, w, groups=2, stride=2, padding=(1, 0, 2, 3))
     np.testing.assert_array_equal(ops.conv2d(x, w, **options), expected)
 
 
-def test_a_step_longer_than_the_map_leaves_one_window() -> None:
+def test_stride_longer_than_the_map_leaves_one_window() -> None:
     y = ops.conv2d(X, W, stride=2**31 - 1, padding=1)
     np.testing.assert_array_equal(y, np.full((1, 6, 1, 1), 16, np.float32))
 
 
-def test_what_float32_cannot_hold_is_infinite() -> None:
+def test_float32_overflow_is_infinite() -> None:
     y = ops.conv2d(np.full((1, 1, 1, 1), 1e300), np.full((1, 1, 1, 1), 1e300))
     np.testing.assert_array_equal(y, [[[[np.inf]]]])
 
 
-def test_bias_and_activation_follow(name: str) -> None:
+def test_bias_and_activation_are_applied(name: str) -> None:
     x, w, bias = random(1, 3, 4, 4), random(2, 3, 1, 1), np.array([10.0, -10.0], np.float32)
     y = ops.conv2d(x, w, bias, activation="relu", device=name)
     expected = np.maximum(np.einsum("rcyx,nc->rnyx", x, w[..., 0, 0]) + bias[:, None, None], 0)
@@ -176,7 +176,7 @@ def test_bias_and_activation_follow(name: str) -> None:
 
 @needs_gxx
 @pytest.mark.parametrize("algorithm", ["direct", "tiled", "im2col_gemm"])
-def test_an_algorithm_of_the_card_can_be_chosen(card: HostDevice, algorithm: str) -> None:
+def test_cuda_algorithm_can_be_chosen(card: HostDevice, algorithm: str) -> None:
     x, w = random(1, 3, 6, 6), random(4, 3, 3, 3)
     y = ops.conv2d(x, w, padding=1, algorithm=algorithm, device="cuda")
     np.testing.assert_allclose(y, ops.conv2d(x, w, padding=1), rtol=1e-4, atol=1e-5)
@@ -188,7 +188,7 @@ def test_an_algorithm_of_the_card_can_be_chosen(card: HostDevice, algorithm: str
 
 
 @needs_gxx
-def test_an_array_on_a_card_gives_one_on_that_card(card: HostDevice) -> None:
+def test_array_on_a_gpu_gives_an_array_on_that_gpu(card: HostDevice) -> None:
     x, w, bias = random(2, 3, 6, 5), random(4, 3, 3, 3), random(4)
     y = ops.conv2d(OnCard(x), OnCard(w), OnCard(bias), padding=1)
     assert not isinstance(y, np.ndarray)
@@ -200,13 +200,13 @@ def test_an_array_on_a_card_gives_one_on_that_card(card: HostDevice) -> None:
 
 
 @needs_gxx
-def test_a_signal_on_a_card_stays_a_signal(card: HostDevice) -> None:
+def test_conv1d_on_a_gpu_keeps_three_axes(card: HostDevice) -> None:
     y = ops.conv1d(OnCard(random(2, 3, 9)), random(4, 3, 3))
     assert seen(y).shape == y.shape == (2, 4, 7)
 
 
 @needs_gxx
-def test_a_library_makes_arrays_of_its_own_kind(
+def test_result_is_of_the_callers_array_library(
     card: HostDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(
@@ -234,12 +234,12 @@ def test_a_library_makes_arrays_of_its_own_kind(
         ),
     ],
 )
-def test_arrays_on_a_card_that_cannot_be_read(card, x, device, message) -> None:
+def test_unusable_gpu_arrays_are_refused(card, x, device, message) -> None:
     with pytest.raises(InputError, match=message):
         ops.conv2d(x, np.ones((1, 1, 3, 3)), device=device)
 
 
-def test_weights_on_a_card_serve_no_array_on_the_host(card: HostDevice) -> None:
+def test_gpu_weights_with_a_host_array_are_refused(card: HostDevice) -> None:
     with pytest.raises(InputError, match="w: expected on cpu, got cuda:0"):
         ops.conv2d(random(1, 1, 4, 4), OnCard(random(1, 1, 3, 3)))
 
@@ -265,7 +265,7 @@ def test_programs_are_kept_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     ops.release()
 
 
-def test_equal_bytes_of_another_shape_are_another_kernel() -> None:
+def test_equal_bytes_of_another_shape_are_another_program() -> None:
     x = random(1, 1, 5, 5)
     w = np.arange(9, dtype=np.float32)
     lying = ops.conv2d(x, w.reshape(1, 1, 1, 9), padding=(0, 4, 0, 4))
@@ -349,11 +349,11 @@ X, W = np.ones((1, 4, 5, 5), np.float32), np.ones((6, 4, 3, 3), np.float32)
         ),
     ],
 )
-def test_what_makes_no_sense_is_told_in_a_line(card, arguments, options, message) -> None:
+def test_invalid_arguments_are_one_error_line(card, arguments, options, message) -> None:
     with pytest.raises(InputError, match=message):
         ops.conv2d(*arguments, **options)
 
 
-def test_a_device_that_is_not_there_is_a_device_error() -> None:
+def test_missing_device_is_a_device_error() -> None:
     with pytest.raises(DeviceError):
         ops.conv2d(X, W, device="tpu")

@@ -13,7 +13,7 @@ def same(item):
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_order_is_kept_and_nothing_is_lost(workers):
+def test_order_is_kept_and_no_item_is_lost(workers):
     def slow_now_and_then(item):
         time.sleep(0.002 * (item % 3 == 0))
         return item
@@ -22,12 +22,12 @@ def test_order_is_kept_and_nothing_is_lost(workers):
     assert list(made) == list(range(50))
 
 
-def test_none_is_an_item_like_any_other():
+def test_none_is_a_valid_item():
     assert list(pipelined(iter([None, None]), same)) == [None, None]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
-def test_the_next_items_are_drawn_meanwhile_and_only_as_many_as_there_are_workers(workers):
+def test_one_item_per_worker_is_drawn_ahead(workers):
     drawn = []
     last = threading.Event()
 
@@ -56,7 +56,7 @@ def test_workers_work_at_the_same_time():
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_a_failure_comes_where_its_item_would_have_come(workers):
+def test_source_failure_is_raised_in_its_place(workers):
     def items():
         yield 1
         yield 2
@@ -68,14 +68,14 @@ def test_a_failure_comes_where_its_item_would_have_come(workers):
         next(stream)
 
 
-def test_a_failure_in_the_making_comes_in_its_place_too():
+def test_worker_failure_is_raised_in_its_place():
     stream = pipelined(iter([1, 0, 1]), lambda item: 1 // item, workers=2)
     assert next(stream) == 1
     with pytest.raises(ZeroDivisionError):
         next(stream)
 
 
-def test_no_thread_is_left_at_work():
+def test_no_thread_keeps_running():
     stream = pipelined(iter(range(3)), same, workers=2)
     next(stream)
     assert kinds_at_work() >= {"stream-read", "stream-make"}

@@ -36,7 +36,7 @@ def clone(tmp_path_factory):
     return folder
 
 
-def test_the_first_command_detects(clone, capsys, monkeypatch):
+def test_first_command_detects(clone, capsys, monkeypatch):
     monkeypatch.chdir(clone)
     assert cli.main([*COMMANDS[0], "--device", "cpu"]) == 0
     printed = capsys.readouterr().out.splitlines()
@@ -47,7 +47,7 @@ def test_the_first_command_detects(clone, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_every_command_runs_one_after_the_other(clone, tmp_path):
+def test_every_command_runs_in_order(clone, tmp_path):
     assert len(COMMANDS) > 15
     assert {words[0] for words in COMMANDS} >= {path.stem for path in public_commands()}
     for words in COMMANDS:
@@ -138,5 +138,5 @@ def test_the_sizes_are_those_that_were_measured():
 
 
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)\)", README))))
-def test_links_lead_somewhere(link):
+def test_links_resolve(link):
     assert (ROOT / link).exists()

@@ -103,7 +103,7 @@ def reference_layers(reference, on, *, size, passes):
 @needs.shared("models")
 @pytest.mark.parametrize("passes", [True, False])
 @pytest.mark.parametrize("reference", MODELS, ids=lambda path: path.parent.name)
-def test_models_from_the_field_give_their_reference_outputs(device, reference, passes):
+def test_published_models_give_their_reference_outputs(device, reference, passes):
     with np.load(reference) as golden:
         _, height, width = golden["input"].shape
         layers = reference_layers(reference, device, size=(width, height), passes=passes)
@@ -120,7 +120,7 @@ def test_models_from_the_field_give_their_reference_outputs(device, reference, p
 
 @needs.shared("models")
 @pytest.mark.parametrize("reference", MODELS, ids=lambda path: path.parent.name)
-def test_models_from_the_field_give_numbers_everywhere(reference):
+def test_published_models_give_finite_outputs(reference):
     """One of them has variances just below zero."""
     stem = reference.parent / reference.parent.name
     with engine.load(f"{stem}.cfg", f"{stem}.weights", device="cpu") as network:

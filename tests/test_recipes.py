@@ -69,7 +69,7 @@ def test_the_hooks_are_checks_of_the_whole_run():
 
 
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)\)", TEXT))))
-def test_links_lead_somewhere(link):
+def test_links_resolve(link):
     assert (ROOT / link).exists()
 
 

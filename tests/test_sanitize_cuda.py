@@ -47,7 +47,7 @@ def sanitize(folder, *arguments, **said):
     )
 
 
-def test_clean_is_every_case_under_every_tool_that_finds_its_fault(tmp_path):
+def test_clean_run_covers_every_case_and_finds_each_seeded_fault(tmp_path):
     done = sanitize(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     for tool in ("memcheck", "racecheck", "initcheck", "synccheck"):
@@ -68,7 +68,7 @@ def test_anything_else_is_not_clean(tmp_path, said):
     assert sanitize(tmp_path, "memcheck", **said).returncode == 1
 
 
-def test_every_tool_has_a_fault_to_find():
+def test_every_tool_has_a_seeded_fault():
     (tools,) = re.findall(r"tools=\(([a-z ]+)\)$", SCRIPT.read_text(), re.MULTILINE)
     assert list(FAULTS) == tools.split()
 
@@ -84,7 +84,7 @@ def test_every_tool_has_a_fault_to_find():
         ("synccheck", r"bar\.warp\.sync"),
     ],
 )
-def test_a_compiler_leaves_the_fault_in(tool, instruction, tmp_path):
+def test_compilers_keep_the_seeded_fault(tool, instruction, tmp_path):
     tmp_path.joinpath("fault.cu").write_text(faulty_kernel(tool))
     command = ["nvcc", "-arch=sm_90", "-ptx", "-o", "fault.ptx", "fault.cu"]
     subprocess.run(command, cwd=tmp_path, check=True)

@@ -59,7 +59,7 @@ def test_each_of_many_threads_gets_its_own_answers(wear, monkeypatch):
     assert all(each.is_good for each in wear.rows)
 
 
-def test_answers_that_are_mixed_up_are_noticed(wear, monkeypatch):
+def test_swapped_answers_are_noticed(wear, monkeypatch):
     monkeypatch.setattr(soak_base, "CALLS", 3)
     answers = count()
     monkeypatch.setattr(soak_base, "are_same", lambda found, expected: next(answers) != 50)
@@ -86,7 +86,7 @@ def test_memory_stays_flat(wear, monkeypatch, part, number, unit, most):
 
 
 @pytest.mark.parametrize(("bytes_kept", "is_good"), [(0, True), (8, True), (10, False)])
-def test_ten_bytes_a_picture_are_noticed(wear, bytes_kept, is_good):
+def test_leak_of_ten_bytes_per_picture_is_noticed(wear, bytes_kept, is_good):
     noise = np.random.default_rng(0).integers(-50, 50, 50)
     readings = [
         (200 * place, {"host": 10**8 + 200 * place * bytes_kept + int(noise[place])})

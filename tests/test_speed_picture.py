@@ -9,7 +9,7 @@ from tools import draw_speeds
 from tools.bench_cuda import COMPILE, GRAPH
 
 
-def test_the_picture_is_drawn_from_the_rows_as_they_are():
+def test_picture_is_drawn_from_the_committed_rows():
     rows = results_of("benchmarks.md").read_bytes()
     with Image.open(draw_speeds.PICTURE) as picture:
         assert picture.text["rows"] == hashlib.sha256(rows).hexdigest(), (

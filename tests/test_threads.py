@@ -20,7 +20,7 @@ def names_of(pool):
     return {each.name for each in threading.enumerate() if each.name.startswith(pool)}
 
 
-def test_what_was_submitted_is_done_in_its_order_before_the_end():
+def test_close_finishes_submitted_work_in_order():
     done = []
     with closing(ThreadPool(1, "one")) as threads:
         for number in range(20):
@@ -29,7 +29,7 @@ def test_what_was_submitted_is_done_in_its_order_before_the_end():
     assert names_of("one") == set()
 
 
-def test_as_many_threads_as_were_asked_for_and_only_when_there_is_work():
+def test_threads_start_on_demand_up_to_the_limit():
     together = threading.Barrier(3, timeout=5)
     with closing(ThreadPool(3, "many")) as threads:
         assert names_of("many") == set()
@@ -38,7 +38,7 @@ def test_as_many_threads_as_were_asked_for_and_only_when_there_is_work():
         assert names_of("many") == {"many_0", "many_1", "many_2"}
 
 
-def test_a_failure_goes_to_whoever_asks_and_the_thread_goes_on():
+def test_failure_is_raised_by_result_and_the_thread_continues():
     with closing(ThreadPool(1, "fails")) as threads:
         broken, whole = threads.submit(int, "x"), threads.submit(int, "7")
         with pytest.raises(ValueError, match="invalid literal"):
@@ -46,7 +46,7 @@ def test_a_failure_goes_to_whoever_asks_and_the_thread_goes_on():
         assert whole.result() == 7
 
 
-def test_one_that_is_closed_takes_nothing():
+def test_closed_pool_refuses_work():
     threads = ThreadPool(1, "shut")
     threads.close()
     threads.close()
@@ -54,7 +54,7 @@ def test_one_that_is_closed_takes_nothing():
         threads.submit(print)
 
 
-def test_threads_that_do_not_start_are_told_of_in_the_name_of_their_owner(monkeypatch):
+def test_thread_start_failure_names_the_pool(monkeypatch):
     def start(self):
         raise RuntimeError("can't start new thread")
 
@@ -65,7 +65,7 @@ def test_threads_that_do_not_start_are_told_of_in_the_name_of_their_owner(monkey
         threads.submit(print)
 
 
-def test_those_that_nobody_has_any_more_are_free_for_others():
+def test_unreferenced_pool_releases_its_threads():
     threads = ThreadPool(1, "left")
     threads.submit(time.monotonic).result()
     (over,) = threads._finished
@@ -76,7 +76,7 @@ def test_those_that_nobody_has_any_more_are_free_for_others():
     assert names_of("left") == set()
 
 
-def test_the_next_ones_are_the_same():
+def test_next_pool_reuses_the_threads():
     seen = []
     for name in ("first", "second"):
         together = threading.Barrier(3, timeout=5)
@@ -92,7 +92,7 @@ def ident_beside(others):
     return threading.get_ident()
 
 
-def test_no_more_are_kept_than_anybody_needs(monkeypatch):
+def test_number_of_idle_threads_is_bounded(monkeypatch):
     monkeypatch.setattr(thread_cache, "_idle", [])
     monkeypatch.setattr(thread_cache, "_MOST_IDLE", 2)
     before = set(threading.enumerate())
@@ -109,7 +109,7 @@ def test_no_more_are_kept_than_anybody_needs(monkeypatch):
         hand.end()
 
 
-def test_a_forked_child_does_not_wait_for_its_parents(monkeypatch):
+def test_forked_child_does_not_wait_for_the_parents_threads(monkeypatch):
     with closing(ThreadPool(1, "parent")) as threads:
         is_free = threading.Event()
         threads.submit(is_free.wait)
@@ -119,7 +119,7 @@ def test_a_forked_child_does_not_wait_for_its_parents(monkeypatch):
         is_free.set()
 
 
-def test_an_idle_thread_keeps_nothing_alive():
+def test_idle_thread_keeps_no_objects_alive():
     class Thing:
         pass
 
@@ -192,7 +192,7 @@ if child:
 
 
 @pytest.mark.parametrize("kind", ENDS)
-def test_the_interpreter_ends(kind):
+def test_interpreter_exits(kind):
     if "fork" in kind and not hasattr(os, "fork"):
         pytest.skip("needs fork")
     program, said = ENDS[kind]
@@ -200,7 +200,7 @@ def test_the_interpreter_ends(kind):
     assert (end.status, end.out, end.err) == (0, said, "")
 
 
-def test_the_interpreter_does_not_wait_for_ever():
+def test_interpreter_exit_waits_a_bounded_time():
     start = time.monotonic()
     end = run(BEGIN + "threads.submit(threading.Event().wait); time.sleep(0.2)")
     assert (end.status, end.out, end.err) == (0, "", "")

@@ -17,7 +17,7 @@ CFGS = Path(__file__).parents[1] / "cfg"
 
 
 @pytest.mark.parametrize("net", ["yolov3-tiny", "enet-coco", "resnet50"])
-def test_what_is_compiled_makes_what_the_engine_makes(net):
+def test_compiled_network_gives_the_engines_outputs(net):
     torch = needs.package("torch")
     plan = random_plan(CFGS / f"{net}.cfg", 64)
     images = random_images(plan, 2)

@@ -49,7 +49,7 @@ def test_every_module_and_kernel_of_the_tree_is_in_the_wheel(wheel):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", ["cfg", "weights"])
-def test_cfg_and_weights_travel_with_the_package(wheel, folder):
+def test_cfg_and_weights_are_in_the_wheel(wheel, folder):
     names = {path.name for path in (ROOT / folder).iterdir() if path.is_file()}
     assert names
     assert {f"engine/{folder}/{name}" for name in names} <= wheel
@@ -61,20 +61,18 @@ def test_nothing_is_installed_outside_the_package(wheel):
 
 
 @pytest.mark.slow
-def test_the_wheel_is_of_the_distribution_that_hints_name(wheel):
+def test_wheel_has_the_distribution_name_that_hints_print(wheel):
     stem = f"{extras.DISTRIBUTION.replace('-', '_')}-{__version__}.dist-info"
     assert {name.split("/")[0] for name in wheel if ".dist-info" in name} == {stem}
 
 
-def test_the_shipped_files_are_found_in_a_checkout():
+def test_bundled_files_are_found_in_a_checkout():
     assert (bundled.folder("cfg") / "yolov3-tiny.cfg").is_file()
     assert (bundled.folder("weights") / "README.md").is_file()
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_the_shipped_files_are_found_inside_the_package_or_beside_it(
-    tmp_path, monkeypatch, installed
-):
+def test_bundled_files_are_found_inside_the_package_or_next_to_it(tmp_path, monkeypatch, installed):
     package = tmp_path / "engine"
     parent = package if installed else tmp_path
     (parent / "cfg").mkdir(parents=True)

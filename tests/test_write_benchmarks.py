@@ -65,14 +65,14 @@ def row(precision="float16", batch=1, **peers_ms):
     }
 
 
-def test_precisions_stand_next_to_each_other_and_a_missing_row_is_a_dash():
+def test_precisions_are_adjacent_and_a_missing_row_is_a_dash():
     rows = (row(graph=5.0, compiled=3.0), row("float32", graph=8.0), row(batch=8, graph=6.0))
     page = write_benchmarks.card_page(document(*rows), "a.json")
     assert "| a@32 | 1 | 2.000 | 500 | 4.0x | 2.000 | 500 | 2.5x | 1.5x |" in page
     assert "| a@32 | 8 | - | - | - | 2.000 | 4,000 | 3.0x | - |" in page
 
 
-def test_what_was_not_measured_is_told():
+def test_missing_measurements_are_reported():
     page = write_benchmarks.card_page(document(row(graph=5.0)), "a.json")
     assert "Not measured in this run: float32, tf32, torch.compile in float16." in page
     rows = (row(graph=5.0, compiled=5.0), row("tf32", graph=5.0), row("float32", graph=5.0))

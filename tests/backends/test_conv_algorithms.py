@@ -295,7 +295,7 @@ def test_the_chosen_algorithm_agrees_on_slices_of_wider_maps(op, workers):
 
 
 @pytest.mark.parametrize("op", [pytest.param(op, id=case) for case, op in CASES.items()])
-def test_a_program_in_float64_keeps_its_digits(op, workers):
+def test_float64_program_keeps_double_precision(op, workers):
     problem = Problem(op)
     actual = problem.run(choose, workers, dtype=np.float64)
     assert actual.dtype == np.float64
@@ -438,6 +438,6 @@ def test_every_algorithm_has_cases():
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_shapes_of_real_networks_run_on(op, expected):
+def test_algorithm_chosen_for_shapes_of_real_networks(op, expected):
     fitting = (module for module in conv.FAST if module.supports(op))
     assert next(fitting, ALGORITHMS["im2col"]) is ALGORITHMS[expected]

@@ -63,7 +63,7 @@ def test_a_run_starts_when_its_result_is_requested():
     np.testing.assert_array_equal(boxes.xywh, expected.xywh)
 
 
-def test_pictures_may_have_settings_of_their_own():
+def test_pictures_may_have_their_own_settings():
     settings = [
         DetectionSettings(0.3, Suppression()),
         DetectionSettings(0.6, Suppression()),

@@ -126,7 +126,7 @@ def test_the_source_can_be_an_output(device: Device) -> None:
         (np.zeros((1, 3, 6, 8), np.uint8), "images: expected float32, got uint8"),
     ],
 )
-def test_images_of_another_kind_are_refused(program: Program, batch: Array, message: str) -> None:
+def test_invalid_images_are_refused(program: Program, batch: Array, message: str) -> None:
     with pytest.raises(InputError) as caught:
         program.forward(batch)
     assert str(caught.value) == message
@@ -264,7 +264,7 @@ def test_many_threads_may_use_one_program(program: Program) -> None:
         np.testing.assert_array_equal(result, wanted)
 
 
-def test_infinite_values_pass_without_a_warning() -> None:
+def test_infinite_values_raise_no_warning() -> None:
     device = open_device("cpu")  # NumPy warns; on a GPU, split products turn infinities into NaN
     builder = PlanBuilder(Shape(8, 16, 16))
     weight = builder.constant("weight", np.full((8, 8, 3, 3), 3e38))

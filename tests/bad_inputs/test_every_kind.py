@@ -15,22 +15,22 @@ TABLES = (
 ELSEWHERE = {
     50: [
         "darknet/test_weights.py::test_item_50_a_file_that_shrinks_while_it_is_read_is_refused",
-        "faults/test_reads.py::test_weights_that_come_in_part_are_told",
+        "faults/test_reads.py::test_short_reads_of_weights_are_reported",
     ],
     53: [
-        "models/test_store.py::test_of_two_processes_one_fetches_and_both_have_it",
-        "models/test_download.py::test_another_content_is_refused_by_its_hash",
-        "models/test_download.py::test_a_disk_that_fills_up_is_told",
-        "models/test_download.py::test_a_cut_transfer_goes_on_where_it_ended",
+        "models/test_store.py::test_two_processes_download_once",
+        "models/test_download.py::test_wrong_content_is_refused_by_its_hash",
+        "models/test_download.py::test_disk_that_fills_up_is_reported",
+        "models/test_download.py::test_interrupted_transfer_is_resumed",
     ],
     66: [
-        "sources/test_video.py::test_a_turned_video_is_set_upright",
-        "sources/test_video.py::test_a_lost_stream_is_opened_again_and_given_up_after_some_times",
+        "sources/test_video.py::test_rotated_video_is_turned_upright",
+        "sources/test_video.py::test_lost_stream_is_reopened_a_limited_number_of_times",
     ],
     69: [
-        "vision/test_boxes.py::test_69_boxes_of_no_area_and_of_enormous_area",
-        "vision/test_boxes.py::test_69_rows_that_are_not_finite_are_left_out",
-        "vision/test_boxes.py::test_equal_scores_keep_their_order",
+        "vision/test_box_options.py::test_69_boxes_of_zero_and_huge_area",
+        "vision/test_box_options.py::test_69_non_finite_rows_are_dropped",
+        "vision/test_box_options.py::test_equal_scores_keep_their_order",
     ],
     71: [
         "backends/cuda/test_driver.py::test_a_machine_without_a_driver_gets_one_clear_line",
@@ -40,7 +40,7 @@ ELSEWHERE = {
         "backends/cuda/test_program.py::"
         "test_a_network_too_large_is_refused_before_the_driver_fails",
         "faults/test_card.py::test_every_allocation_of_a_compilation_may_fail",
-        "faults/test_card.py::test_a_lost_card_is_told_to_everybody_and_nobody_waits",
+        "faults/test_card.py::test_lost_card_raises_in_every_caller",
     ],
     72: [
         "backends/cuda/test_compiler.py::test_nvcc_without_a_host_compiler_leaves_the_work_to_nvrtc",
@@ -51,32 +51,32 @@ ELSEWHERE = {
     ],
     73: [
         "faults/test_processes.py::test_detecting_needs_no_home",
-        "faults/test_processes.py::test_a_model_that_cannot_be_kept_is_one_line",
+        "faults/test_processes.py::test_unwritable_model_folder_is_one_error_line",
         "backends/cuda/test_compile_cache.py::"
         "test_a_folder_that_cannot_be_made_leaves_the_contents_in_memory",
     ],
     74: [
-        "faults/test_processes.py::test_a_child_forked_amid_runs_finds_the_same",
+        "faults/test_processes.py::test_child_forked_during_runs_finds_the_same",
         "faults/test_processes.py::test_pools_of_processes_find_the_same",
-        "faults/test_signals.py::test_a_run_ends_and_leaves_whole_files",
-        "faults/test_signals.py::test_nobody_reads_any_more",
-        "faults/test_exit.py::test_the_interpreter_ends",
-        "serve/test_command.py::test_a_signal_lets_it_end_quietly",
+        "faults/test_signals.py::test_signal_ends_a_run_and_leaves_whole_files",
+        "faults/test_signals.py::test_closed_pipe_ends_the_run",
+        "faults/test_exit.py::test_interpreter_exits",
+        "serve/test_command.py::test_signal_ends_the_server_quietly",
     ],
     76: [
-        "serve/test_limits.py::test_a_head_that_trickles_in_is_not_waited_for",
-        "serve/test_limits.py::test_a_length_that_is_too_large_is_refused_before_anything_is_sent",
+        "serve/test_limits.py::test_slow_header_is_cut_off",
+        "serve/test_limits.py::test_too_large_content_length_is_refused_before_the_body",
         "serve/test_limits.py::test_a_body_that_does_not_end_is_cut_off",
-        "serve/test_limits.py::test_garbage_is_answered_and_survived",
+        "serve/test_limits.py::test_garbage_is_answered_and_the_server_survives",
         "serve/test_answers.py::test_other_types_are_refused",
         "models/test_download.py::test_plain_http_is_refused_unless_a_test_allows_it",
         "models/test_download.py::test_a_redirect_on_this_machine_is_followed",
-        "sources/test_remote_picture.py::test_what_is_no_picture_is_an_image_error",
+        "sources/test_remote_picture.py::test_invalid_content_is_an_image_error",
     ],
 }
 
 
-def test_no_kind_is_forgotten():
+def test_every_kind_is_listed():
     here = {row[0] for table in TABLES for row in table}
     for path in Path(__file__).parent.glob("test_*.py"):
         for function in named.functions(f"bad_inputs/{path.name}"):
@@ -84,5 +84,5 @@ def test_no_kind_is_forgotten():
     assert here | set(ELSEWHERE) == set(range(1, 77))
 
 
-def test_what_is_tested_elsewhere_is_there():
+def test_tests_named_elsewhere_exist():
     assert named.missing([name for names in ELSEWHERE.values() for name in names]) == []

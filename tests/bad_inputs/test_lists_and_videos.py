@@ -76,13 +76,13 @@ def test_66_a_video_without_frames_is_refused(av, tmp_path, refuses):
     refuses("video: ", shown=write(av, tmp_path / "none.avi", []), status=1)
 
 
-def test_66_frames_that_come_at_any_time_keep_their_times(av, tmp_path):
+def test_66_variable_frame_rate_keeps_its_times(av, tmp_path):
     name = write(av, tmp_path / "odd.mkv", [0, 1, 7, 8, 30])
     found = [each.seconds for each in video.frames(name)]
     assert found == pytest.approx([0, 0.1, 0.7, 0.8, 3.0], abs=0.02)
 
 
-def test_66_frames_of_changing_size_are_each_looked_at(av, file, detect):
+def test_66_frames_of_changing_size_are_all_read(av, file, detect):
     """Pictures one behind the other, as cameras send them."""
     sizes = [(64, 48), (64, 48), (32, 80), (16, 16)]
     content = io.BytesIO()

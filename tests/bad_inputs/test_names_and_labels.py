@@ -28,7 +28,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("content", "message"), NAMES.values(), ids=NAMES)
-def test_67_names_fit_or_are_refused(detect, file, content, message):
+def test_67_names_match_or_are_refused(detect, file, content, message):
     path = file("net.names", content)
     status, line = detect("--names", str(path), "--thresh", "0", network=THREE)
     assert status == (3 if message else 0), line
@@ -77,7 +77,7 @@ LABELS = {
 
 
 @pytest.mark.parametrize("kind", LABELS)
-def test_68_labels_are_read_or_told(detect, picture, tmp_path, capsys, kind):
+def test_68_labels_are_read_or_reported(detect, picture, tmp_path, capsys, kind):
     assert detect(network=THREE) == (0, "")  # it writes the network and its weights
     folder = tmp_path / "set"
     folder.mkdir()

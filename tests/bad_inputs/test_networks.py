@@ -163,7 +163,7 @@ def test_a_bad_network_is_refused(refuses, kind, network, message):
 
 
 @pytest.mark.parametrize(("kind", "network"), RUNS, ids=short)
-def test_an_odd_network_runs(detect, kind, network):
+def test_unusual_network_runs(detect, kind, network):
     assert detect(network=network) == (0, "")
 
 
@@ -176,7 +176,7 @@ TREES = {
 
 
 @pytest.mark.parametrize(("content", "message"), TREES.values(), ids=TREES)
-def test_34_a_tree_that_does_not_fit_is_refused(refuses, file, content, message):
+def test_34_tree_that_does_not_match_is_refused(refuses, file, content, message):
     file("odd.tree", content)
     region = "[region]\nclasses=2\nnum=1\nanchors=1,1\ntree=odd.tree\n"
     refuses(message, network=NET + CONV.replace("6", "7") + region)
@@ -221,13 +221,13 @@ ODD_PATHS = {
 
 
 @pytest.mark.parametrize("name", ODD_PATHS, ids=lambda name: name[:10])
-def test_15_52_what_is_no_file_is_refused(refuses, tmp_path, name):
+def test_15_52_path_that_is_not_a_file_is_refused(refuses, tmp_path, name):
     path = odd_path(tmp_path, name)
     refuses(ODD_PATHS[name], network=path, model="none")
     refuses(ODD_PATHS[name], model=path)
 
 
 @pytest.mark.parametrize("channels", [2, 1000])
-def test_18_pictures_have_no_such_channels(refuses, channels):
+def test_18_impossible_channels_are_refused(refuses, channels):
     network = GOOD.replace("channels=3", f"channels={channels}")
     refuses(f"the network wants {channels}", network=network, status=1)

@@ -91,7 +91,7 @@ def test_a_bad_picture_is_refused(refuses, file, kind, data, message):
 
 
 @pytest.mark.parametrize(("kind", "data"), GOOD_PICTURES, ids=short)
-def test_an_odd_picture_is_looked_at(detect, file, kind, data):
+def test_unusual_picture_is_read(detect, file, kind, data):
     assert detect(shown=file("odd.jpg", data)) == (0, "")
 
 
@@ -140,7 +140,7 @@ def test_arrays_and_files_are_pictures_or_refused(tiny_detector, kind, source, m
     ],
     ids=ascii,
 )
-def test_62_an_odd_name_is_a_name(detect, picture, monkeypatch, name):
+def test_62_unusual_name_is_accepted(detect, picture, monkeypatch, name):
     monkeypatch.chdir(picture.parent)
     picture.rename(name)
     assert detect(shown=name) == (0, "")
@@ -157,11 +157,11 @@ def test_62_an_odd_name_is_a_name(detect, picture, monkeypatch, name):
     ],
     ids=short,
 )
-def test_62_a_path_that_leads_nowhere_is_refused(refuses, name, message):
+def test_62_dangling_path_is_refused(refuses, name, message):
     refuses(message, shown=name, status=1)
 
 
-def test_63_outputs_never_meet_inputs_or_one_another(detect, picture):
+def test_63_outputs_never_replace_inputs_or_each_other(detect, picture):
     before = picture.read_bytes()
     for _ in range(2):
         assert detect("-o", str(picture.parent)) == (0, "")
@@ -170,7 +170,7 @@ def test_63_outputs_never_meet_inputs_or_one_another(detect, picture):
 
 
 @pytest.mark.parametrize("folder", ["/proc/none/out", "/dev/null/out"])
-def test_63_a_folder_that_cannot_be_made_is_refused(refuses, folder):
+def test_63_folder_that_cannot_be_created_is_refused(refuses, folder):
     refuses(folder, "-o", folder, status=2)
 
 

@@ -35,7 +35,7 @@ def refuse(constant):
 
 @pytest.mark.parametrize("bias", [-1e38, -100, 0, 80, 88, 89, 100, 1e38])
 @pytest.mark.parametrize("number", [0, 1e38, -1e38])
-def test_69_70_nonsense_is_no_json_of_nan(detect, tmp_path, nonsense, number, bias):
+def test_69_70_non_finite_outputs_give_valid_json(detect, tmp_path, nonsense, number, bias):
     model = nonsense(GOOD, number, bias)
     path = tmp_path / "found.json"
     outputs = ["--json", str(path), "--save-txt", str(tmp_path), "-o", str(tmp_path / "out")]
@@ -57,7 +57,7 @@ def test_69_70_nonsense_is_no_json_of_nan(detect, tmp_path, nonsense, number, bi
         *(("--nms", value, 2) for value in ("-1", "2", "nan", "inf", "x")),
     ],
 )
-def test_69_thresholds_make_sense_or_are_refused(detect, nonsense, option, value, expected):
+def test_69_thresholds_are_valid_or_refused(detect, nonsense, option, value, expected):
     status, line = detect(f"{option}={value}", model=nonsense(GOOD, 0.1, 0.1))
     assert status == expected, line
 

@@ -19,7 +19,7 @@ NOISE = np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)
     "device",
     slow_except(["cuda:7", "gpu"], ["cuda", "cuda:0", "cuda:7", "cuda:x", "gpu", "cpu:0", "cpu:x"]),
 )
-def test_71_a_device_that_is_not_there_is_one_line(tiny_detector, tmp_path, device):
+def test_71_missing_device_is_one_error_line(tiny_detector, tmp_path, device):
     if device in ("cuda", "cuda:0") and library.search(library.DRIVER).path:
         pytest.skip("this machine has NVIDIA's driver")
     Image.fromarray(NOISE).save(tmp_path / "street.png")
@@ -41,7 +41,7 @@ LOCALES = {
 
 
 @pytest.mark.parametrize("locale", slow_except(["C"], LOCALES))
-def test_75_any_terminal_shows_names_as_well_as_it_can(tiny_detector, tmp_path, locale):
+def test_75_names_are_printable_in_any_terminal_encoding(tiny_detector, tmp_path, locale):
     Image.fromarray(NOISE).save(tmp_path / "street.png")
     (tmp_path / "names").write_text("кот\n犬\n\U0001f404\n", encoding="utf-8")
     command = ["detect", *tiny_detector.options, "--names", "names", "--thresh", "0.01"]
@@ -58,7 +58,7 @@ def test_75_any_terminal_shows_names_as_well_as_it_can(tiny_detector, tmp_path, 
 @pytest.mark.parametrize(
     "name", ["../../etc/passwd", "/etc/passwd", "..", "yolov4-tiny/../x", "", "a\nb", "x" * 5000]
 )
-def test_76_a_model_is_called_by_its_name_not_by_a_path(tmp_path, name):
+def test_76_model_name_must_not_be_a_path(tmp_path, name):
     end = run(ENGINE, "models", "pull", name, cwd=tmp_path)
     assert end.status in (1, 2), end.err
     assert len(end.errors) == 1
@@ -70,7 +70,7 @@ def test_76_a_model_is_called_by_its_name_not_by_a_path(tmp_path, name):
     "number", ["9" * 5000, "-1", "٣", "1_000", "0x10", " 3", "3.5", ""], ids=ascii
 )
 @pytest.mark.parametrize("option", ["--classes", "--device=cpu:", "--size", "--threads", "--batch"])
-def test_numbers_that_are_none_are_refused_in_a_line(tiny_detector, capsys, option, number):
+def test_invalid_numbers_are_one_error_line(tiny_detector, capsys, option, number):
     given = [option + number] if option.endswith(":") else [option, number]
     status = cli.main(["detect", *tiny_detector.options, *given, "none.png"])
     lines = capsys.readouterr().err.splitlines()
@@ -78,7 +78,7 @@ def test_numbers_that_are_none_are_refused_in_a_line(tiny_detector, capsys, opti
     assert all(len(line) < 500 for line in lines)
 
 
-def test_a_variable_that_is_no_number_is_refused_in_a_line(monkeypatch):
+def test_invalid_environment_variable_is_one_error_line(monkeypatch):
     monkeypatch.setenv("ENGINE_NUM_THREADS", "9" * 5000)
     with pytest.raises(engine.InputError, match=r"ENGINE_NUM_THREADS: expected a number"):
         engine.load(device="cpu")

@@ -67,11 +67,11 @@ def test_bad_weights_are_refused(refuses, file, kind, data, message):
 
 
 @pytest.mark.parametrize(("kind", "data"), GOOD_WEIGHTS, ids=short)
-def test_odd_weights_run(detect, file, kind, data):
+def test_unusual_weights_run(detect, file, kind, data):
     assert detect(network=NORMALISED, model=file("odd.weights", data)) == (0, "")
 
 
-def test_51_a_terabyte_of_nothing_is_refused_unread(refuses, file):
+def test_51_sparse_terabyte_is_refused_without_reading(refuses, file):
     path = file("huge.weights", HEADER)
     os.truncate(path, 2**40)
     refuses("bytes more than net.cfg needs", model=path)

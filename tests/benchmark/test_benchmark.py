@@ -30,7 +30,7 @@ def workload_of(model, device, **more):
     return Workload(network, plan, device, passes=device.passes, is_trained=False, **more)
 
 
-def test_the_parts_of_a_run_are_no_more_than_the_whole(cpu, tiny_detector):
+def test_stages_sum_to_at_most_the_whole_run(cpu, tiny_detector):
     rows = stages.measure(workload_of(tiny_detector, cpu), 2, TimeBudget(0.01, 0.05))
     assert tuple(row.stage for row in rows) == stages.STAGES
     *parts, total = rows
@@ -48,7 +48,7 @@ def test_networks_without_boxes_are_timed_too(cpu, request, kind):
     assert (rows["preprocess"].median > 0) == (kind == "tiny_classifier")
 
 
-def test_percentiles_are_those_of_the_runs():
+def test_percentiles_are_computed_from_the_runs():
     taken = [(float(each),) for each in range(101)]
     (row,) = stages.summarize(4, ["forward"], taken)
     assert (row.median, row.p90, row.p99, row.runs) == (50, 90, 99, 101)
@@ -79,7 +79,7 @@ def test_every_op_has_a_row_with_its_section_and_its_work(cpu, tiny_detector):
     assert rows[-1].section == "yolo"
 
 
-def test_only_sums_of_products_count_as_work():
+def test_only_multiply_adds_count_as_work():
     plan = PlanBuilder(Shape(4, 6, 6))
     weight = plan.constant("w", np.zeros((4, 2, 3, 3)))
     conv = ops.Conv2d(plan.tensor(Shape(4, 6, 6)), plan.source, weight, padding=(1,) * 4, groups=2)
@@ -96,13 +96,13 @@ def test_only_sums_of_products_count_as_work():
     assert found == [2 * 144 * 18, 2 * 720, 2 * 144 * 12, 2 * 288, 0]
 
 
-def test_algorithms_are_for_devices_that_choose(cpu, tiny_detector):
+def test_algorithms_need_a_device_that_chooses(cpu, tiny_detector):
     with pytest.raises(InputError, match="has no autotuning"):
         next(algorithms.measure(workload_of(tiny_detector, cpu), 1))
 
 
 @pytest.mark.parametrize("package", PEER_FILES)
-def test_a_peer_puts_out_what_we_do(cpu, tiny_detector, package):
+def test_peer_gives_our_outputs(cpu, tiny_detector, package):
     needs.package(package)
     needs.package("onnx")
     workload = workload_of(tiny_detector, cpu)
@@ -128,7 +128,9 @@ def test_a_peer_that_cannot_run_the_network_says_why(cpu, tiny_recurrent):
         onnxruntime_peer.open_peer(workload_of(tiny_recurrent, cpu), 1)
 
 
-def test_peers_are_timed_in_the_same_run_and_the_missing_are_told(cpu, tiny_detector, monkeypatch):
+def test_peers_are_timed_in_the_same_run_and_missing_ones_are_reported(
+    cpu, tiny_detector, monkeypatch
+):
     monkeypatch.setitem(sys.modules, "torch", None)
     told = []
     found = peers.measure(workload_of(tiny_detector, cpu), 1, QUICK, tell=told.append)

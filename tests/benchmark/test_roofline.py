@@ -27,7 +27,7 @@ def convolution(channels, filters, size, *, kernel=3, stride=1, groups=1):
     )
 
 
-def test_a_chain_computes_what_its_links_compute():
+def test_chain_does_the_work_of_its_links():
     links = convolution(8, 8, 16, groups=8), convolution(8, 4, 16, kernel=1)
     work = 2 * 256 * 8 * 9 + 2 * 256 * 4 * 8
     assert lower_bound(ops.Chain(links[-1].out, links), 3, CARD).operations == 3 * work
@@ -42,7 +42,7 @@ def test_a_chain_computes_what_its_links_compute():
         (convolution(4, 4, 4), 1, "launch", 2 * 16 * 4 * 36, 2 * 64 + 4 * 36),
     ],
 )
-def test_sums_or_memory_or_too_little_of_both(op, batch, limit, operations, values):
+def test_bound_is_compute_memory_or_launch(op, batch, limit, operations, values):
     found = lower_bound(op, batch, CARD)
     assert (found.limit, found.operations, found.bytes) == (limit, operations, 2 * values)
     assert found.milliseconds == pytest.approx(max(operations / 1e10, 2 * values / 1e8))
@@ -56,7 +56,7 @@ def test_a_stride_past_the_window_leaves_values_unread():
     assert whole.bytes == 2 * (64 * 4096 * 2 + 4096)
 
 
-def test_a_part_of_a_tensor_counts_as_a_part():
+def test_channel_range_counts_its_own_values_only():
     plan = PlanBuilder(Shape(8, 10, 10))
     op = ops.Concat(plan.tensor(Shape(2, 10, 10)), (ConcatPart(plan.source, 0, 2, 0),))
     assert lower_bound(op, 3, CARD).bytes == 2 * 3 * (200 + 200)
@@ -67,7 +67,7 @@ def row(milliseconds, least):
     return LayerTime(0, "maxpool", "MaxPool", "", milliseconds, 0.5, 0, "", limits)
 
 
-def test_a_network_reaches_a_share_and_names_what_loses_most():
+def test_summary_names_the_ops_that_lose_most():
     rows = (row(3.0, 2.5), row(2.0, 0.5), row(1.0, 0.9), row(4.0, 1.1))
     profile = Profile(1, 8.0, rows)
     assert profile.bound == pytest.approx(5.0)

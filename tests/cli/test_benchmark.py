@@ -16,7 +16,7 @@ QUICK = ["--seconds", "0", "--warm-up", "0", "--device", "cpu", "--threads", "1"
 STAGES = ["preprocess", "upload", "forward", "download", "postprocess", "total"]
 
 
-def test_stages_of_every_batch_and_what_they_were_measured_on(tiny_detector):
+def test_stages_of_every_batch_and_the_environment(tiny_detector):
     files = [tiny_detector.cfg, tiny_detector.weights]
     done = engine("benchmark", *files, "--batch", "1,2", *QUICK)
     assert (done.status, done.err) == (0, "")
@@ -98,7 +98,7 @@ def test_every_algorithm_of_a_card_and_the_chosen_one(tiny_detector, capsys, mon
     assert sum(" chosen " in row for row in rows) == 2
 
 
-def test_algorithms_need_a_card(tiny_detector, capsys):
+def test_algorithms_need_a_gpu(tiny_detector, capsys):
     files = [str(tiny_detector.cfg), str(tiny_detector.weights)]
     assert cli.main(["benchmark", *files, "--algorithms", *QUICK]) == 2
     told = capsys.readouterr()
@@ -122,7 +122,7 @@ def test_algorithms_need_a_card(tiny_detector, capsys):
         (["CFG", "--precision", "float8"], "precision: expected"),
     ],
 )
-def test_misuse_is_answered(tiny_detector, tmp_path, monkeypatch, capsys, words, message):
+def test_misuse_is_one_error_line(tiny_detector, tmp_path, monkeypatch, capsys, words, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here.json").write_text("mine")
     words = [str(tiny_detector.cfg) if word == "CFG" else word for word in words]

@@ -36,13 +36,13 @@ def test_json_holds_the_same(tiny_classifier, picture, capsys):
     assert len(image["classes"]) == 5
 
 
-def test_a_detector_is_sent_to_detect(tiny_detector, picture, capsys):
+def test_detector_is_referred_to_detect(tiny_detector, picture, capsys):
     assert cli.main(["classify", *tiny_detector.options, picture]) == 2
     assert "Try: detect" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", [[], ["--list"]])
-def test_the_model_in_the_box_is_no_classifier(picture, tmp_path, capsys, option):
+def test_default_model_is_not_a_classifier(picture, tmp_path, capsys, option):
     (tmp_path / "list.txt").write_text(picture)
     source = str(tmp_path / "list.txt")
     assert cli.main(["classify", *option, source]) == 2
@@ -79,7 +79,7 @@ def test_nan_is_an_error_of_the_picture(tiny_classifier, picture, tmp_path, scal
         ("plain dog", "plain dog"),
     ],
 )
-def test_a_name_is_no_formula_and_no_escape_sequence_in_csv(
+def test_names_in_csv_hold_no_formula_or_escape_sequence(
     tiny_classifier, picture, tmp_path, label, cell, capsys
 ):
     names = tmp_path / "odd.names"

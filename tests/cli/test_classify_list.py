@@ -34,7 +34,7 @@ def classify(tiny_classifier, capsys):
     return run
 
 
-def test_first_and_among_the_best_are_counted_by_the_labels_in_paths(classify, listing):
+def test_top_1_and_top_k_use_the_labels_in_paths(classify, listing):
     accuracy = ["--list", listing / "list.txt", "--labels", listing / "labels.txt"]
     status, out, err = classify(*accuracy, "--top-k", "2", "--json", "-")
     document = json.loads(out)
@@ -51,14 +51,14 @@ def test_first_and_among_the_best_are_counted_by_the_labels_in_paths(classify, l
     assert "2 of 8 pictures are left out" in err
 
 
-def test_the_sentence_says_both(classify, listing):
+def test_summary_line_has_both_accuracies(classify, listing):
     accuracy = ["--list", listing / "list.txt", "--labels", listing / "labels.txt"]
     _, out, _ = classify(*accuracy)
     assert out.startswith(f"{listing / 'list.txt'}: 6 pictures, top1 0.")
     assert ", top5 0." in out
 
 
-def test_names_are_labels_unless_others_are_given_and_the_first_counts(classify, listing):
+def test_names_are_the_default_labels_and_the_first_match_counts(classify, listing):
     folder = listing / "u v"
     folder.mkdir()
     (listing / "of-v" / "1.png").rename(folder / "1.png")
@@ -78,7 +78,7 @@ def test_names_are_labels_unless_others_are_given_and_the_first_counts(classify,
         (["list.txt", "--labels", "short.txt"], "short.txt: expected 6 names"),
     ],
 )
-def test_misuse_is_answered_in_one_line(classify, listing, monkeypatch, arguments, message):
+def test_misuse_is_one_error_line(classify, listing, monkeypatch, arguments, message):
     monkeypatch.chdir(listing)
     (listing / "short.txt").write_text("of-u\n")
     (listing / "other.txt").write_text("".join(f"label-{number}\n" for number in range(6)))
@@ -89,7 +89,7 @@ def test_misuse_is_answered_in_one_line(classify, listing, monkeypatch, argument
     assert len(err.splitlines()) == 1
 
 
-def test_a_detector_is_sent_to_evaluate(tiny_detector, listing, capsys):
+def test_detector_is_referred_to_evaluate(tiny_detector, listing, capsys):
     arguments = ["classify", *tiny_detector.options, "--list", str(listing / "list.txt")]
     assert cli.main(arguments) == 2
     assert "Try: evaluate" in capsys.readouterr().err

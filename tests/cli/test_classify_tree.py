@@ -48,7 +48,7 @@ def classify(model, *arguments):
     return cli.main(["classify", *files, *names, *map(str, arguments)])
 
 
-def test_a_class_is_as_probable_as_it_is_below_all_that_stand_above_it(model, capsys):
+def test_probability_of_a_class_includes_its_ancestors(model, capsys):
     assert classify(model, model / "of-cat.png", "--json", "-") == 0
     (image,) = json.loads(capsys.readouterr().out)["images"]
     found = {each["label"]: each["score"] for each in image["classes"]}
@@ -57,7 +57,7 @@ def test_a_class_is_as_probable_as_it_is_below_all_that_stand_above_it(model, ca
     assert found == pytest.approx(expected, abs=1e-5)
 
 
-def test_accuracy_counts_those_alone_that_have_none_below_them(model, capsys):
+def test_accuracy_counts_leaf_classes_only(model, capsys):
     (model / "list.txt").write_text(f"{model / 'of-cat.png'}\n")
     (model / "labels.txt").write_text("".join(f"of-{name}\n" for name in TREE))
     wanted = ["--list", model / "list.txt", "--labels", model / "labels.txt", "--top-k", 1]

@@ -14,13 +14,13 @@ def picture(tmp_path_factory):
     return path
 
 
-def test_ways_that_agree(tiny_detector, picture):
+def test_runs_that_agree(tiny_detector, picture):
     done = engine("compare", picture, tiny_detector.cfg, tiny_detector.weights, "--second", "cpu")
     assert (done.status, done.err) == (0, "")
     assert done.out.startswith("cpu/float32/no-passes and cpu/float32 agree in all 4 layers: ")
 
 
-def test_ways_that_differ_are_told_by_the_first_layer(tiny_detector, picture):
+def test_first_differing_layer_is_reported(tiny_detector, picture):
     ways = ["--first", "cpu/float64", "--second", "cpu", "--tolerance", "1e-12"]
     done = engine(
         *("compare", picture, "--cfg", tiny_detector.cfg, "--weights", tiny_detector.weights), *ways
@@ -30,7 +30,7 @@ def test_ways_that_differ_are_told_by_the_first_layer(tiny_detector, picture):
     assert "more than 1e-12; at channel, row, column " in done.out
 
 
-def test_auto_is_told_by_what_it_is(tiny_detector, picture, capsys):
+def test_auto_is_reported_as_the_chosen_device(tiny_detector, picture, capsys):
     files = [str(tiny_detector.cfg), str(tiny_detector.weights)]
     assert cli.main(["compare", str(picture), *files]) == 0
     first, _, second, *_ = capsys.readouterr().out.split()
@@ -48,7 +48,7 @@ def test_all_lists_every_layer(tiny_detector, picture, capsys):
     ]
 
 
-def test_random_weights_and_another_size_will_do(tiny_detector, picture, capsys):
+def test_random_weights_and_another_size_are_accepted(tiny_detector, picture, capsys):
     words = [str(picture), "--cfg", str(tiny_detector.cfg), "--size", "32x32", "--second", "cpu"]
     assert cli.main(["compare", *words]) == 0
     told = capsys.readouterr()
@@ -69,7 +69,7 @@ def test_random_weights_and_another_size_will_do(tiny_detector, picture, capsys)
         (["PICTURE", "--first", "gpu"], 4, "expected one of cpu, cuda"),
     ],
 )
-def test_mistakes_are_answered_in_one_line(tiny_detector, picture, capsys, words, status, message):
+def test_mistakes_are_one_error_line(tiny_detector, picture, capsys, words, status, message):
     words = [str(picture) if word == "PICTURE" else word for word in words]
     files = [str(tiny_detector.cfg), str(tiny_detector.weights)]
     assert cli.main(["compare", *words, *files]) == status

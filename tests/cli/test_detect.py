@@ -51,7 +51,7 @@ def test_the_table_has_label_score_box_and_time(detect, pictures):
         assert len([int(edge) for edge in box]) == 4
 
 
-def test_nothing_found_is_said(detect, pictures):
+def test_no_detections_is_reported(detect, pictures):
     assert detect("--threshold", "1", pictures[0])[1].splitlines()[1] == "  nothing found"
 
 
@@ -65,7 +65,7 @@ def test_a_broken_picture_is_reported_and_the_others_go_on(detect, pictures):
     assert re.fullmatch(r"2 pictures, \d+ boxes in 1, 1 failed, [\d.]+ per second", summary)
 
 
-def test_json_on_stdout_is_alone_there(detect, pictures):
+def test_json_is_the_only_output_on_stdout(detect, pictures):
     status, out, _ = detect("--json", "-", pictures[0], pictures[2])
     document = json.loads(out)
     assert status == 1
@@ -92,14 +92,14 @@ def test_json_in_a_file_comes_with_the_table_and_replaces_nothing(detect, pictur
 
 
 @pytest.mark.parametrize("target", ["{picture}", "{folder}/none/out.json"])
-def test_json_goes_neither_over_a_picture_nor_nowhere(detect, pictures, tmp_path, target):
+def test_json_refuses_a_picture_or_a_missing_folder(detect, pictures, tmp_path, target):
     before = Path(pictures[0]).read_bytes()
     path = target.format(picture=pictures[0], folder=tmp_path)
     assert detect("--json", path, "--overwrite", pictures[0])[0] == 2
     assert Path(pictures[0]).read_bytes() == before
 
 
-def test_pictures_of_one_name_get_names_of_their_own(detect, pictures, tmp_path):
+def test_pictures_of_equal_names_get_different_outputs(detect, pictures, tmp_path):
     folder = tmp_path / "new" / "out"
     assert detect("-o", str(folder), *pictures[:2])[0] == 0
     assert sorted(path.name for path in folder.iterdir()) == ["dog-2.jpg", "dog.jpg"]
@@ -119,7 +119,7 @@ def test_an_input_is_never_written_over(detect, pictures, more):
     assert (Path(pictures[0]).parent / "dog-2.jpg").is_file()
 
 
-def test_a_link_that_leads_to_itself_is_one_more_unreadable_picture(detect, pictures, tmp_path):
+def test_link_loop_is_an_unreadable_picture(detect, pictures, tmp_path):
     loop = tmp_path / "loop.jpg"
     loop.symlink_to(loop)
     folder = tmp_path / "out"
@@ -136,13 +136,13 @@ def test_an_output_folder_that_is_a_file_is_refused(detect, pictures):
     assert detect("-o", f"{pictures[2]}/out", pictures[0])[2].count("cannot create the folder") == 1
 
 
-def test_darknets_order_works_too(tiny_detector, pictures, capsys):
+def test_darknets_argument_order_is_accepted(tiny_detector, pictures, capsys):
     model = [str(tiny_detector.cfg), str(tiny_detector.weights)]
     assert cli.main(["detect", "--device", "cpu", *model, pictures[0]]) == 0
     assert capsys.readouterr().out.startswith(pictures[0])
 
 
-def test_a_name_that_begins_with_a_dash_stands_behind_two(detect, pictures, monkeypatch):
+def test_name_with_a_leading_dash_follows_two_dashes(detect, pictures, monkeypatch):
     folder = Path(pictures[0]).parent
     (folder / "-x.jpg").write_bytes(Path(pictures[0]).read_bytes())
     monkeypatch.chdir(folder)
@@ -189,7 +189,7 @@ def test_every_other_option_runs(detect, pictures, more):
         (["--threshold", "-1", "dog.jpg"], 2, "threshold: expected a number from 0 to 1"),
     ],
 )
-def test_what_cannot_be_used_is_one_line_and_a_status(detect, arguments, status, message):
+def test_unusable_arguments_are_one_line_and_a_status(detect, arguments, status, message):
     got, out, err = detect(*arguments)
     assert (got, out) == (status, "")
     (line,) = err.splitlines()
@@ -197,7 +197,7 @@ def test_what_cannot_be_used_is_one_line_and_a_status(detect, arguments, status,
     assert message in line
 
 
-def test_without_a_model_it_says_how_to_get_one(capsys, monkeypatch):
+def test_missing_model_is_reported_with_a_hint(capsys, monkeypatch):
     monkeypatch.setattr(bundled, "default_model", lambda: None)
     assert cli.main(["detect", "dog.jpg"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -205,12 +205,12 @@ def test_without_a_model_it_says_how_to_get_one(capsys, monkeypatch):
     assert "weights/README.md" in line
 
 
-def test_a_classifier_is_sent_to_classify(tiny_classifier, pictures, capsys):
+def test_classifier_is_referred_to_classify(tiny_classifier, pictures, capsys):
     assert cli.main(["detect", *tiny_classifier.options, pictures[0]]) == 2
     assert "Try: classify" in capsys.readouterr().err
 
 
-def test_odd_file_names_and_labels_survive_a_plain_terminal(tiny_detector, pictures, tmp_path):
+def test_unusual_names_and_labels_are_printable_in_ascii(tiny_detector, pictures, tmp_path):
     odd = os.fsencode(tmp_path) + b"/\xff\n\xf0\x9f\x90\x95 -x.jpg"
     Path(os.fsdecode(odd)).write_bytes(Path(pictures[0]).read_bytes())
     names = tmp_path / "odd.names"

@@ -22,7 +22,7 @@ def machine(monkeypatch):
     return install
 
 
-def test_a_machine_that_has_all_it_needs_is_well(machine, capsys):
+def test_complete_machine_has_status_zero(machine, capsys):
     machine(ALL_WELL)
     assert cli.main(["doctor"]) == 0
     out, err = capsys.readouterr()
@@ -31,7 +31,7 @@ def test_a_machine_that_has_all_it_needs_is_well(machine, capsys):
     assert err == ""
 
 
-def test_what_is_missing_is_told_with_its_cure_and_a_status(machine, capsys):
+def test_missing_part_is_reported_with_a_hint_and_a_status(machine, capsys):
     machine(NO_PYCUDA)
     assert cli.main(["doctor"]) == 4
     out, err = capsys.readouterr()
@@ -39,13 +39,13 @@ def test_what_is_missing_is_told_with_its_cure_and_a_status(machine, capsys):
     assert err == "missing: pycuda. Run: pip install 'darknet-engine[cuda13]'\n"
 
 
-def test_places_that_were_looked_at_are_for_those_who_ask(machine, capsys):
+def test_verbose_lists_the_places_searched(machine, capsys):
     machine(ALL_WELL)
     cli.main(["doctor", "--verbose"])
     assert "this process: no" in capsys.readouterr().out
 
 
-def test_this_very_machine_can_be_examined_whatever_it_has(capsys):
+def test_this_machine_can_be_examined(capsys):
     assert cli.main(["doctor"]) in (0, 4)
     out = capsys.readouterr().out
     assert "cuBLAS" in out
@@ -72,7 +72,7 @@ def test_one_compiler_is_enough(monkeypatch, nvcc, host, nvrtc, is_cured):
     assert (not cures) == is_cured
 
 
-def test_devices_are_not_blamed_for_what_is_missing_before_them(monkeypatch):
+def test_devices_are_not_examined_without_the_libraries(monkeypatch):
     monkeypatch.setattr(doctor, "_file", lambda wanted: Finding(wanted.name, None, "get it"))
     monkeypatch.setattr(doctor, "_devices", lambda: pytest.fail("asked for devices"))
     assert doctor.examine()[-1].cure is None

@@ -48,7 +48,7 @@ def report_of(evaluate, *arguments, **keywords):
     return status, json.loads(out)
 
 
-def test_a_child_process_says_what_it_did_and_what_came_out(tiny_detector, dataset):
+def test_child_process_prints_the_conditions_and_the_result(tiny_detector, dataset):
     names = ["--names", str(tiny_detector.names)]
     command = [sys.executable, "-m", "engine", "evaluate", str(dataset)]
     done = subprocess.run(
@@ -109,7 +109,7 @@ def test_a_list_gives_the_same_as_its_folder(evaluate, dataset, tmp_path):
     assert folder["summary"] == listed["summary"]
 
 
-def test_what_was_compared_is_saved_for_pycocotools(evaluate, dataset, tmp_path):
+def test_compared_data_is_saved_for_pycocotools(evaluate, dataset, tmp_path):
     needs.package("pycocotools")
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
@@ -143,7 +143,7 @@ def test_a_results_file_is_scored_like_the_detector_that_wrote_it(evaluate, data
         assert document["confusion"] == live["confusion"]
 
 
-def test_a_coco_file_lends_its_names_to_a_model_without_any(
+def test_coco_file_names_the_classes_of_a_model_without_names(
     tiny_detector, evaluate, dataset, tmp_path
 ):
     saved = tmp_path / "coco"
@@ -172,7 +172,7 @@ def test_annotations_of_voc_are_read(evaluate, dataset, tmp_path):
     assert "4 pictures, 4 objects" in out
 
 
-def test_broken_labels_and_pictures_are_told_and_the_rest_is_scored(evaluate, dataset):
+def test_broken_labels_and_pictures_are_reported_and_the_rest_is_scored(evaluate, dataset):
     (dataset / "labels/0002.txt").write_text("2 0.4 0.6 0.5 0.5\n3 0.5 0.5 0.1 0.1\nx\n")
     (dataset / "images/0003.png").write_bytes(b"no picture")
     status, out, err = evaluate(dataset)
@@ -184,7 +184,7 @@ def test_broken_labels_and_pictures_are_told_and_the_rest_is_scored(evaluate, da
     assert "Traceback" not in err
 
 
-def test_many_broken_lines_are_not_all_told(evaluate, dataset):
+def test_many_broken_lines_are_summarised(evaluate, dataset):
     (dataset / "labels/0002.txt").write_text("x\n" * 100)
     status, _, err = evaluate(dataset)
     assert status == 1
@@ -207,7 +207,7 @@ def test_curves_are_written_once(evaluate, dataset, tmp_path):
     assert (status, err) == (2, f"Error: --curves {taken}: cannot create the folder: File exists\n")
 
 
-def test_nothing_that_is_read_is_replaced(evaluate, dataset, tmp_path):
+def test_inputs_are_not_replaced(evaluate, dataset, tmp_path):
     saved, listing = tmp_path / "saved", tmp_path / "list.txt"
     assert evaluate(dataset, "--save-coco", saved)[0] == 0
     listing.write_text("".join(f"{path}\n" for path in sorted(dataset.glob("images/*"))))
@@ -242,7 +242,7 @@ def test_nothing_that_is_read_is_replaced(evaluate, dataset, tmp_path):
         (["--detections", "/none/such.json"], "/none/such.json: cannot be read: No such file"),
     ],
 )
-def test_misuse_is_answered_in_one_line(evaluate, dataset, arguments, message):
+def test_misuse_is_one_error_line(evaluate, dataset, arguments, message):
     status, out, err = evaluate(dataset, *arguments)
     assert status == 2
     assert message in err
@@ -250,7 +250,7 @@ def test_misuse_is_answered_in_one_line(evaluate, dataset, arguments, message):
     assert len(err.splitlines()) == 1
 
 
-def test_other_misuse_is_answered_too(evaluate, tiny_classifier, dataset, tmp_path, capsys):
+def test_other_misuse_is_one_error_line(evaluate, tiny_classifier, dataset, tmp_path, capsys):
     assert evaluate()[0] == 2
     results = tmp_path / "results.json"
     results.write_text("[]")

@@ -124,7 +124,7 @@ THREADS = "--threads 1"
 
 
 @pytest.mark.parametrize("command", NETS)
-def test_threads_are_those_of_the_device(folder, usual, command):
+def test_threads_set_the_number_of_threads(folder, usual, command):
     about, found = answers(folder, command, THREADS)
     assert about["device"] == "cpu:1"
     assert same(found, usual[command])
@@ -154,7 +154,7 @@ def test_a_model_of_the_zoo_is_fetched(folder, command):
     assert "yolov3-tiny.weights: does not exist, and ENGINE_OFFLINE forbids" in line
 
 
-def test_the_model_in_the_box_has_a_name(folder):
+def test_default_model_can_be_named(folder):
     assert "qr" in run(folder, "detect --model codes parcel.jpg").out
 
 
@@ -171,7 +171,7 @@ SOURCES = {
 
 @pytest.mark.parametrize("command", ["detect", "classify"])
 @pytest.mark.parametrize("text", SOURCES)
-def test_what_is_read(folder, command, text):
+def test_sources(folder, command, text):
     status = int("broken" in text)
     found = document(folder, f"{command} {NETS[command]} {text}", status=status)["images"]
     assert len(found) == SOURCES[text]
@@ -202,7 +202,7 @@ FILES = "--json COMMAND.json --jsonl COMMAND.jsonl --csv COMMAND.csv --quiet"
 
 
 @pytest.mark.parametrize("command", ["detect", "classify"])
-def test_files_that_are_written_once_unless_asked(folder, command):
+def test_files_are_overwritten_only_if_asked(folder, command):
     text = f"{command} {NETS[command]} dog.png {FILES.replace('COMMAND', command)}"
     done = run(folder, text)
     assert (done.out, done.err) == ("", "")
@@ -219,7 +219,7 @@ def test_files_that_are_written_once_unless_asked(folder, command):
 FOLDERS = "-o drawn --save-txt found --save-conf --crops crops"
 
 
-def test_folders_of_a_detector(folder):
+def test_output_folders_of_detect(folder):
     run(folder, f"detect {NETS['detect']} dog.png {FOLDERS}")
     assert (folder / "drawn/dog.png").is_file()
     assert {len(row.split()) for row in (folder / "found/dog.txt").read_text().splitlines()} == {6}
@@ -254,7 +254,7 @@ def labels(found):
 
 
 @pytest.mark.parametrize("flags", DETECT)
-def test_boxes(folder, flags):
+def test_box_options(folder, flags):
     assert DETECT[flags](document(folder, f"detect {NETS['detect']} dog.png {flags}"))
 
 
@@ -285,7 +285,7 @@ EVALUATE = {
 
 
 @pytest.mark.parametrize("flags", EVALUATE)
-def test_rules_of_evaluation(folder, flags):
+def test_evaluation_rules(folder, flags):
     assert EVALUATE[flags](document(folder, f"evaluate {NETS['evaluate']} set {flags}"))
 
 
@@ -293,7 +293,7 @@ REPORT = "--curves curves --save-coco coco --json report.json"
 SCORED = "--images . --detections coco/detections.json"
 
 
-def test_files_of_an_evaluation(folder):
+def test_evaluation_files(folder):
     text = f"evaluate {NETS['evaluate']} set {REPORT}"
     run(folder, text)
     assert (folder / "curves/precision_recall.png").is_file()
@@ -341,7 +341,7 @@ def test_a_benchmark_of_a_named_model_and_its_plot(folder):
     run(folder, f"{text} {OVERWRITE}")
 
 
-def test_algorithms_are_for_a_card(folder):
+def test_algorithms_need_a_gpu(folder):
     text = f"benchmark my.cfg my.weights --device cpu {BRIEFLY} {ALGORITHMS}"
     assert "Try: --device cuda" in run(folder, text, status=2).err
 
@@ -453,7 +453,7 @@ for _command, _net in NETS.items():
 
 
 @pytest.mark.parametrize("command", sorted(set(cli.commands()) - SERVES))
-def test_no_flag_is_forgotten(command):
+def test_every_flag_is_tested(command):
     words = {word for text in TESTED.get(command, ()) for word in text.split()}
     options = [each.option_strings for each in cli.parser_of(command).actions[1:]]
     assert not [each for each in options if each and not set(each) & words]

@@ -56,7 +56,7 @@ def test_a_file_is_replaced_only_when_asked(tmp_path, tiny_detector, capsys):
 
 
 @pytest.mark.parametrize("kind", ["cfg", "weights"])
-def test_the_network_itself_is_not_replaced(tiny_detector, capsys, kind):
+def test_network_is_not_replaced(tiny_detector, capsys, kind):
     path = getattr(tiny_detector, kind)
     before = path.read_bytes()
     files = [str(tiny_detector.cfg), str(tiny_detector.weights)]
@@ -86,7 +86,7 @@ def test_a_layer_that_onnx_cannot_hold_is_named(tmp_path, tiny_recurrent, capsys
         (["onnx", "--model", "yolov3-tinny", "-o", "x"], "Did you mean 'yolov3-tiny'?"),
     ],
 )
-def test_misuse_is_answered_in_one_line(tmp_path, monkeypatch, capsys, words, message):
+def test_misuse_is_one_error_line(tmp_path, monkeypatch, capsys, words, message):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["export", *words]) == 2
     (line,) = capsys.readouterr().err.splitlines()

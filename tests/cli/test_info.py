@@ -31,14 +31,14 @@ def test_memory_does_not_need_the_weights(capsys):
 
 
 @pytest.mark.parametrize("second", [["my.weights"], ["--cfg", "my.cfg"], ["--model", "yolov4"]])
-def test_info_is_about_one_network(second, capsys):
+def test_info_refuses_a_second_network(second, capsys):
     assert cli.main(["info", YOLOV3_TINY, *second]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"expected one CFG, got 2: {second[-1]!r}" in line
     assert line.endswith("python -m engine weights info CFG WEIGHTS")
 
 
-def test_info_without_a_network_is_about_the_one_in_the_box(capsys):
+def test_info_describes_the_default_model(capsys):
     assert cli.main(["info"]) == 0
     told = capsys.readouterr()
     assert "detector of 5 classes" in told.out
@@ -59,6 +59,6 @@ def test_layers_shows_all_sections(capsys):
     assert {"[net]", "[yolo]", "[convolutional]", "[lstm]"} <= set(out.split())
 
 
-def test_an_unknown_section_is_answered(capsys):
+def test_unknown_section_is_reported(capsys):
     assert cli.main(["layers", "maxpol"]) == 2
     assert "Did you mean 'maxpool'?" in capsys.readouterr().err

@@ -56,14 +56,14 @@ def test_without_a_command_help_goes_to_stderr_and_the_status_is_usage(capsys):
         (["--verison"], "Error: no command '--verison'."),
     ],
 )
-def test_misspellings_are_answered_in_one_line(capsys, arguments, message):
+def test_misspellings_are_one_error_line(capsys, arguments, message):
     assert cli.main(arguments) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
 
 
 @pytest.mark.parametrize("name", cli.commands())
-def test_an_empty_name_is_not_taken_for_none(capsys, name):
+def test_empty_name_is_refused(capsys, name):
     """A shell's variable that is not set."""
     actions = cli.parser_of(name).actions
     needed = ["x" for each in actions if each.required]
@@ -111,7 +111,7 @@ def test_each_kind_of_failure_has_its_status(monkeypatch, capsys, error, status)
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_a_reader_that_leaves_is_no_error():
+def test_closed_pipe_is_not_an_error():
     command = f"{sys.executable} -m engine layers | true; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=60
@@ -121,7 +121,7 @@ def test_a_reader_that_leaves_is_no_error():
 
 
 @pytest.mark.slow
-def test_what_nobody_is_told_ends_no_run(tmp_path):
+def test_unwritable_stderr_does_not_end_a_run(tmp_path):
     (tmp_path / "broken.png").write_bytes(b"no picture")
     command = [sys.executable, "-m", "engine", "detect", tmp_path / "broken.png", "docs/parcel.jpg"]
     command += ["--json", tmp_path / "found.json", "--device", "cpu", "--quiet"]
@@ -174,7 +174,7 @@ def test_help_starts_without_numpy():
 
 
 @pytest.mark.slow
-def test_help_starts_about_as_fast_as_numpy_is_imported():
+def test_help_starts_about_as_fast_as_a_numpy_import():
     """The quickest of each, in turn: a machine that others use is slow for a while."""
 
     def timed(*command):

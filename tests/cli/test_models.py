@@ -60,7 +60,7 @@ def test_list_shows_every_network(capsys, folder):
     assert str(folder) in out
 
 
-def test_pull_fetches_and_tells_where(capsys, server, folder):
+def test_pull_downloads_and_prints_the_path(capsys, server, folder):
     server.answers["/net.weights"] = [answers.ranged]
     status, out, err = run(capsys, "models", "pull", "net")
     assert (status, out) == (0, f"{folder / 'net.weights'}\n")
@@ -71,12 +71,12 @@ def test_pull_fetches_and_tells_where(capsys, server, folder):
     assert "here" in run(capsys, "models", "list", "net")[1]
 
 
-def test_verify_says_when_nothing_is_here(capsys, folder):
+def test_verify_reports_an_empty_folder(capsys, folder):
     message = f"nothing to verify: no weights are in {folder}\n"
     assert run(capsys, "models", "verify") == (0, message, "")
 
 
-def test_pull_goes_on_after_a_failure(capsys, server, folder):
+def test_pull_continues_after_a_failure(capsys, server, folder):
     server.answers["/net.weights"] = [answers.status(404), answers.ranged]
     status, out, err = run(capsys, "models", "pull", "net", "other")
     assert status == 1
@@ -88,7 +88,7 @@ def test_pull_goes_on_after_a_failure(capsys, server, folder):
     assert "first downloaded" in run(capsys, "models", "verify", "other")[1]
 
 
-def test_verify_fails_for_what_is_damaged_or_asked_for_and_missing(capsys, server, folder):
+def test_verify_fails_for_damaged_or_named_missing_models(capsys, server, folder):
     folder.mkdir()
     (folder / "net.weights").write_bytes(BODY[::-1])
     status, out, err = run(capsys, "models", "verify", "net", "other")
@@ -115,14 +115,14 @@ def test_verify_fails_for_what_is_damaged_or_asked_for_and_missing(capsys, serve
         (["detect", "--model", "yolv4", "a.jpg"], 2, "Did you mean 'yolov4'?"),
     ],
 )
-def test_misuse_is_answered_in_one_line(capsys, arguments, status, message):
+def test_misuse_is_one_error_line(capsys, arguments, status, message):
     got, _, err = run(capsys, *arguments)
     (line,) = err.splitlines()
     assert (got, message in line) == (status, True), line
 
 
 @pytest.mark.parametrize("name", ["detect", "classify"])
-def test_offline_a_missing_model_is_told(capsys, monkeypatch, folder, name):
+def test_missing_model_is_reported_offline(capsys, monkeypatch, folder, name):
     monkeypatch.setenv("ENGINE_OFFLINE", "1")
     status, _, err = run(capsys, name, "--model", "yolov4-tiny", "a.jpg")
     assert status == 3
@@ -136,7 +136,7 @@ def test_info_takes_a_name_and_needs_no_weights(capsys, arguments):
     assert "24,251,276 bytes" in out
 
 
-def test_weights_may_be_named_beside_the_model(capsys, tmp_path):
+def test_weights_may_be_given_with_the_model(capsys, tmp_path):
     weights = tmp_path / "mine.weights"
     weights.write_bytes(bytes(20))
     status, _, err = run(

@@ -45,7 +45,7 @@ def boxes_of(document):
     return [found for image in document["images"] for found in image.get("detections", ())]
 
 
-def test_every_output_at_once_tells_the_same(detect, tree):
+def test_all_outputs_together_agree(detect, tree):
     done = detect(
         *("one", "two", "broken.jpg", "-o", "drawn", "--json", "all.json", "--jsonl", "all.jsonl"),
         *("--csv", "all.csv", "--save-txt", "labels", "--save-conf", "--crops", "crops"),
@@ -121,7 +121,7 @@ def test_darknets_own_json(detect, tree):
 
 
 @pytest.mark.parametrize("option", ["--json", "--jsonl", "--csv"])
-def test_a_dash_is_stdout_and_nothing_else_is_there(detect, option):
+def test_dash_writes_only_that_output_to_stdout(detect, option):
     done = detect("one", option, "-")
     assert done.status == 0
     if option == "--csv":
@@ -133,7 +133,7 @@ def test_a_dash_is_stdout_and_nothing_else_is_there(detect, option):
         json.loads(done.out)
 
 
-def test_classify_has_rows_and_lines_too(tiny_classifier, tree):
+def test_classify_writes_csv_and_jsonl(tiny_classifier, tree):
     options = [*tiny_classifier.options, "--names", tiny_classifier.names, "--top-k", "2"]
     done = engine("classify", *options, "one", "--csv", "-", "--jsonl", "c.jsonl", cwd=tree)
     rows = list(csv.DictReader(io.StringIO(done.out)))
@@ -198,7 +198,7 @@ def test_max_det_and_agnostic_nms_leave_fewer_boxes(detect):
         (["-o", "one/7.jpg", "--overwrite"], "would replace a file that is read"),
     ],
 )
-def test_outputs_that_cannot_be_are_refused_in_one_line(detect, tree, arguments, message):
+def test_impossible_outputs_are_one_error_line(detect, tree, arguments, message):
     (tree / "old.csv").write_text("kept")
     write_picture(tree / "old.png")
     (tree / "to-nothing").symlink_to("nothing")
@@ -214,7 +214,7 @@ def snapshot(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_nothing_is_ever_written_over_unasked(detect, tree):
+def test_nothing_is_overwritten_unless_asked(detect, tree):
     outputs = ["-o", "out", "--save-txt", "out", "--crops", "out/crops"]
     assert detect("one", *outputs).status == 0
     first = snapshot(tree)
@@ -226,7 +226,7 @@ def test_nothing_is_ever_written_over_unasked(detect, tree):
     assert snapshot(tree).keys() == second.keys()
 
 
-def test_results_stay_where_another_run_was_faster(tmp_path):
+def test_results_are_kept_if_another_run_was_faster(tmp_path):
     path = tmp_path / "all.json"
     sink = Document(str(path), overwrite=False)
     sink.begin({})
@@ -242,7 +242,7 @@ def test_results_stay_where_another_run_was_faster(tmp_path):
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_name_that_thousands_want_is_numbered_at_once(tmp_path, overwrite):
+def test_name_used_thousands_of_times_is_numbered_quickly(tmp_path, overwrite):
     (tmp_path / "7-3.jpg").touch()
     names = UniqueNames(tmp_path, ReservedPaths([]), overwrite=overwrite)
     start = time.process_time()
@@ -253,7 +253,7 @@ def test_a_name_that_thousands_want_is_numbered_at_once(tmp_path, overwrite):
     assert found == expected
 
 
-def test_what_its_format_cannot_hold_becomes_a_png(detect, tree):
+def test_picture_its_format_cannot_hold_becomes_a_png(detect, tree):
     for name, size in (("wide.jpg", (70_000, 3)), ("flat.webp", (20_000, 1))):
         write_picture(tree / "as.png", size=size).rename(tree / "one" / name)
     done = detect("one", "-o", "out", "--crops", "crops", "--threshold", "0.01", "--quiet")
@@ -264,7 +264,7 @@ def test_what_its_format_cannot_hold_becomes_a_png(detect, tree):
 
 
 @pytest.mark.parametrize("option", ["-o", "--save-txt", "--crops"])
-def test_runs_that_share_a_folder_replace_nothing_of_each_other(tiny_detector, tmp_path, option):
+def test_runs_that_share_a_folder_do_not_replace_each_others_files(tiny_detector, tmp_path, option):
     for number in range(12):
         write_picture(tmp_path / "many" / f"{number}.jpg", seed=number)
     command = ["-m", "engine", "detect", *tiny_detector.options, "many", "--thresh", "0.5"]
@@ -282,7 +282,7 @@ def test_runs_that_share_a_folder_replace_nothing_of_each_other(tiny_detector, t
     assert shared == sorted(alone * 3)
 
 
-def test_an_output_in_the_inputs_folder_spares_the_inputs(detect, tree):
+def test_output_in_the_input_folder_keeps_the_inputs(detect, tree):
     before = snapshot(tree)
     assert detect("one", "two", "-o", "two", "--overwrite").status == 0
     after = snapshot(tree)
@@ -292,7 +292,7 @@ def test_an_output_in_the_inputs_folder_spares_the_inputs(detect, tree):
 
 @pytest.mark.parametrize("option", ["--json", "--jsonl", "--csv"])
 @pytest.mark.parametrize("kind", ["cfg", "weights", "names", "data", "its names", "list"])
-def test_nothing_that_is_read_is_ever_replaced(tiny_detector, tree, kind, option):
+def test_inputs_are_never_replaced(tiny_detector, tree, kind, option):
     for each in ("cfg", "weights", "names"):
         shutil.copy(getattr(tiny_detector, each), tree / f"my.{each}")
     (tree / "of.data").write_text("names = my.names\n")
@@ -311,7 +311,7 @@ def test_nothing_that_is_read_is_ever_replaced(tiny_detector, tree, kind, option
     assert snapshot(tree) == before
 
 
-def test_the_model_in_the_box_is_not_replaced(tree):
+def test_default_model_is_not_replaced(tree):
     box = bundled.default_model()
     before = [path.read_bytes() for path in box]
     for path in box:
@@ -320,7 +320,7 @@ def test_the_model_in_the_box_is_not_replaced(tree):
     assert [path.read_bytes() for path in box] == before
 
 
-def test_labels_spare_the_list_and_what_lies_beside_pictures(detect, tree):
+def test_labels_keep_the_list_and_files_next_to_pictures(detect, tree):
     (tree / "lab").mkdir()
     (tree / "lab" / "7.txt").write_text("one/7.jpg\n")
     (tree / "one" / "7.txt").write_text("mine")
@@ -337,7 +337,7 @@ def test_labels_spare_the_list_and_what_lies_beside_pictures(detect, tree):
     assert {path: after[path] for path in before} == before
 
 
-def test_labels_spare_those_of_a_data_set(detect, tree):
+def test_labels_keep_those_of_a_data_set(detect, tree):
     write_picture(tree / "set" / "images" / "1.png")
     (tree / "set" / "labels").mkdir()
     labels = tree / "set" / "labels" / "1.txt"
@@ -353,7 +353,7 @@ def test_labels_spare_those_of_a_data_set(detect, tree):
     assert len(list(labels.parent.iterdir())) == 2
 
 
-def test_names_as_long_as_a_disk_takes_name_outputs_too(detect, tree):
+def test_longest_possible_names_work_for_outputs(detect, tree):
     name = "é" * 125 + ".png"
     write_picture(tree / "long" / name)
     done = detect("long", "one", "-o", "out", "--save-txt", "labels", "--crops", "crops")
@@ -363,7 +363,7 @@ def test_names_as_long_as_a_disk_takes_name_outputs_too(detect, tree):
 
 
 @pytest.mark.parametrize("option", ["--json", "--jsonl", "--csv"])
-def test_what_is_read_by_programs_is_utf8_wherever_it_goes(detect, tree, option):
+def test_machine_readable_output_is_always_utf8(detect, tree, option):
     write_picture(tree / "ü" / "é.png")
     done = detect("ü", option, "-", PYTHONIOENCODING="latin-1")
     assert done.status == 0
@@ -377,7 +377,7 @@ def test_a_picture_named_on_stdin_is_not_replaced(detect, tree):
     assert snapshot(tree) == before
 
 
-def test_one_picture_goes_into_one_file(detect, tree):
+def test_single_picture_is_written_to_a_named_file(detect, tree):
     assert detect("one", "-o", "found.png").status == 0
     with Image.open(tree / "found.png") as image:
         assert (image.format, image.size) == ("PNG", (50, 40))
@@ -397,7 +397,7 @@ def test_a_full_disk_is_one_line(detect, option):
 
 
 @pytest.mark.parametrize("options", [["-o", "out"], ["-o", "out.png"], ["--json", "out.json"]])
-def test_what_does_not_fit_on_the_disk_leaves_nothing_behind(tiny_detector, tree, options):
+def test_output_that_does_not_fit_on_the_disk_is_removed(tiny_detector, tree, options):
     program = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024));"
         "from engine import cli; sys.exit(cli.main(sys.argv[1:]))"
@@ -417,7 +417,7 @@ def test_what_does_not_fit_on_the_disk_leaves_nothing_behind(tiny_detector, tree
     assert not [path for path in tree.rglob("*") if path.is_file() and "out" in str(path.name)]
 
 
-def test_a_folder_that_may_not_be_written_to_is_refused(detect, tree):
+def test_unwritable_folder_is_refused(detect, tree):
     closed = tree / "closed"
     closed.mkdir(mode=0o500)
     if os.access(closed, os.W_OK):
@@ -426,13 +426,13 @@ def test_a_folder_that_may_not_be_written_to_is_refused(detect, tree):
     assert (done.status, "is not writable" in done.err) == (2, True)
 
 
-def test_devices_are_written_to_as_they_are(detect):
+def test_device_files_are_written_in_place(detect):
     done = detect("one", "--json", "/dev/stdout", "--quiet")
     assert done.status == 0
     json.loads(done.out)
 
 
-def test_odd_labels_make_folders_inside_the_folder(detect, tree, tmp_path):
+def test_unusual_labels_stay_inside_the_crops_folder(detect, tree, tmp_path):
     names = tmp_path / "odd.names"
     names.write_text("../../cat\n..\na/b: c*?\n")
     assert detect("one", "--names", names, "--threshold", "0.01", "--crops", "c/in").status == 0

@@ -73,14 +73,14 @@ def test_a_picture_on_stdin_is_refused_once(tiny_detector, tree, kind):
     assert line == f"Error: -: expected names of pictures, one per line, got a {kind}"
 
 
-def test_names_on_stdin_may_begin_as_pictures_do(detect, tree):
+def test_names_on_stdin_may_begin_like_a_picture_file(detect, tree):
     for name in ("BM.jpg", "P6", "éclair.jpg"):
         write_picture(tree / "b.png").rename(tree / name)
     assert names_in(detect("-", stdin="BM.jpg\nP6\n").out) == ["BM.jpg", "P6"]
     assert names_in(detect("-", stdin="éclair.jpg\n").out) == ["éclair.jpg"]
 
 
-def test_each_name_on_stdin_is_answered_before_the_next_but_one_comes(tiny_detector, tree):
+def test_names_on_stdin_are_answered_one_ahead(tiny_detector, tree):
     command = [sys.executable, "-u", "-m", "engine", "detect", *tiny_detector.options, "-"]
     child = subprocess.Popen(
         [*command, "--jsonl", "-", "--json", "kept.json"],
@@ -125,7 +125,7 @@ def test_addresses_are_fetched(detect, tree):
     assert [path.name for path in (tree / "out").iterdir()] == ["a.jpg"]
 
 
-def test_what_is_missing_is_told_once_each_and_the_rest_goes_on(detect, tree):
+def test_missing_inputs_are_reported_once_and_the_rest_is_read(detect, tree):
     (tree / "list.txt").write_text("gone.jpg\na.jpg\n")
     (tree / "empty").mkdir()
     done = detect("list.txt", "empty", "*.gif", "b.png", "none.txt")

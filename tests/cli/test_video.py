@@ -37,7 +37,7 @@ def frames_of(path):
         return [(frame.time, (frame.width, frame.height)) for frame in container.decode(video=0)]
 
 
-def test_frames_are_told_apart_in_every_output(detect, tree):
+def test_frames_are_distinguished_in_every_output(detect, tree):
     done = detect(
         *("clip.mp4", "a.jpg", "--stride", "2", "--max-frames", "2", "--jsonl", "x.jsonl"),
         *("--save-txt", "labels", "--csv", "x.csv", "--crops", "crops"),
@@ -66,7 +66,7 @@ def test_an_annotated_video_plays_as_long_as_its_source(detect, tree):
     assert {size for _, size in frames} == {(64, 48)}
 
 
-def test_one_video_goes_into_one_file(detect, tree):
+def test_single_video_is_written_to_a_named_file(detect, tree):
     assert detect("clip.mp4", "-o", "found.webm", "--max-frames", "2").status == 0
     assert len(frames_of(tree / "found.webm")) == 2
     again = detect("clip.mp4", "-o", "found.webm")
@@ -83,7 +83,7 @@ def test_one_video_goes_into_one_file(detect, tree):
         (["clip.mp4", "-o", "x.3gp"], "expected one of .avi, "),
     ],
 )
-def test_files_that_do_not_fit_are_refused(detect, tree, arguments, message):
+def test_files_that_do_not_match_are_refused(detect, tree, arguments, message):
     done = detect(*arguments, "--quiet")
     assert done.status == 2
     (line,) = done.err.splitlines()
@@ -98,14 +98,14 @@ def test_a_picture_for_a_video_is_refused_before_the_model_is_read(detect, tree)
     assert done.err == "Error: -o found.png: expected a picture, got a video\n"
 
 
-def test_a_broken_video_is_counted_and_the_rest_goes_on(detect, tree):
+def test_broken_video_is_counted_and_the_rest_is_read(detect, tree):
     (tree / "broken.mp4").write_bytes(b"\0" * 1000)
     done = detect("broken.mp4", "a.jpg")
     assert (done.status, names_in(done.out)) == (1, ["a.jpg"])
     assert done.err.startswith("Error: broken.mp4: video: cannot be read: ")
 
 
-def test_without_pyav_one_line_says_what_to_install(detect, tree):
+def test_missing_pyav_is_one_line_with_an_install_hint(detect, tree):
     (tree / "av.py").write_text("raise ImportError\n")
     done = detect("clip.mp4", PYTHONPATH=f"{tree}{os.pathsep}{ROOT}")
     assert (done.status, done.out) == (2, "")

@@ -15,7 +15,7 @@ def rows_of(out):
     return dict(line.split(maxsplit=1) for line in out.splitlines())
 
 
-def test_info_tells_the_header_the_hash_and_whether_it_fits(tiny_detector):
+def test_info_prints_the_header_the_hash_and_whether_it_matches(tiny_detector):
     content = tiny_detector.weights.read_bytes()
     done = engine("weights", "info", tiny_detector.cfg, tiny_detector.weights)
     assert (done.status, done.err) == (0, "")
@@ -36,7 +36,7 @@ def test_info_needs_no_network_and_reads_old_headers(tmp_path, capsys):
     assert (rows["seen"], rows["numbers"]) == ("32,000 pictures", "2")
 
 
-def test_info_says_when_a_file_is_for_another_network(tiny_detector, tiny_classifier, capsys):
+def test_info_reports_a_file_for_another_network(tiny_detector, tiny_classifier, capsys):
     assert cli.main(["weights", "info", str(tiny_detector.cfg), str(tiny_classifier.weights)]) == 0
     assert "does not fit" in rows_of(capsys.readouterr().out)["net.cfg"]
 
@@ -86,7 +86,7 @@ def test_fuse_writes_a_network_of_the_same_outputs(tiny_detector, tmp_path):
         np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-5)
 
 
-def test_fuse_keeps_how_many_pictures_were_seen(tiny_detector, tmp_path):
+def test_fuse_keeps_the_number_of_images_seen(tiny_detector, tmp_path):
     network = graph.build(cfg.read(tiny_detector.cfg))
     path = tmp_path / "seen.weights"
     weights.save(path, network, weights.load(tiny_detector.weights, network), seen=640)
@@ -113,7 +113,7 @@ def test_fuse_keeps_how_many_pictures_were_seen(tiny_detector, tmp_path):
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )
-def test_misuse_is_answered_and_nothing_is_written(
+def test_misuse_is_one_error_line_and_writes_nothing(
     tiny_detector, tmp_path, monkeypatch, capsys, words, message
 ):
     monkeypatch.chdir(tmp_path)

@@ -98,7 +98,7 @@ def test_boxes_are_in_pixels_of_the_image_given(loaded, picture):
     assert max(box[0] for *_, box in large) > 1.5 * max(box[0] for *_, box in small)
 
 
-def test_the_functions_one_by_one_give_what_detect_image_gives(loaded, picture):
+def test_lower_level_functions_give_what_detect_image_gives(loaded, picture):
     network, names, _ = loaded
     image = image_of(picture)
     count = ctypes.pointer(ctypes.c_int(0))
@@ -114,7 +114,7 @@ def test_the_functions_one_by_one_give_what_detect_image_gives(loaded, picture):
     assert found[0].bbox.w > 0
 
 
-def test_suppression_is_by_plain_overlap_class_by_class():
+def test_suppression_is_by_iou_per_class():
     boxes = np.array([[50, 50, 40, 40], [52, 50, 40, 40], [150, 50, 40, 40]], np.float32)
     prob = np.array([[0.9, 0.2], [0.8, 0.6], [0.7, 0]], np.float32)
     found = darknet.Detections(boxes, prob, np.ones(3, np.float32))

@@ -42,19 +42,19 @@ EXPECTED = [("net", [("width", "4")]), ("convolutional", [("filters", "2"), ("si
         *("utf-8", "spaces in a heading", "spaces in an option", "indented comment"),
     ],
 )
-def test_a_text_is_read_whatever_its_encoding_and_blanks(tmp_path, data):
+def test_text_is_read_in_any_encoding_and_spacing(tmp_path, data):
     path = tmp_path / "net.cfg"
     path.write_bytes(data)
     assert flat(read(path)) == EXPECTED
 
 
-def test_sections_and_options_know_their_lines():
+def test_sections_and_options_have_line_numbers():
     net, convolutional = parse(TEXT)
     assert (net.line, net.options[0].line) == (1, 2)
     assert (convolutional.line, [each.line for each in convolutional.options]) == (5, [6, 7])
 
 
-def test_of_two_equal_keys_the_first_wins():
+def test_first_of_two_equal_keys_wins():
     (section,) = parse("[net]\nwidth=4\nwidth=5\n")
     assert section.first["width"].value == "4"
 
@@ -180,7 +180,7 @@ def test_item_15_an_unreadable_file_is_refused(tmp_path):
         read(path)
 
 
-def test_item_11_a_path_may_hold_bytes_that_are_no_text(tmp_path):
+def test_item_11_path_may_hold_undecodable_bytes(tmp_path):
     path = tmp_path / os.fsdecode(b"net\xff\xe9.cfg")
     path.write_text("[net]\nwidth\n")
     with pytest.raises(ConfigError) as caught:

@@ -19,7 +19,7 @@ from tests.darknet.small_networks import graph_of, refusal, refusal_of_text, sha
 CONV = "[convolutional]\nfilters=4\nsize=3\npad=1\nactivation=leaky\n"
 
 
-def test_a_node_knows_its_surroundings():
+def test_node_has_its_context():
     graph = graph_of(CONV + CONV + "[route]\nlayers=-1,0\n")
     route = graph.nodes[2]
     assert (route.index, route.kind, route.line) == (2, "route", 15)
@@ -92,12 +92,12 @@ def test_a_network_without_an_image_has_inputs(name):
         (CONV + "[cost]\n[contrastive]\n", "other", 0, "convolutional"),
     ],
 )
-def test_what_a_network_is_for(layers, task, classes, output):
+def test_task_of_a_network(layers, task, classes, output):
     graph = graph_of(layers)
     assert (graph.task, graph.classes, graph.output.kind) == (task, classes, output)
 
 
-def test_a_text_model_is_no_classifier():
+def test_text_model_is_not_a_classifier():
     graph = build(parse("[net]\ninputs=4\n[connected]\noutput=4\n[softmax]\n"))
     assert graph.task == "other"
 
@@ -107,7 +107,7 @@ def test_letter_box_comes_from_the_net():
     assert build(parse("[net]\ninputs=3\nletter_box=1\n[connected]\n")).letter_box
 
 
-def test_unknown_options_are_told_once_for_each_kind_of_section(caplog):
+def test_unknown_options_are_reported_once_per_kind_of_section(caplog):
     graph_of(CONV + "fliters=2\n" + CONV + "fliters=3\n[maxpool]\nfliters=1\n")
     assert caplog.messages == [
         "net.cfg:10: [convolutional] unknown option 'fliters' is ignored. Did you mean 'filters'?",
@@ -116,7 +116,7 @@ def test_unknown_options_are_told_once_for_each_kind_of_section(caplog):
     assert {each.levelno for each in caplog.records} == {logging.WARNING}
 
 
-def test_a_flood_of_unknown_options_is_counted_only(caplog):
+def test_many_unknown_options_are_only_counted(caplog):
     start = time.process_time()
     graph_of(CONV + "".join(f"k{number}=1\n" for number in range(50_000)))
     assert time.process_time() - start < 2
@@ -124,7 +124,7 @@ def test_a_flood_of_unknown_options_is_counted_only(caplog):
     assert caplog.messages[-1] == "net.cfg: 49990 more unknown options"
 
 
-def test_options_for_training_are_accepted_in_silence(caplog):
+def test_training_options_are_accepted_silently(caplog):
     graph_of(
         "[convolutional]\nsway=1\nonlyforward=1\nlearning_rate=2\n"
         "[dropout]\nprobability=.5\n[cost]\ntype=sse\n"
@@ -310,7 +310,7 @@ def test_a_wrong_layer_is_refused(item, layers, message):
         (38, "[maxpool]\nsize=2\nstride=2\npadding=3\n", Shape(8, 4, 6)),
     ],
 )
-def test_what_darknet_runs_is_accepted(item, layers, shape):
+def test_networks_that_darknet_runs_are_accepted(item, layers, shape):
     assert shapes_of(layers)[-1] == shape, item
 
 
@@ -355,12 +355,12 @@ def test_doubling_routes_hit_the_ceiling_before_memory():
     assert "is too large: expected at most 2147483647 values" in message
 
 
-def test_every_section_is_a_file_of_its_own_name():
+def test_every_section_is_a_file_of_the_same_name():
     for spelling, cls in LAYERS.items():
         assert cls.__module__ == f"engine.darknet.layers.{cls.kind.lower()}", spelling
 
 
-def test_a_network_imports_the_files_of_its_own_sections(tmp_path):
+def test_network_imports_only_the_files_of_its_sections(tmp_path):
     cfg_file = tmp_path / "net.cfg"
     cfg_file.write_text("[net]\nwidth=8\nheight=8\nchannels=3\n[maxpool]\n")
     script = f"""

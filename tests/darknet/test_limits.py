@@ -40,11 +40,11 @@ def test_a_lowered_ceiling_is_respected(name, monkeypatch, tmp_path):
         graph.build(cfg.read(path))
 
 
-def test_no_ceiling_is_forgotten():
+def test_every_ceiling_is_tested():
     assert set(CASES) == {name for name in vars(network_limits) if name.isupper()}
 
 
-def test_more_values_than_names_are_no_classes(monkeypatch):
+def test_too_many_values_are_not_classes(monkeypatch):
     network = cfg.parse(NET + "[softmax]\n")
     assert graph.build(network).task == "classifier"
     monkeypatch.setattr(network_limits, "CLASSES", 3 * 32 * 32 - 1)

@@ -24,7 +24,7 @@ def test_the_output_is_that_of_the_last_layer_that_is_not_cost():
     assert plan.outputs == (plan.layers[2],)
 
 
-def test_detection_layers_are_outputs_too():
+def test_detection_layers_are_outputs():
     yolo = "[yolo]\nclasses=1\nnum=1\nanchors=8,8\nmask=0\n"
     head = "[convolutional]\nfilters=6\nactivation=linear\n"
     plan = plan_of(head + yolo + "[route]\nlayers=0\n" + head + yolo + "[route]\nlayers=0\n")
@@ -48,7 +48,7 @@ def test_time_steps_reach_the_plan():
     assert (plan.steps, plan.source.steps) == (5, 5)
 
 
-def test_a_network_that_takes_signs_folds_all_its_convolutions():
+def test_binary_network_folds_all_its_convolutions():
     norm = CONV + "batch_normalize=1\n"
     arrays = random_weights(graph_of(norm + norm))
     for signs in (False, True):
@@ -57,7 +57,7 @@ def test_a_network_that_takes_signs_folds_all_its_convolutions():
         assert len(normalised) == (0 if signs else 2)
 
 
-def test_darknet_takes_signs_of_folded_weights():
+def test_signs_are_taken_of_folded_weights():
     graph = graph_of(CONV + "batch_normalize=1\nxnor=1\n", Shape(2, 1, 1))
     (arrays,) = random_weights(graph)
     arrays["weight"] = np.array([[1, -3], [2, 2]], np.float32).reshape(2, 2, 1, 1)

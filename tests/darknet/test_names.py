@@ -18,7 +18,7 @@ from engine.errors import ConfigError
         b"  cat \ndog\t\n",
     ],
 )
-def test_line_ends_marks_and_blank_last_lines_do_not_matter(tmp_path, data):
+def test_line_ends_bom_and_trailing_blank_lines_do_not_matter(tmp_path, data):
     path = tmp_path / "two.names"
     path.write_bytes(data)
     assert read_names(path, 2) == ("cat", "dog")
@@ -40,14 +40,14 @@ def test_names_keep_their_characters_and_places(tmp_path, data, expected):
 
 
 @pytest.mark.parametrize("data", [b"", b"cat\n", b"cat\ndog\ncow\n"])
-def test_another_number_of_names_is_an_error_that_says_both_numbers(tmp_path, data):
+def test_wrong_number_of_names_is_an_error_with_both_numbers(tmp_path, data):
     path = tmp_path / "two.names"
     path.write_bytes(data)
     with pytest.raises(ConfigError, match=rf"two\.names: expected 2 names.*got {data.count(10)}"):
         read_names(path, 2)
 
 
-def test_the_list_of_a_classifier_may_go_on(tmp_path):
+def test_classifier_list_may_be_longer(tmp_path):
     path = tmp_path / "three.names"
     path.write_text("cat\ndog\ncow\n")
     assert read_names(path, 2, allow_longer=True) == ("cat", "dog")

@@ -97,7 +97,7 @@ def test_a_wrong_value_is_refused_with_its_line(line, message):
     assert len(str(caught.value)) < 200
 
 
-def test_what_is_not_written_has_its_default():
+def test_missing_options_have_their_default():
     assert sample("") == Sample()
 
 

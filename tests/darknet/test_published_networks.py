@@ -71,7 +71,7 @@ def test_a_reference_case_has_darknets_shapes_and_size(name, caplog):
         *("yoloface-500k-v1", "yoloface-50k"),
     ],
 )
-def test_trained_weights_fit_their_network(name):
+def test_trained_weights_match_their_network(name):
     folder = shared_folder("models") / name
     graph = build(read(folder / f"{name}.cfg"))
     assert len(load(folder / f"{name}.weights", graph)) == len(graph.nodes)

@@ -13,7 +13,7 @@ HALVES = 65504
 @pytest.mark.parametrize(
     "name", slow_except(["yolov4-tiny"], ["yolov3", "yolov4-tiny", "enet-coco", "resnet50"])
 )
-def test_what_passes_through_keeps_its_size(name):
+def test_random_weights_keep_the_scale_of_values(name):
     """Also where a hundred layers are added up: a benchmark in float16 must not overflow."""
     network = graph.build(cfg.read(folder("cfg") / f"{name}.cfg"), size=(96, 96))
     plan = lower(network, random_weights.arrays(network)).keeping_layers()

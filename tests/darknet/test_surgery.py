@@ -54,7 +54,7 @@ def test_every_part_of_a_layer_is_folded(cpu, tmp_path, kind):
 
 
 @pytest.mark.parametrize("filters", [8, 5])
-def test_filters_that_lie_along_the_second_axis_are_scaled_along_it(cpu, tmp_path, filters):
+def test_filters_on_the_second_axis_are_scaled_along_it(cpu, tmp_path, filters):
     layers = f"[deconvolutional]\nbatch_normalize=1\nfilters={filters}\nsize=2\nstride=2\n"
     path = tmp_path / "net.cfg"
     path.write_text("[net]\nwidth=10\nheight=6\nchannels=8\n" + layers)
@@ -63,7 +63,7 @@ def test_filters_that_lie_along_the_second_axis_are_scaled_along_it(cpu, tmp_pat
     assert set(folded) == {"bias", "weight"}
 
 
-def test_a_layer_that_is_a_normalisation_stays(tmp_path):
+def test_batchnorm_layer_is_kept(tmp_path):
     path = tmp_path / "net.cfg"
     path.write_text("[net]\nwidth=4\nheight=4\nchannels=2\n[batchnorm]\n")
     network = graph.build(cfg.read(path))

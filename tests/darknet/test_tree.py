@@ -32,12 +32,12 @@ def test_a_tree_keeps_names_and_parents_in_file_order(tmp_path):
         ((-1, 0, -1, 0), (1, 1, 1, 1)),  # siblings apart are separate runs, as darknet has it
     ],
 )
-def test_siblings_in_a_row_form_a_group(parents, sizes):
+def test_consecutive_siblings_form_a_group(parents, sizes):
     assert Tree(("x",) * len(parents), parents).group_sizes == sizes
 
 
 @pytest.mark.parametrize("text", ["a -1\r\nb 0\r\n", "\ufeffa -1\nb 0", "a -1\n\n  b\t0  \n\n"])
-def test_line_ends_marks_and_blank_lines_do_not_matter(tmp_path, text):
+def test_line_ends_bom_and_blank_lines_do_not_matter(tmp_path, text):
     assert read_tree(write(tmp_path, text), WHERE) == Tree(("a", "b"), (-1, 0))
 
 
@@ -57,14 +57,14 @@ def test_line_ends_marks_and_blank_lines_do_not_matter(tmp_path, text):
         ("", "expected at least one class, got none"),
     ],
 )
-def test_a_damaged_tree_is_told_by_line(tmp_path, text, problem):
+def test_damaged_tree_is_reported_with_its_line(tmp_path, text, problem):
     with pytest.raises(ConfigError, match=problem.replace("(", r"\(").replace(")", r"\)")) as told:
         read_tree(write(tmp_path, text), WHERE)
     assert "\n" not in str(told.value)
 
 
 @pytest.mark.parametrize("text", ["root:secret:1::\n", "secret 99\n", "secret x\n"])
-def test_the_message_quotes_nothing_of_a_file_that_is_no_tree(tmp_path, text):
+def test_error_does_not_quote_a_file_that_is_not_a_tree(tmp_path, text):
     with pytest.raises(ConfigError) as told:
         read_tree(write(tmp_path, text), WHERE)
     assert "secret" not in str(told.value)

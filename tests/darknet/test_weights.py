@@ -60,7 +60,7 @@ def test_arrays_come_in_darknets_order(tmp_path):
     assert dense["weight"][-1, -1] == NUMBERS / 64
 
 
-def test_a_dense_layer_keeps_its_statistics_behind_its_weights(tmp_path):
+def test_dense_layer_stores_its_statistics_after_its_weights(tmp_path):
     graph = graph_of("[connected]\noutput=2\nbatch_normalize=1\n", Shape(3, 1, 1))
     (dense,) = load(written(tmp_path, header() + numbers(14)), graph)
     assert list(dense) == ["bias", "weight", "scale", "mean", "variance"]
@@ -79,7 +79,7 @@ def test_item_47_the_version_tells_how_long_the_header_is(tmp_path, version, siz
 
 
 @pytest.mark.parametrize("version", [(1001, 2, 5), (0, 1001, 5)])
-def test_versions_above_1000_hold_dense_weights_the_other_way_round(tmp_path, version):
+def test_versions_above_1000_hold_transposed_dense_weights(tmp_path, version):
     graph = graph_of("[connected]\noutput=2\n" + CONV, Shape(3, 1, 1))
     count = 2 + 6 + 4 + 4 * 2 * 9
     dense, conv = load(written(tmp_path, header(*version) + numbers(count)), graph)
@@ -87,7 +87,7 @@ def test_versions_above_1000_hold_dense_weights_the_other_way_round(tmp_path, ve
     assert (conv["weight"].reshape(-1)[:2] * 64).tolist() == [13, 14]
 
 
-def test_flipped_weights_are_turned(tmp_path):
+def test_flipped_weights_are_transposed(tmp_path):
     graph = graph_of("[convolutional]\nfilters=2\nflipped=1\n", Shape(3, 1, 1))
     (conv,) = load(written(tmp_path, header() + numbers(8)), graph)
     assert (conv["weight"].reshape(2, 3) * 64).tolist() == [[3, 5, 7], [4, 6, 8]]
@@ -100,7 +100,7 @@ def test_dontloadscales_leaves_darknets_values(tmp_path):
     assert conv["weight"].reshape(-1)[0] == 5 / 64
 
 
-def test_dontload_takes_nothing_from_the_file_and_says_so(tmp_path, caplog):
+def test_dontload_reads_nothing_from_the_file_and_warns(tmp_path, caplog):
     graph = network(CONV + "dontload=1\n" + CONV)
     first, second = load(written(tmp_path, header() + numbers(4 + 4 * 4 * 9)), graph)
     assert not first["weight"].any()
@@ -110,7 +110,7 @@ def test_dontload_takes_nothing_from_the_file_and_says_so(tmp_path, caplog):
     ]
 
 
-def test_a_layer_that_borrows_its_weights_has_none_in_the_file(tmp_path):
+def test_layer_with_shared_weights_has_none_in_the_file(tmp_path):
     graph = graph_of(NORMALISED + CONV + "share_index=0\n", Shape(4, 6, 10))
     path = written(tmp_path, header() + numbers(graph.parameter_count))
     owner, borrower = load(path, graph)
@@ -149,7 +149,7 @@ def test_item_43_a_short_file_names_layer_and_array(tmp_path, kept, message):
 
 
 @pytest.mark.parametrize("extra", [-1, 1])
-def test_item_43_one_byte_off_a_layer_border_is_no_border(tmp_path, extra):
+def test_item_43_one_byte_off_a_layer_boundary_is_not_a_boundary(tmp_path, extra):
     data = (header() + numbers())[: 20 + 4 * FIRST + extra]
     message = refusal(written(tmp_path, data), partial=True)
     assert "numbers, file has" in message
@@ -183,7 +183,7 @@ def test_item_44_surplus_bytes_are_counted(tmp_path, extra):
         ((0, -(2**31), 0), "0.-2147483648.0"),
     ],
 )
-def test_item_46_an_absurd_version_is_refused(tmp_path, version, shown):
+def test_item_46_invalid_version_is_refused(tmp_path, version, shown):
     start = struct.pack("<iiiq", *version, 0)
     assert f"got a header of version {shown}." in refusal(written(tmp_path, start + numbers()))
 
@@ -203,14 +203,14 @@ def test_item_47_a_big_endian_header_is_recognised(tmp_path):
         (12, -1e-5, "layer 0 [convolutional] variance: expected no negative variance, got -1e-05"),
     ],
 )
-def test_item_48_numbers_that_cannot_be_are_refused(tmp_path, index, value, message):
+def test_item_48_impossible_numbers_are_refused(tmp_path, index, value, message):
     values = np.frombuffer(numbers(), "<f4").copy()
     values[index] = value
     assert message in refusal(written(tmp_path, header() + values.tobytes()))
 
 
 @pytest.mark.parametrize("value", [0.0, 1e-40, -1e-40, -9e-6])
-def test_item_48_a_variance_just_below_zero_has_a_root_still(tmp_path, value):
+def test_item_48_variance_just_below_zero_is_accepted(tmp_path, value):
     values = np.frombuffer(numbers(), "<f4").copy()
     values[12] = value
     first, *_ = load(written(tmp_path, header() + values.tobytes()), network())
@@ -297,7 +297,7 @@ def test_item_50_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path, monke
     assert "the file became shorter while it was read" in refusal(path)
 
 
-def test_what_is_saved_is_loaded_again(tmp_path):
+def test_saved_weights_can_be_loaded(tmp_path):
     layers = LAYERS + "[connected]\nbatch_normalize=1\n"
     graph = network("[convolutional]\nfilters=3\nsize=3\npad=1\nflipped=1\n" + layers)
     arrays = random_weights(graph)
@@ -321,7 +321,7 @@ def test_saving_keeps_an_existing_file_unless_asked(tmp_path):
     assert path.stat().st_size == graph.weights_bytes
 
 
-def test_a_failed_save_leaves_nothing_behind(tmp_path):
+def test_failed_save_leaves_no_file(tmp_path):
     graph = network()
     wrong = list(initial(graph))
     wrong[3] = {"bias": np.zeros(4), "weight": np.zeros((5, 60))}

@@ -40,12 +40,12 @@ def test_a_curve_is_drawn_in_its_class_colour_where_precision_is(report):
     assert drawn[1][plot].max() <= x / scale + 3
 
 
-def test_a_matrix_of_more_classes_than_can_be_looked_at_is_not_drawn(tmp_path):
+def test_matrix_of_too_many_classes_is_not_drawn(tmp_path):
     report = score(random_examples(1), named(charts._MAX_MATRIX_CLASSES + 1), Rules("voc"))
     assert "confusion.png" not in [path.name for path in charts.write(tmp_path, report)]
 
 
-def test_a_written_picture_is_not_replaced_unless_asked(tmp_path, report):
+def test_existing_picture_is_replaced_only_if_asked(tmp_path, report):
     paths = charts.write(tmp_path, report)
     paths[0].write_bytes(b"mine")
     with pytest.raises(InputError, match=r"precision_recall\.png: exists already"):

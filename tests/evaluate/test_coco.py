@@ -41,12 +41,12 @@ def assert_equal_to_pycocotools(folder, examples, names):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_detections_get_the_numbers_of_pycocotools_bit_for_bit(tmp_path, seed):
+def test_random_detections_match_pycocotools_bit_for_bit(tmp_path, seed):
     examples = random_examples(seed, optional=0.2 * (seed % 3), ties=seed % 2 == 0)
     assert_equal_to_pycocotools(tmp_path, examples, named(4))
 
 
-def test_more_than_a_hundred_detections_are_cut_like_pycocotools_does(tmp_path):
+def test_more_than_a_hundred_detections_are_cut_like_in_pycocotools(tmp_path):
     random = np.random.default_rng(5)
     boxes = random.uniform(10, 80, (180, 4))
     there = Objects.of(boxes[::3], [0] * 60)
@@ -57,7 +57,7 @@ def test_more_than_a_hundred_detections_are_cut_like_pycocotools_does(tmp_path):
     assert_equal_to_pycocotools(tmp_path, examples, named(2))
 
 
-def test_crowds_may_be_found_often_and_need_not_be(tmp_path):
+def test_crowds_may_match_any_number_of_detections(tmp_path):
     there = Objects.of([[0, 0, 100, 100], [150, 0, 20, 20]], [0, 0], optional=[True, False])
     found = Detections.of(
         [[0, 0, 30, 30], [40, 40, 30, 30], [150, 0, 20, 20]], [0.9, 0.8, 0.7], [0] * 3
@@ -74,7 +74,7 @@ def test_without_objects_there_is_no_average_precision():
     assert report.counts.false_positives == 1
 
 
-def test_the_ranking_at_one_overlap_has_the_precision_of_the_table():
+def test_ranking_at_one_overlap_matches_the_table():
     examples = random_examples(11)
     report = score(examples, named(4), Rules("coco", match_iou=0.75))
     tables = coco.tables(split_by_class(examples, 4))
@@ -85,7 +85,7 @@ def test_the_ranking_at_one_overlap_has_the_precision_of_the_table():
 
 
 @pytest.mark.slow
-def test_a_real_detector_on_real_pictures_gets_the_numbers_of_pycocotools(tmp_path):
+def test_real_detections_match_pycocotools(tmp_path):
     examples, names = real_examples()
     assert sum(len(example.objects) for example in examples) > 100
     assert_equal_to_pycocotools(tmp_path, examples, names)

@@ -67,7 +67,7 @@ def test_categories_become_the_classes_of_a_network(tmp_path, names, categories)
         (["dog", "cat"], "'cat' is number 0 in order, but number 1 of the network's classes"),
     ],
 )
-def test_classes_that_do_not_fit_are_refused(tmp_path, names, message):
+def test_classes_that_do_not_match_are_refused(tmp_path, names, message):
     with pytest.raises(InputError, match="See --names") as caught:
         read(tmp_path, instances(), names)
     assert message in str(caught.value)
@@ -85,7 +85,7 @@ def test_classes_that_do_not_fit_are_refused(tmp_path, names, message):
         ({"area": None}, "annotation 1: area: expected a number, got 'None'"),
     ],
 )
-def test_a_broken_annotation_is_told_and_the_others_are_read(tmp_path, change, message):
+def test_broken_annotation_is_reported_and_the_others_are_read(tmp_path, change, message):
     first, second = instances()["annotations"]
     truth = read(tmp_path, instances(annotations=[{**first, **change}, second]))
     (problem,) = truth.problems
@@ -108,7 +108,7 @@ def test_a_broken_annotation_is_told_and_the_others_are_read(tmp_path, change, m
         (instances(categories=[{"id": "x"}]), "id: expected a number, got 'x'"),
     ],
 )
-def test_a_file_without_sense_is_refused_in_one_line(tmp_path, document, message):
+def test_malformed_file_is_refused_in_one_line(tmp_path, document, message):
     with pytest.raises(InputError) as caught:
         read(tmp_path, document)
     assert message in str(caught.value)
@@ -134,7 +134,7 @@ def test_a_broken_detection_is_refused(tmp_path, detection, message):
     assert message in str(caught.value)
 
 
-def test_what_is_written_reads_back_to_the_same_report(tmp_path):
+def test_written_results_give_the_same_report(tmp_path):
     examples, names = random_examples(3), tuple(named(4))
     truth_of = coco_files.GroundTruth("x", names, (1, 2, 3, 4), (), [])
     truth_file, results_file = coco_files.write(tmp_path, truth_of, examples)

@@ -29,7 +29,7 @@ def test_each_object_and_each_detection_is_counted_once(boxes, class_ids, scores
     assert {tuple(map(int, at)): int(counts[tuple(at)]) for at in np.argwhere(counts)} == expected
 
 
-def test_an_optional_object_is_neither_missed_nor_found():
+def test_optional_object_is_neither_missed_nor_found():
     there = Objects.of([BOX], [0], optional=[True])
     for found in (Detections.of([], [], []), Detections.of([BOX], [0.9], [0])):
         assert not confusion(
@@ -44,7 +44,7 @@ def test_rows_sum_to_the_objects_that_have_to_be_found():
     assert counts[:4].sum(axis=1).tolist() == np.bincount(ids, minlength=4).tolist()
 
 
-def test_the_commonest_confusions_come_first():
+def test_most_frequent_confusions_come_first():
     counts = np.array([[9, 1, 0], [3, 7, 5], [8, 8, 0]])
     assert most_confused(counts, 5) == [(1, 0, 3), (0, 1, 1)]
     assert most_confused(counts, 1) == [(1, 0, 3)]

@@ -101,7 +101,7 @@ def average_of(curve, points):
 @pytest.mark.parametrize("points", [0, 11, 101])
 @pytest.mark.parametrize("least", [0.5, 0.75])
 @pytest.mark.parametrize("seed", range(4))
-def test_random_detections_get_the_numbers_of_darknet(seed, least, points):
+def test_random_detections_match_darknet(seed, least, points):
     examples = random_examples(seed, ties=False)
     rules = Rules("darknet", match_iou=least, threshold=0.4, points=points)
     report = score(examples, named(5), rules)
@@ -121,7 +121,7 @@ def one_picture(boxes, scores):
     return [Example(1, (100, 100), there, Detections.of(boxes, scores, [0] * len(scores)))]
 
 
-def test_the_area_lacks_the_step_of_the_best_of_all_detections():
+def test_area_omits_the_first_step_like_darknet():
     both = one_picture([[0, 0, 10, 10], [50, 50, 10, 10]], [0.9, 0.8])
     assert score(both, ["thing"], Rules("darknet")).summary == {"mAP@0.50": 0.5}
     assert score(both, ["thing"], Rules("darknet", points=11)).summary == {"mAP@0.50": 1}
@@ -134,13 +134,13 @@ def test_a_class_without_objects_counts_as_zero_in_the_mean():
     assert report.summary == {"mAP@0.50": 0.5}
 
 
-def test_the_counts_take_the_first_of_a_picture_even_below_the_threshold():
+def test_counts_match_the_first_detection_even_below_the_threshold():
     doubled = one_picture([[0, 1, 10, 10], [0, 0, 10, 10]], [0.1, 0.9])
     counts = score(doubled, ["thing"], Rules("darknet")).counts
     assert (counts.true_positives, counts.false_positives) == (0, 1)
 
 
-def test_nothing_found_is_no_error():
+def test_no_detections_is_not_an_error():
     report = score(one_picture([], []), ["thing"], Rules("darknet"))
     assert report.summary == {"mAP@0.50": 0}
     assert report.counts.false_negatives == 2

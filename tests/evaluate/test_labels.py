@@ -20,7 +20,7 @@ def read_yolo(tmp_path, text, size=(200, 100)):
     return yolo_labels.read(path, size, NAMES, problems), problems
 
 
-def test_a_line_gives_a_box_in_pixels(tmp_path):
+def test_line_gives_a_box_in_pixels(tmp_path):
     objects, problems = read_yolo(tmp_path, f"{GOOD}\n1 0.25 0.75 0.5 0.5\n")
     np.testing.assert_allclose(objects.boxes, [[80, 30, 40, 40], [0, 50, 100, 50]])
     assert objects.class_ids.tolist() == [0, 1]
@@ -50,7 +50,7 @@ def test_a_line_gives_a_box_in_pixels(tmp_path):
         ),
     ],
 )
-def test_a_broken_line_is_told_and_the_others_are_read(tmp_path, line, message):
+def test_broken_line_is_reported_and_the_others_are_read(tmp_path, line, message):
     objects, problems = read_yolo(tmp_path, f"{GOOD}\n{line}\n{GOOD}\n")
     (problem,) = problems
     assert problem.startswith(f"{tmp_path / 'a.txt'}:2: ")
@@ -62,13 +62,13 @@ def test_a_broken_line_is_told_and_the_others_are_read(tmp_path, line, message):
 @pytest.mark.parametrize(
     "text", [f"{GOOD}\r\n{GOOD}\r\n", f"{GOOD}\r{GOOD}", f"\ufeff{GOOD}\n\n  \n\t{GOOD}  "]
 )
-def test_any_line_end_a_mark_and_blank_lines_are_welcome(tmp_path, text):
+def test_line_ends_bom_and_blank_lines_are_accepted(tmp_path, text):
     objects, problems = read_yolo(tmp_path, text)
     assert len(objects) == 2
     assert problems == []
 
 
-def test_bytes_that_are_no_text_are_one_problem_a_line(tmp_path):
+def test_undecodable_bytes_are_one_problem_per_line(tmp_path):
     objects, problems = read_yolo(tmp_path, b"\xff\xfe\x80 0.5\n" + GOOD.encode())
     assert len(objects) == len(problems) == 1
 
@@ -88,7 +88,7 @@ def read_voc(tmp_path, text):
     return voc_labels.read(path, NAMES, problems), problems
 
 
-def test_pixels_of_an_annotation_count_from_one_and_the_last_belongs_to_it(tmp_path):
+def test_voc_pixels_are_one_based_and_inclusive(tmp_path):
     objects, problems = read_voc(tmp_path, ANNOTATION)
     assert objects.boxes.tolist() == [[10, 20, 40, 20], [0, 0, 200, 100]]
     assert objects.class_ids.tolist() == [1, 0]
@@ -106,7 +106,7 @@ def test_pixels_of_an_annotation_count_from_one_and_the_last_belongs_to_it(tmp_p
         ("<xmin>11<", "<xmin>90<", "object 1: bndbox: has no area: -39 x 20"),
     ],
 )
-def test_a_broken_object_is_told_and_the_others_are_read(tmp_path, before, after, message):
+def test_broken_object_is_reported_and_the_others_are_read(tmp_path, before, after, message):
     objects, problems = read_voc(tmp_path, ANNOTATION.replace(before, after))
     assert problems == [problem for problem in problems if message in problem]
     assert len(problems) == len(objects) == 1
@@ -121,7 +121,7 @@ def test_a_broken_object_is_told_and_the_others_are_read(tmp_path, before, after
         ("<?xml version='1.0' encoding='nonsense'?><annotation/>", "is not XML"),
     ],
 )
-def test_an_annotation_that_is_no_xml_is_refused_in_one_line(tmp_path, text, message):
+def test_annotation_that_is_not_xml_is_refused_in_one_line(tmp_path, text, message):
     with pytest.raises(InputError, match=r"a\.xml") as caught:
         read_voc(tmp_path, text)
     assert message in str(caught.value)
@@ -164,7 +164,7 @@ def test_a_folder_of_labels_may_be_named(tmp_path):
     assert ["a.xml" in problem for problem in truth.problems] == [True]
 
 
-def test_an_empty_label_file_and_none_at_all_are_pictures_without_objects(tmp_path):
+def test_empty_or_missing_label_file_means_no_objects(tmp_path):
     put(tmp_path, "images/a.jpg", "images/b.png", "images/notes.doc", "labels/a.txt")
     truth = dataset.read(str(tmp_path), NAMES)
     assert [entry.image_id for entry in truth.entries] == ["a", "b"]
@@ -200,7 +200,7 @@ def test_a_list_names_pictures_relative_to_itself_too(tmp_path):
         (["a/x.jpg", "b/x.jpg", "a/x.jpg"], [1, 2, 3]),
     ],
 )
-def test_each_picture_has_an_id_of_its_own(tmp_path, pictures, expected):
+def test_each_picture_has_its_own_id(tmp_path, pictures, expected):
     (tmp_path / "list.txt").write_text("\n".join(pictures))
     truth = dataset.read(str(tmp_path / "list.txt"), NAMES)
     assert [entry.image_id for entry in truth.entries] == expected
@@ -215,7 +215,7 @@ def test_each_picture_has_an_id_of_its_own(tmp_path, pictures, expected):
         (b"x" * 5000, None),
     ],
 )
-def test_a_list_that_is_none_is_refused_in_one_line(tmp_path, content, message):
+def test_invalid_list_is_refused_in_one_line(tmp_path, content, message):
     path = tmp_path / "list.txt"
     path.write_bytes(content)
     if message is None:
@@ -226,7 +226,7 @@ def test_a_list_that_is_none_is_refused_in_one_line(tmp_path, content, message):
     assert message in str(caught.value)
 
 
-def test_a_source_that_is_a_pipe_or_is_not_there_is_refused(tmp_path):
+def test_pipe_or_missing_source_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name in ("pipe", "none", "a\0b"):
         with pytest.raises(InputError):

@@ -22,14 +22,14 @@ from tests.evaluate.random_examples import named, random_examples
         ({"points": 11}, "points: only with the method darknet"),
     ],
 )
-def test_a_choice_without_sense_is_refused(choice, message):
+def test_invalid_choice_is_refused(choice, message):
     with pytest.raises(InputError) as caught:
         Rules(**choice)
     assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_report_is_json_and_says_how_it_came_about(method):
+def test_report_is_json_and_names_its_rules(method):
     report = score(random_examples(4), named(4), Rules(method, threshold=0.5))
     document = json.loads(json.dumps(report.to_dict(), allow_nan=False))
     assert (document["method"], document["match_iou"], document["threshold"]) == (method, 0.5, 0.5)
@@ -40,7 +40,7 @@ def test_a_report_is_json_and_says_how_it_came_about(method):
     assert sum(each["false_positives"] for each in document["classes"]) == counts["false_positives"]
 
 
-def test_the_methods_agree_where_nothing_is_in_doubt():
+def test_methods_agree_on_an_unambiguous_case():
     examples = [each for each in random_examples(6, optional=0) if len(each.objects)]
     perfect = [
         type(each)(

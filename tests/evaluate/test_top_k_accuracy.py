@@ -17,17 +17,17 @@ LABELS = ["n01", "n02", "", "cat"]
         ("dog.jpg", None, False),
     ],
 )
-def test_the_first_label_that_the_path_contains_is_right(path, right, ambiguous):
+def test_first_label_contained_in_the_path_is_the_class(path, right, ambiguous):
     assert class_in(path, LABELS) == right
     assert is_ambiguous(path, LABELS) == ambiguous
 
 
-def test_first_and_among_the_best_are_counted():
+def test_top_1_and_top_k_are_counted():
     tally = TopKAccuracy(top=2)
     for right in range(4):
         tally.add(np.array([0.1, 0.4, 0.3, 0.2], np.float32), right)
     assert tally.to_dict() == {"pictures": 4, "top1": 0.25, "top2": 0.5}
 
 
-def test_nothing_counted_is_no_error():
+def test_no_counts_is_not_an_error():
     assert TopKAccuracy().to_dict() == {"pictures": 0, "top1": 0, "top5": 0}

@@ -78,7 +78,7 @@ def plain_eleven_points(curve):
 )
 @pytest.mark.parametrize("least", [0.3, 0.5, 0.75])
 @pytest.mark.parametrize("seed", range(3))
-def test_random_detections_get_the_numbers_of_a_plain_reading(method, average, least, seed):
+def test_random_detections_match_the_plain_implementation(method, average, least, seed):
     examples = random_examples(seed, pictures=20)
     report = score(examples, named(5), Rules(method, match_iou=least))
     expected = []
@@ -93,7 +93,7 @@ def test_random_detections_get_the_numbers_of_a_plain_reading(method, average, l
     assert report.summary == {f"mAP@{least:.2f}": pytest.approx(np.mean(expected), abs=1e-9)}
 
 
-def test_a_recall_of_three_tenths_does_not_reach_the_third_point():
+def test_recall_of_three_tenths_does_not_reach_the_third_point():
     """Nor does it in VOC's own code, whose points are multiples of 0.1 in binary."""
     boxes = np.array([[100 * place, 0, 50, 50] for place in range(10)], float)
     kinds = np.zeros(10, int)
@@ -109,7 +109,7 @@ def test_a_recall_of_three_tenths_does_not_reach_the_third_point():
 @pytest.mark.parametrize(
     ("method", "average"), [("voc", plain_area), ("voc11", plain_eleven_points)]
 )
-def test_a_real_detector_on_real_pictures_gets_the_numbers_of_a_plain_reading(method, average):
+def test_real_detections_match_the_plain_implementation(method, average):
     examples, names = real_examples()
     for class_id, each in enumerate(score(examples, names, Rules(method)).classes):
         positives, curve = plain_reading(examples, class_id, 0.5)
@@ -117,7 +117,7 @@ def test_a_real_detector_on_real_pictures_gets_the_numbers_of_a_plain_reading(me
         assert each.average_precision == (expected and pytest.approx(expected, abs=1e-9))
 
 
-def test_a_second_detection_of_an_object_is_wrong_and_one_of_a_difficult_object_is_nothing():
+def test_second_detection_is_false_and_of_a_difficult_object_is_ignored():
     there = Objects.of([[0, 0, 10, 10], [50, 50, 10, 10]], [0, 0], optional=[False, True])
     found = Detections.of(
         [[0, 0, 10, 10], [0, 1, 10, 10], [50, 50, 10, 10]], [0.9, 0.8, 0.7], [0] * 3
@@ -130,7 +130,7 @@ def test_a_second_detection_of_an_object_is_wrong_and_one_of_a_difficult_object_
     assert counts.average_iou == 0.5  # one of 1.0 over two that were found
 
 
-def test_detections_at_the_threshold_are_not_believed():
+def test_detections_at_the_threshold_do_not_count():
     there = Objects.of([[0, 0, 10, 10]], [0])
     found = Detections.of([[0, 0, 10, 10]], [0.25], [0])
     report = score([Example(1, (100, 100), there, found)], ["thing"], Rules("voc", threshold=0.25))

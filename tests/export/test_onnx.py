@@ -72,7 +72,7 @@ def test_every_activation_agrees_with_its_row(name, opset):
     np.testing.assert_allclose(found, ACTIVATIONS[name].numpy(x), rtol=1e-5, atol=2e-6)
 
 
-def test_every_activation_has_a_form():
+def test_every_activation_has_an_onnx_form():
     assert set(EXPORTERS) == set(ACTIVATIONS)
 
 
@@ -105,7 +105,7 @@ def test_other_opsets_are_refused(opset):
         onnx.serialize(plan, network.titles, opset=opset)
 
 
-def test_a_model_takes_any_batch_unless_it_is_given(cpu):
+def test_batch_is_dynamic_unless_given(cpu):
     network, plan = network_of(NET.format(activation="mish"))
     program = cpu.compile(plan, batch=5)
     for rows in (1, 5):
@@ -149,7 +149,7 @@ def test_random_networks_agree_with_the_cpu_or_are_refused(cpu, seed):
         np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4 * scale)
 
 
-def test_without_the_package_one_line_says_what_to_install(monkeypatch):
+def test_missing_package_is_one_line_with_an_install_hint(monkeypatch):
     network, plan = network_of(NET.format(activation="leaky"))
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(InputError, match=r"Run: pip install '.+\[onnx\]'"):

@@ -90,7 +90,7 @@ def test_every_launch_of_a_run_may_fail(device, plan, given, expected):
     assert at > 10
 
 
-def test_a_lost_card_is_told_to_everybody_and_nobody_waits(device, plan, given):
+def test_lost_card_raises_in_every_caller(device, plan, given):
     program = device.compile(plan)
     program.forward(given)
     said = []
@@ -113,7 +113,7 @@ def test_a_lost_card_is_told_to_everybody_and_nobody_waits(device, plan, given):
     assert set(said) == {"cuda:0: cuStreamSynchronize failed: the GPU is lost. Start a new process"}
 
 
-def test_what_a_lost_card_held_can_still_be_closed(device, plan, given):
+def test_lost_card_can_still_be_closed(device, plan, given):
     program = device.compile(plan)
     program.forward(given)
     device.trouble.expect("lost", 1, lasts=True)
@@ -125,7 +125,7 @@ def test_what_a_lost_card_held_can_still_be_closed(device, plan, given):
         device.compile(plan)
 
 
-def test_too_large_a_picture_leaves_the_program_as_it_was(device, plan, given, expected):
+def test_too_large_a_picture_leaves_the_program_usable(device, plan, given, expected):
     """More memory is asked for when a larger picture comes than any before."""
     from engine.backends.base import Placed
     from engine.vision.resize import Placement
@@ -143,7 +143,7 @@ def test_too_large_a_picture_leaves_the_program_as_it_was(device, plan, given, e
     assert_right(program, given, expected)
 
 
-def test_a_lost_card_pins_nothing(device, plan):
+def test_lost_card_pins_no_memory(device, plan):
     program = device.compile(plan)
     frames = np.zeros((2, 4, 4, 3), np.uint8)
     device.trouble.expect("lost", 1, lasts=True)

@@ -108,7 +108,7 @@ assert said == ["program: closed. Load the network again"] * 4, said
 
 
 @pytest.mark.parametrize("kind", slow_except(list(ENDS)[:1], ENDS))
-def test_the_interpreter_ends(kind, tmp_path):
+def test_interpreter_exits(kind, tmp_path):
     program, status = ENDS[kind]
     model = write_model(tmp_path, LARGER, ["thing"])
     start = time.monotonic()

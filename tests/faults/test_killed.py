@@ -78,7 +78,7 @@ def whole_notes(folder, network):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", WRITERS)
-def test_what_a_killed_process_was_writing_is_whole(kind, tmp_path, tiny_detector):
+def test_files_of_a_killed_writer_are_whole(kind, tmp_path, tiny_detector):
     network = graph.build(cfg.read(tiny_detector.cfg))
     check = globals()[f"whole_{kind}"]
     program = PROGRAM.format(writer=WRITERS[kind])

@@ -73,7 +73,7 @@ def test_every_allocation_of_a_call_may_fail(tiny_detector, monkeypatch, threads
         assert detector(PICTURE).to_dict()["detections"] == expected
 
 
-def test_a_call_that_fails_leaves_the_state_as_it_was(tmp_path, monkeypatch):
+def test_failed_call_leaves_the_state_unchanged(tmp_path, monkeypatch):
     twice = RECURRENT + RECURRENT.partition("[rnn]")[1] + RECURRENT.partition("[rnn]")[2]
     model = write_model(tmp_path, twice, [])
     x = np.random.default_rng(0).random((1, 5, 1, 1), np.float32)
@@ -157,7 +157,7 @@ classes=1
 
 
 @pytest.mark.slow
-def test_any_amount_of_memory_gives_an_answer_or_one_line(tmp_path):
+def test_any_amount_of_memory_gives_an_answer_or_one_error_line(tmp_path):
     pytest.importorskip("resource", reason="Windows has no limit on address space")
     model = write_model(tmp_path, LARGER, ["thing"])
     picture = tmp_path / "street.ppm"
@@ -175,7 +175,7 @@ def no_thread(self):
     raise RuntimeError("can't start new thread")
 
 
-def test_threads_that_cannot_be_started_are_told(tmp_path, monkeypatch):
+def test_thread_start_failure_is_reported(tmp_path, monkeypatch):
     model = write_model(tmp_path, LARGER, ["thing"])
     with engine.load(model.cfg, model.weights, device="cpu", threads=3) as detector:
         with monkeypatch.context() as patch:

@@ -53,7 +53,7 @@ def forked(function):
 
 @needs_fork
 @pytest.mark.parametrize("threads", slow_except([3], [1, 3]))
-def test_a_child_forked_amid_runs_finds_the_same(model, threads):
+def test_child_forked_during_runs_finds_the_same(model, threads):
     with engine.load(
         model.cfg, model.weights, device="cpu", threads=threads, threshold=0.01
     ) as detector:
@@ -78,7 +78,7 @@ def test_a_child_forked_amid_runs_finds_the_same(model, threads):
 
 
 @needs_fork
-def test_a_child_forked_amid_convolutions_does_them_too():
+def test_child_forked_during_convolutions_computes_the_same():
     random = np.random.default_rng(0)
     x, w = random.random((1, 8, 40, 40), np.float32), random.random((8, 8, 3, 3), np.float32)
     expected = ops.conv2d(x, w, device="cpu").tobytes()
@@ -100,7 +100,7 @@ def test_a_child_forked_amid_convolutions_does_them_too():
 
 
 @needs_fork
-def test_state_is_whole_in_a_child_and_its_own(tmp_path):
+def test_child_has_its_own_consistent_state(tmp_path):
     model = write_model(tmp_path, RECURRENT, [])
     x = np.random.default_rng(0).random((1, 5, 1, 1), np.float32)
     with engine.load(model.cfg, model.weights, device="cpu:1") as detector:
@@ -110,7 +110,7 @@ def test_state_is_whole_in_a_child_and_its_own(tmp_path):
 
 
 @needs_fork
-def test_a_stream_does_not_go_on_in_a_child(model):
+def test_stream_does_not_continue_in_a_child(model):
     with engine.load(model.cfg, model.weights, device="cpu:1") as detector:
         stream = detector.stream([NOISE] * 5)
         next(stream)
@@ -162,7 +162,7 @@ def test_detecting_needs_no_home(home, tiny_detector, tmp_path):
 
 
 @pytest.mark.parametrize("home", [home for home in HOMES if HOMES[home]])
-def test_a_model_that_cannot_be_kept_is_one_line(home, tmp_path):
+def test_unwritable_model_folder_is_one_error_line(home, tmp_path):
     """Nothing is fetched before there is a place for it."""
     command = ["models", "pull", "yolov4-tiny"]
     end = run(ENGINE, *command, cwd=tmp_path, env=environment(home))

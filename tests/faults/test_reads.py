@@ -40,29 +40,29 @@ class Dripping(io.RawIOBase):
         return self._content.read(min(7, count) if count > 0 else 7)
 
 
-def test_a_file_that_drips_is_read_to_its_end():
+def test_file_with_short_reads_is_read_to_its_end():
     assert np.array_equal(image.read(Dripping(encoded())).pixels, NOISE)
 
 
-def test_a_file_that_breaks_off_is_told():
+def test_file_that_breaks_off_is_reported():
     with pytest.raises(engine.ImageError, match=r"cannot be read: .*Input/output error"):
         image.read(Dripping(encoded(), breaks_at=100))
 
 
-def test_what_came_before_the_break_is_no_picture():
+def test_truncated_picture_is_not_returned():
     with pytest.raises(engine.ImageError, match="cannot be decoded"):
         image.read(Dripping(encoded()[:-50]))
 
 
 @pytest.mark.parametrize("numbers", [0, 5])
-def test_weights_that_come_in_part_are_told(tiny_detector, monkeypatch, numbers):
+def test_short_reads_of_weights_are_reported(tiny_detector, monkeypatch, numbers):
     whole = np.fromfile
     monkeypatch.setattr(np, "fromfile", lambda file, kind, count: whole(file, kind, numbers))
     with pytest.raises(engine.WeightsError, match="bias: the file became shorter while it was"):
         engine.load(tiny_detector.cfg, tiny_detector.weights, device="cpu")
 
 
-def test_weights_that_break_off_are_told(tiny_detector, monkeypatch):
+def test_weights_that_break_off_are_reported(tiny_detector, monkeypatch):
     def break_off(*_):
         raise OSError(5, "Input/output error")
 
@@ -73,7 +73,9 @@ def test_weights_that_break_off_are_told(tiny_detector, monkeypatch):
 
 @needs_proc
 @pytest.mark.parametrize("place", ["--cfg", "--weights", "--names", "picture"])
-def test_what_opens_but_cannot_be_read_is_one_line(tiny_detector, tmp_path, capsys, place):
+def test_file_that_opens_but_cannot_be_read_is_one_error_line(
+    tiny_detector, tmp_path, capsys, place
+):
     picture = tmp_path / "a.png"
     picture.write_bytes(encoded())
     given = {

@@ -67,7 +67,7 @@ def ended(process):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_ends_and_leaves_whole_files(running, place, number):
+def test_signal_ends_a_run_and_leaves_whole_files(running, place, number):
     running.send_signal(number)
     status, err = ended(running)
     assert status == 128 + number
@@ -114,7 +114,7 @@ def is_interrupted(place, tiny_detector, *outputs):
             assert [signal.getsignal(each) for each in SIGNALS] == before
 
 
-def test_what_a_picture_has_goes_to_every_output(place, tiny_detector):
+def test_interrupted_picture_goes_to_every_output(place, tiny_detector):
     first, second = Output(taking=1), Output()
     assert is_interrupted(place, tiny_detector, first, second)
     assert (first.taken, second.taken) == (1, 1)
@@ -122,7 +122,7 @@ def test_what_a_picture_has_goes_to_every_output(place, tiny_detector):
     assert second.is_finished
 
 
-def test_who_is_asked_to_end_finishes_every_output(place, tiny_detector):
+def test_terminated_run_finishes_every_output(place, tiny_detector):
     first, second = Output(taking=1, number=signal.SIGTERM), Output()
     with interruptible():
         assert is_interrupted(place, tiny_detector, first, second)
@@ -136,7 +136,7 @@ def test_who_is_asked_to_end_finishes_every_output(place, tiny_detector):
 
 @pytest.mark.parametrize("seconds", [0, 5])
 @pytest.mark.parametrize("number", SIGNALS)
-def test_an_import_is_not_broken_into(tmp_path, monkeypatch, number, seconds):
+def test_signal_does_not_interrupt_an_import(tmp_path, monkeypatch, number, seconds):
     text = f"import signal\nsignal.raise_signal({int(number)})\nis_whole = True\n"
     (tmp_path / "interrupted.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
@@ -153,7 +153,7 @@ def test_an_import_is_not_broken_into(tmp_path, monkeypatch, number, seconds):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_an_import_that_does_not_end_is_broken_into(tmp_path, monkeypatch):
+def test_signal_interrupts_an_import_that_hangs(tmp_path, monkeypatch):
     text = "import signal, time\nsignal.raise_signal(signal.SIGINT)\ntime.sleep(60)\n"
     (tmp_path / "endless.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
@@ -164,7 +164,7 @@ def test_an_import_that_does_not_end_is_broken_into(tmp_path, monkeypatch):
     assert time.monotonic() - start < 10
 
 
-def test_somebody_elses_use_of_a_signal_stays(place, tiny_detector):
+def test_existing_signal_handler_is_kept(place, tiny_detector):
     seen = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
     try:
@@ -184,7 +184,7 @@ def test_every_output_is_finished(place, tiny_detector):
     assert second.is_finished
 
 
-def test_an_output_that_fails_keeps_no_other_from_being_finished(place, tiny_detector, capsys):
+def test_failing_output_does_not_prevent_the_others(place, tiny_detector, capsys):
     class Failing(Output):
         def __init__(self, why):
             super().__init__()
@@ -202,7 +202,7 @@ def test_an_output_that_fails_keeps_no_other_from_being_finished(place, tiny_det
     assert capsys.readouterr().err == "Error: no such folder\n"
 
 
-def test_who_interrupts_twice_does_not_wait(place, tiny_detector):
+def test_second_interrupt_ends_at_once(place, tiny_detector):
     first, second = Output(taking=2), Output()
     assert is_interrupted(place, tiny_detector, first, second)
     assert (first.taken, second.taken) == (0, 0)
@@ -218,7 +218,7 @@ def test_an_interrupt_that_is_ignored_stays_ignored(place, tiny_detector):
         signal.signal(signal.SIGINT, before)
 
 
-def test_nobody_reads_any_more(place, tiny_detector):
+def test_closed_pipe_ends_the_run(place, tiny_detector):
     command = ["detect", *tiny_detector.options, "--jsonl", "-", *["street.png"] * 200]
     process = start(ENGINE, *command, cwd=place)
     assert json.loads(process.stdout.readline())["path"] == "street.png"
@@ -230,7 +230,7 @@ def test_nobody_reads_any_more(place, tiny_detector):
     assert "Error" not in err
 
 
-def test_an_interrupt_waits_for_the_threads_that_are_at_work():
+def test_interrupt_waits_for_working_threads():
     """They would write into the next run."""
     workers = Workers(2)
     if workers.count < 2:
@@ -257,7 +257,7 @@ def test_an_interrupt_waits_for_the_threads_that_are_at_work():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 4])
-def test_a_call_that_is_interrupted_leaves_the_detector_right(tmp_path, threads):
+def test_interrupted_call_leaves_the_detector_usable(tmp_path, threads):
     model = write_model(tmp_path, LARGER, ["thing"])
     noise = np.random.default_rng(0).integers(0, 256, (200, 300, 3), dtype=np.uint8)
     moments = random.Random(0)

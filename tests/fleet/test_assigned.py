@@ -26,7 +26,7 @@ def test_the_device_is_what_ray_assigned(monkeypatch, wanted, given, visible, de
     assert resolve_device(wanted, given) == device
 
 
-def test_a_gpu_that_was_not_assigned_is_refused():
+def test_unassigned_gpu_is_refused():
     with pytest.raises(DeviceError, match="Ray assigned no GPU to this worker"):
         resolve_device("cuda", [])
     with pytest.raises(InputError, match="expected auto, cpu, cuda: Ray assigns the GPUs; got"):

@@ -72,7 +72,7 @@ def test_a_batch_without_names_has_rows_without_paths(detect, paths):
     assert (row["path"], row["error"]) == (None, None)
 
 
-def test_what_is_missing_or_no_picture_is_a_row_with_its_reason(detect):
+def test_missing_or_invalid_picture_is_a_row_with_an_error(detect):
     values = np.array([None, b"no picture", 7], object)
     rows = detect({"bytes": values, "path": ["a", "b", "c"]}).to_pylist()
     assert [row["error"].split(":")[0] for row in rows] == ["a", "b", "picture"]
@@ -104,7 +104,7 @@ def test_a_classifier_is_refused(tiny_classifier):
         Detect(tiny_classifier.cfg, tiny_classifier.weights, device="cpu")
 
 
-def test_the_names_of_bytes_stand_in_their_errors():
+def test_errors_of_bytes_name_their_path():
     name, wanted = batches.to_picture(b"nothing", "a.jpg")
     with pytest.raises(engine.ImageError, match=r"a\.jpg: picture: expected JPEG"):
         read(wanted)

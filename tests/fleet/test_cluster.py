@@ -84,7 +84,7 @@ def rows_in(folder):
     ]
 
 
-def test_nothing_is_lost_or_doubled_whoever_is_killed(command, expected, tmp_path):
+def test_killed_workers_lose_and_duplicate_nothing(command, expected, tmp_path):
     """A run that loses a worker and is interrupted, and one that goes on: memory stays bounded.
 
     The first may have a second worker, if Ray thinks it worth while; the other one has both.

@@ -35,7 +35,7 @@ def error_of(capsys, *words):
 
 
 @pytest.mark.parametrize("missing", ["ray", "pyarrow"])
-def test_without_ray_it_says_how_to_get_it(words, capsys, monkeypatch, missing):
+def test_missing_ray_is_reported_with_an_install_hint(words, capsys, monkeypatch, missing):
     if missing == "pyarrow":
         needs.package("ray")
     for name in [each for each in sys.modules if each.startswith("engine.fleet.")]:
@@ -58,14 +58,14 @@ def test_without_ray_it_says_how_to_get_it(words, capsys, monkeypatch, missing):
         ("net.cfg net.weights --ray a b", "local", "net.cfg net.weights a b"),
     ],
 )
-def test_what_follows_ray_is_a_picture_unless_it_is_an_address(given, address, inputs):
+def test_argument_after_ray_is_an_address_or_a_picture(given, address, inputs):
     parser = cli.parser_of("detect")
     arguments = parser.parse([*given.split(), "--out", "out"])
     _ray._separate_address(arguments)
     assert (arguments.ray, arguments.inputs) == (address, inputs.split())
 
 
-def test_options_of_the_cluster_need_it(words, capsys):
+def test_cluster_options_need_ray(words, capsys):
     assert error_of(capsys, *words) == "--out: only with --ray"
     assert error_of(capsys, *words[:-2], "--actors", "1:2") == "--actors: only with --ray"
     assert "expected N or MIN:MAX, got 'x'" in error_of(capsys, *words, "--actors", "x")
@@ -81,7 +81,9 @@ def test_other_outputs_are_refused(words, capsys, has_ray):
     assert told.startswith("--ray: expected auto or host:port, got 'ray://head:10001'. Run this on")
 
 
-def test_what_cannot_be_is_told_before_a_cluster_works(words, capsys, has_ray, tiny_classifier):
+def test_impossible_runs_are_refused_before_the_cluster_starts(
+    words, capsys, has_ray, tiny_classifier
+):
     assert "Ray assigns the GPUs" in error_of(capsys, *words, "--ray", "--device", "cuda:1")
     assert "actors: expected 1 or more" in error_of(capsys, *words, "--ray", "--actors", "2:1")
     assert "actors: expected 1 or more" in error_of(capsys, *words, "--ray", "--actors", "0")
@@ -112,7 +114,7 @@ def begin(has_ray, tmp_path):
     return begun
 
 
-def test_a_run_is_gone_on_with_by_its_own_list(begin):
+def test_run_is_resumed_with_its_own_list(begin):
     first = begin(5, size=2)
     again = begin(9, size=1)
     assert (again.shards, again.pictures) == (first.shards, first.pictures) == (3, 5)
@@ -135,7 +137,7 @@ def test_another_run_in_its_folder_is_refused(begin, tmp_path, capsys):
         begin()
 
 
-def test_a_folder_of_something_else_is_refused(begin, tmp_path):
+def test_foreign_folder_is_refused(begin, tmp_path):
     from engine.errors import InputError
 
     (tmp_path / "out").mkdir()
@@ -172,14 +174,14 @@ def test_overwriting_forgets_the_shards_of_the_run_before(begin):
     assert begin(overwrite=True).finished_shards() == {}
 
 
-def test_a_run_of_nothing_is_refused(begin):
+def test_run_without_pictures_is_refused(begin):
     from engine.errors import InputError
 
     with pytest.raises(InputError, match="the lists are empty"):
         begin(0)
 
 
-def test_the_model_travels_with_the_files_it_names(has_ray, tmp_path, model):
+def test_model_is_sent_with_the_files_it_names(has_ray, tmp_path, model):
     from engine.errors import ConfigError
     from engine.fleet.packed_model import PackedModel
     from tests.small_models import write_model
@@ -220,7 +222,7 @@ tree={tree}
         PackedModel.pack(written.cfg, written.weights, ())
 
 
-def test_a_ray_that_is_not_there_is_told_at_once(words, capsys, has_ray):
+def test_unreachable_ray_is_reported_at_once(words, capsys, has_ray):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -229,7 +231,7 @@ def test_a_ray_that_is_not_there_is_told_at_once(words, capsys, has_ray):
     assert "refused" in told
 
 
-def test_run_json_tells_what_the_run_is(words, has_ray, monkeypatch, tmp_path):
+def test_run_json_describes_the_run(words, has_ray, monkeypatch, tmp_path):
     """Up to the point where Ray is to start."""
     from engine.fleet import detection_run
 

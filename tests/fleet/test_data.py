@@ -13,7 +13,7 @@ from tests.fleet.expected import assert_rows_are, plain, write_pictures
 
 @pytest.mark.slow
 @needs.installed("ray")
-def test_batches_of_a_users_own_program(model, tmp_path):
+def test_batches_of_a_user_program(model, tmp_path):
     paths = write_pictures(tmp_path / "pictures" / "good", 12)
     paths += write_pictures(tmp_path / "pictures" / "broken", 3, broken=range(3))
     folder, out = tmp_path / "pictures", tmp_path / "out"

@@ -48,7 +48,7 @@ def test_folders_patterns_and_lists_as_without_a_cluster(folder):
     assert [each.name for each in list_entries(["-"], lines=["pictures/0004.png\n"])] == [every[4]]
 
 
-def test_a_name_that_stands_for_nothing_is_a_row_with_its_reason(folder):
+def test_name_that_matches_nothing_is_a_row_with_an_error(folder):
     for name in ("no-*.png", "pictures/none", "no.txt", "file:///no/where", "nope://host/x"):
         ((_, wanted),) = [pair for each in list_entries([name]) for pair in read_entry(each)]
         with pytest.raises(ImageError):
@@ -124,7 +124,7 @@ def test_a_parquet_file_without_pictures_is_refused(folder):
         list(list_entries(["numbers.parquet"]))
 
 
-def test_a_plan_gives_each_shard_its_entries(tmp_path):
+def test_plan_assigns_entries_to_shards(tmp_path):
     stray = b"caf\xe9.jpg".decode("utf-8", "surrogateescape")
     every = [
         *(Entry(f"{number}.jpg") for number in range(5)),
@@ -142,7 +142,7 @@ def test_a_plan_gives_each_shard_its_entries(tmp_path):
 @pytest.mark.parametrize(
     ("pictures", "shards"), [(1, 1), (33, 2), (5000, 100), (100_000, 100), (150_001, 151)]
 )
-def test_shards_are_neither_tiny_nor_huge(tmp_path, pictures, shards):
+def test_size_of_shards_is_bounded(tmp_path, pictures, shards):
     every = (Entry("x.jpg") for _ in range(pictures))
     assert shard_plan.write(Folder(str(tmp_path)), every) == (shards, pictures)
 
@@ -158,7 +158,7 @@ def test_names_in_stores():
     assert not storage.is_remote("a/b.jpg")
 
 
-def test_files_appear_whole(tmp_path):
+def test_files_are_written_atomically(tmp_path):
     folder = Folder(str(tmp_path / "a" / "b"))
     assert folder.names() == set()
     folder.write("x", b"one")
@@ -170,7 +170,7 @@ def test_files_appear_whole(tmp_path):
     assert folder.names() == set()
 
 
-def test_a_folder_stays_where_it_is_for_workers_that_start_elsewhere(tmp_path, monkeypatch):
+def test_relative_folder_is_made_absolute_for_workers(tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     folder = Folder("out")
@@ -179,7 +179,7 @@ def test_a_folder_stays_where_it_is_for_workers_that_start_elsewhere(tmp_path, m
     assert Folder(folder.name).read("x") == b"one"
 
 
-def test_what_hinders_a_folder_is_one_line(tmp_path):
+def test_unusable_folder_is_one_error_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"file/in: cannot be written: [^\n]+$"):
         Folder(str(tmp_path / "file" / "in")).write("x", b"")

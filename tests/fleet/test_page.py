@@ -26,12 +26,12 @@ def test_commands_are_understood(command):
     assert arguments.out
 
 
-def test_there_are_commands_and_programs():
+def test_page_has_commands_and_programs():
     assert (len(COMMANDS), len(PROGRAMS)) == (3, 3)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=["pipeline", "server", "client"])
-def test_what_programs_import_from_the_engine_is_there(program):
+def test_programs_import_existing_names(program):
     for node in ast.walk(ast.parse(program)):
         if isinstance(node, ast.ImportFrom) and node.module.startswith("engine"):
             if node.module == "engine.fleet.detect":

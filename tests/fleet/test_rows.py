@@ -29,7 +29,7 @@ OUTCOMES = [result(2), ImageError("b.jpg: picture: missing"), result(0), result(
 NAMES = ["a.jpg", "b.jpg", None, "d.jpg"]
 
 
-def test_a_row_says_what_its_result_says():
+def test_row_holds_the_values_of_its_result():
     found = rows.table(NAMES, OUTCOMES)
     assert found.schema == rows.SCHEMA
     for row, name, outcome in zip(found.to_pylist(), NAMES, OUTCOMES, strict=True):
@@ -51,7 +51,7 @@ def test_tables_without_boxes(outcomes):
     assert (found.schema, len(found)) == (rows.SCHEMA, len(outcomes))
 
 
-def test_the_tally_counts_pictures_boxes_pictures_with_boxes_and_broken_ones():
+def test_tally_counts_pictures_boxes_and_errors():
     assert rows.tally(rows.table(NAMES, OUTCOMES)) == (4, 5, 2, 1)
     assert rows.tally(rows.table([], [])) == (0, 0, 0, 0)
     assert rows.Tally(1, 2, 3, 4).plus(rows.Tally(10, 20, 30, 40)) == (11, 22, 33, 44)
@@ -62,14 +62,14 @@ def test_lines_hold_the_same_numbers():
     assert [json.loads(line) for line in rows.json_lines(found).splitlines()] == found.to_pylist()
 
 
-def test_lines_are_json_whatever_the_numbers():
+def test_lines_are_valid_json_for_non_finite_numbers():
     strange = result(2)
     strange.scores[:] = np.nan, np.inf
     (line,) = rows.json_lines(rows.table(["x"], [strange])).splitlines()
     assert json.loads(line)["scores"] == [None, None]
 
 
-def test_stray_bytes_of_a_name_are_escaped():
+def test_undecodable_bytes_of_a_name_are_escaped():
     name = b"caf\xe9.jpg".decode("utf-8", "surrogateescape")
     found = rows.table([name], [ImageError(f"{name}: no")])
     assert found["path"].to_pylist() == ["caf\\udce9.jpg"]

@@ -93,14 +93,14 @@ def assert_says(answer, row, outcome):
 
 
 @pytest.mark.slow
-def test_one_picture_a_request(client, paths, expected):
+def test_one_picture_per_request(client, paths, expected):
     assert len({len(each) for each in expected.values() if hasattr(each, "scores")}) > 3
     for path in paths:
         assert_says(client.infer("engine", asked([path])), 0, expected[path])
 
 
 @pytest.mark.slow
-def test_several_pictures_a_request(client, paths, expected):
+def test_several_pictures_per_request(client, paths, expected):
     for first in range(0, len(paths), 4):
         some = paths[first : first + 4]
         answer = client.infer("engine", asked(some))
@@ -130,7 +130,7 @@ def test_pictures_of_several_clients_run_together(server, paths, expected):
     assert more_runs - runs < 12
 
 
-def test_requests_are_answered_together_each_with_its_own(model, paths, expected):
+def test_batched_requests_get_their_own_answers(model, paths, expected):
     """Without the server: what it calls."""
     some = [paths[:3], paths[3:4], paths[4:5]]
     requests = [
@@ -151,7 +151,7 @@ def test_requests_are_answered_together_each_with_its_own(model, paths, expected
                 assert answer["boxes"][row, :count].tolist() == expected[path].boxes.tolist()
 
 
-def test_without_pytriton_it_says_how_to_get_it(model, monkeypatch):
+def test_missing_pytriton_is_reported_with_an_install_hint(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "pytriton", None)
     monkeypatch.setitem(sys.modules, "pytriton.model_config", None)
     with (

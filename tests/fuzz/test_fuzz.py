@@ -23,13 +23,13 @@ def silence(caplog):
 
 
 @pytest.mark.parametrize("path", FINDINGS, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_a_finding_stays_mended(path):
+def test_finding_stays_fixed(path):
     assert check(open_harness(path.parent.name).run, path.read_bytes()) is None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_changed_seeds_are_taken_or_refused(name):
+def test_mutated_seeds_are_accepted_or_refused(name):
     chosen = open_harness(name)
     change = mutator_of(chosen) or flip
     random = Random(0)
@@ -41,7 +41,7 @@ def test_changed_seeds_are_taken_or_refused(name):
 
 
 @pytest.mark.slow
-def test_a_judge_finds_what_it_looks_for():
+def test_harness_detects_violations():
     assert check(work_too_long, b"").kind == "slow"
     assert check(lambda data: bytearray(1 << 30), b"").kind == "MemoryError"
     assert check(lambda data: 1 // len(data), b"").kind == "ZeroDivisionError"

@@ -99,7 +99,7 @@ def official(name):
     return found[0]
 
 
-def test_the_zoo_the_texts_and_their_authors_are_the_same_set():
+def test_zoo_and_cfg_folder_name_the_same_networks():
     texts = {path.stem for path in folder("cfg").glob("*.cfg") if path.stem in models()}
     assert texts == set(models()) == set(NETWORKS) == set(WORK)
 
@@ -150,7 +150,7 @@ def comparable(layer):
 
 
 @pytest.mark.parametrize("name", models())
-def test_the_texts_are_what_their_authors_write(name, tmp_path, monkeypatch):
+def test_cfg_files_are_what_their_generators_write(name, tmp_path, monkeypatch):
     monkeypatch.setattr(write_cfgs, "FOLDER", tmp_path)
     write_cfgs.main([name])
     assert (tmp_path / f"{name}.cfg").read_text() == ours(name).read_text()
@@ -159,7 +159,7 @@ def test_the_texts_are_what_their_authors_write(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("word", "message"), [("--help", "usage: "), ("yolov44", "Did you mean 'yolov4'?")]
 )
-def test_what_is_no_network_is_answered(word, message, tmp_path, monkeypatch, capsys):
+def test_unknown_network_is_reported(word, message, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(write_cfgs, "FOLDER", tmp_path)
     with pytest.raises(SystemExit):
         write_cfgs.main([word])
@@ -168,7 +168,7 @@ def test_what_is_no_network_is_answered(word, message, tmp_path, monkeypatch, ca
 
 
 @pytest.mark.parametrize("name", [name for name, model in models().items() if model.names])
-def test_names_fit_their_network(name):
+def test_names_match_their_network(name):
     model = models()[name]
     assert len(read_names(model.names, build(model.cfg).classes)) == build(model.cfg).classes
 
@@ -181,6 +181,6 @@ def test_names_fit_their_network(name):
         ("imagenet.names", 1000, {0: "kit fox", 1: "English setter"}),
     ],
 )
-def test_names_stand_in_the_order_of_their_data_set(file, count, some):
+def test_names_are_in_the_order_of_their_data_set(file, count, some):
     names = read_names(folder("cfg") / file, count)
     assert {index: names[index] for index in some} == some

@@ -63,7 +63,7 @@ def test_a_file_with_the_old_header_is_four_bytes_shorter(server, target):
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 70, "[bad"])
-def test_what_is_no_address_is_one_line(server, target, monkeypatch, host):
+def test_invalid_address_is_one_error_line(server, target, monkeypatch, host):
     for problem in ("proxy", "redirect"):
         if problem == "proxy":
             monkeypatch.setenv("http_proxy", f"http://{host}:3128")
@@ -76,7 +76,7 @@ def test_what_is_no_address_is_one_line(server, target, monkeypatch, host):
         assert "\n" not in str(caught.value)
 
 
-def test_it_says_who_asks_and_wants_no_encoding(server, target):
+def test_request_has_a_user_agent_and_asks_for_no_encoding(server, target):
     server.answers["/net.weights"] = [answers.whole]
     bring(server, target)
     ((_, headers),) = server.requests
@@ -93,7 +93,7 @@ def test_progress_counts_up_to_the_whole(server, target):
 
 
 @pytest.mark.parametrize("expected", [OF_THE_SIZE, OF_THE_HASH], ids=["size", "hash"])
-def test_a_cut_transfer_goes_on_where_it_ended(server, target, expected):
+def test_interrupted_transfer_is_resumed(server, target, expected):
     server.answers["/net.weights"] = [
         *(answers.cut_after(1000), answers.cut_after(50_000)),
         answers.ranged,
@@ -116,7 +116,7 @@ def test_a_server_without_ranges_sends_all_again(server, target):
     assert target.read_bytes() == BODY
 
 
-def test_another_part_than_was_asked_for_is_not_taken(server, target):
+def test_wrong_range_is_refused(server, target):
     server.answers["/net.weights"] = [
         *(answers.cut_after(1000), answers.another_part),
         answers.ranged,
@@ -125,7 +125,7 @@ def test_another_part_than_was_asked_for_is_not_taken(server, target):
     assert target.read_bytes() == BODY
 
 
-def test_a_file_that_has_changed_meanwhile_is_sent_anew(server, target):
+def test_changed_file_is_sent_again(server, target):
     changed = bytes(len(BODY))
     server.answers["/net.weights"] = [
         answers.cut_after(1000),
@@ -147,7 +147,7 @@ def test_parts_of_two_servers_are_mixed_only_if_the_hash_is_known(server, target
     assert target.read_bytes() == BODY
 
 
-def test_rubbish_of_an_earlier_run_costs_one_more_transfer_and_no_more(server, target):
+def test_corrupt_partial_file_costs_one_more_transfer(server, target):
     server.answers["/net.weights"] = [answers.ranged]
     target.with_name("net.weights.part").write_bytes(bytes(1000))
     bring(server, target)
@@ -156,7 +156,7 @@ def test_rubbish_of_an_earlier_run_costs_one_more_transfer_and_no_more(server, t
 
 
 @pytest.mark.parametrize("size", [len(BODY), len(BODY) - 4, len(BODY) + 9])
-def test_a_part_of_a_possible_size_is_not_believed(server, target, size):
+def test_complete_looking_partial_file_is_verified(server, target, size):
     server.answers["/net.weights"] = [answers.ranged]
     target.with_name("net.weights.part").write_bytes(bytes(size))
     bring(server, target)
@@ -164,7 +164,7 @@ def test_a_part_of_a_possible_size_is_not_believed(server, target, size):
 
 
 @pytest.mark.parametrize("trouble", [500, 502, 503, 429, 408])
-def test_a_server_in_trouble_is_asked_again(server, target, trouble):
+def test_server_error_is_retried(server, target, trouble):
     server.answers["/net.weights"] = [
         *(answers.status(trouble), answers.status(trouble)),
         answers.ranged,
@@ -173,7 +173,7 @@ def test_a_server_in_trouble_is_asked_again(server, target, trouble):
     assert len(server.requests) == 3
 
 
-def test_patience_ends(server, target):
+def test_number_of_retries_is_bounded(server, target):
     server.answers["/net.weights"] = [answers.status(500)]
     assert "500 Internal Server Error" in refused(server, target)
     assert len(server.requests) == PATIENCE.attempts
@@ -208,26 +208,26 @@ FINAL = {
 
 
 @pytest.mark.parametrize(("answer", "message"), FINAL.values(), ids=FINAL)
-def test_what_is_refused_leaves_nothing(server, target, answer, message):
+def test_refused_answer_leaves_no_file(server, target, answer, message):
     server.answers["/net.weights"] = [answer]
     assert message in refused(server, target)
 
 
-def test_another_content_is_refused_by_its_hash(server, target):
+def test_wrong_content_is_refused_by_its_hash(server, target):
     server.answers["/net.weights"] = [partial(answers.ranged, body=BODY[::-1])]
     assert f"sha256: expected {SHA256}, got" in refused(server, target)
     assert not list(target.parent.iterdir())
 
 
 @pytest.mark.parametrize("algorithm", ["sha1", "md5"])
-def test_weaker_hashes_count_where_there_are_no_others(server, target, algorithm):
+def test_weaker_hashes_are_used_if_there_is_no_sha256(server, target, algorithm):
     server.answers["/net.weights"] = [partial(answers.ranged, body=BODY[::-1])]
     wanted = hashlib.new(algorithm, BODY).hexdigest()
     expected = ExpectedFile((len(BODY),), {algorithm: wanted})
     assert f"{algorithm}: expected {wanted}" in refused(server, target, expected)
 
 
-def test_an_end_without_its_mark_is_no_end(server, target):
+def test_chunked_answer_without_its_end_is_incomplete(server, target):
     server.answers["/net.weights"] = [partial(answers.chunked, ends=False)]
     refused(server, target)
 
@@ -245,7 +245,7 @@ def test_plain_http_is_refused_unless_a_test_allows_it(server, target):
 
 
 @pytest.mark.parametrize("count", [0, 1000])
-def test_a_stall_is_an_interruption(server, target, count):
+def test_stall_counts_as_an_interruption(server, target, count):
     server.answers["/net.weights"] = [answers.stall_after(count, server), answers.ranged]
     start = time.monotonic()
     bring(server, target)
@@ -253,7 +253,7 @@ def test_a_stall_is_an_interruption(server, target, count):
     assert target.read_bytes() == BODY
 
 
-def test_a_trickle_is_an_interruption(server, target):
+def test_trickle_counts_as_an_interruption(server, target):
     server.answers["/net.weights"] = [answers.drip, answers.ranged]
     start = time.monotonic()
     bring(server, target)
@@ -270,13 +270,13 @@ def test_an_answer_that_never_begins_is_given_up(dripping, target, kind):
     assert time.monotonic() - start < 4
 
 
-def test_nobody_listening_is_told(server, target):
+def test_refused_connection_is_reported(server, target):
     gone = "http://127.0.0.1:1/net.weights"
     with pytest.raises(DownloadError, match="Connection refused"):
         download([gone], target, OF_THE_HASH, policy=PATIENCE, allow_http=True)
 
 
-def test_an_unknown_name_is_told_at_once(target, monkeypatch):
+def test_unknown_host_is_reported_at_once(target, monkeypatch):
     def fail(*arguments, **keywords):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -287,14 +287,14 @@ def test_an_unknown_name_is_told_at_once(target, monkeypatch):
     assert time.monotonic() - start < 5
 
 
-def test_a_full_disk_is_told_before_the_transfer(server, target, monkeypatch):
+def test_full_disk_is_reported_before_the_transfer(server, target, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda folder: type("", (), {"free": 10}))
     message = refused(server, target)
     assert f"the disk is full: 10 bytes are free, {len(BODY)} are needed" in message
     assert not server.requests
 
 
-def test_a_disk_that_fills_up_is_told(server, target, monkeypatch):
+def test_disk_that_fills_up_is_reported(server, target, monkeypatch):
     server.answers["/net.weights"] = [answers.ranged]
 
     def fail(handle):
@@ -304,7 +304,7 @@ def test_a_disk_that_fills_up_is_told(server, target, monkeypatch):
     assert "the disk is full: No space left on device. ENGINE_CACHE" in refused(server, target)
 
 
-def test_a_proxy_of_the_environment_is_asked(server, target, monkeypatch):
+def test_proxy_from_the_environment_is_used(server, target, monkeypatch):
     address = "http://127.0.0.1:1/net.weights"
     server.answers[address] = [answers.ranged]
     monkeypatch.setenv("no_proxy", "")
@@ -326,9 +326,7 @@ def certificate(tmp_path_factory):
     return file
 
 
-def test_https_works_with_certificates_that_are_trusted_and_no_others(
-    server, target, certificate, monkeypatch
-):
+def test_https_accepts_trusted_certificates_only(server, target, certificate, monkeypatch):
     server.answers["/net.weights"] = [answers.ranged]
     server.encrypt(certificate)
     address = server.address().replace("http:", "https:")
@@ -339,7 +337,7 @@ def test_https_works_with_certificates_that_are_trusted_and_no_others(
     assert target.read_bytes() == BODY
 
 
-def test_the_same_failure_at_one_host_is_told_once(server, target):
+def test_repeated_failure_of_one_host_is_reported_once(server, target):
     server.answers.update({"/a": [answers.status(404)], "/b": [answers.status(404)]})
     message = refused(server, target, paths=("/a", "/b"))
     assert message.count("404 Not Found") == 1

@@ -23,13 +23,13 @@ def test_an_entry_is_complete(model):
     assert model.names is None or model.names.is_file()
 
 
-def test_no_two_models_share_a_file():
+def test_models_do_not_share_files():
     files = [model.file for model in models().values()]
     assert len(set(files)) == len(files)
 
 
 @pytest.mark.parametrize("model", models().values(), ids=models())
-def test_the_guide_to_weights_says_the_same(model):
+def test_weights_readme_lists_the_model(model):
     guide = (folder("weights") / "README.md").read_text(encoding="utf-8")
     (row,) = [line for line in guide.splitlines() if line.startswith(f"| {model.name} |")]
     _, _, file, size, proof, address, _ = (cell.strip() for cell in row.split("|"))

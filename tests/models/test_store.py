@@ -73,7 +73,7 @@ def test_a_file_of_another_size_stays(server, folder, monkeypatch, is_offline, i
     assert (folder / "net.weights").read_bytes() == b"mine"
 
 
-def test_a_file_that_travels_with_the_engine_comes_first(tmp_path, monkeypatch):
+def test_bundled_file_takes_precedence(tmp_path, monkeypatch):
     monkeypatch.setattr(bundled, "folder", lambda name: tmp_path / name)
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / "net.weights").write_bytes(BODY)
@@ -81,14 +81,14 @@ def test_a_file_that_travels_with_the_engine_comes_first(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("value", ["1", "true"])
-def test_offline_means_offline(server, monkeypatch, value):
+def test_offline_variable_prevents_requests(server, monkeypatch, value):
     monkeypatch.setenv("ENGINE_OFFLINE", value)
     with pytest.raises(DownloadError, match="ENGINE_OFFLINE forbids"):
         pull(model_at(server.address()))
     assert not server.requests
 
 
-def test_what_is_published_nowhere_can_be_put_there_by_hand(folder):
+def test_unpublished_weights_can_be_placed_by_hand(folder):
     with pytest.raises(DownloadError, match=r"nobody publishes weights. Put the file at .*models"):
         pull(model_at())
     folder.mkdir()
@@ -96,7 +96,7 @@ def test_what_is_published_nowhere_can_be_put_there_by_hand(folder):
     assert pull(model_at()) == folder / "net.weights"
 
 
-def test_the_first_file_without_a_public_sha256_is_remembered(server, folder):
+def test_sha256_of_the_first_download_is_recorded(server, folder):
     server.answers["/net.weights"] = [answers.ranged]
     model = model_at(server.address())
     pull(model)
@@ -105,7 +105,7 @@ def test_the_first_file_without_a_public_sha256_is_remembered(server, folder):
     assert known == {"net.weights": {"sha256": SHA256, "address": server.address()}}
 
 
-def test_another_file_later_is_noticed(server, folder):
+def test_different_file_later_is_noticed(server, folder):
     server.answers["/net.weights"] = [answers.ranged, partial(answers.ranged, body=BODY[::-1])]
     model = model_at(server.address())
     pull(model).unlink()
@@ -117,14 +117,14 @@ def test_another_file_later_is_noticed(server, folder):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"net.weights": 1}'])
-def test_damaged_notes_are_told(folder, text):
+def test_damaged_records_are_reported(folder, text):
     folder.mkdir()
     (folder / "known.json").write_text(text)
     with pytest.raises(DownloadError, match=r"known.json: .*Delete it to start over"):
         pull(model_at("https://127.0.0.1/x"))
 
 
-def test_verify_tells_what_is_missing_damaged_or_cut(folder):
+def test_verify_reports_missing_damaged_and_truncated_files(folder):
     model = model_at(sha256=SHA256)
     assert store.verify(model) == "missing"
     folder.mkdir()
@@ -137,7 +137,7 @@ def test_verify_tells_what_is_missing_damaged_or_cut(folder):
 
 
 @pytest.mark.parametrize("blocked", ["file", "folder"])
-def test_a_folder_that_cannot_be_made_is_told(server, tmp_path, monkeypatch, blocked):
+def test_folder_that_cannot_be_created_is_reported(server, tmp_path, monkeypatch, blocked):
     place = tmp_path / "taken"
     place.write_text("a file")
     monkeypatch.setenv("ENGINE_CACHE", str(place if blocked == "folder" else place / "below"))
@@ -146,7 +146,7 @@ def test_a_folder_that_cannot_be_made_is_told(server, tmp_path, monkeypatch, blo
 
 
 @needs.ordinary_user
-def test_a_read_only_folder_is_told(server, folder):
+def test_read_only_folder_is_reported(server, folder):
     folder.mkdir(mode=0o500)
     with pytest.raises(DownloadError, match="cannot be written: Permission denied"):
         pull(model_at(server.address()))
@@ -175,7 +175,7 @@ def wait_for(condition):
         time.sleep(0.02)
 
 
-def test_of_two_processes_one_fetches_and_both_have_it(server, folder):
+def test_two_processes_download_once(server, folder):
     def slow(handler):
         time.sleep(0.5)
         answers.ranged(handler)
@@ -189,7 +189,7 @@ def test_of_two_processes_one_fetches_and_both_have_it(server, folder):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")
-def test_a_killed_process_leaves_its_part_and_no_lock(server, folder):
+def test_killed_process_leaves_its_partial_file_and_no_lock(server, folder):
     server.answers["/net.weights"] = [answers.stall_after(100_000, server), answers.ranged]
     child = start_pull(server)
     part = folder / "net.weights.part"
@@ -222,12 +222,12 @@ def test_an_old_header_is_four_bytes_shorter(folder):
 
 
 @pytest.mark.parametrize("name", ["yolov4-tinny", "../yolov4", "/etc/passwd", "", "yolov4\n"])
-def test_only_names_of_the_zoo_are_taken(name):
+def test_only_zoo_names_are_accepted(name):
     with pytest.raises(InputError, match=r"no model .* in the zoo"):
         store.locate(name)
 
 
-def test_without_a_model_in_the_box_one_must_be_named(tmp_path, monkeypatch):
+def test_model_must_be_named_if_none_is_bundled(tmp_path, monkeypatch):
     monkeypatch.setattr(bundled, "_PACKAGE", tmp_path / "engine")
     with pytest.raises(InputError, match=r"no model named, .*See .*README\.md"):
         store.locate_default()

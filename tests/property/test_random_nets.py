@@ -19,7 +19,7 @@ def test_the_engine_agrees_with_a_second_reading_of_darknet(cpu, seed):
     assert compare(net, seed=seed, cpu=cpu) == [], net.text
 
 
-def test_these_networks_hold_every_section_that_the_reference_knows():
+def test_random_networks_use_every_section_of_the_reference():
     networks = [random_net(Random(seed)) for seed in range(COUNT)]
     found = {section[1 : section.index("]")] for net in networks for section in net.sections}
     assert found == set(LAYERS)

@@ -31,7 +31,7 @@ def without_times(entry):
     return {key: value for key, value in entry.items() if key != "timing_ms"}
 
 
-def test_a_picture_as_the_body_gets_what_python_gets(server, detector, pictures):
+def test_picture_as_the_body_gives_the_same_as_python(server, detector, pictures):
     for picture in pictures:
         reply = server.post("/detect", picture, Content_Type="image/png")
         assert reply.status == 200
@@ -41,7 +41,7 @@ def test_a_picture_as_the_body_gets_what_python_gets(server, detector, pictures)
     assert len({len(detector(picture)) for picture in pictures}) > 1
 
 
-def test_colour_at_half_height_is_rounded_as_python_rounds_it(server, detector):
+def test_chroma_at_half_height_is_upsampled_like_in_python(server, detector):
     content = of_half_height(np.random.default_rng(3).integers(0, 256, (48, 64, 3), np.uint8))
     expected = without_times(detector(content).to_dict())
     assert expected["detections"]
@@ -50,13 +50,13 @@ def test_colour_at_half_height_is_rounded_as_python_rounds_it(server, detector):
 
 
 @pytest.mark.parametrize("kind", ["image/jpeg", "application/octet-stream", None, "IMAGE/X; a=b"])
-def test_the_content_tells_the_format_whatever_its_sender_calls_it(server, pictures, kind):
+def test_format_is_detected_from_the_content(server, pictures, kind):
     headers = {"Content_Type": kind} if kind else {}
     assert server.post("/detect", pictures[0], **headers).status == 200
 
 
 @pytest.mark.parametrize("offered", ["h2c", "websocket", "foo"])
-def test_another_protocol_may_be_offered_in_vain(server, detector, pictures, offered):
+def test_protocol_upgrades_are_ignored(server, detector, pictures, offered):
     headers = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": offered, "HTTP2-Settings": "AAM"}
     with closing(server.connect()) as connection:
         for picture in pictures * 2:
@@ -68,12 +68,12 @@ def test_another_protocol_may_be_offered_in_vain(server, detector, pictures, off
                 assert without_times(found) == without_times(detector(picture).to_dict())
 
 
-def test_what_curl_calls_a_body_is_taken(server, pictures):
+def test_curls_default_content_type_is_accepted(server, pictures):
     kind = "application/x-www-form-urlencoded"
     assert server.post("/detect", pictures[0], Content_Type=kind).status == 200
 
 
-def test_a_form_with_a_file_gets_the_same_and_its_name(server, detector, pictures):
+def test_form_with_a_file_gives_the_same_and_its_name(server, detector, pictures):
     body = form(
         ("comment", None, b"hello"), ("image", 'd"\u00f6g.png'.replace('"', '\\"'), pictures[1])
     )
@@ -143,7 +143,7 @@ def test_settings_of_one_request(server, model, pictures, query, options):
         ("top_k=3", "top_k: expected threshold, nms, classes, max_detections."),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(server, pictures, query, reason):
+def test_invalid_settings_are_refused(server, pictures, query, reason):
     reply = server.post(f"/detect?{query}", pictures[0])
     assert reply.status == 400
     assert reply.error.startswith(reason)
@@ -173,7 +173,7 @@ def test_json_by_accept(server, pictures, accept):
     assert server.post("/detect", pictures[0], Accept=accept).found["detections"]
 
 
-def test_a_form_of_answer_that_is_not_there_is_refused(server, pictures):
+def test_unknown_answer_type_is_refused(server, pictures):
     reply = server.post("/detect", pictures[0], Accept="text/html")
     assert reply.status == 406
     assert reply.error.startswith("Accept: expected application/json or image/jpeg or image/png")
@@ -187,7 +187,7 @@ def test_a_form_of_answer_that_is_not_there_is_refused(server, pictures):
         (b"\x89PNG\r\n\x1a\n" + bytes(50), "picture: cannot be decoded: "),
     ],
 )
-def test_what_is_no_picture_gets_the_reason(server, content, reason):
+def test_invalid_picture_gives_the_reason(server, content, reason):
     reply = server.post("/detect", content)
     assert reply.status == 422
     assert reply.error.startswith(reason)
@@ -225,7 +225,7 @@ def test_other_types_are_refused(server, pictures, headers, reason):
         ({"Origin": "null"}, 403),
     ],
 )
-def test_pages_of_others_may_not_ask(server, pictures, headers, status):
+def test_cross_origin_requests_are_refused(server, pictures, headers, status):
     here = {"host": server.host, "port": server.port}
     headers = {name: value.format(**here) for name, value in headers.items()}
     assert server.post("/detect", pictures[0], **headers).status == status
@@ -261,7 +261,7 @@ def test_a_classifier_names_the_best_classes(tiny_classifier, pictures):
         assert server.holds_nothing()
 
 
-def test_what_runs_and_whether_it_does(server, detector):
+def test_model_and_health_endpoints(server, detector):
     about = server.get("/model").found
     assert about["engine"] == __version__
     assert about["classes"] == ["cat", "dog", "cow"]
@@ -271,7 +271,7 @@ def test_what_runs_and_whether_it_does(server, detector):
         assert (reply.status, reply.content) == (200, text)
 
 
-def test_metrics_are_what_prometheus_reads(detector, pictures):
+def test_metrics_are_in_prometheus_format(detector, pictures):
     parser = needs.package("prometheus_client.parser")
     with serving(detector) as server:
         for picture in pictures[:3]:

@@ -47,7 +47,7 @@ def gated(model):
         gate.open()
 
 
-def test_what_waits_while_a_run_is_under_way_runs_together(gated, pictures):
+def test_requests_that_wait_during_a_run_are_batched(gated, pictures):
     detector, gate = gated
     with serving(detector) as server, ThreadPoolExecutor(12) as pool:
         gate.sizes.clear()
@@ -65,9 +65,7 @@ def test_what_waits_while_a_run_is_under_way_runs_together(gated, pictures):
         until(server.holds_nothing)
 
 
-def test_each_client_gets_the_answer_to_its_own_picture_by_its_own_settings(
-    server, model, pictures
-):
+def test_each_client_gets_the_answer_for_its_picture_and_settings(server, model, pictures):
     expected = {}
     for threshold in (0.3, 0.35, 0.4):
         with load(model, threshold=threshold) as alone:
@@ -101,12 +99,12 @@ def scores(entry):
     return [(each["label"], round(each["score"], 4)) for each in entry["detections"]]
 
 
-def test_a_lone_picture_waits_for_nobody(detector, pictures):
+def test_single_picture_does_not_wait(detector, pictures):
     with serving(detector, wait_seconds=5) as server:
         assert server.post("/detect", pictures[0]).seconds < 2
 
 
-def test_a_picture_waits_for_those_on_their_way_but_not_for_ever(gated, pictures):
+def test_picture_waits_a_bounded_time_for_arriving_ones(gated, pictures):
     detector, gate = gated
     slow_prepare, is_held = detector.prepare, threading.Event()
 
@@ -128,7 +126,7 @@ def test_a_picture_waits_for_those_on_their_way_but_not_for_ever(gated, pictures
         assert gate.sizes == [1, 1]
 
 
-def test_the_queue_refuses_at_once_what_goes_beyond_it(gated, pictures):
+def test_full_queue_refuses_at_once(gated, pictures):
     detector, gate = gated
     with serving(detector, queue=6) as server, ThreadPoolExecutor(6) as pool:
         gate.shut()
@@ -149,7 +147,7 @@ def test_the_queue_refuses_at_once_what_goes_beyond_it(gated, pictures):
         until(server.holds_nothing)
 
 
-def test_what_nobody_waits_for_is_not_run(gated, pictures):
+def test_abandoned_request_is_not_run(gated, pictures):
     detector, gate = gated
     with serving(detector) as server, ThreadPoolExecutor(1) as pool:
         gate.sizes.clear()
@@ -172,7 +170,7 @@ def test_what_nobody_waits_for_is_not_run(gated, pictures):
         )
 
 
-def test_a_picture_that_makes_a_run_fail_fails_alone(gated, pictures):
+def test_picture_that_fails_a_run_fails_alone(gated, pictures):
     detector, gate = gated
     run = gate._run
 
@@ -198,7 +196,7 @@ def test_a_picture_that_makes_a_run_fail_fails_alone(gated, pictures):
         until(server.holds_nothing)
 
 
-def test_a_device_that_fails_is_told_of_until_it_works_again(gated, pictures):
+def test_failed_device_is_reported_until_it_works_again(gated, pictures):
     detector, gate = gated
     with serving(detector) as server:
         gate.error = DeviceError("cuda:0: out of memory")
@@ -216,7 +214,7 @@ def test_a_device_that_fails_is_told_of_until_it_works_again(gated, pictures):
 
 
 @pytest.mark.parametrize(("powers_of_two", "expected"), [(False, [6, 5]), (True, [6, 4, 1])])
-def test_a_gpu_gets_few_different_numbers_of_pictures(powers_of_two, expected, monkeypatch):
+def test_gpu_batches_have_few_different_sizes(powers_of_two, expected, monkeypatch):
     monkeypatch.setattr("engine.serve.batcher.Batch.joined", list)
     sizes, done, is_open = [], [], threading.Event()
 
@@ -243,7 +241,7 @@ def test_a_gpu_gets_few_different_numbers_of_pictures(powers_of_two, expected, m
     assert [outcome for each in done for outcome in each.outcomes] == list(range(12))
 
 
-def test_runs_of_several_threads_overlap_and_mix_nothing_up(monkeypatch):
+def test_runs_of_several_threads_overlap_without_mixing(monkeypatch):
     monkeypatch.setattr("engine.serve.batcher.Batch.joined", list)
     both = threading.Barrier(2, timeout=10)
     counts, done = Counter(), []

@@ -75,7 +75,7 @@ def start(model):
         process.child.communicate()
 
 
-def test_it_says_where_it_is_and_answers(start, pictures):
+def test_server_prints_its_address_and_answers(start, pictures):
     process = start("--batch", 2, "--threshold", 0.35)
     assert process.said.endswith("detector on cpu\n")
     with closing(process.connect()) as connection:
@@ -88,7 +88,7 @@ def test_it_says_where_it_is_and_answers(start, pictures):
 @pytest.mark.parametrize(
     "number", slow_except([signal.SIGTERM], [signal.SIGTERM, signal.SIGINT]), ids=str
 )
-def test_a_signal_lets_it_end_quietly(start, number):
+def test_signal_ends_the_server_quietly(start, number):
     process = start()
     process.child.send_signal(number)
     assert process.ended() == (0, "")
@@ -96,7 +96,7 @@ def test_a_signal_lets_it_end_quietly(start, number):
 
 @pytest.mark.slow
 @SIGNALS
-def test_who_is_being_answered_when_it_is_to_end_gets_the_answer(start, pictures):
+def test_requests_in_flight_are_answered_on_shutdown(start, pictures):
     process = start()
     with process.plug() as plug, closing(process.connect()) as other:
         lines = plug.makefile("rb")
@@ -121,7 +121,7 @@ def test_who_is_being_answered_when_it_is_to_end_gets_the_answer(start, pictures
 
 @SIGNALS
 @pytest.mark.slow
-def test_the_second_signal_ends_it_at_once(start):
+def test_second_signal_ends_the_server_at_once(start):
     process = start("--drain-seconds", 60)
     with process.plug() as plug:
         plug.sendall(HEAD + b"Content-Length: 100\r\n\r\n")
@@ -137,7 +137,7 @@ def test_the_second_signal_ends_it_at_once(start):
 
 @SIGNALS
 @pytest.mark.slow
-def test_it_ends_at_once_whatever_it_decodes(start):
+def test_second_signal_ends_the_server_while_it_decodes(start):
     """Decoded pictures wait for memory that only a response would free."""
     buffer = io.BytesIO()
     Image.new("RGB", (7000, 7000)).save(buffer, "PNG")
@@ -167,7 +167,7 @@ def test_it_ends_at_once_whatever_it_decodes(start):
 
 @SIGNALS
 @pytest.mark.slow
-def test_nobody_is_waited_for_longer_than_was_said(start):
+def test_shutdown_waits_at_most_the_grace_period(start):
     process = start("--drain-seconds", 0.5, "--body-seconds", 60)
     with process.plug() as plug:
         plug.sendall(HEAD + b"Content-Length: 100\r\n\r\n")
@@ -181,7 +181,7 @@ def test_nobody_is_waited_for_longer_than_was_said(start):
 
 @SIGNALS
 @pytest.mark.slow
-def test_under_load_it_ends_as_well(start, pictures):
+def test_server_ends_under_load(start, pictures):
     process = start("--queue", 4)
     statuses = []
 
@@ -210,7 +210,7 @@ def test_under_load_it_ends_as_well(start, pictures):
 
 
 @pytest.mark.slow
-def test_a_port_that_is_taken(model):
+def test_port_in_use_is_reported(model):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         done = engine("serve", *model.options, "--port", port)
@@ -231,7 +231,7 @@ def test_a_port_that_is_taken(model):
         slow((["--batch", 0], "batch: expected an integer of 1 or more, got 0")),
     ],
 )
-def test_options_that_make_no_sense(model, options, reason):
+def test_invalid_options_are_refused(model, options, reason):
     done = engine("serve", *model.options, *options)
     assert (done.status, done.out) == (2, "")
     assert done.err.startswith("Error: ")
@@ -240,7 +240,7 @@ def test_options_that_make_no_sense(model, options, reason):
 
 
 @pytest.mark.slow
-def test_a_network_that_looks_at_no_pictures(tiny_recurrent):
+def test_network_without_pictures_is_refused(tiny_recurrent):
     done = engine("serve", *tiny_recurrent.options, "--port", 0)
     assert done.status == 2
     assert done.err == "Error: serve: expected a detector or a classifier, got another network\n"
@@ -250,7 +250,7 @@ def test_a_network_that_looks_at_no_pictures(tiny_recurrent):
     "missing",
     slow_except(["starlette"], ["starlette", "uvicorn", "httptools", "python_multipart"]),
 )
-def test_an_extra_that_is_not_installed(model, missing):
+def test_missing_extra_is_reported(model, missing):
     code = (
         f"import sys; sys.modules[{missing!r}] = None; from engine.cli import main;"
         "sys.exit(main(sys.argv[1:]))"

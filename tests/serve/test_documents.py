@@ -23,17 +23,17 @@ def words(pattern):
     return set(re.findall(pattern, TEXT))
 
 
-def test_every_address_is_told():
+def test_every_route_is_documented():
     assert words(r"`(?:GET|POST) (/\w*)`") == app.PATHS - {"/page.css", "/page.js"}
 
 
-def test_every_setting_is_told():
+def test_every_setting_is_documented():
     known = {*request_options.DETECTION_PARAMETERS, *request_options.CLASSIFICATION_PARAMETERS}
     assert known <= words(r"`(\w+)`")
     assert words(r"[?&](\w+)=") <= known
 
 
-def test_every_option_that_is_told_exists():
+def test_every_documented_option_exists():
     options = {name for action in parser_of("serve").actions for name in action.option_strings}
     assert words(r"`(--[a-z-]+)") - {"--data-binary"} <= options
     assert {"--queue", "--memory", "--max-body", "--max-pixels", "--wait-ms"} <= words(
@@ -41,14 +41,14 @@ def test_every_option_that_is_told_exists():
     )
 
 
-def test_every_metric_is_told(detector, pictures):
+def test_every_metric_is_documented(detector, pictures):
     with serving(detector) as server:
         server.post("/detect", pictures[0])
         text = server.get("/metrics").content.decode()
     assert set(re.findall(r"^# TYPE (\w+)", text, re.M)) == words(r"`(engine_\w+)`")
 
 
-def test_every_status_that_is_answered_is_told():
+def test_every_status_is_documented():
     source = Path(app.__file__).parent
     answered = set()
     for path in source.glob("*.py"):
@@ -61,7 +61,7 @@ def test_every_status_that_is_answered_is_told():
 
 @needs.program("curl")
 @pytest.mark.parametrize("command", CURLS)
-def test_what_curl_is_told_is_answered(server, pictures, tmp_path, command):
+def test_documented_curl_commands_work(server, pictures, tmp_path, command):
     (tmp_path / "dog.jpg").write_bytes(pictures[0])
     command = command.replace("curl ", "curl --fail --noproxy '*' ").replace(
         "localhost:8000", f"{server.host}:{server.port}"

@@ -45,7 +45,7 @@ def encoded(image):
 # ------------------------------------------------------------ bytes
 
 
-def test_a_length_that_is_too_large_is_refused_before_anything_is_sent(detector):
+def test_too_large_content_length_is_refused_before_the_body(detector):
     with serving(detector, body_bytes=1000) as server, plugged(server) as (plug, lines):
         plug.sendall(HEAD + b"Content-Length: 10000000000\r\nExpect: 100-continue\r\n\r\n")
         status, headers, content = answer_in(lines)
@@ -72,12 +72,12 @@ def test_a_body_that_does_not_end_is_cut_off(detector):
         until(server.holds_nothing)
 
 
-def test_who_sends_all_before_looking_for_the_answer_gets_it_too(detector):
+def test_refusal_reaches_a_client_that_sends_everything_first(detector):
     with serving(detector, body_bytes=1 << 20) as server:
         assert server.post("/detect", bytes(20 << 20)).status == 413
 
 
-def test_bodies_count_towards_the_memory(detector, pictures):
+def test_bodies_count_towards_the_memory_limit(detector, pictures):
     with serving(detector, memory_bytes=4 << 20, body_seconds=5) as server:
         with plugged(server) as (plug, lines):
             length = (1 << 20) - 100
@@ -103,7 +103,7 @@ def test_a_picture_of_too_many_pixels_is_refused_before_it_is_decoded(detector):
         assert reply.error == "picture: expected at most 1000000 pixels, got 8000 x 8000"
 
 
-def test_a_picture_that_does_not_fit_into_the_memory_is_refused(detector, pictures):
+def test_picture_beyond_the_memory_limit_is_refused(detector, pictures):
     with serving(detector, memory_bytes=4 << 20) as server:
         large = encoded(Image.new("L", (700, 700)))
         reply = server.post("/detect", large)
@@ -113,7 +113,7 @@ def test_a_picture_that_does_not_fit_into_the_memory_is_refused(detector, pictur
 
 
 @pytest.mark.parametrize("accept", ["application/json", "image/png"])
-def test_pictures_wait_for_memory_and_get_it_in_turn(detector, accept):
+def test_pictures_wait_for_memory_in_order(detector, accept):
     picture = encoded(Image.new("L", (350, 350)))  # two of them do not fit
     with serving(detector, memory_bytes=4 << 20) as server:
         connections = [server.connect() for _ in range(12)]
@@ -129,7 +129,7 @@ def test_pictures_wait_for_memory_and_get_it_in_turn(detector, accept):
 
 
 @pytest.mark.parametrize("sent", [b"", b"part"])
-def test_a_body_that_is_late_is_refused(detector, sent):
+def test_late_body_is_refused(detector, sent):
     with serving(detector, body_seconds=0.3) as server, plugged(server) as (plug, lines):
         start = time.perf_counter()
         plug.sendall(HEAD + b"Content-Length: 100\r\n\r\n" + sent)
@@ -148,7 +148,7 @@ def test_a_connection_without_a_request_is_closed(detector, sent):
         assert 0.2 < time.perf_counter() - start < 2
 
 
-def test_a_head_that_trickles_in_is_not_waited_for(detector):
+def test_slow_header_is_cut_off(detector):
     with serving(detector, idle_seconds=0.4) as server, server.plug() as plug:
         start = time.perf_counter()
         plug.sendall(HEAD)
@@ -171,7 +171,7 @@ def test_a_head_that_trickles_in_is_not_waited_for(detector):
     ],
 )
 @pytest.mark.parametrize("more", [b"X: y\r\n", b"x"])
-def test_a_head_without_an_end_is_cut_off(detector, before, more):
+def test_endless_header_is_cut_off(detector, before, more):
     with serving(detector) as server, plugged(server) as (plug, lines):
         sent = 0
         with suppress(ConnectionError):
@@ -184,7 +184,7 @@ def test_a_head_without_an_end_is_cut_off(detector, before, more):
         until(server.holds_nothing)
 
 
-def test_a_long_head_is_told_so(detector):
+def test_long_header_is_refused(detector):
     with serving(detector) as server, plugged(server) as (plug, lines):
         plug.sendall(HEAD + b"X: " + b"y" * (1 << 16))
         assert answer_in(lines)[0] == 431
@@ -192,7 +192,7 @@ def test_a_long_head_is_told_so(detector):
 
 
 @pytest.mark.parametrize("offer", [b"", b"Connection: upgrade\r\nUpgrade: h2c\r\n"])
-def test_requests_that_wait_for_no_answer_are_cut_off(detector, pictures, offer):
+def test_pipelined_requests_beyond_the_limit_are_cut_off(detector, pictures, offer):
     request = b"GET /healthz HTTP/1.1\r\nHost: here\r\n" + offer + b"\r\n"
     with serving(detector) as server:
         with plugged(server) as (plug, lines):
@@ -208,7 +208,7 @@ def test_requests_that_wait_for_no_answer_are_cut_off(detector, pictures, offer)
         assert server.post("/detect", pictures[0]).status == 200
 
 
-def test_of_many_offers_at_once_no_more_are_read_than_may_wait():
+def test_parser_reads_at_most_the_allowed_pipelined_requests():
     from engine.serve.protocol import (  # without the extra nobody comes here
         _MAX_PIPELINED,
         _UpgradeIgnoringParser,
@@ -231,14 +231,14 @@ def test_of_many_offers_at_once_no_more_are_read_than_may_wait():
     assert len(waiting.pipeline) == _MAX_PIPELINED + 1
 
 
-def test_the_time_for_a_head_begins_anew_with_each_request(detector, pictures):
+def test_header_timeout_restarts_with_each_request(detector, pictures):
     with serving(detector, idle_seconds=0.4) as server, closing(server.connect()) as connection:
         for _ in range(5):
             assert ask(connection, "POST", "/detect", pictures[0]).status == 200
             time.sleep(0.15)
 
 
-def test_a_connection_that_is_silent_after_a_refusal_is_closed(detector):
+def test_silent_connection_after_a_refusal_is_closed(detector):
     with serving(detector, idle_seconds=1) as server, plugged(server) as (plug, lines):
         plug.sendall(b"POST /nothing HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n")
         assert answer_in(lines)[0] == 404
@@ -249,7 +249,7 @@ def test_a_connection_that_is_silent_after_a_refusal_is_closed(detector):
 
 
 @pytest.mark.slow
-def test_an_answer_that_is_not_read_is_given_up(detector):
+def test_unread_answer_is_given_up(detector):
     picture = noise(2500, 2000)
     with serving(detector, response_seconds=0.5) as server, plugged(server) as (plug, lines):
         plug.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
@@ -261,7 +261,7 @@ def test_an_answer_that_is_not_read_is_given_up(detector):
             assert len(answer_in(lines)[2]) > len(picture) // 2
 
 
-def test_an_answer_that_is_read_slowly_arrives(detector):
+def test_slowly_read_answer_arrives(detector):
     picture = noise(1500, 1000)
     with serving(detector, response_seconds=5) as server, closing(server.connect()) as connection:
         connection.request("POST", "/detect", picture, {"Accept": "image/png"})
@@ -276,7 +276,7 @@ def test_an_answer_that_is_read_slowly_arrives(detector):
 # ------------------------------------------------------------ number
 
 
-def test_connections_beyond_the_limit_are_told_so(detector, pictures):
+def test_connections_beyond_the_limit_are_refused(detector, pictures):
     with serving(detector, connections=3) as server:
         others = [server.plug() for _ in range(3)]
         until(lambda: len(server.server.server_state.connections) == 3)
@@ -289,7 +289,7 @@ def test_connections_beyond_the_limit_are_told_so(detector, pictures):
         assert server.post("/detect", pictures[0]).status == 200
 
 
-def test_garbage_is_answered_and_survived(server, pictures):
+def test_garbage_is_answered_and_the_server_survives(server, pictures):
     refused = b"HTTP/1.1 400 Bad Request\r\n", b"HTTP/1.1 400 \r\n"
     no_picture = b"HTTP/1.1 422 Unprocessable Entity\r\n"  # unless who asked has hung up by then
     for garbage, answers in (

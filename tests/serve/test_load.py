@@ -20,7 +20,7 @@ TOOL = ROOT / "tools" / "load_serve.py"
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
-def test_more_than_the_server_can_do_is_refused_and_harms_nobody(tmp_path):
+def test_overload_is_refused_without_wrong_answers(tmp_path):
     # A busy machine measures too little of what it can do, and is late: what twice that much does,
     # and that all refusals are in time, is for the long form.
     options = ["--seconds", "0.5", "--overload", "4", "--queue", "8"]
@@ -40,7 +40,7 @@ def test_more_than_the_server_can_do_is_refused_and_harms_nobody(tmp_path):
     assert all(values[f"{n} clients: pictures a second"] > 0 for n in (2, 4, 8, 16, 32, 64))
 
 
-def test_an_answer_that_belongs_to_another_picture_is_noticed():
+def test_swapped_answer_is_noticed():
     box = {"left": 1.0, "top": 2.0, "right": 3.0, "bottom": 4.0}
     entry = {"detections": [{"label": "cat", "score": 0.5, "box": box}]}
     assert is_same(entry, json.loads(json.dumps(entry)))

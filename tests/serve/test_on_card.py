@@ -25,7 +25,7 @@ def on_the_card(request, model, monkeypatch):
 
 
 @pytest.mark.slow
-def test_clients_get_what_a_cpu_finds(on_the_card, model, pictures):
+def test_clients_get_the_same_as_on_a_cpu(on_the_card, model, pictures):
     sizes = Counter()
     run = on_the_card.run
 

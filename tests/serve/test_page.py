@@ -157,7 +157,7 @@ def test_a_chosen_picture_is_shown_with_its_boxes(page, detector, picture):
         np.testing.assert_allclose(drawn, np.array(box) * scale, atol=1)
 
 
-def test_a_dropped_picture_is_looked_at(page, detector, pictures):
+def test_dropped_picture_is_detected(page, detector, pictures):
     page.drop("dropped.png", pictures[1])
     page.wait(lambda: page.one("#result").is_displayed())
     assert page.text("#caption").endswith("in dropped.png")
@@ -167,7 +167,7 @@ def test_a_dropped_picture_is_looked_at(page, detector, pictures):
     assert page.rows() == written(detector(pictures[2]))
 
 
-def test_the_least_score_is_moved_by_keys(page, model, pictures):
+def test_threshold_slider_works_with_keys(page, model, pictures):
     page.drop("a.png", pictures[0])
     page.wait(lambda: page.one("#result").is_displayed())
     before = len(page.rows())
@@ -178,7 +178,7 @@ def test_the_least_score_is_moved_by_keys(page, model, pictures):
         assert page.rows() == written(detector(pictures[0]))
 
 
-def test_what_is_no_picture_is_told(page, tmp_path):
+def test_invalid_picture_is_reported(page, tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("hello")
     page.choose(path)
@@ -187,7 +187,7 @@ def test_what_is_no_picture_is_told(page, tmp_path):
     assert "error" in page.one("#status").get_attribute("class")
 
 
-def test_names_of_files_are_no_markup(page, pictures):
+def test_file_names_are_escaped(page, pictures):
     name = "<img src=x onerror=alert(1)>.png"
     page.drop(name, pictures[0])
     page.wait(lambda: page.one("#result").is_displayed())
@@ -195,7 +195,7 @@ def test_names_of_files_are_no_markup(page, pictures):
     assert not page.complaints()
 
 
-def test_a_picture_on_its_side_has_its_boxes_where_they_belong(page, detector, tmp_path, picture):
+def test_rotated_picture_has_its_boxes_in_place(page, detector, tmp_path, picture):
     path = tmp_path / "turned.jpg"
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -208,7 +208,7 @@ def test_a_picture_on_its_side_has_its_boxes_where_they_belong(page, detector, t
     assert page.one("#boxes").rect == pytest.approx(rect, abs=0.5)
 
 
-def test_a_format_that_no_browser_shows_gets_the_list_alone(page, detector, tmp_path, picture):
+def test_format_without_browser_support_shows_the_list_only(page, detector, tmp_path, picture):
     path = tmp_path / "scan.ppm"
     Image.open(picture).save(path)
     page.choose(path)
@@ -217,7 +217,7 @@ def test_a_format_that_no_browser_shows_gets_the_list_alone(page, detector, tmp_
     assert page.rows() == written(detector(str(path)))
 
 
-def test_nothing_comes_from_elsewhere_and_nothing_goes_wrong(page, pictures):
+def test_page_loads_nothing_external_and_logs_no_errors(page, pictures):
     page.drop("a.png", pictures[0])
     page.wait(lambda: page.one("#result").is_displayed())
     assert not page.complaints()
@@ -226,7 +226,7 @@ def test_nothing_comes_from_elsewhere_and_nothing_goes_wrong(page, pictures):
     assert len(asked) > 3
 
 
-def test_it_can_be_used_without_a_mouse_and_without_eyes(page, pictures):
+def test_page_is_accessible_by_keyboard_and_screen_reader(page, pictures):
     page.drop("a.png", pictures[0])
     page.wait(lambda: page.one("#result").is_displayed())
     assert page.one("html").get_attribute("lang") == "en"

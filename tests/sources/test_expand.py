@@ -32,7 +32,7 @@ def test_recursive_goes_into_folders_of_folders(tree):
     assert found(".", recursive=True) == ["./a.PNG", "./b.jpg", "./deep/c.webp", "./deep/er/d.bmp"]
 
 
-def test_an_empty_folder_is_a_broken_place_with_a_hint(tree):
+def test_empty_folder_is_an_error_with_a_hint(tree):
     (place,) = expand(["empty"])
     assert place.kind is MediaKind.BROKEN
     assert (
@@ -116,12 +116,12 @@ def test_a_list_names_pictures_line_by_line(tree, content):
     assert found("list.txt") == ["b.jpg", "deep/c.webp"]
 
 
-def test_what_a_list_names_may_lie_beside_it(tree):
+def test_list_entries_may_be_relative_to_the_list(tree):
     (tree / "deep" / "list.txt").write_text("c.webp\nb.jpg\nnone.jpg\n")
     assert found("deep/list.txt") == ["deep/c.webp", "b.jpg", "none.jpg"]
 
 
-def test_names_that_are_no_utf8_find_their_files(tree):
+def test_names_that_are_not_utf8_find_their_files(tree):
     (tree / "list.txt").write_bytes(b"\xff.jpg\n")
     assert found("list.txt") == [os.fsdecode(b"\xff.jpg")]
 
@@ -138,19 +138,19 @@ def test_a_list_may_name_folders_patterns_and_addresses(tree):
         ("outer.txt", "outer.txt: names another list, inner.txt"),
     ],
 )
-def test_lists_that_cannot_be_used(tree, name, message):
+def test_invalid_lists_are_refused(tree, name, message):
     (tree / "outer.txt").write_text("inner.txt\n")
     (place,) = expand([name])
     assert place.kind is MediaKind.BROKEN
     assert place.problem.startswith(message)
 
 
-def test_hidden_files_of_a_folder_are_no_pictures(tree):
+def test_hidden_files_are_not_pictures(tree):
     (tree / "deep" / "._c.webp").touch()
     assert found("deep") == ["deep/c.webp"]
 
 
-def test_a_folder_that_may_not_be_read_is_told(tree):
+def test_unreadable_folder_is_reported(tree):
     closed = tree / "closed"
     closed.mkdir(mode=0o000)
     if os.access(closed, os.R_OK):
@@ -159,7 +159,7 @@ def test_a_folder_that_may_not_be_read_is_told(tree):
     assert place.problem == "closed: folder: cannot be read: Permission denied"
 
 
-def test_the_lines_of_stdin_stand_where_the_dash_does(tree):
+def test_lines_of_stdin_take_the_place_of_the_dash(tree):
     lines = ["b.jpg\n", "\n", "deep\r\n"]
     assert found("a.PNG", "-", "x.jpg", lines=lines) == ["a.PNG", "b.jpg", "deep/c.webp", "x.jpg"]
 
@@ -186,12 +186,12 @@ def test_kinds(name, kind):
     assert media_of(name).kind is kind
 
 
-def test_a_file_that_is_called_like_a_camera_is_the_file(tree):
+def test_file_named_like_a_camera_is_the_file(tree):
     (tree / "0").touch()
     assert media_of("0").kind is MediaKind.PICTURE
 
 
 @pytest.mark.parametrize("name", ["a\0b", "x" * 5000])
-def test_impossible_names_are_left_to_reading(name):
+def test_impossible_names_are_reported_when_read(name):
     (place,) = expand([name])
     assert place.kind is MediaKind.PICTURE

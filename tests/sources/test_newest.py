@@ -30,7 +30,7 @@ def test_the_last_item_is_not_lost_at_the_end():
     assert list(newest(iter([1, 2, 3])))[-1] == 3
 
 
-def test_a_failure_reaches_who_looks():
+def test_failure_is_raised_in_the_reader():
     def items():
         yield 1
         raise ValueError("unplugged")
@@ -39,7 +39,7 @@ def test_a_failure_reaches_who_looks():
         list(newest(items()))
 
 
-def test_no_thread_is_left_behind():
+def test_no_thread_is_left():
     live = newest(iter(int, 1))
     next(live)
     live.close()

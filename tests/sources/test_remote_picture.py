@@ -68,7 +68,7 @@ def _no_proxy(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
-def test_a_picture_is_fetched_and_called_by_its_address(server):
+def test_picture_is_downloaded_and_named_by_its_address(server):
     picture = read(RemotePicture(f"{server}/a.png"))
     assert (picture.size, picture.path) == ((50, 40), f"{server}/a.png")
 
@@ -85,7 +85,7 @@ def test_a_picture_is_fetched_and_called_by_its_address(server):
         ("/page", {}, "got a web page"),
     ],
 )
-def test_what_is_no_picture_is_an_image_error(server, path, limits, reason):
+def test_invalid_content_is_an_image_error(server, path, limits, reason):
     with pytest.raises(ImageError, match=f"{server}{path}: picture: .*{reason}"):
         read(RemotePicture(server + path, **limits))
 

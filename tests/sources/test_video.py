@@ -42,7 +42,7 @@ def grey(item):
         ({"stride": 3, "max_frames": 9}, [0, 3]),
     ],
 )
-def test_frames_come_in_order_by_stride_and_not_too_many(clip, pace, numbers):
+def test_frames_follow_order_stride_and_limit(clip, pace, numbers):
     found = opened(clip, **pace)
     assert [item.frame.number for item in found] == numbers
     assert [grey(item) for item in found] == numbers
@@ -59,7 +59,7 @@ def test_a_live_source_gives_its_newest_frames_and_ends(clip, monkeypatch):
     assert numbers[-1] == 5
 
 
-def test_a_lost_stream_is_opened_again_and_given_up_after_some_times(clip, monkeypatch):
+def test_lost_stream_is_reopened_a_limited_number_of_times(clip, monkeypatch):
     tries = []
 
     def lost(name):
@@ -82,7 +82,7 @@ def test_a_lost_stream_is_opened_again_and_given_up_after_some_times(clip, monke
         ((0, -1, 1, 0), (48, 64), "bottom"),
     ],
 )
-def test_a_turned_video_is_set_upright(tmp_path, matrix, size, dark_side):
+def test_rotated_video_is_turned_upright(tmp_path, matrix, size, dark_side):
     path = tmp_path / "turned.mp4"
     with av.open(str(path), "w") as container:
         stream = container.add_stream("mpeg4", rate=10)
@@ -120,7 +120,7 @@ def broken_files(folder):
     return ["empty.mp4", "noise.mp4", "sound.mkv", "none.mp4"]
 
 
-def test_what_is_no_video_is_one_image_error(tmp_path):
+def test_invalid_video_is_one_image_error(tmp_path):
     for name in broken_files(tmp_path):
         (item,) = opened(str(tmp_path / name))
         assert isinstance(item.source, ImageError), name
@@ -128,7 +128,7 @@ def test_what_is_no_video_is_one_image_error(tmp_path):
         assert "\n" not in str(item.source)
 
 
-def test_a_broken_tail_costs_only_the_tail(clip, tmp_path):
+def test_broken_end_of_a_video_loses_only_the_end(clip, tmp_path):
     path = write_video(tmp_path / "tail.mkv", count=60)
     path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
     found = opened(str(path))
@@ -137,14 +137,14 @@ def test_a_broken_tail_costs_only_the_tail(clip, tmp_path):
     assert len(found) - len(frames) <= 1
 
 
-def test_without_pyav_one_line_says_what_to_install(monkeypatch):
+def test_missing_pyav_is_one_line_with_an_install_hint(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "av", None)
     with pytest.raises(InputError, match=r"a.mp4: video: PyAV is not installed. Run: pip"):
         video.require_pyav("a.mp4")
 
 
 @pytest.mark.parametrize("pace", [{"stride": 0}, {"max_frames": 0}])
-def test_paces_that_make_no_sense_are_refused(pace):
+def test_invalid_frame_selections_are_refused(pace):
     with pytest.raises(InputError, match="expected 1 or more, got 0"):
         FrameSelection(**pace)
 

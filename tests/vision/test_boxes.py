@@ -86,7 +86,7 @@ def as_set(boxes):
 
 @pytest.mark.parametrize("threshold", [0.0, 0.1, 0.45, 1.0])
 @pytest.mark.parametrize(("kind", "beta"), [*((kind, 0.6) for kind in KINDS), ("diounms", 1.5)])
-def test_suppression_is_the_definition(kind, beta, threshold):
+def test_nms_agrees_with_the_definition(kind, beta, threshold):
     rows = random_candidates(70, 3)
     got = postprocess(rows, WHOLE, Suppression(threshold, kind, beta))
     assert as_set(got) == suppressed_by_loops(rows, threshold, kind, beta)
@@ -94,14 +94,14 @@ def test_suppression_is_the_definition(kind, beta, threshold):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_suppression_over_many_blocks_is_the_definition(kind):
+def test_nms_over_many_blocks_agrees_with_the_definition(kind):
     rows = random_candidates(300, 1, zero=0)
     assert as_set(postprocess(rows, WHOLE, Suppression(0.1, kind))) == suppressed_by_loops(
         rows, 0.1, kind
     )
 
 
-def test_the_kinds_differ_where_centres_are_apart():
+def test_nms_kinds_differ_for_distant_centres():
     rows = candidates([0.4, 0.5, 0.4, 0.4, 1, 0.9], [0.5, 0.5, 0.4, 0.4, 1, 0.8])
     assert len(postprocess(rows, WHOLE, Suppression(0.55, "default"))) == 1
     assert len(postprocess(rows, WHOLE, Suppression(0.55, "cornersnms"))) == 1
@@ -113,13 +113,13 @@ def test_the_kinds_differ_where_centres_are_apart():
     assert len(postprocess(rows, WHOLE, Suppression(0.55, "diounms", beta=9))) == 1
 
 
-def test_an_overlap_equal_to_the_threshold_stays():
+def test_overlap_equal_to_the_threshold_is_kept():
     rows = candidates([0.5, 0.5, 0.5, 0.5, 1, 0.9], [0.5, 0.5, 0.5, 0.25, 1, 0.8])
     assert len(postprocess(rows, WHOLE, Suppression(0.5))) == 2
     assert len(postprocess(rows, WHOLE, Suppression(0.499))) == 1
 
 
-def test_classes_do_not_suppress_each_other_unless_told():
+def test_classes_suppress_each_other_only_if_agnostic():
     rows = candidates([0.5, 0.5, 0.4, 0.4, 1, 0.9, 0.3], [0.5, 0.5, 0.4, 0.4, 1, 0, 0.8])
     assert postprocess(rows, WHOLE).class_ids.tolist() == [0, 1]
     assert postprocess(rows, WHOLE).scores.tolist() == pytest.approx([0.9, 0.8])
@@ -141,7 +141,7 @@ def test_equal_scores_keep_their_order():
     assert postprocess(same, WHOLE).objectness.tolist() == [0]
 
 
-def test_no_threshold_keeps_every_box():
+def test_disabled_nms_keeps_every_box():
     rows = np.repeat(random_candidates(1, 1, zero=0), 5, axis=0)
     assert len(postprocess(rows, WHOLE, Suppression(None))) == 5
     assert len(postprocess(rows, WHOLE)) == 1
@@ -165,13 +165,13 @@ def test_max_detections_keeps_the_best():
         ),
     ],
 )
-def test_senseless_settings_are_refused(make, message):
+def test_invalid_settings_are_refused(make, message):
     with pytest.raises(InputError, match=message):
         make()
 
 
 @pytest.mark.parametrize("shape", [(0, 6), (0, 85), (3, 5)])
-def test_nothing_in_nothing_out(shape):
+def test_no_candidates_give_no_boxes(shape):
     got = postprocess(np.zeros(shape, np.float32), Placement((10, 20), (32, 32), "letterbox"))
     assert len(got) == 0
     assert got.xywh.shape == (0, 4)
@@ -180,7 +180,7 @@ def test_nothing_in_nothing_out(shape):
 # ------------------------------------------------------------ placement
 
 
-def test_letterbox_is_undone_with_half_pixels_of_an_odd_margin():
+def test_letterbox_is_undone_with_odd_margins():
     placement = Placement((100, 30), (32, 32), "letterbox")  # 32 x 9, margins 11 and 12
     box = candidates([0.5, 0.5, 0.5, 0.25, 1, 1])
     x, y, width, height = relative_to_picture(box, placement)[0, :4].tolist()
@@ -195,12 +195,12 @@ def test_a_crop_is_undone():
     assert placed.tolist() == [0.5, 0.5, 0.5, 1]
 
 
-def test_stretched_boxes_stay_as_they_are():
+def test_stretched_boxes_are_unchanged():
     rows = random_candidates(5, 2)
     np.testing.assert_array_equal(relative_to_picture(rows, Placement((7, 9), (32, 64))), rows)
 
 
-def test_candidates_are_not_changed():
+def test_candidates_are_not_modified():
     rows = random_candidates(40, 2)
     before = rows.copy()
     postprocess(rows, Placement((640, 480), (416, 416), "letterbox"))
@@ -217,7 +217,7 @@ def golden_sets():
 
 @needs.shared("golden/open")
 @pytest.mark.parametrize("entry", list(golden_sets()))
-def test_darknets_boxes_before_suppression_give_those_after(entry):
+def test_nms_of_darknets_boxes_gives_darknets_result(entry):
     raw = np.array(entry["raw"], np.float32)
     rows = np.zeros((len(raw), 5 + entry["classes"]), np.float32)
     rows[:, :4], rows[:, 4] = raw[:, 2:6], raw[:, 6]
@@ -240,7 +240,7 @@ def test_darknets_boxes_before_suppression_give_those_after(entry):
         *((5, value) for value in (np.nan, np.inf, -np.inf)),
     ],
 )
-def test_69_rows_that_are_not_finite_are_left_out(column, value):
+def test_69_non_finite_rows_are_dropped(column, value):
     rows = random_candidates(6, 1, zero=0)
     rows[2, column] = value
     for placement in (WHOLE, Placement((64, 48), (32, 32), "letterbox")):
@@ -250,7 +250,7 @@ def test_69_rows_that_are_not_finite_are_left_out(column, value):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_69_boxes_of_no_area_and_of_enormous_area(kind):
+def test_69_boxes_of_zero_and_huge_area(kind):
     huge = float(np.exp(np.float32(60)))
     rows = candidates(
         *([0.5, 0.5, 0, 0, 1, 0.9], [0.5, 0.5, 0, 0, 1, 0.8]),
@@ -259,7 +259,7 @@ def test_69_boxes_of_no_area_and_of_enormous_area(kind):
     assert len(postprocess(rows, WHOLE, Suppression(0.45, kind))) >= 4
 
 
-def test_69_a_picture_that_shrank_to_nothing_has_no_boxes():
+def test_69_picture_shrunk_to_nothing_has_no_boxes():
     placement = Placement((1, 9), (8, 8), "letterbox")
     assert placement.inner[0] == 0
     assert len(postprocess(random_candidates(5, 2), placement)) == 0
@@ -267,7 +267,7 @@ def test_69_a_picture_that_shrank_to_nothing_has_no_boxes():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "classes"), [(10_000, 80), (1_000_000, 1)])
-def test_69_a_flood_of_candidates_costs_bounded_time(count, classes):
+def test_69_many_candidates_take_bounded_time(count, classes):
     rows = random_candidates(count, classes, zero=0)
     rows[:, 2:4] = 1e-4  # hardly any overlap: the most work
     began = time.process_time()
@@ -277,7 +277,7 @@ def test_69_a_flood_of_candidates_costs_bounded_time(count, classes):
     assert got.scores[0] == rows[:, 5:].max()
 
 
-def test_pictures_of_a_batch_are_suppressed_each_on_its_own():
+def test_nms_is_per_picture_of_a_batch():
     rng = np.random.default_rng(7)
     placements = [
         Placement((300, 200), (64, 64), kind)
@@ -297,7 +297,7 @@ def test_pictures_of_a_batch_are_suppressed_each_on_its_own():
                 np.testing.assert_array_equal(getattr(got, name), getattr(expected, name))
 
 
-def test_the_boxes_of_one_picture_hold_no_memory_of_the_others():
+def test_boxes_of_one_picture_do_not_keep_those_of_others_alive():
     rows = np.full((3, 7), 0.5, np.float32)
     rows[:, 0] = 0.1, 0.4, 0.8
     rows[:, 2:4] = 0.05
@@ -309,7 +309,7 @@ def test_the_boxes_of_one_picture_hold_no_memory_of_the_others():
 
 
 @pytest.mark.parametrize(("pairs", "many"), [(1 << 20, 1 << 10), (100, 0), (1 << 20, 1 << 30)])
-def test_however_pairs_are_shared_out_the_same_boxes_stay(monkeypatch, pairs, many):
+def test_result_does_not_depend_on_how_pairs_are_split(monkeypatch, pairs, many):
     rows = random_candidates(260, 4, seed=8, zero=0.9)
     rows[:, 6] = rows[:, 4]  # of one class more than are compared at once
     rows[5:40, 5] = 0.5
@@ -322,7 +322,7 @@ def test_however_pairs_are_shared_out_the_same_boxes_stay(monkeypatch, pairs, ma
     assert len(none) == 0
 
 
-def test_below_a_threshold_of_zero_boxes_that_do_not_touch_suppress_each_other(monkeypatch):
+def test_threshold_below_zero_suppresses_disjoint_boxes(monkeypatch):
     monkeypatch.setattr("engine.vision.nms._PREFILTER_PAIRS", 0)
     rows = candidates([0.2, 0.5, 0.1, 0.1, 1, 0.9], [0.8, 0.5, 0.1, 0.1, 1, 0.8])
     assert len(postprocess(rows, WHOLE, Suppression(0.0))) == 2

@@ -67,7 +67,7 @@ def to_rgb(values):
 
 
 @pytest.mark.parametrize("height", [1, 2, 3, 9, 64, 65])
-def test_every_lost_step_is_found_and_nothing_else(height):
+def test_every_rounding_difference_is_corrected_and_nothing_else(height):
     rng = np.random.default_rng(height)
     stored = rng.integers(0, 256, (-(-height // 2), 50, 3), np.uint8)
     luma = rng.integers(0, 256, (height, 50), np.uint8)
@@ -91,7 +91,7 @@ def test_a_jpeg_is_read_with_darknets_rounding(options):
     assert not np.allclose(pixels, to_rgb(plain), atol=0.51), "the two decoders agree here"
 
 
-def test_other_jpegs_are_as_libjpeg_reads_them():
+def test_other_jpegs_equal_libjpegs_result():
     for subsampling in ("4:4:4", "4:2:2", "4:2:0"):
         file = BytesIO()
         Image.fromarray(flat_blocks()).save(file, "JPEG", subsampling=subsampling)
@@ -99,7 +99,7 @@ def test_other_jpegs_are_as_libjpeg_reads_them():
         np.testing.assert_array_equal(read(file.getvalue()).pixels, np.asarray(Image.open(file)))
 
 
-def test_orientation_grey_and_an_image_of_the_caller():
+def test_orientation_grey_and_opened_images():
     exif = Image.Exif()
     exif[0x0112] = 6
     content = of_half_height(flat_blocks(), exif=exif)
@@ -112,7 +112,7 @@ def test_orientation_grey_and_an_image_of_the_caller():
     assert mine.mode == "RGB", "it belongs to the caller"
 
 
-def test_a_cut_or_large_file_is_refused_as_any_other():
+def test_truncated_or_large_file_is_refused():
     content = of_half_height(flat_blocks())
     with pytest.raises(ImageError, match="picture: cannot be decoded"):
         read(content[: len(content) - 200])
@@ -122,7 +122,7 @@ def test_a_cut_or_large_file_is_refused_as_any_other():
 
 @needs.shared("golden")
 @pytest.mark.parametrize("name", ["dog", "eagle"])
-def test_a_picture_of_darknet_is_nearly_as_darknet_reads_it(name):
+def test_picture_is_close_to_darknets_decoding(name):
     """What is left comes from the inverse cosine transform."""
     ours = read(IMAGES / f"{name}.jpg", orient=False).pixels.astype(int)
     theirs = read(IMAGES / f"{name}.stb.png").pixels

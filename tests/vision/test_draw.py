@@ -69,7 +69,7 @@ def test_lines_grow_with_the_picture():
     assert thickness(100) < thickness(1000) < thickness(3000)
 
 
-def test_a_line_wider_than_the_picture_costs_no_more_than_what_is_seen_of_it():
+def test_line_wider_than_the_picture_is_clipped_before_drawing():
     before = Image.new("RGB", (64, 48))
     after = annotate(before, [(1, 1, 60, 40)], [5], [""], line_width=10**9)
     assert after.getpixel((30, 20)) == colour_of(5)
@@ -88,7 +88,7 @@ def test_the_first_box_is_on_top():
 
 
 @pytest.mark.parametrize("box", [(0, 0, 50, 50), (350, 250, 400, 300), (0, 250, 400, 300)])
-def test_a_label_lies_inside_the_picture_whole(box):
+def test_label_lies_inside_the_picture(box):
     before = Image.new("RGB", (400, 300))
     anywhere = changed(annotate(before, [(100, 100, 300, 200)], [5], ["label"]), before).sum()
     bare = changed(annotate(before, [(100, 100, 300, 200)], [5], [""]), before).sum()
@@ -97,7 +97,7 @@ def test_a_label_lies_inside_the_picture_whole(box):
     assert here - bare_here > 0.5 * (anywhere - bare)
 
 
-def test_a_label_longer_than_the_picture_costs_no_more_than_what_is_seen_of_it():
+def test_label_longer_than_the_picture_is_clipped_before_drawing():
     before = Image.new("RGB", (64, 64))
     start = time.process_time()
     after = annotate(before, [(1, 1, 60, 60)] * 50, [5] * 50, ["label, " * 2000] * 50)
@@ -122,7 +122,7 @@ def test_labels_in_every_script(caption):
     assert changed(annotate(before, [(20, 40, 200, 90)], [5], [caption]), before).any()
 
 
-def test_letters_that_no_font_has_become_question_marks(monkeypatch):
+def test_letters_missing_from_the_font_become_question_marks(monkeypatch):
     monkeypatch.setattr(draw, "_fallback_fonts", lambda size: ())
     assert draw._font_for("dog 犬", 12)[1] == "dog ?"
     assert draw._font_for("dog", 12)[1] == "dog"
@@ -137,7 +137,7 @@ def test_a_pillow_without_freetype_still_writes(monkeypatch):
     assert changed(annotate(before, [(20, 40, 200, 90)], [5], ["собака dog"]), before).any()
 
 
-def test_colours_are_the_same_each_time_and_differ_between_neighbours():
+def test_colours_are_deterministic_and_differ_between_neighbours():
     colours = [colour_of(each) for each in range(80)]
     assert colours == [colour_of(each) for each in range(80)]
     assert len(set(colours)) > 75
@@ -148,5 +148,5 @@ def test_colours_are_the_same_each_time_and_differ_between_neighbours():
 @pytest.mark.parametrize(
     ("colour", "ink"), [((255, 255, 0), (0, 0, 0)), ((0, 0, 200), (255, 255, 255))]
 )
-def test_ink_is_legible(colour, ink):
+def test_text_colour_is_legible(colour, ink):
     assert text_colour_on(colour) == ink

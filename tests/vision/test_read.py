@@ -56,14 +56,14 @@ def test_lossless_formats_give_the_pixels_back(kind):
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 9), (9, 1), (33, 7), (2300, 2000)])
-def test_every_pixel_of_a_pillow_image_comes_over(size):
+def test_every_pixel_of_a_pillow_image_is_read(size):
     """The largest lies in several pieces of memory."""
     pixels = np.random.default_rng(1).integers(0, 256, (*size[::-1], 3), dtype=np.uint8)
     np.testing.assert_array_equal(read(Image.fromarray(pixels)).pixels, pixels)
 
 
 @pytest.mark.skipif(not hasattr(Image.Image, "__arrow_c_array__"), reason="Pillow before 11.2")
-def test_pixels_are_not_packed_by_pillow_which_would_stop_all_other_threads(monkeypatch):
+def test_pixels_are_not_packed_by_pillow_under_the_gil(monkeypatch):
     image = Image.fromarray(COLOURS)
     monkeypatch.delattr(Image.Image, "tobytes")
     np.testing.assert_array_equal(read(image).pixels, COLOURS)
@@ -88,7 +88,7 @@ def test_mpo_gives_its_first_picture():
     assert np.abs(read(content).pixels.astype(int) - BLOCKS).mean() < 8
 
 
-def test_54_the_wrong_ending_does_not_matter(tmp_path):
+def test_54_wrong_file_extension_does_not_matter(tmp_path):
     path = tmp_path / "picture.jpg"
     path.write_bytes(encoded(COLOURS, "PNG"))
     np.testing.assert_array_equal(read(path).pixels, COLOURS)
@@ -116,7 +116,7 @@ def test_54_the_wrong_ending_does_not_matter(tmp_path):
         (b"\x93NUMPY", "got a NumPy array. Pass numpy.load"),
     ],
 )
-def test_54_55_64_what_is_no_picture_is_named(tmp_path, content, expected):
+def test_54_55_64_invalid_pictures_are_named(tmp_path, content, expected):
     path = tmp_path / "odd.jpg"
     path.write_bytes(content)
     with pytest.raises(ImageError) as caught:
@@ -159,7 +159,7 @@ def test_54_flipped_bytes_give_a_picture_or_an_image_error(kind, capfd):
 
 
 @pytest.mark.parametrize("error", [zlib.error("bad\n code"), EOFError(), BadZipFile("Bad CRC-32")])
-def test_any_file_object_may_fail_in_its_own_way(error):
+def test_any_failure_of_a_file_object_is_an_image_error(error):
     class Broken(io.BytesIO):
         def read(self, size=-1):
             raise error
@@ -170,7 +170,7 @@ def test_any_file_object_may_fail_in_its_own_way(error):
     assert "picture: cannot be read: " in str(caught.value)
 
 
-def test_a_tiff_that_pillow_complains_of_is_told_of_once(capfd):
+def test_pillow_warning_about_a_tiff_is_one_error(capfd):
     content = io.BytesIO()
     Image.new("RGB", (8, 8)).save(content, "TIFF")
     damaged = bytearray(content.getvalue())
@@ -187,7 +187,7 @@ def test_55_a_bomb_is_refused_by_its_header(size):
         read(png(*size, rows=b"\0" * 1000))
 
 
-def test_55_the_limit_can_be_moved():
+def test_55_limit_can_be_changed():
     content = encoded(COLOURS)
     assert read(content, max_pixels=240).size == (20, 12)
     with pytest.raises(ImageError, match=r"at most 239 pixels, got 20 x 12\. Scale it down"):
@@ -198,7 +198,7 @@ def test_55_the_limit_can_be_moved():
         read(Image.fromarray(COLOURS), max_pixels=239)
 
 
-def test_55_pillows_own_limit_warns_nobody(monkeypatch):
+def test_55_pillows_own_limit_does_not_warn(monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 200)
     assert read(encoded(COLOURS)).size == (20, 12)
 
@@ -262,13 +262,13 @@ def test_56_a_transparent_palette_keeps_its_colours(transparency):
     np.testing.assert_array_equal(read(content).pixels, np.asarray(image.convert("RGB")))
 
 
-def test_56_64_adobes_inverted_cmyk_jpeg_comes_out_upright():
+def test_56_64_inverted_adobe_cmyk_jpeg_is_corrected():
     image = Image.fromarray(BLOCKS).convert("CMYK")
     picture = read(encoded(image, "JPEG", quality=95))
     assert np.abs(picture.pixels.astype(int) - BLOCKS).mean() < 8
 
 
-def test_56_sixteen_bits_keep_the_upper_byte_from_files_and_arrays_alike():
+def test_56_sixteen_bits_keep_the_upper_byte_of_files_and_arrays():
     wide = (COLOURS[..., 0].astype(np.uint16) << 8) | 0x7F
     files = [encoded(Image.fromarray(wide), kind) for kind in ("PNG", "TIFF")]
     for content in (*files, b"P5 20 12 65535\n" + wide.astype(">u2").tobytes()):
@@ -349,7 +349,7 @@ def test_57_exif_orientation_is_applied_unless_switched_off(orientation, kind):
 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF"])
 @pytest.mark.parametrize("orientation", STORED)
-def test_57_an_opened_pillow_image_is_turned_like_its_file(orientation, kind):
+def test_57_opened_pillow_image_is_rotated_like_its_file(orientation, kind):
     with Image.open(io.BytesIO(rotated(orientation, kind))) as image:
         np.testing.assert_array_equal(read(image).pixels, CORNERS)
 
@@ -372,7 +372,7 @@ def test_57_orientation_of_a_jpeg():
         b"Exif\0\0MM\0*\0\0\0\x08\0\xff\x01\x12",
     ],
 )
-def test_57_broken_exif_does_not_cost_the_picture(exif):
+def test_57_picture_with_broken_exif_is_read(exif):
     assert read(encoded(BLOCKS, "JPEG", exif=exif)).size == (80, 48)
 
 
@@ -380,7 +380,7 @@ def test_57_broken_exif_does_not_cost_the_picture(exif):
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 40), (40, 1), (1, 1, 3), (1, 40, 3), (40, 1, 4)])
-def test_59_thin_pictures_are_pictures(shape):
+def test_59_thin_pictures_are_accepted(shape):
     assert read(np.zeros(shape, np.uint8)).pixels.shape == (*shape[:2], 3)
 
 
@@ -407,7 +407,7 @@ def test_60_other_shapes_are_refused_with_a_hint(shape, hint):
 
 
 @pytest.mark.parametrize("shape", [(12, 20), (12, 20, 1), (12, 20, 3), (12, 20, 4)])
-def test_60_shapes_that_are_pictures(shape):
+def test_60_picture_shapes_are_accepted(shape):
     array = RANDOM.integers(0, 256, shape, dtype=np.uint8)
     pixels = read(array).pixels
     expected = array.reshape(12, 20, -1)[..., :3]
@@ -438,12 +438,12 @@ def test_60_a_memory_mapped_array_is_an_array(tmp_path):
     np.testing.assert_array_equal(read(np.load(tmp_path / "a.npy", mmap_mode="r")).pixels, COLOURS)
 
 
-def test_60_bool_is_black_and_white():
+def test_60_bool_arrays_are_black_and_white():
     np.testing.assert_array_equal(read(np.array([[True, False]])).pixels[..., 0], [[255, 0]])
 
 
 @pytest.mark.parametrize("kind", ["<f4", ">f4", "<f8", "<f2"])
-def test_60_floats_are_taken_from_0_to_1(kind):
+def test_60_floats_range_from_0_to_1(kind):
     values = RANDOM.random((4, 5, 3)).astype(kind)
     pixels = read(values).pixels
     assert pixels.dtype == np.float32
@@ -481,7 +481,7 @@ def test_60_more_than_2_to_the_31_elements_are_refused_before_any_copy():
         read(huge)
 
 
-def test_bgr_arrays_are_turned_round_and_nothing_else_may_be_bgr():
+def test_only_arrays_may_be_bgr_and_are_converted():
     np.testing.assert_array_equal(read(COLOURS[..., ::-1], bgr=True).pixels, COLOURS)
     bgra = np.dstack([COLOURS[..., ::-1], COLOURS[..., :1]])
     np.testing.assert_array_equal(read(bgra, bgr=True, channels=4).pixels[..., :3], COLOURS)
@@ -489,7 +489,7 @@ def test_bgr_arrays_are_turned_round_and_nothing_else_may_be_bgr():
         read(encoded(COLOURS), bgr=True)
 
 
-def test_another_librarys_array_is_an_array():
+def test_arrays_of_other_libraries_are_accepted():
     class Tensor:
         def __array__(self, dtype=None, copy=None):
             return COLOURS
@@ -525,7 +525,7 @@ def test_61_file_objects_need_only_read():
     np.testing.assert_array_equal(read(io.BytesIO(encoded(COLOURS))).pixels, COLOURS)
 
 
-def test_61_a_closed_file_and_one_in_text_mode_are_refused(tmp_path):
+def test_61_closed_and_text_mode_files_are_refused(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("text")
     with path.open() as file, pytest.raises(ImageError, match=r"in text mode\. Open it with 'rb'"):
@@ -562,7 +562,7 @@ def test_other_sources_are_refused(source):
         "~x.png",
     ],
 )
-def test_62_odd_names_are_names(tmp_path, name):
+def test_62_unusual_names_are_accepted(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(encoded(COLOURS))
     picture = read(str(path))
@@ -570,7 +570,7 @@ def test_62_odd_names_are_names(tmp_path, name):
     assert "\n" not in picture.name
 
 
-def test_62_a_name_of_stray_bytes_can_be_read_and_shown(tmp_path):
+def test_62_undecodable_name_can_be_read_and_printed(tmp_path):
     path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.png")
     try:
         Path(path).write_bytes(encoded(COLOURS))
@@ -593,7 +593,7 @@ def test_62_a_name_of_stray_bytes_can_be_read_and_shown(tmp_path):
         (".", "expected a file, got a folder"),
     ],
 )
-def test_62_paths_that_lead_nowhere(path, message):
+def test_62_dangling_paths_are_refused(path, message):
     with pytest.raises(ImageError, match=message) as caught:
         read(path)
     assert "\n" not in str(caught.value)
@@ -626,14 +626,14 @@ def test_64_profile_and_gamma_change_no_pixel():
 # ------------------------------------------------------------ manners
 
 
-def test_a_picture_passes_through_with_other_channels():
+def test_read_picture_is_converted_to_other_channels():
     picture = Picture(COLOURS, "a.png")
     assert read(picture).pixels is COLOURS
     assert read(picture, channels=1).pixels.shape == (12, 20, 1)
     assert read(picture, channels=1).path == "a.png"
 
 
-def test_a_pillow_image_stays_as_it_was(tmp_path):
+def test_pillow_image_is_not_modified(tmp_path):
     image = Image.fromarray(COLOURS).quantize(8)
     image.info["transparency"] = 2
     read(image)
@@ -641,7 +641,7 @@ def test_a_pillow_image_stays_as_it_was(tmp_path):
     assert image.info["transparency"] == 2
 
 
-def test_pillows_warnings_do_not_leak_and_other_filters_stay():
+def test_pillow_warnings_do_not_leak_and_other_filters_are_kept():
     exif = b"Exif\0\0II*\0\x08\0\0\0\xff\0\x12\x01\x03\0\x01\0\0\0\x01\0\0\0"
     content = encoded(BLOCKS, "JPEG", exif=exif)
     before = list(warnings.filters)
@@ -670,7 +670,7 @@ def test_a_float_picture_becomes_an_image():
     )
 
 
-def test_what_a_decoder_says_is_printable(monkeypatch):
+def test_decoder_messages_are_printable(monkeypatch):
     def fail(image):
         raise ValueError("Token too long: 7\0\0\x1b[31m\n" + "x" * 500)
 

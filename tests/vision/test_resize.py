@@ -59,7 +59,7 @@ def planes(source):
 @pytest.mark.parametrize("kind", [np.uint8, np.float32])
 @pytest.mark.parametrize("channels", [1, 3, 4])
 @pytest.mark.parametrize(("source", "network"), ODD_SIZES)
-def test_stretch_is_the_definition_to_the_last_bit(source, network, channels, kind):
+def test_stretch_equals_the_definition_bit_for_bit(source, network, channels, kind):
     image = picture(*source, channels, kind)
     got, _ = stretch(image, network)
     assert got.dtype == np.float32
@@ -67,7 +67,7 @@ def test_stretch_is_the_definition_to_the_last_bit(source, network, channels, ki
 
 
 @needs_golden
-def test_every_case_of_darknet_is_met():
+def test_every_darknet_case_agrees():
     cases = json.loads((GOLDEN / "resize_cases.json").read_text())
     arrays = np.load(GOLDEN / "resize_cases.npz")
     assert len(cases) >= 22
@@ -93,7 +93,7 @@ def test_real_pictures_reach_the_network_as_in_darknet(name, suffix, function):
 @pytest.mark.parametrize(
     ("source", "network"), [(800, 320), (1280, 320), (2048, 416), (2048, 608), (1024, 640)]
 )
-def test_the_black_bottom_row_is_repaired_unless_exact(source, network):
+def test_black_bottom_row_is_repaired_unless_exact(source, network):
     white = Picture(np.full((source, 2, 1), 255, np.uint8))
     repaired, _ = stretch(white, (2, network))
     assert (repaired == 1).all()
@@ -146,7 +146,7 @@ def test_letterbox_places_the_picture_and_fills_with_grey(source, network, inner
         ((50, 20), (15, 22), (37, 15)),
     ],
 )
-def test_centre_crop_is_resize_then_cut(source, network, inner):
+def test_centre_crop_equals_resize_then_cut(source, network, inner):
     image = picture(*source)
     got, placement = centre_crop(image, network)
     assert placement.inner == inner
@@ -157,7 +157,7 @@ def test_centre_crop_is_resize_then_cut(source, network, inner):
     np.testing.assert_array_equal(got, scaled[:, ys][:, :, xs])
 
 
-def test_a_crop_of_extreme_proportions_computes_only_what_it_cuts():
+def test_extreme_crop_computes_only_its_cut():
     got, placement = centre_crop(picture(1, 100_000, 1), (64, 64))
     assert placement.inner == (64, 6_400_000)
     assert got.shape == (1, 64, 64)

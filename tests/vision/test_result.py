@@ -48,7 +48,7 @@ EMPTY = result(
 )
 
 
-def test_views_are_the_same_boxes_in_other_terms():
+def test_views_describe_the_same_boxes():
     found = result()
     np.testing.assert_allclose(found.boxes[0], [40, 15, 60, 35], rtol=1e-6)
     np.testing.assert_allclose(found.boxes[1], [-10, 35, 30, 55], rtol=1e-6)  # not clipped
@@ -59,14 +59,14 @@ def test_views_are_the_same_boxes_in_other_terms():
         assert view.shape == (3, 4)
 
 
-def test_printed_a_result_is_one_line():
+def test_repr_of_a_result_is_one_line():
     found = result(class_ids=np.array([1, 0, 1]), path="a\nb.jpg")
     assert str(found) == "a\\nb.jpg, 100 x 50: 2 cat, 1 dog"
     assert str(EMPTY) == "picture, 100 x 50: nothing found"
     assert str(result(names=("\x1b[31m",))).endswith(": 1 1, 1 \\x1b[31m, 1 7")
 
 
-def test_printed_a_classification_is_one_line():
+def test_repr_of_a_classification_is_one_line():
     found = Classification((9, 5), np.array([0.25, 0.5, 0.125], np.float32), NAMES, top_k=2)
     assert str(found) == "picture, 9 x 5: cat 0.500, dog 0.250"
 
@@ -92,7 +92,7 @@ def test_a_result_is_a_sequence_of_detections():
         ([], []),
     ],
 )
-def test_a_part_is_a_result(which, expected):
+def test_slice_of_a_result_is_a_result(which, expected):
     part = result()[which]
     assert isinstance(part, Result)
     assert part.labels == expected
@@ -120,7 +120,7 @@ def test_an_unknown_class_is_refused():
         result().filter(classes=["dgo"])
 
 
-def test_a_result_cannot_be_changed():
+def test_result_is_immutable():
     with pytest.raises(FrozenInstanceError):
         result().path = "other"
 
@@ -138,7 +138,7 @@ def test_a_pickled_result_is_small_though_it_keeps_the_picture():
     assert Result.of(boxes, large, names=NAMES).picture is None
 
 
-def test_columns_that_were_not_asked_for_are_there_all_the_same():
+def test_lazy_columns_are_available():
     boxes = Boxes(result().xywhn, result().scores, result().class_ids, result().scores)
 
     def fresh():
@@ -159,7 +159,7 @@ def test_columns_that_were_not_asked_for_are_there_all_the_same():
 # ------------------------------------------------------------ text
 
 
-def test_our_json_has_a_version_and_numbers():
+def test_json_has_a_version_and_numbers():
     found = result(path="dir/ünï.jpg", timing={"forward": 1.5})
     loaded = json.loads(found.to_json())
     assert loaded == found.to_dict()
@@ -215,7 +215,7 @@ def test_cocos_json():
     assert coco_entries(EMPTY) == []
 
 
-def test_the_80_classes_of_coco_get_its_numbers():
+def test_the_80_coco_classes_get_their_category_ids():
     names = ("person", *(str(each) for each in range(1, 80)))
     entries = coco_entries(result(names=names, class_ids=np.array([0, 11, 79])))
     assert [each["category_id"] for each in entries] == [1, 13, 90]
@@ -249,7 +249,7 @@ def test_yolo_lines_are_clipped_to_the_picture():
     assert outside.to_yolo() == EMPTY.to_yolo() == ""
 
 
-def test_csv_rows_come_back_from_a_reader():
+def test_csv_rows_can_be_read_back():
     buffer = io.StringIO()
     csv.writer(buffer).writerows([CSV_COLUMNS, *result(path='a, "b".jpg').to_csv()])
     rows = list(csv.DictReader(io.StringIO(buffer.getvalue())))
@@ -315,7 +315,7 @@ def test_save_writes_the_format_of_the_name(tmp_path, ending):
 @pytest.mark.parametrize(
     ("ending", "limit"), [("jpg", 65_500), ("webp", 16_383), ("gif", 65_535), ("png", None)]
 )
-def test_a_picture_that_its_format_cannot_hold_is_refused_at_once(capfd, ending, limit):
+def test_picture_its_format_cannot_hold_is_refused_at_once(capfd, ending, limit):
     encode(Image.new("RGB", (limit or 70_000, 1)), f"a.{ending}")
     if limit:
         with pytest.raises(
@@ -353,7 +353,7 @@ def test_63_save_onto_the_source_is_refused(tmp_path):
         ("out.pdf", "got '.pdf'"),
     ],
 )
-def test_63_save_to_nowhere_is_an_input_error(tmp_path, name, message):
+def test_63_save_to_an_impossible_place_is_an_input_error(tmp_path, name, message):
     with pytest.raises(InputError, match=message):
         result().save(tmp_path / name, PICTURE)
 
@@ -369,7 +369,7 @@ def test_crops_are_the_boxes_inside_the_picture():
     assert outside.crops(PICTURE) == []
 
 
-def test_a_box_knows_its_extent():
+def test_box_has_a_width_and_a_height():
     box = Box(-5, 10, 30, 60)
     assert (box.width, box.height) == (35, 50)
     assert box.clipped(20, 50) == (0, 10, 20, 50)

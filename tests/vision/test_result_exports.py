@@ -34,7 +34,7 @@ def test_supervision_takes_the_detections(count):
     assert len(found[found.confidence > 0.6]) == min(count, 1)
 
 
-def test_without_supervision_one_line_says_what_to_install(monkeypatch):
+def test_missing_supervision_is_one_line_with_an_install_hint(monkeypatch):
     monkeypatch.setitem(sys.modules, "supervision", None)
     with pytest.raises(InputError, match=r"is not installed\. Run: pip install '.+\[super"):
         result().to_supervision()

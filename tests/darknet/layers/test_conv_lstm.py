@@ -32,7 +32,7 @@ LAYER = "[conv_lstm]\npad=1\noutput=4\n"
         "bottleneck=1\nshortcut=1\npeephole=1\nlstm_activation=leaky\n",
     ],
 )
-def test_it_computes_its_definition(options):
+def test_outputs_agree_with_the_definition(options):
     network = Network(LAYER + options, SOURCE, sequences=2)
     squash = leaky if "lstm_activation" in options else np.tanh
     inputs = network.inputs(4)
@@ -71,7 +71,7 @@ def test_it_computes_its_definition(options):
 
 
 @pytest.mark.parametrize("option", ["", "bottleneck=1\nshortcut=1\n"])
-def test_time_steps_are_as_good_as_runs(option):
+def test_time_steps_equal_separate_runs(option):
     assert_steps_are_runs(LAYER + "state_constrain=2\n" + option, SOURCE)
 
 
@@ -83,7 +83,7 @@ def test_time_steps_are_as_good_as_runs(option):
         ("bottleneck=1", "wf uf ui ug uo"),
     ],
 )
-def test_its_arrays_in_the_order_of_the_file(option, prefixes):
+def test_arrays_are_in_file_order(option, prefixes):
     (node,) = graph_of(LAYER + option, SOURCE).nodes
     assert [each.name for each in node.parameters] == [
         f"{prefix}_{name}" for prefix in prefixes.split() for name in ("bias", "weight")
@@ -99,7 +99,7 @@ def test_its_arrays_in_the_order_of_the_file(option, prefixes):
         ("state_constrain=0", 1, set()),
     ],
 )
-def test_the_limit_of_its_cells(option, steps, limits):
+def test_cell_clipping(option, steps, limits):
     plan = (
         plan_of(LAYER + option, SOURCE)
         if steps == 1
@@ -108,7 +108,7 @@ def test_the_limit_of_its_cells(option, steps, limits):
     assert {op.limit for op in plan.ops if isinstance(op, ops.Clip)} == limits
 
 
-def test_values_that_are_not_finite_do_not_stay():
+def test_non_finite_state_is_not_kept():
     network = Network(LAYER, SOURCE)
     inputs = network.inputs(2)
     inputs[0, 0, 0, 0, 0] = np.nan
@@ -124,7 +124,7 @@ def test_values_that_are_not_finite_do_not_stay():
         ("output=4\nlstm_activation=tahn", "Did you mean 'tanh'?"),
     ],
 )
-def test_it_refuses(options, problem):
+def test_invalid_options_are_refused(options, problem):
     assert problem in refusal(f"[conv_lstm]\npad=1\n{options}\n", SOURCE)
 
 

@@ -64,12 +64,12 @@ def test_stride_dilation_and_groups_reach_the_op():
     assert conv.weight.shape == (8, 2, 3, 3)
 
 
-def test_dilation_means_nothing_to_a_single_cell():
+def test_dilation_does_not_affect_a_1x1_kernel():
     _, (conv, _) = lowered("size=1\ndilation=4")
     assert conv.dilation == (1, 1)
 
 
-def test_channels_are_normalised_by_an_op_of_their_own():
+def test_normalisation_by_channels_is_its_own_op():
     _, (_, across) = lowered("filters=2\nactivation=normalize_channels_softmax_maxval")
     assert isinstance(across, ops.NormaliseChannels)
     assert across.kind == "softmax_max"
@@ -98,7 +98,7 @@ def test_bin_output_drops_the_activation_of_a_signed_layer():
 
 
 @pytest.mark.parametrize("reader", ["[route]\nlayers=-1,-1\n", "[shortcut]\nfrom=-1\n"])
-def test_bin_output_is_undone_by_readers_of_values(reader):
+def test_bin_output_is_dropped_if_values_are_read(reader):
     assert isinstance(plan_of(XNOR + reader).ops[1], ops.Activate)
 
 
@@ -109,7 +109,7 @@ def test_darknet_overlooks_further_sources_of_a_shortcut():
     assert isinstance(later[1], ops.Conv2d)
 
 
-def test_a_borrower_uses_weights_and_normalisation_of_the_owner():
+def test_shared_layer_uses_the_weights_of_its_source():
     owner = "[convolutional]\nfilters=4\nbatch_normalize=1\n"
     borrower = "[convolutional]\nfilters=4\nshare_index=-1\nactivation=relu\n"
     plan = plan_of(owner + borrower, Shape(4, 3, 3))

@@ -12,7 +12,7 @@ CRNN = "[crnn]\npad=1\nhidden=6\noutput=2\nactivation=leaky\n"
 
 
 @pytest.mark.parametrize("option", ["", "groups=2\n", "shortcut=1\n", "batch_normalize=1\n"])
-def test_it_computes_its_definition(option):
+def test_outputs_agree_with_the_definition(option):
     network = Network(CRNN + option, SOURCE, sequences=2)
     groups = 2 if "groups" in option else 1
     inputs = network.inputs(3)
@@ -28,11 +28,11 @@ def test_it_computes_its_definition(option):
     assert_close(network.outputs(inputs), np.stack(expected))
 
 
-def test_time_steps_are_as_good_as_runs():
+def test_time_steps_equal_separate_runs():
     assert_steps_are_runs(CRNN, SOURCE)
 
 
-def test_its_arrays_in_the_order_of_the_file():
+def test_arrays_are_in_file_order():
     (node,) = graph_of(CRNN + "groups=2\n", SOURCE).nodes
     assert [(each.name, each.shape) for each in node.parameters] == [
         ("input_bias", (6,)),
@@ -58,7 +58,7 @@ def test_its_arrays_in_the_order_of_the_file():
         ("pad=1\nxnor=1", "xnor: is not supported"),
     ],
 )
-def test_a_map_has_to_keep_its_extents(section, options, problem):
+def test_map_must_keep_its_size(section, options, problem):
     assert problem in refusal(f"[{section}]\n{options}\n", SOURCE)
 
 

@@ -13,7 +13,7 @@ SOURCE = Shape(13, 2, 2)  # 2 x 2 cells x (3 + 5 x 2)
 
 
 @pytest.mark.parametrize("square_root", [False, True])
-def test_its_head(square_root):
+def test_head(square_root):
     plan = plan_of(f"{DETECTION}sqrt={int(square_root)}\n", SOURCE)
     (head,) = plan.heads
     assert isinstance(head, ops.GridHead)
@@ -24,7 +24,7 @@ def test_its_head(square_root):
 
 
 @pytest.mark.parametrize("softmax", [False, True])
-def test_its_output_is_its_input_but_for_a_softmax_over_the_classes_of_a_cell(softmax):
+def test_output_is_the_input_with_a_softmax_over_classes(softmax):
     plan = plan_of(f"{DETECTION}softmax={int(softmax)}\n", SOURCE)
     values = np.random.default_rng(0).standard_normal((2, *SOURCE.sides)).astype(np.float32)
     (out,) = open_device("cpu:1").compile(plan, batch=2).forward(values)
@@ -46,13 +46,13 @@ def test_its_output_is_its_input_but_for_a_softmax_over_the_classes_of_a_cell(so
         ("side=1000000000\ncoords=4", "values from the layer before, got 52"),
     ],
 )
-def test_it_refuses(options, problem):
+def test_invalid_options_are_refused(options, problem):
     assert problem in refusal(f"[detection]\n{options}\n", SOURCE)
 
 
-def test_no_convolution_can_follow():
+def test_convolution_after_it_is_refused():
     assert "expected a feature map" in refusal(DETECTION + "[convolutional]\n", SOURCE)
 
 
-def test_its_suppression_is_the_default():
+def test_suppression_is_the_default():
     assert graph_of(DETECTION, SOURCE).nms[0] == "default"

@@ -13,7 +13,7 @@ SOURCE = Shape(24, 2, 4)  # 2 x (9 + 3)
 
 
 @pytest.mark.parametrize("point", ["center", "left_top", "right_bottom"])
-def test_its_head_knows_sigmas_and_the_point(point):
+def test_head_has_sigmas_and_the_reference_point(point):
     (head,) = plan_of(f"{LAYER}yolo_point={point}\n", SOURCE).heads
     assert isinstance(head, ops.YoloHead)
     assert head.sigmas
@@ -22,7 +22,7 @@ def test_its_head_knows_sigmas_and_the_point(point):
     assert head.network == (4, 2)
 
 
-def test_its_output_has_eight_numbers_for_a_box():
+def test_output_has_eight_numbers_per_box():
     (op,) = plan_of(LAYER, SOURCE).ops
     assert isinstance(op, ops.YoloOutput)
     assert (op.anchors, op.classes, op.box, op.scale_x_y, op.raw) == (2, 3, 8, 1.1, False)

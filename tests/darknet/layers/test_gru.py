@@ -17,7 +17,7 @@ GRU = "[gru]\noutput=4\n"
 
 
 @pytest.mark.parametrize("option", ["", "tanh=1\n", "batch_normalize=1\n"])
-def test_it_computes_its_definition(option):
+def test_outputs_agree_with_the_definition(option):
     network = Network(GRU + option, SOURCE, sequences=2)
     squash = np.tanh if "tanh" in option else logistic
     inputs = network.inputs(3)
@@ -35,11 +35,11 @@ def test_it_computes_its_definition(option):
     assert_close(network.outputs(inputs), np.stack(expected))
 
 
-def test_time_steps_are_as_good_as_runs():
+def test_time_steps_equal_separate_runs():
     assert_steps_are_runs(GRU, SOURCE)
 
 
-def test_its_arrays_in_the_order_of_the_file():
+def test_arrays_are_in_file_order():
     (node,) = graph_of(GRU, SOURCE).nodes
     assert [(each.name, each.shape) for each in node.parameters] == [
         pair
@@ -53,5 +53,5 @@ def test_its_arrays_in_the_order_of_the_file():
     assert node.operations == 2 * 3 * (24 + 16)
 
 
-def test_no_convolution_can_follow():
+def test_convolution_after_it_is_refused():
     assert "expected a feature map" in refusal(GRU + "[convolutional]\n", SOURCE)

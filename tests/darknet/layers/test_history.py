@@ -9,7 +9,7 @@ from tests.darknet.small_networks import graph_of, plan_of, refusal
 SOURCE = Shape(2, 3, 4)
 
 
-def test_the_newest_map_comes_first_and_old_ones_outlive_a_run():
+def test_newest_map_comes_first_and_history_persists_across_runs():
     network = Network("[history]\nhistory_size=3\n", SOURCE, steps=2, sequences=2)
     inputs = network.inputs(3)
     in_time = inputs.reshape(6, 2, *SOURCE.sides)  # time step, sequence
@@ -23,7 +23,7 @@ def test_the_newest_map_comes_first_and_old_ones_outlive_a_run():
     np.testing.assert_array_equal(got, np.stack(expected))
 
 
-def test_one_time_step_remembers_nothing():
+def test_one_time_step_has_no_history():
     network = Network("[history]\n", SOURCE)
     inputs = network.inputs(2)
     outputs = network.outputs(inputs)
@@ -36,7 +36,7 @@ def test_a_history_of_one_is_the_map_itself():
     assert plan_of("[history]\nhistory_size=1\n", SOURCE).ops == ()
 
 
-def test_it_has_no_arrays():
+def test_layer_has_no_arrays():
     (node,) = graph_of("[history]\n", SOURCE).nodes
     assert node.parameters == ()
     assert node.operations == 0

@@ -17,7 +17,7 @@ LSTM = "[lstm]\noutput=4\n"
 
 
 @pytest.mark.parametrize("option", ["", "batch_normalize=1\n"])
-def test_it_computes_its_definition(option):
+def test_outputs_agree_with_the_definition(option):
     network = Network(LSTM + option, SOURCE, sequences=2)
     inputs = network.inputs(3)
     state = cell = np.zeros((2, 4))
@@ -32,11 +32,11 @@ def test_it_computes_its_definition(option):
     assert_close(network.outputs(inputs), np.stack(expected))
 
 
-def test_time_steps_are_as_good_as_runs():
+def test_time_steps_equal_separate_runs():
     assert_steps_are_runs(LSTM, SOURCE)
 
 
-def test_its_arrays_in_the_order_of_the_file():
+def test_arrays_are_in_file_order():
     (node,) = graph_of(LSTM, SOURCE).nodes
     assert [(each.name, each.shape) for each in node.parameters] == [
         pair

@@ -50,7 +50,7 @@ def test_antialiasing_pools_at_every_cell_and_blurs_with_the_stride():
     assert (blur.stride, blur.out.shape) == ((2, 2), Shape(8, 3, 5))
 
 
-def test_zero_nonmax_is_ignored_in_silence(caplog):
+def test_zero_nonmax_is_ignored_silently(caplog):
     plan = plan_of("[maxpool]\nsize=3\nmaxpool_zero_nonmax=1\n")
     assert [type(op).__name__ for op in plan.ops] == ["MaxPool"]
     assert caplog.messages == []

@@ -52,7 +52,7 @@ def test_a_negative_stride_sums_blocks():
         ("[reorg3d]\nstride=2\nreverse=1\n", Shape(4, 8, 16), True),
     ],
 )
-def test_which_grid_a_reorg_walks(layers, grid, reverse):
+def test_reorg_grid_and_direction(layers, grid, reverse):
     op = only_op(layers)
     assert (op.grid, op.reverse) == (grid, reverse)
 
@@ -66,12 +66,12 @@ def test_crop_takes_the_middle(option, scale, shift):
 
 
 @pytest.mark.parametrize("section", ["empty", "silence", "blank", "dropout", "cost", "contrastive"])
-def test_what_only_training_needs_lets_values_through(section):
+def test_training_layers_pass_values_through(section):
     plan = plan_of(f"[maxpool]\nsize=3\n[{section}]\n")
     assert plan.layers[1] == plan.layers[0]
 
 
 @pytest.mark.parametrize("section", ["empty", "dropout"])
-def test_a_passage_as_first_layer_is_the_input(section):
+def test_pass_through_as_first_layer_is_the_input(section):
     plan = plan_of(f"[{section}]\n")
     assert plan.layers == (plan.source,)

@@ -8,7 +8,7 @@ from tests.darknet.small_networks import plan_of, shapes_of
 
 
 @pytest.mark.parametrize("section", ["local_avgpool", "local_avg"])
-def test_local_averages_have_the_geometry_of_maxpool(section):
+def test_local_avgpool_has_the_geometry_of_maxpool(section):
     layers = f"[{section}]\nsize=3\nstride=2\n"
     assert shapes_of(layers, Shape(8, 13, 19)) == [Shape(8, 7, 10)]
     (pool,) = plan_of(layers, Shape(8, 13, 19)).ops
@@ -22,7 +22,7 @@ def test_strides_of_local_averages_may_differ():
 
 
 @pytest.mark.parametrize("section", ["avgpool", "avg"])
-def test_the_average_of_a_channel(section):
+def test_avgpool_averages_each_channel(section):
     (pool,) = plan_of(f"[{section}]\n").ops
     assert isinstance(pool, ops.AveragePool)
     assert pool.window == Window((6, 10))

@@ -47,7 +47,7 @@ def test_local_shape(options, expected):
     assert graph.operations == 2 * weight.size
 
 
-def test_local_lowers_to_an_op_of_its_own():
+def test_local_lowers_to_its_own_op():
     local, activate = plan_of("[local]\nsize=3\npad=1\nactivation=leaky\n").ops
     assert isinstance(local, ops.LocalConv2d)
     assert (local.size, local.stride, local.padding) == (3, 1, 1)

@@ -22,7 +22,7 @@ def with_tree(folder: Path, text: str, name: str = "a.tree") -> Graph:
     return build(parse(f"{NET}{REGION}tree={name}\n", name="net.cfg", folder=folder))
 
 
-def test_its_head():
+def test_head():
     (head,) = plan_of(REGION + "classfix=-1\n", SOURCE).heads
     assert isinstance(head, ops.RegionHead)
     assert head.anchors == ((1.08, 1.19), (3.42, 4.41))
@@ -34,14 +34,14 @@ def test_its_head():
     ("options", "runs", "background"),
     [("", (), False), ("softmax=1\n", (3,), False), ("background=1\n", (), True)],
 )
-def test_its_output(options, runs, background):
+def test_output(options, runs, background):
     (op,) = plan_of(REGION + options, SOURCE).ops
     assert isinstance(op, ops.RegionOutput)
     assert (op.anchors, op.classes, op.coords) == (2, 3, 4)
     assert (op.runs, op.background) == (runs, background)
 
 
-def test_a_tree_beside_the_cfg_has_a_softmax_for_all_siblings(tmp_path):
+def test_tree_next_to_the_cfg_gives_a_softmax_per_sibling_group(tmp_path):
     graph = with_tree(tmp_path, "animal -1\nthing -1\ncat 0\n")
     plan = lower(graph, random_weights(graph))
     (op,), (head,) = plan.ops, plan.heads
@@ -73,13 +73,13 @@ def test_a_map_of_classes_is_for_training():
     ("options", "anchors"),
     [("", ((0.5, 0.5),) * 2), ("anchors=1,2\n", ((1, 2), (0.5, 0.5)))],
 )
-def test_missing_anchors_are_halves(options, anchors):
+def test_missing_anchors_are_one_half(options, anchors):
     (head,) = plan_of(f"[region]\nclasses=3\nnum=2\n{options}", SOURCE).heads
     assert isinstance(head, ops.RegionHead)
     assert head.anchors == anchors
 
 
-def test_more_coordinates_lie_between_the_box_and_objectness():
+def test_extra_coordinates_lie_between_box_and_objectness():
     (head,) = plan_of("[region]\nclasses=3\nnum=2\ncoords=6\n", Shape(20, 2, 4)).heads
     assert isinstance(head, ops.RegionHead)
     assert head.coords == 6
@@ -95,9 +95,9 @@ def test_more_coordinates_lie_between_the_box_and_objectness():
         ("classes=0", "classes: expected at least 1"),
     ],
 )
-def test_it_refuses(options, problem):
+def test_invalid_options_are_refused(options, problem):
     assert problem in refusal(f"[region]\n{options}\n", SOURCE)
 
 
-def test_its_suppression_is_the_default():
+def test_suppression_is_the_default():
     assert graph_of(REGION, SOURCE).nms[0] == "default"

@@ -28,7 +28,7 @@ RNN = "[rnn]\nhidden=5\noutput=4\nactivation=leaky\n"
         ("batch_normalize=1\n", leaky),
     ],
 )
-def test_it_computes_its_definition(option, kept):
+def test_outputs_agree_with_the_definition(option, kept):
     network = Network(RNN + option, SOURCE, sequences=2)
     inputs = network.inputs(3)
     state = np.zeros((2, 5))
@@ -43,11 +43,11 @@ def test_it_computes_its_definition(option, kept):
 
 
 @pytest.mark.parametrize("option", ["", "shortcut=1\n", "batch_normalize=1\n"])
-def test_time_steps_are_as_good_as_runs(option):
+def test_time_steps_equal_separate_runs(option):
     assert_steps_are_runs(RNN + option, SOURCE)
 
 
-def test_its_arrays_in_the_order_of_the_file():
+def test_arrays_are_in_file_order():
     (node,) = graph_of(RNN + "batch_normalize=1\n", SOURCE).nodes
     statistics = ("scale", "mean", "variance")
     assert [each.name for each in node.parameters] == [
@@ -73,7 +73,7 @@ def test_its_output_is_a_row_of_values():
         ("activation=tan", "unknown 'tan'"),
     ],
 )
-def test_it_refuses(option, problem):
+def test_invalid_options_are_refused(option, problem):
     assert problem in refusal(f"[rnn]\n{option}\n", SOURCE)
 
 

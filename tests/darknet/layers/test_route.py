@@ -12,7 +12,7 @@ def test_one_whole_layer_is_that_layer():
     assert plan.layers[2] == plan.layers[0]
 
 
-def test_layers_stand_one_behind_the_other():
+def test_layers_are_concatenated_in_order():
     plan = plan_of(TWO + "[route]\nlayers=-1,0\n")
     (concat,) = plan.ops[2:]
     assert concat.parts == (

@@ -20,7 +20,7 @@ def test_the_layer_before_comes_first():
 
 
 @pytest.mark.parametrize("activation", ["leaky", "mish", "swish", "hard_mish"])
-def test_an_activation_follows(activation):
+def test_activation_is_applied_after_the_sum(activation):
     plan = plan_of(CONVS + f"[shortcut]\nfrom=-2\nactivation={activation}\n")
     assert plan.ops[-1].activation == activation
 
@@ -42,12 +42,12 @@ def factors(kind, normalization, weight):
 
 @pytest.mark.parametrize("normalization", ["relu", "avg_relu"])
 @pytest.mark.parametrize("kind", ["per_feature", "per_layer"])
-def test_relu_weights_are_shares_of_their_positive_sum(kind, normalization):
+def test_relu_weights_are_normalised_by_their_positive_sum(kind, normalization):
     got = factors(kind, normalization, [[3.0], [-1.0]])
     np.testing.assert_allclose(got, [[3 / 3.0011], [0.001 / 3.0011]], rtol=1e-6)
 
 
-def test_softmax_weights_are_shares_of_each_channel():
+def test_softmax_weights_are_normalised_per_channel():
     got = factors("per_channel", "softmax", [[0.0, 1.0], [1.0, 1.0]])
     low = np.exp(-1)
     np.testing.assert_allclose(

@@ -24,7 +24,7 @@ def test_every_activation_can_be_a_layer(name):
     assert op.activation == name
 
 
-def test_an_activation_layer_is_linear_unless_told():
+def test_activation_layer_is_linear_by_default():
     plan = plan_of("[activation]\n")
     assert plan.layers == (plan.source,)
 
@@ -79,7 +79,7 @@ def test_softmax_over_the_siblings_of_a_tree(tmp_path):
     assert op.runs == (2, 2, 1)
 
 
-def test_a_tree_is_looked_for_beside_the_cfg(tmp_path):
+def test_tree_is_found_next_to_the_cfg(tmp_path):
     (tmp_path / "small.tree").write_text(TREE)
     path = tmp_path / "net.cfg"
     path.write_text("[net]\ninputs=5\n[softmax]\ntree=small.tree\n")
@@ -131,7 +131,7 @@ def test_implicit_values_need_no_source():
     assert op.out.shape == Shape(3, 2, 1)
 
 
-def test_implicit_has_128_filters_unless_told():
+def test_implicit_has_128_filters_by_default():
     assert graph_of("[implicit]\n").nodes[0].shape == Shape(128)
 
 

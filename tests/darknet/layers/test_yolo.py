@@ -22,7 +22,7 @@ def head_of(layers: str, source: Shape) -> ops.YoloHead:
     return head
 
 
-def test_its_head():
+def test_head():
     head = head_of(YOLO, SOURCE)
     assert head.anchors == ((81, 82), (23, 27))
     assert head.network == (4, 2)
@@ -30,7 +30,7 @@ def test_its_head():
     assert (head.new_coords, head.sigmas, head.point) == (False, False, "center")
 
 
-def test_its_output():
+def test_output():
     (op,) = plan_of(YOLO + "scale_x_y=1.1\nnew_coords=1\n", SOURCE).ops
     assert isinstance(op, ops.YoloOutput)
     assert op.out.shape == SOURCE
@@ -72,14 +72,14 @@ def test_a_mask_picks_anchors(section, numbers, options, anchors):
         ("classes=-1", "classes: expected at least 1"),
     ],
 )
-def test_it_refuses(section, numbers, options, problem):
+def test_invalid_options_are_refused(section, numbers, options, problem):
     source = Shape(2 * (numbers + 3), 2, 4)
     own = "" if "classes" in options else "classes=3\n"
     assert problem in refusal(f"[{section}]\n{own}{options}\n", source)
 
 
 @SECTIONS
-def test_wrong_filters_are_answered_with_the_right_number(section, numbers):
+def test_wrong_filters_error_names_the_right_number(section, numbers):
     before = "[convolutional]\nfilters=255\nactivation=linear\n"
     message = refusal(f"{before}[{section}]\nmask=0,1,2\nnum=3\nclasses=2\n")
     right = 3 * (numbers + 2)
@@ -88,11 +88,11 @@ def test_wrong_filters_are_answered_with_the_right_number(section, numbers):
 
 
 @pytest.mark.parametrize("options", ["classes=1000000000\n", "num=1000000000\n"])
-def test_absurd_counts_take_no_memory(options):
+def test_huge_counts_allocate_no_memory(options):
     assert "got 16" in refusal(f"[yolo]\n{options}", SOURCE)
 
 
-def test_pixels_need_a_picture():
+def test_yolo_needs_an_image_network():
     message = refusal_of_text("[net]\ninputs=8\n[yolo]\nclasses=3\n")
     assert "expected width and height in [net]" in message
 
@@ -109,7 +109,7 @@ def test_pixels_need_a_picture():
         ("Gaussian_yolo", "nms_kind=whatever\n", ("default", 0.6)),
     ],
 )
-def test_suppression_as_darknet_reads_it(section, option, nms):
+def test_suppression_options_as_in_darknet(section, option, nms):
     source = Shape(8 if section == "yolo" else 12, 2, 4)
     graph = graph_of(f"[{section}]\nclasses=3\n{option}", source)
     assert graph.nms == nms
@@ -117,6 +117,6 @@ def test_suppression_as_darknet_reads_it(section, option, nms):
     assert graph.task == "detector"
 
 
-def test_boxes_may_leave_from_the_middle_of_a_network():
+def test_detection_layer_may_be_in_the_middle_of_a_network():
     plan = plan_of(YOLO + "[route]\nlayers=-1\n" + YOLO, SOURCE)
     assert [head.src for head in plan.heads] == [plan.layers[0], plan.layers[2]]

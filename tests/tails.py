@@ -28,8 +28,10 @@ def with_tail(
 ) -> Conv2d:
     """`conv` with a tail of those stages that are given; `residual` is a new tensor if True."""
 
+    first = 1000 * (abs(conv.out.index) + 1)
+
     def new(shape: Shape) -> Tensor:
-        return Tensor(1000 * conv.out.index + len(conv.tail), shape, conv.out.steps)
+        return Tensor(-first - len(conv.tail), shape, conv.out.steps)  # like no other
 
     if activation != "linear":
         conv = conv.then(Activate(new(conv.out.shape), conv.out, activation))

@@ -1,4 +1,4 @@
-"""Where what can be fetched or made again lies."""
+"""The folder of files that can be rebuilt or downloaded again."""
 
 from pathlib import Path
 

@@ -133,7 +133,7 @@ def test_float32_with_random_weights_is_judged_by_outputs(cpu, case):
 
 
 def boxes_of(*rows):
-    """Of one class, from rows of x, y, w, h and score."""
+    """Make boxes of one class from rows of x, y, w, h and score."""
     values = np.array(rows, np.float32)
     return Boxes(values[:, :4], values[:, 4], np.zeros(len(rows), np.int64), values[:, 4])
 

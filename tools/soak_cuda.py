@@ -53,7 +53,7 @@ LARGE = ROOT / "cfg" / "yolov4.cfg"
 WARM_STARTS = 3
 BOXES = 20  # in a picture before NMS, on average
 CORES = 8  # on which a call is timed
-ROUNDS = 3  # of calls, of which the fastest counts, since the machine has other load
+ROUNDS = 3  # of calls; the fastest counts, since the machine has other load
 STREAMED = 200  # batches, so that filling and draining the pipeline does not matter
 
 
@@ -130,7 +130,7 @@ class SoakCuda(SoakTest):
             images = np.zeros((batch, 3, *reversed(detector.size)), np.float32)
             images[:] = np.random.default_rng(0).random(images.shape[1:], np.float32)
             program: Any = detector._program
-            # As many as are streamed, because a card throttles only under longer load.
+            # The number that is streamed, because a card throttles only under longer load.
             forward = batch * 1e3 / median(program.measure(images, repeats=rounds))
             found = sum(map(len, detector.stream(given * 4))) / len(given) / 4
             copied = stream_rate(detector, given, rounds)

@@ -93,7 +93,7 @@ def _boxes(
 
 
 class _OnArrays(Protocol):
-    """What HostProcessing needs of a program."""
+    """The methods that HostProcessing needs of a program."""
 
     def forward(self, images: Array) -> tuple[Array, ...]: ...
 

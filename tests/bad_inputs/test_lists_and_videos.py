@@ -83,7 +83,7 @@ def test_66_variable_frame_rate_keeps_its_times(av, tmp_path):
 
 
 def test_66_frames_of_changing_size_are_all_read(av, file, detect):
-    """Pictures one behind the other, as cameras send them."""
+    """Concatenated pictures, as cameras send them."""
     sizes = [(64, 48), (64, 48), (32, 80), (16, 16)]
     content = io.BytesIO()
     for size in sizes:

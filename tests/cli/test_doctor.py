@@ -1,4 +1,4 @@
-"""What the doctor prints on machines that lack this or that."""
+"""The output of doctor on machines that lack something."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What detect and classify read, through the command line."""
+"""The inputs of detect and classify on the command line."""
 
 import fcntl
 import json

@@ -24,7 +24,7 @@ NET = "[net]\nwidth={0.width}\nheight={0.height}\nchannels={0.channels}\n"
 
 
 def graph_of(layers: str, source: Shape = SOURCE, **kwargs: Any) -> Graph:
-    """`layers` behind a [net] of `source`; the first line of `layers` is line 5."""
+    """`layers` after a [net] of `source`; the first line of `layers` is line 5."""
     return build(parse(NET.format(source) + layers, name="net.cfg"), **kwargs)
 
 
@@ -63,7 +63,7 @@ def random_weights(graph: Graph, seed: int = 0) -> tuple[dict[str, Any], ...]:
 
 
 def shared_folder(name: str) -> Path:
-    """A folder of reference data beside the repository; the test is skipped without it."""
+    """A folder of reference data next to the repository; skip the test without it."""
     folder = Path(__file__).resolve().parents[3] / "shared" / name
     if not folder.is_dir():
         pytest.skip(needs.no_shared(name))

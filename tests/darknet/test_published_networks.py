@@ -1,4 +1,4 @@
-"""The networks that darknet ships, and the reference cases, as far as they lie beside the clone."""
+"""The networks that darknet ships, and the reference cases, if they are next to the clone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trained detector finds on labelled photographs, which lie beside the checkout."""
+"""Detections of a trained network on labelled photographs, which are next to the checkout."""
 
 from functools import cache
 from pathlib import Path

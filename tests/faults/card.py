@@ -9,11 +9,11 @@ from tests.backends.cuda.host_device import HostContext, HostDevice
 
 
 class CardError(Exception):
-    """As pycuda.driver.Error."""
+    """A stand-in for pycuda.driver.Error."""
 
 
 class CardMemoryError(CardError):
-    """As pycuda.driver.MemoryError."""
+    """A stand-in for pycuda.driver.MemoryError."""
 
 
 LOST = "cuStreamSynchronize failed: the GPU is lost"

@@ -20,7 +20,7 @@ class End:
 
     @property
     def errors(self) -> list[str]:
-        """The lines in which it complains; a traceback is none."""
+        """Return its error messages; fail on a traceback."""
         assert "Traceback" not in self.err, self.err
         return [line for line in self.err.splitlines() if line.startswith("Error: ")]
 

@@ -1,4 +1,4 @@
-"""What other processes do with a detector; imported by them."""
+"""Functions that other processes import and call with a detector."""
 
 import numpy as np
 

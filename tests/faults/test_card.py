@@ -69,7 +69,7 @@ def test_every_allocation_of_a_compilation_may_fail(device, plan, given, expecte
 
 
 def test_every_launch_of_a_run_may_fail(device, plan, given, expected):
-    """Of the first run, and of the second, which is recorded."""
+    """The first run, and the second, which is recorded."""
     for at in count(1):
         program = device.compile(plan)
         device.trouble.expect("launch", at)

@@ -12,7 +12,7 @@ from engine.darknet import cfg, graph, weights
 from tests.faults.child import start
 
 ROUNDS = 6
-LONGEST_SECONDS = 0.05  # from when it has begun to write
+LONGEST_SECONDS = 0.05  # from when it starts to write
 
 # each writes again and again what only differs by a number
 WRITERS = {

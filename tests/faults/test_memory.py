@@ -18,7 +18,7 @@ PICTURE = np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8)
 
 
 class Scarce:
-    """NumPy's functions, of which the `last`-th call from now on finds no memory."""
+    """NumPy's functions, whose `last`-th call from now on finds no memory."""
 
     def __init__(self, monkeypatch, last):
         self.left = last

@@ -31,7 +31,7 @@ def model(tmp_path):
 
 
 def forked(function):
-    """What a forked child answers; nothing if it hangs or fails."""
+    """Return the answer of a forked child, or nothing if it hangs or fails."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # 3.12's: there are other threads

@@ -1,4 +1,4 @@
-"""detect --ray: what it says without Ray, what it refuses, how a run is begun and gone on with."""
+"""detect --ray: messages without Ray, refusals, starting and resuming a run."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""The detector behind the real Triton server, asked over HTTP by its own client."""
+"""The detector in the real Triton server, called over HTTP by its own client."""
 
 import re
 import socket
@@ -113,7 +113,7 @@ def test_pictures_of_several_clients_run_together(server, paths, expected):
     client, metrics = server
 
     def counts():
-        """Of pictures and of runs."""
+        """Count pictures and runs."""
         with urlopen(metrics, timeout=10) as told:
             text = told.read().decode()
         names = "nv_inference_count", "nv_inference_exec_count"

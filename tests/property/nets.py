@@ -244,7 +244,7 @@ def residual(net: Net) -> None:
 
 
 def shortcut(net: Net) -> None:
-    """Of any layers of the same height and width, with more or fewer channels; or weighted."""
+    """Add any layers of the same height and width, with more or fewer channels, or weighted."""
     sources = net.earlier(lambda shape: shape[1:] == net.last[1:])[1:5]
     if not sources:
         return

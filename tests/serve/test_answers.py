@@ -18,7 +18,7 @@ FORM = {"Content_Type": f"multipart/form-data; boundary={BOUNDARY}"}
 
 
 def form(*parts):
-    """Of (name, file name or None, content)."""
+    """Encode parts, each (name, file name or None, content)."""
     text = b""
     for name, file, content in parts:
         about = f'form-data; name="{name}"' + (f'; filename="{file}"' if file else "")

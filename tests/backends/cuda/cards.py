@@ -17,7 +17,7 @@ CARDS = [pytest.param("host", marks=needs_gxx), pytest.param("cuda", marks=pytes
 
 
 def open_card(name: str) -> AbstractContextManager[CudaDevice]:
-    """Of CARDS; closed at the end."""
+    """Open one of CARDS, and close it at the end."""
     if name == "host":
         return on_tape(HostDevice())
     return closing(open_or_skip(lambda: CudaDevice(0)))
@@ -25,7 +25,7 @@ def open_card(name: str) -> AbstractContextManager[CudaDevice]:
 
 @contextmanager
 def open_hopper() -> Iterator[CudaDevice]:
-    """The test is skipped where the first card is none."""
+    """Skip the test unless the first card is one."""
     with closing(open_or_skip(lambda: CudaDevice(0))) as device:
         if device.card.capability != tensor_cores.HOPPER:
             pytest.skip(f"{device.card.model} is no Hopper card")

@@ -112,7 +112,7 @@ class HostBlock:
 
 
 class HostDriver:
-    """As much of pycuda.driver as a program uses."""
+    """A stand-in for the parts of pycuda.driver that a program uses."""
 
     def __init__(self, memory: int = 1 << 40) -> None:
         self.live: set[HostBlock] = set()

@@ -1,4 +1,4 @@
-"""What runs beside the rest: which ops, where their tensors lie, and that results are the same."""
+"""The side stream: which ops it runs, where their tensors lie, and equal results."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_what_is_used_beside_shares_memory_with_nothing_that_is_used_later() -> 
 def test_results_do_not_depend_on_what_may_run_beside(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Of a network with three ways out, each op at random; as a tuner's choices would have it."""
+    """Choose ops of a network with three outputs at random, as a tuner might."""
     plan = plan_of(TWO_HEADS.with_name("yolov7-tiny.cfg"), size=64)
     allowed = {op for op in plan.ops if np.random.default_rng((seed, op.out.index)).random() < 0.8}
     images = [np.random.default_rng(n).random((1, 3, 64, 64), np.float32) for n in range(3)]

@@ -1,4 +1,4 @@
-"""Where the tensors of a program lie."""
+"""The memory layout of a program."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class Problem:
 
 
 def yolo_output(yolo: YoloOutput, values: Array) -> Array:
-    """As its definition has it, value by value."""
+    """Compute the definition, value by value."""
     out = values.copy()
     for channel in range(values.shape[1]):
         entry = channel % (yolo.box + 1 + yolo.classes)

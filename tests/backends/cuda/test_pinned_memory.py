@@ -1,4 +1,4 @@
-"""Pictures that travel from the caller's own memory: found, sent as they lie, and let go."""
+"""Pictures in pinned memory of the caller: found, uploaded without a copy, and released."""
 
 from __future__ import annotations
 

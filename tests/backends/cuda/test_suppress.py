@@ -40,7 +40,7 @@ def plan_of(*, width: int = WIDTH, height: int = HEIGHT, **options: Any) -> Plan
 
 
 def pictures(plan: Plan, count: int, *, kind: str = "stretch", seed: int = 0) -> list[Placed]:
-    """Of bytes: many scores are equal."""
+    """Scores that are bytes, so that many are equal."""
     channels, height, width = plan.source.shape.sides
     random = np.random.default_rng(seed)
     given = []

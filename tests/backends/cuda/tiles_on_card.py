@@ -107,7 +107,7 @@ def check_against_the_matrix_product(
 def compile_together(
     card: CudaDevice, plan: Plan, algorithms: Iterable[str], *, batch: int, precision: str
 ) -> None:
-    """The tiles of the plan's last op, one beside the other."""
+    """Compile the tiles of the plan's last op in parallel."""
     op = plan.ops[-1]
     assert isinstance(op, Conv2d)
     target = card._fused(plan, batch, precision).target.of(op)

@@ -1,4 +1,4 @@
-"""What [Gaussian_yolo] shares with [yolo] is in test_yolo.py."""
+"""The behaviour shared with [yolo] is tested in test_yolo.py."""
 
 from __future__ import annotations
 

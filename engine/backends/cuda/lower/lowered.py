@@ -105,7 +105,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where every tensor lies in one block of device memory."""
+    """The place of every tensor in one block of device memory."""
 
     slices: Mapping[Tensor, Slice] = field(default_factory=dict)
     states: tuple[tuple[int, int], ...] = ()  # (offset, bytes) of what outlives a run

@@ -36,7 +36,7 @@ KINDS = {name: kind for kind, name in enumerate(ACTIVATIONS)}  # the `kind` of t
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tensor lies in device memory."""
+    """The place of a tensor in device memory."""
 
     pointer: int
     pitch: int  # values from one pixel to the next

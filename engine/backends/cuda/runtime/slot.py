@@ -55,7 +55,7 @@ class Decoding(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What to do with the contents of a slot."""
+    """The work to do on the contents of a slot."""
 
     sequences: int
     rows: int

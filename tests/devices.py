@@ -1,4 +1,4 @@
-"""Devices that may not be there."""
+"""Devices that a machine may lack."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Opened = TypeVar("Opened")
 
 
 def open_or_skip(open_device: Callable[[], Opened]) -> Opened:
-    """Skip the test without the device; ENGINE_REQUIRE_CUDA=1 says that it has to be there."""
+    """Open a device, or skip the test; with ENGINE_REQUIRE_CUDA=1 a missing device is an error."""
     try:
         return open_device()
     except DeviceError as error:

@@ -1,4 +1,4 @@
-"""Servers whose answer never ends, although some of it arrives all the time."""
+"""Servers whose answer never ends, although bytes keep arriving."""
 
 import socket
 import threading
@@ -16,7 +16,7 @@ DRIPS = {
 
 @pytest.fixture
 def dripping():
-    """Start servers that send a beginning and then a few bytes at a time for ever."""
+    """Start servers that send a beginning and then a few bytes at a time, endlessly."""
     is_over, threads = threading.Event(), []
 
     def start(beginning, drop):

@@ -1,11 +1,11 @@
-"""The engine as darknet's golden cases ask for it; named on the command line of their judge.
+"""The adapter through which golden/check.py runs the engine on darknet's golden cases.
 
-ENGINE_GOLDEN_DEVICE says where it runs (cpu), ENGINE_GOLDEN_PASSES=0 runs the plan op by op; on a
-CUDA device ENGINE_GOLDEN_GRAPH=0 launches each kernel by itself and ENGINE_GOLDEN_ALGORITHM runs
-the convolutions that can by this one.
-With passes two programs see the same inputs: one that keeps every layer, and the fused one that the
-product runs. What the fused one hands back is what is graded. ENGINE_GOLDEN_PASSES=last spares the
-first of them the passes: two judgements at once, for large networks.
+ENGINE_GOLDEN_DEVICE names the device (cpu). ENGINE_GOLDEN_PASSES=0 runs the plan without passes. On
+a CUDA device ENGINE_GOLDEN_GRAPH=0 launches kernels without a graph, and ENGINE_GOLDEN_ALGORITHM
+forces a convolution algorithm where it is supported.
+With passes, two programs see the same inputs: one that keeps every layer, and the fully fused one,
+whose outputs are graded. ENGINE_GOLDEN_PASSES=last compiles the first without passes, which checks
+large networks both ways in one run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weakref import finalize
 import numpy as np
 from numpy.typing import NDArray
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # the judge lies elsewhere
+sys.path.insert(0, str(Path(__file__).parents[1]))  # check.py is in another folder
 
 from engine.backends import open_device
 from engine.backends.base import Program
@@ -62,7 +62,7 @@ def _options() -> dict[str, Any]:
 
 
 class Engine:
-    """The first program keeps every layer, the last is the one whose boxes are graded."""
+    """Two programs of one network: the first keeps every layer, the last gives graded boxes."""
 
     def __init__(
         self, network: graph.Graph, programs: Sequence[Program], *, is_decoded_here: bool
@@ -71,8 +71,8 @@ class Engine:
         self._programs = programs
         self._is_decoded_here = is_decoded_here
         self._inputs: list[Array] = []
-        self._values: dict[Tensor, Array] = {}  # what the last program made of the last input
-        self._candidates: dict[float, Array] = {}  # of the inputs so far, by threshold
+        self._values: dict[Tensor, Array] = {}  # outputs of the last program for the last input
+        self._candidates: dict[float, Array] = {}  # by threshold
 
     def layers_output(self, x: Array) -> list[Array]:
         images = x.reshape(len(x), *self._network.net.shape.sides)
@@ -111,9 +111,9 @@ class Engine:
             yield class_id, score, *box
 
     def _find_candidates(self, threshold: float) -> Array:
-        """Those of the last call's first row; the calls before it are repeated for their state.
+        """Return the candidates of the last call's first row; repeat earlier calls for their state.
 
-        On a CPU they are made of what that call handed back, as detect() makes them.
+        On a CPU they are decoded from the outputs of that call, as detect() does.
         """
         program = self._programs[-1]
         sources = [head.src for head in program.plan.heads]

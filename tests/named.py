@@ -1,4 +1,4 @@
-"""Tests that tables name, as `path::function`: whether they are there."""
+"""Check that the tests that a table names, as `path::function`, exist."""
 
 import ast
 from functools import cache
@@ -14,7 +14,7 @@ def functions(path: str) -> set[str]:
 
 
 def missing(names: list[str]) -> list[str]:
-    """Those that name no test."""
+    """Return the names without a test."""
     parted = (name.partition("::") for name in names)
     return [
         f"{path}::{function}"

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-# of a picture, and of the network that it is resized for
+# sizes of a picture and of the network
 ODD_SIZES = [
     ((23, 17), (32, 24)),
     ((32, 24), (23, 17)),
@@ -32,7 +32,7 @@ def write_picture(path, size=(50, 40), seed=0):
 
 
 def write_video(path, count=6, size=(64, 48), rate=10):
-    """Grey frames, brighter and brighter: frame n has the value 40 n."""
+    """Write grey frames of growing brightness: frame n has the value 40 n."""
     import av
 
     with av.open(str(path), "w") as container:

@@ -1,4 +1,4 @@
-"""engine/files/atomic.py: whole or not at all, and nothing replaced unasked."""
+"""engine/files/atomic.py: complete files or none, replaced only if asked."""
 
 import errno
 import os
@@ -119,7 +119,7 @@ def test_reserved_name_is_released_on_failure(tmp_path):
 
 
 def test_incomplete_file_is_never_visible(tmp_path, monkeypatch):
-    """The name must not be reserved by an empty file."""
+    """Check that no empty file reserves the name."""
     path, seen = tmp_path / "a.txt", []
     for name in ("link", "replace", "rename", "unlink"):
         real = getattr(os, name)

@@ -1,4 +1,4 @@
-"""tools/bench_cpu.py: a line for each engine that is here; the times themselves mean nothing."""
+"""tools/bench_cpu.py: a line for each installed engine; times are not checked."""
 
 import json
 

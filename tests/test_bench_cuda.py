@@ -1,4 +1,4 @@
-"""tools/bench_cuda.py: the document that it writes; times on the host mean nothing."""
+"""tools/bench_cuda.py: the document that it writes; host times are meaningless."""
 
 import json
 

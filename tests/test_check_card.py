@@ -1,4 +1,4 @@
-"""tools/check_card.sh where no card is: that every step runs, is told of, and counts."""
+"""tools/check_card.sh without a GPU: every step runs, is reported and counts."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or shutil.which("bash") is None, reason="a script for bash on Linux"
 )
 
-# Says what it was asked, and for a script on its standard input the names of two algorithms.
+# Prints its arguments; for a script on stdin it prints the names of two algorithms.
 PYTHON = """#!/bin/sh
 if [ "$1" = - ]; then echo first; echo second; exit; fi
 echo "$ENGINE_GOLDEN_DEVICE $ENGINE_GOLDEN_ALGORITHM $*"

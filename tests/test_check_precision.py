@@ -1,4 +1,4 @@
-"""The judge of fast precisions: it passes what is near, and nothing else."""
+"""tools/check_precision.py accepts small deviations and nothing else."""
 
 import json
 from dataclasses import replace
@@ -43,7 +43,7 @@ def case(tmp_path_factory):
 
 
 class Disturbed:
-    """A device whose other precisions are float32, spoilt."""
+    """A device whose other precisions are float32 with an injected error."""
 
     def __init__(self, device, spoil):
         self.passes = device.passes
@@ -56,7 +56,7 @@ class Disturbed:
 
 
 class Spoilt:
-    """A program with other outputs, or other candidates."""
+    """A program with altered outputs or candidates."""
 
     def __init__(
         self, program, *, outputs=lambda values: values, rows=lambda rows: rows, precision="float16"
@@ -200,7 +200,7 @@ def test_refusal_passes_for_random_weights_only(cpu, case, suite, passes):
 def test_float16_is_close_to_float32(case, monkeypatch):
     monkeypatch.setattr(
         "engine.backends.cuda.lower.precision_policy._SMALL", 0
-    )  # it stands for a larger one
+    )  # treat it as a large network
     with on_tape(HostDevice()) as device:
         (row,) = check_precision.check(device, case, ["float16"])
     assert 0 < row.error < check_precision.MAX_ERROR

@@ -1,4 +1,4 @@
-"""tools/codes/calibrate.py: a chosen score becomes 0.25, boxes stay where they are."""
+"""tools/codes/calibrate.py maps a chosen score to 0.25 and keeps the boxes."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from engine.vision import image, resize
 ROOT = Path(__file__).parents[1]
 
 
-EVEN, TWO_IN_FIVE = 1 / 3, 1 / 2  # what odds of 0.5 and 0.4 are multiplied by to become 0.25's
+EVEN, TWO_IN_FIVE = 1 / 3, 1 / 2  # factors from the odds of 0.5 and 0.4 to those of 0.25
 
 
 def test_boxes_stay_and_the_chosen_score_becomes_a_quarter(tmp_path):
@@ -32,7 +32,7 @@ def test_longest_anchors_may_have_their_own_score(tmp_path):
 
 
 def _calibrated(tmp_path, *options):
-    """Candidates of the first picture, every one of them, before and after."""
+    """Return all candidates of the first picture before and after calibration."""
     model = bundled.default_model()
     picture = image.read(ROOT / "docs/parcel.jpg")
     moved = tmp_path / "moved.weights"

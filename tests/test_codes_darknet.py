@@ -1,8 +1,7 @@
-"""The model in the box in Debian's darknet: the same numbers at every head.
+"""The bundled model in Debian's darknet gives the same values at every head.
 
-That darknet of 2018 does not know `scale_x_y`: it leaves the boxes' middles within their cells.
-What it computes is compared, with that one step done here. It adds its small number beside the root
-of the variance, not within, which shows in the third decimal.
+That darknet (2018) does not know `scale_x_y`, so the test applies it to darknet's outputs. It adds
+epsilon to the root of the variance instead of to the variance, which shows in the third decimal.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The model in the box: found by itself, small, as documented, right on the README's picture."""
+"""The bundled model: default, small, as documented, correct on the README's picture."""
 
 import hashlib
 from pathlib import Path

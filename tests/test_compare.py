@@ -1,4 +1,4 @@
-"""Two ways of running a network, compared layer by layer."""
+"""Layer-by-layer comparison of two ways to run a network."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def test_the_first_layer_that_differs_is_found(network, monkeypatch):
     _, plan = network
     name = "2.convolutional.weight"
     damaged = plan.constants[name].copy()
-    damaged[2] = 7  # of a width, which stays as it is
+    damaged[2] = 7  # a filter of widths, whose output is linear
     other = replace(plan, constants={**plan.constants, name: damaged})
     run = compare._outputs
     plans = iter((plan, other))

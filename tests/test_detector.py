@@ -1,4 +1,4 @@
-"""engine.load() and what it returns."""
+"""engine.load() and the Detector that it returns."""
 
 import io
 import threading
@@ -187,7 +187,7 @@ def test_no_reading_thread_outlives_a_stream_that_raised(detector, files):
     files[0].write_bytes(b"")
     with pytest.raises(ImageError) as caught:
         detector(files)
-    assert caught.value  # the traceback is alive, and with it every frame of the stream
+    assert caught.value  # the traceback keeps every frame of the stream alive
     assert not [each for each in threading.enumerate() if each.name.startswith("stream-")]
 
 

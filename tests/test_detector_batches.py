@@ -1,4 +1,4 @@
-"""prepare() and run(): pictures of several callers in one run, each by settings of its own."""
+"""prepare() and run(): pictures of several callers in one run, each with its own settings."""
 
 from dataclasses import replace
 
@@ -81,7 +81,7 @@ def test_each_picture_of_a_run_gives_the_same_as_alone(model):
         with load(model, **chosen) as detector:
             np.testing.assert_allclose(facts(outcome), facts(detector(picture)), 1e-4, 1e-5)
         counts.add(len(outcome))
-    assert len(counts) > 1  # the settings do matter
+    assert len(counts) > 1  # the settings make a difference
 
 
 def test_run_needs_settings_for_each_picture(tiny_detector):

@@ -1,4 +1,4 @@
-"""What load() and stream() let a user choose about boxes, threads and pictures."""
+"""Options of load() and stream() for boxes, threads and pictures."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""load() opens a device while it reads the files, and wakes it before Python imports the rest."""
+"""load() opens the device while it reads files, and warms it up before large imports."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ from tests.lanes import slow_except
 
 @pytest.fixture
 def opened(monkeypatch):
-    """Devices that were opened, the threads that did, and those that were closed."""
+    """Record opened devices, the threads that opened them, and closed devices."""
     noted = {"devices": [], "threads": [], "closed": []}
 
     def open_noted(name, threads):

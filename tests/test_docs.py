@@ -1,4 +1,4 @@
-"""docs/: commands and programs run as printed, quoted messages are in the source, links lead on."""
+"""docs/: commands and programs run as printed, quoted messages exist, links resolve."""
 
 import ast
 import re
@@ -33,15 +33,14 @@ TOOLS = sorted(
     for found in TOOL.findall(text.replace("\\\n", ""))
 )
 
-ZOO = {"pull", "path", "--model"}  # need weights that are fetched
-BRIEFLY = {
-    "benchmark": ["--seconds", "0", "--warm-up", "0", "--size", "64"]
-}  # else as long as told
+ZOO = {"pull", "path", "--model"}  # need downloaded weights
+# Instead of the printed durations.
+BRIEFLY = {"benchmark": ["--seconds", "0", "--warm-up", "0", "--size", "64"]}
 
 
 @pytest.fixture
 def fresh(tmp_path, monkeypatch, tiny_detector, tiny_classifier):
-    """A working folder with the files that the pages name."""
+    """Create a working folder with the files that the pages name."""
     for kind in ("cfg", "weights", "names"):
         shutil.copy(getattr(tiny_detector, kind), tmp_path / f"my.{kind}")
         shutil.copy(getattr(tiny_classifier, kind), tmp_path / f"classifier.{kind}")
@@ -109,7 +108,7 @@ PROGRAMS = [
 def test_programs_run_as_printed(fresh, monkeypatch, page, code):
     for module in (network_limits, picture_limits):
         for name in (each for each in vars(module) if each.isupper()):
-            monkeypatch.setattr(module, name, getattr(module, name))  # put back at the end
+            monkeypatch.setattr(module, name, getattr(module, name))  # restored at the end
     frame = np.zeros((40, 50, 3), np.uint8)
     exec(compile(code, page, "exec"), {"frame": frame})
 
@@ -134,7 +133,7 @@ QUOTED = [
 
 @cache
 def messages():
-    """Every text in the source, with … where a value is put in."""
+    """Return every string in the source, with … for interpolated values."""
     found = []
     for path in (ROOT / "engine").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -168,7 +167,7 @@ def test_json_page_documents_every_key(fresh, capsys):
 
 
 def links():
-    """Every link of every page, the notes included, with the page that has it."""
+    """Return (page, link) for every link of every page, notes included."""
     for path in sorted((ROOT / "docs").rglob("*.md")):
         for link in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
             yield str(path.relative_to(ROOT)), link

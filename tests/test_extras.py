@@ -1,4 +1,4 @@
-"""The pip command that hints print: it must install this engine, and an extra that exists."""
+"""The pip command in hints: it names this engine and an existing extra."""
 
 import configparser
 import shlex

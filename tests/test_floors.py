@@ -1,4 +1,4 @@
-"""The floors of the house: who may import whom, as setup.cfg says."""
+"""The import contracts of setup.cfg."""
 
 import subprocess
 import sys

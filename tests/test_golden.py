@@ -1,4 +1,4 @@
-"""Darknet's small golden cases through the adapter; the big ones run in .ci/run."""
+"""Darknet's small golden cases through the adapter; .ci/run checks the large ones."""
 
 import os
 import subprocess

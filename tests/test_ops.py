@@ -1,4 +1,4 @@
-"""Convolutions by themselves: textbook cases, what may be given, what is refused."""
+"""engine.ops: textbook convolutions, kinds of arrays, errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostDevice]:
-    """A card whose memory and kernels are the host's stands in for cuda:0."""
+    """Replace cuda:0 by a device with the memory and kernels of the host."""
     ops.release()
     opened = HostDevice(name="cuda:0")
     open_cpu = ops.open_device
@@ -38,7 +38,7 @@ def name(request: pytest.FixtureRequest, card: HostDevice) -> str:
 
 
 class OnCard:
-    """An array as another library would keep it on a card."""
+    """An array of another library on a GPU."""
 
     def __init__(self, values: Array, **facts: Any) -> None:
         self.values = np.ascontiguousarray(values)
@@ -52,7 +52,7 @@ class OnCard:
 
 
 def seen(x: Any) -> Array:
-    """What lies behind `__cuda_array_interface__`; the host's memory is the card's here."""
+    """Return the values behind `__cuda_array_interface__`, which are in host memory here."""
     return np.asarray(type("Host", (), {"__array_interface__": x.__cuda_array_interface__})())
 
 
@@ -86,7 +86,7 @@ def test_conv1d_of_a_textbook_signal(name: str) -> None:
 @pytest.mark.parametrize(
     ("size", "extent", "stride", "expected"),
     [
-        (2, 4, 1, [3, 5, 7, 4]),  # the odd cell of padding lies at the end
+        (2, 4, 1, [3, 5, 7, 4]),  # the odd cell of padding is at the end
         (4, 4, 1, [6, 10, 9, 7]),
         (3, 4, 1, [3, 6, 9, 7]),
         (3, 4, 2, [6, 7]),
@@ -195,7 +195,7 @@ def test_array_on_a_gpu_gives_an_array_on_that_gpu(card: HostDevice) -> None:
     np.testing.assert_allclose(seen(y), ops.conv2d(x, w, bias, padding=1), rtol=1e-5, atol=1e-5)
     before = len(card.context.driver.live)
     del y
-    card.context.run(lambda: None)  # whatever was posted before has been done
+    card.context.run(lambda: None)  # all earlier jobs are done
     assert len(card.context.driver.live) == before - 1
 
 

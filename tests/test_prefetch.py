@@ -1,4 +1,4 @@
-"""engine/prefetch.py: items are made ahead, in order, and never more than allowed."""
+"""Pipelined items are prepared ahead, in order and in limited numbers."""
 
 import threading
 import time

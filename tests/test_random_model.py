@@ -1,4 +1,4 @@
-"""tools/random_model.py: thresholds for networks that nobody trained."""
+"""tools/random_model.py: thresholds for untrained networks."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from tools.random_model import threshold_for
 
 
 def rows_of(certain, classes):
-    """Candidates with this certainty of a box, and these scores."""
+    """Return candidates with these objectness values and class scores."""
     rows = np.zeros((len(certain), 5 + len(classes[0])), np.float32)
     rows[:, 4], rows[:, 5:] = certain, classes
     return rows

@@ -1,4 +1,4 @@
-"""README.md: every command and the Python example run as printed in a copy of what is cloned."""
+"""README.md: every command and the Python example run as printed in a copy of the clone."""
 
 import json
 import re
@@ -22,14 +22,12 @@ COMMANDS = [
     for line in re.findall(r"^    (?:pip install \. && )?python -m engine (.*)$", README, re.M)
 ]
 FROM_THE_NETWORK = ("yolov4-tiny", "darknet19")
-BRIEFLY = {
-    "benchmark": ["--seconds", "0", "--warm-up", "0"]
-}  # where it takes as long as it is told
+BRIEFLY = {"benchmark": ["--seconds", "0", "--warm-up", "0"]}  # instead of the printed durations
 
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory):
-    """A working folder with the files that the README names."""
+    """Create a working folder with the files that the README names."""
     folder = tmp_path_factory.mktemp("clone")
     for name in ("docs", "cfg", "weights"):
         shutil.copytree(ROOT / name, folder / name)
@@ -63,7 +61,7 @@ def test_every_command_runs_in_order(clone, tmp_path):
             assert done.status in (0, 3, 4), told
             assert done.status == 0 or done.err.splitlines()[-1].startswith("Error: "), told
             assert "Traceback" not in done.err, told
-        elif words == ["doctor"] or words[0] == "export":  # no GPU, or no onnx: they say what to do
+        elif words == ["doctor"] or words[0] == "export":  # without a GPU or onnx they print a hint
             assert done.status == 0 or "Run: pip install" in done.err, told
         else:
             assert done.status == 0, told
@@ -71,7 +69,7 @@ def test_every_command_runs_in_order(clone, tmp_path):
 
 
 def public_commands():
-    """All but those for a shell and for a server."""
+    """Return all commands except those for a shell and a server."""
     found = (ROOT / "engine/cli").glob("[!_]*.py")
     return {path for path in found if path.stem not in ("completion", "serve")}
 

@@ -1,6 +1,6 @@
-"""Trained networks: darknet's own detections, and reference outputs of models from the field.
+"""Trained networks: darknet's detections and the reference outputs of published models.
 
-ENGINE_YOLOV3_TINY names the folder that holds yolov3-tiny.weights.
+ENGINE_YOLOV3_TINY names the folder of yolov3-tiny.weights.
 """
 
 import json
@@ -32,7 +32,7 @@ needs_yolov3_tiny = pytest.mark.skipif(
 
 DEVICES = ["cpu", pytest.param("cuda:0", marks=pytest.mark.cuda)]
 RESIZES = {"resize": "stretch", "letterbox": "letterbox"}
-# pixels, score; darknet's JPEG decoder rounds colours otherwise than libjpeg does
+# pixels, score; darknet's JPEG decoder and libjpeg round colours differently
 TOLERANCES = {"stb.png": (0.5, 1e-3), "jpg": (1.5, 0.01)}
 
 
@@ -78,10 +78,10 @@ def test_yolov3_tiny_finds_what_darknet_finds(yolov3_tiny, picture):
 
 
 def reference_layers(reference, on, *, size, passes):
-    """Every layer's output, batch norm dividing by sqrt(variance + 1e-6).
+    """Return every layer's output with batch norm dividing by sqrt(variance + 1e-6).
 
-    That is what the program divided by that made the references. Darknet, and so this engine, adds
-    1e-5: the difference is taken off the variances.
+    The program that made the references used that epsilon. Darknet and this engine add 1e-5, so
+    the difference is subtracted from the variances.
     """
     stem = reference.parent / reference.parent.name
     network = graph.build(cfg.read(f"{stem}.cfg"), size=size)
@@ -121,7 +121,7 @@ def test_published_models_give_their_reference_outputs(device, reference, passes
 @needs.shared("models")
 @pytest.mark.parametrize("reference", MODELS, ids=lambda path: path.parent.name)
 def test_published_models_give_finite_outputs(reference):
-    """One of them has variances just below zero."""
+    """Test finite outputs; one model has variances just below zero."""
     stem = reference.parent / reference.parent.name
     with engine.load(f"{stem}.cfg", f"{stem}.weights", device="cpu") as network:
         width, height = network.size

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md: its recipes work in a copy of the tree, and touch the files that they list."""
+"""CONTRIBUTING.md: recipes work in a copy of the tree and change the files that they list."""
 
 import filecmp
 import os

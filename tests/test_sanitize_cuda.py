@@ -1,4 +1,4 @@
-"""tools/sanitize_cuda.sh over a compute-sanitizer that is not there: what it takes for clean."""
+"""tools/sanitize_cuda.sh with a fake compute-sanitizer: which results it accepts."""
 
 import os
 import re
@@ -58,7 +58,7 @@ def test_clean_run_covers_every_case_and_finds_each_seeded_fault(tmp_path):
 @pytest.mark.parametrize(
     "said",
     [
-        {"FAULTS_FOUND": "0"},  # the tool sees nothing
+        {"FAULTS_FOUND": "0"},  # the tool misses the seeded fault
         {"ERRORS": "3"},
         {"CASES_WATCHED": "11"},
         {"CASES_WATCHED": "no"},

@@ -1,4 +1,4 @@
-"""Short forms of tools/soak_cpu.py, and that it would notice."""
+"""Short runs of tools/soak_cpu.py, and checks that it detects faults."""
 
 from itertools import count
 
@@ -74,7 +74,7 @@ def test_swapped_answers_are_noticed(wear, monkeypatch):
     [("images", 1500, "picture", 300), ("loads", 150, "load", 3e3)],
 )
 def test_memory_stays_flat(wear, monkeypatch, part, number, unit, most):
-    """Within what malloc does by itself in so short a time; what it takes once is no leak."""
+    """Allow the noise of malloc in a short run; memory that is allocated once is not a leak."""
     monkeypatch.setattr(soak_base, {"images": "PICTURES", "loads": "LOADS"}[part], number)
     slopes = []
     while not slopes or (slopes[-1] >= most and len(slopes) < 2):

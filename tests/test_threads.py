@@ -1,4 +1,4 @@
-"""engine/threads.py: work in its order, by no more threads than allowed, to its end."""
+"""Thread pools: order of work, number of threads, shutdown."""
 
 import gc
 import math

@@ -1,4 +1,4 @@
-"""tools/torch_peer.py: what PyTorch is given is our network, and it makes the same of it."""
+"""tools/torch_peer.py: PyTorch runs the same network with the same outputs."""
 
 from contextlib import closing
 from pathlib import Path

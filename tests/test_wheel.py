@@ -1,4 +1,4 @@
-"""What an installation holds: code, typing marker, kernels, networks and the notes on weights."""
+"""The contents of the wheel: code, typing marker, kernels, networks, notes on weights."""
 
 import subprocess
 import sys

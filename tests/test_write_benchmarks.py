@@ -1,4 +1,4 @@
-"""docs/benchmarks*.md: exactly what the tool writes from the rows that each page names."""
+"""docs/benchmarks*.md equal what the tool writes from the rows that each page names."""
 
 import json
 import re
@@ -14,7 +14,7 @@ PAGES = (write_benchmarks.CARD_PAGE, write_benchmarks.CPU_PAGE)
 
 
 def results_of(page):
-    """Return the file of rows that a page says it was written from."""
+    """Return the file of rows that a page names as its source."""
     text = (DOCS / page).read_text(encoding="utf-8")
     (path,) = re.findall(r"^- Every row.*\]\((\S+)\)$", text, re.MULTILINE)
     return DOCS / path

@@ -1,7 +1,7 @@
-"""Bad inputs as a user meets them: `detect` answers soon and in little memory.
+"""Bad inputs through the command line: `detect` must answer quickly and in little memory.
 
-Each is refused in one line with its status, or it is not so bad and runs. A number names a kind;
-finer cases of the same numbers lie with the tests of what reads them.
+Each input is refused in one line with its exit status, or it is acceptable and runs. The number in
+the name of a test is the kind of input; finer cases have the same number next to their reader.
 """
 
 import time
@@ -18,13 +18,13 @@ from tests.bad_inputs.small import GOOD
 resource = pytest.importorskip("resource", reason="Windows has no limit on address space")
 
 CPU = ["--device", "cpu", "--threads", "1"]
-SECONDS = 2  # of processor time, so that a busy machine does not count
-MEMORY = 2**30  # of addresses, beyond what the process has already
+SECONDS = 2  # of processor time, which does not depend on the load
+MEMORY = 2**30  # of address space, in addition to what the process uses
 
 
 @pytest.fixture(autouse=True)
 def little_memory():
-    """Whatever asks for too much gets a MemoryError, and its test fails."""
+    """Limit the address space, so that a huge allocation raises MemoryError."""
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, hard))
@@ -41,9 +41,9 @@ def picture(tmp_path):
 
 @pytest.fixture
 def detect(tmp_path, picture, capsys):
-    """Run `detect`; return its status and the one line it complains in, which may be none.
+    """Return a function that runs `detect` and returns its status and its error line, or "".
 
-    More pictures than one may have more lines.
+    `errors` is the number of error lines to expect, None for any.
     """
 
     def run(*more, network=GOOD, model=None, shown=picture, errors=1):
@@ -70,7 +70,7 @@ def detect(tmp_path, picture, capsys):
 
 @pytest.fixture
 def refuses(detect):
-    """Run `detect`, which is to end with this status and this message."""
+    """Return a function that runs `detect` and checks its exit status and message."""
 
     def run(message, *more, status=3, **given):
         found, line = detect(*more, **given)
@@ -81,7 +81,7 @@ def refuses(detect):
 
 @pytest.fixture
 def file(tmp_path):
-    """Write a file of this name and content."""
+    """Return a function that writes a file into the test's folder."""
 
     def write(name, content):
         path = tmp_path / name
@@ -92,7 +92,7 @@ def file(tmp_path):
 
 
 def blank_weights(path, network):
-    """Zeros that fit the network, or nothing where there is no network."""
+    """Write weights of zeros for the network; write nothing if the network is invalid."""
     try:
         built = graph.build(cfg.read(network))
     except engine.EngineError:

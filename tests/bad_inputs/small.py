@@ -1,4 +1,4 @@
-"""Small networks to put something bad into, and how cases are called."""
+"""Small networks that tests damage, and short names for their cases."""
 
 NET = "[net]\nwidth=32\nheight=32\nchannels=3\n"
 CONV = "[convolutional]\nfilters=6\nactivation=linear\n"

@@ -1,4 +1,4 @@
-"""Every one of the 76 kinds of bad input has a test: here, or where the thing is that reads it."""
+"""Each of the 76 kinds of bad input has a test, here or next to the code that reads it."""
 
 import re
 from pathlib import Path

@@ -59,7 +59,7 @@ def frame(av, pixels, number=None):
 
 
 def write(av, path, numbers, codec="mpeg4"):
-    """A video of a frame at each of these tenths of a second."""
+    """Write a video with a frame at each of these tenths of a second."""
     with av.open(str(path), "w") as file:
         stream = file.add_stream(codec, rate=10)
         stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"

@@ -1,4 +1,4 @@
-"""67 and 68: class names, and labels to judge a detector by."""
+"""67 and 68: class names, and labels for evaluation."""
 
 import shutil
 
@@ -78,7 +78,7 @@ LABELS = {
 
 @pytest.mark.parametrize("kind", LABELS)
 def test_68_labels_are_read_or_reported(detect, picture, tmp_path, capsys, kind):
-    assert detect(network=THREE) == (0, "")  # it writes the network and its weights
+    assert detect(network=THREE) == (0, "")  # writes the network and its weights
     folder = tmp_path / "set"
     folder.mkdir()
     for name in ("a", "b"):

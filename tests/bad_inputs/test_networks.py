@@ -196,7 +196,7 @@ def test_10_11_a_network_in_another_encoding_runs(detect, file, encoding):
 
 
 def odd_path(folder, name):
-    """A path that is no file to read; some have to be made first."""
+    """Create and return a path that is not a regular file."""
     path = folder / name
     if name == "pipe":
         os.mkfifo(path)

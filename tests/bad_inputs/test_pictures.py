@@ -32,13 +32,13 @@ def png_header(width, height):
 
 
 def gif_of(frames):
-    """A GIF of one pixel, many times over."""
+    """Return a GIF of many frames of one pixel."""
     frame = b",\0\0\0\0\1\0\1\0\0\2\2D\1\0"
     return b"GIF89a\1\0\1\0\x80\0\0\0\0\0\xff\xff\xff" + frame * frames + b";"
 
 
 def tiff_with_tag(count):
-    """One directory with one tag that promises `count` numbers."""
+    """Return a TIFF whose only tag declares `count` numbers."""
     return b"II*\0\x08\0\0\0\1\0" + struct.pack("<HHII", 273, 4, count, 26) + bytes(4)
 
 

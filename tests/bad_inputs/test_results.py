@@ -1,4 +1,4 @@
-"""69 and 70: networks that put out nonsense, thresholds that make none, and their JSON."""
+"""69 and 70: networks with non-finite outputs, invalid thresholds, and the JSON they give."""
 
 import json
 
@@ -13,7 +13,7 @@ MANY = NET.replace("32", "512") + CONV.replace("6", "18") + YOLO.replace("mask=0
 
 @pytest.fixture
 def nonsense(tmp_path):
-    """Weights of one number each; a bias of 100 gives widths beyond all numbers."""
+    """Return a function that writes constant weights; a bias of 100 makes widths overflow."""
 
     def write(network, number, bias):
         (tmp_path / "of.cfg").write_text(network)
@@ -64,7 +64,7 @@ def test_69_thresholds_are_valid_or_refused(detect, nonsense, option, value, exp
 
 @pytest.mark.slow
 def test_69_a_million_candidates_of_equal_scores_take_bounded_time(detect, nonsense):
-    """786,432 boxes, each over all others."""
+    """Test 786,432 boxes that all overlap."""
     model = nonsense(MANY, 0, 1)
     assert detect("--thresh", "0", "--nms", "1", network=MANY, model=model) == (0, "")
     assert detect("--thresh", "0", network=MANY, model=model) == (0, "")

@@ -1,4 +1,4 @@
-"""71 to 76: machines without a card, homes, terminals and addresses that are not as they should."""
+"""71 to 76: missing GPUs and home folders, unusual terminals, invalid model names."""
 
 import os
 

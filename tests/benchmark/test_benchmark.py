@@ -1,4 +1,4 @@
-"""What is measured and how: stages, ops, algorithms, peers, the chart."""
+"""Benchmarks of stages, ops, algorithms and peers, and their chart."""
 
 import sys
 from io import BytesIO

@@ -1,4 +1,4 @@
-"""The least time of an op, and what keeps it from it."""
+"""Lower bounds of the time of an op, and what limits it."""
 
 import numpy as np
 import pytest

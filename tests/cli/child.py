@@ -1,4 +1,4 @@
-"""python -m engine in a process of its own, as a user runs it."""
+"""Run `python -m engine` in a child process, as a user does."""
 
 import os
 import subprocess
@@ -31,5 +31,5 @@ def engine(*arguments, cwd=None, stdin="", timeout=60, **environment):
 
 
 def names_in(out):
-    """The pictures that a table is about, in order."""
+    """Return the pictures named in a table, in order."""
     return [line.split("  ")[0] for line in out.splitlines() if line.endswith(" ms")]

@@ -1,4 +1,4 @@
-"""python -m engine benchmark, in a process of its own; on a card whose kernels run on the CPU."""
+"""python -m engine benchmark, in a child process or on a GPU whose kernels run on the host."""
 
 import json
 

@@ -11,7 +11,7 @@ from engine import cli
 
 @pytest.fixture
 def listing(tmp_path):
-    """Six pictures in folders called like the classes, one broken, one of no class."""
+    """List six pictures in folders named after classes; one is broken, one unlabelled."""
     random = np.random.default_rng(1)
     paths = [tmp_path / f"of-{name}" / "1.png" for name in "uvwxyz"]
     paths += [tmp_path / "of-u" / "broken.png", tmp_path / "none" / "1.png"]

@@ -1,4 +1,4 @@
-"""python -m engine classify with classes that stand in a tree: as darknet names them."""
+"""python -m engine classify with a tree of classes, as darknet evaluates it."""
 
 import json
 
@@ -25,7 +25,7 @@ activation=linear
 tree=net.tree
 """
 TREE = {"animal": -1, "thing": -1, "cat": 0, "dog": 0, "car": 1}
-CONDITIONAL = [0.9, 0.1, 0.6, 0.4, 1.0]  # among those of one parent
+CONDITIONAL = [0.9, 0.1, 0.6, 0.4, 1.0]  # given the parent
 
 
 @pytest.fixture

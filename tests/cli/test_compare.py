@@ -1,4 +1,4 @@
-"""python -m engine compare, in a process of its own."""
+"""python -m engine compare, in a child process."""
 
 import pytest
 

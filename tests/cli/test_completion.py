@@ -1,4 +1,4 @@
-"""Completion scripts know every command and option, and bash and others read them."""
+"""Completion scripts contain every command and option, and shells can run them."""
 
 import os
 import pty
@@ -84,13 +84,13 @@ def test_fish_completes(capsys, tmp_path, line, expected):
     ],
 )
 def test_zsh_completes(capsys, tmp_path, line, expected):
-    """What it puts on its command line after a tab, asked through a terminal."""
+    """Press Tab in a terminal and read the completed command line."""
     if shutil.which("zsh") is None:
         pytest.skip(NOT_INSTALLED.format("zsh"))
     (tmp_path / "pictures").mkdir()
     (tmp_path / "engine.zsh").write_text(script("zsh", capsys))
     begin = "PS1=; unsetopt prompt_sp; autoload -Uz compinit; compinit -u -D; . ./engine.zsh"
-    # The widget shows the line that a tab has made; typing it is left to `zle`, not to the echo.
+    # The widget writes the completed line to a file, because the echo has control sequences.
     begin += '; show() { zle expand-or-complete; print -r -- "<$BUFFER>" > told; zle accept-line }'
     begin += "; zle -N show; bindkey '^X' show; print ready > ready"
     main, other = pty.openpty()
@@ -109,7 +109,7 @@ def test_zsh_completes(capsys, tmp_path, line, expected):
 
 
 def wait_for(path, terminal):
-    """What is in the file, once it is there; the terminal is read so that the shell goes on."""
+    """Wait for the file and return its text; reading the terminal keeps the shell running."""
     end = time.monotonic() + 20
     while time.monotonic() < end:
         if select.select([terminal], [], [], 0.05)[0]:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def pictures(tmp_path):
-    """Two pictures of the same name in two folders, and a broken one."""
+    """Return two pictures of the same name in two folders, and a broken one."""
     random = np.random.default_rng(0)
     paths = [tmp_path / "a" / "dog.jpg", tmp_path / "b" / "dog.jpg", tmp_path / "broken.jpg"]
     for path in paths[:2]:

@@ -20,7 +20,7 @@ NAMES = ["cat", "dog", "cow"]
 
 @pytest.fixture
 def dataset(tmp_path):
-    """Four pictures; the third has an empty label file, the fourth none."""
+    """Write four pictures; the third has an empty label file, the fourth has none."""
     random = np.random.default_rng(0)
     for folder in ("set/images", "set/labels"):
         (tmp_path / folder).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Every flag of every command does something, through the command line in a process of its own."""
+"""Every flag of every command has an effect, in a child process."""
 
 import json
 import shutil
@@ -23,12 +23,12 @@ NETS = {
     "evaluate": "my.cfg my.weights --names my.names --device cpu",
 }
 PICTURES = {"detect": "turned.jpg", "classify": "turned.jpg", "evaluate": "set"}
-SERVES = {"serve"}  # runs until it is stopped: its flags have their own tests
+SERVES = {"serve"}  # runs until it is stopped; tests/serve covers its flags
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, tiny_detector, tiny_classifier):
-    """A working folder with everything that the commands below name."""
+    """Create a working folder with every file that the commands below name."""
     here = tmp_path_factory.mktemp("here")
     for kind in ("cfg", "weights", "names"):
         shutil.copy(getattr(tiny_detector, kind), here / f"my.{kind}")
@@ -72,7 +72,7 @@ def document(folder, text, **more):
 
 
 def answers(folder, command, flags=""):
-    """What the command is about, and every number that its network has found."""
+    """Return the conditions of a run and every number in its results."""
     text = f"{command} {NETS[command]} {PICTURES[command]} {flags}"
     if command != "evaluate":
         about = document(folder, text)

@@ -1,4 +1,4 @@
-"""python -m engine export, in a process of its own; ONNX Runtime opens what it writes."""
+"""python -m engine export, in a child process; ONNX Runtime loads the file."""
 
 import numpy as np
 import pytest

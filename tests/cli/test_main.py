@@ -1,4 +1,4 @@
-"""The command line's frame: help, misspellings, exit statuses, speed of start."""
+"""The command line in general: help, misspellings, exit statuses, start-up time."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def test_misspellings_are_one_error_line(capsys, arguments, message):
 
 @pytest.mark.parametrize("name", cli.commands())
 def test_empty_name_is_refused(capsys, name):
-    """A shell's variable that is not set."""
+    """Test the value of an unset shell variable."""
     actions = cli.parser_of(name).actions
     needed = ["x" for each in actions if each.required]
     for each in actions:
@@ -117,7 +117,7 @@ def test_closed_pipe_is_not_an_error():
         ["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
     assert done.stderr == ""
-    assert done.stdout.strip() in ("0", "141")  # 0 when it wrote all before the reader left
+    assert done.stdout.strip() in ("0", "141")  # 141 if the pipe was closed first
 
 
 @pytest.mark.slow
@@ -175,7 +175,7 @@ def test_help_starts_without_numpy():
 
 @pytest.mark.slow
 def test_help_starts_about_as_fast_as_a_numpy_import():
-    """The quickest of each, in turn: a machine that others use is slow for a while."""
+    """Compare the fastest of alternating runs, because a shared machine may be slow for a while."""
 
     def timed(*command):
         start = time.perf_counter()

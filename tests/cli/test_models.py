@@ -24,7 +24,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def server(monkeypatch):
-    """Serves the only network of a small zoo, over plain HTTP."""
+    """Serve the only network of a small zoo over plain HTTP."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     running = Server()
     model = Model(

@@ -1,4 +1,4 @@
-"""What detect writes, through the command line; opened by the programs it is for."""
+"""Outputs of detect through the command line, read back by the programs they are for."""
 
 import csv
 import io
@@ -344,7 +344,7 @@ def test_labels_keep_those_of_a_data_set(detect, tree):
     labels.write_text("mine")
     done = detect("set/images", "--save-txt", "set/labels", "--overwrite")
     assert (done.status, "would replace labels of set/images/1.png" in done.err) == (2, True)
-    (tree / "set" / "images" / "1.txt").touch()  # which darknet would take
+    (tree / "set" / "images" / "1.txt").touch()  # darknet would read it as labels
     assert detect("set/images", "--save-txt", "set/labels", "--overwrite").status == 2
     assert labels.read_text() == "mine"
     labels.unlink()

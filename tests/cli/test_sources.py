@@ -94,7 +94,7 @@ def test_names_on_stdin_are_answered_one_ahead(tiny_detector, tree):
         child.stdin.write("a.jpg\nb.png\n")
         child.stdin.flush()
         assert '"a.jpg"' in child.stdout.readline()
-        child.send_signal(signal.SIGINT)  # stdin stays open: who waits for it must be warm_up
+        child.send_signal(signal.SIGINT)  # stdin stays open: the signal must interrupt its reader
         assert child.wait(20) == 130
         assert json.loads((tree / "kept.json").read_text())["images"][0]["path"] == "a.jpg"
     finally:
@@ -192,7 +192,7 @@ def test_progress_is_shown_on_a_terminal_only(tiny_detector, tree):
     while time.monotonic() < deadline:
         try:
             piece = os.read(leader, 4096)
-        except OSError:  # the other end is closed: all is read
+        except OSError:  # the other end is closed, so everything has been read
             break
         shown += piece
     os.close(leader)

@@ -1,4 +1,4 @@
-"""A folder of a thousand pictures, twenty of them broken, each in another way."""
+"""A folder of a thousand pictures, of which twenty are broken in different ways."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tests.pictures import write_picture
 
 pytestmark = pytest.mark.slow
 
-# As a user's run, and what it took: the most memory in KiB, on stderr.
+# Runs the command line and prints the peak memory in KiB to stderr.
 RUN = """
 import resource, sys
 from engine import cli
@@ -35,7 +35,7 @@ def chunk(kind, content):
 
 
 def write_broken(folder, good):
-    """Twenty files that are no pictures."""
+    """Write twenty invalid pictures."""
     jpeg, png, bmp, gif, webp = (
         good[kind].read_bytes() for kind in ("jpg", "png", "bmp", "gif", "webp")
     )

@@ -1,4 +1,4 @@
-"""python -m engine weights, in a process of its own."""
+"""python -m engine weights, in a child process."""
 
 import hashlib
 import struct

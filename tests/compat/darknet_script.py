@@ -1,4 +1,4 @@
-"""A program as people write them around darknet.py: one picture, boxes printed and drawn."""
+"""A typical script written for darknet.py: it prints and draws the boxes of one picture."""
 
 import sys
 

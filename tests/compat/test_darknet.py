@@ -1,4 +1,4 @@
-"""engine.compat.darknet: scripts written for darknet.py run, and find what they found there."""
+"""engine.compat.darknet: scripts written for darknet.py run and give the same detections."""
 
 import ctypes
 import subprocess
@@ -33,7 +33,7 @@ def sensible(random, name, shape):
 
 @pytest.fixture
 def model(tiny_detector, tmp_path):
-    """A .cfg, .data and .weights file; the weights give boxes of sensible sizes."""
+    """Write a .cfg, .data and .weights file; the weights give boxes of plausible sizes."""
     data, weights = tmp_path / "obj.data", tmp_path / "obj.weights"
     data.write_text(f"classes = 3\nnames = {tiny_detector.names}\n")
     network = graph.build(cfg.read(tiny_detector.cfg))

@@ -1,4 +1,4 @@
-"""Networks of a few lines, built from text, and what is said when one is refused."""
+"""Networks of a few lines, built from text, and the errors of refused ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def shapes_of(layers: str, source: Shape = SOURCE) -> list[Shape]:
 
 
 def refusal(layers: str, source: Shape = SOURCE) -> str:
-    """The one line with which a network is refused, without delay."""
+    """Return the error line with which a network is refused, which must not take long."""
     return refusal_of_text(NET.format(source) + layers)
 
 

@@ -1,4 +1,4 @@
-"""Every ceiling can be lowered; what is above it is refused before memory is asked for."""
+"""Every limit can be lowered; larger values are refused before memory is allocated."""
 
 import pytest
 
@@ -10,7 +10,7 @@ CONV = "[convolutional]\nfilters=16\nsize=3\npad=1\n"
 YOLO = "[convolutional]\nfilters=6\n[yolo]\nclasses=1\nmask=0\nanchors=8,8\n"
 ROUTE = "[route]\nlayers="
 
-# ceiling: (what it is lowered to, what stays below, what does not, the message)
+# limit: (its lowered value, a network within it, a network beyond it, the message)
 CASES = {
     "CFG_BYTES": (100, NET + "[dropout]\n", NET + "#" * 100, "expected at most 0 MiB"),
     "LINES": (8, NET + "[dropout]\n", NET + "\n" * 9, "expected at most 8 lines"),

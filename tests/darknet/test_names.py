@@ -1,4 +1,4 @@
-"""engine/darknet/names.py: names files as people write them."""
+"""engine/darknet/names.py: .names files in every encoding and layout in use."""
 
 import pytest
 

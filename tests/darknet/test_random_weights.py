@@ -14,7 +14,7 @@ HALVES = 65504
     "name", slow_except(["yolov4-tiny"], ["yolov3", "yolov4-tiny", "enet-coco", "resnet50"])
 )
 def test_random_weights_keep_the_scale_of_values(name):
-    """Also where a hundred layers are added up: a benchmark in float16 must not overflow."""
+    """Test sums of a hundred layers, too: a benchmark in float16 must not overflow."""
     network = graph.build(cfg.read(folder("cfg") / f"{name}.cfg"), size=(96, 96))
     plan = lower(network, random_weights.arrays(network)).keeping_layers()
     device = open_device("cpu")

@@ -1,4 +1,4 @@
-"""Fused networks of every golden case and of all recurrent parts put out what they did before."""
+"""Fused networks of every golden case and recurrent layer give the same outputs."""
 
 import importlib.util
 import json
@@ -26,7 +26,7 @@ activation=tanh
 def outputs_of(cpu, network, arrays, given):
     plan = lower(network, arrays).keeping_layers()
     program = cpu.compile(plan, batch=len(given) // plan.steps)
-    twice = program.forward(given), program.forward(given)  # the second sees the first's state
+    twice = program.forward(given), program.forward(given)  # the second has another state
     return [*twice[0], *twice[1]]
 
 
@@ -98,7 +98,7 @@ def test_every_small_golden_network_is_the_same_when_fused(cpu, tmp_path):
     for path in sorted(root.glob("open/micro/*/case.json")):
         case = json.loads(path.read_text())
         net = path.parent / "net.cfg"
-        if case["time_steps"] > 1 or case["family"] == "xnor":  # a rounding there flips signs
+        if case["time_steps"] > 1 or case["family"] == "xnor":  # rounding may flip signs
             continue
         network = graph.build(cfg.read(net))
         arrays = weights.load(judge.weights_for(str(path.parent), case, str(tmp_path)), network)

@@ -29,7 +29,7 @@ def test_a_tree_keeps_names_and_parents_in_file_order(tmp_path):
     [
         ((-1,), (1,)),
         ((-1, -1, 0, 0, 0, 1), (2, 3, 1)),
-        ((-1, 0, -1, 0), (1, 1, 1, 1)),  # siblings apart are separate runs, as darknet has it
+        ((-1, 0, -1, 0), (1, 1, 1, 1)),  # separated siblings are separate groups, as in darknet
     ],
 )
 def test_consecutive_siblings_form_a_group(parents, sizes):

@@ -1,4 +1,4 @@
-"""Random pictures: objects, and detections that are near them, doubled, misplaced or mistaken."""
+"""Random pictures: objects, and detections that match, repeat, miss or confuse them."""
 
 import numpy as np
 
@@ -35,7 +35,7 @@ def _example(random, number, classes, optional, ties):
         found_ids.append(int(random.integers(classes)))
         scores.append(random.random())
     scores = np.round(scores, 2) if ties else np.asarray(scores)
-    # as float32 and relative, which is how a network gives them
+    # float32 and relative to the picture, like a network's outputs
     sides = np.tile(np.asarray(size, np.float64), 2)
     boxes = (np.reshape(found, (-1, 4)) / sides).astype(np.float32) * sides
     order = np.argsort(-scores, kind="stable") if len(scores) else np.zeros(0, int)

@@ -1,4 +1,4 @@
-"""Curves and matrices are pictures that show what the report says."""
+"""Precision-recall curves and confusion matrices show the values of the report."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""COCO's numbers are those of pycocotools."""
+"""COCO's metrics agree with pycocotools."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""COCO's files: read, matched with a network's classes, refused when they make no sense."""
+"""COCO files: reading, matching with a network's classes, errors."""
 
 import json
 
@@ -48,9 +48,9 @@ def test_pictures_come_by_number_and_categories_in_order(tmp_path):
 @pytest.mark.parametrize(
     ("names", "categories"),
     [
-        (["trafficlight", "cat"], (7, 3)),  # by name, whatever the blanks
-        (["dog", "trafficlight", "cat"], (8, 7, 3)),  # a class more than the file has
-        (["class 0", "class 1"], (3, 7)),  # as many: in order
+        (["trafficlight", "cat"], (7, 3)),  # by name, ignoring blanks
+        (["dog", "trafficlight", "cat"], (8, 7, 3)),  # one class more than the file
+        (["class 0", "class 1"], (3, 7)),  # equal numbers: in order
         (["kitten", "traffic light"], (3, 7)),
     ],
 )

@@ -1,4 +1,4 @@
-"""Objects against what was found in their place."""
+"""Confusion of objects and detections."""
 
 import numpy as np
 import pytest

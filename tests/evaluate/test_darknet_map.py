@@ -1,4 +1,4 @@
-"""The method darknet does what `detector map` does, step by step."""
+"""The method `darknet` agrees with darknet's `detector map`."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def overlap(a, b):
 
 
 def map_of(examples, classes, *, least, threshold, points):
-    """Average precisions, their mean and the counts at a threshold, in loops."""
+    """Compute average precisions, their mean and the counts at a threshold in loops."""
     detections, owners, truths = [], 0, [0] * classes
     hits, misses, shared = [0] * classes, [0] * classes, 0.0
     for example in examples:

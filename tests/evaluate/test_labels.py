@@ -1,4 +1,4 @@
-"""Label files: what is right is read, what is broken is told with its file and line."""
+"""Label files: valid lines are read, broken ones are reported with file and line."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What may be chosen is checked, and a report says what was chosen."""
+"""Rules of an evaluation are validated and recorded in the report."""
 
 import json
 

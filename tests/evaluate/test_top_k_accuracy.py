@@ -1,4 +1,4 @@
-"""Right classes from paths, and how often a classifier names them."""
+"""Classes from paths, and top-1 and top-k accuracy."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ LABELS = ["n01", "n02", "", "cat"]
     ("path", "right", "ambiguous"),
     [
         ("val/x_n02.jpg", 1, False),
-        ("n02/n01.jpg", 0, True),  # the first of the list, not of the path
+        ("n02/n01.jpg", 0, True),  # the first in the list, not in the path
         ("catalogue/dog.jpg", 3, False),
         ("dog.jpg", None, False),
     ],

@@ -1,4 +1,4 @@
-"""Pascal VOC's numbers are those of a second, plain reading of its definition."""
+"""Pascal VOC's metrics agree with a second, plain implementation."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from tests.evaluate.real_examples import real_examples
 
 
 def overlap_of_pixels(a, b):
-    """Boxes xmin, ymin, xmax, ymax that count their last pixel, as in VOC's files."""
+    """Return the IoU of boxes whose last pixel is inclusive, as in VOC's files."""
     wide = min(a[2], b[2]) - max(a[0], b[0]) + 1
     tall = min(a[3], b[3]) - max(a[1], b[1]) + 1
     if wide <= 0 or tall <= 0:
@@ -25,7 +25,7 @@ def in_pixels(box):
 
 
 def plain_reading(examples, class_id, least):
-    """Recall and precision after each detection of a class."""
+    """Return recall and precision after each detection of a class."""
     detections, objects = [], {}
     for place, example in enumerate(examples):
         there, found = example.objects, example.detections
@@ -94,7 +94,7 @@ def test_random_detections_match_the_plain_implementation(method, average, least
 
 
 def test_recall_of_three_tenths_does_not_reach_the_third_point():
-    """Nor does it in VOC's own code, whose points are multiples of 0.1 in binary."""
+    """VOC's code behaves alike: its points are binary multiples of 0.1."""
     boxes = np.array([[100 * place, 0, 50, 50] for place in range(10)], float)
     kinds = np.zeros(10, int)
     objects = Objects(boxes, kinds, np.zeros(10, bool), np.zeros(10, bool))

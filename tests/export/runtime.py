@@ -23,7 +23,7 @@ def run_model(model, images):
 
 
 def detected(rows, plan, threshold):
-    """What Program.detect makes of decoded rows, for each picture, for heads of equal classes."""
+    """Return what Program.detect gives for decoded rows, if all heads have the same classes."""
     found = []
     for each in rows:
         each = each.copy()

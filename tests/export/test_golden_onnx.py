@@ -1,4 +1,4 @@
-"""Darknet's small golden cases through ONNX Runtime: every layer, and the rows of decoded boxes."""
+"""Darknet's small golden cases through ONNX Runtime: every layer and the decoded boxes."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""Exported models: any batch, their opset, their outputs; random networks agree with the CPU."""
+"""Exported models: batch, opset and outputs; random networks agree with the CPU."""
 
 import sys
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""A card on the host whose memory, launches and copies fail when they are told to."""
+"""A host stand-in for a GPU whose allocations, launches and copies fail on request."""
 
 from types import SimpleNamespace
 from weakref import WeakSet
@@ -20,7 +20,7 @@ LOST = "cuStreamSynchronize failed: the GPU is lost"
 
 
 class Trouble:
-    """Counts what is asked of the card; the `at`-th time, or from then on, it fails."""
+    """Counts calls of the driver and makes the `at`-th fail, or all from then on."""
 
     def __init__(self):
         self.kind, self.at, self.lasts = "", 0, False
@@ -44,7 +44,7 @@ class Trouble:
 
 
 class FaultyContext(HostContext):
-    """Errors of the card come out of it as they do out of a real one."""
+    """A context that raises errors in the same form as a real one."""
 
     _translated = Context._translated
 
@@ -66,7 +66,7 @@ class FaultyContext(HostContext):
         self._trouble = trouble
 
     def _troubled(self, function, trouble):
-        """The calls of a real card raise DeviceErrors by themselves."""
+        """Wrap a function so that it fails on request, with a DeviceError as on a real GPU."""
 
         def called(*arguments):
             with pycuda_loader.translate_errors(self.name):
@@ -98,7 +98,7 @@ class FaultyDevice(HostDevice):
 
 
 def module():
-    """What driver.translate_errors() asks for the errors of PyCUDA."""
+    """Return a stand-in for pycuda.driver with its error classes."""
     return SimpleNamespace(
         Error=CardError, MemoryError=CardMemoryError, mem_get_info=lambda: (1 << 29, 8 << 30)
     )

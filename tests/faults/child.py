@@ -1,4 +1,4 @@
-"""Programs in processes of their own: what they said, how they ended."""
+"""Run programs in child processes and return their output and exit status."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class End:
 
 
 def start(program: str, *arguments: object, **options: object) -> subprocess.Popen[str]:
-    """Python with `program`, which finds `arguments` in sys.argv[1:]."""
+    """Start Python with `program`, which gets `arguments` as sys.argv[1:]."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
         [sys.executable, "-c", program, *map(str, arguments)],

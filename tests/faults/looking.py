@@ -8,6 +8,6 @@ NOISE = np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8)
 
 
 def look(files):
-    """The boxes that a detector finds which this process loads."""
+    """Load a detector in this process and return its boxes."""
     with engine.load(*files, device="cpu", threads=2, threshold=0.01) as detector:
         return detector(NOISE).boxes.tobytes()

@@ -1,4 +1,4 @@
-"""A card that has no memory, refuses to launch, or is lost: told to all who ask, and it ends."""
+"""A GPU without memory, with failing launches, or lost: every caller gets an error."""
 
 import threading
 from itertools import count
@@ -126,7 +126,7 @@ def test_lost_card_can_still_be_closed(device, plan, given):
 
 
 def test_too_large_a_picture_leaves_the_program_usable(device, plan, given, expected):
-    """More memory is asked for when a larger picture comes than any before."""
+    """Test the allocation for a picture that is larger than all before."""
     from engine.backends.base import Placed
     from engine.vision.resize import Placement
 

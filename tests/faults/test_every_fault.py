@@ -1,4 +1,4 @@
-"""Which tests show of each fault that it is one line and that nothing is lost or corrupted."""
+"""The tests of each fault, which show that it is one error line and that no data is lost."""
 
 import pytest
 

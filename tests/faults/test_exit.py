@@ -1,4 +1,4 @@
-"""An interpreter that ends while work is under way: soon, in silence, with its own status."""
+"""An interpreter that exits during work: quickly, silently, with its own status."""
 
 import time
 

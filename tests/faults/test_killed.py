@@ -1,4 +1,4 @@
-"""A process that is killed while it writes: what it wrote is whole, or as it was before."""
+"""A process that is killed while it writes: each file is complete, old or new."""
 
 import json
 import signal
@@ -14,7 +14,7 @@ from tests.faults.child import start
 ROUNDS = 6
 LONGEST_SECONDS = 0.05  # from when it starts to write
 
-# each writes again and again what only differs by a number
+# each writes the same file repeatedly, with another number in it
 WRITERS = {
     "cache": """
 from engine.backends.cuda.driver.compile_cache import Cache

@@ -1,4 +1,4 @@
-"""Memory that is not there, at every place: told in one line, and the next call is right."""
+"""A failure of any allocation is one error line, and the next call succeeds."""
 
 import itertools
 import re
@@ -36,7 +36,7 @@ class Scarce:
 
 
 def failures(monkeypatch, task):
-    """Let each allocation of `task` fail in turn; how many there are."""
+    """Make each allocation of `task` fail in turn and return how many there are."""
     for last in itertools.count(1):
         said = "memory was enough"
         with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Processes that fork, spawn, share a folder, or have no home."""
+"""Processes that fork, spawn, share a folder, or have no home folder."""
 
 import multiprocessing
 import os
@@ -34,7 +34,7 @@ def forked(function):
     """Return the answer of a forked child, or nothing if it hangs or fails."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12's: there are other threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # 3.12, if other threads run
         child = os.fork()
     if not child:
         try:
@@ -163,7 +163,7 @@ def test_detecting_needs_no_home(home, tiny_detector, tmp_path):
 
 @pytest.mark.parametrize("home", [home for home in HOMES if HOMES[home]])
 def test_unwritable_model_folder_is_one_error_line(home, tmp_path):
-    """Nothing is fetched before there is a place for it."""
+    """Check that the folder is created before the download starts."""
     command = ["models", "pull", "yolov4-tiny"]
     end = run(ENGINE, *command, cwd=tmp_path, env=environment(home))
     assert end.status == 1, end.err

@@ -1,4 +1,4 @@
-"""Files that give little at a time, break off, or cannot be read though they can be opened."""
+"""Files with short reads, files that break off, and files that open but cannot be read."""
 
 import io
 import os
@@ -25,7 +25,7 @@ def encoded():
 
 
 class Dripping(io.RawIOBase):
-    """A file without a buffer: a read gives a few bytes, however many are asked for."""
+    """An unbuffered file whose reads return a few bytes at a time."""
 
     def __init__(self, content, *, breaks_at=None):
         self._content = io.BytesIO(content)

@@ -1,4 +1,4 @@
-"""Signals: a run ends at once and in silence, and what it has written is whole."""
+"""Signals end a run at once and silently, and its files are complete."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def place(tmp_path, tiny_detector):
 
 @pytest.fixture
 def running(place, tiny_detector):
-    """A run that waits for more names on its standard input, after its first picture."""
+    """Start a run that has processed one picture and waits for more names on stdin."""
     outputs = ["--jsonl", "found.jsonl", "--json", "found.json", "-o", "out"]
     command = ["detect", *tiny_detector.options, *outputs, "-"]
     process = start(ENGINE, *command, cwd=place, stdin=subprocess.PIPE)
@@ -61,7 +61,7 @@ def running(place, tiny_detector):
 
 
 def ended(process):
-    """Standard input stays open: it must not wait for more."""
+    """Wait for the end with stdin open, because the process must not wait for more."""
     status = process.wait(timeout=20)
     return status, process.stderr.read()
 
@@ -75,14 +75,14 @@ def test_signal_ends_a_run_and_leaves_whole_files(running, place, number):
     lines = (place / "found.jsonl").read_text().splitlines()
     assert len(lines) >= 3
     assert all(json.loads(line)["path"] == "street.png" for line in lines)
-    # what has been found so far is asked for all the more
+    # results so far must be complete
     assert len(json.loads((place / "found.json").read_text())["images"]) == len(lines)
     for picture in (place / "out").glob("street*.png"):
         Image.open(picture).load()
 
 
 class Output(Sink):
-    """Is interrupted so many times while it takes what it is given, or while it finishes."""
+    """An output that is interrupted while it takes an item, or while it finishes."""
 
     def __init__(self, *, taking=0, finishing=0, number=signal.SIGINT):
         self.taking, self.finishing, self.number = taking, finishing, number
@@ -231,7 +231,7 @@ def test_closed_pipe_ends_the_run(place, tiny_detector):
 
 
 def test_interrupt_waits_for_working_threads():
-    """They would write into the next run."""
+    """Threads that still work would write into the next run."""
     workers = Workers(2)
     if workers.count < 2:
         pytest.skip("this BLAS leaves no room for threads")

@@ -1,4 +1,4 @@
-"""A small model whose weights are around zero: how many boxes it finds differs by picture."""
+"""A small model that finds another number of boxes in each picture."""
 
 import numpy as np
 import pytest

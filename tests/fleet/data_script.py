@@ -1,4 +1,4 @@
-"""Detect inside Ray Data, as a user's own program has it: FOLDER CFG WEIGHTS NAMES OUT."""
+"""A user program with Detect in Ray Data; arguments: FOLDER CFG WEIGHTS NAMES OUT."""
 
 import sys
 

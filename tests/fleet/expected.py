@@ -1,4 +1,4 @@
-"""Pictures, some of them broken, and what is to be said of them."""
+"""Pictures, of which some are broken, and the expected rows."""
 
 import numpy as np
 from PIL import Image
@@ -7,13 +7,13 @@ import engine
 
 
 def plain(model, paths, **options):
-    """What the API of one machine says: path → Result or ImageError."""
+    """Return the results of the local API: path → Result or ImageError."""
     with engine.load(model.cfg, model.weights, model.names, device="cpu", **options) as detector:
         return dict(zip(paths, detector.stream(paths, on_error="yield"), strict=True))
 
 
 def write_pictures(folder, count, *, size=(64, 48), broken=()):
-    """Blots of colour, quick to make and small as files; those numbered in `broken` are cut off."""
+    """Write blots of colour as small files; those numbered in `broken` are truncated."""
     folder.mkdir(parents=True)
     random = np.random.default_rng(0)
     for number in range(count):
@@ -26,7 +26,7 @@ def write_pictures(folder, count, *, size=(64, 48), broken=()):
 
 
 def assert_rows_are(rows, expected):
-    """A row for each name, to the last bit what is expected of it; returns how many are broken."""
+    """Check that the rows equal the expected results bit for bit; return the number of errors."""
     assert sorted(row["path"] for row in rows) == sorted(expected)
     broken = 0
     for row in rows:

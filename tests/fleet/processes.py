@@ -1,16 +1,16 @@
-"""The processes that a command has started, told by /proc."""
+"""The processes that a command has started, read from /proc."""
 
 from pathlib import Path
 
 
 def below(pid):
-    """Every process that this one is the ancestor of: its id and its command line."""
+    """Return all descendants of a process: id and command line."""
     children, commands = {}, {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
             commands[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ")
-        except (OSError, ValueError):  # it has ended meanwhile
+        except (OSError, ValueError):  # it has ended in the meantime
             continue
         children.setdefault(parent, []).append(int(folder.name))
     found, waiting = {}, [pid]
@@ -23,7 +23,7 @@ def below(pid):
 
 
 def workers_of(pid):
-    """Ray's workers that hold a detector."""
+    """Return Ray's workers that hold a detector."""
     return [each for each, command in below(pid).items() if "ShardWorker" in command]
 
 

@@ -1,4 +1,4 @@
-"""Which device a worker takes of what Ray gave it."""
+"""The device that a worker opens of those that Ray assigned to it."""
 
 import pytest
 

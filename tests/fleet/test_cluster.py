@@ -1,4 +1,4 @@
-"""detect --ray on a Ray of its own: two thousand pictures, workers killed, runs interrupted."""
+"""detect --ray on a local Ray: two thousand pictures, killed workers, interrupted runs."""
 
 import contextlib
 import os
@@ -51,7 +51,7 @@ def command(model, paths, tmp_path):
 
 @contextlib.contextmanager
 def running(command):
-    """A run under way, which has left no process behind when the block ends."""
+    """Start a run; at the end of the block, check that it has left no process."""
     environment = {**ENVIRONMENT, "RAY_AUTH_MODE": "disabled"}
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process = subprocess.Popen(command, env=environment, **options)
@@ -85,9 +85,9 @@ def rows_in(folder):
 
 
 def test_killed_workers_lose_and_duplicate_nothing(command, expected, tmp_path):
-    """A run that loses a worker and is interrupted, and one that goes on: memory stays bounded.
+    """Kill a worker, interrupt the run and resume it; memory stays bounded.
 
-    The first may have a second worker, if Ray thinks it worth while; the other one has both.
+    The first run may start a second worker if Ray decides so; the second run has two.
     """
     out = tmp_path / "out"
     with running([*command, "--actors", "1:2"]) as (process, started):
@@ -95,7 +95,7 @@ def test_killed_workers_lose_and_duplicate_nothing(command, expected, tmp_path):
         started |= below(process.pid)
         os.kill(workers_of(process.pid)[0], signal.SIGKILL)
         there = len(shards_in(out))
-        until(lambda: len(shards_in(out)) >= there + 8)  # it goes on
+        until(lambda: len(shards_in(out)) >= there + 8)  # it continues
         process.send_signal(signal.SIGINT)
     assert process.returncode == 130
     written = {each: each.stat().st_mtime_ns for each in shards_in(out)}

@@ -232,7 +232,7 @@ def test_unreachable_ray_is_reported_at_once(words, capsys, has_ray):
 
 
 def test_run_json_describes_the_run(words, has_ray, monkeypatch, tmp_path):
-    """Up to the point where Ray is to start."""
+    """Run until Ray would start."""
     from engine.fleet import detection_run
 
     def no_ray(*_, **__):

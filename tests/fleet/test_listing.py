@@ -1,4 +1,4 @@
-"""Names → pictures: folders, patterns, lists, Parquet files, object stores; dealt into shards."""
+"""Names → pictures of folders, patterns, lists, Parquet files and object stores, in shards."""
 
 import os
 import re

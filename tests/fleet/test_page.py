@@ -1,4 +1,4 @@
-"""docs/cluster.md: its commands are understood, its programs use what there is."""
+"""docs/cluster.md: its commands are valid, and its programs use existing names."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Results and errors as rows, to the last bit; their tally; lines of JSON."""
+"""Results and errors as rows, their tally, and lines of JSON."""
 
 import json
 

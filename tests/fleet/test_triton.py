@@ -23,7 +23,7 @@ from tests.fleet.expected import plain, write_pictures
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory):
     found = write_pictures(tmp_path_factory.mktemp("triton") / "pictures", 12, broken=(4,))
-    Image.open(found[0]).save(Path(found[0]).with_suffix(".bmp"))  # ends in zeros, which count
+    Image.open(found[0]).save(Path(found[0]).with_suffix(".bmp"))  # its last bytes are zeros
     return [*found, str(Path(found[0]).with_suffix(".bmp"))]
 
 
@@ -34,7 +34,7 @@ def expected(model, paths):
 
 @pytest.fixture(scope="module")
 def server(model):
-    """A client of it, and the address of its metrics."""
+    """Start a server; yield a client and the address of the metrics."""
     needs.package("pytriton")
     from tritonclient.http import InferenceServerClient
 
@@ -77,7 +77,7 @@ def asked(paths):
 
 
 def assert_says(answer, row, outcome):
-    """One row of an answer, to the last bit what the plain API says."""
+    """Check that a row of an answer equals the result of the plain API bit for bit."""
     count = answer.as_numpy("count")[row, 0]
     error = answer.as_numpy("error")[row, 0].decode()
     if isinstance(outcome, Exception):
@@ -131,7 +131,7 @@ def test_pictures_of_several_clients_run_together(server, paths, expected):
 
 
 def test_batched_requests_get_their_own_answers(model, paths, expected):
-    """Without the server: what it calls."""
+    """Call the function that the server calls, without a server."""
     some = [paths[:3], paths[3:4], paths[4:5]]
     requests = [
         {triton.INPUT: np.array([[Path(path).read_bytes()] for path in each], object)}

@@ -1,4 +1,4 @@
-"""A detector behind Triton until stdin ends: PORT METRICS_PORT CFG WEIGHTS NAMES."""
+"""Serve a detector with Triton until stdin ends: PORT METRICS_PORT CFG WEIGHTS NAMES."""
 
 import sys
 

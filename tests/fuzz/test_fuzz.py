@@ -1,4 +1,4 @@
-"""What fuzzing found stays found, and each harness runs for a moment."""
+"""Findings of fuzzing stay fixed, and each harness runs briefly."""
 
 import time
 from pathlib import Path

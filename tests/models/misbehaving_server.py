@@ -1,4 +1,4 @@
-"""A server on this machine that answers each request as a test says, well or badly."""
+"""A local server that answers each request as a test prescribes, correctly or not."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ TAG = '"one"'
 
 
 class Server:
-    """`answers[path]` are used up one by one; the last of them goes on for ever."""
+    """A server that uses `answers[path]` in order and repeats the last one."""
 
     def __init__(self):
         self.answers = defaultdict(list)
         self.requests = []  # (path, headers)
-        self.released = threading.Event()  # ends what stalls
+        self.released = threading.Event()  # releases stalled answers
         owner = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -34,7 +34,7 @@ class Server:
                     answer(self)
 
             def log_message(self, *arguments):
-                """Say nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
@@ -63,7 +63,7 @@ class Server:
 
 
 def send(handler, body, status=200, length=None, **headers):
-    """`length` is what the header says; None leaves the truth there."""
+    """Send a body with `length` in the header; None sends its true length."""
     handler.send_response(status)
     handler.send_header("Content-Length", str(len(body) if length is None else length))
     for key, value in headers.items():
@@ -73,12 +73,12 @@ def send(handler, body, status=200, length=None, **headers):
 
 
 def whole(handler, body=BODY):
-    """Good, but deaf to Range."""
+    """Answer correctly, but ignore Range."""
     send(handler, body, ETag=TAG)
 
 
 def ranged(handler, body=BODY, tag=TAG):
-    """Good in every way."""
+    """Answer correctly."""
     asked = handler.headers["Range"]
     if not asked or handler.headers.get("If-Range", tag) != tag:
         return send(handler, body, ETag=tag)

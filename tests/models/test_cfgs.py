@@ -1,4 +1,4 @@
-"""cfg/: our own texts of the zoo's networks have the published sizes, work and layers."""
+"""cfg/: our .cfg files of the zoo have the published sizes, operations and layers."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from tools.networks.cfg_builder import NETWORKS
 
 SHARED = Path(__file__).parents[3] / "shared"
 
-# billions of operations, as darknet and its authors' pages count them
+# 10^9 operations, as darknet and the authors' pages count them
 WORK = {
     "yolov1": 40.42,
     "yolov1-tiny": 3.22,
@@ -67,16 +67,16 @@ WORK = {
     "efficientnet_b0": 0.91,
 }
 
-# official texts that go by another name there
+# official files of another name
 ELSEWHERE = {
     "tiny": "models/tiny-darknet-imagenet/tiny-darknet-imagenet.cfg",
     "yolov1": "golden/open/macro/yolov1-yolo/net.cfg",
     "yolov1-tiny": "golden/open/macro/yolov1-tiny-yolo/net.cfg",
     "yolov3-voc": "golden/open/macro/yolov3-voc.yolov3-giou-40/net.cfg",
 }
-# of these two there are texts that average after the last convolution and texts that do so before
-AVERAGE_ELSEWHERE = {"darknet": 13, "resnet50": 66}  # how many layers come before that
-# heads whose masks we took from training, where the official text has others by mistake
+# official files of these two exist with [avgpool] before and after the last convolution
+AVERAGE_ELSEWHERE = {"darknet": 13, "resnet50": 66}  # the number of layers before it
+# heads with the masks of training, which the official files have wrong
 OTHER_MASKS = {("yolov3-tiny", 23): (0, 1, 2)}
 
 
@@ -135,7 +135,7 @@ def test_layers_are_those_of_the_official_text(name):
 
 
 def comparable(layer):
-    """Without what may be written in several ways; sources are compared as numbers of layers."""
+    """Return a layer without options of several spellings; sources are layer numbers."""
     if layer.kind == "convolutional" and layer.size == 1:
         return replace(layer, pad=False, padding=0)
     if layer.kind == "maxpool" and layer.padding is None:

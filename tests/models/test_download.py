@@ -1,4 +1,4 @@
-"""Downloads from a server that truncates, stalls, redirects and lies, on this machine."""
+"""Downloads from a local server that truncates, stalls, redirects and lies."""
 
 import hashlib
 import shutil
@@ -33,7 +33,7 @@ def bring(server, target, expected=OF_THE_HASH, paths=("/net.weights",), **more)
 
 
 def refused(server, target, *arguments, **more):
-    """The message of the failure, which leaves nothing that looks like the file."""
+    """Download, expect a failure without a file, and return the message."""
     with pytest.raises(DownloadError) as caught:
         bring(server, target, *arguments, **more)
     assert not target.exists()
@@ -315,7 +315,7 @@ def test_proxy_from_the_environment_is_used(server, target, monkeypatch):
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """A file with the key and the certificate of 127.0.0.1, signed by nobody else."""
+    """Return a file with the key and the self-signed certificate of 127.0.0.1."""
     if not shutil.which("openssl"):
         pytest.skip("openssl is not on PATH. Install it, for example: apt install openssl")
     file = tmp_path_factory.mktemp("tls") / "both.pem"

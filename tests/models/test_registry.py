@@ -1,4 +1,4 @@
-"""zoo.ini: what every entry must say."""
+"""zoo.ini: the required fields of every entry."""
 
 import re
 

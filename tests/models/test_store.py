@@ -1,4 +1,4 @@
-"""The folder of weights: pulling, offline, first trust, several processes, broken folders."""
+"""The weights folder: downloads, offline use, trust on first use, concurrency, errors."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""measure: one network, run by the reference and by the engine in several ways."""
+"""Run one network by the reference and by the engine in several ways, and compare."""
 
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -15,17 +15,17 @@ from tests.passes.check import check_plan
 from tests.property.nets import Net
 from tests.property.reference import Reference
 
-# relative, of whole tensors
-SAME_ARITHMETIC = 1e-5  # factors of weighted shortcuts, and what is handed back, are float32
-FOLDED_CONSTANTS = 1e-4  # they are rounded to float32; of 10,000 networks one came to 2.4e-5
-FLOAT32 = 1e-4  # sums in another order, carried through up to fifty layers
+# relative errors of whole tensors
+SAME_ARITHMETIC = 1e-5  # factors of weighted shortcuts and outputs are float32
+FOLDED_CONSTANTS = 1e-4  # folded constants are rounded to float32
+FLOAT32 = 1e-4  # sums in another order, through up to fifty layers
 ELSEWHERE = 5e-4  # the same on another device
-CALLS = 2  # what has a memory must show it
+CALLS = 2  # recurrent state must show
 
 
 @dataclass(frozen=True)
 class Difference:
-    """By how much two runs differ in a tensor, and by how much they may."""
+    """The difference of two runs in a tensor, and its limit."""
 
     runs: str
     layer: str
@@ -41,12 +41,12 @@ class Difference:
 
 
 def compare(net: Net, *, seed: int, cpu: Device) -> list[Difference]:
-    """What the engine computes otherwise than the reference, or otherwise after passes."""
+    """Return the differences from the reference, or between runs, that exceed their limits."""
     return [each for each in measure(net, seed=seed, cpu=cpu, device=cpu) if each.is_too_large]
 
 
 def measure(net: Net, *, seed: int, cpu: Device, device: Device) -> list[Difference]:
-    """The plan of float32 runs on `device`, all others on `cpu`."""
+    """Measure all differences; the float32 plan runs on `device`, the others on `cpu`."""
     pictures = _pictures(net, seed)
     reference = Reference(net.text, seed=seed, time_steps=net.time_steps)
     expected = [reference.run(each) for each in pictures]
@@ -121,10 +121,10 @@ def _differences(
 
 
 def error(expected: np.ndarray, got: np.ndarray) -> float:
-    """Relative to a whole tensor."""
+    """Return the error relative to a whole tensor."""
     expected = expected.astype(np.float64).ravel()
     size = float(np.linalg.norm(expected))
-    # what is nearly zero altogether is compared with 1e-3, not with itself
+    # the scale of a nearly zero tensor is 1e-3
     floor = 1e-3 * np.sqrt(max(expected.size, 1))
     return float(np.linalg.norm(got.ravel() - expected)) / max(size, floor)
 
@@ -132,7 +132,7 @@ def error(expected: np.ndarray, got: np.ndarray) -> float:
 def _compare_boxes(
     naive: Plan, fast: Plan, pictures: np.ndarray, cpu: Device
 ) -> Iterable[Difference]:
-    """At threshold 0 no box hangs on a rounding."""
+    """Compare boxes at threshold 0, where rounding removes no box."""
     rows = []
     for plan in (naive, fast):
         program = cpu.compile(plan, batch=len(pictures), precision="float64")

@@ -1,4 +1,4 @@
-"""differences: many networks, run by a darknet library and by the engine."""
+"""Run many networks by a darknet library and by the engine, and compare."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ CALLS = 2
 
 
 def find_darknet() -> str | None:
-    """The library of Debian's package, or the one that the environment names."""
+    """Return the library of Debian's package, or the one that the environment names."""
     named = os.environ.get("DARKNET_LIBRARY", "/usr/lib/darknet/libdarknet.so")
     return named if Path(named).exists() else find_library("darknet")
 
@@ -35,10 +35,10 @@ def first_net(seed: int) -> Net:
 def differences(
     library: str, seeds: Sequence[int], *, cpu: Device
 ) -> Iterator[tuple[int, Difference]]:
-    """Each network's number, and the largest difference of a value of its last layer.
+    """Yield each network's number and the largest difference in its last layer.
 
-    It is relative to values above 1. Below, where sums cancel out, float32 itself is no better:
-    darknet is up to 2.3e-4 of a small output off float64.
+    Differences are relative to values above 1 and absolute below, because float32 sums that
+    cancel have no better relative accuracy.
     """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -58,7 +58,7 @@ def _write(path: Path, net: Net, seed: int) -> None:
     random = np.random.default_rng([seed, 1])
     inputs = random.random((CALLS, 1, *net.input), dtype=np.float32)
     reference = Reference(net.text, seed=seed)
-    reference.run(inputs[0])  # it makes the weights up as it goes
+    reference.run(inputs[0])  # the run draws the weights
     path.write_text(net.text)
     path.with_suffix(".weights").write_bytes(reference.weights_file())
     for_it = reference.weights_file(of_first_darknet=True)

@@ -1,8 +1,8 @@
-"""Runs networks through a darknet library: python darknet_runner.py LIBRARY FOLDER.
+"""Run networks through a darknet library: python darknet_runner.py LIBRARY FOLDER.
 
-Of each NAME.cfg in the folder it reads NAME.first.weights, NAME.inputs.npy (a float32 row for each
-call) and NAME.size (of the last layer), and writes NAME.outputs.npy: the last layer's. In a process
-of its own, because darknet ends the process it is in when something displeases it.
+For each NAME.cfg in the folder it reads NAME.first.weights, NAME.inputs.npy (a float32 row for each
+call) and NAME.size (of the last layer), and writes the outputs of the last layer to
+NAME.outputs.npy. It is a separate process because darknet calls exit() on errors.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""random_net: the text of a valid .cfg, wired as real networks are and worse."""
+"""Generate random valid .cfg files, wired like real networks and in unusual ways."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,25 +9,25 @@ Shape = tuple[int, int, int]  # channels, height, width
 MOST_CHANNELS = 24
 MOST_EXTENT = 24
 
-# smooth enough that float32 and float64 stay together; [convolutional] and the like take them all
+# smooth enough for float32 to stay close to float64; all are valid in [convolutional]
 ACTIVATIONS = (
     *("linear", "leaky", "relu", "logistic", "mish", "swish", "tanh", "relu6", "relie", "ramp"),
     *("loggy", "hard_mish", "gelu", "elu", "selu", "plse", "hardtan", "lhtan", "revleaky"),
 )
-# not normalize_channels: it divides by a sum that may be next to nothing, and roundings grow
+# not normalize_channels: it divides by a sum near zero, which amplifies rounding
 ACROSS = ("normalize_channels_softmax", "normalize_channels_softmax_maxval")
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """What the networks are written for: its parts, and how few of the options it knows."""
+    """The program that a network is for: its sections, and whether it has few options."""
 
     parts: tuple[Callable[["Net"], None], ...]
     recurrent_parts: tuple[Callable[["Net"], None], ...]
     ends: tuple[Callable[["Net"], None], ...]
     recurrent_ends: tuple[Callable[["Net"], None], ...]
     activations: tuple[str, ...] = ACTIVATIONS
-    is_first: bool = False  # the first darknet's, without what its forks have added
+    is_first: bool = False  # the original darknet, without the additions of its forks
     most_steps: int = 3
 
 
@@ -65,11 +65,11 @@ class Net:
         return self.random.randrange(low, high + 1)
 
     def number_of(self, index: int) -> int:
-        """A layer as a .cfg points at it: from the start, or back from here."""
+        """Return a layer's number in a .cfg: absolute, or relative to here."""
         return self.pick(index, index - len(self.shapes))
 
     def earlier(self, fits: Callable[[Shape], bool]) -> list[int]:
-        """The layers of shapes that fit, the latest first."""
+        """Return the layers with matching shapes, the latest first."""
         return [each for each in reversed(range(len(self.shapes))) if fits(self.shapes[each])]
 
 
@@ -79,7 +79,7 @@ def random_net(random: Random, *, size: int = 12, dialect: Dialect | None = None
     net.input = (net.count(1, 4), net.count(4, 24), net.count(4, 24))
     is_recurrent = net.chance(20)
     net.time_steps = net.count(1, dialect.most_steps) if is_recurrent else 1
-    convolution(net)  # what may read earlier layers finds some
+    convolution(net)  # gives layers that read earlier ones a source
     for _ in range(net.count(2, size)):
         net.pick(*dialect.parts, *(dialect.recurrent_parts if is_recurrent else ()))(net)
     net.pick(*(dialect.recurrent_ends if is_recurrent else ()), *dialect.ends)(net)
@@ -125,7 +125,7 @@ def convolution(net: Net, *, filters: int = 0, keeps_size: bool = False) -> None
     across = down = 1
     blur = 0
     if not keeps_size:
-        # the first one takes a stride of 1 for every size of 1
+        # the original uses a stride of 1 for every size of 1
         across = down = 1 if is_first and size == 1 else net.pick(1, 1, 1, 1, 2, 3)
         options["stride"] = down
         if not is_first and net.chance(10):
@@ -141,7 +141,7 @@ def convolution(net: Net, *, filters: int = 0, keeps_size: bool = False) -> None
         options["groups"] = groups
     if net.chance(60):
         options["batch_normalize"] = 1
-    if net.chance(10) and not (is_first and groups > 1):  # it would write past their end
+    if net.chance(10) and not (is_first and groups > 1):  # the original would write past their end
         options["flipped"] = 1
     options["activation"] = activation(net, across=True)
     new_height = _extent(height, size, 1 if blur else down, 2 * padding)
@@ -151,7 +151,7 @@ def convolution(net: Net, *, filters: int = 0, keeps_size: bool = False) -> None
 
 
 def _blur(net: Net, options: dict[str, object], height: int, width: int) -> int:
-    """Ask for antialiasing now and then, where a window of the blur finds room."""
+    """Sometimes add antialiasing, if the map is large enough for the blur."""
     has_room = not net.dialect.is_first and min(height, width) >= 2
     blur = net.pick(1, 2) if has_room and net.chance(8) else 0
     if blur:
@@ -172,7 +172,7 @@ def _blurred(shape: Shape, blur: int, strides: tuple[int, int]) -> Shape:
 
 
 def shared_convolutions(net: Net) -> None:
-    """Two convolutions with the arrays of one."""
+    """Two convolutions that share their arrays."""
     channels = net.last[0]
     convolution(net, filters=channels, keeps_size=True)
     donor = len(net.sections) - 1
@@ -273,7 +273,7 @@ def route(net: Net) -> None:
 
 
 def partial_block(net: Net) -> None:
-    """yolov4-tiny's: half of the channels through two convolutions, then all joined."""
+    """A block of yolov4-tiny: half of the channels pass two convolutions; all are concatenated."""
     convolution(net, filters=2 * net.count(1, 4), keeps_size=True)
     channels, height, width = whole = net.last
     start = len(net.shapes) - 1
@@ -371,7 +371,7 @@ def local(net: Net) -> None:
 
 
 def _roomy_convolution(net: Net) -> None:
-    """The first darknet takes the workspace of [local] from the largest convolution."""
+    """Add a convolution whose workspace suffices for [local] in the original darknet."""
     filters = net.last[0]
     net.add("convolutional", net.last, filters=filters, size=3, pad=1, activation=activation(net))
 
@@ -384,9 +384,9 @@ def value_by_value(net: Net) -> None:
 
 
 def length_one(net: Net) -> None:
-    """After a bias, as a pixel without any value has no length."""
+    """Add [l2norm] after a bias, because the norm of an all-zero pixel is zero."""
     convolution(net, filters=net.count(2, 8), keeps_size=True)
-    if net.dialect.is_first:  # it keeps no bias in [batchnorm]
+    if net.dialect.is_first:  # its [batchnorm] has no bias
         net.add("logistic", net.last)
     else:
         net.add("batchnorm", net.last)

@@ -1,7 +1,7 @@
-"""A second reading of darknet: runs a .cfg in plain float64 NumPy, without any code of engine/.
+"""An independent implementation of darknet in float64 NumPy, without any code of engine/.
 
-It also makes up the weights: each array is drawn when a layer first needs it, at the scale that
-keeps what follows near 1, and so in the order in which a .weights file holds them.
+It also draws the weights: each array when a layer first needs it, and so in the order of a
+.weights file, at a scale that keeps the following values near 1.
 """
 
 import struct
@@ -15,21 +15,21 @@ Options = dict[str, str]
 
 
 class Reference:
-    """Runs (rows, c, h, w) pictures; row = time step * sequences + sequence."""
+    """A network that runs pictures (rows, c, h, w); row = time step * sequences + sequence."""
 
     def __init__(self, text: str, *, seed: int, time_steps: int = 1) -> None:
         self.net, *self.layers = _sections(text)
         self.time_steps = time_steps
         self.states: dict[int, list[Array]] = {}
         self.outputs: list[Array] = []
-        self.normalised: dict[int, tuple[Array, ...]] = {}  # arrays of convolutions, to be shared
+        self.normalised: dict[int, tuple[Array, ...]] = {}  # arrays of convolutions
         self._random = np.random.default_rng(seed)
         self._arrays: list[Array] = []
-        self._variances: set[int] = set()  # which of the arrays
+        self._variances: set[int] = set()  # indices of the arrays
         self._next = 0
 
     def run(self, pictures: Array) -> list[Array]:
-        """The output of every layer, each (rows, ...)."""
+        """Return the output of every layer, each (rows, ...)."""
         self.outputs = []
         self._next = 0
         x = pictures.astype(np.float64)
@@ -39,7 +39,7 @@ class Reference:
         return self.outputs
 
     def weights_file(self, *, of_first_darknet: bool = False) -> bytes:
-        """The first darknet adds 1e-6 to a root where later ones add 1e-5 below it."""
+        """Encode the arrays; the original adds 1e-6 to the root, later ones 1e-5 within it."""
         values = list(self._arrays)
         for each in self._variances if of_first_darknet else ():
             values[each] = (np.sqrt(values[each].astype(np.float64) + 1e-5) - 1e-6) ** 2
@@ -51,7 +51,7 @@ class Reference:
         return self.outputs[index + number if number < 0 else number]
 
     def take(self, *shape: int, draw: Callable[[np.random.Generator, tuple[int, ...]], Any]):
-        """The next array of the file."""
+        """Draw the next array of the file."""
         if self._next == len(self._arrays):
             self._arrays.append(np.asarray(draw(self._random, shape), np.float32))
         values = self._arrays[self._next]
@@ -66,7 +66,7 @@ class Reference:
         return self.take(*shape, draw=lambda random, shape: random.uniform(0.5, 1.5, shape))
 
     def matrix(self, *shape: int, fan_in: int, x: Array | None = None) -> Array:
-        """Weights whose sums over `fan_in` values of `x` are near 1."""
+        """Draw weights whose sums over `fan_in` values of `x` are near 1."""
         square = 1.0 if x is None else float(np.mean(x**2)) + 1e-3
         scale = 1 / np.sqrt(fan_in * square)
         return self.take(*shape, draw=lambda random, shape: scale * random.standard_normal(shape))
@@ -180,7 +180,7 @@ def _convolve(
     dilation: int = 1,
     groups: int = 1,
 ) -> Array:
-    """Tap by tap; the size of the output leaves the dilation out, as darknet's does."""
+    """Convolve tap by tap; the output size ignores the dilation, as in darknet."""
     rows, _, height, width = x.shape
     filters, depth, size, _ = weight.shape
     out_height = _extent(height, size, strides[0], 2 * padding)
@@ -219,7 +219,7 @@ def _blur(x: Array, kind: int, strides: tuple[int, int]) -> Array:
 
 
 def _windows(x: Array, options: Options, strides: tuple[int, int], reduce) -> Array:
-    """`reduce` of the cells of each window that lie inside the map."""
+    """Apply `reduce` to the cells of each window that are inside the map."""
     rows, channels, height, width = x.shape
     size = _int(options, "size", _int(options, "stride", 1))
     padding = _int(options, "padding", size - 1)
@@ -245,7 +245,7 @@ def _row(x: Array) -> Array:
 def _dense(
     net: Reference, inputs: int, outputs: int, *, normalised: bool, x: Array | None = None
 ) -> Callable[[Array], Array]:
-    """darknet: the weights come before the statistics, other than in a convolution."""
+    """Compute a dense layer, whose weights precede the statistics, unlike in a convolution."""
     bias = net.small(outputs)
     weight = net.matrix(outputs, inputs, fan_in=inputs, x=x)
     if not normalised:
@@ -411,7 +411,7 @@ def reorg3d(net: Reference, index: int, options: Options, x: Array) -> Array:
 
 
 def reorg(net: Reference, index: int, options: Options, x: Array) -> Array:
-    """The same walk as [reorg3d], over the shape of the input: a scrambling."""
+    """Permute as [reorg3d] does, but with the shape of the input."""
     stride = int(options["stride"])
     rows, channels, height, width = x.shape
     depth = channels // stride**2
@@ -478,7 +478,7 @@ def _by_step(net: Reference, x: Array) -> list[Array]:
 
 
 def _hidden_loop(net: Reference, index: int, fed: Array, keep, *, shortcut: bool) -> Array:
-    """s' = fed + keep(s), + s with a shortcut; the states of all steps."""
+    """Return the states of all steps: s' = fed + keep(s), plus s with a shortcut."""
     steps = _by_step(net, fed)
     (state,) = net.states.setdefault(index, [np.zeros_like(steps[0])])
     states = []
@@ -550,7 +550,7 @@ def gru(net: Reference, index: int, options: Options, x: Array) -> Array:
 
 
 def lstm(net: Reference, index: int, options: Options, x: Array) -> Array:
-    """darknet: w, of the state, comes before u, of the input; f, i, g, o each."""
+    """Compute an LSTM; w of the state precedes u of the input, each in the order f, i, g, o."""
     count = _int(options, "output", 1)
     normalised = bool(_int(options, "batch_normalize", 0))
     inputs = _flat(x).shape[1]
@@ -590,7 +590,7 @@ def yolo(net: Reference, index: int, options: Options, x: Array) -> Array:
 
 
 def gaussian_yolo(net: Reference, index: int, options: Options, x: Array) -> Array:
-    """Entries x, sx, y, sy, w, sw, h, sh: w and h alone are left as they are."""
+    """Apply logistic to all of x, sx, y, sy, w, sw, h, sh except w and h."""
     entries = list(range(8, 9 + int(options["classes"])))
     return _boxes(x, options, box=8, squashed=[0, 1, 2, 3, 5, 7, *entries])
 
@@ -617,7 +617,7 @@ LAYERS: dict[str, Callable[[Reference, int, Options, Array], Array]] = {
     "avgpool": avgpool,
     "route": route,
     "shortcut": shortcut,
-    "scale_channels": sam,  # factors of (c, 1, 1) or (1, h, w) spread by themselves
+    "scale_channels": sam,  # factors of (c, 1, 1) or (1, h, w) are broadcast
     "sam": sam,
     "upsample": upsample,
     "reorg": reorg,

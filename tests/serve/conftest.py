@@ -1,4 +1,4 @@
-"""A server of a small detector, for tests that change nothing about it."""
+"""A server of a small detector that several tests share."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.small_models import DETECTOR, Model
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory):
-    """Its scores are of many sizes."""
+    """Write a detector whose scores vary widely."""
     folder = tmp_path_factory.mktemp("model")
     made = Model(*(folder / f"net.{kind}" for kind in ("cfg", "weights", "names")))
     made.cfg.write_text(DETECTOR)
@@ -38,7 +38,7 @@ def server(detector):
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
-    """Some files, each found different things in."""
+    """Return pictures with different detections."""
     folder = tmp_path_factory.mktemp("pictures")
     sizes = [(50, 40), (64, 48), (33, 90), (120, 31)]
     paths = [write_picture(folder / f"{seed}.png", sizes[seed % 4], seed=seed) for seed in range(8)]

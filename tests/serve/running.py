@@ -1,4 +1,4 @@
-"""A server in this process, on a port of its own, and a client that shows what it is sent."""
+"""A server in this process, on its own port, and a client."""
 
 import http.client
 import json
@@ -53,7 +53,7 @@ class Running:
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
 
     def plug(self, timeout=30):
-        """A bare connection, for what no client would send."""
+        """Open a raw connection, for requests that no client sends."""
         return socket.create_connection((self.host, self.port), timeout)
 
     def get(self, path, **headers):
@@ -72,7 +72,7 @@ class Running:
 
 
 def ask(connection, method, path, content, **headers):
-    """Headers with _ for -."""
+    """Send a request; keyword arguments are headers, with _ for -."""
     headers = {name.replace("_", "-"): value for name, value in headers.items()}
     start = time.perf_counter()
     connection.request(method, path, content, headers)
@@ -104,7 +104,7 @@ def load(model, **options):
 
 
 def until(is_so, seconds=10):
-    """Wait for what happens on another thread."""
+    """Wait until another thread has made a condition true."""
     end = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < end, "did not happen"

@@ -1,4 +1,4 @@
-"""What a request gets: results as JSON or as a picture, by settings of its own; or one line."""
+"""Answers to a request: JSON or a picture, by its own settings, or an error line."""
 
 import io
 import json

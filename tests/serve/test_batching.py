@@ -1,4 +1,4 @@
-"""Pictures of many clients in one run: how many, how long they wait, and whose answer is whose."""
+"""Dynamic batching: sizes of batches, waiting times, and each client's own answer."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ from tests.serve.test_answers import without_times
 
 
 class Gate:
-    """In place of a detector's run(): notes the sizes of runs, and lets none pass while shut."""
+    """A replacement for a detector's run() that records batch sizes and can be blocked."""
 
     def __init__(self, detector):
         self.sizes = []
@@ -109,7 +109,7 @@ def test_picture_waits_a_bounded_time_for_arriving_ones(gated, pictures):
     slow_prepare, is_held = detector.prepare, threading.Event()
 
     def prepare(content, **options):
-        if isinstance(content, bytes) and content == pictures[1]:  # warming up brings an array
+        if isinstance(content, bytes) and content == pictures[1]:  # the warm-up passes an array
             is_held.wait(20)
         return slow_prepare(content, **options)
 

@@ -1,4 +1,4 @@
-"""python -m engine serve: as it starts, as it ends, and what it says when it cannot start."""
+"""python -m engine serve: start, shutdown, and errors at the start."""
 
 import http.client
 import io
@@ -24,7 +24,7 @@ SIGNALS = pytest.mark.skipif(os.name == "nt", reason="no such signals on Windows
 
 
 class Process:
-    """A server in a process of its own."""
+    """A server in a child process."""
 
     def __init__(self, model, *options):
         words = ["serve", *model.options, "--names", model.names, "--port", "0", *options]
@@ -56,7 +56,7 @@ class Process:
         return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
     def ended(self):
-        """Status and what was said on stderr."""
+        """Wait for the end and return the status and stderr."""
         _, err = self.child.communicate(timeout=30)
         return self.child.returncode, err
 
@@ -186,7 +186,7 @@ def test_server_ends_under_load(start, pictures):
     statuses = []
 
     def ask():
-        # until it has ended: a connection that was idle just then is cut, a new one refused
+        # until the server has ended: idle connections are closed, new ones refused
         broken = (ConnectionError, http.client.HTTPException)
         with suppress(*broken), closing(process.connect()) as connection:
             while True:

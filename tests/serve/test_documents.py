@@ -1,4 +1,4 @@
-"""docs/serve.md: addresses, settings, options, statuses and metrics are those that there are."""
+"""docs/serve.md documents all routes, settings, options, statuses and metrics."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ from engine.cli import parser_of
 from engine.serve import request_options
 from tests.serve.running import serving
 
-from engine.serve import app  # isort: skip - running looks whether it can be imported
+from engine.serve import app  # isort: skip - `running` skips this file without the extra
 from tests import needs
 
 TEXT = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")

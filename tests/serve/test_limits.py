@@ -1,4 +1,4 @@
-"""What a stranger may cost: bytes, pixels, time, connections, places; all of it is given back."""
+"""Limits per client: bytes, pixels, time, connections, queue places; all are released."""
 
 import io
 import json
@@ -22,7 +22,7 @@ def plugged(server):
 
 
 def answer_in(lines):
-    """Status, headers and content of the next answer on a bare connection."""
+    """Return status, headers and content of the next answer on a raw connection."""
     status = int(lines.readline().split()[1])
     headers = {}
     while (line := lines.readline().strip()) != b"":
@@ -114,7 +114,7 @@ def test_picture_beyond_the_memory_limit_is_refused(detector, pictures):
 
 @pytest.mark.parametrize("accept", ["application/json", "image/png"])
 def test_pictures_wait_for_memory_in_order(detector, accept):
-    picture = encoded(Image.new("L", (350, 350)))  # two of them do not fit
+    picture = encoded(Image.new("L", (350, 350)))  # two of them exceed the limit
     with serving(detector, memory_bytes=4 << 20) as server:
         connections = [server.connect() for _ in range(12)]
         for connection in connections:
@@ -209,7 +209,7 @@ def test_pipelined_requests_beyond_the_limit_are_cut_off(detector, pictures, off
 
 
 def test_parser_reads_at_most_the_allowed_pipelined_requests():
-    from engine.serve.protocol import (  # without the extra nobody comes here
+    from engine.serve.protocol import (  # imported here because it needs the extra
         _MAX_PIPELINED,
         _UpgradeIgnoringParser,
     )
@@ -242,7 +242,7 @@ def test_silent_connection_after_a_refusal_is_closed(detector):
     with serving(detector, idle_seconds=1) as server, plugged(server) as (plug, lines):
         plug.sendall(b"POST /nothing HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n")
         assert answer_in(lines)[0] == 404
-        plug.sendall(bytes(100))  # comes after the answer
+        plug.sendall(bytes(100))  # sent after the answer
         start = time.perf_counter()
         assert lines.read() == b""
         assert 0.5 < time.perf_counter() - start < 5
@@ -291,7 +291,7 @@ def test_connections_beyond_the_limit_are_refused(detector, pictures):
 
 def test_garbage_is_answered_and_the_server_survives(server, pictures):
     refused = b"HTTP/1.1 400 Bad Request\r\n", b"HTTP/1.1 400 \r\n"
-    no_picture = b"HTTP/1.1 422 Unprocessable Entity\r\n"  # unless who asked has hung up by then
+    no_picture = b"HTTP/1.1 422 Unprocessable Entity\r\n"  # unless the client has left
     for garbage, answers in (
         (b"\x16\x03\x01\x02", refused),
         (b"GET\r\n\r\n", refused),

@@ -1,4 +1,4 @@
-"""The load of tools/load_serve.py, in its short form."""
+"""A short run of the server's load test in tools/."""
 
 import json
 import subprocess
@@ -21,8 +21,8 @@ TOOL = ROOT / "tools" / "load_serve.py"
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
 def test_overload_is_refused_without_wrong_answers(tmp_path):
-    # A busy machine measures too little of what it can do, and is late: what twice that much does,
-    # and that all refusals are in time, is for the long form.
+    # On a busy machine the measured capacity is too low and answers are late, so double load and
+    # the time of refusals are checked in the long form only.
     options = ["--seconds", "0.5", "--overload", "4", "--queue", "8"]
     options += ["--times", "5", "--in-time", "50"]
     done = subprocess.run(

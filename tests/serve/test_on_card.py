@@ -1,4 +1,4 @@
-"""A server whose detector is on a card: it scales pictures, runs overlap, in powers of two."""
+"""A server with a GPU: scaling on the device, overlapping runs, batches of powers of two."""
 
 import re
 from collections import Counter
@@ -51,7 +51,7 @@ def test_clients_get_the_same_as_on_a_cpu(on_the_card, model, pictures):
 
         keys = [*expected] * 6
         for key, labels in zip(keys, pool.map(ask, keys), strict=True):
-            # a score at the threshold may fall on its other side
+            # rounding may move a score across the threshold
             assert (labels - expected[key]).total() <= 1, key
             assert (expected[key] - labels).total() <= 1, key
         until(server.holds_nothing)

@@ -1,4 +1,4 @@
-"""The page at /, in a real browser: a picture is dropped on it and its boxes are seen."""
+"""The page at / in a real browser: dropping a picture shows its boxes."""
 
 import json
 import shutil
@@ -98,7 +98,7 @@ class Page:
         return [entry for entry in self.browser.get_log("browser") if entry["level"] == "SEVERE"]
 
     def addresses(self):
-        """Everything that was asked for over the network."""
+        """Return the address of every network request."""
         messages = [json.loads(each["message"]) for each in self.browser.get_log("performance")]
         return {
             message["message"]["params"]["request"]["url"]
@@ -123,7 +123,7 @@ def written(detections):
 
 @pytest.fixture(scope="module")
 def picture(tmp_path_factory):
-    """Wider than the window."""
+    """Write a picture wider than the window."""
     pixels = np.random.default_rng(1).integers(0, 256, (30, 60, 3), dtype=np.uint8)
     path = tmp_path_factory.mktemp("picture") / "street.png"
     Image.fromarray(pixels).resize((1200, 600), Image.Resampling.NEAREST).save(path)
@@ -140,7 +140,7 @@ def test_a_chosen_picture_is_shown_with_its_boxes(page, detector, picture):
 
     shown, overlay = page.one("#picture"), page.one("#boxes")
     assert overlay.rect == pytest.approx(shown.rect, abs=0.5)
-    assert shown.rect["width"] < 1200  # it was scaled, and so must the boxes be
+    assert shown.rect["width"] < 1200  # the picture is scaled, so the boxes must be, too
     scale = shown.rect["width"] / 1200
     shapes = page.all("#boxes rect")[::-1]
     assert len(shapes) == len(expected) > 3
@@ -240,7 +240,7 @@ def test_page_is_accessible_by_keyboard_and_screen_reader(page, pictures):
         active = page.browser.switch_to.active_element
         order.append(active.get_attribute("id") or active.tag_name)
     assert order == ["file", "threshold", "tr"]
-    assert len(page.all("#boxes .chosen")) == 1  # that of the row in focus
+    assert len(page.all("#boxes .chosen")) == 1  # the box of the focused row
 
 
 def test_a_classifier_lists_classes(browser, tiny_classifier, pictures):

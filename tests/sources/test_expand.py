@@ -1,4 +1,4 @@
-"""What names stand for: folders, patterns, lists, addresses, videos, cameras."""
+"""Expansion of names: folders, patterns, lists, addresses, videos, cameras."""
 
 import os
 

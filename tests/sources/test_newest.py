@@ -1,4 +1,4 @@
-"""Live sources: what comes while nobody looks is dropped."""
+"""Live sources drop items that arrive while the reader is busy."""
 
 import threading
 

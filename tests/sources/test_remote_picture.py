@@ -1,4 +1,4 @@
-"""Pictures from web servers that behave, and from those that do not."""
+"""Pictures from web servers, correct and misbehaving."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Videos: frames in order, upright, by stride; broken ones say where they break."""
+"""Videos: order, orientation and stride of frames; errors name the place."""
 
 import functools
 import socket
@@ -77,7 +77,7 @@ def test_lost_stream_is_reopened_a_limited_number_of_times(clip, monkeypatch):
     ("matrix", "size", "dark_side"),
     [
         ((1, 0, 0, 1), (64, 48), "left"),
-        ((0, 1, -1, 0), (48, 64), "top"),  # a phone held upright: a quarter turn clockwise
+        ((0, 1, -1, 0), (48, 64), "top"),  # a phone in portrait: a quarter turn clockwise
         ((-1, 0, 0, -1), (64, 48), "right"),
         ((0, -1, 1, 0), (48, 64), "bottom"),
     ],

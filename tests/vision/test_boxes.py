@@ -1,4 +1,4 @@
-"""Candidates to boxes: letterbox, suppression of each kind, hostile numbers."""
+"""Candidates to boxes: letterbox, kinds of NMS, non-finite values."""
 
 import json
 import time
@@ -38,7 +38,7 @@ def random_candidates(count, classes, seed=0, zero=0.5):
 
 
 def overlap_of(a, b, kind, beta):
-    """One pair, as the equations in the module say, in plain Python."""
+    """Compute the overlap of one pair in plain Python, after the module's equations."""
     sides = [
         min(a[i] + a[i + 2] / 2, b[i] + b[i + 2] / 2)
         - max(a[i] - a[i + 2] / 2, b[i] - b[i + 2] / 2)
@@ -108,7 +108,7 @@ def test_nms_kinds_differ_for_distant_centres():
     assert len(postprocess(rows, WHOLE, Suppression(0.55, "greedynms"))) == 2
     assert (
         len(postprocess(rows, WHOLE, Suppression(0.55, "greedynms", beta=9))) == 2
-    )  # beta is not its
+    )  # greedynms ignores beta
     assert len(postprocess(rows, WHOLE, Suppression(0.55, "diounms", beta=0.6))) == 2
     assert len(postprocess(rows, WHOLE, Suppression(0.55, "diounms", beta=9))) == 1
 
@@ -269,10 +269,10 @@ def test_69_picture_shrunk_to_nothing_has_no_boxes():
 @pytest.mark.parametrize(("count", "classes"), [(10_000, 80), (1_000_000, 1)])
 def test_69_many_candidates_take_bounded_time(count, classes):
     rows = random_candidates(count, classes, zero=0)
-    rows[:, 2:4] = 1e-4  # hardly any overlap: the most work
+    rows[:, 2:4] = 1e-4  # little overlap, which is the most work
     began = time.process_time()
     got = postprocess(rows, WHOLE)
-    assert time.process_time() - began < 10  # a second or two on an idle machine
+    assert time.process_time() - began < 10  # takes one to two seconds on an idle machine
     assert len(got) <= MAX_SCORES
     assert got.scores[0] == rows[:, 5:].max()
 
@@ -311,7 +311,7 @@ def test_boxes_of_one_picture_do_not_keep_those_of_others_alive():
 @pytest.mark.parametrize(("pairs", "many"), [(1 << 20, 1 << 10), (100, 0), (1 << 20, 1 << 30)])
 def test_result_does_not_depend_on_how_pairs_are_split(monkeypatch, pairs, many):
     rows = random_candidates(260, 4, seed=8, zero=0.9)
-    rows[:, 6] = rows[:, 4]  # of one class more than are compared at once
+    rows[:, 6] = rows[:, 4]  # one class more than is compared at once
     rows[5:40, 5] = 0.5
     expected = suppressed_by_loops(rows, 0.3, "default")
     monkeypatch.setattr("engine.vision.nms._MAX_PAIRS", pairs)

@@ -1,4 +1,4 @@
-"""JPEGs with colour at half height come out as darknet's decoder makes them."""
+"""JPEGs with chroma at half height equal the result of darknet's decoder."""
 
 from io import BytesIO
 from pathlib import Path
@@ -17,10 +17,10 @@ BLOCK = 8
 
 
 def of_half_height(pixels, **options):
-    """A JPEG with two rows of luma blocks to one of colour.
+    """Return a JPEG with chroma at half height.
 
-    Pillow writes none, but one of half the height and twice the width with colour at half width
-    has the same blocks in the same order, so only its head is changed.
+    Pillow cannot write one. A JPEG of half the height and twice the width with chroma at half width
+    has the same blocks in the same order, so only the header is changed.
     """
     height, width, _ = pixels.shape
     blocks = pixels.reshape(height // (2 * BLOCK), 2, BLOCK, width // BLOCK, BLOCK, 3)
@@ -36,7 +36,7 @@ def of_half_height(pixels, **options):
 
 
 def flat_blocks(height=48, width=32):
-    """Every block of colour has one colour of its own."""
+    """Return pixels in which each chroma block has its own colour."""
     colours = np.random.default_rng(1).integers(
         60, 200, (height // 16, width // BLOCK, 3), np.uint8
     )
@@ -50,7 +50,7 @@ def libjpeg(content, mode="YCbCr"):
 
 
 def upsampled(stored, height, *, addend):
-    """The docstring of vision/chroma.py; `addend` is that of the upper row of two."""
+    """Upsample as in the docstring of vision/chroma.py; `addend` is that of the upper row."""
     rows = np.zeros((height, *stored.shape[1:]), np.uint8)
     for y in range(height):
         near = int(y // 2)
@@ -82,7 +82,7 @@ def test_a_jpeg_is_read_with_darknets_rounding(options):
     content = of_half_height(flat_blocks(), quality=95, **options)
     assert has_440_chroma(Image.open(BytesIO(content)))
     plain = libjpeg(content)
-    stored = plain[8::16].repeat(BLOCK, axis=0)  # in the middle of a block nothing is mixed
+    stored = plain[8::16].repeat(BLOCK, axis=0)  # the middle of a block is not interpolated
     expected = upsampled(stored, len(plain), addend=2)
     expected[..., 0] = plain[..., 0]
     pixels = read(content).pixels
@@ -123,7 +123,7 @@ def test_truncated_or_large_file_is_refused():
 @needs.shared("golden")
 @pytest.mark.parametrize("name", ["dog", "eagle"])
 def test_picture_is_close_to_darknets_decoding(name):
-    """What is left comes from the inverse cosine transform."""
+    """Allow the rounding of the inverse cosine transform."""
     ours = read(IMAGES / f"{name}.jpg", orient=False).pixels.astype(int)
     theirs = read(IMAGES / f"{name}.stb.png").pixels
-    assert np.abs(ours - theirs).mean() < 0.02  # 0.1 and more without the rounding
+    assert np.abs(ours - theirs).mean() < 0.02  # above 0.1 without the correction

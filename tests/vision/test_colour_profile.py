@@ -1,4 +1,4 @@
-"""ICC profile and resolution of a picture, which its annotated copies keep."""
+"""Annotated copies keep the ICC profile and resolution of a picture."""
 
 import io
 
@@ -32,7 +32,7 @@ def test_an_annotated_copy_keeps_profile_and_resolution(tiny_detector, photo, na
     with Image.open(copy) as image:
         assert image.size == (40, 70)
         assert image.info["icc_profile"] == PROFILE
-        if name != "x.webp":  # which has no resolution
+        if name != "x.webp":  # WebP has no resolution
             assert image.info["dpi"] == pytest.approx((150, 300), abs=0.1)
 
 

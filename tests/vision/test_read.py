@@ -1,4 +1,4 @@
-"""Pictures from paths, bytes, files, Pillow images and arrays; test numbers name bad inputs."""
+"""Pictures from paths, bytes, files, Pillow images and arrays; numbers are kinds of bad input."""
 
 import io
 import os
@@ -19,7 +19,7 @@ from engine.vision.image import Picture, read
 
 RANDOM = np.random.default_rng(0)
 COLOURS = RANDOM.integers(0, 256, (12, 20, 3), dtype=np.uint8)
-# Blocks of one colour survive JPEG's coarser colour grid.
+# Blocks of one colour survive JPEG's chroma subsampling.
 BLOCKS = np.kron(RANDOM.integers(0, 256, (3, 5, 3), dtype=np.uint8), np.ones((16, 16, 1), np.uint8))
 
 
@@ -32,7 +32,7 @@ def encoded(image, kind="PNG", **options):
 
 
 def png(width, height, *, bits=8, colour=2, rows=b"", level=9):
-    """A PNG written by hand: its header may promise anything."""
+    """Encode a PNG whose header may be wrong."""
 
     def chunk(name, content):
         checked = name + content
@@ -57,7 +57,7 @@ def test_lossless_formats_give_the_pixels_back(kind):
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 9), (9, 1), (33, 7), (2300, 2000)])
 def test_every_pixel_of_a_pillow_image_is_read(size):
-    """The largest lies in several pieces of memory."""
+    """Test an image that Pillow stores in several blocks of memory, too."""
     pixels = np.random.default_rng(1).integers(0, 256, (*size[::-1], 3), dtype=np.uint8)
     np.testing.assert_array_equal(read(Image.fromarray(pixels)).pixels, pixels)
 
@@ -128,7 +128,7 @@ def test_54_55_64_invalid_pictures_are_named(tmp_path, content, expected):
 
 
 def complaint(content):
-    """The error of reading `content`, if there is one; any other exception fails the test."""
+    """Return the ImageError of reading `content`, or None; other exceptions fail the test."""
     try:
         read(content, max_pixels=1_000_000)
     except ImageError as error:
@@ -138,7 +138,7 @@ def complaint(content):
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM"])
 def test_54_every_truncation_is_an_image_error(kind):
-    """Cut anywhere: an error, or for formats that end in padding and trailers the whole picture."""
+    """Truncate anywhere: an error, or the whole picture if only padding is missing."""
     content = encoded(COLOURS, kind)
     failed = 0
     for length in range(1, len(content), max(1, len(content) // 40)):
@@ -319,7 +319,7 @@ def test_other_counts_of_channels_are_refused_clearly(channels):
 CORNERS = np.array([[[255, 0, 0], [0, 255, 0]], [[0, 0, 255], [255, 255, 255]], [[0] * 3, [9] * 3]])
 CORNERS = CORNERS.astype(np.uint8)  # 2 wide, 3 high, no symmetry
 
-# What a camera stores when it writes each number: the inverse of how to show it.
+# What a camera stores for each orientation: the inverse of the rotation for display.
 STORED = {
     1: CORNERS,
     2: CORNERS[:, ::-1],

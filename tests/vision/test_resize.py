@@ -1,4 +1,4 @@
-"""Darknet's resize, letterbox and crop: against a loop over pixels, and against darknet itself."""
+"""Darknet's resize, letterbox and crop, compared with loops over pixels and with darknet."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +14,7 @@ from tests.pictures import ODD_SIZES
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden" / "real"
 needs_golden = needs.shared("golden/real")
-ONE_STEP = 1.2e-7  # darknet's compiler fuses multiply and add: the last bit may differ
+ONE_STEP = 1.2e-7  # darknet's compiler uses FMA, so the last bit may differ
 
 
 def picture(width, height, channels=3, kind=np.uint8, seed=0):
@@ -25,7 +25,7 @@ def picture(width, height, channels=3, kind=np.uint8, seed=0):
 
 
 def by_the_definition(image, width, height):
-    """Loops in darknet's order and precision; float32 planes in, float32 planes out."""
+    """Resize float32 planes by loops in darknet's order and precision."""
     channels, in_height, in_width = image.shape
     one = np.float32(1)
     part = np.zeros((channels, in_height, width), np.float32)
@@ -141,7 +141,7 @@ def test_letterbox_places_the_picture_and_fills_with_grey(source, network, inner
         ((100, 60), (32, 32), (53, 32)),
         ((60, 100), (32, 32), (32, 53)),
         ((32, 32), (32, 32), (32, 32)),
-        ((50, 40), (20, 32), (25, 20)),  # less high than the network: the border is repeated
+        ((50, 40), (20, 32), (25, 20)),  # lower than the network: the border is repeated
         ((40, 50), (33, 20), (33, 41)),
         ((50, 20), (15, 22), (37, 15)),
     ],

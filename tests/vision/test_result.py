@@ -1,4 +1,4 @@
-"""Results: views, sequences, text in every style, pictures; and what they never do."""
+"""Results: views, sequences, text styles, pictures, and errors."""
 
 import csv
 import io
@@ -322,7 +322,7 @@ def test_picture_its_format_cannot_hold_is_refused_at_once(capfd, ending, limit)
             InputError, match=rf"at most {limit} pixels a side, got 1 x {limit + 1}"
         ):
             encode(Image.new("RGB", (1, limit + 1)), f"a.{ending}")
-    assert capfd.readouterr().err == ""  # where libjpeg would complain
+    assert capfd.readouterr().err == ""  # libjpeg would print a warning
 
 
 def test_63_save_replaces_nothing_unless_asked(tmp_path):

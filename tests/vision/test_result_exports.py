@@ -1,4 +1,4 @@
-"""Results in other programs' hands: supervision, pycocotools."""
+"""Results for other programs: supervision, pycocotools."""
 
 import sys
 
@@ -22,7 +22,7 @@ def result(count=2):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("default")  # of what supervision imports
+@pytest.mark.filterwarnings("default")  # warnings of packages that supervision imports
 @pytest.mark.parametrize("count", [2, 0])
 def test_supervision_takes_the_detections(count):
     supervision = needs.package("supervision")

@@ -1,4 +1,4 @@
-"""Running small recurrent networks, and the pieces of their definitions in float64."""
+"""Small recurrent networks, and parts of their definitions in float64."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = NDArray[Any]
 
 
 class Network:
-    """One layer with random weights of both signs, on the processor."""
+    """One layer with random weights of both signs, on the CPU."""
 
     def __init__(self, layer: str, source: Shape, *, steps: int = 1, sequences: int = 1) -> None:
         graph = graph_of(layer, source, time_steps=steps)
@@ -33,24 +33,24 @@ class Network:
         self._program = open_device("cpu:1").compile(self.plan, batch=sequences)
 
     def inputs(self, runs: int) -> Array:
-        """(runs, steps * sequences, c, h, w), of both signs."""
+        """Return inputs of both signs, (runs, steps * sequences, c, h, w)."""
         shape = (runs, self.steps * self.sequences, *self.source.sides)
         return np.random.default_rng(1).standard_normal(shape).astype(np.float32)
 
     def outputs(self, inputs: Array) -> Array:
-        """Run after run, the state kept from one to the next."""
+        """Return the outputs of consecutive runs, which share the state."""
         return np.stack([self._program.forward(rows)[0] for rows in inputs])
 
     def reset(self) -> None:
         self._program.reset()
 
     def dense(self, prefix: str, x: Array) -> Array:
-        """The part `prefix` applied to rows of flat values."""
+        """Apply the dense part `prefix` to rows of flat values."""
         out = x.reshape(len(x), -1) @ self.exact[f"{prefix}weight"].T
         return self._shift(prefix, out.reshape(*out.shape, 1, 1)).reshape(out.shape)
 
     def convolve(self, prefix: str, x: Array, groups: int = 1) -> Array:
-        """The part `prefix`, 3 x 3 and padded, applied to rows of maps."""
+        """Apply the padded 3 x 3 convolution `prefix` to rows of maps."""
         weight = self.exact[f"{prefix}weight"]
         filters, depth, size, _ = weight.shape
         height, width = x.shape[2:]
@@ -86,7 +86,7 @@ def assert_close(got: Array, expected: Array) -> None:
 
 
 def assert_steps_are_runs(layer: str, source: Shape) -> None:
-    """Three time steps at once give what three runs of one give; a reset starts over."""
+    """Check that three time steps equal three runs of one, and that a reset starts over."""
     unrolled = Network(layer, source, steps=3, sequences=2)
     inputs = unrolled.inputs(2)
     together = unrolled.outputs(inputs)

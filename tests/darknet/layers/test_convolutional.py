@@ -15,9 +15,9 @@ from tests.darknet.small_networks import graph_of, plan_of, shapes_of
         ("", Shape(1, 13, 19)),
         ("filters=4\nsize=3\npad=1", Shape(4, 13, 19)),
         ("filters=4\nsize=3", Shape(4, 11, 17)),
-        ("size=3\npad=1\npadding=5", Shape(1, 13, 19)),  # padding is ignored beside pad
+        ("size=3\npad=1\npadding=5", Shape(1, 13, 19)),  # padding is ignored if pad is set
         ("size=3\npadding=5", Shape(1, 21, 27)),
-        ("size=2\npad=1", Shape(1, 14, 20)),  # even kernels grow the map
+        ("size=2\npad=1", Shape(1, 14, 20)),  # even kernels enlarge the map
         ("size=3\npad=1\nstride=2", Shape(1, 7, 10)),
         ("size=3\npad=1\nstride_x=2", Shape(1, 13, 10)),
         ("size=3\npad=1\nstride=2\nstride_y=1", Shape(1, 13, 10)),

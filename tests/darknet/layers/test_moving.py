@@ -46,7 +46,7 @@ def test_a_negative_stride_sums_blocks():
 @pytest.mark.parametrize(
     ("layers", "grid", "reverse"),
     [
-        ("[reorg]\nstride=2\n", SOURCE, False),  # the scrambling of yolov2
+        ("[reorg]\nstride=2\n", SOURCE, False),  # the permutation of yolov2
         ("[reorg]\nstride=2\nreverse=1\n", SOURCE, True),
         ("[reorg3d]\nstride=2\n", Shape(64, 2, 4), False),
         ("[reorg3d]\nstride=2\nreverse=1\n", Shape(4, 8, 16), True),

@@ -10,7 +10,7 @@ ANCHORS = "anchors=10,14, 23,27, 37,58, 81,82, 135,169, 344,319\n"
 YOLO = f"[yolo]\nclasses=3\nnum=6\nmask=3,1\n{ANCHORS}"
 SOURCE = Shape(16, 2, 4)  # 2 x (5 + 3)
 
-# the sections that share a mask, and how many numbers each of their anchors has besides classes
+# the sections with a mask, and how many numbers an anchor has in addition to its classes
 SECTIONS = pytest.mark.parametrize(("section", "numbers"), [("yolo", 5), ("Gaussian_yolo", 9)])
 
 
@@ -41,9 +41,9 @@ def test_output():
 @pytest.mark.parametrize(
     ("options", "anchors"),
     [
-        ("num=2\nanchors=1,2,3,4\n", ((1, 2), (3, 4))),  # without a mask all
+        ("num=2\nanchors=1,2,3,4\n", ((1, 2), (3, 4))),  # without a mask: all
         ("num=2\nanchors=1,2,3,4,5,6\n", ((1, 2), (3, 4))),  # more than num
-        ("num=2\nanchors=1,2\n", ((1, 2), (0.5, 0.5))),  # darknet's anchor where one is missing
+        ("num=2\nanchors=1,2\n", ((1, 2), (0.5, 0.5))),  # darknet's default for a missing anchor
         ("num=2\n", ((0.5, 0.5), (0.5, 0.5))),
         ("num=9\nmask=8,0\nanchors=1,2\n", ((0.5, 0.5), (1, 2))),
         ("num=1\nmask=2,0\nanchors=1,2,3,4,5,6\n", ((5, 6), (1, 2))),

@@ -28,9 +28,9 @@ ELSEWHERE = {
         "sources/test_video.py::test_lost_stream_is_reopened_a_limited_number_of_times",
     ],
     69: [
-        "vision/test_box_options.py::test_69_boxes_of_zero_and_huge_area",
-        "vision/test_box_options.py::test_69_non_finite_rows_are_dropped",
-        "vision/test_box_options.py::test_equal_scores_keep_their_order",
+        "vision/test_boxes.py::test_69_boxes_of_zero_and_huge_area",
+        "vision/test_boxes.py::test_69_non_finite_rows_are_dropped",
+        "vision/test_boxes.py::test_equal_scores_keep_their_order",
     ],
     71: [
         "backends/cuda/test_driver.py::test_a_machine_without_a_driver_gets_one_clear_line",

@@ -76,6 +76,7 @@ class Intake:
     exact: bool = False  # reproduce the error of darknet's resize in the bottom row
     orient: bool = True
     max_pixels: int | None = None  # of a picture; None means picture_limits.PIXELS
+    lenient: bool = False  # read JPEGs that lack their end
     scales: bool = True  # make the rows of the input, too; otherwise the device does
 
     @classmethod
@@ -86,6 +87,7 @@ class Intake:
         *,
         orient: bool = True,
         max_pixels: int | None = None,
+        lenient: bool = False,
     ) -> Intake:
         """Return the intake of a network, `resize` being one of RESIZES."""
         if resize not in RESIZES:
@@ -100,6 +102,7 @@ class Intake:
             exact=resize == "exact",
             orient=orient,
             max_pixels=max_pixels,
+            lenient=lenient,
         )
 
     def prepare(
@@ -122,7 +125,12 @@ class Intake:
                 continue
             try:
                 picture = image.read(
-                    source, channels=channels, orient=self.orient, bgr=bgr, max_pixels=max_pixels
+                    source,
+                    channels=channels,
+                    orient=self.orient,
+                    bgr=bgr,
+                    max_pixels=max_pixels,
+                    lenient=self.lenient,
                 )
             except ImageError as error:
                 pictures.append(error)

@@ -42,6 +42,7 @@ def load(
     resize: str = "cfg",
     orient: bool = True,
     max_pixels: int | None = None,
+    lenient: bool = False,
     threshold: float = 0.25,
     nms: float = 0.45,
     hierarchy: float = 0.5,
@@ -67,6 +68,7 @@ def load(
     orient     apply the EXIF orientation; boxes refer to the upright picture
     max_pixels the maximum number of pixels of a picture (89,478,485, which is 256 MiB of RGB);
                larger pictures are refused before they are decoded
+    lenient    read JPEGs that lack their end, which is otherwise an error; the rest is grey
     threshold  the lowest score of a box to return; `hierarchy` is the same inside a class tree
     nms        the overlap above which boxes of one class are suppressed
     classes    the classes to return, by name or number; `exclude`: all classes but these
@@ -107,7 +109,9 @@ def load(
                 *(threshold, nms, hierarchy, top_k, batch, max_detections),
                 classes=_chosen_classes(classes, exclude, labels),
             )
-            intake = Intake.of(network, resize, orient=orient, max_pixels=max_pixels)
+            intake = Intake.of(
+                network, resize, orient=orient, max_pixels=max_pixels, lenient=lenient
+            )
 
             def read_plan() -> Plan:
                 return lower(network, darknet_weights.load(weights, network))

@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 from engine.errors import InputError
 from engine.files.atomic import NewFile
 from engine.files.naming import shown
+from engine.sources.media import Media
+
+# What a run does with files that exist: stop, replace them, or go on where another run stopped.
+Existing = Literal["refuse", "replace", "resume"]
 
 HINT = "Name another, or add --overwrite"
+HINT_WITH_RESUME = f"{HINT}, or --resume to go on where a run stopped"
 _INPUT = ""  # in place of the option that writes a file
 
 
@@ -18,24 +24,35 @@ class ReservedPaths:
     """The files that a run reads or writes, which no other output may use."""
 
     def __init__(self, inputs: Iterable[str | Path | None]) -> None:
-        self._users = {_real(each): _INPUT for each in inputs if each}
+        self._users = {real(each): _INPUT for each in inputs if each}
 
-    def add(self, path: str | Path) -> bool:
-        """Reserve a path; return False if it was reserved before."""
-        before = len(self._users)
-        self._users.setdefault(_real(path), _INPUT)
-        return len(self._users) > before
+    def add_input(self, path: str | Path) -> None:
+        self._users.setdefault(real(path), _INPUT)
+
+    def is_input(self, path: str | Path) -> bool:
+        return self._users.get(real(path)) == _INPUT
+
+    def take(self, option: str, path: str | Path) -> bool:
+        """Reserve a path for an option; return False if the run has written it before."""
+        where = real(path)
+        user = self._users.get(where)
+        if user == _INPUT:
+            raise InputError(f"{option} {shown(path)}: would replace a file that is read")
+        self._users[where] = option
+        return user is None
 
     def reserve(self, option: str, path: str) -> None:
         """Reserve a path for an option; refuse one that is read or that another option writes."""
-        user = self._users.setdefault(_real(path), option)
+        user = self._users.setdefault(real(path), option)
         if user == _INPUT:
             raise InputError(f"{option} {shown(path)}: would replace a file that is read")
         if user != option:
             raise InputError(f"{user} and {option}: expected different files, got one")
 
 
-def check_output(option: str, path: str, reserved: ReservedPaths, *, overwrite: bool) -> None:
+def check_output(
+    option: str, path: str, reserved: ReservedPaths, *, overwrite: bool, hint: str = HINT
+) -> None:
     """Reserve an output file; refuse one that would replace a file or whose folder is missing."""
     where = f"{option} {shown(path)}"
     target = Path(path)
@@ -44,7 +61,7 @@ def check_output(option: str, path: str, reserved: ReservedPaths, *, overwrite: 
     reserved.reserve(option, path)
     is_dangling = target.is_symlink() and not target.exists()
     if (target.is_file() or is_dangling) and not overwrite:
-        raise InputError(f"{where}: exists already. {HINT}")
+        raise InputError(f"{where}: exists already. {hint}")
     if not target.parent.is_dir():
         raise InputError(f"{where}: there is no folder {shown(str(target.parent))!r}")
     if not os.access(target.parent, os.W_OK) and not target.exists():
@@ -68,44 +85,73 @@ def make_folder(option: str, path: str) -> Path:
     return folder
 
 
-class UniqueNames:
-    """Unused file names in a folder; none is given out twice."""
+class OutputFolder:
+    """A folder of output files: none is renamed, and none is replaced unless asked for."""
 
-    def __init__(self, folder: Path, reserved: ReservedPaths, *, overwrite: bool) -> None:
-        self._folder = folder
-        self._overwrite = overwrite
+    def __init__(
+        self, option: str, path: str, reserved: ReservedPaths, *, existing: Existing
+    ) -> None:
+        self._option = option
+        self._where = f"{option} {shown(path)}"
         self._reserved = reserved
-        self._numbers: dict[str, int] = {}  # the last number appended to a name
+        self._existing = existing
+        self._made: set[Path] = set()
+        self.path = Path(path)
+        self.is_new = not os.path.lexists(path)
+        make_folder(option, path)
 
-    def new_file(self, name: str, *, source: str) -> NewFile:
-        """Return a new file at path_for(), which takes another name if another run uses that."""
+    def check(self, names: Iterable[str]) -> None:
+        """Raise if a file of these names is an input, or exists and may not be replaced."""
+        if self.is_new:
+            return
+        files = [path for each in names if os.path.lexists(path := self.path / each)]
+        for each in files:
+            if self._reserved.is_input(each):
+                raise InputError(f"{self._where}: would replace a file that is read: {shown(each)}")
+        if files and self._existing == "refuse":
+            count = "exists" if len(files) == 1 else f"and {len(files) - 1} more exist"
+            raise InputError(
+                f"{self._where}: {shown(files[0])} {count} already. {HINT_WITH_RESUME}"
+            )
 
-        def path() -> Path:
-            return self.path_for(name, source=source)
+    def refuse_pictures_here(self, found: Iterable[Media]) -> None:
+        """Raise if the folder holds pictures that are read: later runs would read outputs, too."""
+        folders = {each.root or os.path.dirname(each.name) for each in found}  # noqa: PTH120
+        if not self.is_new and real(self.path) in map(real, folders):
+            raise InputError(
+                f"{self._where}: is a folder that pictures are read from, and the next run would "
+                "read what this one writes. Name another folder"
+            )
 
-        return NewFile(path(), overwrite=self._overwrite, another=path)
-
-    def path_for(self, name: str, *, source: str) -> Path:
-        """Return `name` in the folder, numbered if it is in use; never replace `source`."""
-        self._reserved.add(source)
-        wanted = self._folder / name
-        path, number = wanted, self._numbers.get(name, 1)
-        while not self._reserve(path):
+    def new_file(self, name: str) -> NewFile:
+        """Return a new file; a second one of this name in a run gets a number."""
+        path = wanted = self.path / name
+        number = 1
+        while not self._reserved.take(self._option, path):
             number += 1
             path = wanted.with_name(f"{wanted.stem}-{number}{wanted.suffix}")
-            self._numbers[name] = number
-        return path
+        if path.parent not in self._made:
+            make_folder(self._option, str(path.parent))
+            self._made.add(path.parent)
+        return NewFile(path, overwrite=self._existing != "refuse", hint=HINT_WITH_RESUME)
 
-    def _reserve(self, path: Path) -> bool:
-        exists = os.path.lexists(path) and not self._overwrite
-        return not exists and self._reserved.add(path)
+    def has(self, name: str) -> bool:
+        return not self.is_new and (self.path / name).exists()
+
+
+def unused_path(path: Path) -> Path:
+    """Return a path in the same folder that does not exist, with a number."""
+    number = 2
+    while os.path.lexists(other := path.with_name(f"{path.stem}-{number}{path.suffix}")):
+        number += 1
+    return other
 
 
 def is_folder_of(folder: Path, file: str) -> bool:
-    return _real(folder) == _real(Path(file).parent)
+    return real(folder) == real(Path(file).parent)
 
 
-def _real(path: str | Path) -> str:
+def real(path: str | Path) -> str:
     try:
         return os.path.realpath(path)
     except ValueError:  # a name from a list may contain a NUL

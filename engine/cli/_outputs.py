@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from engine.errors import InputError
 from engine.files.naming import shown
 
 if TYPE_CHECKING:
-    from engine.cli._output_files import ReservedPaths
+    from engine.cli._output_files import Existing, ReservedPaths
     from engine.cli._progress import Progress
     from engine.cli._sinks.base import Sink
     from engine.cli._sources import Feed
 
 _JSON_STYLES = ("engine", "darknet", "coco")
-_FILES = ("json", "jsonl", "csv")
-_ONLY_WITH = {"json_style": "json", "save_conf": "save_txt"}
+_FILES = ("json", "jsonl", "csv", "coco_dataset")
+_WHOLE = ("json", "coco_dataset")  # written as a whole at the end of a run
+_FOLDERS = ("output", "save_txt", "crops")
+_RESUMABLE = ("jsonl", "csv", "save_txt", "output")
+_ONLY_WITH = {
+    "json_style": ("json",),
+    "save_conf": ("save_txt",),
+    "flat": _FOLDERS,
+    "csv_all": ("csv",),
+    "images_json": _WHOLE,
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, of_boxes: bool) -> None:
-    output = parser.add_argument_group("output")
+    output = parser.add_argument_group("output: see docs/outputs.md")
     if of_boxes:
         output.add_argument(
             "-o",
@@ -33,17 +43,37 @@ def add_arguments(parser: argparse.ArgumentParser, *, of_boxes: bool) -> None:
         output.add_argument(
             "--json-style", type=_json_style, help="engine, darknet or coco (engine)"
         )
+        output.add_argument(
+            "--coco-dataset",
+            metavar="FILE",
+            help="results as a COCO data set, to correct in a labelling tool",
+        )
+        output.add_argument(
+            "--images-json", metavar="FILE", help="COCO annotations that number the pictures"
+        )
     output.add_argument(
         "--jsonl",
         metavar="FILE",
         help="results as JSON lines, one per picture; - is stdout",
     )
     output.add_argument("--csv", metavar="FILE", help="results as CSV rows; - is stdout")
+    output.add_argument(
+        "--csv-all", action="store_true", help="rows for empty and broken pictures, too"
+    )
     if of_boxes:
         output.add_argument("--save-txt", metavar="DIR", help="where to write YOLO label files")
         output.add_argument("--save-conf", action="store_true", help="add scores to label files")
         output.add_argument("--crops", metavar="DIR", help="where to write detections as crops")
+        output.add_argument(
+            "--flat", action="store_true", help="do not repeat the folders of the pictures"
+        )
     output.add_argument("--overwrite", action="store_true", help="replace existing files")
+    output.add_argument(
+        "--resume", action="store_true", help="go on where a run stopped: with the same command"
+    )
+    output.add_argument(
+        "--progress", action="store_true", help="a line of progress in place of the table"
+    )
     output.add_argument("--quiet", action="store_true", help="print no table and no progress")
 
 
@@ -55,8 +85,24 @@ def written_to(arguments: argparse.Namespace) -> list[str] | None:
     return [shown(path) for path in chosen if path not in (None, "-")]
 
 
+def picture_folders(arguments: argparse.Namespace) -> list[str]:
+    """Return the folders into which the run writes pictures."""
+    from engine.cli._sinks.annotated import is_one_file
+
+    chosen = (getattr(arguments, name, None) for name in ("output", "crops"))
+    return [each for each in chosen if each and not is_one_file(each)]
+
+
 def needs_pictures(arguments: argparse.Namespace) -> bool:
     return bool(arguments.output or arguments.crops)
+
+
+def progress(arguments: argparse.Namespace) -> Progress:
+    from engine.cli._progress import Progress
+
+    if arguments.progress and arguments.quiet:
+        raise InputError("--progress and --quiet: expected one of them, got both")
+    return Progress(is_wanted=not arguments.quiet, as_line=arguments.progress)
 
 
 def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list[Sink]:
@@ -64,61 +110,117 @@ def sinks(arguments: argparse.Namespace, feed: Feed, progress: Progress) -> list
     from engine.cli import _model, _output_files
     from engine.cli._sinks.table import Table
 
-    for option, with_option in _ONLY_WITH.items():
-        if getattr(arguments, option, None) and not getattr(arguments, with_option):
-            message = f"--{option}: only with --{with_option}"
-            raise InputError(message.replace("_", "-"))
-    reserved = _output_files.ReservedPaths([*feed.known_files, *_model.files(arguments)])
+    _check_combination(arguments)
+    images = getattr(arguments, "images_json", None)
+    read = [*feed.known_files, *_model.files(arguments), images]
+    reserved = _output_files.ReservedPaths(read)
+    existing = _existing(arguments)
     for name in _FILES:
         path = getattr(arguments, name, None)
+        option = f"--{name.replace('_', '-')}"
         if path == "-":
-            reserved.reserve(f"--{name}", path)
+            reserved.reserve(option, path)
         elif path:
-            _output_files.check_output(f"--{name}", path, reserved, overwrite=arguments.overwrite)
-    created = [*_file_sinks(arguments), *_folder_sinks(arguments, feed, reserved)]
-    if not arguments.quiet and not any(sink.is_stdout for sink in created):
-        created.insert(0, Table(progress.print))
-    return created
+            hint = _output_files.HINT if name in _WHOLE else _output_files.HINT_WITH_RESUME
+            overwrite = existing != "refuse"
+            _output_files.check_output(option, path, reserved, overwrite=overwrite, hint=hint)
+    made = [
+        *_row_sinks(arguments, existing),
+        *_crop_sinks(arguments, feed, reserved, existing),
+        *_document_sinks(arguments, feed, existing),
+        *_folder_sinks(arguments, feed, reserved, existing),
+    ]
+    if not (arguments.quiet or arguments.progress or any(sink.is_stdout for sink in made)):
+        made.insert(0, Table(progress.print))
+    return made
 
 
-def _file_sinks(arguments: argparse.Namespace) -> list[Sink]:
+def _check_combination(arguments: argparse.Namespace) -> None:
+    def given(name: str) -> bool:
+        return bool(getattr(arguments, name, None))
+
+    def options(names: Iterable[str]) -> str:
+        return " or ".join(f"--{each}" for each in names).replace("_", "-")
+
+    for option, others in _ONLY_WITH.items():
+        if given(option) and not any(map(given, others)):
+            raise InputError(f"{options([option])}: only with {options(others)}")
+    if not arguments.resume:
+        return
+    if arguments.overwrite:
+        raise InputError("--resume and --overwrite: expected one of them, got both")
+    if whole := [each for each in _WHOLE if given(each)]:
+        raise InputError(f"--resume: not with {options(whole)}, written at the end. Use --jsonl")
+    names = [each for each in _RESUMABLE if hasattr(arguments, each)]
+    if not any(getattr(arguments, each) not in (None, "-") for each in names):
+        raise InputError(f"--resume: expected a file from {options(names)}, got none")
+
+
+def _existing(arguments: argparse.Namespace) -> Existing:
+    if arguments.resume:
+        return "resume"
+    return "replace" if arguments.overwrite else "refuse"
+
+
+# The sinks below are in the order in which a picture is written. With --resume those that cannot
+# tell whether they have a picture rely on those that follow them.
+
+
+def _row_sinks(arguments: argparse.Namespace, existing: Existing) -> Iterator[Sink]:
     from engine.cli._sinks.csv_rows import BoxRows, ClassRows
-    from engine.cli._sinks.json_documents import DOCUMENTS, JsonLines
 
-    overwrite = arguments.overwrite
-    created: list[Sink] = []
-    if arguments.json:
-        style = getattr(arguments, "json_style", None) or "engine"
-        created.append(DOCUMENTS[style](arguments.json, overwrite=overwrite))
-    if arguments.jsonl:
-        created.append(JsonLines(arguments.jsonl, overwrite=overwrite))
     if arguments.csv:
         rows = BoxRows if hasattr(arguments, "save_txt") else ClassRows
-        created.append(rows(arguments.csv, overwrite=overwrite))
-    return created
+        yield rows(arguments.csv, existing=existing, all_pictures=arguments.csv_all)
 
 
-def _folder_sinks(arguments: argparse.Namespace, feed: Feed, reserved: ReservedPaths) -> list[Sink]:
-    from engine.cli._sinks.annotated import Annotated
+def _crop_sinks(
+    arguments: argparse.Namespace, feed: Feed, reserved: ReservedPaths, existing: Existing
+) -> Iterator[Sink]:
     from engine.cli._sinks.crops import Crops
+
+    if getattr(arguments, "crops", None):
+        yield Crops(arguments.crops, reserved, feed.found, existing=existing)
+
+
+def _document_sinks(
+    arguments: argparse.Namespace, feed: Feed, existing: Existing
+) -> Iterator[Sink]:
+    from engine.cli._sinks.json_documents import DOCUMENTS, JsonLines
+
+    style = getattr(arguments, "json_style", None) or "engine"
+    if style == "coco" or getattr(arguments, "coco_dataset", None):
+        yield from _coco_sinks(arguments, feed, existing, has_results=style == "coco")
+    if arguments.json and style != "coco":
+        yield DOCUMENTS[style](arguments.json, existing=existing)
+    if arguments.jsonl:
+        yield JsonLines(arguments.jsonl, existing=existing)
+
+
+def _coco_sinks(
+    arguments: argparse.Namespace, feed: Feed, existing: Existing, *, has_results: bool
+) -> Iterator[Sink]:
+    from engine.cli._sinks.coco import CocoDataset, CocoImages, CocoResults
+
+    images = CocoImages.read(arguments.images_json) if arguments.images_json else None
+    if has_results:
+        yield CocoResults(arguments.json, images, feed.found, existing=existing)
+    if arguments.coco_dataset:
+        yield CocoDataset(arguments.coco_dataset, images, feed.found, existing=existing)
+
+
+def _folder_sinks(
+    arguments: argparse.Namespace, feed: Feed, reserved: ReservedPaths, existing: Existing
+) -> Iterator[Sink]:
+    from engine.cli._sinks.annotated import Annotated
     from engine.cli._sinks.labels import Labels
 
-    overwrite = arguments.overwrite
-    created: list[Sink] = []
     if getattr(arguments, "output", None):
-        created.append(Annotated(arguments.output, reserved, feed.found, overwrite=overwrite))
+        yield Annotated(arguments.output, reserved, feed.found, existing=existing)
     if getattr(arguments, "save_txt", None):
-        labels = Labels(
-            arguments.save_txt,
-            reserved,
-            feed.pictures,
-            with_score=arguments.save_conf,
-            overwrite=overwrite,
-        )
-        created.append(labels)
-    if getattr(arguments, "crops", None):
-        created.append(Crops(arguments.crops, reserved, overwrite=overwrite))
-    return created
+        with_score = arguments.save_conf
+        labels = (arguments.save_txt, reserved, feed.found)
+        yield Labels(*labels, with_score=with_score, existing=existing)
 
 
 def _json_style(text: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from engine.cli import FAILED
 from engine.cli._interrupts import Interrupts
 from engine.cli._progress import Progress
+from engine.cli._resume import lacking
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import Feed
 from engine.errors import EngineError, ImageError
@@ -31,19 +32,28 @@ def run_all(
     workers: int,
     keep_pictures: bool = False,
     fail_fast: bool = False,
+    resume: bool = False,
     written_to: Sequence[str] | None = None,
 ) -> int:
     """Run all pictures of the feed and return the exit status; sinks get the results in order.
 
     Unless `written_to` is None, a last line sums up a run of several pictures and names the
-    outputs.
+    outputs. With `resume` the pictures that the outputs have are left out.
     """
-    waiting: deque[Item] = deque()  # taken by the detector, without a result yet
+    # taken by the detector, without a result yet, and the sinks that wait for it
+    waiting: deque[tuple[Item, Sequence[Sink]]] = deque()
+    earlier = 0  # pictures that an earlier run completed
 
     def sources() -> Iterator[Wanted]:
+        nonlocal earlier
         for item in feed.items():
-            waiting.append(item)
-            yield item.source
+            wanted = lacking(item, sinks) if resume else sinks
+            if resume and not wanted:
+                earlier += 1
+                progress.skip()
+            else:
+                waiting.append((item, wanted))
+                yield item.source
 
     count = failures = boxes = with_boxes = 0
     stream = detector.stream(
@@ -52,25 +62,25 @@ def run_all(
     progress.start(feed.total)
     with (
         Interrupts() as interrupts,
-        _started(sinks, about, progress, interrupts),
+        _started(sinks, about, detector.labels, progress, interrupts),
         closing(stream) as outcomes,  # type: ignore[type-var]
     ):
         first = start = time.perf_counter()
         for outcome in outcomes:
-            item = waiting.popleft()
+            item, wanted = waiting.popleft()
             milliseconds = (time.perf_counter() - start) * 1e3
             count += 1
             with interrupts.deferred():
                 if isinstance(outcome, ImageError):
                     failures += 1
                     progress.print_stderr(f"Error: {outcome}")
-                    for sink in sinks:
+                    for sink in wanted:
                         sink.fail(item, outcome)
                 else:
                     found = len(outcome) if isinstance(outcome, Sized) else 0
                     boxes += found
                     with_boxes += found > 0
-                    for sink in sinks:
+                    for sink in wanted:
                         sink.take(item, outcome, milliseconds)
             progress.step()
             if failures and fail_fast:
@@ -79,23 +89,32 @@ def run_all(
         seconds = time.perf_counter() - first
     if failures:
         progress.print_stderr(f"{failures} of {count} pictures could not be read")
-    if written_to is not None and count > 1:
-        found_text = f", {boxes} boxes in {with_boxes}" if detector.task == "detector" else ""
-        counts = f"{count} pictures{found_text}, {failures} failed"
+    if written_to is not None:
         where = f": {', '.join(written_to)}" if written_to else ""
-        progress.print_stderr(f"{counts}, {count / seconds:.1f} per second{where}")
+        before = f", {earlier} done before" if earlier else ""
+        if earlier and not count:
+            progress.print_stderr(f"nothing left to do{before}{where}")
+        elif count + earlier > 1:
+            found_text = f", {boxes} boxes in {with_boxes}" if detector.task == "detector" else ""
+            counts = f"{count} picture{'s' * (count != 1)}{found_text}, {failures} failed"
+            rate = f"{count / seconds:.1f} per second"
+            progress.print_stderr(f"{counts}, {rate}{before}{where}")
     return FAILED if failures else 0
 
 
 @contextmanager
 def _started(
-    sinks: Sequence[Sink], about: dict[str, Any], progress: Progress, interrupts: Interrupts
+    sinks: Sequence[Sink],
+    about: dict[str, Any],
+    labels: Sequence[str],
+    progress: Progress,
+    interrupts: Interrupts,
 ) -> Iterator[None]:
     """Start the sinks; complete them after the run or an interrupt, discard them after an error."""
     started: list[Sink] = []
     try:
         for sink in sinks:
-            sink.begin(about)
+            sink.begin(about, labels)
             started.append(sink)
         try:
             yield

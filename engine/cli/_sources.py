@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import logging
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import InputError
+from engine.files.naming import shown
 
 if TYPE_CHECKING:
     from engine.sources.item import Item
@@ -18,6 +23,8 @@ WHAT = (
     "pictures, folders, patterns, .txt lists, URLs, videos, a camera's number,"
     " or - for names on stdin"
 )
+
+_log = logging.getLogger("engine")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,37 +41,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-pixels", type=int, metavar="N", help="pixels of a picture (89 million)"
     )
     reading.add_argument(
+        "--lenient", action="store_true", help="read JPEGs that lack their end; the rest is grey"
+    )
+    reading.add_argument(
         "--fail-fast", action="store_true", help="stop at the first picture that cannot be read"
     )
+
+
+class NamedMedia(NamedTuple):
+    """A source, and what the names of its output files begin with."""
+
+    media: Media
+    output: str
 
 
 @dataclass(frozen=True)
 class Feed:
     """The pictures that a run reads; `total` is None for videos and for names on stdin."""
 
-    media: Iterable[Media]
+    sources: Iterable[NamedMedia]
     selection: FrameSelection
     total: int | None
     names: tuple[str, ...]  # as the user gave them, for example lists
-    found: tuple[Media, ...] = ()  # all media that are known in advance
+    found: tuple[NamedMedia, ...] = ()  # all sources that are known in advance
 
     @property
     def known_files(self) -> tuple[str, ...]:
-        return *self.names, *(each.name for each in self.found)
-
-    @property
-    def pictures(self) -> tuple[str, ...]:
-        """Return the known files that are not videos."""
-        return tuple(each.name for each in self.found if not each.has_frames)
+        return *self.names, *(each.media.name for each in self.found)
 
     def items(self) -> Iterator[Item]:
         from engine.sources.reader import read_items
 
-        return read_items(self.media, self.selection)
+        for media, output in self.sources:
+            for item in read_items((media,), self.selection):
+                yield replace(item, output=output)
 
 
-def feed(arguments: argparse.Namespace, names: list[str]) -> Feed:
-    """Find the pictures; only folders and lists are opened."""
+def feed(
+    arguments: argparse.Namespace, names: list[str], *, output_folders: Sequence[str] = ()
+) -> Feed:
+    """Find the pictures; only folders and lists are opened.
+
+    Pictures that a search finds in one of the `output_folders` are left out: they are results.
+    """
     from engine.cli._stdin import lines
     from engine.sources import video
     from engine.sources.expand import STDIN, expand
@@ -75,11 +94,64 @@ def feed(arguments: argparse.Namespace, names: list[str]) -> Feed:
     selection = FrameSelection(arguments.stride, arguments.max_frames)
     if STDIN in names:
         from_stdin = expand(names, recursive=arguments.recursive, lines=lines())
-        return Feed(from_stdin, selection, None, tuple(each for each in names if each != STDIN))
+        known = tuple(each for each in names if each != STDIN)
+        return Feed(_named_lazily(from_stdin, arguments), selection, None, known)
     found = tuple(expand(names, recursive=arguments.recursive))
     if not found:
         raise InputError("no picture named: the lists are empty")
+    found = _without_results(found, output_folders)
     videos = [each for each in found if each.has_frames]
     if videos:
         video.require_pyav(videos[0].name)
-    return Feed(found, selection, None if videos else len(found), tuple(names), found)
+    named = tuple(_named(found, arguments))
+    return Feed(named, selection, None if videos else len(found), tuple(names), named)
+
+
+def _without_results(found: tuple[Media, ...], folders: Sequence[str]) -> tuple[Media, ...]:
+    resolved = lru_cache(maxsize=None)(os.path.realpath)
+    for folder in folders:
+        target = Path(resolved(folder))
+
+        def is_result(media: Media, target: Path = target) -> bool:
+            if media.root is None or resolved(media.root) == str(target):  # read on purpose
+                return False
+            parent = resolved(os.path.dirname(media.name))  # noqa: PTH120
+            return Path(parent).is_relative_to(target)
+
+        kept = tuple(each for each in found if not is_result(each))
+        if len(kept) < len(found):
+            count = len(found) - len(kept)
+            what = "%s: what this folder of outputs holds is not read, pictures: %d"
+            _log.warning(what, shown(folder), count)
+        if not kept:
+            raise InputError(f"{shown(folder)}: all pictures are in this folder of outputs")
+        found = kept
+    return found
+
+
+def _named(found: Sequence[Media], arguments: argparse.Namespace) -> Iterator[NamedMedia]:
+    from engine.cli import _output_names
+
+    names = _output_names.OutputNames(_output_names.common_folder(found), **_naming(arguments))
+    assigned = _output_names.assign(found, names, announces=_writes_files(arguments))
+    return map(NamedMedia, found, assigned)
+
+
+def _named_lazily(media: Iterable[Media], arguments: argparse.Namespace) -> Iterator[NamedMedia]:
+    from engine.cli import _output_names
+
+    names = _output_names.OutputNames(os.path.abspath("."), **_naming(arguments))  # noqa: PTH100
+    announces = _writes_files(arguments)
+    for each, name in _output_names.assign_lazily(media, names, announces=announces):
+        yield NamedMedia(each, name)
+
+
+def _naming(arguments: argparse.Namespace) -> dict[str, bool]:
+    return {
+        "is_flat": getattr(arguments, "flat", False),
+        "needs_stems": getattr(arguments, "save_txt", None) is not None,
+    }
+
+
+def _writes_files(arguments: argparse.Namespace) -> bool:
+    return any(getattr(arguments, name, None) for name in ("output", "save_txt", "crops"))

@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import TextIO
 
 
-def print_stderr(text: str) -> None:
+def print_stderr(text: str, *, end: str = "\n") -> None:
     try:
-        print(text, file=sys.stderr)
+        print(text, end=end, file=sys.stderr, flush=True)
     except OSError:
         redirect_to_null(sys.stderr)
 

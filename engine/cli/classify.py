@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from engine.cli import _accuracy, _model, _outputs, _sources
-from engine.cli._progress import Progress
 from engine.cli._run import run_all
 from engine.errors import InputError
 
@@ -21,10 +20,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         return _accuracy.run(arguments)
-    feed = _sources.feed(arguments, _model.take_inputs(arguments))
-    progress = Progress(is_wanted=not arguments.quiet)
+    inputs = _model.take_inputs(arguments)
+    feed = _sources.feed(arguments, inputs, output_folders=_outputs.picture_folders(arguments))
+    progress = _outputs.progress(arguments)
     sinks = _outputs.sinks(arguments, feed, progress)
-    chosen = {"top_k": arguments.top_k, "max_pixels": arguments.max_pixels}
+    chosen = {
+        "top_k": arguments.top_k,
+        "max_pixels": arguments.max_pixels,
+        "lenient": arguments.lenient,
+    }
     with _model.load(arguments, has_default=False, **chosen) as detector:
         if detector.task != "classifier":
             raise InputError(f"{arguments.cfg}: is not a classifier. Try: detect")
@@ -36,5 +40,6 @@ def run(arguments: argparse.Namespace) -> int:
             progress=progress,
             workers=arguments.workers,
             fail_fast=arguments.fail_fast,
+            resume=arguments.resume,
             written_to=_outputs.written_to(arguments),
         )

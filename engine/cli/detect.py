@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from engine.cli import _model, _outputs, _ray, _sources
-from engine.cli._progress import Progress
 from engine.cli._run import run_all
 from engine.errors import InputError
 from engine.vision.classes import parse_class
@@ -50,13 +49,15 @@ def run(arguments: argparse.Namespace) -> int:
     more = {
         "max_detections": arguments.max_det,
         "max_pixels": arguments.max_pixels,
+        "lenient": arguments.lenient,
         "classes": _classes(arguments.classes),
         "exclude": _classes(arguments.exclude) or (),
     }
     if _ray.is_wanted(arguments):
         return _ray.run(arguments, **chosen, **more)
-    feed = _sources.feed(arguments, _model.take_inputs(arguments))
-    progress = Progress(is_wanted=not arguments.quiet)
+    inputs = _model.take_inputs(arguments)
+    feed = _sources.feed(arguments, inputs, output_folders=_outputs.picture_folders(arguments))
+    progress = _outputs.progress(arguments)
     sinks = _outputs.sinks(arguments, feed, progress)
     with _model.load(arguments, **chosen, **more) as detector:
         if detector.task != "detector":
@@ -70,6 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
             workers=arguments.workers,
             keep_pictures=_outputs.needs_pictures(arguments),
             fail_fast=arguments.fail_fast,
+            resume=arguments.resume,
             written_to=_outputs.written_to(arguments),
         )
 

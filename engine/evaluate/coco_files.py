@@ -20,12 +20,17 @@ _MAX_NUMBER = 1e60  # in a file, so that areas stay finite
 
 
 def read_truth(
-    source: str, names: Sequence[str] | None = None, *, pictures: str | None = None
+    source: str,
+    names: Sequence[str] | None = None,
+    *,
+    pictures: str | None = None,
+    needs_objects: bool = True,
 ) -> GroundTruth:
     """Read the pictures and objects of an instances file for a network with the classes `names`.
 
     Categories are mapped to classes by name, or else by the order of their ids if their numbers
-    agree. The pictures are in the folder `pictures`, by default the folder of the file.
+    agree. The pictures are in the folder `pictures`, by default the folder of the file. Unless
+    `needs_objects`, the file may be without annotations, as COCO's test sets are.
     """
     file = _JsonFile(source)
     listed = file.list("categories")
@@ -37,7 +42,7 @@ def read_truth(
     names = tuple(category_names if names is None else names)
     class_of = dict(zip(categories, _match_names(file.name, category_names, names), strict=True))
     problems: list[str] = []
-    objects = _objects(file, class_of, problems)
+    objects = _objects(file, class_of, problems) if needs_objects else {}
     folder = Path(source).parent if pictures is None else Path(pictures)
     images = sorted(file.list("images"), key=lambda image: _sort_key(_image_id(file, image)))
     entries = [

@@ -83,7 +83,9 @@ def _finite(value: object) -> object:
         return {name: _finite(each) for name, each in value.items()}
     if isinstance(value, list):
         return [_finite(each) for each in value]
-    return serialize.json_number(value) if isinstance(value, float) else value
+    if isinstance(value, float):  # the shortest text that stands for this float32
+        return serialize.json_number(float(str(np.float32(value))))
+    return value
 
 
 def _text(name: str) -> str:

@@ -92,7 +92,7 @@ def _expand_folder(name: str, *, recursive: bool) -> Iterator[Media]:
     if found and not recursive:
         _warn_about_inner_folders(name)
     for path in found:
-        yield Media(path, MediaKind.PICTURE)
+        yield Media(path, MediaKind.PICTURE, root=name)
 
 
 def _warn_about_unsupported_formats(folder: str, *, recursive: bool) -> None:
@@ -139,8 +139,16 @@ def _expand_pattern(name: str) -> Iterator[Media]:
     if not found:
         problem = f"{shown(name)}: pattern: no file matches"
         yield Media(name, MediaKind.BROKEN, problem)
+    root = _fixed_folder(name.replace(os.sep, "/"))
     for path in found:
-        yield media_of(path)
+        yield media_of(path, root=root)
+
+
+def _fixed_folder(pattern: str) -> str:
+    """Return the folders before the first one with a wildcard."""
+    parts = pattern.split("/")
+    fixed = next(at for at, part in enumerate(parts) if glob.has_magic(part))
+    return "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else ".")
 
 
 def _matches(pattern: str) -> Iterator[str]:

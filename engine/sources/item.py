@@ -26,3 +26,4 @@ class Item:
     name: str
     source: Source | ImageError
     frame: Frame | None = None
+    output: str = ""  # what the names of its output files begin with: folders and a stem

@@ -49,6 +49,7 @@ class Media:
     name: str
     kind: MediaKind
     problem: str = ""
+    root: str | None = None  # the folder that was searched, if a search found it
 
     @property
     def has_frames(self) -> bool:
@@ -63,9 +64,9 @@ def without_file_scheme(name: str) -> str:
     return unquote(path, errors="surrogateescape") if path.startswith("/") else name
 
 
-def media_of(name: str) -> Media:
+def media_of(name: str, *, root: str | None = None) -> Media:
     """Classify a single name; see expand() for folders, patterns and lists."""
-    return Media(name, _kind_of(name))
+    return Media(name, _kind_of(name), root=root)
 
 
 def is_url(name: str) -> bool:

@@ -71,12 +71,12 @@ class Classification:
                 {
                     "class_id": each.class_id,
                     "label": each.label,
-                    "score": serialize.json_number(each.score),
+                    "score": serialize.json_number(serialize.score(each.score)),
                 }
                 for each in self
             ],
             "timing_ms": {
-                name: serialize.json_number(value) for name, value in self.timing.items()
+                name: serialize.milliseconds(value) for name, value in self.timing.items()
             },
         }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
+from contextlib import suppress
 from io import BytesIO
 from typing import TYPE_CHECKING
 
@@ -15,11 +17,44 @@ if TYPE_CHECKING:
     from PIL import Image
 
 
-def decode(content: bytes, name: str, *, max_pixels: int) -> tuple[Image.Image, int]:
+_JPEG = b"\xff\xd8\xff"
+# libjpeg makes the rest of a picture grey at an end marker. Zeros complete a symbol or a segment
+# inside which some files break off.
+_ENDS = (b"\xff\xd9", bytes(64) + b"\xff\xd9")
+
+_log = logging.getLogger("engine")
+
+
+def decode(
+    content: bytes, name: str, *, max_pixels: int, lenient: bool = False
+) -> tuple[Image.Image, int]:
     """Return the first frame, loaded, and its EXIF orientation from 1 (upright) to 8.
 
-    Pillow has already applied the orientation of a TIFF, but of no other format.
+    Pillow has already applied the orientation of a TIFF, but of no other format. With `lenient` a
+    JPEG may lack its end.
     """
+    try:
+        return _decode(content, name, max_pixels=max_pixels)
+    except ImageError:
+        if not (lenient and content.startswith(_JPEG)):
+            raise
+        completed = _decode_completed(content, name, max_pixels=max_pixels)
+        if completed is None:
+            raise
+        _log.warning("%s: lacks its end: the missing part is grey", name)
+        return completed
+
+
+def _decode_completed(
+    content: bytes, name: str, *, max_pixels: int
+) -> tuple[Image.Image, int] | None:
+    for end in _ENDS:
+        with suppress(ImageError):
+            return _decode(content + end, name, max_pixels=max_pixels)
+    return None
+
+
+def _decode(content: bytes, name: str, *, max_pixels: int) -> tuple[Image.Image, int]:
     image = open_image(content, name)
     if not has_440_chroma(image):
         return load(image, name, max_pixels=max_pixels)

@@ -92,13 +92,14 @@ def read(
     orient: bool = True,
     bgr: bool = False,
     max_pixels: int | None = None,
+    lenient: bool = False,
 ) -> Picture:
     """Read a picture with 1 (grey), 3 (RGB) or 4 (RGBA) channels.
 
     The source is the path of a file, an encoded picture as bytes, a file opened in binary mode, a
     Pillow image, or an array. An array is (height, width) or (height, width, channels) of uint8,
     uint16, bool or floats in 0..1, in RGB order unless `bgr`. With `orient` the EXIF orientation is
-    applied.
+    applied. With `lenient` a JPEG may lack its end; what is missing is grey.
     """
     if isinstance(source, Picture):
         return source.with_channels(channels)
@@ -110,7 +111,9 @@ def read(
     if bgr and not _is_array(source):
         raise ImageError(f"{name}: bgr: only an array can be in BGR order")
     try:
-        picture = _picture(source, path, name, orient=orient, bgr=bgr, max_pixels=most)
+        picture = _picture(
+            *(source, path, name), orient=orient, bgr=bgr, max_pixels=most, lenient=lenient
+        )
         return picture.with_channels(channels)
     except MemoryError as error:
         raise ImageError(f"{name}: picture: does not fit into memory") from error
@@ -143,7 +146,14 @@ def _needs_no_conversion(source: object, channels: int, max_pixels: int) -> Type
 
 
 def _picture(
-    source: object, path: str | None, name: str, *, orient: bool, bgr: bool, max_pixels: int
+    source: object,
+    path: str | None,
+    name: str,
+    *,
+    orient: bool,
+    bgr: bool,
+    max_pixels: int,
+    lenient: bool,
 ) -> Picture:
     if _is_array(source):
         array = _as_array(source, name)
@@ -153,7 +163,9 @@ def _picture(
     if _is_image(source):
         image, orientation = load(source, name, max_pixels=max_pixels)
     else:
-        image, orientation = decode(_content(source, name), name, max_pixels=max_pixels)
+        image, orientation = decode(
+            _content(source, name), name, max_pixels=max_pixels, lenient=lenient
+        )
     try:
         pixels = from_image(image, name)
     except ImageError:

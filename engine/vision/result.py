@@ -195,8 +195,9 @@ class Result:
     ) -> list[dict[str, Any]]:
         """Return COCO detection results, which pycocotools' loadRes takes in a list.
 
-        `image_id` defaults to the stem of the file name. `categories` holds the category id of each
-        class; it defaults to COCO's ids for its 80 classes, otherwise to 1, 2, ….
+        `image_id` defaults to the number at the end of the file name, or else to its stem.
+        `categories` holds the category id of each class; it defaults to COCO's ids for its 80
+        classes, otherwise to 1, 2, ….
         """
         return serialize.coco_entries(self, image_id, categories)
 
@@ -269,7 +270,7 @@ class Result:
         source = next((each for each in (given, self.picture, self.path) if each is not None), None)
         if source is None:
             raise InputError("picture: was not kept and has no path. Pass it, or keep it")
-        picture = read(source, orient=self.oriented)
+        picture = read(source, orient=self.oriented, lenient=True)  # as it was read before
         if picture.size != self.size:
             expected, got = (f"{width} x {height}" for width, height in (self.size, picture.size))
             raise ImageError(

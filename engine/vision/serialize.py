@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from reprlib import repr as brief
@@ -13,6 +14,11 @@ from engine.errors import InputError
 from engine.vision.detection import Detection
 
 SCHEMA_VERSION = 1
+
+_MAX_ID_DIGITS = 18  # so that an id fits into 64 bits
+_SCORE_DIGITS = 6
+_PIXEL_DIGITS = 3
+_MILLISECOND_DIGITS = 3
 
 CSV_COLUMNS = ("path", "class_id", "label", "score", "left", "top", "right", "bottom")
 
@@ -48,6 +54,20 @@ def json_number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def score(value: float) -> float:
+    """Return a score with six significant digits."""
+    return float(f"{value:.{_SCORE_DIGITS}g}")
+
+
+def pixels(value: float) -> float:
+    """Return a position in a picture, to a thousandth of a pixel."""
+    return round(value, _PIXEL_DIGITS)
+
+
+def milliseconds(value: float) -> float | None:
+    return json_number(round(value, _MILLISECOND_DIGITS))
+
+
 def json_text(value: object) -> str:
     """Return strict JSON; undecodable bytes of file names are escaped."""
     import json
@@ -67,12 +87,15 @@ def engine_entry(result: DetectorResult) -> dict[str, Any]:
             {
                 "class_id": found.class_id,
                 "label": found.label,
-                "score": json_number(found.score),
-                "box": dict(zip(found.box._fields, map(json_number, found.box), strict=True)),
+                "score": json_number(score(found.score)),
+                "box": {
+                    edge: json_number(pixels(value))
+                    for edge, value in zip(found.box._fields, found.box, strict=True)
+                },
             }
             for found in result
         ],
-        "timing_ms": {name: json_number(value) for name, value in result.timing.items()},
+        "timing_ms": {name: milliseconds(value) for name, value in result.timing.items()},
     }
 
 
@@ -97,12 +120,12 @@ def coco_entries(
 ) -> list[dict[str, Any]]:
     """Return COCO detection results.
 
-    `image_id` defaults to the stem of the file name, as a number if it is one. `categories`
-    defaults to COCO's category ids for its 80 classes, otherwise to 1, 2, ….
+    `image_id` defaults to the number at the end of the file name, without one to the name's stem.
+    `categories` defaults to COCO's category ids for its 80 classes, otherwise to 1, 2, ….
     """
     if image_id is None:
-        stem = PurePath(result.path or "").stem
-        image_id = int(stem) if stem.isascii() and stem.isdigit() else stem
+        number = trailing_number(result.path or "")
+        image_id = PurePath(result.path or "").stem if number is None else number
     if categories is None:
         count = 1 + max(result.class_ids, default=0)
         categories = COCO_CATEGORIES if are_coco_classes(result.names) else range(1, 1 + count)
@@ -117,12 +140,19 @@ def coco_entries(
             "image_id": image_id,
             "category_id": category,
             "bbox": [
-                json_number(each) for each in (*found.box[:2], found.box.width, found.box.height)
+                json_number(pixels(each))
+                for each in (*found.box[:2], found.box.width, found.box.height)
             ],
-            "score": json_number(found.score),
+            "score": json_number(score(found.score)),
         }
         for found, category in zip(result, numbers, strict=True)
     ]
+
+
+def trailing_number(path: str) -> int | None:
+    """Return 785 for COCO_val2014_000000000785.jpg, as darknet does, and None for dog.jpg."""
+    digits = re.search(r"[0-9]+$", PurePath(path).stem)
+    return int(digits[0][-_MAX_ID_DIGITS:]) if digits else None
 
 
 def are_coco_classes(names: Sequence[str]) -> bool:
@@ -146,6 +176,9 @@ def yolo_labels(result: DetectorResult, *, conf: bool = False) -> str:
 def csv_rows(result: DetectorResult) -> list[tuple[object, ...]]:
     """Return rows for csv.writer under the headings CSV_COLUMNS."""
     return [
-        (result.path or "", found.class_id, found.label, found.score, *found.box)
+        (
+            *(result.path or "", found.class_id, found.label, score(found.score)),
+            *map(pixels, found.box),
+        )
         for found in result
     ]

@@ -102,21 +102,21 @@ def test_json_refuses_a_picture_or_a_missing_folder(detect, pictures, tmp_path, 
 def test_pictures_of_equal_names_get_different_outputs(detect, pictures, tmp_path):
     folder = tmp_path / "new" / "out"
     assert detect("-o", str(folder), *pictures[:2])[0] == 0
-    assert sorted(path.name for path in folder.iterdir()) == ["dog-2.jpg", "dog.jpg"]
-    assert detect("-o", str(folder), pictures[0])[0] == 0
-    assert len(list(folder.iterdir())) == 3
-    assert detect("-o", str(folder), "--overwrite", pictures[0])[0] == 0
-    assert len(list(folder.iterdir())) == 3
-    with Image.open(folder / "dog.jpg") as image:
+    assert len(list(folder.rglob("dog.jpg"))) == 2
+    flat = tmp_path / "flat"
+    for more, status in (([], 0), ([], 2), (["--overwrite"], 0)):
+        assert detect("-o", str(flat), "--flat", *pictures[:2], *more)[0] == status
+        assert sorted(path.name for path in flat.iterdir()) == ["dog-2.jpg", "dog.jpg"]
+    with Image.open(flat / "dog.jpg") as image:
         assert image.size == (50, 40)
 
 
 @pytest.mark.parametrize("more", [[], ["--overwrite"]])
 def test_an_input_is_never_written_over(detect, pictures, more):
     before = Path(pictures[0]).read_bytes()
-    assert detect("-o", str(Path(pictures[0]).parent), *more, pictures[0])[0] == 0
+    assert detect("-o", str(Path(pictures[0]).parent), *more, pictures[0])[0] == 2
     assert Path(pictures[0]).read_bytes() == before
-    assert (Path(pictures[0]).parent / "dog-2.jpg").is_file()
+    assert not (Path(pictures[0]).parent / "dog-2.jpg").exists()
 
 
 def test_link_loop_is_an_unreadable_picture(detect, pictures, tmp_path):
@@ -126,7 +126,7 @@ def test_link_loop_is_an_unreadable_picture(detect, pictures, tmp_path):
     status, _, err = detect("-o", str(folder), str(loop), pictures[0])
     assert status == 1
     assert "loop.jpg: picture: cannot be read" in err
-    assert [path.name for path in folder.iterdir()] == ["dog.jpg"]
+    assert [path.name for path in folder.rglob("*.jpg")] == ["dog.jpg"]
 
 
 def test_an_output_folder_that_is_a_file_is_refused(detect, pictures):

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,9 +15,10 @@ import pytest
 from PIL import Image
 
 from engine import bundled
-from engine.cli._output_files import ReservedPaths, UniqueNames
+from engine.cli._output_names import OutputNames
 from engine.cli._sinks.json_documents import Document
 from engine.errors import InputError
+from engine.sources.media import media_of
 from tests import needs
 from tests.cli.child import ENVIRONMENT, engine, names_in
 from tests.pictures import write_picture
@@ -67,45 +69,35 @@ def test_all_outputs_together_agree(detect, tree):
     assert [row["label"] for row in rows] == [each["label"] for each in found]
     assert [float(row["left"]) for row in rows] == [each["box"]["left"] for each in found]
 
-    drawn = sorted(path.name for path in (tree / "drawn").iterdir())
-    assert drawn == ["000000000009.png", "7-2.jpg", "7.jpg"]
-    with Image.open(tree / "drawn" / "7.jpg") as image:
+    drawn = files_below(tree / "drawn")
+    assert drawn == ["one/7.jpg", "two/000000000009.png", "two/7.jpg"]
+    with Image.open(tree / "drawn" / "one" / "7.jpg") as image:
         assert image.size == (50, 40)
 
-    labels = sorted((tree / "labels").iterdir())
-    assert [path.name for path in labels] == ["000000000009.txt", "7-2.txt", "7.txt"]
-    for line in labels[0].read_text().splitlines():
+    labels = files_below(tree / "labels")
+    assert labels == ["one/7.txt", "two/000000000009.txt", "two/7.txt"]
+    for line in (tree / "labels" / labels[0]).read_text().splitlines():
         class_id, *numbers = line.split()
         assert class_id in ("0", "1", "2")
         assert len(numbers) == 5
         assert all(0 <= float(number) <= 1 for number in numbers)
 
     crops = list((tree / "crops").rglob("*.*"))
-    assert {path.parent.name for path in crops} <= {"cat", "dog", "cow"}
+    crops = [path for path in crops if path.is_file()]
+    assert {path.parts[-3] for path in crops} <= {"cat", "dog", "cow"}
     assert len(crops) == sum(is_inside(each["box"]) for each in found)
+
+
+def files_below(folder):
+    """Return the paths of all files below a folder, relative to it."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path.relative_to(folder).as_posix() for path in found)
 
 
 def is_inside(box):
     return min(box["right"], 50) > max(box["left"], 0) and min(box["bottom"], 40) > max(
         box["top"], 0
     )
-
-
-def test_coco_results_are_loaded_by_pycocotools(detect, tree):
-    coco = needs.package("pycocotools.coco")
-    done = detect("two", "--json", "coco.json", "--json-style", "coco")
-    assert done.status == 0
-    entries = json.loads((tree / "coco.json").read_text())
-    truth = coco.COCO()
-    truth.dataset = {
-        "images": [{"id": 7}, {"id": 9}],
-        "categories": [{"id": number} for number in (1, 2, 3)],
-        "annotations": [],
-    }
-    truth.createIndex()
-    loaded = truth.loadRes(str(tree / "coco.json"))
-    assert len(loaded.anns) == len(entries) > 0
-    assert {each["image_id"] for each in entries} == {7, 9}
 
 
 def test_darknets_own_json(detect, tree):
@@ -218,18 +210,22 @@ def test_nothing_is_overwritten_unless_asked(detect, tree):
     outputs = ["-o", "out", "--save-txt", "out", "--crops", "out/crops"]
     assert detect("one", *outputs).status == 0
     first = snapshot(tree)
-    assert detect("two/7.jpg", *outputs).status == 0
-    second = snapshot(tree)
-    assert {path: second[path] for path in first} == first
-    assert len(second) > len(first)
+    for option in range(0, len(outputs), 2):
+        done = detect("two/7.jpg", *outputs[option : option + 2])
+        assert (done.status, done.out) == (2, "")
+        (line,) = done.err.splitlines()
+        assert "exist" in line
+        assert line.endswith("add --overwrite, or --resume to go on where a run stopped")
+    assert snapshot(tree) == first
     assert detect("two/7.jpg", *outputs, "--overwrite").status == 0
-    assert snapshot(tree).keys() == second.keys()
+    assert snapshot(tree) != first
+    assert files_below(tree / "out") == sorted({*files_below(tree / "out")})
 
 
 def test_results_are_kept_if_another_run_was_faster(tmp_path):
     path = tmp_path / "all.json"
-    sink = Document(str(path), overwrite=False)
-    sink.begin({})
+    sink = Document(str(path), existing="refuse")
+    sink.begin({}, ())
     path.write_text("theirs")
     with pytest.raises(
         InputError, match=r"all\.json: exists by now\. The results are in .*-2\.json"
@@ -241,16 +237,13 @@ def test_results_are_kept_if_another_run_was_faster(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_name_used_thousands_of_times_is_numbered_quickly(tmp_path, overwrite):
-    (tmp_path / "7-3.jpg").touch()
-    names = UniqueNames(tmp_path, ReservedPaths([]), overwrite=overwrite)
+def test_name_used_thousands_of_times_is_numbered_quickly():
+    names = OutputNames(None, is_flat=True, needs_stems=False)
+    sources = [media_of("3/7-3.jpg"), *(media_of(f"{number}/7.jpg") for number in range(4000))]
     start = time.process_time()
-    found = [names.path_for("7.jpg", source="one/7.jpg").name for _ in range(4000)]
+    found = [names.name_of(each)[0] for each in sources]
     assert time.process_time() - start < 2
-    expected = ["7.jpg", *(f"7-{number}.jpg" for number in range(2, 4002))]
-    expected.remove("7-4001.jpg" if overwrite else "7-3.jpg")
-    assert found == expected
+    assert found == ["7-3", "7", "7-2", *(f"7-{number}" for number in range(4, 4002))]
 
 
 def test_picture_its_format_cannot_hold_becomes_a_png(detect, tree):
@@ -265,29 +258,35 @@ def test_picture_its_format_cannot_hold_becomes_a_png(detect, tree):
 
 @pytest.mark.parametrize("option", ["-o", "--save-txt", "--crops"])
 def test_runs_that_share_a_folder_do_not_replace_each_others_files(tiny_detector, tmp_path, option):
+    """Only one of several runs writes a file; the others end with a line that says so."""
     for number in range(12):
         write_picture(tmp_path / "many" / f"{number}.jpg", seed=number)
     command = ["-m", "engine", "detect", *tiny_detector.options, "many", "--thresh", "0.5"]
 
     def run(folder):
         command_of_all = [sys.executable, *command, option, folder, "--quiet"]
-        return subprocess.Popen(command_of_all, cwd=tmp_path, env=ENVIRONMENT)
+        pipes = {"stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(command_of_all, cwd=tmp_path, env=ENVIRONMENT, **pipes)
 
-    assert run("alone").wait(60) == 0
-    assert [each.wait(60) for each in [run("shared") for _ in range(3)]] == [0, 0, 0]
-    alone, shared = (
-        sorted(path.read_bytes() for path in (tmp_path / folder).rglob("*") if path.is_file())
-        for folder in ("alone", "shared")
-    )
-    assert shared == sorted(alone * 3)
+    for each in [run("alone"), *(run("shared") for _ in range(3))]:
+        told = each.communicate(timeout=60)[1]
+        assert (each.returncode, told) == (0, "") or (
+            each.returncode == 2 and re.fullmatch(r"Error: .* exists? already\. .*\n", told)
+        )
+    alone, shared = (snapshot(tmp_path / folder) for folder in ("alone", "shared"))
+    assert list(shared.values()) == [
+        alone[tmp_path / "alone" / path.relative_to(tmp_path / "shared")] for path in shared
+    ]
 
 
-def test_output_in_the_input_folder_keeps_the_inputs(detect, tree):
+@pytest.mark.parametrize("option", ["-o", "--crops"])
+@pytest.mark.parametrize("target", ["two", "two/../one"])
+def test_pictures_are_not_written_into_a_folder_that_is_read(detect, tree, option, target):
     before = snapshot(tree)
-    assert detect("one", "two", "-o", "two", "--overwrite").status == 0
-    after = snapshot(tree)
-    assert {path: after[path] for path in before} == before
-    assert (tree / "two" / "7-2.jpg").is_file()
+    done = detect("one", "two/7.jpg", option, target, "--overwrite")
+    assert (done.status, done.out) == (2, "")
+    assert "is a folder that pictures are read from" in done.err
+    assert snapshot(tree) == before
 
 
 @pytest.mark.parametrize("option", ["--json", "--jsonl", "--csv"])
@@ -325,16 +324,17 @@ def test_labels_keep_the_list_and_files_next_to_pictures(detect, tree):
     (tree / "lab" / "7.txt").write_text("one/7.jpg\n")
     (tree / "one" / "7.txt").write_text("mine")
     before = snapshot(tree)
-    assert detect("lab/7.txt", "--save-txt", "lab", "--overwrite").status == 0
-    assert snapshot(tree).keys() - before == {tree / "lab" / "7-2.txt"}
+    done = detect("lab/7.txt", "--save-txt", "lab", "--overwrite")
+    assert (done.status, "would replace a file that is read" in done.err) == (2, True)
     for source, names in (("one", ""), ("-", "one/7.jpg\n")):
-        done = detect(source, "--save-txt", "./one", "--overwrite", "--quiet", stdin=names)
+        target = "." if source == "-" else "./one"
+        done = detect(source, "--save-txt", target, "--overwrite", "--quiet", stdin=names)
         assert done.status == 2
         (line,) = done.err.splitlines()
         assert "would replace labels of one/7.jpg. Name another folder" in line
-    assert detect("one", "--save-txt", "one").status == 0
-    after = snapshot(tree)
-    assert {path: after[path] for path in before} == before
+    done = detect("one", "--save-txt", "one")
+    assert (done.status, "one/7.txt exists already" in done.err) == (2, True)
+    assert snapshot(tree) == before
 
 
 def test_labels_keep_those_of_a_data_set(detect, tree):
@@ -350,7 +350,7 @@ def test_labels_keep_those_of_a_data_set(detect, tree):
     labels.unlink()
     names = "set/images/1.png\n" * 2
     assert detect("-", "--save-txt", "set/labels", "--overwrite", stdin=names).status == 0
-    assert len(list(labels.parent.iterdir())) == 2
+    assert files_below(labels.parent) == ["set/images/1-2.txt", "set/images/1.txt"]
 
 
 def test_longest_possible_names_work_for_outputs(detect, tree):
@@ -359,7 +359,7 @@ def test_longest_possible_names_work_for_outputs(detect, tree):
     done = detect("long", "one", "-o", "out", "--save-txt", "labels", "--crops", "crops")
     assert done.status == 0
     assert done.err.endswith(" per second: out, labels, crops\n")
-    assert len(list((tree / "out").iterdir())) == len(list((tree / "labels").iterdir())) == 2
+    assert len(files_below(tree / "out")) == len(files_below(tree / "labels")) == 2
 
 
 @pytest.mark.parametrize("option", ["--json", "--jsonl", "--csv"])

@@ -173,8 +173,8 @@ def test_json_has_a_version_and_numbers():
 
 
 def test_darknets_json_is_the_same_byte_for_byte(tmp_path):
-    document = DarknetDocument(str(tmp_path / "found.json"), overwrite=False)
-    document.begin({})
+    document = DarknetDocument(str(tmp_path / "found.json"), existing="refuse")
+    document.begin({}, ())
     for found in (result(path="a.jpg")[:2], EMPTY):
         document.take(Item("a.jpg", "a.jpg"), found, 0.0)
     document.finish()

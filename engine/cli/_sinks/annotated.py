@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from engine.cli import _output_files
+from engine.cli._output_files import Existing
 from engine.cli._sinks import file_names
 from engine.cli._sinks.base import Sink
+from engine.cli._sinks.video_writer import extension_for
+from engine.cli._sources import NamedMedia
 from engine.errors import ImageError, InputError
 from engine.files.atomic import NewFile
 from engine.files.naming import shown
 from engine.sources.item import Item
-from engine.sources.media import VIDEO_EXTENSIONS, Media, MediaKind
+from engine.sources.media import VIDEO_EXTENSIONS, MediaKind
 from engine.vision.encode import encode, format_of
 
 if TYPE_CHECKING:
@@ -52,26 +55,32 @@ class Annotated(Sink):
         self,
         target: str,
         reserved: _output_files.ReservedPaths,
-        known: Sequence[Media],
+        known: Sequence[NamedMedia],
         *,
-        overwrite: bool,
+        existing: Existing,
     ) -> None:
         """Create the sink; `known` holds the pictures and videos known in advance."""
-        self._overwrite = overwrite
+        self._existing = existing
         self._file: Path | None = None
         self._video: VideoWriter | None = None
         self._sources: set[str] = set()  # that were written to the single file
+        self._reserved = reserved
         if is_one_file(target):
-            _output_files.check_output("-o", target, reserved, overwrite=overwrite)
+            _output_files.check_output(
+                *("-o", target, reserved),
+                overwrite=existing != "refuse",
+                hint=_output_files.HINT_WITH_RESUME,
+            )
             self._file = Path(target)
             if len(known) > 1:
                 raise self._too_many_error()
-            if known and known[0].kind is not MediaKind.BROKEN:
-                self._check_kind(is_video=known[0].has_frames)
+            if known and (media := known[0].media).kind is not MediaKind.BROKEN:
+                self._check_kind(is_video=media.has_frames)
         else:
             _refuse_other_files(target)
-            folder = _output_files.make_folder("-o", target)
-            self._names = _output_files.UniqueNames(folder, reserved, overwrite=overwrite)
+            self._folder = _output_files.OutputFolder("-o", target, reserved, existing=existing)
+            self._folder.refuse_pictures_here(each.media for each in known)
+            self._folder.check(map(_name_for, known))
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         if item.frame and (self._file is None or self._file.suffix.lower() in VIDEO_EXTENSIONS):
@@ -79,13 +88,19 @@ class Annotated(Sink):
             return
         self._finish_video()
         picture = outcome.plot()
-        file = self._new_file(item, file_names.name_of(item, picture.size))
+        file = self._new_file(item, file_names.picture_of(item, picture.size))
         content = encode(picture, file.path)
         with file:
             file.part.write_bytes(content)
 
     def fail(self, item: Item, error: ImageError) -> None:
         self._finish_video()
+
+    def lacks(self, item: Item) -> bool:
+        if self._file is not None:
+            return not self._file.exists()
+        name = _video_for(item) if item.frame else file_names.usual_picture_of(item)
+        return not self._folder.has(name)
 
     def finish(self) -> None:
         self._finish_video()
@@ -95,14 +110,12 @@ class Annotated(Sink):
             self._video.discard()
 
     def _video_of(self, item: Item) -> VideoWriter:
-        from engine.cli._sinks.video_writer import VideoWriter, extension_for
+        from engine.cli._sinks.video_writer import VideoWriter
 
         assert item.frame
-        if self._video is None or self._video.source != item.frame.video:
+        if self._video is None or self._video.output != item.output:
             self._finish_video()
-            stem = file_names.stem_of_video(item.frame.video)
-            file = self._new_file(item, stem + extension_for(item.frame.video))
-            self._video = VideoWriter(file, item.frame)
+            self._video = VideoWriter(self._new_file(item, _video_for(item)), item)
         return self._video
 
     def _finish_video(self) -> None:
@@ -113,13 +126,15 @@ class Annotated(Sink):
     def _new_file(self, item: Item, name: str) -> NewFile:
         source = item.frame.video if item.frame else item.name
         if self._file is None:
-            return self._names.new_file(name, source=source)
+            self._reserved.add_input(source)
+            return self._folder.new_file(name)
         if self._sources:
             raise self._too_many_error()
         self._check_kind(is_video=bool(item.frame))
         _output_files.ReservedPaths([source]).reserve("-o", str(self._file))
         self._sources.add(source)
-        return NewFile(self._file, overwrite=self._overwrite, hint=_output_files.HINT)
+        overwrite = self._existing == "replace"
+        return NewFile(self._file, overwrite=overwrite, hint=_output_files.HINT_WITH_RESUME)
 
     def _check_kind(self, *, is_video: bool) -> None:
         assert self._file
@@ -130,3 +145,13 @@ class Annotated(Sink):
     def _too_many_error(self) -> InputError:
         where = f"-o {shown(str(self._file))}"
         return InputError(f"{where}: one file for several pictures. Name a folder")
+
+
+def _name_for(source: NamedMedia) -> str:
+    """Return the file that will be written for a source."""
+    item = Item(source.media.name, source.media.name, output=source.output)
+    return _video_for(item) if source.media.has_frames else file_names.usual_picture_of(item)
+
+
+def _video_for(item: Item) -> str:
+    return item.output + extension_for(item.frame.video if item.frame else item.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,8 +15,15 @@ class Sink:
 
     is_stdout = False  # writes to stdout, where nothing else must be printed
 
-    def begin(self, about: dict[str, Any]) -> None:
-        """Start the output; `about` describes the run."""
+    def lacks(self, item: Item) -> bool | None:
+        """Tell whether an earlier run left this picture out; None if the output cannot tell.
+
+        A run that resumes calls this once for each picture, in order.
+        """
+        return None
+
+    def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
+        """Start the output; `about` describes the run, `labels` are the network's classes."""
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         """Write a Result or Classification."""

@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.cli._output_files import ReservedPaths, UniqueNames, make_folder
+from engine.cli._output_files import Existing, OutputFolder, ReservedPaths
 from engine.cli._sinks import file_names
 from engine.cli._sinks.base import Sink
+from engine.cli._sources import NamedMedia
 from engine.sources.item import Item
 from engine.vision.encode import encode
 
 
 class Crops(Sink):
-    def __init__(self, folder: str, reserved: ReservedPaths, *, overwrite: bool) -> None:
-        self._folder = make_folder("--crops", folder)
-        self._reserved = reserved
-        self._overwrite = overwrite
-        self._names: dict[str, UniqueNames] = {}
+    """Crops in a folder; the second one of a label in a picture is called picture-2.jpg."""
+
+    def __init__(
+        self,
+        folder: str,
+        reserved: ReservedPaths,
+        known: Sequence[NamedMedia],
+        *,
+        existing: Existing,
+    ) -> None:
+        self._folder = OutputFolder("--crops", folder, reserved, existing=existing)
+        self._folder.refuse_pictures_here(each.media for each in known)
+        self._folder.check(_existing_crops(self._folder.path, known))
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         for found, image in outcome.crops():
-            name = file_names.name_of(item, image.size)
+            name = file_names.picture_of(item, image.size)
             content = encode(image, name)
-            with self._names_for(found.label).new_file(name, source=item.name) as file:
+            label = file_names.folder_name_of(found.label)
+            with self._folder.new_file(f"{label}/{name}") as file:
                 file.part.write_bytes(content)
 
-    def _names_for(self, label: str) -> UniqueNames:
-        name = file_names.folder_name_of(label)
-        if name not in self._names:
-            folder = make_folder("--crops", str(Path(self._folder) / name))
-            self._names[name] = UniqueNames(folder, self._reserved, overwrite=self._overwrite)
-        return self._names[name]
+
+def _existing_crops(folder: Path, known: Sequence[NamedMedia]) -> Iterator[str]:
+    """Yield the files that look like crops of the known sources, whatever was found in them."""
+    outputs = {output for _, output in known}
+    for inner, _, files in os.walk(folder):
+        for file in files:
+            crop = (Path(inner) / file).relative_to(folder)
+            below_label = Path(*crop.parts[1:]).with_suffix("").as_posix()
+            is_frame = below_label.rpartition("_")[0] in outputs
+            if len(crop.parts) > 1 and (below_label in outputs or is_frame):
+                yield str(crop)

@@ -3,38 +3,81 @@
 from __future__ import annotations
 
 import csv
-from typing import Any
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
 
+from engine.cli._output_files import Existing
 from engine.cli._sinks.base import Sink
+from engine.cli._sinks.earlier_lines import EarlierLines, Key
 from engine.cli._sinks.text_output import TextOutput
+from engine.errors import ImageError
 from engine.files.naming import escaped
 from engine.sources.item import Item
 from engine.vision import serialize
 
-_BOX_COLUMNS = (*serialize.CSV_COLUMNS, "frame")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-_CLASS_COLUMNS = ("path", "rank", "class_id", "label", "score", "frame")
+_CLASS_COLUMNS = ("path", "rank", "class_id", "label", "score")
+_FRAME, _ERROR = "frame", "error"
 
 
 class BoxRows(Sink):
-    """A row for each box, written as soon as its picture is done; `-` is stdout."""
+    """A row for each box, written as soon as its picture is done; `-` is stdout.
 
-    _COLUMNS: tuple[str, ...] = _BOX_COLUMNS
+    With `all_pictures` a picture without boxes has a row as well, and one that cannot be read has a
+    row with its error.
+    """
 
-    def __init__(self, path: str, *, overwrite: bool) -> None:
-        self._out = TextOutput(path, overwrite=overwrite, incremental=True)
+    option = "--csv"
+    dialect: ClassVar[dict[str, Any]] = {"lineterminator": "\n"}
+    _COLUMNS: tuple[str, ...] = serialize.CSV_COLUMNS
+
+    def __init__(self, path: str, *, existing: Existing, all_pictures: bool = False) -> None:
+        self._all_pictures = all_pictures
+        self._columns = (*self._COLUMNS, _FRAME, *[_ERROR] * all_pictures)
+        self._out = TextOutput(path, existing=existing, incremental=True)
         self.is_stdout = self._out.is_stdout
-        self._writer = csv.writer(self._out, lineterminator="\n")
+        self._earlier: EarlierLines | None = None
+        self._unsure: Key | None = None  # a picture that may lack rows
+        if existing == "resume" and not self.is_stdout:
+            self._earlier = EarlierLines.read(
+                *(self.option, Path(path), self._parse),
+                head=self._text([self._columns]).rstrip("\n"),
+                has_groups=True,
+            )
+            self._unsure = self._earlier.last if self._earlier else None
 
-    def begin(self, about: dict[str, Any]) -> None:
-        self._out.open()
-        self._writer.writerow(self._COLUMNS)
+    def lacks(self, item: Item) -> bool | None:
+        if self.is_stdout:
+            return None
+        if self._earlier is None:
+            return True
+        if _key_of(item) == self._unsure:  # its rows are complete if other outputs have it
+            return None
+        if self._earlier.has(_key_of(item)):
+            return False
+        return True if self._all_pictures else None
+
+    def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
+        size = 0
+        if self._earlier is not None:
+            self._earlier.remove_failures()
+            size = self._earlier.size
+        self._out.open(keep=size if self._earlier else None)
+        if not size:
+            self._out.write(self._text([self._columns]))
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
-        number = item.frame.number if item.frame else ""
-        for row in self._rows(outcome):
-            cells = (_neutral(each) if isinstance(each, str) else each for each in row)
-            self._writer.writerow((*cells, number))
+        rows = [[_neutral(each) for each in row] for row in self._rows(outcome)]
+        if self._all_pictures and not rows:
+            rows = [self._row_without_results(item)]
+        self._write(item, ([*row, _frame_of(item), *[""] * self._all_pictures] for row in rows))
+
+    def fail(self, item: Item, error: ImageError) -> None:
+        if self._all_pictures:
+            row = [*self._row_without_results(item), _frame_of(item), _neutral(str(error))]
+            self._write(item, [row])
 
     def finish(self) -> None:
         self._out.keep()
@@ -46,11 +89,44 @@ class BoxRows(Sink):
         rows: list[tuple[object, ...]] = outcome.to_csv()
         return rows
 
+    def _row_without_results(self, item: Item) -> list[object]:
+        return [_key_of(item)[0], *[""] * (len(self._COLUMNS) - 1)]
 
-def _neutral(text: str) -> str:
+    def _write(self, item: Item, rows: Iterable[Iterable[object]]) -> None:
+        text = self._text(rows)
+        if self._earlier is not None and _key_of(item) == self._unsure:
+            self._out.replace(self._earlier.last_start, self._earlier.size, text)
+            self._unsure = None
+        else:
+            self._out.write(text)
+
+    def _text(self, rows: Iterable[Iterable[object]]) -> str:
+        out = io.StringIO()
+        csv.writer(out, **self.dialect).writerows(rows)
+        return out.getvalue()
+
+    def _parse(self, line: str) -> tuple[Key, bool]:
+        (row,) = csv.reader([line], **self.dialect)
+        cells = dict(zip(self._columns, row, strict=True))
+        frame = int(cells[_FRAME]) if cells[_FRAME] else None
+        return (cells["path"], frame), bool(cells.get(_ERROR))
+
+
+def _key_of(item: Item) -> Key:
+    name = item.frame.video if item.frame else item.name
+    return str(_neutral(name)), item.frame.number if item.frame else None
+
+
+def _frame_of(item: Item) -> int | str:
+    return item.frame.number if item.frame else ""
+
+
+def _neutral(value: object) -> object:
     """Escape control characters, and keep spreadsheets from running a name as a formula (OWASP)."""
-    printable = escaped(text)
-    return f"'{printable}" if text.startswith(_FORMULA_STARTS) else printable
+    if not isinstance(value, str):
+        return value
+    printable = escaped(value)
+    return f"'{printable}" if value.startswith(_FORMULA_STARTS) else printable
 
 
 class ClassRows(BoxRows):
@@ -58,6 +134,6 @@ class ClassRows(BoxRows):
 
     def _rows(self, outcome: Any) -> list[tuple[object, ...]]:
         return [
-            (outcome.path or "", rank, best.class_id, best.label, best.score)
+            (outcome.path or "", rank, best.class_id, best.label, serialize.score(best.score))
             for rank, best in enumerate(outcome, start=1)
         ]

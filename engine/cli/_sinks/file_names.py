@@ -11,25 +11,35 @@ from engine.vision.encode import fits
 
 # formats that an annotated picture takes over from its source
 _KEPT_FORMATS = {".jpg", ".jpeg", ".png", ".webp", ".bmp"}
+_OTHER_FORMAT = ".png"
 _MAX_BYTES = 120  # as file systems count bytes; leaves room for a number and an extension
 
 
-def stem_of(item: Item) -> str:
-    """Return dog for a/dog.jpg and street_000012 for frame 12 of street.mp4."""
-    if item.frame:
-        return f"{stem_of_video(item.frame.video)}_{item.frame.number:06d}"
-    return _stem(_path(item.name)) or "picture"
+def stem_of(source: str, default: str) -> str:
+    """Return dog for a/dog.jpg, and `default` for a source without a name."""
+    return _cut(PurePath(_path(source)).stem) or default
 
 
-def stem_of_video(name: str) -> str:
-    return _stem(_path(name)) or "video"
+def output_of(item: Item) -> str:
+    """Return day1/dog for a picture and day1/street_000012 for frame 12 of a video."""
+    return f"{item.output}_{item.frame.number:06d}" if item.frame else item.output
 
 
-def name_of(item: Item, size: tuple[int, int]) -> str:
+def suffix_of(source: str) -> str:
+    """Return the extension of the annotated copy of a picture."""
+    suffix = PurePath(_path(source)).suffix.lower()
+    return suffix if suffix in _KEPT_FORMATS else _OTHER_FORMAT
+
+
+def picture_of(item: Item, size: tuple[int, int]) -> str:
     """Return the name for a picture of this size: .png if its source's format cannot hold it."""
-    suffix = ".jpg" if item.frame else PurePath(_path(item.name)).suffix.lower()
-    name = stem_of(item) + (suffix if suffix in _KEPT_FORMATS else ".png")
-    return name if fits(size, name) else stem_of(item) + ".png"
+    name = usual_picture_of(item)
+    return name if fits(size, name) else output_of(item) + _OTHER_FORMAT
+
+
+def usual_picture_of(item: Item) -> str:
+    """Return the name for a picture, unless it is too large for the format."""
+    return output_of(item) + (".jpg" if item.frame else suffix_of(item.name))
 
 
 def folder_name_of(label: str) -> str:
@@ -40,10 +50,6 @@ def folder_name_of(label: str) -> str:
 
 def _path(name: str) -> str:
     return url_path(name) if is_url(name) else name
-
-
-def _stem(path: str) -> str:
-    return _cut(PurePath(path).stem)
 
 
 def _cut(name: str) -> str:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from engine.cli._json_report import JSON_VERSION
+from engine.cli._output_files import Existing
 from engine.cli._sinks.base import Sink
+from engine.cli._sinks.earlier_lines import EarlierLines, Key, key_of
 from engine.cli._sinks.text_output import TextOutput
 from engine.errors import ImageError
 from engine.sources.item import Item
@@ -19,12 +23,12 @@ class Document(Sink):
 
     _SEPARATOR = ",\n  "
 
-    def __init__(self, path: str, *, overwrite: bool) -> None:
-        self._out = TextOutput(path, overwrite=overwrite, incremental=False)
+    def __init__(self, path: str, *, existing: Existing) -> None:
+        self._out = TextOutput(path, existing=existing, incremental=False)
         self.is_stdout = self._out.is_stdout
         self._count = 0
 
-    def begin(self, about: dict[str, Any]) -> None:
+    def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
         self._out.open()
         self._out.write(self._head(about))
 
@@ -71,41 +75,31 @@ class DarknetDocument(Document):
         return "\n]"
 
 
-class CocoDocument(Document):
-    """COCO results, a list of boxes; a frame of a video is a picture named VIDEO#NUMBER."""
-
-    _SEPARATOR = ",\n"
-
-    def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
-        for entry in outcome.to_coco(item.name if item.frame else None):
-            self._add(serialize.json_text(entry))
-
-    def fail(self, item: Item, error: ImageError) -> None:
-        pass
-
-    def _head(self, about: dict[str, Any]) -> str:
-        return "[\n"
-
-    def _tail(self) -> str:
-        return "\n]\n"
-
-
 DOCUMENTS: dict[str, type[Document]] = {
     "engine": Document,
     "darknet": DarknetDocument,
-    "coco": CocoDocument,
 }
 
 
 class JsonLines(Sink):
     """An object per line, written as soon as its picture is done; `-` is stdout."""
 
-    def __init__(self, path: str, *, overwrite: bool) -> None:
-        self._out = TextOutput(path, overwrite=overwrite, incremental=True)
+    def __init__(self, path: str, *, existing: Existing) -> None:
+        self._out = TextOutput(path, existing=existing, incremental=True)
         self.is_stdout = self._out.is_stdout
+        self._earlier: EarlierLines | None = None
+        if existing == "resume" and not self.is_stdout:
+            self._earlier = EarlierLines.read("--jsonl", Path(path), _parse_line)
 
-    def begin(self, about: dict[str, Any]) -> None:
-        self._out.open()
+    def lacks(self, item: Item) -> bool | None:
+        if self.is_stdout:
+            return None
+        return self._earlier is None or not self._earlier.has(key_of(item))
+
+    def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
+        if self._earlier is not None:
+            self._earlier.remove_failures()
+        self._out.open(keep=self._earlier.size if self._earlier else None)
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         self._out.write(serialize.json_text(_entry(item, outcome)) + "\n")
@@ -118,6 +112,11 @@ class JsonLines(Sink):
 
     def discard(self) -> None:
         self._out.discard()
+
+
+def _parse_line(line: str) -> tuple[Key, bool]:
+    entry = json.loads(line)
+    return (str(entry["path"]), entry.get("frame")), "error" in entry
 
 
 def _entry(item: Item, outcome: Any) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import glob
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.cli._output_files import ReservedPaths, UniqueNames, is_folder_of, make_folder
+from engine.cli._output_files import Existing, OutputFolder, ReservedPaths, is_folder_of, real
 from engine.cli._sinks import file_names
 from engine.cli._sinks.base import Sink
+from engine.cli._sources import NamedMedia
 from engine.errors import InputError
 from engine.evaluate.dataset import all_labels
 from engine.files.naming import shown
@@ -22,36 +24,49 @@ class Labels(Sink):
         self,
         folder: str,
         reserved: ReservedPaths,
-        pictures: Iterable[str],
+        known: Sequence[NamedMedia],
         *,
         with_score: bool,
-        overwrite: bool,
+        existing: Existing,
     ) -> None:
-        self._folder = make_folder("--save-txt", folder)
-        self._names = UniqueNames(self._folder, reserved, overwrite=overwrite)
+        self._folder = OutputFolder("--save-txt", folder, reserved, existing=existing)
         self._with_score = with_score
-        self._written: set[str] = set()
-        self._overwrite = overwrite
-        for picture in pictures:
-            self._protect_labels_of(picture)
+        self._replaces = existing == "replace"
+        pictures = [each for each in known if not each.media.has_frames]
+        for media, output in pictures:
+            self._protect_labels_of(media.name, f"{output}.txt")
+        self._folder.check(f"{output}.txt" for _, output in pictures)
+        videos = [output for media, output in known if media.has_frames]
+        self._folder.check(each for output in videos for each in self._labels_of_frames(output))
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
+        name = _name_of(item)
         if not item.frame:
-            self._protect_labels_of(item.name)
+            self._protect_labels_of(item.name, name)
         content = outcome.to_yolo(conf=self._with_score).encode()
-        with self._names.new_file(f"{file_names.stem_of(item)}.txt", source=item.name) as file:
+        with self._folder.new_file(name) as file:
             file.part.write_bytes(content)
-        self._written.add(file.path.name)
 
-    def _protect_labels_of(self, picture: str) -> None:
+    def lacks(self, item: Item) -> bool:
+        return not self._folder.has(_name_of(item))
+
+    def _labels_of_frames(self, output: str) -> Iterator[str]:
+        """Yield the existing label files of a video's frames."""
+        target = self._folder.path / output
+        for each in target.parent.glob(f"{glob.escape(target.name)}_[0-9]*.txt"):
+            yield str(each.relative_to(self._folder.path))
+
+    def _protect_labels_of(self, picture: str, name: str) -> None:
         """Refuse to overwrite the existing labels of a picture, which may be ground truth."""
-        if not self._overwrite:
+        if not self._replaces:
             return
-        has_labels_here = any(
-            is_folder_of(self._folder, str(labels)) and labels.name not in self._written
-            for labels in all_labels(Path(picture))
-        )
-        if has_labels_here or is_folder_of(self._folder, picture):
-            where = f"--save-txt {shown(str(self._folder))}"
+        target = self._folder.path / name
+        labels = {real(each) for each in all_labels(Path(picture))}
+        if real(target) in labels or is_folder_of(target.parent, picture):
+            where = f"--save-txt {shown(self._folder.path)}"
             problem = f"with --overwrite would replace labels of {shown(picture)}"
             raise InputError(f"{where}: {problem}. Name another folder")
+
+
+def _name_of(item: Item) -> str:
+    return f"{file_names.output_of(item)}.txt"

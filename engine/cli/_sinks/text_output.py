@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from engine.cli import _output_files
+from engine.cli._output_files import Existing, unused_path
 from engine.errors import InputError
 from engine.files.atomic import NewFile, unwritable
 from engine.files.naming import shown
@@ -18,25 +18,30 @@ from engine.files.naming import shown
 class TextOutput:
     """An output stream; with `incremental` every write is visible at once. `-` is stdout."""
 
-    def __init__(self, path: str, *, overwrite: bool, incremental: bool) -> None:
+    def __init__(self, path: str, *, existing: Existing, incremental: bool) -> None:
         self.is_stdout = path == "-"
         self._path = Path(path)
         self._incremental = incremental
-        self._file = NewFile(path, overwrite=overwrite, another=self._unused_path)
+        replaces = existing == "replace"
+        self._file = NewFile(path, overwrite=replaces, another=lambda: unused_path(self._path))
         is_device = self._path.exists() and not self._path.is_file()
-        self._mode = "w" if overwrite or not incremental or is_device else "x"
+        self._mode = "w" if replaces or not incremental or is_device else "x"
         self._out: IO[Any] = sys.stdout
         self._written_bytes = 0
 
-    def open(self) -> None:
+    def open(self, keep: int | None = None) -> None:
+        """Open the output; with `keep` go on after that many bytes of the existing file."""
         if self.is_stdout:
             if isinstance(sys.stdout, io.TextIOWrapper):  # UTF-8 as in a file, on any terminal
-                sys.stdout.reconfigure(encoding="utf-8", errors=_ERRORS)
+                sys.stdout.reconfigure(encoding="utf-8", errors=ENCODING_ERRORS)
             return
         path = self._path if self._incremental else self._file.part
         try:
+            if keep is not None:
+                os.truncate(path, keep)
+                self._mode, self._written_bytes = "a", keep
             # newline="" because csv writes its own line endings
-            self._out = path.open(self._mode, encoding="utf-8", newline="", errors=_ERRORS)
+            self._out = path.open(self._mode, encoding="utf-8", newline="", errors=ENCODING_ERRORS)
         except OSError as error:
             raise unwritable(self._path, error) from None
 
@@ -45,9 +50,22 @@ class TextOutput:
             self._out.write(text)
             if self._incremental:
                 self._out.flush()
-                self._written_bytes += len(text.encode(errors=_ERRORS))
+                self._written_bytes += len(text.encode(errors=ENCODING_ERRORS))
         except OSError as error:
             self._fail(error)
+
+    def replace(self, start: int, end: int, text: str) -> None:
+        """Replace a range of bytes of an incremental file; what follows is kept."""
+        try:
+            with self._path.open("r+b") as file:
+                file.seek(end)
+                rest = file.read()
+                file.seek(start)
+                file.write(text.encode(errors=ENCODING_ERRORS) + rest)
+                self._written_bytes = file.tell()
+                file.truncate()
+        except OSError as error:
+            raise unwritable(self._path, error) from None
 
     def keep(self) -> None:
         try:
@@ -61,12 +79,6 @@ class TextOutput:
             if self._file.path != self._path:
                 problem = f"exists by now. The results are in {shown(str(self._file.path))}"
                 raise InputError(f"{shown(str(self._path))}: {problem}")
-
-    def _unused_path(self) -> Path:
-        """Return another path for the results, if another run has created the file meanwhile."""
-        reserved = _output_files.ReservedPaths([])
-        names = _output_files.UniqueNames(self._path.parent, reserved, overwrite=False)
-        return names.path_for(self._path.name, source=str(self._path))
 
     def discard(self) -> None:
         """Remove an incomplete file; an incremental one keeps what has been written."""
@@ -86,4 +98,4 @@ class TextOutput:
         raise unwritable(self._path, error) from None
 
 
-_ERRORS = "backslashreplace"  # for undecodable bytes of file names
+ENCODING_ERRORS = "backslashreplace"  # for undecodable bytes of file names

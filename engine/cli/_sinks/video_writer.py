@@ -12,7 +12,7 @@ from PIL import Image
 from engine.errors import EngineError, InputError
 from engine.files.atomic import NewFile
 from engine.files.naming import shown
-from engine.sources.item import Frame
+from engine.sources.item import Frame, Item
 from engine.sources.media import VIDEO_EXTENSIONS
 
 if TYPE_CHECKING:
@@ -33,14 +33,17 @@ def extension_for(name: str) -> str:
 class VideoWriter:
     """Writes frames at their original times, scaled to the size of the first one."""
 
-    def __init__(self, file: NewFile, first: Frame) -> None:
+    def __init__(self, file: NewFile, item: Item) -> None:
         import av
+
+        assert item.frame
+        first = item.frame
 
         suffix = file.path.suffix.lower()
         if suffix not in _SUPPORTED:
             known = ", ".join(sorted(_SUPPORTED & VIDEO_EXTENSIONS))
             raise InputError(f"-o {shown(str(file.path))}: expected one of {known}, got {suffix!r}")
-        self.source = first.video
+        self.output = item.output
         self._file = file
         self._rate = min(first.rate.limit_denominator(1001), _MAX_RATE)
         self._start = first.seconds

@@ -1,0 +1,20 @@
+"""Which outputs of an earlier run lack a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.cli._sinks.base import Sink
+from engine.sources.item import Item
+
+
+def lacking(item: Item, sinks: Sequence[Sink]) -> tuple[Sink, ...]:
+    """Return the outputs to write for a picture, or none if an earlier run completed it.
+
+    Outputs that cannot tell (crops, a table, rows of boxes) are written before the others, so they
+    are complete if the others are.
+    """
+    answers = [sink.lacks(item) for sink in sinks]
+    if True not in answers and False in answers:
+        return ()
+    return tuple(sink for sink, lacks in zip(sinks, answers, strict=True) if lacks is not False)

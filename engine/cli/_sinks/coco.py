@@ -1,0 +1,218 @@
+"""--json-style coco and --coco-dataset: COCO's list of results, and a whole data set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from engine.cli._output_files import Existing
+from engine.cli._sinks import file_names
+from engine.cli._sinks.base import Sink
+from engine.cli._sinks.text_output import TextOutput
+from engine.cli._sources import NamedMedia
+from engine.errors import InputError
+from engine.evaluate import coco_files
+from engine.evaluate.ground_truth import coco_category_ids
+from engine.files.naming import shown
+from engine.sources.item import Item
+from engine.sources.media import MediaKind
+from engine.version import __version__
+from engine.vision import serialize
+
+ImageId = int | str
+
+
+@dataclass(frozen=True)
+class CocoImages:
+    """The numbers of pictures and classes in an annotation file."""
+
+    source: str
+    ids: Mapping[str, ImageId]  # by file_name
+    ids_by_last_name: Mapping[str, ImageId | None]  # None if several files have that name
+
+    @classmethod
+    def read(cls, source: str) -> CocoImages:
+        truth = coco_files.read_truth(source, pictures="", needs_objects=False)
+        ids: dict[str, ImageId] = {}
+        last: dict[str, ImageId | None] = {}
+        for entry in truth.entries:
+            path = PurePath(entry.path)
+            ids[path.as_posix()] = entry.image_id
+            last[path.name] = None if path.name in last else entry.image_id
+        return cls(source, ids, last)
+
+    def id_of(self, name: str) -> ImageId:
+        """Return the id of a picture, found by as many folders of its path as the file has."""
+        parts = PurePath(name).parts
+        for start in range(len(parts)):
+            found = self.ids.get("/".join(parts[start:]))
+            if found is not None:
+                return found
+        by_last_name = self.ids_by_last_name.get(PurePath(name).name)
+        if by_last_name is None:
+            raise InputError(f"{shown(name)}: is no picture of --images-json {shown(self.source)}")
+        return by_last_name
+
+    def categories_of(self, labels: Sequence[str]) -> Sequence[int]:
+        truth = coco_files.read_truth(self.source, labels, needs_objects=False)
+        return truth.categories
+
+
+class _ImageIds:
+    """Assigns an id to each picture; two pictures with one id are an error."""
+
+    def __init__(self, option: str, images: CocoImages | None, known: Sequence[NamedMedia]) -> None:
+        self._option = option
+        self._images = images
+        self._users: dict[ImageId, str] = {}
+        for media, output in known:
+            if not (media.has_frames or media.kind is MediaKind.BROKEN):
+                self.id_of(Item(media.name, media.name, output=output))
+        self._users.clear()
+
+    def id_of(self, item: Item) -> ImageId:
+        image_id = self._find(item)
+        user = self._users.setdefault(image_id, item.name)
+        if user != item.name:
+            raise InputError(
+                f"{self._option}: image_id {image_id} of two pictures: {shown(user)} and "
+                f"{shown(item.name)}. Number them with --images-json, or use --coco-dataset"
+            )
+        return image_id
+
+    def _find(self, item: Item) -> ImageId:
+        if item.frame:
+            return item.frame.number
+        if self._images is not None:
+            return self._images.id_of(item.name)
+        number = serialize.trailing_number(item.name)
+        if number is None:
+            raise InputError(
+                f"{self._option}: {shown(item.name)} does not end in a number for image_id. "
+                "Name its annotation file with --images-json, or use --coco-dataset"
+            )
+        return number
+
+
+class CocoResults(Sink):
+    """COCO's results: a list of boxes with the ids of pictures and categories."""
+
+    def __init__(
+        self,
+        path: str,
+        images: CocoImages | None,
+        known: Sequence[NamedMedia],
+        *,
+        existing: Existing,
+    ) -> None:
+        self._images = images
+        self._ids = _ImageIds("--json-style coco", images, known)
+        self._out = TextOutput(path, existing=existing, incremental=False)
+        self.is_stdout = self._out.is_stdout
+        self._categories: Sequence[int] = ()
+        self._count = 0
+
+    def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
+        self._categories = _categories(self._images, labels)
+        self._out.open()
+        self._out.write("[\n")
+
+    def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
+        for entry in outcome.to_coco(self._ids.id_of(item), self._categories):
+            self._out.write(",\n" * bool(self._count) + serialize.json_text(entry))
+            self._count += 1
+
+    def finish(self) -> None:
+        self._out.write("\n]\n")
+        self._out.keep()
+
+    def discard(self) -> None:
+        self._out.discard()
+
+
+class CocoDataset(Sink):
+    """A COCO data set of what was found, for tools in which people correct labels.
+
+    Without an annotation file the pictures are numbered from 1. Annotations are written at once,
+    the shorter list of pictures at the end.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        images: CocoImages | None,
+        known: Sequence[NamedMedia],
+        *,
+        existing: Existing,
+    ) -> None:
+        self._numbers = images
+        self._ids = _ImageIds("--coco-dataset", images, known) if images else None
+        self._out = TextOutput(path, existing=existing, incremental=False)
+        self.is_stdout = self._out.is_stdout
+        self._categories: Sequence[int] = ()
+        self._images: list[str] = []
+        self._count = 0  # of annotations
+
+    def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
+        self._categories = _categories(self._numbers, labels)
+        categories = [
+            {"id": number, "name": label, "supercategory": ""}
+            for number, label in zip(self._categories, labels, strict=True)
+        ]
+        info = {"description": f"found by darknet-engine {__version__}", **about}
+        head = json.dumps({"info": info, "licenses": [], "categories": categories}, indent=1)
+        self._out.open()
+        self._out.write(head[: -len("\n}")] + ',\n "annotations": [\n  ')
+
+    def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
+        image_id = self._ids.id_of(item) if self._ids else 1 + len(self._images)
+        width, height = outcome.size
+        image = {
+            "id": image_id,
+            "file_name": _file_name(item),
+            "width": width,
+            "height": height,
+        }
+        self._images.append(serialize.json_text(image))
+        for found in outcome:
+            box = found.box.clipped(width, height)
+            if box.width > 0 and box.height > 0:
+                self._add(image_id, found, box)
+
+    def finish(self) -> None:
+        images = ",\n  ".join(self._images)
+        self._out.write(f'\n ],\n "images": [\n  {images}\n ]\n}}\n')
+        self._out.keep()
+
+    def discard(self) -> None:
+        self._out.discard()
+
+    def _add(self, image_id: ImageId, found: Any, box: Any) -> None:
+        self._count += 1
+        left, top, width, height = map(serialize.pixels, (box.left, box.top, box.width, box.height))
+        annotation = {
+            "id": self._count,
+            "image_id": image_id,
+            "category_id": self._categories[found.class_id],
+            "bbox": [left, top, width, height],
+            "area": serialize.pixels(width * height),
+            "iscrowd": 0,
+            "segmentation": [],
+            "score": serialize.json_number(serialize.score(found.score)),
+        }
+        self._out.write(",\n  " * (self._count > 1) + serialize.json_text(annotation))
+
+
+def _categories(images: CocoImages | None, labels: Sequence[str]) -> Sequence[int]:
+    return coco_category_ids(labels) if images is None else images.categories_of(labels)
+
+
+def _file_name(item: Item) -> str:
+    """Return the path below the common folder of all pictures, as labelling tools expect it."""
+    if item.frame:
+        return f"{file_names.output_of(item)}.jpg"
+    folder = PurePath(item.output).parent
+    return (folder / PurePath(item.name).name).as_posix()

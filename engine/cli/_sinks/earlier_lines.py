@@ -1,0 +1,129 @@
+"""The lines that an earlier run wrote before it stopped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from engine.errors import InputError
+from engine.files.atomic import NewFile, unwritable
+from engine.files.naming import shown
+from engine.sources.item import Item
+
+_BLOCK = 1 << 20
+
+Key = tuple[str, int | None]  # the text for a picture's path, and the number of a frame
+
+
+@dataclass
+class EarlierLines:
+    """The pictures whose lines an output file holds, in order.
+
+    A line without an end is left out: the run was killed while it wrote it. Lines of pictures that
+    could not be read are left out as well, so that they are tried again.
+    """
+
+    path: Path
+    has_groups: bool = False  # several lines for a picture, one after another
+    size: int = 0  # of the lines that are kept, until the first one to leave out is removed
+    pictures: Counter[Key] = field(default_factory=Counter)
+    last: Key | None = None
+    last_start: int = 0  # where the lines of the last picture begin
+    _left_out: list[tuple[int, int]] = field(default_factory=list)  # ranges of bytes
+    _bytes_left_out: int = 0
+
+    @classmethod
+    def read(
+        cls,
+        option: str,
+        path: Path,
+        parse: Callable[[str], tuple[Key, bool]],
+        *,
+        head: str = "",
+        has_groups: bool = False,
+    ) -> EarlierLines | None:
+        """Read the lines, or return None if there is no file.
+
+        `parse` returns the picture of a line and whether it failed, or raises ValueError, KeyError
+        or TypeError. `head` is the first line, without its end.
+        """
+        if not path.is_file():
+            return None
+        earlier = cls(path, has_groups)
+        where = f"{option} {shown(path)}"
+        hint = "Name another file, or add --overwrite"
+        try:
+            with path.open("rb") as file:
+                for number, line in enumerate(file, start=1):
+                    if not line.endswith(b"\n"):
+                        break
+                    text = line.decode("utf-8", "replace")[:-1]
+                    if head and number == 1:
+                        if text != head:
+                            raise InputError(f"{where}: line 1: expected {head}. {hint}")
+                        earlier._keep(None, len(line))
+                        continue
+                    try:
+                        key, has_failed = parse(text)
+                    except (ValueError, KeyError, TypeError):
+                        problem = f"line {number}: expected a line that this command writes"
+                        raise InputError(f"{where}: {problem}. {hint}") from None
+                    if has_failed:
+                        earlier._leave_out(len(line))
+                    else:
+                        earlier._keep(key, len(line))
+        except OSError as error:
+            raise InputError(f"{where}: cannot be read: {error.strerror}") from None
+        return earlier
+
+    def _keep(self, key: Key | None, size: int) -> None:
+        if key is not None and not (self.has_groups and key == self.last):
+            self.pictures[key] += 1
+            self.last, self.last_start = key, self.size
+        self.size += size
+
+    def _leave_out(self, size: int) -> None:
+        start = self.size + self._bytes_left_out
+        self._left_out.append((start, start + size))
+        self._bytes_left_out += size
+
+    def has(self, key: Key) -> bool:
+        """Tell whether a picture has lines; of one that is named twice, each time uses up some."""
+        if not self.pictures[key]:
+            return False
+        self.pictures[key] -= 1
+        return True
+
+    def remove_failures(self) -> None:
+        """Write the file again without the lines of pictures that could not be read."""
+        if not self._left_out:
+            return
+        try:
+            with (
+                NewFile(self.path, overwrite=True) as new,
+                self.path.open("rb") as old,
+                new.part.open("wb") as out,
+            ):
+                for start, end in self._left_out:
+                    _copy(old, out, start - old.tell())
+                    old.seek(end)
+                _copy(old, out, self.size - out.tell())
+        except OSError as error:
+            raise unwritable(self.path, error) from None
+        self._left_out.clear()
+
+
+def _copy(source: BinaryIO, target: BinaryIO, size: int) -> None:
+    while size > 0 and (block := source.read(min(size, _BLOCK))):
+        target.write(block)
+        size -= len(block)
+
+
+def key_of(item: Item) -> Key:
+    """Return the picture of an item as JSON lines name it."""
+    name = item.frame.video if item.frame else item.name
+    text = name.encode("utf-8", "backslashreplace").decode()
+    return text, item.frame.number if item.frame else None

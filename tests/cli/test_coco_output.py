@@ -1,0 +1,177 @@
+"""--json-style coco and --coco-dataset, loaded by pycocotools."""
+
+import json
+
+import pytest
+
+from tests import needs
+from tests.cli.child import engine
+from tests.pictures import write_picture, write_video
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_picture(tmp_path / "val/COCO_val2014_000000000785.jpg", seed=1)
+    write_picture(tmp_path / "val/deep/000000000009.png", seed=2)
+    write_picture(tmp_path / "val/dog.jpg", seed=3)
+    return tmp_path
+
+
+@pytest.fixture
+def detect(tiny_detector, folder):
+    def run(*arguments, **more):
+        names = ["--names", tiny_detector.names, "--threshold", "0.01"]
+        return engine("detect", *tiny_detector.options, *names, *arguments, cwd=folder, **more)
+
+    return run
+
+
+def results(folder):
+    return json.loads((folder / "coco.json").read_text())
+
+
+COCO = ["--json", "coco.json", "--json-style", "coco"]
+
+
+def annotations(folder, categories=("cat", "dog", "cow"), **more):
+    """Write a file that numbers all pictures and classes in another way."""
+    truth = {
+        "images": [
+            {"id": 50, "file_name": "dog.jpg", "width": 50, "height": 40},
+            {"id": 60, "file_name": "deep/000000000009.png", "width": 50, "height": 40},
+            {"id": 70, "file_name": "COCO_val2014_000000000785.jpg", "width": 50, "height": 40},
+        ],
+        "categories": [{"id": 11 * at, "name": each} for at, each in enumerate(categories, 1)],
+        **more,
+    }
+    (folder / "truth.json").write_text(json.dumps(truth))
+
+
+def loaded(folder):
+    coco = needs.package("pycocotools.coco")
+    return coco.COCO(str(folder / "truth.json")).loadRes(str(folder / "coco.json"))
+
+
+def test_ids_are_the_digits_at_the_end_of_a_name(detect, folder):
+    assert detect("val/COCO_val2014_000000000785.jpg", "val/deep", *COCO).status == 0
+    assert {each["image_id"] for each in results(folder)} == {785, 9}
+    assert {each["category_id"] for each in results(folder)} <= {1, 2, 3}
+    images = [{"id": 785, "width": 50, "height": 40}, {"id": 9, "width": 50, "height": 40}]
+    annotations(folder, images=images, annotations=[])
+    assert len(loaded(folder).anns) == len(results(folder)) > 0
+
+
+def test_ids_are_those_of_an_annotation_file(detect, folder):
+    annotations(folder, ["cow", "cat", "dog"], annotations=[])
+    done = detect("val", "--recursive", *COCO, "--images-json", "truth.json", "--csv", "a.csv")
+    assert done.status == 0
+    assert {each["image_id"] for each in results(folder)} == {50, 60, 70}
+    labels = [row.split(",")[2] for row in (folder / "a.csv").read_text().splitlines()[1:]]
+    number_of = {"cow": 11, "cat": 22, "dog": 33}
+    assert [each["category_id"] for each in results(folder)] == [number_of[each] for each in labels]
+    assert len(loaded(folder).anns) == len(results(folder)) > 0
+
+
+def test_a_test_set_without_annotations_numbers_pictures(detect, folder):
+    annotations(folder)
+    assert detect("val/dog.jpg", *COCO, "--images-json", "truth.json").status == 0
+    assert {each["image_id"] for each in results(folder)} == {50}
+
+
+def test_a_file_of_a_data_set_is_found_from_any_folder(detect, folder):
+    annotations(folder)
+    target = folder / "elsewhere"
+    (folder / "val" / "deep").rename(target)
+    assert detect("elsewhere", *COCO, "--images-json", "truth.json").status == 0
+    assert {each["image_id"] for each in results(folder)} == {60}
+
+
+@pytest.mark.parametrize(
+    ("sources", "more", "message"),
+    [
+        (["val/dog.jpg"], [], "--json-style coco: val/dog.jpg does not end in a number for image_"),
+        (
+            ["val/deep/000000000009.png", "other/9.jpg"],
+            [],
+            "image_id 9 of two pictures: val/deep/000000000009.png and other/9.jpg. Number them",
+        ),
+        (
+            ["other/9.jpg"],
+            ["--images-json", "truth.json"],
+            "other/9.jpg: is no picture of --images-json truth.json",
+        ),
+        (["val/dog.jpg"], ["--images-json", "no.json"], "no.json: cannot be read"),
+    ],
+)
+def test_pictures_without_an_id_of_their_own_stop_the_run(detect, folder, sources, more, message):
+    write_picture(folder / "other/9.jpg")
+    annotations(folder)
+    for way in ("named", "stdin"):
+        if way == "named":
+            done = detect(*sources, *COCO, *more)
+        else:
+            done = detect("-", *COCO, *more, "--quiet", stdin="\n".join(sources))
+        assert (done.status, done.out) == (2, "")
+        assert message in done.err
+        assert len(done.err.splitlines()) == 1
+        assert not (folder / "coco.json").exists()
+
+
+def test_classes_that_the_annotation_file_lacks_stop_the_run(detect, folder):
+    annotations(folder, ["bicycle"])
+    done = detect("val/dog.jpg", *COCO, "--images-json", "truth.json")
+    assert (done.status, done.out) == (2, "")
+    assert "has 1 categories, the network 3 classes, none of which is called 'bicycle'" in done.err
+
+
+def test_a_data_set_is_loaded_by_pycocotools(detect, folder):
+    coco = needs.package("pycocotools.coco")
+    (folder / "val" / "broken.jpg").write_bytes(b"no")
+    done = detect("val", "--recursive", "--coco-dataset", "set.json", "--json", "all.json")
+    assert done.status == 1
+    found = coco.COCO(str(folder / "set.json"))
+    assert [each["name"] for each in found.loadCats(found.getCatIds())] == ["cat", "dog", "cow"]
+    images = found.loadImgs(found.getImgIds())
+    names = [each["file_name"] for each in images]
+    assert names == ["COCO_val2014_000000000785.jpg", "deep/000000000009.png", "dog.jpg"]
+    assert {(each["width"], each["height"]) for each in images} == {(50, 40)}
+    entries = json.loads((folder / "all.json").read_text())["images"]
+    inside = [
+        (entry["path"].removeprefix("val/"), each["label"])
+        for entry in entries
+        for each in entry.get("detections", ())
+        if min(each["box"]["right"], 50) > max(each["box"]["left"], 0)
+        if min(each["box"]["bottom"], 40) > max(each["box"]["top"], 0)
+    ]
+    anns = found.loadAnns(found.getAnnIds())
+    name_of = {each["id"]: each["file_name"] for each in images}
+    label_of = {each["id"]: each["name"] for each in found.loadCats(found.getCatIds())}
+    pairs = [(name_of[each["image_id"]], label_of[each["category_id"]]) for each in anns]
+    assert pairs == inside
+    for each in anns:
+        left, top, width, height = each["bbox"]
+        assert min(left, top) >= 0
+        assert left + width <= 50 + 1e-3
+        assert top + height <= 40 + 1e-3
+        assert each["area"] == pytest.approx(width * height, abs=1e-3)
+        assert each["iscrowd"] == 0
+    assert len({each["id"] for each in anns}) == len(anns) > 0
+
+
+def test_a_data_set_without_pictures_is_valid(detect, folder):
+    (folder / "broken.jpg").write_bytes(b"no")
+    assert detect("broken.jpg", "--coco-dataset", "set.json").status == 1
+    found = json.loads((folder / "set.json").read_text())
+    assert (found["images"], found["annotations"]) == ([], [])
+    assert len(found["categories"]) == 3
+
+
+def test_frames_are_numbered(detect, folder):
+    needs.package("av")
+    write_video(folder / "street.mp4")
+    assert detect("street.mp4", *COCO, "--coco-dataset", "set.json").status == 0
+    images = json.loads((folder / "set.json").read_text())["images"]
+    assert [each["file_name"] for each in images[:2]] == ["street_000000.jpg", "street_000001.jpg"]
+    assert {each["image_id"] for each in results(folder)} <= set(range(len(images)))

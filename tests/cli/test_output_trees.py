@@ -1,0 +1,148 @@
+"""Outputs of trees of pictures: where they land, and that nothing is renamed silently."""
+
+import pytest
+from PIL import Image
+
+from tests.cli.child import engine
+from tests.pictures import write_picture
+
+pytestmark = pytest.mark.slow
+
+PICTURES = [f"cam{cam}/day{day}/img000" for cam in (1, 2) for day in (1, 2)]
+
+
+@pytest.fixture
+def tree(tmp_path):
+    for seed, name in enumerate(PICTURES):
+        write_picture(tmp_path / "pics" / f"{name}.jpg", seed=seed)
+    return tmp_path
+
+
+@pytest.fixture
+def detect(tiny_detector, tree):
+    def run(*arguments, **more):
+        names = ["--names", tiny_detector.names, "--threshold", "0.01"]
+        return engine("detect", *tiny_detector.options, *names, *arguments, cwd=tree, **more)
+
+    return run
+
+
+def below(folder):
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path.relative_to(folder).as_posix() for path in found)
+
+
+SOURCES = {
+    "a folder": ["pics", "--recursive"],
+    "a folder with a dot": ["./pics/", "--recursive"],
+    "a pattern": ["pics/cam*/day*/*.jpg"],
+    "a pattern of folders": ["pics/**/*.jpg"],
+    "two folders": ["pics/cam1", "pics/cam2", "--recursive"],
+    "files": [f"pics/{name}.jpg" for name in PICTURES],
+}
+
+
+@pytest.mark.parametrize("sources", SOURCES.values(), ids=SOURCES)
+def test_outputs_repeat_the_folders_of_the_pictures(detect, tree, sources):
+    done = detect(*sources, "-o", "drawn", "--save-txt", "labels", "--crops", "crops", "--quiet")
+    assert (done.status, done.err) == (0, "")
+    assert below(tree / "drawn") == [f"{name}.jpg" for name in PICTURES]
+    assert below(tree / "labels") == [f"{name}.txt" for name in PICTURES]
+    crops = [name.partition("/")[2] for name in below(tree / "crops")]
+    assert {name.removesuffix(".jpg") for name in crops} >= set(PICTURES)
+
+
+def test_a_list_and_names_on_stdin_repeat_folders(detect, tree):
+    names = "".join(f"{name}.jpg\n" for name in PICTURES)
+    (tree / "pics" / "train.txt").write_text(names)
+    assert detect("pics/train.txt", "-o", "listed").status == 0
+    assert below(tree / "listed") == [f"{name}.jpg" for name in PICTURES]
+    arriving = "".join(f"pics/{name}.jpg\n" for name in PICTURES)
+    assert detect("-", "-o", "arrived", stdin=arriving).status == 0
+    assert below(tree / "arrived") == [f"pics/{name}.jpg" for name in PICTURES]
+
+
+def test_a_folder_without_inner_ones_is_flat(detect, tree):
+    assert detect("pics/cam1/day1", "-o", "drawn").status == 0
+    assert below(tree / "drawn") == ["img000.jpg"]
+
+
+def test_flat_numbers_equal_names_and_says_so(detect, tree):
+    done = detect("pics", "--recursive", "--flat", "-o", "drawn", "--save-txt", "drawn/labels")
+    assert done.status == 0
+    names = ["img000", "img000-2", "img000-3", "img000-4"]
+    assert below(tree / "drawn") == sorted(
+        [*(f"{each}.jpg" for each in names), *(f"labels/{each}.txt" for each in names)]
+    )
+    told = done.err.splitlines()[0]
+    assert told == (
+        "3 of 4 sources have the name of another one, so their outputs get a number: "
+        "img000-2 for pics/cam1/day2/img000.jpg, …"
+    )
+
+
+def test_flat_needs_a_folder(detect):
+    done = detect("pics", "--flat")
+    assert (done.status, "--flat: only with --output or --save-txt or --crops" in done.err) == (
+        2,
+        True,
+    )
+
+
+def test_labels_of_x_jpg_and_x_png_differ(detect, tree):
+    for name in ("x.jpg", "x.png"):
+        write_picture(tree / "same" / name)
+    assert detect("same", "-o", "drawn").status == 0
+    assert below(tree / "drawn") == ["x.jpg", "x.png"]
+    done = detect("same", "-o", "both", "--save-txt", "labels")
+    assert (done.status, "x-2 for same/x.png" in done.err) == (0, True)
+    assert below(tree / "labels") == ["x-2.txt", "x.txt"]
+    assert below(tree / "both") == ["x-2.png", "x.jpg"]
+
+
+OUTPUTS = [["-o", "out"], ["--save-txt", "out"], ["--crops", "out"]]
+
+
+@pytest.mark.parametrize("output", OUTPUTS, ids=["pictures", "labels", "crops"])
+def test_a_second_run_stops_before_the_first_picture(detect, tree, output):
+    assert detect("pics", "--recursive", *output).status == 0
+    before = {name: (tree / "out" / name).read_bytes() for name in below(tree / "out")}
+    done = detect("pics", "--recursive", *output)
+    assert (done.status, done.out) == (2, "")
+    (line,) = done.err.splitlines()
+    assert "exist already. Name another, or add --overwrite, or --resume to go on" in line
+    assert {name: (tree / "out" / name).read_bytes() for name in below(tree / "out")} == before
+    assert detect("pics", "--recursive", *output, "--overwrite").status == 0
+    assert {name: (tree / "out" / name).read_bytes() for name in below(tree / "out")} == before
+
+
+@pytest.mark.parametrize("option", ["-o", "--crops"])
+def test_a_run_does_not_read_its_own_outputs(detect, tree, option):
+    first = detect("pics", "--recursive", option, "pics/out", "--jsonl", "1.jsonl")
+    assert (first.status, "not read" in first.err) == (0, False)
+    written = below(tree / "pics" / "out")
+    again = detect("pics", "--recursive", option, "pics/out", "--overwrite", "--jsonl", "2.jsonl")
+    assert again.status == 0
+    told = again.err.splitlines()[0]
+    assert (
+        told == f"pics/out: what this folder of outputs holds is not read, pictures: {len(written)}"
+    )
+    assert below(tree / "pics" / "out") == written
+    assert len((tree / "2.jsonl").read_text().splitlines()) == len(PICTURES)
+
+
+def test_pictures_are_not_written_next_to_those_that_are_read(detect, tree):
+    before = below(tree)
+    for source, target in (("pics", "pics"), ("pics/cam1/day1/*.jpg", "pics/cam1/day1")):
+        done = detect(source, "--recursive", "-o", target, "--overwrite")
+        assert (done.status, done.out) == (2, "")
+        assert "is a folder that pictures are read from" in done.err
+    assert below(tree) == before
+
+
+def test_annotated_pictures_in_a_tree_show_their_own_picture(detect, tree):
+    with Image.open(write_picture(tree / "pics" / "cam3" / "img000.png", size=(30, 20))) as image:
+        size = image.size
+    assert detect("pics", "--recursive", "-o", "drawn").status == 0
+    with Image.open(tree / "drawn" / "cam3" / "img000.png") as image:
+        assert image.size == size

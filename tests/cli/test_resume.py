@@ -1,0 +1,187 @@
+"""--resume: a run goes on where another one stopped, after any kind of end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pytest
+
+from tests.cli.child import ENVIRONMENT, engine
+from tests.pictures import write_picture
+
+pytestmark = pytest.mark.slow
+
+COUNT = 40
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for number in range(COUNT):
+        write_picture(tmp_path / f"pics/{number % 3}/{number:03}.jpg", seed=number)
+    return tmp_path
+
+
+@pytest.fixture
+def command(tiny_detector):
+    names = ["--names", tiny_detector.names, "--threshold", "0.3"]
+    return ["detect", *map(str, tiny_detector.options), *map(str, names), "pics", "--recursive"]
+
+
+@pytest.fixture
+def detect(command, folder):
+    return lambda *more, **options: engine(*command, *more, cwd=folder, **options)
+
+
+ALL = [
+    "--csv",
+    "a.csv",
+    "--jsonl",
+    "a.jsonl",
+    "-o",
+    "drawn",
+    "--save-txt",
+    "labels",
+    "--crops",
+    "crops",
+]
+
+
+def contents(folder):
+    """Return what a run wrote, without times."""
+    found = {}
+    for path in folder.rglob("*"):
+        if path.is_file() and "pics" not in path.parts and path.name != "train.txt":
+            content = path.read_bytes()
+            if path.suffix == ".jsonl":
+                lines = [json.loads(line) for line in content.splitlines()]
+                content = [each | {"timing_ms": None} for each in lines]
+            found[path.relative_to(folder).as_posix()] = content
+    return found
+
+
+def test_a_killed_run_is_completed_exactly(command, detect, folder):
+    assert detect(*ALL, "--quiet").status == 0
+    expected = contents(folder)
+    for name in ("a.csv", "a.jsonl"):
+        (folder / name).unlink()
+    for name in ("drawn", "labels", "crops"):
+        (folder / name).rename(folder.parent / f"{folder.name}-{name}")
+    run = subprocess.Popen(
+        [sys.executable, "-m", "engine", *command, *ALL, "--quiet"], cwd=folder, env=ENVIRONMENT
+    )
+    limit = time.monotonic() + 60
+    while len(list((folder / "labels").rglob("*.txt"))) < 5 and time.monotonic() < limit:
+        time.sleep(0.005)
+    os.kill(run.pid, signal.SIGKILL)
+    assert run.wait(60) == -signal.SIGKILL
+    done_before = len(list((folder / "labels").rglob("*.txt")))
+    assert 5 <= done_before < COUNT
+    for name in ("a.csv", "a.jsonl"):
+        with (folder / name).open("ab") as file:  # a line that was cut off
+            file.write(b'{"path": "pics/0/0')
+    done = detect(*ALL, "--resume")
+    assert done.status == 0
+    assert f", {done_before} done before: " in done.err
+    assert contents(folder) == expected
+    again = detect(*ALL, "--resume")
+    assert (again.status, again.out) == (0, "")
+    outputs = "drawn, a.jsonl, a.csv, labels, crops"
+    assert again.err == f"nothing left to do, {COUNT} done before: {outputs}\n"
+    assert contents(folder) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        (["--csv", "a.csv"], "a.csv"),
+        (["--csv", "a.csv", "--csv-all"], "a.csv"),
+        (["--jsonl", "a.jsonl"], "a.jsonl"),
+    ],
+)
+@pytest.mark.parametrize("kept", [0, 3, 0.4, 0.41, 0.415])
+def test_a_file_cut_anywhere_is_completed(detect, folder, options, name, kept):
+    assert detect(*options, "--quiet").status == 0
+    expected = contents(folder)[name]
+    whole = (folder / name).read_bytes()
+    size = kept if isinstance(kept, int) else int(kept * len(whole))
+    (folder / name).write_bytes(whole[:size])
+    assert detect(*options, "--resume", "--quiet").status == 0
+    assert contents(folder)[name] == expected
+
+
+def test_missing_labels_and_pictures_are_written(detect, folder):
+    options = ["-o", "drawn", "--save-txt", "labels", "--jsonl", "a.jsonl", "--quiet"]
+    assert detect(*options).status == 0
+    expected = contents(folder)
+    (folder / "drawn/0/003.jpg").unlink()
+    (folder / "labels/1/007.txt").unlink()
+    assert detect(*options, "--resume").status == 0
+    assert contents(folder) == expected
+
+
+def test_broken_pictures_are_tried_again(detect, folder):
+    broken = folder / "pics/0/003.jpg"
+    good = broken.read_bytes()
+    broken.write_bytes(good[:50])
+    options = ["--jsonl", "a.jsonl", "--csv", "a.csv", "--csv-all"]
+    assert detect(*options).status == 1
+    rows = (folder / "a.csv").read_text().splitlines()
+    (failed,) = (row for row in rows if row.startswith("pics/0/003.jpg"))
+    assert failed.startswith("pics/0/003.jpg,,,,,,,,,pics/0/003.jpg: picture: cannot be decoded")
+    assert detect(*options, "--resume").status == 1
+    assert sorted((folder / "a.csv").read_text().splitlines()) == sorted(rows)
+    broken.write_bytes(good)
+    done = detect(*options, "--resume")
+    assert (done.status, f"{COUNT - 1} done before" in done.err) == (0, True)
+    lines = [json.loads(line) for line in (folder / "a.jsonl").read_text().splitlines()]
+    assert Counter(each["path"] for each in lines).most_common(1)[0][1] == 1
+    assert (len(lines), any("error" in each for each in lines)) == (COUNT, False)
+
+
+def test_pictures_that_came_later_are_added(detect, folder):
+    options = ["--csv", "a.csv", "--quiet"]
+    assert detect(*options).status == 0
+    rows = (folder / "a.csv").read_text().splitlines()
+    write_picture(folder / "pics/0/000-new.jpg", seed=99)
+    assert detect(*options, "--resume").status == 0
+    added = Counter((folder / "a.csv").read_text().splitlines()) - Counter(rows)
+    assert {row.split(",")[0] for row in added} == {"pics/0/000-new.jpg"}
+    assert not Counter(rows) - Counter((folder / "a.csv").read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--json a.json --resume", "--resume: not with --json, written at the end. Use --jsonl"),
+        ("--csv a.csv --resume --overwrite", "--resume and --overwrite: expected one of them"),
+        ("--resume", "--resume: expected a file from --jsonl or --csv or --save-txt or --output"),
+        ("--crops c --resume", "--resume: expected a file from"),
+        ("--csv - --resume", "--resume: expected a file from"),
+        ("--csv train.txt --resume", "--csv train.txt: line 1: expected path,class_id,"),
+        ("--jsonl train.txt --resume", "train.txt: line 1: expected a line that this command"),
+    ],
+)
+def test_what_cannot_be_resumed_is_refused(detect, folder, options, message):
+    (folder / "train.txt").write_text("mine\n")
+    done = detect(*options.split())
+    assert (done.status, done.out) == (2, "")
+    (line,) = done.err.splitlines()
+    assert message in line
+    assert (folder / "train.txt").read_text() == "mine\n"
+
+
+def test_classify_resumes(tiny_classifier, folder):
+    names = ["--names", tiny_classifier.names]
+    options = ["--recursive", "--csv", "a.csv", "--jsonl", "a.jsonl", "--quiet"]
+    words = ["classify", *tiny_classifier.options, *names, "pics", *options]
+    assert engine(*words, cwd=folder).status == 0
+    expected = contents(folder)
+    for name in ("a.csv", "a.jsonl"):
+        whole = (folder / name).read_bytes()
+        (folder / name).write_bytes(whole[: len(whole) // 2])
+    assert engine(*words, "--resume", cwd=folder).status == 0
+    assert contents(folder) == expected

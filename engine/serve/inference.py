@@ -43,7 +43,8 @@ class InferenceEndpoint:
             body.check_headers(request.headers, service.limits)
             service.reject_if_draining()
             service.reject_if_full()
-            lease.content = await body.read(receive, service.limits, lease.try_reserve_body)
+            with service.reading_body():
+                lease.content = await body.read(receive, service.limits, lease.try_reserve_body)
             lease.accept_picture()
             watch = asyncio.ensure_future(_watch_disconnect(receive, lease))
             try:

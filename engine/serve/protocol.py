@@ -48,7 +48,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._unparsed > _MAX_HEAD_BYTES or len(self.pipeline) > _MAX_PIPELINED:
             self._close_over_limit()
         if self._is_responding:
-            self._idle_timer = _cancelled(self._idle_timer)
+            self._stop_idle_timer()
         elif self._idle_timer is None:
             self._start_idle_timer()
 
@@ -94,7 +94,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._idle_timer = _cancelled(self._idle_timer)
+        self._stop_idle_timer()
         self._response_timer = _cancelled(self._response_timer)
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
@@ -107,6 +107,9 @@ class LimitedProtocol(HttpToolsProtocol):
         if not self._is_responding:
             self.transport.write(_HEAD_TOO_LONG)
         self.transport.close()
+
+    def _stop_idle_timer(self) -> None:
+        self._idle_timer = _cancelled(self._idle_timer)
 
     def _start_idle_timer(self) -> None:
         seconds = self._limits.idle_seconds

@@ -19,13 +19,15 @@ import uvicorn
 from engine.detector import Detector
 from engine.errors import InputError
 from engine.serve import app
-from engine.serve.protocol import LimitedProtocol
+from engine.serve.early_refusal import RefusingProtocol
+from engine.serve.rejection import RejectedError
 from engine.serve.server_limits import ServerLimits
 from engine.serve.service import Service, warm_up
 
 _SECONDS_TO_CLOSE = 5  # for connections, after every request has its response
 _BACKLOG = 1024
 _MAX_PORT = 65535
+_PICTURE_PATHS = frozenset((b"/detect", b"/classify"))
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -76,7 +78,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app.make(self._open_service),
-                http=cast(Any, partial(LimitedProtocol, limits)),
+                http=cast(Any, partial(RefusingProtocol, limits, self._refusal_of)),
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -99,6 +101,15 @@ class Server(uvicorn.Server):
     def _open_service(self) -> Service:
         self._service = Service(self._detector, self._limits, wait_seconds=self._wait_seconds)
         return self._service
+
+    def _refusal_of(self, path: bytes) -> RejectedError | None:
+        """Return why the server refuses a picture that is posted to `path`, and record it."""
+        service = self._service
+        if service is None or path not in _PICTURE_PATHS or service.is_draining:
+            return None  # the application refuses at the end, with a lingering close
+        if refusal := service.overload():
+            service.metrics.add_request(path.decode(), refusal.status, 0.0)
+        return refusal
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

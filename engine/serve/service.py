@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -16,6 +17,7 @@ from engine.detector import Detector, Outcome
 from engine.errors import DeviceError
 from engine.inputs import Batch, Prepared
 from engine.serve.batcher import Batcher, BatchResult, QueuedPicture
+from engine.serve.early_refusal import spread_seconds
 from engine.serve.memory_budget import BudgetClosedError, MemoryBudget
 from engine.serve.metrics import Metrics
 from engine.serve.rejection import ClientDisconnectedError, RejectedError
@@ -36,7 +38,6 @@ _BYTES_PER_INPUT_PIXEL = 12
 _MIN_THREADS = 2  # one slow picture must not delay all others
 _MAX_THREADS = 16  # more threads only contend for the GIL
 
-_MAX_RETRY_SECONDS = 60
 _SMOOTHING = 0.2  # weight of the latest run in the moving average
 
 
@@ -55,6 +56,7 @@ class Service:
         self.picture_memory = MemoryBudget(limits.memory_bytes - self.body_memory.size)
         self.active_requests = 0
         self.accepted_pictures = 0  # pictures of active requests whose bodies were read
+        self.reading = 0  # requests whose bodies are being read
         self.is_draining = False
         self._is_abandoned = False
         self.failure = ""  # the latest DeviceError, until a run succeeds
@@ -82,13 +84,30 @@ class Service:
         if self.is_draining:
             raise RejectedError(503, "server: shutting down", retry_after=1, closes_connection=True)
 
+    def overload(self) -> RejectedError | None:
+        """Return why no further picture is accepted now, or None.
+
+        Bodies that are being read count once more than the queue holds, so that many clients at
+        once do not send bodies in vain and a few slow ones do not keep the queue from others.
+        """
+        waiting = self.accepted_pictures
+        if waiting < self.limits.queue and waiting + self.reading < 2 * self.limits.queue:
+            return None
+        what = f"with {waiting} pictures" if waiting else f"of {self.reading} bodies being read"
+        seconds = spread_seconds(waiting * self._seconds_per_picture)
+        return RejectedError(503, f"queue: is full {what}", retry_after=seconds)
+
     def reject_if_full(self) -> None:
-        if self.accepted_pictures >= self.limits.queue:
-            seconds = math.ceil(self.accepted_pictures * self._seconds_per_picture)
-            raise RejectedError(
-                *(503, f"queue: is full with {self.accepted_pictures} pictures"),
-                retry_after=min(max(1, seconds), _MAX_RETRY_SECONDS),
-            )
+        if refusal := self.overload():
+            raise refusal
+
+    @contextmanager
+    def reading_body(self) -> Iterator[None]:
+        self.reading += 1
+        try:
+            yield
+        finally:
+            self.reading -= 1
 
     async def infer(self, lease: RequestLease, settings: Settings, *, draws: bool) -> Inference:
         """Run the network on the picture of a request; raise ImageError if it cannot be read."""

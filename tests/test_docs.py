@@ -114,7 +114,7 @@ def test_programs_run_as_printed(fresh, monkeypatch, page, code):
 
 
 def test_pages_have_programs():
-    assert len(PROGRAMS) == 3
+    assert len(PROGRAMS) == 2
 
 
 def split_at(word, words):

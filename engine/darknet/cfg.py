@@ -55,7 +55,7 @@ def read_text(path: str | Path) -> str:
         raise ConfigError(
             f"{shown(path)}: expected a .cfg, got a .weights file. Are the two swapped?"
         )
-    return _decode(read_bytes(path, ConfigError, limit=network_limits.CFG_BYTES), shown(path))
+    return decode(read_bytes(path, ConfigError, limit=network_limits.CFG_BYTES), shown(path))
 
 
 def parse(text: str, *, name: str = "cfg", folder: Path | None = None) -> tuple[Section, ...]:
@@ -122,7 +122,7 @@ def _option(line: str, where: str, number: int) -> Option:
     return Option(key, value, number)
 
 
-def _decode(data: bytes, name: str) -> str:
+def decode(data: bytes, name: str) -> str:
     """Decode UTF-8, or Latin-1 if it is not UTF-8: darknet uses only ASCII characters."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         try:

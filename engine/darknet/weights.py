@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import struct
@@ -56,11 +57,22 @@ def load(
     With `partial` the file may end after any layer; the remaining arrays are zero.
     """
     name = shown(path)
-    with open_regular(path, WeightsError) as file, within_memory(name):
+    with open_regular(path, WeightsError) as file:
+        return _load(file, os.fstat(file.fileno()).st_size, graph, name, partial=partial)
+
+
+def loads(content: bytes, graph: Graph) -> tuple[dict[str, NDArray[np.float32]], ...]:
+    """Do the same for the content of a file."""
+    return _load(io.BytesIO(content), len(content), graph, "weights")
+
+
+def _load(
+    file: BinaryIO, size: int, graph: Graph, name: str, *, partial: bool = False
+) -> tuple[dict[str, NDArray[np.float32]], ...]:
+    with within_memory(name):
         try:
             header = _read_header(file, name)
-            left = os.fstat(file.fileno()).st_size - header.size
-            last = _last_whole_layer(graph, left, name, partial=partial)
+            last = _last_whole_layer(graph, size - header.size, name, partial=partial)
             return _read_layers(file, graph, header, last=last, name=name)
         except OSError as failure:
             reason = failure.strerror or failure
@@ -240,15 +252,21 @@ def _read_layers(
 def _read_array(
     file: BinaryIO, parameter: Parameter, header: Header, what: str
 ) -> NDArray[np.float32]:
-    values = np.fromfile(file, _FLOAT, parameter.size)
+    values = _read_values(file, parameter.size)
     if values.size < parameter.size:
         raise WeightsError(f"{what}: the file became shorter while it was read")
     _check_values(values, parameter, what)
-    if parameter.stored == "flipped" or (
+    is_flipped = parameter.stored == "flipped" or (
         parameter.stored == "flipped_if_header_says" and header.is_transposed
-    ):
-        values = values.reshape(-1, parameter.shape[0]).T
-    return np.ascontiguousarray(values.reshape(parameter.shape), np.float32)
+    )
+    rows = values.reshape(-1, parameter.shape[0]).T if is_flipped else values
+    return np.ascontiguousarray(rows.reshape(parameter.shape), np.float32)
+
+
+def _read_values(file: BinaryIO, count: int) -> NDArray[np.float32]:
+    if isinstance(file, io.BytesIO):  # which has no descriptor for NumPy to read from
+        return np.frombuffer(file.read(count * _FLOAT.itemsize), _FLOAT).copy()
+    return np.fromfile(file, _FLOAT, count)
 
 
 def _check_values(values: NDArray[np.float32], parameter: Parameter, what: str) -> None:

@@ -1,0 +1,69 @@
+"""Tell darknet's files from others, and read them from names or from buffers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, TypeAlias, TypeGuard
+
+import numpy as np
+
+from engine.arrays import Array
+from engine.darknet import cfg, graph, weights
+from engine.darknet.cfg import Section
+from engine.darknet.graph import Graph
+from engine.darknet.layers.base import Weights
+from engine.errors import InputError
+
+Buffer: TypeAlias = "bytes | bytearray | memoryview | Array"
+Content: TypeAlias = "str | os.PathLike[str] | Buffer"
+
+_SUFFIXES = (".cfg", ".weights")
+
+
+def is_buffer(given: object) -> TypeGuard[Buffer]:
+    return isinstance(given, (bytes, bytearray, memoryview, np.ndarray))
+
+
+def is_darknet(*given: Any, framework: str = "") -> bool:
+    """Tell whether readNet() should read these arguments as a darknet network."""
+    if framework:
+        return framework.lower() == "darknet"
+    names = [each for each in given if isinstance(each, (str, os.PathLike)) and each]
+    return bool(names) and all(_suffix(each) in _SUFFIXES for each in names)
+
+
+def in_order(first: Content, second: Content) -> tuple[Content, Content]:
+    """Return the .cfg and the .weights, which come in any order if they are names."""
+    is_swapped = _suffix(first) == ".weights" or _suffix(second) == ".cfg"
+    return (second, first) if is_swapped else (first, second)
+
+
+def _suffix(given: Content) -> str:
+    return Path(given).suffix.lower() if isinstance(given, (str, os.PathLike)) else ""
+
+
+def read_sections(config: Content) -> tuple[Section, ...]:
+    if isinstance(config, (str, os.PathLike)):
+        return cfg.read(Path(config))
+    return cfg.parse(cfg.decode(_bytes(config), "cfg"))
+
+
+def read_weights(source: Content, network: Graph) -> tuple[Weights, ...]:
+    """Return the arrays of the network; without a file they are zero, as before training."""
+    if isinstance(source, (str, os.PathLike)):
+        return weights.load(Path(source), network) if source else weights.initial(network)
+    content = _bytes(source)
+    return weights.loads(content, network) if content else weights.initial(network)
+
+
+def build(sections: tuple[Section, ...], size: tuple[int, int] | None = None) -> Graph:
+    return graph.build(sections, size=size)
+
+
+def _bytes(given: Buffer) -> bytes:
+    if isinstance(given, np.ndarray):
+        if given.dtype != np.uint8:
+            raise InputError(f"buffer: expected uint8, got {given.dtype}")
+        return given.tobytes()
+    return bytes(given)

@@ -1,0 +1,71 @@
+"""install(): put the functions of this package into an installed cv2 of any version."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from engine.compat.cv2_dnn import constants, files, models, suppression
+from engine.compat.cv2_dnn.net import Net, readNet, readNetFromDarknet
+from engine.errors import InputError
+
+_MARK = "__engine_darknet__"
+
+
+def install() -> ModuleType:
+    """Let cv2.dnn of any OpenCV read darknet's files, and return cv2.
+
+    readNet() and the models give other files and networks to OpenCV as before. Functions that need
+    no network, such as blobFromImage(), stay OpenCV's; NMSBoxes() is replaced, so that scripts for
+    OpenCV before 4.5.4 run, too. Calling this again does nothing.
+    """
+    try:
+        cv2 = import_module("cv2")
+    except ImportError:
+        raise InputError(
+            "cv2: is not installed. Run: pip install opencv-python, or use this module without it"
+        ) from None
+    dnn = cv2.dnn
+    if getattr(dnn.readNet, _MARK, False):
+        return cv2
+    for name in ("NMSBoxes", "NMSBoxesBatched"):
+        setattr(dnn, name, getattr(suppression, name))
+    for name, value in vars(constants).items():
+        if name.startswith("DNN_") and not hasattr(dnn, name):
+            setattr(dnn, name, value)
+    for name in ("DetectionModel", "ClassificationModel"):
+        made = _model_class(getattr(models, name), getattr(dnn, name, None))
+        setattr(dnn, name, made)
+        setattr(cv2, f"dnn_{name}", made)
+    dnn.readNetFromDarknet = readNetFromDarknet
+    dnn.readNet = _read_any(dnn.readNet)
+    return cv2
+
+
+def _read_any(original: Any) -> Any:
+    """Return a readNet() that gives all files but darknet's to OpenCV."""
+
+    def read(model: Any, config: Any = "", framework: Any = "") -> Any:
+        is_buffers = isinstance(model, str) and files.is_buffer(config)
+        chosen = model if is_buffers else framework
+        if files.is_darknet(model, config, framework=chosen):
+            return readNet(model, config, framework)
+        return original(model, config, framework)
+
+    read.__name__ = "readNet"
+    read.__doc__ = readNet.__doc__
+    setattr(read, _MARK, True)
+    return read
+
+
+def _model_class(ours: type[models.Model], theirs: Any) -> type[models.Model]:
+    """Return our class, except that networks of OpenCV make an object of OpenCV's class."""
+
+    def create(cls: type[models.Model], *args: Any, **named: Any) -> Any:
+        model = next(iter((*args, *named.values())), None)
+        if theirs is None or isinstance(model, Net) or files.is_darknet(*args, *named.values()):
+            return object.__new__(cls)
+        return theirs(*args, **named)
+
+    return type(ours.__name__, (ours,), {"__new__": create, "__doc__": ours.__doc__})

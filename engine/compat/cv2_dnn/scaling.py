@@ -1,0 +1,78 @@
+"""OpenCV's resize() with INTER_LINEAR, to the bit for pictures of bytes.
+
+OpenCV computes bytes with 11 bits for each factor and drops bits between the two directions, and it
+averages four pixels when both sides are halved. The engine's own resize is darknet's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.arrays import Array
+
+_ONE = 2048  # the factor 1 in OpenCV's fixed-point numbers
+
+
+def resize(pixels: Array, size: tuple[int, int], factor: float | None = None) -> Array:
+    """Return `pixels` (height, width, channels), uint8 or float32, in the size (width, height).
+
+    `factor` is the exact scale, if it is not the ratio of the sizes.
+    """
+    height, width = pixels.shape[:2]
+    if size == (width, height):
+        return pixels
+    if factor is None and (width, height) == (2 * size[0], 2 * size[1]):
+        return _halved(pixels)
+    left, right, along = _taps(width, size[0], factor, drops_shares=True)
+    top, bottom, down = _taps(height, size[1], factor)
+    if pixels.dtype == np.uint8:
+        return _resize_bytes(pixels, (left, right, along), (top, bottom, down))
+    rows = (pixels[top], pixels[bottom])
+    upper, lower = (
+        each[:, left] * (1 - along)[:, None] + each[:, right] * along[:, None] for each in rows
+    )
+    weight = down[:, None, None]
+    return np.asarray(upper * (1 - weight) + lower * weight, np.float32)
+
+
+def _taps(
+    extent: int, wanted: int, factor: float | None, *, drops_shares: bool = False
+) -> tuple[Array, Array, Array]:
+    """Return the two source cells of each cell, and the share of the second.
+
+    At the edges both are the same cell; OpenCV drops the share there in one direction only, which
+    shows in the bits that are cut off.
+    """
+    scale = 1 / (wanted / extent if factor is None else factor)  # rounded as in OpenCV
+    centre = ((np.arange(wanted) + 0.5) * scale - 0.5).astype(np.float32)
+    first = np.floor(centre).astype(np.int64)
+    share = centre - first.astype(np.float32)
+    if drops_shares:
+        share[(first < 0) | (first >= extent - 1)] = 0
+    return first.clip(0, extent - 1), (first + 1).clip(0, extent - 1), share
+
+
+def _resize_bytes(
+    pixels: Array, along: tuple[Array, Array, Array], down: tuple[Array, Array, Array]
+) -> Array:
+    left, right, share = along
+    factors = _fixed(1 - share)[:, None], _fixed(share)[:, None]
+    upper, lower = (
+        (rows[:, left] * factors[0] + rows[:, right] * factors[1]) >> 4
+        for rows in (pixels[down[0]].astype(np.int32), pixels[down[1]].astype(np.int32))
+    )
+    first, second = _fixed(1 - down[2])[:, None, None], _fixed(down[2])[:, None, None]
+    sums: Array = ((upper * first) >> 16) + ((lower * second) >> 16)
+    return np.asarray(sums + 2 >> 2, np.uint8)
+
+
+def _fixed(shares: Array) -> Array:
+    return np.rint(shares * np.float32(_ONE)).astype(np.int32)
+
+
+def _halved(pixels: Array) -> Array:
+    height, width, channels = pixels.shape
+    quads = pixels.reshape(height // 2, 2, width // 2, 2, channels)
+    if pixels.dtype == np.uint8:
+        return np.asarray(quads.sum(axis=(1, 3), dtype=np.int32) + 2 >> 2, np.uint8)
+    return np.asarray(quads.sum(axis=(1, 3), dtype=np.float32) * np.float32(0.25))

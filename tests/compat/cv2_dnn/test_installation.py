@@ -1,0 +1,89 @@
+"""install() puts the functions into an installed cv2, here also into one that imitates it."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from engine.compat import cv2_dnn
+from engine.errors import InputError
+from tests import needs
+from tests.compat.cv2_dnn import networks
+from tests.compat.cv2_dnn.cases import small_model
+
+
+class Theirs:
+    def __init__(self, model, config=""):
+        self.model = model
+
+
+@pytest.fixture
+def cv2(monkeypatch):
+    """Return a module with the names of OpenCV 5 that matter here."""
+    module, dnn = ModuleType("cv2"), ModuleType("cv2.dnn")
+    dnn.readNet = lambda *args: ("theirs", *args)
+    dnn.NMSBoxes = dnn.blobFromImage = print
+    dnn.DetectionModel = dnn.ClassificationModel = Theirs
+    dnn.DNN_TARGET_CPU = 77
+    module.dnn, module.dnn_DetectionModel = dnn, Theirs
+    monkeypatch.setitem(sys.modules, "cv2", module)
+    monkeypatch.setitem(sys.modules, "cv2.dnn", dnn)
+    return module
+
+
+def test_it_reads_darknet_and_leaves_the_rest(cv2, tmp_path):
+    assert cv2_dnn.install() is cv2
+    cfg, weights = map(str, small_model(tmp_path, "detector"))
+    for net in (
+        cv2.dnn.readNetFromDarknet(cfg, weights),
+        cv2.dnn.readNet(weights, cfg),
+        cv2.dnn.readNet(cfg, weights, "darknet"),
+        cv2.dnn.readNet("darknet", *(Path(each).read_bytes() for each in (weights, cfg))),
+    ):
+        assert isinstance(net, cv2_dnn.Net)
+    assert cv2.dnn.readNet("net.onnx") == ("theirs", "net.onnx", "", "")
+    assert cv2.dnn.readNet("net.pb", "net.pbtxt") == ("theirs", "net.pb", "net.pbtxt", "")
+    assert cv2.dnn.blobFromImage is print
+    assert cv2.dnn.NMSBoxes is cv2_dnn.NMSBoxes
+    assert cv2.dnn.DNN_TARGET_CPU == 77
+    assert cv2.dnn.DNN_TARGET_CUDA == cv2_dnn.DNN_TARGET_CUDA
+
+
+def test_models_of_both(cv2, tmp_path):
+    cv2_dnn.install()
+    cfg, weights = map(str, small_model(tmp_path, "detector"))
+    for make in (cv2.dnn.DetectionModel, cv2.dnn_DetectionModel):
+        assert isinstance(make(weights, cfg), cv2_dnn.DetectionModel)
+        assert isinstance(make(model=cv2.dnn.readNet(cfg, weights)), cv2_dnn.DetectionModel)
+        assert isinstance(make("net.onnx"), Theirs)
+        assert isinstance(make(object()), Theirs)
+    model = cv2.dnn_ClassificationModel(weights, cfg)
+    assert isinstance(model, cv2_dnn.ClassificationModel)
+    model = cv2.dnn_DetectionModel(weights, cfg).setInputParams(1 / 255)
+    assert len(model.detect(networks.noise(64, 96), 0.1)[0]) > 0
+
+
+def test_installing_twice_changes_nothing(cv2):
+    cv2_dnn.install()
+    before = vars(cv2.dnn).copy()
+    cv2_dnn.install()
+    assert vars(cv2.dnn) == before
+
+
+def test_without_opencv(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    with pytest.raises(InputError, match="pip install opencv-python"):
+        cv2_dnn.install()
+
+
+def test_in_the_installed_opencv(tmp_path):
+    cv2 = needs.package("cv2")
+    assert cv2_dnn.install() is cv2
+    net = cv2.dnn.readNetFromDarknet(*map(str, small_model(tmp_path, "detector")))
+    net.setInput(cv2.dnn.blobFromImage(networks.noise(64, 96), 1 / 255, swapRB=True))
+    assert net.forward().shape == (32 * 48, 7)
+    onnx = tmp_path / "broken.onnx"
+    onnx.write_bytes(b"no network")
+    with pytest.raises(cv2.error):
+        cv2.dnn.readNet(str(onnx))

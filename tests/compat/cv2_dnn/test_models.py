@@ -1,0 +1,78 @@
+"""DetectionModel and ClassificationModel; test_programs.py compares them with OpenCV."""
+
+import numpy as np
+import pytest
+
+from engine.compat import cv2_dnn
+from engine.errors import InputError
+from tests.compat.cv2_dnn import networks
+from tests.compat.cv2_dnn.cases import small_model
+
+IMAGE = networks.noise(80, 120)
+
+
+@pytest.fixture
+def files(tmp_path):
+    return list(map(str, small_model(tmp_path, "detector")))
+
+
+def test_it_reads_files_or_takes_a_net(files):
+    net = cv2_dnn.readNet(*files)
+    expected = cv2_dnn.DetectionModel(net).setInputParams(1 / 255).detect(IMAGE, 0.1, 0.4)
+    assert len(expected[0]) > 0
+    for model in (cv2_dnn.DetectionModel(*files), cv2_dnn.DetectionModel(*files[::-1])):
+        model.setInputScale(1 / 255)
+        for got, wanted in zip(model.detect(IMAGE, 0.1, 0.4), expected, strict=True):
+            np.testing.assert_array_equal(got, wanted)
+
+
+def test_boxes_lie_inside_the_picture(files):
+    model = cv2_dnn.DetectionModel(*files).setInputParams(1 / 255, (64, 64), swapRB=True)
+    classes, scores, boxes = model.detect(IMAGE, 0.05)
+    assert len(classes) == len(scores) == len(boxes) > 0
+    assert boxes.dtype == np.int32
+    assert (boxes[:, :2] >= 0).all()
+    assert (boxes[:, :2] + boxes[:, 2:] <= (120, 80)).all()
+    assert (boxes[:, 2:] >= 1).all()
+
+
+def test_nms_within_or_across_classes(files):
+    model = cv2_dnn.DetectionModel(*files).setInputParams(1 / 255)
+    within = model.detect(IMAGE, 0.05, 0.3)[0]
+    assert (np.diff(within) >= 0).all()  # sorted by class
+    across = model.setNmsAcrossClasses(True).detect(IMAGE, 0.05, 0.3)
+    assert model.getNmsAcrossClasses()
+    assert len(across[0]) <= len(within)
+    assert (np.diff(np.asarray(across[1])) <= 0).all()  # sorted by score
+
+
+def test_nothing_found(files):
+    model = cv2_dnn.DetectionModel(*files).setInputParams(1 / 255)
+    classes, scores, boxes = model.detect(IMAGE, 0.9999, 0.4)
+    assert len(classes) == len(scores) == 0
+    assert boxes.shape == (0, 4)
+    assert list(zip(classes, scores, boxes, strict=True)) == []
+
+
+def test_a_crop_and_setters(files):
+    model = cv2_dnn.DetectionModel(*files)
+    model.setInputSize(64, 32).setInputMean((1, 2, 3)).setInputSwapRB(True).setInputCrop(True)
+    model.setInputScale(1 / 255).setOutputNames(["yolo_9"])
+    (rows,) = model.predict(IMAGE)
+    assert rows.shape == (8 * 16 * 2, 7)
+
+
+def test_classes(tmp_path):
+    model = cv2_dnn.ClassificationModel(*map(str, small_model(tmp_path, "classifier")))
+    number, score = model.setInputParams(1 / 255).classify(IMAGE)
+    (scores,) = model.predict(IMAGE)
+    assert number == scores.argmax()
+    assert score == pytest.approx(scores.max())
+    assert model.setEnableSoftmaxPostProcessing(True).getEnableSoftmaxPostProcessing()
+    assert model.classify(IMAGE) == (number, pytest.approx(0.3, abs=0.2))
+
+
+def test_a_classifier_detects_nothing(tmp_path):
+    model = cv2_dnn.DetectionModel(*map(str, small_model(tmp_path, "classifier")))
+    with pytest.raises(InputError, match=r"ends in \[yolo\] or \[region\]"):
+        model.detect(IMAGE)

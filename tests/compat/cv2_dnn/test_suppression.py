@@ -1,0 +1,53 @@
+"""NMSBoxes() and NMSBoxesBatched() keep the boxes that OpenCV keeps, in its order."""
+
+import numpy as np
+import pytest
+
+from engine.compat import cv2_dnn
+from engine.errors import InputError
+from tests.compat.cv2_dnn.cases import NMS, nms_of
+from tests.compat.cv2_dnn.figures import FIGURES
+
+
+@pytest.mark.parametrize("name", NMS)
+def test_it_keeps_what_opencv_keeps(name):
+    assert nms_of(cv2_dnn, name).tolist() == FIGURES["nms"][name]
+
+
+def test_nothing_above_the_threshold():
+    kept = cv2_dnn.NMSBoxes([[0, 0, 5, 5]], [0.3], 0.5, 0.4)
+    assert len(kept) == 0
+    assert kept.flatten().tolist() == []
+    assert len(cv2_dnn.NMSBoxes([], [], 0.5, 0.4)) == 0
+
+
+def test_boxes_without_area_count_as_the_same():
+    kept = cv2_dnn.NMSBoxes([[0, 0, 0, 0], [9, 9, 0, 0]], [0.9, 0.8], 0.1, 0.5)
+    assert kept.tolist() == [0]
+
+
+def test_classes_do_not_suppress_each_other():
+    boxes = [[0, 0, 10, 10]] * 3
+    kept = cv2_dnn.NMSBoxesBatched(boxes, [0.5, 0.9, 0.7], [0, 1, 0], 0.1, 0.4)
+    assert kept.tolist() == [1, 2]
+
+
+def test_indices_are_read_with_and_without_a_second_index():
+    kept = cv2_dnn.NMSBoxes([[0, 0, 5, 5], [50, 50, 5, 5]], [0.6, 0.9], 0.1, 0.4)
+    assert [i for i in kept] == [i[0] for i in kept] == [1, 0]  # noqa: C416
+    assert 0 in kept
+    assert kept.dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    ("boxes", "scores", "message"),
+    [([[0, 0, 1]], [1], "left, top"), ([[0, 0, 1, 1]], [1, 2], "scores"), (["x"], [1], "left")],
+)
+def test_wrong_arguments(boxes, scores, message):
+    with pytest.raises(InputError, match=message):
+        cv2_dnn.NMSBoxes(boxes, scores, 0.1, 0.4)
+
+
+def test_a_class_for_each_box():
+    with pytest.raises(InputError, match="class_ids: expected 1"):
+        cv2_dnn.NMSBoxesBatched([[0, 0, 1, 1]], [1], [], 0.1, 0.4)

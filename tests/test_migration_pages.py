@@ -1,0 +1,64 @@
+"""docs/from-*.md: old and new programs run; old ones are only compiled without the old library."""
+
+import importlib
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests import needs
+from tests.compat.cv2_dnn.cases import small_model
+from tests.pictures import write_picture
+
+DOCS = Path(__file__).parents[1] / "docs"
+PROGRAMS = [
+    (page.name, number, code)
+    for page in sorted(DOCS.glob("from-*.md"))
+    for number, code in enumerate(
+        re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    )
+]
+PAGES = sorted({page for page, _, _ in PROGRAMS})
+MODULES = {"from-opencv.md": "cv2"}  # what an old program needs
+
+
+@pytest.fixture
+def fresh(tmp_path, monkeypatch):
+    for file in small_model(tmp_path, "detector"):
+        file.rename(tmp_path / f"my{file.suffix}")
+    (tmp_path / "my.names").write_text("cat\ndog\n")
+    write_picture(tmp_path / "dog.jpg", (120, 90))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("page", "code"),
+    [(page, code) for page, _, code in PROGRAMS],
+    ids=[f"{page}-{number}" for page, number, _ in PROGRAMS],
+)
+def test_programs_run_as_printed(fresh, page, code):
+    program = compile(code, page, "exec")
+    kind, library = re.match(r"# (old|new): (.*)", code).groups()
+    module = MODULES[page]
+    if kind == "old" and not _is_old(module):
+        pytest.skip(f"{library} is not installed: the program was only compiled")
+    if re.search(rf"^import {module}$", code, re.MULTILINE):
+        needs.package(module)
+    exec(program, {})
+
+
+def _is_old(module):
+    """Return whether the library has what the old program needs, also after install()."""
+    if find_spec(module) is None:
+        return False
+    found = importlib.import_module(module)
+    return module != "cv2" or found.__version__.startswith("4.")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_old_program_has_a_new_one(page):
+    kinds = [re.match(r"# (old|new)", code)[1] for name, _, code in PROGRAMS if name == page]
+    assert kinds == ["old", "new"] * (len(kinds) // 2)
+    assert len(kinds) >= 6

@@ -19,13 +19,11 @@ from engine.backends.cuda.driver import graphs
 from engine.backends.cuda.driver.context import Card, Context
 from engine.backends.cuda.lower import PASSES, lowering
 from engine.backends.cuda.lower.lowered import Lowered
-from engine.backends.cuda.ops.choice import Choice
-from engine.backends.cuda.ops.target import VALUE_BYTES, Target
+from engine.backends.cuda.ops.target import VALUE_BYTES, Choice, Target
 from engine.backends.cuda.runtime import hardware_peaks
 from engine.backends.cuda.runtime.program import CudaProgram
 from engine.backends.cuda.runtime.trials import Trials
-from engine.backends.cuda.tune.candidates import PLAIN, shortlist
-from engine.backends.cuda.tune.measure import measure
+from engine.backends.cuda.tune.measure import PLAIN, measure, shortlist
 from engine.backends.cuda.tune.tune_layers import SECONDS, Tuner, gates, time_limit
 from engine.errors import InputError, suggest
 from engine.plan.build import Plan

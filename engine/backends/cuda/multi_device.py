@@ -14,8 +14,7 @@ from engine.arrays import Array
 from engine.backends.base import Memory, Placed
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.runtime.program import CudaProgram
-from engine.backends.cuda.runtime.submission import Submission
-from engine.backends.cuda.runtime.tickets import Ticket
+from engine.backends.cuda.runtime.tickets import SlotTicket, Submission
 from engine.concurrency.thread_pool import ThreadPool
 from engine.errors import InputError
 from engine.plan.build import Plan
@@ -170,7 +169,7 @@ class Joined(Generic[_Result]):
     """One ticket for the parts of a run on several cards."""
 
     def __init__(
-        self, tickets: Sequence[Ticket[_Result]], join: Callable[[Sequence[_Result]], _Result]
+        self, tickets: Sequence[SlotTicket[_Result]], join: Callable[[Sequence[_Result]], _Result]
     ) -> None:
         self._tickets = tickets
         self._join = join

@@ -11,7 +11,7 @@ import pytest
 
 from engine.backends.cuda import conv
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.lower import lowering, side_stream
+from engine.backends.cuda.lower import lowering
 from engine.backends.cuda.lower.lowered import Step
 from engine.backends.cuda.ops.target import Target
 from engine.darknet import cfg, graph, random_weights
@@ -42,7 +42,7 @@ def test_the_way_to_a_first_detection_layer_runs_beside_the_rest() -> None:
     found = side_steps(plan, HOPPER)
     assert [step.op.out.shape.sides for step in found] == [(512, 13, 13), (255, 13, 13)]
     assert plan.ops[-1] not in [step.op for step in found]
-    assert all(side_stream.can_move(step, HOPPER) for step in found)
+    assert all(lowering.can_move(step, HOPPER) for step in found)
 
 
 def test_what_needs_scratch_memory_runs_in_its_turn() -> None:
@@ -59,7 +59,7 @@ def test_nothing_runs_beside_for_which_a_later_op_in_its_turn_would_not_wait() -
     tuned = replace(fused.target, measured={conv.signature(fused.target, last.op): slow})
     steps = {step.op: step for step in lowering.place(replace(fused, target=tuned)).steps}
     assert steps[last.op].choice == slow
-    assert side_stream.can_move(steps[first.op], tuned)
+    assert lowering.can_move(steps[first.op], tuned)
     assert not any(step.is_on_side_stream for step in steps.values())
 
 
@@ -113,9 +113,7 @@ def test_results_do_not_depend_on_what_may_run_beside(
     results = []
     with on_tape(HostDevice()) as device:
         for may in (set(), allowed):
-            monkeypatch.setattr(
-                side_stream, "can_move", lambda step, target, may=may: step.op in may
-            )
+            monkeypatch.setattr(lowering, "can_move", lambda step, target, may=may: step.op in may)
             with closing(device.compile(plan, algorithm="direct")) as program:
                 results.append([program.forward(each) for each in images])
     for one, other in zip(*results, strict=True):
@@ -139,7 +137,7 @@ def test_results_are_those_of_one_op_after_the_other(
             expected = [program.forward(each) for each in images]
         waiting = set()
         monkeypatch.setattr(
-            side_stream, "can_move", lambda step, _: may_end_beside or step.op == first.op
+            lowering, "can_move", lambda step, _: may_end_beside or step.op == first.op
         )
         calls, wait_for = device.context.driver_api, device.context.driver_api.wait_for
         monkeypatch.setattr(

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.lower import fuse_chains, lowering
+from engine.backends.cuda.lower import fusion, lowering
 from engine.backends.cuda.ops.target import Target
 from engine.backends.cuda.runtime import overflow
 from engine.darknet import cfg, graph, random_weights
@@ -72,7 +72,7 @@ def test_a_pictures_map_goes_no_further_than_the_second_convolution() -> None:
     split = lowering.lower(plan, replace(CARD, algorithm="direct"))
     assert first.out in split.layout.slices
     assert first.out not in lowered.layout.slices
-    assert fuse_chains.split_chains(lowered.plan) == plan
+    assert fusion.split_chains(lowered.plan) == plan
 
 
 def test_blocks_that_squeeze_follow_one_another() -> None:
@@ -85,7 +85,7 @@ def test_blocks_that_squeeze_follow_one_another() -> None:
     assert first.reads == (opening.out, opening.out)
     assert second.reads == (first.out, first.out)
     assert tuple(others) == plan.ops[6:]
-    assert fuse_chains.split_chains(lowered.plan) == plan
+    assert fusion.split_chains(lowered.plan) == plan
 
 
 def test_what_is_read_and_what_is_written_share_no_memory() -> None:
@@ -187,7 +187,7 @@ def test_results_are_nearly_those_of_a_map_that_is_stored(
     plan = plan_of(text, side)
     images = np.random.default_rng(1).random((batch, *plan.source.shape.sides), np.float32)
     results = []
-    unfused = tuple(each for each in lowering.FUSION if each is not fuse_chains.fuse_chains)
+    unfused = tuple(each for each in lowering.FUSION if each is not fusion.fuse_chains)
     for passes in (lowering.FUSION, unfused):
         monkeypatch.setattr(lowering, "FUSION", passes)
         with closing(card.compile(plan, batch=batch, precision="float16", tune=False)) as program:

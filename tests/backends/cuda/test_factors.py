@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from engine.backends import open_device
 from engine.backends.cuda import conv
+from engine.backends.cuda.conv.algorithm import ScaledConv2d
 from engine.backends.cuda.device import CudaDevice
-from engine.backends.cuda.lower import fold_factors, lowering
+from engine.backends.cuda.lower import fusion, lowering
 from engine.backends.cuda.lower.lowered import Lowered
-from engine.backends.cuda.lower.pixel_alignment import find_misaligned
-from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
+from engine.backends.cuda.lower.memory_layout import find_misaligned
 from engine.backends.cuda.ops.target import Target
 from engine.darknet import cfg, graph, random_weights
 from engine.darknet.lower import lower
@@ -67,7 +67,7 @@ def kinds(plan: Plan) -> list[str]:
 
 
 def fold(plan: Plan, target: Target) -> Plan:
-    return fold_factors.fold_factors(Lowered(plan, target)).plan
+    return fusion.fold_factors(Lowered(plan, target)).plan
 
 
 def folded(plan: Plan, target: Target = CARD) -> bool:
@@ -198,11 +198,11 @@ def test_results_are_those_of_a_product_that_is_stored(
     mma = f"implicit_gemm_64x32x{4 if precision == 'float32' else 6}_split1"
     algorithm = mma if kernel == "implicit_gemm" else "few_channels_32"
     if card.card.capability < (7, 5):
-        monkeypatch.setattr(fold_factors, "_can_run", lambda target, op: True)
+        monkeypatch.setattr(fusion, "_can_run", lambda target, op: True)
         algorithm = "pointwise"
     options: Any = {"batch": batch, "precision": precision, "algorithm": algorithm}
     results = []
-    unfolded = tuple(each for each in lowering.FUSION if each is not fold_factors.fold_factors)
+    unfolded = tuple(each for each in lowering.FUSION if each is not fusion.fold_factors)
     for passes in (lowering.FUSION, unfolded):
         monkeypatch.setattr(lowering, "FUSION", passes)
         with closing(card.compile(plan, **options)) as program:

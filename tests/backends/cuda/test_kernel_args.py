@@ -7,7 +7,7 @@ import ctypes
 import pytest
 
 from engine.backends.cuda import conv
-from engine.backends.cuda.conv import epilogue, implicit_gemm, kernel_args
+from engine.backends.cuda.conv import implicit_gemm, kernel_args
 from engine.backends.cuda.conv.kernel_args import Divisor, KernelArgs
 from engine.backends.cuda.driver import compiler
 from engine.backends.cuda.kernels import sources
@@ -50,9 +50,9 @@ def test_a_struct_is_read_from_the_text(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_structs_of_kernels_hold_what_they_should() -> None:
     assert kernel_args.struct("fast_divide.cuh", "Divisor")._fields_ == list(Divisor._fields_)
-    names = [name for name, *_ in epilogue.Output._fields_]
+    names = [name for name, *_ in kernel_args.Output._fields_]
     assert names[:3] == ["bias", "residual", "out"]
-    assert implicit_gemm.Args._fields_[0] == ("output", epilogue.Output)
+    assert implicit_gemm.Args._fields_[0] == ("output", kernel_args.Output)
 
 
 def test_no_field_can_be_forgotten_or_misspelled() -> None:

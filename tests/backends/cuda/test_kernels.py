@@ -16,7 +16,7 @@ from engine.backends import open_device
 from engine.backends.base import Placed
 from engine.backends.cuda.conv import candidates
 from engine.backends.cuda.driver import compiler
-from engine.backends.cuda.ops import border, max_pool
+from engine.backends.cuda.ops import border, pooling
 from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 from engine.plan.build import Plan, PlanBuilder
@@ -323,8 +323,8 @@ def test_pools_that_share_lines_are_the_same_to_the_bit(
     case = Case("pool", ops.MaxPool(pooled(src, window), source, window), draw)
     results = []
     with open_card(card) as device:
-        for shares_lines in (max_pool.shares_lines, lambda *_: False):
-            monkeypatch.setattr(max_pool, "shares_lines", shares_lines)
+        for shares_lines in (pooling.shares_lines, lambda *_: False):
+            monkeypatch.setattr(pooling, "shares_lines", shares_lines)
             results.append(run_case(device, case, sequences=SEQUENCES, precision=precision))
     assert results[0].any()
     np.testing.assert_array_equal(*results)

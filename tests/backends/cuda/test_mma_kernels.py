@@ -14,7 +14,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from engine.backends.cuda.conv import ALGORITHMS, Algorithm, implicit_gemm
-from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
+from engine.backends.cuda.conv.algorithm import ScaledConv2d
 from engine.backends.cuda.ops.target import Target
 from engine.plan.activations import ACTIVATIONS
 from engine.plan.ops import Constant, Conv2d, Multiply, Tensor, YoloOutput

@@ -19,10 +19,9 @@ from engine.backends.cuda.conv import Choice
 from engine.backends.cuda.conv.sm90_splitk import SplitK
 from engine.backends.cuda.driver.context import Card
 from engine.backends.cuda.lower.lowered import Lowered
-from engine.backends.cuda.ops.gpu import Gpu
-from engine.backends.cuda.ops.registry import Arrays
+from engine.backends.cuda.ops.gpu import Arrays, Gpu
 from engine.backends.cuda.ops.target import Target
-from engine.backends.cuda.tune import candidates, measure, tune_layers
+from engine.backends.cuda.tune import measure, tune_layers
 from engine.errors import DeviceError, InputError
 from engine.plan import ops
 from engine.plan.build import Plan, PlanBuilder
@@ -121,7 +120,7 @@ def test_equal_convolutions_are_measured_once_and_the_heaviest_first(
 def test_the_rule_of_thumb_is_measured_first_and_stays_unless_another_is_clearly_faster() -> None:
     op = network(8).ops[0]
     assert isinstance(op, ops.Conv2d)
-    names = candidates.shortlist(TARGET, op)
+    names = measure.shortlist(TARGET, op)
     assert names[0] == conv.rule_of_thumb(TARGET, op)
     assert set(names) == set(conv.candidates(TARGET, op))
     assert tune_layers.fastest(lambda name, _: 1.0 if name == names[0] else 0.98, names) == names[0]
@@ -166,24 +165,22 @@ def three_by_three(filters: int, channels: int, side: int) -> ops.Conv2d:
 
 def test_of_many_variants_only_the_most_promising_are_tried() -> None:
     op = three_by_three(64, 64, 52)
-    able, names = conv.candidates(HOPPER, op), candidates.shortlist(HOPPER, op)
+    able, names = conv.candidates(HOPPER, op), measure.shortlist(HOPPER, op)
     variants = [name for name in able if conv.estimate(HOPPER, op, name) is not None]
     tried = [name for name in variants if name in names]
     assert names[0] == conv.rule_of_thumb(HOPPER, op)
     families = {type(conv.ALGORITHMS[name.algorithm]) for name in variants}
-    most = candidates.VARIANTS + candidates.FEW_VARIANTS * (len(families) - 1) + 1
-    assert len(variants) > most >= len(tried) >= candidates.VARIANTS
-    assert {each for each in able if each.algorithm not in candidates.PLAIN} - {*variants} <= {
-        *names
-    }
+    most = measure.VARIANTS + measure.FEW_VARIANTS * (len(families) - 1) + 1
+    assert len(variants) > most >= len(tried) >= measure.VARIANTS
+    assert {each for each in able if each.algorithm not in measure.PLAIN} - {*variants} <= {*names}
 
 
 def test_of_tiles_that_do_the_same_work_two_are_tried() -> None:
     op = three_by_three(512, 256, 26)
     target = replace(HOPPER, precision="float16")
-    chosen = [conv.ALGORITHMS[name.algorithm] for name in candidates.shortlist(target, op)]
+    chosen = [conv.ALGORITHMS[name.algorithm] for name in measure.shortlist(target, op)]
     works = Counter(each.work for each in chosen if isinstance(each, SplitK))
-    assert len(works) > candidates.VARIANTS / 2
+    assert len(works) > measure.VARIANTS / 2
     assert max(works.values()) == 2
 
 

@@ -10,14 +10,11 @@ from collections.abc import Mapping
 from importlib import import_module
 from pkgutil import iter_modules
 
-from engine.backends.cuda.conv import geometry, unfused
-from engine.backends.cuda.conv.algorithm import Algorithm
+from engine.backends.cuda.conv import kernel_args, unfused
+from engine.backends.cuda.conv.algorithm import Algorithm, ScaledConv2d
 from engine.backends.cuda.driver.tiles import Tile
-from engine.backends.cuda.ops.choice import Choice
-from engine.backends.cuda.ops.gpu import Gpu
-from engine.backends.cuda.ops.registry import Arrays
-from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.gpu import Arrays, Gpu
+from engine.backends.cuda.ops.target import Choice, Target
 from engine.plan import ops
 
 __all__ = ["ALGORITHMS", "Algorithm", "Choice", "candidates", "choose", "signature"]
@@ -97,7 +94,7 @@ def rule_of_thumb(target: Target, op: ops.Conv2d) -> Choice:
 
 def _is_better_fused(able: list[Algorithm], target: Target, op: ops.Conv2d) -> bool:
     """Return whether one kernel that does everything should beat two kernels."""
-    is_short = op.pool is None or geometry.depth(op) <= _SHORT_DEPTH
+    is_short = op.pool is None or kernel_args.depth(op) <= _SHORT_DEPTH
     is_small = target.rows(op.out) * op.grid.area <= _SMALL_GRID
     return any(each.yolo for each in able) and (is_short or is_small)
 

@@ -3,13 +3,36 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, fields
 
 from engine.backends.cuda.driver.tiles import Tile
-from engine.backends.cuda.ops.gpu import Gpu, PartialSums
-from engine.backends.cuda.ops.registry import Arrays
-from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, PartialSums
 from engine.backends.cuda.ops.target import Target, is_narrow
 from engine.plan import ops
+from engine.plan.ops import Conv2d, Multiply, Tensor
+
+
+@dataclass(frozen=True)
+class ScaledConv2d(Conv2d):
+    """Conv2d of src * factor, which lower/fusion.py makes."""
+
+    factor: Tensor = field(kw_only=True)  # (c,1,1)
+
+    @classmethod
+    def of(cls, multiply: Multiply, op: Conv2d) -> ScaledConv2d:
+        return cls(**{**vars(op), "src": multiply.src}, factor=multiply.factor)
+
+    @property
+    def multiply(self) -> Multiply:
+        """The product that comes first."""
+        product = Tensor(self.factor.index, self.src.shape, self.src.steps)
+        return Multiply(product, self.src, self.factor)
+
+    @property
+    def after_multiply(self) -> Conv2d:
+        """The convolution of the product."""
+        same = {each.name: getattr(self, each.name) for each in fields(Conv2d)}
+        return Conv2d(**{**same, "src": self.multiply.out})
 
 
 class Algorithm(ABC):

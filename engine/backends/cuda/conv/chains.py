@@ -6,10 +6,8 @@ from types import ModuleType
 
 from engine.backends.cuda.conv import sm90_fused_bottleneck, sm90_fused_stem
 from engine.backends.cuda.driver.tiles import Tile
-from engine.backends.cuda.ops.choice import Choice
-from engine.backends.cuda.ops.gpu import Gpu
-from engine.backends.cuda.ops.registry import Arrays
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.gpu import Arrays, Gpu
+from engine.backends.cuda.ops.target import Choice, Target
 from engine.plan.ops import Chain
 
 _KERNELS: dict[str, ModuleType] = {

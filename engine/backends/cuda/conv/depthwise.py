@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.backends.cuda.conv import geometry
+from engine.backends.cuda.conv import kernel_args
 from engine.backends.cuda.conv.algorithm import Algorithm
-from engine.backends.cuda.ops.gpu import Gpu, PartialSums
-from engine.backends.cuda.ops.registry import Arrays
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, PartialSums
 from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 
@@ -76,7 +75,7 @@ class Depthwise(Algorithm):
         runs = gpu.rows(op.out) * out.height * -(-out.width // _RUN)
         items = runs * out.channels // (16 // gpu.target.value_bytes if packs else 1)
         kernel = "depthwise_packed" if packs else "depthwise"
-        gpu.launch(kernel, items, **geometry.arguments(kernel, gpu, op, channels=out.channels))
+        gpu.launch(kernel, items, **kernel_args.arguments(kernel, gpu, op, channels=out.channels))
 
 
 def _is_fixed(op: ops.Conv2d) -> bool:
@@ -135,7 +134,7 @@ def _enqueue_fixed(gpu: Gpu, op: ops.Conv2d) -> None:
         launch.kernel,
         (launch.chunks, min(parts, _MOST_GRID), min(groups, _MOST_GRID)),
         launch.threads,
-        **geometry.arguments(launch.kernel, gpu, op, **own),
+        **kernel_args.arguments(launch.kernel, gpu, op, **own),
     )
 
 

@@ -1,13 +1,12 @@
-"""The convolution as it is defined: one thread for each output value."""
+"""Convolution by plain loops: as it is defined, and from tiles of the map in shared memory."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from engine.backends.cuda.conv import geometry
+from engine.backends.cuda.conv import kernel_args
 from engine.backends.cuda.conv.algorithm import Algorithm
-from engine.backends.cuda.ops.gpu import Gpu
-from engine.backends.cuda.ops.registry import Arrays
+from engine.backends.cuda.ops.gpu import Arrays, Gpu
 from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 
@@ -36,7 +35,49 @@ class Direct(Algorithm):
         kind = "_from_floats" if op.src in floats else "_to_floats" if op.out in floats else ""
         kernel = f"direct{kind}"
         items = gpu.pixels(op.out) * op.out.shape.channels
-        gpu.launch(kernel, items, **geometry.arguments(kernel, gpu, op))
+        gpu.launch(kernel, items, **kernel_args.arguments(kernel, gpu, op))
 
 
-ALGORITHMS = (Direct(),)
+_CHANNELS, _FILTERS = 4, 8  # TILED_CHANNELS, TILED_FILTERS of the kernel
+_PLANE, _LINE = (8, 16), (1, 128)  # tiles of a map and of a 1-D signal
+_SHARED_BYTES = 48 << 10  # what every device grants without asking
+_MOST_BLOCKS = 1 << 20
+
+
+class Tiled(Algorithm):
+    name = "tiled"
+    exact = True
+    priority = 1
+
+    def supports(self, target: Target, op: ops.Conv2d) -> bool:
+        return not op.signed and _shared_bytes(op) <= _SHARED_BYTES
+
+    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
+        return prepare(op, constants)
+
+    def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
+        height, width = _tile(op)
+        tiles = (
+            gpu.rows(op.out) * -(-op.out.shape.height // height) * -(-op.out.shape.width // width)
+        )
+        blocks = tiles * op.groups * -(-kernel_args.filters_of_group(op) // _FILTERS)
+        gpu.launch_grid(
+            "tiled",
+            (min(blocks, _MOST_BLOCKS), 1, 1),
+            height * width,
+            shared=_shared_bytes(op),
+            **kernel_args.arguments("tiled", gpu, op, tile_h=height, tile_w=width),
+        )
+
+
+def _tile(op: ops.Conv2d) -> tuple[int, int]:
+    return _LINE if op.out.shape.height == 1 else _PLANE
+
+
+def _shared_bytes(op: ops.Conv2d) -> int:
+    sides = zip(_tile(op), op.stride, op.kernel, op.dilation, strict=True)
+    halo = [(tile - 1) * stride + (kernel - 1) * step + 1 for tile, stride, kernel, step in sides]
+    return 4 * _CHANNELS * halo[0] * halo[1]
+
+
+ALGORITHMS = (Direct(), Tiled())

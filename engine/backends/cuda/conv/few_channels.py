@@ -13,14 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.arrays import Array
-from engine.backends.cuda.conv import epilogue, geometry, tensor_cores
-from engine.backends.cuda.conv.algorithm import Algorithm
+from engine.backends.cuda.conv import kernel_args, tensor_cores
+from engine.backends.cuda.conv.algorithm import Algorithm, ScaledConv2d
 from engine.backends.cuda.conv.kernel_args import Divisor, struct
 from engine.backends.cuda.conv.tensor_cores import COMMON
 from engine.backends.cuda.driver import tiles
-from engine.backends.cuda.ops.gpu import Gpu
-from engine.backends.cuda.ops.registry import Arrays
-from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
+from engine.backends.cuda.ops.gpu import Arrays, Gpu
 from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 
@@ -37,7 +35,7 @@ _RATES = (300, 150, 50, 150)  # products per cycle, by mode
 _MOST_RESIDENT = {2: {16: 5, 32: 5, 64: 4, 96: 4}, 4: {16: 4, 32: 4, 64: 3, 96: 2}}
 
 
-Args = struct("few_channels.cu", "KernelArgs", Output=epilogue.Output)
+Args = struct("few_channels.cu", "KernelArgs", Output=kernel_args.Output)
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class FewChannelsTile:
     mode: int
     out_bytes: int
     pool_area: int = 1
-    yolo: int = 0  # geometry.yolo_mode
+    yolo: int = 0  # kernel_args.yolo_mode
     is_wide: bool = True  # pixels are aligned to 8 bytes
     is_scaled: bool = False
     has_residual: bool = False
@@ -152,18 +150,18 @@ class FewChannels(Algorithm):
             most_shared=tensor_cores.most_shared_bytes(target.capability),
             mode=tensor_cores.mode_of(target, op),
             out_bytes=target.bytes_of(op.out),
-            pool_area=geometry.pool_area(op),
-            yolo=geometry.yolo_mode(op),
+            pool_area=kernel_args.pool_area(op),
+            yolo=kernel_args.yolo_mode(op),
             is_scaled=isinstance(op, ScaledConv2d),
             has_residual=op.residual is not None,
-            kinds=geometry.kinds(op),
+            kinds=kernel_args.kinds(op),
         )
         return replace(tile, is_wide=channels == _COLOURS or channels % tile.piece == 0)
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         if not tensor_cores.has_tensor_cores(target, op) or op.signed or op.groups > 1:
             return False
-        if not {op.activation, op.last_activation} <= COMMON or geometry.depth(op) > _MOST_DEPTH:
+        if not {op.activation, op.last_activation} <= COMMON or kernel_args.depth(op) > _MOST_DEPTH:
             return False
         if self.columns > _COLUMNS[0] and self.columns >= 2 * op.out.shape.channels:
             return False
@@ -180,7 +178,7 @@ class FewChannels(Algorithm):
         weight = constants["weight"].transpose(0, 2, 3, 1)
         return {
             "weight": _permuted(weight, self.tile(target, op), lines),
-            "bias": epilogue.biases(op, constants, groups=1, lines=lines),
+            "bias": kernel_args.biases(op, constants, groups=1, lines=lines),
         }
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
@@ -189,8 +187,8 @@ class FewChannels(Algorithm):
         is_wide = gpu[op.src] % _PIECE_BYTES == 0 and gpu.pitch(op.src) % tile.piece == 0
         tile = replace(tile, is_wide=is_wide)
         arguments = Args.of(
-            geometry.known(gpu, op),
-            output=epilogue.output(gpu, op, filters=op.out.shape.channels),
+            kernel_args.known(gpu, op),
+            output=kernel_args.output(gpu, op, filters=op.out.shape.channels),
             factor=gpu[factor] if factor else 0,
             lines=blocks_n * self.columns,
             factor_pitch=gpu.pitch(factor) if factor else 0,

@@ -13,11 +13,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from engine.backends.cuda.conv import geometry
+from engine.backends.cuda.conv import kernel_args
 from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.driver.cublas import Product
-from engine.backends.cuda.ops.gpu import Gpu
-from engine.backends.cuda.ops.registry import Arrays
+from engine.backends.cuda.ops.gpu import Arrays, Gpu
 from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 
@@ -41,10 +40,10 @@ class _Gemm(Algorithm):
         return prepare(target, constants)
 
     def _product(self, gpu: Gpu, op: ops.Conv2d, pixels: int) -> Product:
-        depth = geometry.depth(op)
+        depth = kernel_args.depth(op)
         return Product(
             rows=pixels,
-            columns=geometry.filters_of_group(op),
+            columns=kernel_args.filters_of_group(op),
             depth=depth,
             a_pitch=depth,
             b_pitch=depth,
@@ -63,7 +62,7 @@ class Im2colGemm(_Gemm):
         return True
 
     def workspace(self, target: Target, op: ops.Conv2d) -> int:
-        return _run_of_pixels(target, op) * op.groups * geometry.depth(op) * target.value_bytes
+        return _run_of_pixels(target, op) * op.groups * kernel_args.depth(op) * target.value_bytes
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
         out_bytes = gpu.target.bytes_of(op.out)
@@ -73,7 +72,7 @@ class Im2colGemm(_Gemm):
             _im2col(gpu, op, first, pixels)
             out = gpu[op.out] + first * gpu.pitch(op.out) * out_bytes
             self._multiply(gpu, op, self._product(gpu, op, pixels), out)
-        geometry.finish(gpu, op)
+        kernel_args.finish(gpu, op)
 
     def _multiply(self, gpu: Gpu, op: ops.Conv2d, product: Product, out: int) -> None:
         size, p = gpu.target.value_bytes, product
@@ -114,10 +113,10 @@ class Pointwise(_Gemm):
         return op.is_pointwise and not op.signed
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
-        product = _batched(self._product(gpu, op, gpu.pixels(op.out)), op, geometry.depth(op))
+        product = _batched(self._product(gpu, op, gpu.pixels(op.out)), op, kernel_args.depth(op))
         product = replace(product, a_pitch=gpu.pitch(op.src))
         gpu.blas.multiply(product, gpu[op.src], gpu.array(op, "weight"), gpu[op.out])
-        geometry.finish(gpu, op)
+        kernel_args.finish(gpu, op)
 
 
 def _batched(product: Product, op: ops.Conv2d, a_step: int) -> Product:
@@ -133,7 +132,7 @@ def _batched(product: Product, op: ops.Conv2d, a_step: int) -> Product:
 def _run_of_pixels(target: Target, op: ops.Conv2d) -> int:
     """Return how many output pixels have their windows in the workspace at once."""
     pixels = target.rows(op.out) * op.out.shape.area
-    line = op.groups * geometry.depth(op) * target.value_bytes
+    line = op.groups * kernel_args.depth(op) * target.value_bytes
     return max(1, min(pixels, WORKSPACE_BYTES // line))
 
 
@@ -149,7 +148,30 @@ def _im2col(gpu: Gpu, op: ops.Conv2d, first: int, pixels: int) -> None:
     else:
         kernel, items = "im2col_elements", windows * taps
     own = {"col": gpu.workspace, "first": first, "pixels": pixels}
-    gpu.launch(kernel, items, **geometry.arguments(kernel, gpu, op, **own))
+    gpu.launch(kernel, items, **kernel_args.arguments(kernel, gpu, op, **own))
 
 
-ALGORITHMS = (Im2colGemm(), StridedBatched(), Pointwise())
+_THREADS = 128  # DOT_THREADS of the kernel
+_MOST_PIXELS = 64
+
+
+class Dot(Algorithm):
+    name = "dot"
+    writes_float = True
+    priority = 5
+
+    def supports(self, target: Target, op: ops.Conv2d) -> bool:
+        pixels = target.rows(op.out) * op.out.shape.area
+        return op.is_pointwise and op.groups == 1 and not op.signed and pixels <= _MOST_PIXELS
+
+    def prepare(self, target: Target, op: ops.Conv2d, constants: Arrays) -> Arrays:
+        return prepare(target, constants)
+
+    def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
+        blocks = gpu.pixels(op.out) * op.out.shape.channels
+        is_float = gpu.target.bytes_of(op.out) == 4
+        arguments = kernel_args.arguments("dot", gpu, op, has_floats=int(is_float))
+        gpu.launch_grid("dot", (blocks, 1, 1), _THREADS, **arguments)
+
+
+ALGORITHMS = (Im2colGemm(), StridedBatched(), Pointwise(), Dot())

@@ -13,14 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.cuda.conv import epilogue, geometry, tensor_cores
-from engine.backends.cuda.conv.algorithm import Algorithm
+from engine.backends.cuda.conv import kernel_args, tensor_cores
+from engine.backends.cuda.conv.algorithm import Algorithm, ScaledConv2d
 from engine.backends.cuda.conv.kernel_args import struct
 from engine.backends.cuda.conv.tensor_cores import AMPERE, COMMON, HOPPER, TURING
 from engine.backends.cuda.driver import tiles
-from engine.backends.cuda.ops.gpu import Gpu
-from engine.backends.cuda.ops.registry import Arrays
-from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
+from engine.backends.cuda.ops.gpu import Arrays, Gpu
 from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 
@@ -49,7 +47,7 @@ _RATES = {TURING: 400, AMPERE: 800, (8, 6): 240, (8, 9): 240, HOPPER: 550}
 _FAST_TF32 = (AMPERE, HOPPER)
 
 
-Args = struct("implicit_gemm.cu", "KernelArgs", Output=epilogue.Output)
+Args = struct("implicit_gemm.cu", "KernelArgs", Output=kernel_args.Output)
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ class MmaTile:
     mode: int
     out_bytes: int
     pool_area: int = 1
-    yolo: int = 0  # geometry.yolo_mode
+    yolo: int = 0  # kernel_args.yolo_mode
     is_scaled: bool = False
     kernel: str = "implicit_gemm"
 
@@ -107,7 +105,7 @@ class MmaTile:
     @property
     def shared_bytes(self) -> int:
         """The ring of stages; in the epilogue it holds the sums of all warps."""
-        sums = self.warp_rows * (self.warp_columns + epilogue.CORNER_PADDING) * 4
+        sums = self.warp_rows * (self.warp_columns + kernel_args.CORNER_PADDING) * 4
         return max(self.stages * self.stage_bytes, self.warps * sums)
 
 
@@ -123,7 +121,7 @@ class Bundles:
 
 def bundles(target: Target, op: ops.Conv2d) -> Bundles | None:
     """Return the smallest bundles that 16-byte copies and a tile can take, if there are any."""
-    channels, filters = op.weight.shape[1], geometry.filters_of_group(op)
+    channels, filters = op.weight.shape[1], kernel_args.filters_of_group(op)
     sizes = [
         size
         for size in range(1, op.groups + 1)
@@ -180,8 +178,8 @@ class ImplicitGemm(Algorithm):
             blocks=self.blocks,
             mode=tensor_cores.mode_of(target, op),
             out_bytes=target.bytes_of(op.out),
-            pool_area=geometry.pool_area(op),
-            yolo=geometry.yolo_mode(op),
+            pool_area=kernel_args.pool_area(op),
+            yolo=kernel_args.yolo_mode(op),
             is_scaled=isinstance(op, ScaledConv2d),
         )
 
@@ -199,7 +197,7 @@ class ImplicitGemm(Algorithm):
         padded = np.pad(dense, missing) if np.any(missing) else dense
         made = {
             "weight": tensor_cores.factors(padded, tensor_cores.mode_of(target, op)),
-            "bias": epilogue.biases(op, constants, groups=each.count, lines=lines),
+            "bias": kernel_args.biases(op, constants, groups=each.count, lines=lines),
         }
         if self.split > 1:
             made["arrivals"] = np.zeros(self._tiles(target, op), np.int32)
@@ -212,8 +210,8 @@ class ImplicitGemm(Algorithm):
         taps, next_channel = divmod(tile.depth, each.channels)
         next_y, next_x = divmod(taps, op.kernel[1])
         arguments = Args.of(
-            geometry.known(gpu, op),
-            output=epilogue.output(gpu, op, filters=each.filters),
+            kernel_args.known(gpu, op),
+            output=kernel_args.output(gpu, op, filters=each.filters),
             factor=gpu[factor] if factor else 0,
             parts=gpu.workspace,
             arrivals=gpu.array(op, "arrivals"),
@@ -259,7 +257,7 @@ class ImplicitGemm(Algorithm):
         return -(-_bundles(target, op).filters // self.columns)
 
     def _tiles(self, target: Target, op: ops.Conv2d) -> int:
-        pixels = target.rows(op.out) * op.out.shape.area * geometry.pool_area(op)
+        pixels = target.rows(op.out) * op.out.shape.area * kernel_args.pool_area(op)
         tiles_m = -(-pixels // self.rows)
         return tiles_m * self._tiles_n(target, op) * _bundles(target, op).count
 

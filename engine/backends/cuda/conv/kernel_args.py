@@ -1,4 +1,4 @@
-"""Structs that kernels take by value: fields are read from the C text and filled by name."""
+"""Arguments of the kernels of a convolution, by the names that parameters have in the C text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from engine.arrays import Array
+from engine.backends.cuda.driver import compiler
 from engine.backends.cuda.kernels import sources
+from engine.backends.cuda.ops.gpu import KINDS, Arrays, Gpu
+from engine.plan import ops
 
 _TYPES = {"int": ctypes.c_int, "unsigned": ctypes.c_uint, "float": ctypes.c_float}
 
@@ -52,3 +58,112 @@ def struct(file: str, name: str, **nested: type[KernelArgs]) -> type[KernelArgs]
         made = ctypes.c_void_p if "*" in first else types[kind]
         fields += [(each, made) for each in (field, *others)]
     return type(name, (KernelArgs,), {"_fields_": fields})
+
+
+def known(gpu: Gpu, op: ops.Conv2d) -> dict[str, float]:
+    """Return the values of the names that mean the same in most kernels."""
+    (kind, last), (top, left, _, _) = kinds(op), op.padding
+    entries, box, _, scale = op.yolo.numbers if op.yolo else (0, 0, 0, 0.0)
+    pitch = gpu.pitch(op.src)
+    return {
+        "src": gpu[op.src],
+        "input": gpu[op.src],
+        "weight": gpu.array(op, "weight"),
+        "bias": gpu.array(op, "bias"),
+        "residual": gpu[op.residual] if op.residual else 0,
+        "out": gpu[op.out],
+        "rows": gpu.rows(op.out),
+        "pixels": gpu.pixels(op.out),
+        "groups": op.groups,
+        "channels": op.weight.shape[1],
+        "filters": filters_of_group(op),
+        "height": op.src.shape.height,
+        "width": op.src.shape.width,
+        "out_h": op.out.shape.height,
+        "out_w": op.out.shape.width,
+        "pitch": pitch,
+        "src_pitch": pitch,
+        "residual_pitch": gpu.pitch(op.residual) if op.residual else 0,
+        "out_pitch": gpu.pitch(op.out),
+        **dict(zip(("kernel_y", "kernel_x"), op.kernel, strict=True)),
+        **dict(zip(("taps_y", "taps_x"), op.kernel, strict=True)),
+        **dict(zip(("stride_y", "stride_x"), op.stride, strict=True)),
+        **dict(zip(("dilation_y", "dilation_x"), op.dilation, strict=True)),
+        "top": top,
+        "left": left,
+        "is_signed": int(op.signed),
+        "kind": kind,
+        "last": last,
+        "entries": entries,
+        "box": box,
+        "scale_x_y": scale,
+        "flag": gpu.flag if op.yolo else 0,
+    }
+
+
+def arguments(kernel: str, gpu: Gpu, op: ops.Conv2d, **own: Any) -> dict[str, Any]:
+    """Return the arguments of a kernel: the known ones, and `own` before them."""
+    values = known(gpu, op)
+    return {name: values[name] for name in compiler.parameters(kernel) if name in values} | own
+
+
+def depth(op: ops.Conv2d) -> int:
+    """Return the values in a window: the channels of a group times the size of the kernel."""
+    return op.weight.shape[1] * op.weight.shape[2] * op.weight.shape[3]
+
+
+def filters_of_group(op: ops.Conv2d) -> int:
+    return op.weight.shape[0] // op.groups
+
+
+def pool_area(op: ops.Conv2d) -> int:
+    """Return how many outputs of the convolution are pooled into one: CELLS of the kernels."""
+    return 1 if op.pool is None else op.pool.size[0] * op.pool.size[1]
+
+
+def yolo_mode(op: ops.Conv2d) -> int:
+    """Return YOLO of the kernels: 0 without a fused [yolo], 2 where it leaves values raw."""
+    return 0 if op.yolo is None else 2 if op.yolo.raw else 1
+
+
+def kinds(op: ops.Conv2d) -> tuple[int, int]:
+    """Return the activations before and after the residual is added."""
+    return KINDS[op.activation], KINDS[op.last_activation]
+
+
+def finish(gpu: Gpu, op: ops.Conv2d) -> None:
+    """Enqueue bias, activation and residual over the raw sums that a GEMM left in `out`."""
+    is_linear = op.activation == op.last_activation == "linear"
+    if not gpu.array(op, "bias") and is_linear and op.residual is None:
+        return
+    channels = op.out.shape.channels
+    sums = {"src": gpu[op.out], "src_pitch": gpu.pitch(op.out), "channels": channels}
+    storing = gpu.storing(op.out)
+    packs = storing.packs(*((op.out,) if op.residual is None else (op.out, op.residual)))
+    kernel = "bias_activate_packed" if packs else "bias_activate"
+    items = gpu.pixels(op.out) * channels // (16 // storing.target.value_bytes if packs else 1)
+    storing.launch(kernel, items, **arguments(kernel, gpu, op, **sums))
+
+
+CORNER_PADDING = 8  # floats, as in the header
+
+
+Output = struct("epilogue.cuh", "Output")
+
+
+def output(gpu: Gpu, op: ops.Conv2d, *, filters: int) -> KernelArgs:
+    """Return the arguments for groups of `filters` filters each."""
+    written = (op.out, op.residual) if op.residual else (op.out,)
+    group_bytes = filters * gpu.target.bytes_of(op.out)
+    fills_packs = filters == op.out.shape.channels or group_bytes % 16 == 0
+    is_aligned = fills_packs and all(map(gpu.is_aligned, written))
+    return Output.of(known(gpu, op), pitch=gpu.pitch(op.out), is_aligned=int(is_aligned))
+
+
+def biases(op: ops.Conv2d, constants: Arrays, *, groups: int, lines: int) -> Array:
+    """Return (groups, lines) biases, padded with zeros to the lines of the tiles."""
+    filters = op.weight.shape[0] // groups
+    padded = np.zeros((groups, lines), np.float32)
+    if "bias" in constants:
+        padded[:, :filters] = constants["bias"].reshape(groups, filters)
+    return padded

@@ -14,7 +14,7 @@ from typing import TypedDict
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.cuda.conv import geometry
+from engine.backends.cuda.conv import kernel_args
 from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.conv.kernel_args import Divisor, KernelArgs, struct
 from engine.backends.cuda.conv.tensor_cores import (
@@ -27,8 +27,7 @@ from engine.backends.cuda.conv.tensor_cores import (
 from engine.backends.cuda.driver import launch
 from engine.backends.cuda.driver.tiles import MODES
 from engine.backends.cuda.kernels import wgmma
-from engine.backends.cuda.ops.gpu import Gpu
-from engine.backends.cuda.ops.registry import Arrays
+from engine.backends.cuda.ops.gpu import Arrays, Gpu
 from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 
@@ -65,7 +64,7 @@ class Sm90Tile:
     out_bytes: int
     kinds: tuple[int, int]  # activations before and after the residual
     is_whole: bool  # filters are padded to eights that are aligned to 16 bytes
-    yolo: int = 0  # geometry.yolo_mode
+    yolo: int = 0  # kernel_args.yolo_mode
     kernel: str = ""
 
     @property
@@ -170,12 +169,12 @@ def depth(target: Target, op: ops.Conv2d) -> int:
 
 
 def epilogue_params(target: Target, op: ops.Conv2d) -> EpilogueParams:
-    yolo = geometry.yolo_mode(op)
+    yolo = kernel_args.yolo_mode(op)
     is_aligned = not {op.out, op.residual} & target.misaligned
     return {
         "mode": MODES[target.precision],
         "out_bytes": target.bytes_of(op.out),
-        "kinds": geometry.kinds(op),
+        "kinds": kernel_args.kinds(op),
         "is_whole": is_aligned and (op.out.shape.channels % EIGHT == 0 or yolo > 0),
         "yolo": yolo,
     }
@@ -245,7 +244,7 @@ def arguments(
     written = (op.out, op.residual) if op.residual else (op.out,)
     next_weights, next_bytes = gpu.next_weights
     return Args.of(
-        geometry.known(gpu, op),
+        kernel_args.known(gpu, op),
         next=next_weights,
         next_bytes=next_bytes,
         next_share=-(-next_bytes // (blocks * _LINE_BYTES)) * _LINE_BYTES,

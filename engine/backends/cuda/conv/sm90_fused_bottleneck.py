@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.backends.cuda.conv import geometry, sm90_base, sm90_fused_pair
+from engine.backends.cuda.conv import kernel_args, sm90_base, sm90_fused_pair
 from engine.backends.cuda.conv.kernel_args import struct
 from engine.backends.cuda.conv.sm90_fused_pair import BETWEEN, FILTERS, TAPS, WIDTH, FusedTile
 from engine.backends.cuda.driver import launch
-from engine.backends.cuda.ops.gpu import Gpu
-from engine.backends.cuda.ops.registry import Arrays
+from engine.backends.cuda.ops.gpu import Arrays, Gpu
 from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 
@@ -38,7 +37,7 @@ def tile(target: Target, chain: ops.Chain) -> FusedTile:
         blocks=1,
         kernel="sm90_fused_bottleneck",
         teams=_TEAMS,
-        first_kind=geometry.kinds(first)[0],
+        first_kind=kernel_args.kinds(first)[0],
         first_bytes=BETWEEN * _CHANNELS * 2,
         team_bytes=_TEAM_BYTES,
         **sm90_base.epilogue_params(target, second),

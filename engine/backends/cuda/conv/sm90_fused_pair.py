@@ -15,8 +15,7 @@ from engine.backends.cuda.conv.kernel_args import KernelArgs
 from engine.backends.cuda.conv.sm90_base import Sm90Tile
 from engine.backends.cuda.driver.launch import TensorMap
 from engine.backends.cuda.kernels import wgmma
-from engine.backends.cuda.ops.gpu import Gpu
-from engine.backends.cuda.ops.registry import Arrays
+from engine.backends.cuda.ops.gpu import Arrays, Gpu
 from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 

@@ -10,8 +10,7 @@ from engine.backends.cuda.conv import sm90_base, sm90_fused_pair
 from engine.backends.cuda.conv.kernel_args import struct
 from engine.backends.cuda.conv.sm90_fused_pair import BETWEEN, FILTERS, WIDTH, FusedTile
 from engine.backends.cuda.conv.sm90_rgb_stem import RGB_STEM
-from engine.backends.cuda.ops.gpu import Gpu
-from engine.backends.cuda.ops.registry import Arrays
+from engine.backends.cuda.ops.gpu import Arrays, Gpu
 from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 

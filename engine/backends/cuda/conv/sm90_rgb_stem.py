@@ -12,15 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.backends.cuda.conv import geometry, tensor_cores
-from engine.backends.cuda.conv.algorithm import Algorithm
+from engine.backends.cuda.conv import kernel_args, tensor_cores
+from engine.backends.cuda.conv.algorithm import Algorithm, ScaledConv2d
 from engine.backends.cuda.conv.kernel_args import Divisor, struct
 from engine.backends.cuda.conv.sm90_base import BLOCK_RESERVED, SM_SHARED
 from engine.backends.cuda.conv.tensor_cores import COMMON, EIGHT, HOPPER
 from engine.backends.cuda.kernels import wgmma
-from engine.backends.cuda.ops.gpu import Gpu
-from engine.backends.cuda.ops.registry import Arrays
-from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
+from engine.backends.cuda.ops.gpu import Arrays, Gpu
 from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 
@@ -117,13 +115,13 @@ class RgbStem(Algorithm):
         return None
 
     def tile(self, target: Target, op: ops.Conv2d) -> RgbStemTile:
-        kind, _ = geometry.kinds(op)
+        kind, _ = kernel_args.kinds(op)
         return RgbStemTile(
             filters=op.weight.shape[0],
             taps=op.kernel,
             stride=op.stride,
             parts=tensor_cores.parts(tensor_cores.mode_of(target, op)),
-            pool_area=geometry.pool_area(op),
+            pool_area=kernel_args.pool_area(op),
             kind=kind,
         )
 
@@ -170,7 +168,7 @@ class RgbStem(Algorithm):
         blocks = gpu.rows(op.out) * across * down
         is_wide = gpu[op.src] % _PIECE_BYTES == 0 and gpu.pitch(op.src) % _PITCH == 0
         arguments = Args.of(
-            geometry.known(gpu, op),
+            kernel_args.known(gpu, op),
             is_wide=int(is_wide),
             grid_h=grid.height,
             grid_w=grid.width,

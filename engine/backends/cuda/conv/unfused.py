@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from engine.backends.cuda.conv import geometry
-from engine.backends.cuda.conv.algorithm import Algorithm
+from engine.backends.cuda.conv import kernel_args
+from engine.backends.cuda.conv.algorithm import Algorithm, ScaledConv2d
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.ops.elementwise import multiply
-from engine.backends.cuda.ops.gpu import Gpu
-from engine.backends.cuda.ops.registry import RUNNERS, Arrays
-from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
+from engine.backends.cuda.ops.gpu import RUNNERS, Arrays, Gpu
 from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 from engine.plan.tail import split_tail
@@ -61,7 +59,7 @@ class Unfused(Algorithm):
         if rest:
             first, *others = rest
             RUNNERS[type(first)].run(inner.storing(part.out), replace(first, out=op.out))
-            geometry.finish(gpu, replace(op, bias=None, tail=tuple(others)))
+            kernel_args.finish(gpu, replace(op, bias=None, tail=tuple(others)))
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float | None:
         cycles = self.inner.estimate(*alone(target, op))

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.backends.cuda.conv import geometry
+from engine.backends.cuda.conv import kernel_args
 from engine.backends.cuda.conv.algorithm import Algorithm
-from engine.backends.cuda.ops.gpu import Gpu
-from engine.backends.cuda.ops.registry import Arrays
+from engine.backends.cuda.ops.gpu import Arrays, Gpu
 from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 
@@ -40,11 +39,11 @@ class Xnor(Algorithm):
         words, pixels = _words(op), gpu.pixels(op.src)
         packed = {"out": gpu.workspace, "pixels": pixels, "words": words}
         gpu.launch(
-            "xnor_pack", pixels * words, **geometry.arguments("xnor_pack", gpu, op, **packed)
+            "xnor_pack", pixels * words, **kernel_args.arguments("xnor_pack", gpu, op, **packed)
         )
         own = {"src": gpu.workspace, "scale": gpu.array(op, "scale"), "words": words}
         items = gpu.pixels(op.out) * op.out.shape.channels
-        gpu.launch("xnor_dot", items, **geometry.arguments("xnor_dot", gpu, op, **own))
+        gpu.launch("xnor_dot", items, **kernel_args.arguments("xnor_dot", gpu, op, **own))
 
 
 def _words(op: ops.Conv2d) -> int:

@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from engine.backends.cuda import conv
 from engine.backends.cuda.conv import chains
 from engine.backends.cuda.driver.tiles import Tile
-from engine.backends.cuda.ops.choice import Choice
-from engine.backends.cuda.ops.gpu import NO_ANNOTATIONS, Annotations, Gpu
-from engine.backends.cuda.ops.registry import DECODERS, RUNNERS, Arrays
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.gpu import DECODERS, NO_ANNOTATIONS, RUNNERS, Annotations, Arrays, Gpu
+from engine.backends.cuda.ops.target import Choice, Target
 from engine.plan.build import Plan
 from engine.plan.ops import Chain, Conv2d, Head, Op, Tensor
 

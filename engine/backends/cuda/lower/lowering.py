@@ -5,18 +5,83 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from engine.backends.cuda.lower.algorithm_choice import choose_algorithms
-from engine.backends.cuda.lower.fold_factors import fold_factors
-from engine.backends.cuda.lower.fuse_chains import fuse_chains, split_chains
-from engine.backends.cuda.lower.lowered import Lowered
-from engine.backends.cuda.lower.memory_layout import lay_out_memory
-from engine.backends.cuda.lower.pixel_alignment import find_misaligned
+from engine.backends.cuda import conv
+from engine.backends.cuda.conv import chains
+from engine.backends.cuda.lower.fusion import fold_factors, fuse_chains, split_chains
+from engine.backends.cuda.lower.lowered import Decoder, Lowered, Step
+from engine.backends.cuda.lower.memory_layout import find_misaligned, lay_out_memory
 from engine.backends.cuda.lower.precision_policy import choose_precision
-from engine.backends.cuda.lower.side_stream import assign_streams
 from engine.backends.cuda.lower.squeeze_excite import share_with_gates
-from engine.backends.cuda.lower.weight_prefetch import prefetch_weights
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.target import Choice, Target
 from engine.plan.build import Plan
+from engine.plan.ops import Chain, Conv2d, Op, Tensor, YoloOutput
+
+
+def choose_algorithms(lowered: Lowered) -> Lowered:
+    """Make a step of every op and of every head."""
+    steps = tuple(Step(op, _choice(lowered.target, op)) for op in lowered.plan.ops)
+    return replace(lowered, steps=steps, decoders=tuple(map(Decoder, lowered.plan.heads)))
+
+
+def _choice(target: Target, op: Op) -> Choice | None:
+    if isinstance(op, Conv2d):
+        return conv.choose(target, op)
+    return chains.choose(target, op) if isinstance(op, Chain) else None
+
+
+def prefetch_weights(lowered: Lowered) -> Lowered:
+    """Annotate every step with the next convolution."""
+    following: Conv2d | None = None
+    steps: list[Step] = []
+    for step in reversed(lowered.steps):
+        steps.append(replace(step, annotations=replace(step.annotations, next_conv=following)))
+        following = step.op if isinstance(step.op, Conv2d) else following
+    return replace(lowered, steps=tuple(reversed(steps)))
+
+
+_KINDS = (Conv2d, YoloOutput)
+_MOST_PIXELS = 1 << 15  # of a run: larger maps fill the card
+
+
+def assign_streams(lowered: Lowered) -> Lowered:
+    """Move steps that only side-stream steps depend on, and never the last step.
+
+    A step on the main stream does not wait for the side stream. So if a step must stay on the main
+    stream, its producers must as well.
+    """
+    plan, target = lowered.plan, lowered.target
+    roots = {view.root for view in plan.views.values()}
+    readers: dict[Tensor, list[int]] = {}
+    for position, step in enumerate(lowered.steps):
+        for tensor in (tensor for op in step.ops for tensor in op.reads):
+            readers.setdefault(tensor, []).append(position)
+    moved: set[int] = set()
+    for position, step in reversed([*enumerate(lowered.steps)][:-1]):
+        out = step.op.out
+        is_whole = out not in plan.views and out not in roots and not out.is_state
+        if (
+            is_whole
+            and isinstance(step.op, _KINDS)
+            and target.rows(out) * out.shape.area <= _MOST_PIXELS
+            and moved.issuperset(readers.get(out, ()))
+            and can_move(step, target)
+        ):
+            moved.add(position)
+    steps = (
+        replace(step, is_on_side_stream=position in moved)
+        for position, step in enumerate(lowered.steps)
+    )
+    ends = {lowered.steps[position].op.out for position in moved}
+    decoders = (replace(each, is_on_side_stream=each.head.src in ends) for each in lowered.decoders)
+    return replace(lowered, steps=tuple(steps), decoders=tuple(decoders))
+
+
+def can_move(step: Step, target: Target) -> bool:
+    """Whether the step uses nothing that a program has once, such as the workspace or cuBLAS."""
+    if step.workspace(target):
+        return False
+    return not isinstance(step.op, Conv2d) or step.tile(target) is not None
+
 
 Pass = Callable[[Lowered], Lowered]
 

@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from engine.backends.cuda.lower.fuse_chains import split_chains
+from engine.backends.cuda.conv.algorithm import ScaledConv2d
+from engine.backends.cuda.lower.fusion import split_chains
 from engine.backends.cuda.lower.lowered import Lowered
-from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
 from engine.plan import ops
 from engine.plan.build import Plan
 from engine.plan.ops import Op, Tensor

@@ -11,9 +11,8 @@ from dataclasses import replace
 
 from engine.backends.cuda import conv
 from engine.backends.cuda.lower.lowered import Lowered, Step
-from engine.backends.cuda.ops.choice import Choice
 from engine.backends.cuda.ops.gpu import Annotations, PartialSums
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.target import Choice, Target
 from engine.plan.ops import Conv2d, Gate, Multiply, Op
 
 _MOST_SCALED = 3 << 18  # values of all rows: larger maps are scaled faster by a kernel of their own

@@ -3,13 +3,8 @@
 Importing this package registers how each op and head is run.
 """
 
-from engine.backends.cuda.ops import average_pool as average_pool
-from engine.backends.cuda.ops import data_movement as data_movement
-from engine.backends.cuda.ops import elementwise as elementwise
-from engine.backends.cuda.ops import heads as heads
-from engine.backends.cuda.ops import matmul as matmul
-from engine.backends.cuda.ops import max_pool as max_pool
-from engine.backends.cuda.ops import normalisation as normalisation
-from engine.backends.cuda.ops import rare_convolutions as rare_convolutions
-from engine.backends.cuda.ops import softmax as softmax
-from engine.backends.cuda.ops import squeeze_excite as squeeze_excite
+from importlib import import_module
+from pkgutil import iter_modules
+
+for _each in iter_modules(__path__):
+    import_module(f"{__name__}.{_each.name}")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from engine.backends.cuda.ops.gpu import Gpu
-from engine.backends.cuda.ops.registry import runs
+from engine.backends.cuda.ops.gpu import Gpu, runs
 from engine.plan import ops
 from engine.plan.ops import Tensor
 

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from engine.backends.cuda.driver.launch import Function
     from engine.backends.cuda.driver.loaded_kernels import Kernels
     from engine.backends.cuda.driver.tiles import Tile
+from collections.abc import Callable
+from typing import TypeVar
+
+from engine.arrays import Array
 
 THREADS = 256
 KINDS = {name: kind for kind, name in enumerate(ACTIVATIONS)}  # the `kind` of the C `activate`
@@ -279,3 +283,63 @@ def window_sizes(window: Window) -> dict[str, int]:
         "top": top,
         "left": left,
     }
+
+
+Arrays = Mapping[str, Array]  # the constants of one op, by the name of the op's field
+Run = Callable[[Gpu, Any], None]
+Workspace = Callable[[Target, Any], int]
+Prepare = Callable[[Target, Any, Arrays], Arrays]
+_Function = TypeVar("_Function", bound=Run)
+
+
+def _no_workspace(target: Target, op: Op | Head) -> int:
+    return 0
+
+
+def _unchanged(target: Target, op: Op | Head, constants: Arrays) -> Arrays:
+    return constants
+
+
+@dataclass(frozen=True)
+class Runner:
+    """How one kind of op is run."""
+
+    run: Run
+    workspace: Workspace = _no_workspace
+    prepare: Prepare = _unchanged
+
+
+RUNNERS: dict[type[Op], Runner] = {}
+DECODERS: dict[type[Head], Runner] = {}
+
+
+def runs(
+    kind: type[Op], *, workspace: Workspace = _no_workspace, prepare: Prepare = _unchanged
+) -> Callable[[_Function], _Function]:
+    """Register the function that enqueues `kind`.
+
+    `workspace` returns the bytes of scratch memory that an op needs at most. `prepare` returns the
+    arrays to upload, by name and of any dtype; without it an op's constants are uploaded unchanged
+    under the names of its fields. Both are pure functions.
+    """
+
+    def register(function: _Function) -> _Function:
+        RUNNERS[kind] = Runner(function, workspace, prepare)
+        return function
+
+    return register
+
+
+def decodes(
+    kind: type[Head], *, workspace: Workspace = _no_workspace, prepare: Prepare = _unchanged
+) -> Callable[[_Function], _Function]:
+    """Register the function that enqueues the decoder of a head; it writes to `gpu.candidates`.
+
+    The hooks are those of `runs`; a head has no constants, but `prepare` can make tables.
+    """
+
+    def register(function: _Function) -> _Function:
+        DECODERS[kind] = Runner(function, workspace, prepare)
+        return function
+
+    return register

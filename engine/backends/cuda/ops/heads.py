@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.backends.cuda.ops.gpu import THREADS, Gpu
-from engine.backends.cuda.ops.registry import Arrays, decodes, runs
-from engine.backends.cuda.ops.softmax import run_tables
+from engine.backends.cuda.ops.gpu import THREADS, Arrays, Gpu, decodes, runs
+from engine.backends.cuda.ops.normalisation import run_tables
 from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 from engine.plan.ops import Head

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.backends.cuda.ops import average_pool
-from engine.backends.cuda.ops.gpu import KINDS, Gpu, padded_hidden
-from engine.backends.cuda.ops.registry import Arrays, runs
+from engine.backends.cuda.ops import pooling
+from engine.backends.cuda.ops.gpu import KINDS, Arrays, Gpu, padded_hidden, runs
 from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 
@@ -30,7 +29,7 @@ def _weights(target: Target, op: ops.Gate, constants: Arrays) -> Arrays:
 
 
 def _workspace(target: Target, op: ops.Gate) -> int:
-    floats = average_pool.most_pieces(target, op.src) * padded_hidden(op)
+    floats = pooling.most_pieces(target, op.src) * padded_hidden(op)
     return 4 * target.rows(op.src) * floats
 
 
@@ -75,8 +74,8 @@ def _pieces(gpu: Gpu, op: ops.Gate) -> int:
         return gpu.annotations.partial_sums.pieces
     values = 16 // gpu.target.value_bytes
     pitch = -(-op.src.shape.channels // values) * values
-    squeeze = average_pool.Squeeze(gpu.array(op, "squeeze"), pitch, op.squeeze.shape[0])
-    parts, chunks = average_pool.sum_parts(gpu, op.src, squeeze)
+    squeeze = pooling.Squeeze(gpu.array(op, "squeeze"), pitch, op.squeeze.shape[0])
+    parts, chunks = pooling.sum_parts(gpu, op.src, squeeze)
     return parts * chunks
 
 

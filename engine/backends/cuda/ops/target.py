@@ -1,12 +1,14 @@
-"""What a program is compiled for: the card, the batch, and the precision of every tensor."""
+"""What a program is compiled for: the card, the batch, and the precision of every tensor.
+
+The choice of an algorithm for one convolution."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from engine.backends.cuda.ops.choice import Choice
 from engine.plan.ops import Conv2d, Head, Op, Tensor
 
 VALUE_BYTES = {"float32": 4, "tf32": 4, "float16": 2}
@@ -33,7 +35,7 @@ class Target:
     multiprocessors: int
     algorithm: str | None = None  # forced on every convolution that it can run
     measured: Mapping[str, Choice] = field(default_factory=dict)  # by signature
-    misaligned: frozenset[Tensor] = frozenset()  # see lower/pixel_alignment.py
+    misaligned: frozenset[Tensor] = frozenset()  # see lower/memory_layout.py
     floats: frozenset[Tensor] = frozenset()  # float32 tensors; see lower/precision_policy.py
 
     @property
@@ -58,3 +60,21 @@ class Target:
     def rows(self, tensor: Tensor) -> int:
         """Return the rows of a tensor in a run of the whole batch."""
         return self.batch * tensor.steps
+
+
+_SUFFIX = "+unfused"
+
+
+class Choice(NamedTuple):
+    """An algorithm, and whether what is fused into the convolution runs in kernels of its own."""
+
+    algorithm: str
+    unfused: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Choice:
+        """Return the choice that `str()` turned into this text."""
+        return cls(text.removesuffix(_SUFFIX), text.endswith(_SUFFIX))
+
+    def __str__(self) -> str:
+        return f"{self.algorithm}{_SUFFIX}" if self.unfused else self.algorithm

@@ -27,8 +27,7 @@ from engine.backends.cuda.runtime.detection_buffer import FLAG, HEADER_WORDS, WO
 from engine.backends.cuda.runtime.device_program import SLOTS, DeviceProgram
 from engine.backends.cuda.runtime.picture_staging import Arrangement
 from engine.backends.cuda.runtime.slot import Decoding, Job, Slot
-from engine.backends.cuda.runtime.submission import Submission
-from engine.backends.cuda.runtime.tickets import Slots, Ticket
+from engine.backends.cuda.runtime.tickets import Slots, SlotTicket, Submission
 from engine.errors import DeviceError, EngineError, InputError
 from engine.plan.ops import Op
 from engine.vision import resize
@@ -95,13 +94,13 @@ class CudaProgram(Submission):
         decoding = self._decoding(threshold, hierarchy)
         return self._run(self._images(images, decoding), self._candidates)
 
-    def start_forward(self, pictures: Sequence[Placed]) -> Ticket[tuple[Array, ...]]:
+    def start_forward(self, pictures: Sequence[Placed]) -> SlotTicket[tuple[Array, ...]]:
         """Start a run; pictures that are not uint8, or too many bytes, are scaled on the CPU."""
         return self._start(self._pictures(pictures), self._outputs)
 
     def start_detect(
         self, pictures: Sequence[Placed], *, threshold: float, hierarchy: float = 0.5
-    ) -> Ticket[list[Array]]:
+    ) -> SlotTicket[list[Array]]:
         """Start a run and return a ticket for the candidates of each picture."""
         decoding = self._decoding(threshold, hierarchy)
         return self._start(self._pictures(pictures, decoding), self._candidates)
@@ -113,7 +112,7 @@ class CudaProgram(Submission):
         *,
         threshold: float,
         hierarchy: float = 0.5,
-    ) -> Ticket[list[Boxes]]:
+    ) -> SlotTicket[list[Boxes]]:
         """Start to compute boxes; NMS runs on the host for pictures in a crowd."""
         is_crowded, self._crowded = self._crowded > 0, max(self._crowded - 1, 0)
         how = b"" if is_crowded or self._is_vast else nms_buffer.how(suppression)
@@ -370,7 +369,7 @@ class CudaProgram(Submission):
         finally:
             self._slots.give(slot)
 
-    def _start(self, put: Put, fetch: Callable[[Slot, Job], Answer]) -> Ticket[Answer]:
+    def _start(self, put: Put, fetch: Callable[[Slot, Job], Answer]) -> SlotTicket[Answer]:
         slot = self._taken()
         try:
             job = self._enqueued(slot, put)

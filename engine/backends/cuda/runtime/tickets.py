@@ -6,21 +6,30 @@ and finds none free fetches the oldest outstanding answer.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Condition, Lock
+from time import perf_counter
 from typing import Any, Generic, TypeVar
 
+from engine.arrays import Array
+from engine.backends.base import DetectionSettings, Placed, Ticket, TimedTicket
 from engine.backends.cuda.runtime.slot import Slot
+from engine.backends.host_processing import StagedTicket, boxes_of
+from engine.vision.boxes import Boxes, Suppression
 
 Answer = TypeVar("Answer")
 
 
-class Ticket(Generic[Answer]):
+class SlotTicket(Generic[Answer]):
     """The answer of a run, fetched from its slot once: when it, or the slot, is needed."""
 
     __slots__ = ("_answer", "_error", "_fetch", "_lock", "_release")
 
-    def __init__(self, fetch: Callable[[], Answer], release: Callable[[Ticket[Any]], None]) -> None:
+    def __init__(
+        self, fetch: Callable[[], Answer], release: Callable[[SlotTicket[Any]], None]
+    ) -> None:
         self._fetch: Callable[[], Answer] | None = fetch
         self._release = release
         self._lock = Lock()
@@ -52,7 +61,7 @@ class Slots:
 
     def __init__(self, slots: Sequence[Slot]) -> None:
         self._free = list(slots)
-        self._held: dict[Ticket[Any], Slot] = {}  # oldest first
+        self._held: dict[SlotTicket[Any], Slot] = {}  # oldest first
         self._changed = Condition()
         self._waiting = 0
 
@@ -79,17 +88,76 @@ class Slots:
         self._free.append(slot)
         self._tell()
 
-    def hold(self, slot: Slot, fetch: Callable[[], Answer]) -> Ticket[Answer]:
+    def hold(self, slot: Slot, fetch: Callable[[], Answer]) -> SlotTicket[Answer]:
         """Return a ticket that holds the slot until the answer is fetched."""
-        ticket = Ticket(fetch, self._release)
+        ticket = SlotTicket(fetch, self._release)
         self._held[ticket] = slot
         self._tell()
         return ticket
 
-    def _release(self, ticket: Ticket[Any]) -> None:
+    def _release(self, ticket: SlotTicket[Any]) -> None:
         self.give(self._held.pop(ticket))
 
     def _tell(self) -> None:
         if self._waiting:
             with self._changed:
                 self._changed.notify()
+
+
+class Submission(ABC):
+    """The part of a program that chooses between suppression on the card and on the host."""
+
+    scales_pictures = True
+
+    @abstractmethod
+    def start_forward(self, pictures: Sequence[Placed]) -> Ticket[tuple[Array, ...]]: ...
+
+    @abstractmethod
+    def start_detect(
+        self, pictures: Sequence[Placed], *, threshold: float, hierarchy: float = 0.5
+    ) -> Ticket[list[Array]]: ...
+
+    @abstractmethod
+    def start_boxes(
+        self,
+        pictures: Sequence[Placed],
+        suppression: Suppression,
+        *,
+        threshold: float,
+        hierarchy: float = 0.5,
+    ) -> Ticket[list[Boxes]]: ...
+
+    def submit(
+        self, pictures: Sequence[Placed], settings: Sequence[DetectionSettings]
+    ) -> TimedTicket[list[Boxes]]:
+        start, first = perf_counter(), settings[0]
+        hierarchy = first.hierarchy
+        if settings.count(first) < len(settings) or _is_for_host(first):
+            threshold = min(each.threshold for each in settings)
+            rows = self.start_detect(pictures, threshold=threshold, hierarchy=hierarchy)
+            finish = partial(boxes_of, pictures, settings)
+            return StagedTicket(("network", _result_of(rows)), ("suppress", finish), start=start)
+        boxes = self.start_boxes(
+            pictures, first.suppression, threshold=first.threshold, hierarchy=hierarchy
+        )
+        select = partial(_select, first)
+        return StagedTicket(("network", _result_of(boxes)), ("suppress", select), start=start)
+
+    def submit_forward(self, pictures: Sequence[Placed]) -> TimedTicket[tuple[Array, ...]]:
+        start = perf_counter()
+        return StagedTicket(("network", _result_of(self.start_forward(pictures))), start=start)
+
+
+def _is_for_host(settings: DetectionSettings) -> bool:
+    """Return whether the card would let boxes of unwanted classes suppress wanted ones."""
+    return settings.suppression.across_classes and settings.classes is not None
+
+
+def _result_of(ticket: Ticket[Any]) -> Any:
+    return lambda _: ticket.result()
+
+
+def _select(settings: DetectionSettings, boxes: list[Boxes]) -> list[Boxes]:
+    if settings.classes is None and settings.max_detections is None:
+        return boxes
+    return [each.select(settings.classes, settings.max_detections) for each in boxes]

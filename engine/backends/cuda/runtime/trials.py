@@ -12,7 +12,7 @@ from engine.arrays import Array
 from engine.backends.cuda.driver.context import Context
 from engine.backends.cuda.lower import lowering, weights
 from engine.backends.cuda.lower.lowered import Decoder, Lowered, Step
-from engine.backends.cuda.ops.choice import Choice
+from engine.backends.cuda.ops.target import Choice
 from engine.backends.cuda.runtime.program import CudaProgram
 from engine.errors import DeviceError
 from engine.plan.ops import Head, Op

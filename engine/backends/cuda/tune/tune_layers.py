@@ -24,11 +24,9 @@ from engine.backends.cuda import conv
 from engine.backends.cuda.driver import compile_cache, tiles
 from engine.backends.cuda.driver.context import Context
 from engine.backends.cuda.kernels import sources
-from engine.backends.cuda.ops.choice import Choice
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.target import Choice, Target
 from engine.backends.cuda.tune import tune_network
-from engine.backends.cuda.tune.candidates import distinct, shortlist
-from engine.backends.cuda.tune.measure import measure
+from engine.backends.cuda.tune.measure import distinct, measure, shortlist
 from engine.errors import DeviceError, InputError
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d, Gate

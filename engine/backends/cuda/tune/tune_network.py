@@ -16,7 +16,7 @@ from statistics import median
 from time import monotonic
 from typing import Any, Protocol
 
-from engine.backends.cuda.ops.choice import Choice
+from engine.backends.cuda.ops.target import Choice
 from engine.errors import DeviceError
 
 _NEAR = 1.3  # times the least alone

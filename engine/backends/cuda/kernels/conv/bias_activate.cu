@@ -1,5 +1,5 @@
 // bias_activate: out = last(f(src + bias[channel]) + residual), the epilogue after a cuBLAS product.
-// Launched by conv/geometry.py.
+// Launched by conv/kernel_args.py.
 //
 //   src, out, residual  (pixels, channels), each with its pitch; src may be out
 //   bias, residual      may be null

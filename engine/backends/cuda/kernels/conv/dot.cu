@@ -1,5 +1,5 @@
 // dot: a 1x1 convolution of a few pixels, as in a squeeze-and-excite block: one block per value. Launched by
-// conv/dot.py.
+// conv/im2col_gemm.py.
 //
 //   src (pixels, channels), weight (filters, channels); `out` and `residual` are floats if has_floats
 //

@@ -1,4 +1,4 @@
-"""Average pooling. Means over whole maps take two kernels: sums of parts, then the sum of those.
+"""Max and average pooling. Means over whole maps take two kernels: sums of parts, then their sum.
 
 The number of parts depends on the batch that the program was compiled for, not on the rows of a
 run, so that a picture's result does not depend on the other pictures of its batch.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from engine.backends.cuda.ops.gpu import Gpu, window_sizes
-from engine.backends.cuda.ops.registry import runs
+from engine.backends.cuda.ops.gpu import Gpu, runs, window_sizes
 from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 from engine.plan.ops import Tensor
@@ -113,3 +112,29 @@ def average_pool(gpu: Gpu, op: ops.AveragePool) -> None:
         _average_map(gpu, op.src, op.out)
     else:
         gpu.launch_map("average_pool", op.src, op.out, **window_sizes(op.window))
+
+
+_DOWN = 4  # outputs of a thread of max_pool_down, one below the other
+
+
+@runs(ops.MaxPool)
+def max_pool(gpu: Gpu, op: ops.MaxPool) -> None:
+    sizes, out = window_sizes(op.window), op.out.shape
+    if shares_lines(gpu, op):
+        del sizes["stride_y"]
+        groups = gpu.rows(op.out) * -(-out.height // _DOWN) * out.width
+        packs = groups * out.channels * gpu.target.value_bytes // 16
+        gpu.launch_map("max_pool_down", op.src, op.out, packs, **sizes)
+    else:
+        gpu.launch_packed("max_pool", op.src, op.out, **sizes)
+
+
+def shares_lines(gpu: Gpu, op: ops.MaxPool) -> bool:
+    """Whether neighbouring windows have most of their lines in common."""
+    (size, _), (stride, _) = op.window.size, op.window.stride
+    return stride == 1 and size > 2 and gpu.packs(op.src, op.out)
+
+
+@runs(ops.MaxPoolDepth)
+def max_pool_depth(gpu: Gpu, op: ops.MaxPoolDepth) -> None:
+    gpu.launch_map("max_pool_depth", op.src, op.out)

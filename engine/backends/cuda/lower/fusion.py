@@ -1,7 +1,8 @@
-"""Fold the product of a map and a factor for each channel into the 1 x 1 convolution that reads it.
+"""Fuse ops into the convolutions of one card.
 
-That saves writing a map and reading it again. In a block with squeeze-and-excite it is the widest
-map, and a convolution to few channels is bound by the reading of it.
+A product of a map and a factor for each channel is folded into the 1 x 1 convolution that reads it:
+in a block with squeeze-and-excite it is the widest map, and reading it bounds the convolution. Two
+convolutions become one where a kernel computes both: the map between them is never stored.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from dataclasses import replace
 from itertools import pairwise
 
 from engine.backends.cuda import conv
+from engine.backends.cuda.conv import chains
+from engine.backends.cuda.conv.algorithm import ScaledConv2d
 from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.lower.squeeze_excite import scales
-from engine.backends.cuda.ops.scaled_conv import ScaledConv2d
 from engine.backends.cuda.ops.target import Target
 from engine.passes.usage import join_neighbours
-from engine.plan.ops import Conv2d, Multiply, Op, Tensor
+from engine.plan.build import Plan
+from engine.plan.ops import Chain, Conv2d, Multiply, Op, Tensor
 
 
 def fold_factors(lowered: Lowered) -> Lowered:
@@ -57,3 +60,24 @@ def _can_run(target: Target, op: ScaledConv2d) -> bool:
     if len({target.bytes_of(each) for each in (op.src, op.factor)}) > 1:
         return False
     return any(not choice.unfused for choice in conv.candidates(target, op))
+
+
+def fuse_chains(lowered: Lowered) -> Lowered:
+    """Conv2d, Conv2d -> Chain, unless one algorithm is forced on every convolution."""
+    target = lowered.target
+    if target.algorithm is not None:
+        return lowered
+
+    def join(first: Op, second: Op) -> Chain | None:
+        if not isinstance(first, Conv2d) or not isinstance(second, Conv2d):
+            return None
+        chain = Chain(second.out, (first, second))
+        return chain if second.src == first.out and chains.choose(target, chain) else None
+
+    return replace(lowered, plan=join_neighbours(lowered.plan, join))
+
+
+def split_chains(plan: Plan) -> Plan:
+    """Return the plan with the convolutions of every chain one by one."""
+    links = (op.links if isinstance(op, Chain) else (op,) for op in plan.ops)
+    return replace(plan, ops=tuple(op for each in links for op in each))

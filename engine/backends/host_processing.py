@@ -36,10 +36,15 @@ class StagedTicket(Generic[Answer]):
         self._answer: Any = None
         self._error: Exception | None = None
 
-    def result(self) -> Answer:
+    def settle(self) -> None:
+        """Run the stages, if nothing has done so yet; result() raises their error."""
         with self._lock:
             if self._stages:
                 self._run()
+
+    def result(self) -> Answer:
+        """Block until the stages are done; idempotent."""
+        self.settle()
         if self._error is not None:
             raise self._error
         answer: Answer = self._answer

@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from contextlib import ExitStack
 from itertools import count
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.base import Memory, Placed
+from engine.backends.base import Memory, Placed, Ticket
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.runtime.program import CudaProgram
-from engine.backends.cuda.runtime.tickets import SlotTicket, Submission
+from engine.backends.cuda.runtime.tickets import Submission
+from engine.backends.host_processing import StagedTicket
 from engine.concurrency.thread_pool import ThreadPool
 from engine.errors import InputError
 from engine.plan.build import Plan
@@ -112,21 +113,23 @@ class MultiProgram(Submission):
         parts = self._spread(images, lambda program, rows: program.detect(rows, **options))
         return _joined_rows(parts)
 
-    def start_forward(self, pictures: Sequence[Placed]) -> Joined[tuple[Array, ...]]:
+    def start_forward(self, pictures: Sequence[Placed]) -> StagedTicket[tuple[Array, ...]]:
         parts = self._parts(pictures)
         tickets = [program.start_forward(rows) for program, rows in parts]
-        return Joined(tickets, _joined_outputs)
+        return _joined(tickets, _joined_outputs)
 
-    def start_detect(self, pictures: Sequence[Placed], **options: float) -> Joined[list[Array]]:
+    def start_detect(
+        self, pictures: Sequence[Placed], **options: float
+    ) -> StagedTicket[list[Array]]:
         tickets = [program.start_detect(rows, **options) for program, rows in self._parts(pictures)]
-        return Joined(tickets, _joined_rows)
+        return _joined(tickets, _joined_rows)
 
     def start_boxes(
         self, pictures: Sequence[Placed], suppression: Suppression, **options: float
-    ) -> Joined[list[Boxes]]:
+    ) -> StagedTicket[list[Boxes]]:
         parts = self._parts(pictures)
         tickets = [program.start_boxes(rows, suppression, **options) for program, rows in parts]
-        return Joined(tickets, _joined_rows)
+        return _joined(tickets, _joined_rows)
 
     def pin(self, frames: Array) -> None:
         """Pin for all cards; closing the first card unpins."""
@@ -165,17 +168,11 @@ class MultiProgram(Submission):
         ]
 
 
-class Joined(Generic[_Result]):
-    """One ticket for the parts of a run on several cards."""
-
-    def __init__(
-        self, tickets: Sequence[SlotTicket[_Result]], join: Callable[[Sequence[_Result]], _Result]
-    ) -> None:
-        self._tickets = tickets
-        self._join = join
-
-    def result(self) -> _Result:
-        return self._join([ticket.result() for ticket in self._tickets])
+def _joined(
+    tickets: Sequence[Ticket[_Result]], join: Callable[[Sequence[_Result]], _Result]
+) -> StagedTicket[_Result]:
+    """Return one ticket for the parts of a run on several cards."""
+    return StagedTicket(("network", lambda _: join([ticket.result() for ticket in tickets])))
 
 
 def _joined_outputs(parts: Sequence[tuple[Array, ...]]) -> tuple[Array, ...]:

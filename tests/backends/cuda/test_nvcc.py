@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from engine.backends.cuda.conv import (
-    chains,
     implicit_gemm,
+    sm90_fused,
     sm90_splitk,
     tensor_cores,
 )
@@ -112,7 +112,7 @@ def hopper_tiles() -> list[Tile]:
         sizes = (64, columns, 64, stages, 1, blocks, 0, out_bytes)
         found.append(DirectTile(*sizes, LEAKY, out_bytes == 2, teams=teams, taps=taps))
     card = Target(2, "float16", tensor_cores.HOPPER, 132)
-    steps = (Step(chain, chains.choose(card, chain)) for chain in CHAINS.values())
+    steps = (Step(chain, sm90_fused.choose(card, chain)) for chain in CHAINS.values())
     return [*found, *(each.tile(card) for each in steps)]
 
 

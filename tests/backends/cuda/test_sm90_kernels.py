@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from engine.backends.cuda.conv import ALGORITHMS, chains
+from engine.backends.cuda.conv import ALGORITHMS, sm90_fused
 from engine.backends.cuda.conv.tensor_cores import HOPPER
 from engine.backends.cuda.lower.lowered import Step
 from engine.backends.cuda.ops.target import Target
@@ -217,7 +217,7 @@ def test_what_lies_between_two_convolutions_stays(
     """Only the first rows may be present."""
     rows, (first, second) = 2, chain.links
     target = Target(rows, "float16", HOPPER, multiprocessors)
-    assert chains.choose(target, chain)
+    assert sm90_fused.choose(target, chain)
     before, behind = Problem(first, rows), Problem(second, rows)
     if chain.src.shape.channels == 3:
         before.constants["weight"] *= np.float32(1.0003)  # as many bits as a float has
@@ -231,7 +231,7 @@ def test_what_lies_between_two_convolutions_stays(
         for number, each in enumerate((before, behind))
         for name, values in each.constants.items()
     }
-    step = Step(chain, chains.choose(target, chain))
+    step = Step(chain, sm90_fused.choose(target, chain))
     algorithm = SimpleNamespace(
         prepare=lambda target, op, constants: step.prepare(target, constants),
         workspace=lambda target, op: step.workspace(target),

@@ -166,7 +166,7 @@ def three_by_three(filters: int, channels: int, side: int) -> ops.Conv2d:
 def test_of_many_variants_only_the_most_promising_are_tried() -> None:
     op = three_by_three(64, 64, 52)
     able, names = conv.candidates(HOPPER, op), measure.shortlist(HOPPER, op)
-    variants = [name for name in able if conv.estimate(HOPPER, op, name) is not None]
+    variants = [name for name in able if conv.get(name).estimate(HOPPER, op) is not None]
     tried = [name for name in variants if name in names]
     assert names[0] == conv.rule_of_thumb(HOPPER, op)
     families = {type(conv.ALGORITHMS[name.algorithm]) for name in variants}

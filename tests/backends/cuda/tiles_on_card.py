@@ -111,7 +111,9 @@ def compile_together(
     op = plan.ops[-1]
     assert isinstance(op, Conv2d)
     target = card._fused(plan, batch, precision).target.of(op)
-    wanted = {conv.tile(target, op, conv.Choice.parse(name)) for name in algorithms} - {None}
+    wanted = {conv.get(conv.Choice.parse(name)).tile(target.of(op), op) for name in algorithms} - {
+        None
+    }
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda tile: tiles.image(tile, target.capability), wanted))
 

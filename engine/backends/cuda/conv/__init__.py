@@ -12,8 +12,6 @@ from pkgutil import iter_modules
 
 from engine.backends.cuda.conv import kernel_args, unfused
 from engine.backends.cuda.conv.algorithm import Algorithm, ScaledConv2d
-from engine.backends.cuda.driver.tiles import Tile
-from engine.backends.cuda.ops.gpu import Arrays, Gpu
 from engine.backends.cuda.ops.target import Choice, Target
 from engine.plan import ops
 
@@ -102,28 +100,3 @@ def _is_better_fused(able: list[Algorithm], target: Target, op: ops.Conv2d) -> b
 def family(choice: Choice) -> tuple[str, bool]:
     """Return what the variants of one algorithm share."""
     return ALGORITHMS[choice.algorithm].family, choice.unfused
-
-
-def tile(target: Target, op: ops.Conv2d, choice: Choice) -> Tile | None:
-    """Return the kernel that has to be compiled for this choice, if any."""
-    return get(choice).tile(target.of(op), op)
-
-
-def workspace(target: Target, op: ops.Conv2d, choice: Choice) -> int:
-    """Return the bytes of workspace that the choice needs."""
-    return get(choice).workspace(target, op)
-
-
-def prepare(target: Target, op: ops.Conv2d, choice: Choice, constants: Arrays) -> Arrays:
-    """Return the arrays to upload, in the layouts of the choice."""
-    return get(choice).prepare(target, op, constants)
-
-
-def estimate(target: Target, op: ops.Conv2d, choice: Choice) -> float | None:
-    """Return about how many cycles a choice takes; None if its algorithm has no variants."""
-    return get(choice).estimate(target, op)
-
-
-def enqueue(gpu: Gpu, op: ops.Conv2d, choice: Choice) -> None:
-    """Enqueue the kernels of the choice."""
-    get(choice).enqueue(gpu, op)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from engine.backends.cuda.conv.algorithm import Algorithm, ScaledConv2d
 from engine.backends.cuda.conv.kernel_args import Divisor, struct
 from engine.backends.cuda.conv.tensor_cores import COMMON
 from engine.backends.cuda.driver import tiles
+from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.ops.gpu import Arrays, Gpu
 from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
@@ -39,27 +41,23 @@ Args = struct("few_channels.cu", "KernelArgs", Output=kernel_args.Output)
 
 
 @dataclass(frozen=True)
-class FewChannelsTile:
+class FewChannelsTile(Tile):
     """Each warp computes `columns` filters for a run of pixels at a time."""
 
-    channels: int
-    kernel_y: int
-    kernel_x: int
-    columns: int
+    channels: Annotated[int, "CHANNELS"]
+    kernel_y: Annotated[int, "TAPS_Y"]
+    kernel_x: Annotated[int, "TAPS_X"]
+    columns: Annotated[int, "BN"]
     most_shared: int  # bytes that the blocks of an SM share
     mode: int
-    out_bytes: int
-    pool_area: int = 1
-    yolo: int = 0  # kernel_args.yolo_mode
-    is_wide: bool = True  # pixels are aligned to 8 bytes
-    is_scaled: bool = False
-    has_residual: bool = False
-    kinds: tuple[int, int] = (0, 0)  # KIND and LAST
+    out_bytes: Annotated[int, "OUT_BYTES"]
+    pool_area: Annotated[int, "POOLED"] = 1
+    is_wide: Annotated[bool, "IS_WIDE"] = True  # pixels are aligned to 8 bytes
+    is_scaled: Annotated[bool, "IS_SCALED"] = False
+    has_residual: Annotated[bool, "HAS_RESIDUAL"] = False
+    kinds: Annotated[tuple[int, int], "KIND", "LAST"] = (0, 0)
+    yolo: Annotated[int, "YOLO"] = 0  # kernel_args.yolo_mode
     kernel: str = "few_channels"
-
-    @property
-    def value_bytes(self) -> int:
-        return 2 if tiles.reads_halves(self.mode) else 4
 
     @property
     def piece(self) -> int:
@@ -88,26 +86,7 @@ class FewChannelsTile:
 
     @property
     def defines(self) -> Mapping[str, int]:
-        return {
-            "CHANNELS": self.channels,
-            "TAPS_Y": self.kernel_y,
-            "TAPS_X": self.kernel_x,
-            "BN": self.columns,
-            "WARPS": _WARPS,
-            "BLOCKS": self.blocks,
-            "OUT_BYTES": self.out_bytes,
-            "POOLED": self.pool_area,
-            "IS_WIDE": int(self.is_wide),
-            "IS_SCALED": int(self.is_scaled),
-            "HAS_RESIDUAL": int(self.has_residual),
-            "KIND": self.kinds[0],
-            "LAST": self.kinds[1],
-            "YOLO": self.yolo,
-        }
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return {}
+        return {**super().defines, "WARPS": _WARPS, "BLOCKS": self.blocks}
 
     @property
     def threads(self) -> int:

@@ -7,8 +7,8 @@ Every tile computes the same; which is fastest depends on the layer, so each is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from engine.backends.cuda.conv.algorithm import Algorithm, ScaledConv2d
 from engine.backends.cuda.conv.kernel_args import struct
 from engine.backends.cuda.conv.tensor_cores import AMPERE, COMMON, HOPPER, TURING
 from engine.backends.cuda.driver import tiles
+from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.ops.gpu import Arrays, Gpu
 from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
@@ -51,42 +52,22 @@ Args = struct("implicit_gemm.cu", "KernelArgs", Output=kernel_args.Output)
 
 
 @dataclass(frozen=True)
-class MmaTile:
+class MmaTile(Tile):
     """A thread block computes rows x columns outputs, in slices of `depth` values of k."""
 
-    rows: int
-    columns: int
-    warp_rows: int
-    warp_columns: int
-    depth: int
-    stages: int
-    blocks: int  # resident on one SM
+    rows: Annotated[int, "BM"]
+    columns: Annotated[int, "BN"]
+    warp_rows: Annotated[int, "WM"]
+    warp_columns: Annotated[int, "WN"]
+    depth: Annotated[int, "BK"]
+    stages: Annotated[int, "STAGES"]
+    blocks: Annotated[int, "BLOCKS"]  # resident on one SM
     mode: int
-    out_bytes: int
-    pool_area: int = 1
-    yolo: int = 0  # kernel_args.yolo_mode
-    is_scaled: bool = False
+    out_bytes: Annotated[int, "OUT_BYTES"]
+    pool_area: Annotated[int, "CELLS"] = 1
+    yolo: Annotated[int, "YOLO"] = 0  # kernel_args.yolo_mode
+    is_scaled: Annotated[bool, "IS_SCALED"] = False
     kernel: str = "implicit_gemm"
-
-    @property
-    def defines(self) -> Mapping[str, int]:
-        return {
-            "BM": self.rows,
-            "BN": self.columns,
-            "WM": self.warp_rows,
-            "WN": self.warp_columns,
-            "BK": self.depth,
-            "STAGES": self.stages,
-            "BLOCKS": self.blocks,
-            "OUT_BYTES": self.out_bytes,
-            "CELLS": self.pool_area,
-            "YOLO": self.yolo,
-            "IS_SCALED": int(self.is_scaled),
-        }
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return {}
 
     @property
     def warps(self) -> int:
@@ -99,8 +80,7 @@ class MmaTile:
     @property
     def stage_bytes(self) -> int:
         weights = self.columns * tensor_cores.parts(self.mode)
-        value_bytes = 2 if tiles.reads_halves(self.mode) else 4
-        return (self.rows + weights) * self.depth * value_bytes
+        return (self.rows + weights) * self.depth * self.value_bytes
 
     @property
     def shared_bytes(self) -> int:
@@ -168,20 +148,16 @@ class ImplicitGemm(Algorithm):
         return blocks <= _MOST_BLOCKS and _steps(target, op) >= _LEAST_STEPS * self.split
 
     def tile(self, target: Target, op: ops.Conv2d) -> MmaTile:
-        return MmaTile(
-            rows=self.rows,
-            columns=self.columns,
-            warp_rows=self.warp_rows,
-            warp_columns=self.warp_columns,
+        tile = MmaTile.of(
+            self,
             depth=_depth(target, op),
-            stages=self.stages if target.capability >= AMPERE else 2,  # Turing copies in step
-            blocks=self.blocks,
             mode=tensor_cores.mode_of(target, op),
             out_bytes=target.bytes_of(op.out),
             pool_area=kernel_args.pool_area(op),
             yolo=kernel_args.yolo_mode(op),
             is_scaled=isinstance(op, ScaledConv2d),
         )
+        return tile if target.capability >= AMPERE else replace(tile, stages=2)  # copies in step
 
     def workspace(self, target: Target, op: ops.Conv2d) -> int:
         sums = self._tiles(target, op) * self.split * self.rows * self.columns

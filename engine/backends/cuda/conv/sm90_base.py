@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import TypedDict
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from engine.backends.cuda.conv.tensor_cores import (
     whole_eights,
 )
 from engine.backends.cuda.driver import launch
-from engine.backends.cuda.driver.tiles import MODES
+from engine.backends.cuda.driver.tiles import MODES, Tile
 from engine.backends.cuda.kernels import wgmma
 from engine.backends.cuda.ops.gpu import Arrays, Gpu
 from engine.backends.cuda.ops.target import Target
@@ -51,72 +51,35 @@ _DATA_TYPES = {
 
 
 @dataclass(frozen=True)
-class Sm90Tile:
+class Sm90Tile(Tile):
     """A thread block computes rows x columns outputs, in slices of `depth` values of k."""
 
-    rows: int
-    columns: int
-    depth: int
-    stages: int
-    consumers: int  # warpgroups
-    blocks: int  # resident on one SM
+    rows: Annotated[int, "BM"]
+    columns: Annotated[int, "BN"]
+    depth: Annotated[int, "BK"]
+    stages: Annotated[int, "STAGES"]
+    consumers: Annotated[int, "CONSUMERS"]  # warpgroups
+    blocks: Annotated[int, "BLOCKS"]  # resident on one SM
     mode: int
-    out_bytes: int
-    kinds: tuple[int, int]  # activations before and after the residual
-    is_whole: bool  # filters are padded to eights that are aligned to 16 bytes
-    yolo: int = 0  # kernel_args.yolo_mode
+    out_bytes: Annotated[int, "OUT_BYTES"]
+    kinds: Annotated[tuple[int, int], "KIND", "LAST"]  # activations before and after the residual
+    # Filters are padded to eights that are aligned to 16 bytes.
+    is_whole: Annotated[bool, "WHOLE"]
+    yolo: Annotated[int, "YOLO"] = 0  # kernel_args.yolo_mode
     kernel: str = ""
-
-    @property
-    def defines(self) -> Mapping[str, int]:
-        return {
-            "BM": self.rows,
-            "BN": self.columns,
-            "BK": self.depth,
-            "STAGES": self.stages,
-            "CONSUMERS": self.consumers,
-            "BLOCKS": self.blocks,
-            "OUT_BYTES": self.out_bytes,
-            "KIND": self.kinds[0],
-            "LAST": self.kinds[1],
-            "WHOLE": int(self.is_whole),
-            "YOLO": self.yolo,
-        }
 
     @property
     def headers(self) -> Mapping[str, str]:
         return {"wgmma.cuh": wgmma.header(self.columns, self.mode)}
 
     @property
-    def value_bytes(self) -> int:
-        return 2 if self.mode == MODES["float16"] else 4
-
-    @property
     def stage_bytes(self) -> int:
         weights = self.columns * (2 if self.mode == MODES["float32"] else 1)
         return (self.rows + weights) * self.depth * self.value_bytes
 
-    @property
-    @abstractmethod
-    def threads(self) -> int: ...
-
-    @property
-    @abstractmethod
-    def shared_bytes(self) -> int: ...
-
     def across(self, op: ops.Conv2d) -> int:
         """Return the tiles for all filters."""
         return -(-op.out.shape.channels // self.columns)
-
-
-class EpilogueParams(TypedDict):
-    """The parameters of a tile's epilogue."""
-
-    mode: int
-    out_bytes: int
-    kinds: tuple[int, int]
-    is_whole: bool
-    yolo: int
 
 
 Args = struct("sm90_mainloop.cuh", "KernelArgs")
@@ -168,7 +131,8 @@ def depth(target: Target, op: ops.Conv2d) -> int:
     return row // target.value_bytes
 
 
-def epilogue_params(target: Target, op: ops.Conv2d) -> EpilogueParams:
+def epilogue_params(target: Target, op: ops.Conv2d) -> dict[str, Any]:
+    """Return the fields of a tile that its epilogue depends on."""
     yolo = kernel_args.yolo_mode(op)
     is_aligned = not {op.out, op.residual} & target.misaligned
     return {

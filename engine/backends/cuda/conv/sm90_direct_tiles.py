@@ -7,9 +7,9 @@ memory as well. Every shape computes the same; each is an algorithm.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import Annotated
 
 from engine.backends.cuda.conv import sm90_base
 from engine.backends.cuda.conv.sm90_base import Sm90Algorithm, Sm90Tile
@@ -32,20 +32,9 @@ class DirectTile(Sm90Tile):
     """rows are the pixels of a team, a square of the map."""
 
     kernel: str = "sm90_direct_tiles"
-    teams: int = 2
-    taps: tuple[int, int] = (3, 3)
-    slices: int = 1  # of channels
-
-    @property
-    def defines(self) -> Mapping[str, int]:
-        taps_y, taps_x = self.taps
-        return {
-            **super().defines,
-            "TEAMS": self.teams,
-            "TAPS_Y": taps_y,
-            "TAPS_X": taps_x,
-            "SLICES": self.slices,
-        }
+    teams: Annotated[int, "TEAMS"] = 2
+    taps: Annotated[tuple[int, int], "TAPS_Y", "TAPS_X"] = (3, 3)
+    slices: Annotated[int, "SLICES"] = 1  # of channels
 
     @property
     def threads(self) -> int:
@@ -86,14 +75,11 @@ class DirectTiles(Sm90Algorithm):
 
     def tile(self, target: Target, op: ops.Conv2d) -> DirectTile:
         depth = sm90_base.depth(target, op)
-        return DirectTile(
+        return DirectTile.of(
+            self,
             rows=_SIDE * _SIDE,
-            columns=self.columns,
             depth=depth,
-            stages=self.stages,
             consumers=1,
-            blocks=self.blocks,
-            teams=self.teams,
             taps=op.kernel,
             slices=-(-op.src.shape.channels // depth),
             **sm90_base.epilogue_params(target, op),

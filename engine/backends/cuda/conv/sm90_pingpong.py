@@ -7,8 +7,8 @@ several times over; smaller ones are for sm90_splitk.py.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 from engine.backends.cuda.conv import sm90_base
 from engine.backends.cuda.conv.sm90_base import Sm90Algorithm, Sm90Tile
@@ -28,11 +28,7 @@ class PingPongTile(Sm90Tile):
     """rows x columns are those of a team, `consumers` its warpgroups."""
 
     kernel: str = "sm90_pingpong"
-    teams: int = 2
-
-    @property
-    def defines(self) -> Mapping[str, int]:
-        return {**super().defines, "TEAMS": self.teams}
+    teams: Annotated[int, "TEAMS"] = 2
 
     @property
     def threads(self) -> int:
@@ -103,16 +99,8 @@ class PingPong(PersistentGemm):
         return f"sm90_pingpong_{shape}_teams{self.teams}"
 
     def tile(self, target: Target, op: ops.Conv2d) -> PingPongTile:
-        return PingPongTile(
-            rows=self.rows,
-            columns=self.columns,
-            depth=sm90_base.depth(target, op),
-            stages=self.stages,
-            consumers=self.consumers,
-            blocks=self.blocks,
-            teams=self.teams,
-            **sm90_base.epilogue_params(target, op),
-        )
+        depth, params = sm90_base.depth(target, op), sm90_base.epilogue_params(target, op)
+        return PingPongTile.of(self, depth=depth, **params)
 
     def supports(self, target: Target, op: ops.Conv2d) -> bool:
         if target.precision not in self.precisions or not sm90_base.can_run(target, op):

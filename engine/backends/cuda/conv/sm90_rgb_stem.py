@@ -17,6 +17,7 @@ from engine.backends.cuda.conv.algorithm import Algorithm, ScaledConv2d
 from engine.backends.cuda.conv.kernel_args import Divisor, struct
 from engine.backends.cuda.conv.sm90_base import BLOCK_RESERVED, SM_SHARED
 from engine.backends.cuda.conv.tensor_cores import COMMON, EIGHT, HOPPER
+from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.kernels import wgmma
 from engine.backends.cuda.ops.gpu import Arrays, Gpu
 from engine.backends.cuda.ops.target import Target
@@ -39,7 +40,7 @@ Args = struct("sm90_rgb_stem.cu", "KernelArgs")
 
 
 @dataclass(frozen=True)
-class RgbStemTile:
+class RgbStemTile(Tile):
     """Lines of windows by all filters."""
 
     filters: int

@@ -152,13 +152,9 @@ class SplitK(Sm90Algorithm):
         return self.rows, self.columns, self.split
 
     def tile(self, target: Target, op: ops.Conv2d) -> SplitKTile:
-        return SplitKTile(
-            rows=self.rows,
-            columns=self.columns,
+        return SplitKTile.of(
+            self,
             depth=sm90_base.depth(target, op),
-            stages=self.stages,
-            consumers=self.consumers,
-            blocks=self.blocks,
             upsample=1 if op.upsample is None else op.upsample.stride,
             **sm90_base.epilogue_params(target, op),
         )

@@ -63,14 +63,12 @@ class Swapped(PersistentGemm):
         depth, pixels = sm90_base.depth(target, op), self._pixels(target, op)
         stage = (pixels + self.filters) * depth * target.value_bytes + sm90_base.BARRIERS
         free = sm90_base.MOST_SHARED - 8 * self.teams - sm90_base.ALIGNMENT
-        return SwappedTile(
+        return SwappedTile.of(
+            self,
             rows=pixels,
             columns=self.filters,
             depth=depth,
             stages=min(free // stage, _MOST_STAGES),
-            consumers=self.consumers,
-            blocks=self.blocks,
-            teams=self.teams,
             **sm90_base.epilogue_params(target, op),
         )
 

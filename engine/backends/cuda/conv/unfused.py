@@ -58,7 +58,7 @@ class Unfused(Algorithm):
         self.inner.enqueue(inner, part)
         if rest:
             first, *others = rest
-            RUNNERS[type(first)].run(inner.storing(part.out), replace(first, out=op.out))
+            RUNNERS[type(first)].enqueue(inner.storing(part.out), replace(first, out=op.out))
             kernel_args.finish(gpu, replace(op, bias=None, tail=tuple(others)))
 
     def estimate(self, target: Target, op: ops.Conv2d) -> float | None:

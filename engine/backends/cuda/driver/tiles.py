@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import lru_cache
-from typing import Protocol
+from typing import Annotated, Any, TypeVar, cast, get_origin, get_type_hints
 
 from engine.backends.cuda.driver.compiler import (
     activate_function,
@@ -19,35 +21,65 @@ from engine.backends.cuda.kernels import sources
 MODES = {"float16": 0, "tf32": 1, "float32": 2}  # MODE of the kernels
 EXACT_HALVES = 3  # also a MODE: float16 with weights that are sums of two halves
 
+AnyTile = TypeVar("AnyTile", bound="Tile")
 _INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 
 
-class Tile(Protocol):
-    """A kernel of kernels/conv/mma or sm90 for one tile shape."""
+class Tile(ABC):
+    """A kernel of kernels/conv/mma or sm90 for one tile shape: a frozen dataclass.
 
-    def __hash__(self) -> int: ...
+    A field whose type is annotated with a name, as in Annotated[int, "BM"], is a macro of its
+    kernel.
+    """
 
-    @property
-    def kernel(self) -> str:
-        """Return the name of the kernel and of its file."""
+    kernel: str  # the name of the kernel and of its file
+    mode: int
 
-    @property
-    def mode(self) -> int: ...
+    @classmethod
+    def of(cls: type[AnyTile], algorithm: object, **others: Any) -> AnyTile:
+        """Return a tile with the fields of an algorithm that have the same names, and others."""
+        names = {each.name for each in fields(cast(Any, cls))}
+        return cls(
+            **{key: vars(algorithm)[key] for key in names & vars(algorithm).keys()}, **others
+        )
 
     @property
     def defines(self) -> Mapping[str, int]:
         """Return the compile-time constants besides MODE."""
-
-    @property
-    def threads(self) -> int: ...
-
-    @property
-    def shared_bytes(self) -> int:
-        """Return the dynamic shared memory of a block."""
+        found: dict[str, int] = {}
+        for field, names in _macros(type(self)).items():
+            value = getattr(self, field)
+            values = value if isinstance(value, tuple) else (value,)
+            found.update(zip(names, map(int, values), strict=True))
+        return found
 
     @property
     def headers(self) -> Mapping[str, str]:
         """Return the generated headers that it includes, by name."""
+        return {}
+
+    @property
+    def value_bytes(self) -> int:
+        return 2 if reads_halves(self.mode) else 4
+
+    @property
+    @abstractmethod
+    def threads(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def shared_bytes(self) -> int:
+        """Return the dynamic shared memory of a block."""
+
+
+@lru_cache(maxsize=32)
+def _macros(kind: type[Tile]) -> dict[str, tuple[str, ...]]:
+    """Return the names of macros by the field that they stand for."""
+    hints = get_type_hints(kind, include_extras=True)
+    named = {each.name: hints[each.name] for each in fields(cast(Any, kind))}
+    return {
+        name: hint.__metadata__ for name, hint in named.items() if get_origin(hint) is Annotated
+    }
 
 
 def reads_halves(mode: int) -> bool:
@@ -64,9 +96,7 @@ def source(tile: Tile) -> str:
         if name in included:
             return ""
         included.add(name)
-        text = tile.headers.get(name)
-        if text is None:
-            text = known[name]
+        text = tile.headers[name] if name in tile.headers else known[name]
         return _INCLUDE.sub(contents, text).replace("#pragma once", "")
 
     heads = [f"#define {name} {value}" for name, value in tile.defines.items()]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from engine.backends.cuda import conv
-from engine.backends.cuda.conv import chains
+from engine.backends.cuda.conv import sm90_fused
 from engine.backends.cuda.conv.algorithm import ScaledConv2d
 from engine.backends.cuda.lower.lowered import Lowered
 from engine.backends.cuda.lower.squeeze_excite import scales
@@ -72,7 +72,7 @@ def fuse_chains(lowered: Lowered) -> Lowered:
         if not isinstance(first, Conv2d) or not isinstance(second, Conv2d):
             return None
         chain = Chain(second.out, (first, second))
-        return chain if second.src == first.out and chains.choose(target, chain) else None
+        return chain if second.src == first.out and sm90_fused.choose(target, chain) else None
 
     return replace(lowered, plan=join_neighbours(lowered.plan, join))
 

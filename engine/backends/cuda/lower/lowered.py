@@ -4,18 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from engine.backends.cuda import conv
-from engine.backends.cuda.conv import chains
+from engine.backends.cuda.conv import sm90_fused
 from engine.backends.cuda.driver.tiles import Tile
-from engine.backends.cuda.ops.gpu import DECODERS, NO_ANNOTATIONS, RUNNERS, Annotations, Arrays, Gpu
+from engine.backends.cuda.ops.gpu import NO_ANNOTATIONS, RUNNERS, Annotations, Arrays, Gpu
 from engine.backends.cuda.ops.target import Choice, Target
 from engine.plan.build import Plan
-from engine.plan.ops import Chain, Conv2d, Head, Op, Tensor
+from engine.plan.ops import Conv2d, Head, Op, Tensor
+
+
+class _Launch:
+    """What a program enqueues for an op or a head."""
+
+    op: Op | Head
+
+    @property
+    def runner(self) -> Any:
+        return RUNNERS[type(self.op)]
+
+    def workspace(self, target: Target) -> int:
+        """Return the bytes of scratch memory that it needs at most."""
+        size: int = self.runner.workspace(target.of(self.op), self.op)
+        return size
+
+    def prepare(self, target: Target, constants: Arrays) -> Arrays:
+        """Return the arrays to upload, by name."""
+        arrays: Arrays = self.runner.prepare(target.of(self.op), self.op, constants)
+        return arrays
+
+    def enqueue(self, gpu: Gpu) -> None:
+        """Launch it; `gpu` is bound to its op."""
+        self.runner.enqueue(gpu, self.op)
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(_Launch):
     """One op with everything that was decided about its launch."""
 
     op: Op
@@ -35,62 +60,29 @@ class Step:
         return tuple(tensor for op in self.ops for tensor in (*op.reads, op.out))
 
     @property
-    def decided(self) -> Choice:
-        """The choice, of a step that has one."""
-        assert self.choice is not None, self.op
-        return self.choice
+    def runner(self) -> Any:
+        """The algorithm of a convolution, the kernel of a chain, or the Runner of another op."""
+        if self.choice is None:
+            return super().runner
+        return (conv.get if isinstance(self.op, Conv2d) else sm90_fused.get)(self.choice)
 
     def workspace(self, target: Target) -> int:
-        """Return the bytes of scratch memory that the step needs at most."""
-        own, sums = target.of(self.op), self.annotations.partial_sums
+        sums = self.annotations.partial_sums
         shared = 0 if sums is None else 4 * target.rows(sums.gate.src) * sums.floats
-        if isinstance(self.op, Conv2d):
-            return max(shared, conv.workspace(own, self.op, self.decided))
-        if isinstance(self.op, Chain):
-            return shared
-        return max(shared, RUNNERS[type(self.op)].workspace(own, self.op))
-
-    def prepare(self, target: Target, constants: Arrays) -> Arrays:
-        """Return the arrays to upload, by name."""
-        own = target.of(self.op)
-        if isinstance(self.op, Conv2d):
-            return conv.prepare(own, self.op, self.decided, constants)
-        if isinstance(self.op, Chain):
-            return chains.prepare(own, self.op, self.decided, constants)
-        return RUNNERS[type(self.op)].prepare(own, self.op, constants)
+        return max(shared, super().workspace(target))
 
     def tile(self, target: Target) -> Tile | None:
         """Return the kernel that is compiled for this step alone, if there is one."""
-        own = target.of(self.op)
-        if isinstance(self.op, Conv2d):
-            return conv.tile(own, self.op, self.decided)
-        return chains.tile(own, self.op, self.decided) if isinstance(self.op, Chain) else None
-
-    def enqueue(self, gpu: Gpu) -> None:
-        """Launch the step; `gpu` is bound to its op."""
-        if isinstance(self.op, Conv2d):
-            conv.enqueue(gpu, self.op, self.decided)
-        elif isinstance(self.op, Chain):
-            chains.enqueue(gpu, self.op, self.decided)
-        else:
-            RUNNERS[type(self.op)].run(gpu, self.op)
+        made: Tile | None = self.runner.tile(target.of(self.op), self.op) if self.choice else None
+        return made
 
 
 @dataclass(frozen=True)
-class Decoder:
+class Decoder(_Launch):
     """The step that decodes the boxes of one detection head."""
 
-    head: Head
+    op: Head
     is_on_side_stream: bool = False
-
-    def workspace(self, target: Target) -> int:
-        return DECODERS[type(self.head)].workspace(target.of(self.head), self.head)
-
-    def prepare(self, target: Target, constants: Arrays) -> Arrays:
-        return DECODERS[type(self.head)].prepare(target.of(self.head), self.head, constants)
-
-    def enqueue(self, gpu: Gpu) -> None:
-        DECODERS[type(self.head)].run(gpu, self.head)
 
 
 @dataclass(frozen=True)

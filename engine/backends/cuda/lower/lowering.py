@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from engine.backends.cuda import conv
-from engine.backends.cuda.conv import chains
+from engine.backends.cuda.conv import sm90_fused
 from engine.backends.cuda.lower.fusion import fold_factors, fuse_chains, split_chains
 from engine.backends.cuda.lower.lowered import Decoder, Lowered, Step
 from engine.backends.cuda.lower.memory_layout import find_misaligned, lay_out_memory
@@ -26,7 +26,7 @@ def choose_algorithms(lowered: Lowered) -> Lowered:
 def _choice(target: Target, op: Op) -> Choice | None:
     if isinstance(op, Conv2d):
         return conv.choose(target, op)
-    return chains.choose(target, op) if isinstance(op, Chain) else None
+    return sm90_fused.choose(target, op) if isinstance(op, Chain) else None
 
 
 def prefetch_weights(lowered: Lowered) -> Lowered:
@@ -72,7 +72,7 @@ def assign_streams(lowered: Lowered) -> Lowered:
         for position, step in enumerate(lowered.steps)
     )
     ends = {lowered.steps[position].op.out for position in moved}
-    decoders = (replace(each, is_on_side_stream=each.head.src in ends) for each in lowered.decoders)
+    decoders = (replace(each, is_on_side_stream=each.op.src in ends) for each in lowered.decoders)
     return replace(lowered, steps=tuple(steps), decoders=tuple(decoders))
 
 

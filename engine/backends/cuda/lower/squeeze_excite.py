@@ -66,6 +66,7 @@ def partial_sums(target: Target, op: Conv2d, choice: Choice, gate: Gate) -> Part
 
 
 def _partial_sums(target: Target, before: Step, op: Op) -> PartialSums | None:
-    if isinstance(before.op, Conv2d) and isinstance(op, Gate) and op.src == before.op.out:
-        return partial_sums(target, before.op, before.decided, op)
+    source, choice = before.op, before.choice
+    if isinstance(source, Conv2d) and choice and isinstance(op, Gate) and op.src == source.out:
+        return partial_sums(target, source, choice, op)
     return None

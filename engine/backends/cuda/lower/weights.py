@@ -35,7 +35,7 @@ class Weights:
 def prepare(lowered: Lowered, step: Step | Decoder) -> dict[str, Array]:
     """Return the arrays of a step as the device will have them."""
     known = lowered.plan.constants
-    constants = {name: known[each.name] for name, each in _constants(_key(step)).items()}
+    constants = {name: known[each.name] for name, each in _constants(step.op).items()}
     with np.errstate(over="ignore"):  # weights beyond float16: overflow.py finds them
         made = step.prepare(lowered.target, constants)
     return {name: np.ascontiguousarray(values) for name, values in made.items()}
@@ -50,7 +50,7 @@ def lay_out_weights(lowered: Lowered, prepare: Prepare = prepare) -> Weights:
     top = 0
     for step in lowered.launches:
         # Not on several threads: glibc would keep the freed memory of each of them.
-        made, key = prepare(lowered, step), _key(step)
+        made, key = prepare(lowered, step), step.op
         is_shared = any(readers[constant.name] > 1 for constant in _constants(key).values())
         for name, values in made.items():
             identity = _identity(values) if is_shared else b""
@@ -64,10 +64,6 @@ def lay_out_weights(lowered: Lowered, prepare: Prepare = prepare) -> Weights:
             top += align(values.nbytes)
     sizes = {offset: values.nbytes for offset, values in arrays}
     return Weights(tuple(arrays), offsets, sizes, top)
-
-
-def _key(step: Step | Decoder) -> Op | Head:
-    return step.op if isinstance(step, Step) else step.head
 
 
 def _constants(item: Op | Head) -> dict[str, Constant]:

@@ -26,34 +26,11 @@ def concat(gpu: Gpu, op: ops.Concat) -> None:
         )
 
 
-@runs(ops.Reshape)
-def reshape(gpu: Gpu, op: ops.Reshape) -> None:
-    gpu.launch_map("reshape", op.src, op.out)
-
-
-@runs(ops.Upsample)
-def upsample(gpu: Gpu, op: ops.Upsample) -> None:
-    sizes = {"stride": op.stride, "scale": float(op.scale)}
-    gpu.launch_packed("upsample", op.src, op.out, **sizes)
-
-
-@runs(ops.BlockSum)
-def block_sum(gpu: Gpu, op: ops.BlockSum) -> None:
-    gpu.launch_map("block_sum", op.src, op.out, stride=op.stride, scale=float(op.scale))
-
-
 @runs(ops.Reorg)
 def reorg(gpu: Gpu, op: ops.Reorg) -> None:
     grid = dict(zip(("grid_c", "grid_h", "grid_w"), op.grid.sides, strict=True))
-    items, is_reverse = gpu.rows(op.out) * op.grid.size, int(op.reverse)
-    arguments = {"stride": op.stride, "is_reverse": is_reverse, **grid}
-    gpu.launch_map("reorg", op.src, op.out, items, **arguments)
-
-
-@runs(ops.Crop)
-def crop(gpu: Gpu, op: ops.Crop) -> None:
-    values = {"scale": float(op.scale), "shift": float(op.shift)}
-    gpu.launch_map("crop", op.src, op.out, top=op.top, left=op.left, **values)
+    items = gpu.rows(op.out) * op.grid.size
+    gpu.launch_op("reorg", op, items, is_reverse=int(op.reverse), **grid)
 
 
 # ---------------------------------------------------------------- time steps

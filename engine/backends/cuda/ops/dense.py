@@ -66,7 +66,8 @@ def _local_weights(target: Target, op: ops.LocalConv2d, constants: Arrays) -> Ar
 
 @runs(ops.LocalConv2d, prepare=_local_weights)
 def local_conv(gpu: Gpu, op: ops.LocalConv2d) -> None:
-    _launch(gpu, op, "local_conv", op.size)
+    channels, filters = op.src.shape.channels, op.out.shape.channels
+    gpu.launch_op("local_conv", op, channels=channels, filters=filters)
 
 
 def _deconv_weights(target: Target, op: ops.Deconv2d, constants: Arrays) -> Arrays:
@@ -77,19 +78,5 @@ def _deconv_weights(target: Target, op: ops.Deconv2d, constants: Arrays) -> Arra
 
 @runs(ops.Deconv2d, prepare=_deconv_weights)
 def deconv(gpu: Gpu, op: ops.Deconv2d) -> None:
-    _launch(gpu, op, "deconv", op.weight.shape[2])
-
-
-def _launch(gpu: Gpu, op: ops.LocalConv2d | ops.Deconv2d, kernel: str, size: int) -> None:
-    gpu.launch_map(
-        kernel,
-        op.src,
-        op.out,
-        weight=gpu.array(op, "weight"),
-        bias=gpu.array(op, "bias"),
-        channels=op.src.shape.channels,
-        filters=op.out.shape.channels,
-        size=size,
-        stride=op.stride,
-        padding=op.padding,
-    )
+    channels, filters, size, _ = op.weight.shape
+    gpu.launch_op("deconv", op, channels=channels, filters=filters, size=size)

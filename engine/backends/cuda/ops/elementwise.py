@@ -1,21 +1,50 @@
-"""Ops that compute each value from the values at the same place."""
+"""Ops that compute each value from the values at the same place, and ops that need one call.
+
+The kernels of VALUES, PIXELS and PACKS take nothing but the fields of their op. A work item is a
+value, a pixel, or a value or pack of 16 bytes.
+"""
 
 from __future__ import annotations
 
-from engine.backends.cuda.ops.gpu import KINDS, Gpu, runs
+from typing import Any
+
+from engine.backends.cuda.ops.gpu import Gpu, runs
 from engine.plan import ops
+from engine.plan.ops import Op
+
+VALUES: dict[type[Op], str] = {
+    ops.BlockSum: "block_sum",
+    ops.Clip: "clip",
+    ops.Crop: "crop",
+    ops.MaxPoolDepth: "max_pool_depth",
+    ops.Mix: "mix",
+    ops.Normalise: "normalise",
+    ops.Repair: "repair",
+    ops.Reshape: "reshape",
+}
+PIXELS: dict[type[Op], str] = {ops.L2Norm: "l2_norm", ops.LocalNorm: "local_norm"}
+PACKS: dict[type[Op], str] = {ops.Activate: "activate_values", ops.Upsample: "upsample"}
 
 
-@runs(ops.Normalise)
-def normalise(gpu: Gpu, op: ops.Normalise) -> None:
-    arrays = {name: gpu.array(op, name) for name in ("mean", "variance", "scale", "bias")}
-    gpu.launch_map("normalise", op.src, op.out, **arrays)
+def _run_by_values(gpu: Gpu, op: Op) -> None:
+    gpu.launch_op(VALUES[type(op)], op)
 
 
-@runs(ops.Activate)
-def activate(gpu: Gpu, op: ops.Activate) -> None:
-    kind = KINDS[op.activation]
-    gpu.launch_packed("activate_values", op.src, op.out, kind=kind)
+def _run_by_pixels(gpu: Gpu, op: Op) -> None:
+    gpu.launch_op(PIXELS[type(op)], op, gpu.pixels(op.out))
+
+
+def _run_by_packs(gpu: Gpu, op: Any) -> None:
+    gpu.launch_packed(PACKS[type(op)], op, op.src, op.out)
+
+
+for _table, _function in (
+    (VALUES, _run_by_values),
+    (PIXELS, _run_by_pixels),
+    (PACKS, _run_by_packs),
+):
+    for _kind in _table:
+        runs(_kind)(_function)
 
 
 @runs(ops.Add)
@@ -29,11 +58,12 @@ def add(gpu: Gpu, op: ops.Add) -> None:
             "add_flat",
             source,
             op.out,
+            None,
+            op,
             weights=weights and weights + 4 * index * columns,
             weight_step=int(columns > 1),
             is_first=int(index == 0),
             is_last=int(index == len(op.sources) - 1),
-            kind=KINDS[op.activation],
         )
 
 
@@ -43,15 +73,14 @@ def _add_two(gpu: Gpu, op: ops.Add) -> bool:
     if a.shape != out.shape:
         return False
     operands = {"a": gpu[a], "a_pitch": gpu.pitch(a), "b": gpu[b], "b_pitch": gpu.pitch(b)}
-    operands["kind"] = KINDS[op.activation]
     if b.shape.sides[1:] == out.shape.sides[1:]:
         channels = min(out.shape.channels, b.shape.channels)
-        gpu.launch_packed("add_two", a, b, out, b_channels=channels, **operands)
+        gpu.launch_packed("add_two", op, a, b, out, b_channels=channels, **operands)
         return True
     if b.shape.area == 4 * out.shape.area and gpu.packs(a, b, out):
         packs = gpu.values(out) * gpu.target.value_bytes // 16
         operands["b_channels"] = b.shape.channels
-        gpu.launch_map("add_quarters_packed", a, out, packs, **operands)
+        gpu.launch_map("add_quarters_packed", a, out, packs, op, **operands)
         return True
     return False
 
@@ -62,31 +91,12 @@ def multiply(gpu: Gpu, op: ops.Multiply) -> None:
     packed = (op.src, op.out) if factor.channels == 1 else (op.src, op.factor, op.out)
     gpu.launch_packed(
         "multiply",
+        op,
         *packed,
-        factor=gpu[op.factor],
         factor_row=factor.area * pitch,
         factor_pixel=pitch if factor.area > 1 else 0,
         factor_channel=1 if factor.channels > 1 else 0,
-        kind=KINDS[op.activation],
     )
-
-
-@runs(ops.Mix)
-def mix(gpu: Gpu, op: ops.Mix) -> None:
-    tensors = {"gate": op.gate, "yes": op.yes, "no": op.no}
-    pitches = {f"{name}_pitch": gpu.pitch(tensor) for name, tensor in tensors.items()}
-    pointers = {name: gpu[tensor] for name, tensor in tensors.items()}
-    gpu.launch_map("mix", op.gate, op.out, **pointers, **pitches)
-
-
-@runs(ops.Clip)
-def clip(gpu: Gpu, op: ops.Clip) -> None:
-    gpu.launch_map("clip", op.src, op.out, limit=float(op.limit))
-
-
-@runs(ops.Repair)
-def repair(gpu: Gpu, op: ops.Repair) -> None:
-    gpu.launch_map("repair", op.src, op.out)
 
 
 @runs(ops.Load)

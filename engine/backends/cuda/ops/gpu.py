@@ -6,7 +6,7 @@ capture and a measurement.
 
     @runs(ops.MaxPool)
     def max_pool(gpu: Gpu, op: ops.MaxPool) -> None:
-        gpu.launch_packed("max_pool", op.src, op.out, **window_sizes(op.window))
+        gpu.launch_packed("max_pool", op, op.src, op.out)
 
 Activations are NHWC. A tensor is a pointer and a pitch: the values from one pixel to the next. A
 tensor that lives inside a wider one has its root's pitch and a pointer moved by its first channel.
@@ -199,12 +199,32 @@ class Gpu:
         blocks = max(1, min(-(-items // THREADS), self.most_blocks))
         self._launch(kernel, (blocks, 1, 1), THREADS, arguments)
 
-    def arguments(self, kernel: str, src: Tensor, out: Tensor, /, **named: Any) -> dict[str, Any]:
+    def fields_of(self, op: Op | Head) -> dict[str, Any]:
+        """Return what kernels know by the names of an op's fields."""
+        known: dict[str, Any] = {"kind": KINDS.get(getattr(op, "activation", ""))}
+        for name, value in vars(op).items():
+            if isinstance(value, Tensor):
+                known |= {name: self[value], f"{name}_pitch": self.pitch(value)}
+            elif isinstance(value, Window):
+                known |= zip(("size_y", "size_x"), value.size, strict=True)
+                known |= zip(("stride_y", "stride_x"), value.stride, strict=True)
+                known |= zip(("top", "left"), value.padding[:2], strict=True)
+            elif isinstance(value, int | float):
+                known[name] = value
+            else:
+                known[name] = self.array(op, name)
+        return known
+
+    def arguments(
+        self, kernel: str, src: Tensor, out: Tensor, op: Op | Head | None = None, /, **named: Any
+    ) -> dict[str, Any]:
         """Return the arguments of a kernel that computes one tensor from another.
 
-        Parameters with the names below always mean the same, unless `named` says otherwise.
+        Parameters with the names below, or of a field of `op`, always mean the same, unless
+        `named` says otherwise.
         """
         known = {
+            **({} if op is None else self.fields_of(op)),
             "src": self[src],
             "src_pitch": self.pitch(src),
             "src_channels": src.shape.channels,
@@ -224,16 +244,27 @@ class Gpu:
         return {name: known[name] for name in wanted} | named
 
     def launch_map(
-        self, kernel: str, src: Tensor, out: Tensor, items: int | None = None, /, **named: Any
+        self,
+        kernel: str,
+        src: Tensor,
+        out: Tensor,
+        items: int | None = None,
+        op: Op | Head | None = None,
+        /,
+        **named: Any,
     ) -> None:
         """Enqueue a kernel that computes one tensor from another; see `arguments`.
 
         A work item is a value of `out` unless `items` says otherwise.
         """
         items = self.values(out) if items is None else items
-        self.launch(kernel, items, **self.arguments(kernel, src, out, **named))
+        self.launch(kernel, items, **self.arguments(kernel, src, out, op, **named))
 
-    def launch_packed(self, kernel: str, *tensors: Tensor, **named: Any) -> None:
+    def launch_op(self, kernel: str, op: Any, items: int | None = None, /, **named: Any) -> None:
+        """Enqueue a kernel that computes the output of an op."""
+        self.launch_map(kernel, getattr(op, "src", op.out), op.out, items, op, **named)
+
+    def launch_packed(self, kernel: str, op: Op, /, *tensors: Tensor, **named: Any) -> None:
         """Enqueue a kernel that computes the last tensor from the first.
 
         If the memory of all of them allows it, its packed form computes 16 bytes at once.
@@ -242,7 +273,7 @@ class Gpu:
         items = self.values(out)
         if self.packs(*tensors):
             kernel, items = f"{kernel}_packed", items * self.target.value_bytes // 16
-        self.launch_map(kernel, src, out, items, **named)
+        self.launch_map(kernel, src, out, items, op, **named)
 
     def launch_grid(
         self,
@@ -272,19 +303,6 @@ class Gpu:
         self.kernels.driver.memset_d32_async(out, 0, size // 4, self.stream)
 
 
-def window_sizes(window: Window) -> dict[str, int]:
-    (size_y, size_x), (stride_y, stride_x) = window.size, window.stride
-    top, left, _, _ = window.padding
-    return {
-        "size_y": size_y,
-        "size_x": size_x,
-        "stride_y": stride_y,
-        "stride_x": stride_x,
-        "top": top,
-        "left": left,
-    }
-
-
 Arrays = Mapping[str, Array]  # the constants of one op, by the name of the op's field
 Run = Callable[[Gpu, Any], None]
 Workspace = Callable[[Target, Any], int]
@@ -292,31 +310,25 @@ Prepare = Callable[[Target, Any, Arrays], Arrays]
 _Function = TypeVar("_Function", bound=Run)
 
 
-def _no_workspace(target: Target, op: Op | Head) -> int:
-    return 0
-
-
-def _unchanged(target: Target, op: Op | Head, constants: Arrays) -> Arrays:
-    return constants
-
-
 @dataclass(frozen=True)
 class Runner:
     """How one kind of op is run."""
 
-    run: Run
-    workspace: Workspace = _no_workspace
-    prepare: Prepare = _unchanged
+    enqueue: Run
+    workspace: Workspace
+    prepare: Prepare
 
 
-RUNNERS: dict[type[Op], Runner] = {}
-DECODERS: dict[type[Head], Runner] = {}
+RUNNERS: dict[type[Op | Head], Runner] = {}
 
 
 def runs(
-    kind: type[Op], *, workspace: Workspace = _no_workspace, prepare: Prepare = _unchanged
+    kind: type[Op | Head],
+    *,
+    workspace: Workspace = lambda target, op: 0,
+    prepare: Prepare = lambda target, op, constants: constants,
 ) -> Callable[[_Function], _Function]:
-    """Register the function that enqueues `kind`.
+    """Register the function that enqueues an op, or decodes a head into `gpu.candidates`.
 
     `workspace` returns the bytes of scratch memory that an op needs at most. `prepare` returns the
     arrays to upload, by name and of any dtype; without it an op's constants are uploaded unchanged
@@ -325,21 +337,6 @@ def runs(
 
     def register(function: _Function) -> _Function:
         RUNNERS[kind] = Runner(function, workspace, prepare)
-        return function
-
-    return register
-
-
-def decodes(
-    kind: type[Head], *, workspace: Workspace = _no_workspace, prepare: Prepare = _unchanged
-) -> Callable[[_Function], _Function]:
-    """Register the function that enqueues the decoder of a head; it writes to `gpu.candidates`.
-
-    The hooks are those of `runs`; a head has no constants, but `prepare` can make tables.
-    """
-
-    def register(function: _Function) -> _Function:
-        DECODERS[kind] = Runner(function, workspace, prepare)
         return function
 
     return register

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from engine.backends.cuda.ops.gpu import THREADS, Arrays, Gpu, decodes, runs
+from engine.backends.cuda.ops.gpu import THREADS, Arrays, Gpu, runs
 from engine.backends.cuda.ops.normalisation import run_tables
 from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
@@ -36,13 +38,11 @@ def region_output(gpu: Gpu, op: ops.RegionOutput) -> None:
         "region_output",
         op.src,
         op.out,
+        op,
         starts=gpu.array(op, "starts"),
         lengths=gpu.array(op, "lengths"),
         pixels=gpu.pixels(op.src),
         area=op.src.shape.area,
-        anchors=op.anchors,
-        coords=op.coords,
-        classes=op.classes,
         runs=len(op.runs),
         has_background=int(op.background),
         flag=gpu.flag,
@@ -51,7 +51,7 @@ def region_output(gpu: Gpu, op: ops.RegionOutput) -> None:
     gpu.launch_grid("region_output", (blocks, 1, 1), _REGION_THREADS, **arguments)
 
 
-def _decode(gpu: Gpu, head: Head, kernel: str, items: int, **arguments: int) -> None:
+def _decode(gpu: Gpu, head: Head, kernel: str, items: int, **arguments: Any) -> None:
     """Launch a decoder with what all of them have in common."""
     found = gpu.candidates
     assert found is not None
@@ -60,8 +60,8 @@ def _decode(gpu: Gpu, head: Head, kernel: str, items: int, **arguments: int) -> 
         head.src,
         head.src,
         items,
+        head,
         pitch=gpu.pitch(head.src),
-        classes=head.classes,
         counter=found.counter,
         records=found.records,
         threshold=found.threshold,
@@ -76,7 +76,7 @@ def _relative_anchors(target: Target, head: ops.YoloHead, constants: Arrays) -> 
     return {"anchors": np.divide(head.anchors, head.network).astype(np.float32)}
 
 
-@decodes(ops.YoloHead, prepare=_relative_anchors)
+@runs(ops.YoloHead, prepare=_relative_anchors)
 def yolo_candidates(gpu: Gpu, head: ops.YoloHead) -> None:
     items = gpu.pixels(head.src) * len(head.anchors)
     _decode(
@@ -84,7 +84,6 @@ def yolo_candidates(gpu: Gpu, head: ops.YoloHead) -> None:
         head,
         "yolo_candidates",
         items,
-        anchors=gpu.array(head, "anchors"),
         count=len(head.anchors),
         box=8 if head.sigmas else 4,
         is_new=int(head.new_coords),
@@ -107,7 +106,7 @@ def _tree_scratch(target: Target, head: ops.RegionHead) -> int:
     return 4 * target.rows(head.src) * width * height * len(head.anchors) * head.classes
 
 
-@decodes(ops.RegionHead, prepare=_region_arrays, workspace=_tree_scratch)
+@runs(ops.RegionHead, prepare=_region_arrays, workspace=_tree_scratch)
 def region_candidates(gpu: Gpu, head: ops.RegionHead) -> None:
     width, height = head.grid
     tree = {}
@@ -125,18 +124,15 @@ def region_candidates(gpu: Gpu, head: ops.RegionHead) -> None:
         head,
         kernel,
         items,
-        anchors=gpu.array(head, "anchors"),
         height=height,
         width=width,
         count=len(head.anchors),
-        coords=head.coords,
-        classfix=head.classfix,
         **tree,
     )
 
 
-@decodes(ops.GridHead)
+@runs(ops.GridHead)
 def grid_candidates(gpu: Gpu, head: ops.GridHead) -> None:
     items = gpu.rows(head.src) * head.side * head.side * head.boxes
-    sizes = {"side": head.side, "count": head.boxes, "is_root": int(head.square_root)}
-    _decode(gpu, head, "grid_candidates", items, **sizes)
+    is_root = int(head.square_root)
+    _decode(gpu, head, "grid_candidates", items, count=head.boxes, is_root=is_root)

@@ -13,19 +13,7 @@ _KINDS = {"positive": 0, "softmax": 1, "softmax_max": 2}  # `kind` of the kernel
 
 @runs(ops.NormaliseChannels)
 def normalise_channels(gpu: Gpu, op: ops.NormaliseChannels) -> None:
-    pixels, kind = gpu.pixels(op.out), _KINDS[op.kind]
-    gpu.launch_map("normalise_channels", op.src, op.out, pixels, kind=kind)
-
-
-@runs(ops.L2Norm)
-def l2_norm(gpu: Gpu, op: ops.L2Norm) -> None:
-    gpu.launch_map("l2_norm", op.src, op.out, gpu.pixels(op.out))
-
-
-@runs(ops.LocalNorm)
-def local_norm(gpu: Gpu, op: ops.LocalNorm) -> None:
-    factors = {"alpha": float(op.alpha), "beta": float(op.beta), "kappa": float(op.kappa)}
-    gpu.launch_map("local_norm", op.src, op.out, gpu.pixels(op.out), size=op.size, **factors)
+    gpu.launch_op("normalise_channels", op, gpu.pixels(op.out), kind=_KINDS[op.kind])
 
 
 _THREADS = 128
@@ -54,6 +42,7 @@ def softmax(gpu: Gpu, op: ops.Softmax) -> None:
         "softmax",
         op.src,
         op.out,
+        op,
         starts=gpu.array(op, "starts"),
         lengths=gpu.array(op, "lengths"),
         runs=runs_in_row,
@@ -61,7 +50,6 @@ def softmax(gpu: Gpu, op: ops.Softmax) -> None:
         area=op.src.shape.area,
         out_channels=op.out.shape.channels,
         out_area=op.out.shape.area,
-        temperature=float(op.temperature),
     )
     blocks = min(gpu.rows(op.out) * runs_in_row, _MOST_BLOCKS)
     gpu.launch_grid("softmax", (blocks, 1, 1), _THREADS, **arguments)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from engine.backends.cuda.ops.gpu import Gpu, runs, window_sizes
+from engine.backends.cuda.ops.gpu import Gpu, runs
 from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
 from engine.plan.ops import Tensor
@@ -111,7 +111,7 @@ def average_pool(gpu: Gpu, op: ops.AveragePool) -> None:
     if _is_global(op):
         _average_map(gpu, op.src, op.out)
     else:
-        gpu.launch_map("average_pool", op.src, op.out, **window_sizes(op.window))
+        gpu.launch_op("average_pool", op)
 
 
 _DOWN = 4  # outputs of a thread of max_pool_down, one below the other
@@ -119,22 +119,16 @@ _DOWN = 4  # outputs of a thread of max_pool_down, one below the other
 
 @runs(ops.MaxPool)
 def max_pool(gpu: Gpu, op: ops.MaxPool) -> None:
-    sizes, out = window_sizes(op.window), op.out.shape
+    out = op.out.shape
     if shares_lines(gpu, op):
-        del sizes["stride_y"]
         groups = gpu.rows(op.out) * -(-out.height // _DOWN) * out.width
         packs = groups * out.channels * gpu.target.value_bytes // 16
-        gpu.launch_map("max_pool_down", op.src, op.out, packs, **sizes)
+        gpu.launch_op("max_pool_down", op, packs)
     else:
-        gpu.launch_packed("max_pool", op.src, op.out, **sizes)
+        gpu.launch_packed("max_pool", op, op.src, op.out)
 
 
 def shares_lines(gpu: Gpu, op: ops.MaxPool) -> bool:
     """Whether neighbouring windows have most of their lines in common."""
     (size, _), (stride, _) = op.window.size, op.window.stride
     return stride == 1 and size > 2 and gpu.packs(op.src, op.out)
-
-
-@runs(ops.MaxPoolDepth)
-def max_pool_depth(gpu: Gpu, op: ops.MaxPoolDepth) -> None:
-    gpu.launch_map("max_pool_depth", op.src, op.out)

@@ -162,54 +162,41 @@ class CudaProgram(Submission):
         self, images: Array | Sequence[Placed], *, threshold: float | None = None
     ) -> Iterator[Callable[[int], list[float]]]:
         """Upload images once and yield a function that times a number of runs."""
-        put = self._any(images, None if threshold is None else self._decoding(threshold, 0.5))
-        slot = self._taken()
-        try:
+        put = self._any(images, threshold)
+        with self._slot() as slot:
             job = put(slot)
             yield lambda runs: self._context.run(partial(self._device.measure, slot, job, runs))
-        finally:
-            self._slots.give(slot)
 
     def device_times(
         self, images: Array | Sequence[Placed], *, threshold: float, repeats: int = 20
     ) -> list[float]:
         """Return milliseconds of copies and run, with the device kept busy between runs."""
-        put = self._any(images, self._decoding(threshold, 0.5))
-        slot = self._taken()
-        try:
+        put = self._any(images, threshold)
+        with self._slot() as slot:
             time = partial(self._device.timed_after_others, slot, partial(put, slot))
             return [sum(self._context.run(time)) for _ in range(repeats)]
-        finally:
-            self._slots.give(slot)
 
     def stages(
         self, images: Array | Sequence[Placed], *, threshold: float | None = None
     ) -> tuple[Stages, Sequence[Any]]:
         """Time a run; staging counts as upload, sorting candidates as download."""
-        put = self._any(images, None if threshold is None else self._decoding(threshold, 0.5))
-        slot = self._taken()
-        try:
+        put = self._any(images, threshold)
+        fetch: Callable[..., Sequence[Any]]
+        fetch = self._outputs if threshold is None else self._candidates
+        with self._slot() as slot:
             start = perf_counter()
             job = put(slot)
             staging = (perf_counter() - start) * 1e3
             upload, forward, download = self._context.run(partial(self._device.timed, slot, job))
             start = perf_counter()
-            answer: Sequence[Any] = (
-                self._candidates(slot, job) if job.decodes else self._outputs(slot, job)
-            )
+            answer = fetch(slot, job)
             fetching = (perf_counter() - start) * 1e3
-        finally:
-            self._slots.give(slot)
         return Stages(staging + upload, forward, download + fetching), answer
 
     def profile(self, images: Array, *, repeats: int = 10) -> list[OpTime]:
         put = self._images(images)
-        slot = self._taken()
-        try:
-            run = partial(self._device.profile, slot, put(slot), repeats)
-            times = self._context.run(run)
-        finally:
-            self._slots.give(slot)
+        with self._slot() as slot:
+            times = self._context.run(partial(self._device.profile, slot, put(slot), repeats))
         found = []
         for step, taken in times:
             found.append(OpTime(step.op, taken, str(step.choice or "")))
@@ -220,12 +207,9 @@ class CudaProgram(Submission):
     def check_range(self) -> None:
         """Raise if a synthetic picture makes activations beyond the range of float16."""
         if self._can_overflow:
-            slot = self._taken()
-            try:
+            with self._slot() as slot:
                 job = self._images(overflow.picture(self.plan))(slot)
                 self._context.run(partial(self._examine, slot, job))
-            finally:
-                self._slots.give(slot)
             self.reset()
 
     def reset(self) -> None:
@@ -253,7 +237,8 @@ class CudaProgram(Submission):
 
     # ------------------------------------------------------------ input
 
-    def _any(self, images: Array | Sequence[Placed], decoding: Decoding | None) -> Put:
+    def _any(self, images: Array | Sequence[Placed], threshold: float | None) -> Put:
+        decoding = None if threshold is None else self._decoding(threshold, 0.5)
         if isinstance(images, np.ndarray):
             return self._images(images, decoding)
         return self._pictures(images, decoding)
@@ -363,11 +348,8 @@ class CudaProgram(Submission):
         return rows // steps
 
     def _run(self, put: Put, fetch: Callable[[Slot, Job], Answer]) -> Answer:
-        slot = self._taken()
-        try:
+        with self._slot() as slot:
             return fetch(slot, self._enqueued(slot, put))
-        finally:
-            self._slots.give(slot)
 
     def _start(self, put: Put, fetch: Callable[[Slot, Job], Answer]) -> SlotTicket[Answer]:
         slot = self._taken()
@@ -385,6 +367,14 @@ class CudaProgram(Submission):
         if not is_under_way:
             self._context.run(partial(self._device.start, slot, job))
         return job
+
+    @contextmanager
+    def _slot(self) -> Iterator[Slot]:
+        slot = self._taken()
+        try:
+            yield slot
+        finally:
+            self._slots.give(slot)
 
     def _taken(self) -> Slot:
         self._context.check_process()  # a forked child would wait here forever

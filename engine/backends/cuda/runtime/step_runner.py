@@ -82,7 +82,7 @@ class StepRunner:
         self._enqueue_steps(gpu, side)
         if decodes:
             for each in self._decoders:
-                each.enqueue((side if each.is_on_side_stream else gpu).of(each.head))
+                each.enqueue((side if each.is_on_side_stream else gpu).of(each.op))
         else:
             self._write_outputs(gpu, side)
         if self._on_side_stream:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from threading import Condition, Lock
+from threading import Condition
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from engine.arrays import Array
 from engine.backends.base import DetectionSettings, Placed, Ticket, TimedTicket
@@ -22,38 +22,16 @@ from engine.vision.boxes import Boxes, Suppression
 Answer = TypeVar("Answer")
 
 
-class SlotTicket(Generic[Answer]):
+class SlotTicket(StagedTicket[Answer]):
     """The answer of a run, fetched from its slot once: when it, or the slot, is needed."""
 
-    __slots__ = ("_answer", "_error", "_fetch", "_lock", "_release")
-
-    def __init__(
-        self, fetch: Callable[[], Answer], release: Callable[[SlotTicket[Any]], None]
-    ) -> None:
-        self._fetch: Callable[[], Answer] | None = fetch
+    def __init__(self, fetch: Callable[[], Answer], release: Callable[[Any], None]) -> None:
+        super().__init__(("network", lambda _: fetch()))
         self._release = release
-        self._lock = Lock()
-        self._answer: Answer | None = None
-        self._error: Exception | None = None
 
-    def result(self) -> Answer:
-        """Block until the run is done; idempotent."""
-        self.settle()
-        if self._error is not None:
-            raise self._error
-        return self._answer  # type: ignore[return-value]  # there is no error
-
-    def settle(self) -> None:
-        """Fetch the answer, or the error, and release the slot."""
-        with self._lock:
-            if self._fetch is None:
-                return
-            try:
-                self._answer = self._fetch()
-            except Exception as error:  # raised by result()
-                self._error = error
-            self._fetch = None
-            self._release(self)
+    def _run(self) -> None:
+        super()._run()
+        self._release(self)
 
 
 class Slots:

@@ -47,8 +47,8 @@ class Trials:
 
     def _prepare(self, lowered: Lowered, step: Step | Decoder) -> Mapping[str, Array]:
         """Prepare the arrays of a step, or reuse those of an earlier trial with this choice."""
-        key, choice = (step.op, step.choice) if isinstance(step, Step) else (step.head, None)
-        known = self._prepared.setdefault(key, {})
+        choice = step.choice if isinstance(step, Step) else None
+        known = self._prepared.setdefault(step.op, {})
         if choice not in known:
             known[choice] = weights.prepare(lowered, step)
         known[choice] = known.pop(choice)  # most recently used

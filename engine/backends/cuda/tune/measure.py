@@ -54,7 +54,7 @@ def shortlist(target: Target, op: Conv2d) -> list[Choice]:
     Plain loops are far slower than tensor cores and slow to measure: they are tried only without.
     """
     able = conv.candidates(target, op)
-    estimates = {each: conv.estimate(target, op, each) for each in able}
+    estimates = {each: conv.get(each).estimate(target, op) for each in able}
     variants = {each: cycles for each, cycles in estimates.items() if cycles is not None}
     families: dict[tuple[str, bool], list[Choice]] = {}
     for each in sorted(variants, key=variants.__getitem__):

@@ -110,7 +110,9 @@ class Tuner:
                 _log.info("%s: the rest is measured when the network is loaded again", name)
                 break
             choices = shortlist(target, op)
-            ready = [each for each in choices[1:] if conv.tile(target, op, each) not in late]
+            ready = [
+                each for each in choices[1:] if conv.get(each).tile(target.of(op), op) not in late
+            ]
             signature = conv.signature(target, op)
             taken: dict[Choice, float] = {}
             time = partial(self._time, target, op, gate_of.get(op), taken)
@@ -198,7 +200,9 @@ def _compile_together(unknown: list[Conv2d], target: Target, limit: float) -> se
 
     Return those that are not ready in `limit` seconds; they go on compiling for the next time.
     """
-    wanted = {conv.tile(target, op, each) for op in unknown for each in shortlist(target, op)}
+    wanted = {
+        conv.get(each).tile(target.of(op), op) for op in unknown for each in shortlist(target, op)
+    }
     pool = ThreadPoolExecutor(os.cpu_count())
     made = {pool.submit(tiles.image, tile, target.capability): tile for tile in wanted if tile}
     wait(made, timeout=limit)

@@ -112,7 +112,8 @@ class _Line:
         done = self._count + self.earlier
         of_total = "" if self._total is None else f" of {self._total}"
         rate = self._count / seconds
-        text = f"{done}{of_total} pictures, {rate:.1f} per second"
+        pictures = "picture" if (self._total or done) == 1 else "pictures"
+        text = f"{done}{of_total} {pictures}, {rate:.1f} per second"
         if self._total is not None:
             text += f", {_duration((self._total - done) / rate)} left"
         return text

@@ -35,6 +35,10 @@ _ONLY_WITHOUT = (
     "save_txt",
     "save_conf",
     "crops",
+    "coco_dataset",
+    "images_json",
+    "csv_all",
+    "flat",
     "fail_fast",
     "max_frames",
 )

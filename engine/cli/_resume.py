@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from engine.cli._sinks.base import Sink
-from engine.sources.item import Item
+if TYPE_CHECKING:
+    from engine.cli._sinks.base import Sink
+    from engine.sources.item import Item
 
 
 def lacking(item: Item, sinks: Sequence[Sink]) -> tuple[Sink, ...]:

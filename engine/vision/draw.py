@@ -12,12 +12,14 @@ from PIL import Image, ImageDraw, ImageFont
 
 from engine.arguments import whole
 from engine.vision.colours import Colour, colour_of, text_colour_on
+from engine.vision.label_space import Area, LabelSpace, scales_of
 
 Font: TypeAlias = "ImageFont.FreeTypeFont | ImageFont.ImageFont"
 Rectangle = tuple[float, float, float, float]
-Area = tuple[int, int, int, int]  # left, top, right, bottom pixel
 
 _MIN_TEXT_SIZE = 11
+_MIN_CROWDED_TEXT_SIZE = 9
+_LETTER_AREA = 0.75  # of a label for each letter, in squares of the text's size
 # tried in order if a label has characters that Pillow's default font lacks
 _FALLBACK_FONTS = (
     "DejaVuSans.ttf",
@@ -38,36 +40,54 @@ def annotate(
     class_ids: Sequence[int],
     captions: Sequence[str],
     *,
+    short_captions: Sequence[str] = (),
     line_width: int | None = None,
     text_size: int | None = None,
 ) -> Image.Image:
     """Return an RGB copy of `image` with boxes (left, top, right, bottom), the first on top.
 
-    An empty caption draws no label. By default sizes follow the size of the picture.
+    An empty caption draws no label. By default sizes follow the size of the picture, and lines and
+    letters are smaller where many labels share it. A label for which there is no place next to its
+    box shows its short caption, or is left out; the first one is always drawn.
     """
     image = image.convert("RGB") if image.mode != "RGB" else image.copy()
-    if line_width is None:
-        line_width = max(1, round(sum(image.size) / 2 / 260))
-    line_width = min(whole("line_width", line_width), max(image.size))
-    text_size = text_size or max(_MIN_TEXT_SIZE, round(sum(image.size) / 2 / 40))
-    pen = ImageDraw.Draw(image)
+    side = sum(image.size) / 2
+    usual_size = text_size or max(_MIN_TEXT_SIZE, round(side / 40))
+    usual_width = max(1, round(side / 260))
+    if line_width is not None:
+        line_width = min(whole("line_width", line_width), max(image.size))
+    rows = [
+        (area, colour_of(class_id), texts)
+        for box, class_id, *texts in zip(
+            boxes, class_ids, captions, short_captions or captions, strict=True
+        )
+        if (area := _clip(box, image.size))
+    ]
+    lengths = [min(len(texts[0]), _max_length(image.size, usual_size)) for _, _, texts in rows]
+    label_areas = [_LETTER_AREA * usual_size**2 * length for length in lengths]
+    scales = scales_of([area for area, _, _ in rows], label_areas, image.size)
+    space = LabelSpace(image.size, len(rows))
     labels: list[_Label] = []
-    outlines = []
-    for box, class_id, caption in zip(boxes, class_ids, captions, strict=True):
-        clipped = _clip(box, image.size)
-        if clipped is None:
-            continue
-        colour = colour_of(class_id)
-        outlines.append((clipped, colour))
-        if caption:
-            taken = [label.area for label in labels]
-            labels.append(_label(caption, clipped, image.size, text_size, taken, colour))
-    for area, colour in reversed(outlines):
-        pen.rectangle(area, outline=colour, width=line_width)
+    for (area, colour, texts), scale in zip(rows, scales, strict=True):
+        size = text_size or max(_MIN_CROWDED_TEXT_SIZE, round(usual_size * scale))
+        for text in dict.fromkeys(filter(None, texts)):
+            label = _label(text, area, image.size, size, space, colour, first=not labels)
+            if label is not None:
+                labels.append(label)
+                break
+    pen = ImageDraw.Draw(image)
+    for (area, colour, _), scale in reversed([*zip(rows, scales, strict=True)]):
+        width = line_width or max(1, round(usual_width * scale))
+        pen.rectangle(area, outline=colour, width=width)
     for label in reversed(labels):  # after all boxes, so that no outline crosses a label
         pen.rectangle(label.area, fill=label.colour)
         pen.text(label.start, label.text, fill=text_colour_on(label.colour), font=label.font)
     return image
+
+
+def _max_length(size: tuple[int, int], text_size: int) -> int:
+    """Return the number of characters that may be visible in a label."""
+    return max(1, _MAX_CHARACTERS * size[0] // text_size)
 
 
 @dataclass(frozen=True)
@@ -94,11 +114,13 @@ def _label(
     box: Area,
     size: tuple[int, int],
     text_size: int,
-    taken: Sequence[Area],
+    space: LabelSpace,
     colour: Colour,
-) -> _Label:
-    """Lay out a label at a corner of its box, without covering another label if possible."""
-    visible = caption[: max(1, _MAX_CHARACTERS * size[0] // text_size)]
+    *,
+    first: bool,
+) -> _Label | None:
+    """Lay out a label at a corner of its box, unless that would cover another label."""
+    visible = caption[: _max_length(size, text_size)]
     text = "".join(each if each.isprintable() else " " for each in visible)
     font, text = _font_for(text, text_size)
     x0, y0, x1, y1 = font.getbbox(text)
@@ -106,29 +128,11 @@ def _label(
     y0, y1 = min(y0, line_top), max(y1, line_bottom)
     margin = max(2, text_size // 6)
     width, height = ceil(x1 - x0) + 2 * margin, ceil(y1 - y0) + 2 * margin
-    left, top, right, bottom = box
-    corners = (
-        (left, top - height),
-        (left, top),
-        (right - width + 1, top - height),
-        (left, bottom + 1),
-        (left, bottom - height + 1),
-    )
-    areas = [_moved_inside(x, y, width, height, size) for x, y in corners]
-    free = (area for area in areas if not any(_overlap(area, other) for other in taken))
-    area = next(free, areas[0])
+    area = space.take(box, width, height, even_if_covered=first)
+    if area is None:
+        return None
     start = (area[0] + margin - x0, area[1] + margin - y0)
     return _Label(text, font, area, start, colour)
-
-
-def _moved_inside(left: int, top: int, width: int, height: int, size: tuple[int, int]) -> Area:
-    left = max(0, min(left, size[0] - width))
-    top = max(0, min(top, size[1] - height))
-    return left, top, left + width - 1, top + height - 1
-
-
-def _overlap(a: Area, b: Area) -> bool:
-    return a[0] <= b[2] and b[0] <= a[2] and a[1] <= b[3] and b[1] <= a[3]
 
 
 def _font_for(text: str, size: int) -> tuple[Font, str]:

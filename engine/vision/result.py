@@ -241,6 +241,7 @@ class Result:
             list(by_box),
             [group[0].class_id for group in by_box.values()],
             captions if show_labels or show_scores else [""] * len(captions),
+            short_captions=[f"{group[0].score:.0%}" * show_scores for group in by_box.values()],
             line_width=line_width,
         )
 

@@ -1,6 +1,7 @@
 """Results and errors as rows, their tally, and lines of JSON."""
 
 import json
+import re
 
 import pytest
 
@@ -59,7 +60,15 @@ def test_tally_counts_pictures_boxes_and_errors():
 
 def test_lines_hold_the_same_numbers():
     found = rows.table(NAMES, OUTCOMES)
-    assert [json.loads(line) for line in rows.json_lines(found).splitlines()] == found.to_pylist()
+    lines = [json.loads(line) for line in rows.json_lines(found).splitlines()]
+    assert pa.Table.from_pylist(lines, schema=rows.SCHEMA).equals(found)
+
+
+def test_lines_have_no_digits_that_a_float32_does_not_have():
+    (line,) = rows.json_lines(rows.table(["x"], [result(3)])).splitlines()
+    numbers = re.findall(rb"[0-9]+\.[0-9]+", line)
+    assert len(numbers) == 3 * 5
+    assert max(len(each.replace(b".", b"").lstrip(b"0")) for each in numbers) <= 9
 
 
 def test_lines_are_valid_json_for_non_finite_numbers():

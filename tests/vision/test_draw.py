@@ -11,6 +11,7 @@ from engine.errors import InputError
 from engine.vision import draw
 from engine.vision.colours import colour_of, text_colour_on
 from engine.vision.draw import annotate
+from engine.vision.label_space import LabelSpace, scales_of
 
 HUGE = 1e30
 
@@ -112,6 +113,55 @@ def test_labels_of_neighbours_do_not_cover_each_other():
     two = changed(annotate(before, boxes, [5, 5], ["label", "label"]), before).sum()
     none = changed(annotate(before, boxes, [5, 5], ["", ""]), before).sum()
     assert two - none > 1.7 * (one - none)
+
+
+def crowd(count, size):
+    """Return boxes of one size in rows, so close together that no label has a place of its own."""
+    width, height = size
+    step = (width * height / count) ** 0.5
+    columns = int(width // step)
+    corners = [(at % columns * step, at // columns * step) for at in range(count)]
+    return [(x, y, x + step, y + step) for x, y in corners]
+
+
+@pytest.mark.parametrize("size", [(320, 240), (640, 480), (1600, 1200), (3840, 2160)])
+@pytest.mark.parametrize("count", [1, 20, 100, 400])
+def test_labels_of_many_boxes_neither_overlap_nor_hide_the_picture(size, count, monkeypatch):
+    areas = []
+    take = LabelSpace.take
+
+    def recorded(*arguments, **options):
+        area = take(*arguments, **options)
+        areas.extend([] if area is None else [area])
+        return area
+
+    monkeypatch.setattr(LabelSpace, "take", recorded)
+    before = Image.new("RGB", size, (90, 90, 90))
+    boxes = crowd(count, size)
+    options = {"short_captions": ["90%"] * count, "line_width": 1}
+    annotate(before, boxes, [0] * count, ["person 90%"] * count, **options)
+    mask = np.zeros(size[::-1], int)
+    for left, top, right, bottom in areas:
+        mask[top : bottom + 1, left : right + 1] += 1
+    assert mask.max() == 1
+    assert len(areas) >= min(count, 20)
+    if size[0] >= 640:
+        assert mask.mean() < 0.4
+
+
+def test_only_the_crowded_part_of_a_picture_has_small_letters():
+    lone, many = (20, 300, 120, 400), [(500 + 3 * at, 100, 560 + 3 * at, 200) for at in range(20)]
+    areas = [4000.0] * 21
+    scales = scales_of([lone, *many], areas, (640, 480))
+    assert scales[0] == 1.0
+    assert max(scales[1:]) < 0.7
+
+
+def test_a_box_without_a_place_for_its_label_is_drawn():
+    before = Image.new("RGB", (60, 40))
+    boxes = [(0, 0, 60, 40)] + [(5, 5, 50, 30)] * 40
+    drawn = annotate(before, boxes, [1] + [2] * 40, ["person"] * 41, line_width=1)
+    assert drawn.getpixel((5, 29)) == colour_of(2)
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,16 @@ class Table(Sink):
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         width, height = outcome.size
         title = f"{shown(item.name)}  {width} x {height}  {milliseconds:.1f} ms"
-        rows = _boxes(outcome) if isinstance(outcome, Result) else _classes(outcome)
-        self._print("\n".join([title, *(align(rows) if rows else ["  nothing found"])]))
+        if isinstance(outcome, Result):
+            headings, rows = _OF_BOXES, _boxes(outcome)
+        else:
+            headings, rows = _OF_CLASSES, _classes(outcome)
+        lines = align(rows, headings=headings) if rows else ["  nothing found"]
+        self._print("\n".join([title, *lines]))
+
+
+_OF_CLASSES = ["  class", "score"]
+_OF_BOXES = [*_OF_CLASSES, "left", "top", "right", "bottom"]
 
 
 def _boxes(result: Result) -> list[list[Cell]]:

@@ -142,3 +142,13 @@ def unwritable(path: str | Path, error: OSError) -> EngineError:
     """Return an InputError, or an EngineError if the disk is at fault."""
     kind = EngineError if error.errno in _DISK_TROUBLE else InputError
     return kind(f"{shown(str(path))}: cannot be written: {error.strerror or error}")
+
+
+def make_folder(path: str | Path) -> None:
+    """Create a folder and those above it, unless they exist."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError):
+            raise unwritable(path, error) from None
+        raise InputError(f"{shown(str(path))}: cannot be written: {error}") from None

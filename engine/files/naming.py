@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 _MAX_LENGTH = 200
+_MAX_BYTES = 120  # as file systems count bytes; leaves room for a number and an extension
 
 
 def escaped(text: str) -> str:
@@ -26,3 +28,17 @@ def shown(name: str | Path) -> str:
 def name_and_size(path: str | None, size: tuple[int, int]) -> str:
     """Describe a picture, such as: street.jpg, 640 x 480."""
     return f"{'picture' if path is None else shown(path)}, {size[0]} x {size[1]}"
+
+
+def folder_name_of(label: str) -> str:
+    """Turn any label into a valid name of a folder."""
+    name = "".join(each if each.isalnum() or each in " -_.,()'" else "_" for each in label)
+    return shortened(name.strip(" .")) or "_"
+
+
+def shortened(name: str) -> str:
+    """Cut a name that is too long for the name of a file."""
+    name = name[:_MAX_BYTES]
+    while len(os.fsencode(name)) > _MAX_BYTES:
+        name = name[:-1]
+    return name

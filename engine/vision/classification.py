@@ -21,7 +21,7 @@ class Ranked(NamedTuple):
     class_id: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Classification:
     """The class probabilities of one picture; as a sequence, its `top_k` best classes."""
 
@@ -49,6 +49,9 @@ class Classification:
         """Return one line, such as: street.jpg, 640 x 480: dog 0.812, cat 0.101."""
         best = ", ".join(f"{shown(each.label)} {each.score:.3f}" for each in self)
         return f"{name_and_size(self.path, self.size)}: {best}"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self}>"
 
     def __len__(self) -> int:
         return min(self.top_k, len(self.probabilities))

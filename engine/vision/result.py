@@ -12,14 +12,16 @@ import numpy as np
 
 from engine import extras
 from engine.arrays import Array
-from engine.errors import ImageError, InputError, suggest
-from engine.files.atomic import write_new
-from engine.files.naming import name_and_size, shown
-from engine.vision import serialize
+from engine.errors import EngineError, ImageError, InputError, suggest
+from engine.files.atomic import make_folder, write_new
+from engine.files.naming import folder_name_of, name_and_size, shortened, shown
+from engine.vision import notebook, serialize
+from engine.vision.box_array import BoxArray
 from engine.vision.boxes import Boxes
 from engine.vision.classes import class_ids_of
 from engine.vision.detection import Box, Detection
 from engine.vision.image import Picture, Source, read
+from engine.vision.tables import Library, data_frame
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 _COLUMNS = {"xywhn": "xywh", "scores": "scores", "class_ids": "class_ids"}  # and those of Boxes
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """The boxes of one picture, the best score first.
 
@@ -83,8 +85,22 @@ class Result:
     # ------------------------------------------------------------ other forms of the boxes
 
     @property
-    def boxes(self) -> Array:
-        """Return (n, 4) float32: left, top, right, bottom in pixels, not clipped to the picture."""
+    def boxes(self) -> BoxArray:
+        """Return (n, 4) float32: left, top, right, bottom in pixels, not clipped to the picture.
+
+        The array has the attributes xyxy, xyxyn, xywh, xywhn, conf and cls, each row, too.
+        """
+        return BoxArray.of(
+            self._edges(self.size),
+            size=self.size,
+            xywhn=self.xywhn,
+            scores=self.scores,
+            class_ids=self.class_ids,
+        )
+
+    @property
+    def xyxy(self) -> Array:
+        """Return (n, 4) float32: left, top, right, bottom in pixels of the picture."""
         return self._edges(self.size)
 
     @property
@@ -96,6 +112,16 @@ class Result:
     def xywh(self) -> Array:
         """Return (n, 4) float32: centre and size in pixels of the picture."""
         return np.asarray(self.xywhn * np.tile(self.size, 2), np.float32)
+
+    @property
+    def conf(self) -> Array:
+        """Return the scores, (n,) float32."""
+        return self.scores
+
+    @property
+    def cls(self) -> Array:
+        """Return the numbers of the classes, (n,) int64."""
+        return self.class_ids
 
     @property
     def labels(self) -> list[str]:
@@ -116,6 +142,9 @@ class Result:
         found = ", ".join(f"{count} {shown(label)}" for label, count in counts)
         return f"{name_and_size(self.path, self.size)}: {found or 'nothing found'}"
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self}>"
+
     # ------------------------------------------------------------ as a sequence
 
     def __len__(self) -> int:
@@ -123,7 +152,7 @@ class Result:
 
     def __iter__(self) -> Iterator[Detection]:
         columns = zip(
-            self.class_ids.tolist(), self.scores.tolist(), self.boxes.tolist(), strict=True
+            self.class_ids.tolist(), self.scores.tolist(), self.xyxy.tolist(), strict=True
         )
         for class_id, score, edges in columns:
             yield Detection(self.label_of(class_id), class_id, score, Box(*edges))
@@ -201,6 +230,18 @@ class Result:
         """
         return serialize.coco_entries(self, image_id, categories)
 
+    def to_df(self, library: Library | None = None) -> Any:
+        """Return a data frame of pandas, or of polars if only that is installed.
+
+        Its columns are path, class_id, label, score, left, top, right and bottom.
+        """
+        return data_frame(self.to_csv(), library)
+
+    def save_txt(self, path: str | Path, *, conf: bool = False, overwrite: bool = False) -> Path:
+        """Write to_yolo() to a file; keep an existing one unless `overwrite`."""
+        write_new(path, self.to_yolo(conf=conf).encode(), overwrite=overwrite)
+        return Path(path)
+
     def to_supervision(self) -> Any:
         """Return supervision.Detections, with the labels in data["class_name"]."""
         try:
@@ -210,13 +251,35 @@ class Result:
                 f"supervision: is not installed. Run: {extras.command('supervision')}"
             ) from None
         return Detections(
-            xyxy=self.boxes,
+            xyxy=self.xyxy,
             confidence=self.scores,
             class_id=self.class_ids,
             data={"class_name": np.array(self.labels, dtype=str)},
         )
 
     # ------------------------------------------------------------ as pictures
+
+    @overload
+    def plot(
+        self,
+        picture: Source | None = None,
+        *,
+        show_labels: bool = True,
+        show_scores: bool = True,
+        line_width: int | None = None,
+        array: None = None,
+    ) -> Image.Image: ...
+
+    @overload
+    def plot(
+        self,
+        picture: Source | None = None,
+        *,
+        show_labels: bool = True,
+        show_scores: bool = True,
+        line_width: int | None = None,
+        array: Literal["rgb", "bgr"],
+    ) -> Array: ...
 
     def plot(
         self,
@@ -225,8 +288,15 @@ class Result:
         show_labels: bool = True,
         show_scores: bool = True,
         line_width: int | None = None,
-    ) -> Image.Image:
-        """Return the picture with boxes and labels; the classes of one box share a label."""
+        array: Literal["rgb", "bgr"] | None = None,
+    ) -> Image.Image | Array:
+        """Return the picture with boxes and labels; the classes of one box share a label.
+
+        This is a Pillow image, or with `array` an array (height, width, 3) of uint8; "bgr" is the
+        order of OpenCV.
+        """
+        if array not in (None, "rgb", "bgr"):
+            raise InputError(f"array: expected 'rgb' or 'bgr', got {array!r}")
         from engine.vision.draw import annotate  # fonts are slow to import and rarely needed
 
         by_box: dict[Box, list[Detection]] = {}
@@ -236,7 +306,7 @@ class Result:
             ", ".join(_caption(each, label=show_labels, score=show_scores) for each in group)
             for group in by_box.values()
         ]
-        return annotate(
+        drawn = annotate(
             self._picture(picture).to_image(),
             list(by_box),
             [group[0].class_id for group in by_box.values()],
@@ -244,6 +314,14 @@ class Result:
             short_captions=[f"{group[0].score:.0%}" * show_scores for group in by_box.values()],
             line_width=line_width,
         )
+        if array is None:
+            return drawn
+        pixels = np.array(drawn)
+        return np.ascontiguousarray(pixels[:, :, ::-1]) if array == "bgr" else pixels
+
+    def show(self, picture: Source | None = None) -> None:
+        """Open plot() in the viewer of the desktop."""
+        self.plot(picture).show(title=shown(self.path or "picture"))
 
     def save(
         self, path: str | Path, picture: Source | None = None, *, overwrite: bool = False
@@ -266,6 +344,37 @@ class Result:
             if right > left and bottom > top:
                 crops.append((found, image.crop((left, top, right, bottom))))
         return crops
+
+    def save_crop(
+        self, folder: str | Path, picture: Source | None = None, *, overwrite: bool = False
+    ) -> list[Path]:
+        """Write crops() to folder/label/picture.jpg, then picture-2.jpg, …; return the paths."""
+        from engine.vision.encode import encode
+
+        stem = shortened(Path(self.path or "picture").stem) or "picture"
+        counts: Counter[str] = Counter()
+        written = []
+        for found, image in self.crops(picture):
+            label = folder_name_of(found.label)
+            counts[label] += 1
+            number = f"-{counts[label]}" if counts[label] > 1 else ""
+            path = Path(folder) / label / f"{stem}{number}.jpg"
+            make_folder(path.parent)
+            write_new(path, encode(image, path), overwrite=overwrite)
+            written.append(path)
+        return written
+
+    # ------------------------------------------------------------ in notebooks
+
+    def _repr_png_(self) -> bytes | None:
+        """Return the annotated picture, or None if there is no picture to draw on."""
+        try:
+            return notebook.png(self.plot())
+        except EngineError:
+            return None
+
+    def _repr_html_(self) -> str:
+        return notebook.html(str(self), self, self._repr_png_())
 
     def _picture(self, given: Source | None) -> Picture:
         source = next((each for each in (given, self.picture, self.path) if each is not None), None)

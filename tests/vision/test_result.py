@@ -395,3 +395,60 @@ def test_a_classification_as_json():
     assert json.loads(found.to_json()) == found.to_dict()
     assert found.to_dict()["classes"][0] == {"class_id": 1, "label": "b", "score": 0.75}
     assert found.to_dict()["width"] == 4
+
+
+# ------------------------------------------------------------ names of other libraries
+
+
+def test_names_that_other_libraries_use():
+    found = result()
+    np.testing.assert_array_equal(found.xyxy, found.boxes)
+    assert found.conf is found.scores
+    assert found.cls is found.class_ids
+    assert repr(found) == f"<Result {found}>"
+    kind = Classification((4, 2), np.array([0.25, 0.75], np.float32), ("a", "b"))
+    assert repr(kind) == f"<Classification {kind}>"
+
+
+@pytest.mark.parametrize("order", ["rgb", "bgr"])
+def test_plot_as_an_array(order):
+    image = result().plot(PICTURE)
+    pixels = result().plot(PICTURE, array=order)
+    assert pixels.dtype == np.uint8
+    assert pixels.flags.c_contiguous
+    expected = np.asarray(image)
+    np.testing.assert_array_equal(pixels, expected if order == "rgb" else expected[:, :, ::-1])
+    with pytest.raises(InputError, match="array: expected"):
+        result().plot(PICTURE, array="hsv")
+
+
+def test_save_txt_replaces_nothing_unless_asked(tmp_path):
+    path = result().save_txt(tmp_path / "a.txt", conf=True)
+    assert path.read_text() == result().to_yolo(conf=True)
+    with pytest.raises(InputError, match="exists already"):
+        result().save_txt(path)
+    assert result().save_txt(path, overwrite=True).read_text() == result().to_yolo()
+
+
+def test_save_crop_makes_a_folder_for_each_label(tmp_path):
+    found = replace(
+        result(), names=("a/b", "x"), path="dir/street.png", class_ids=np.array([0] * 3)
+    )
+    paths = found.save_crop(tmp_path / "crops", PICTURE)
+    names = [path.relative_to(tmp_path / "crops").as_posix() for path in paths]
+    assert names == ["a_b/street.jpg", "a_b/street-2.jpg", "a_b/street-3.jpg"]
+    assert all(path.read_bytes().startswith(b"\xff\xd8") for path in paths)
+    with pytest.raises(InputError, match="exists already"):
+        found.save_crop(tmp_path / "crops", PICTURE)
+    assert found.save_crop(tmp_path / "crops", PICTURE, overwrite=True) == paths
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"):
+        found.save_crop(tmp_path / "file", PICTURE)
+
+
+def test_show_opens_the_annotated_picture(monkeypatch):
+    shown = []
+    monkeypatch.setattr(Image.Image, "show", lambda image, title: shown.append((image, title)))
+    result().show(PICTURE)
+    ((image, _),) = shown
+    np.testing.assert_array_equal(image, result().plot(PICTURE))

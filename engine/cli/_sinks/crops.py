@@ -11,6 +11,7 @@ from engine.cli._output_files import Existing, OutputFolder, ReservedPaths
 from engine.cli._sinks import file_names
 from engine.cli._sinks.base import Sink
 from engine.cli._sources import NamedMedia
+from engine.files.naming import folder_name_of
 from engine.sources.item import Item
 from engine.vision.encode import encode
 
@@ -34,7 +35,7 @@ class Crops(Sink):
         for found, image in outcome.crops():
             name = file_names.picture_of(item, image.size)
             content = encode(image, name)
-            label = file_names.folder_name_of(found.label)
+            label = folder_name_of(found.label)
             with self._folder.new_file(f"{label}/{name}") as file:
                 file.part.write_bytes(content)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import PurePath
 
+from engine.files.naming import shortened
 from engine.sources.item import Item
 from engine.sources.media import is_url, url_path
 from engine.vision.encode import fits
@@ -12,12 +12,11 @@ from engine.vision.encode import fits
 # formats that an annotated picture takes over from its source
 _KEPT_FORMATS = {".jpg", ".jpeg", ".png", ".webp", ".bmp"}
 _OTHER_FORMAT = ".png"
-_MAX_BYTES = 120  # as file systems count bytes; leaves room for a number and an extension
 
 
 def stem_of(source: str, default: str) -> str:
     """Return dog for a/dog.jpg, and `default` for a source without a name."""
-    return _cut(PurePath(_path(source)).stem) or default
+    return shortened(PurePath(_path(source)).stem) or default
 
 
 def output_of(item: Item) -> str:
@@ -42,18 +41,5 @@ def usual_picture_of(item: Item) -> str:
     return output_of(item) + (".jpg" if item.frame else suffix_of(item.name))
 
 
-def folder_name_of(label: str) -> str:
-    """Turn any label into a valid name of a folder."""
-    name = "".join(each if each.isalnum() or each in " -_.,()'" else "_" for each in label)
-    return _cut(name.strip(" .")) or "_"
-
-
 def _path(name: str) -> str:
     return url_path(name) if is_url(name) else name
-
-
-def _cut(name: str) -> str:
-    name = name[:_MAX_BYTES]
-    while len(os.fsencode(name)) > _MAX_BYTES:
-        name = name[:-1]
-    return name

@@ -1,0 +1,117 @@
+"""The arrays of a result, with the attributes that users of other libraries expect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from engine.arrays import Array
+
+
+class Values(np.ndarray[Any, np.dtype[Any]]):
+    """An array that also has the methods of a tensor which scripts call before NumPy's.
+
+    A single value can be passed to int() and float(), whatever the number of axes.
+    """
+
+    __array_priority__ = -1.0  # np.concatenate() of these gives a plain array
+
+    def cpu(self) -> Values:
+        return self
+
+    def numpy(self) -> Array:
+        return np.asarray(self)
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __array_wrap__(self, array: Array, context: Any = None, return_scalar: bool = False) -> Any:
+        """Return what an operation computes as a plain array or number."""
+        plain = np.asarray(array)
+        return plain[()] if return_scalar else plain
+
+    def __reduce__(self) -> Any:
+        return np.asarray(self).__reduce__()
+
+
+class BoxArray(Values):
+    """The edges of boxes in pixels: left, top, right, bottom, as (n, 4) float32.
+
+    Its attributes are the same boxes in other forms, their scores and their classes. A row, or a
+    selection of rows, has them too.
+    """
+
+    _size: tuple[int, int]
+    _xywhn: Array
+    _scores: Array
+    _class_ids: Array
+
+    @classmethod
+    def of(
+        cls,
+        edges: Array,
+        *,
+        size: tuple[int, int],
+        xywhn: Array,
+        scores: Array,
+        class_ids: Array,
+    ) -> BoxArray:
+        array = edges.view(cls)
+        array._size, array._xywhn = size, xywhn
+        array._scores, array._class_ids = scores, class_ids
+        return array
+
+    @property
+    def xyxy(self) -> Values:
+        """Return (n, 4): left, top, right, bottom in pixels."""
+        return np.asarray(self).reshape(-1, 4).view(Values)
+
+    @property
+    def xyxyn(self) -> Values:
+        """Return (n, 4): left, top, right, bottom relative to the picture."""
+        centre, half = self._xywhn[:, :2].astype(np.float64), self._xywhn[:, 2:] / 2.0
+        edges = np.concatenate([centre - half, centre + half], axis=1)
+        return edges.astype(np.float32).view(Values)
+
+    @property
+    def xywh(self) -> Values:
+        """Return (n, 4): centre and size in pixels."""
+        return np.asarray(self._xywhn * np.tile(self._size, 2), np.float32).view(Values)
+
+    @property
+    def xywhn(self) -> Values:
+        """Return (n, 4): centre and size relative to the picture."""
+        return self._xywhn.view(Values)
+
+    @property
+    def conf(self) -> Values:
+        """Return the scores, (n,)."""
+        return self._scores.view(Values)
+
+    @property
+    def cls(self) -> Values:
+        """Return the numbers of the classes, (n,)."""
+        return self._class_ids.view(Values)
+
+    def __iter__(self) -> Iterator[BoxArray]:
+        return (self[row] for row in range(len(self)))
+
+    def __getitem__(self, which: Any) -> Any:
+        part = super().__getitem__(which)
+        is_row = isinstance(which, (int, np.integer))
+        is_rows = isinstance(which, slice) or (not isinstance(which, tuple) and np.ndim(which) == 1)
+        if self.ndim != 2 or not (is_row or is_rows):  # no longer whole boxes
+            return np.asarray(part)[()]
+        rows: slice | Array | Sequence[int] = [int(which)] if is_row else which
+        return BoxArray.of(
+            np.asarray(part),
+            size=self._size,
+            xywhn=self._xywhn[rows],
+            scores=self._scores[rows],
+            class_ids=self._class_ids[rows],
+        )

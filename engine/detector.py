@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from os import PathLike
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 
@@ -32,13 +32,19 @@ from engine.inputs import Batch, Intake, Prepared, Wanted, check_frames
 from engine.passes import optimise
 from engine.plan.build import Plan
 from engine.settings import Settings
+from engine.sources.media import MediaKind, media_of
+from engine.sources.pictures import is_endless, is_file, is_single, name_of, pictures_of
+from engine.sources.reader import FrameSelection
+from engine.sources.remote_picture import RemotePicture
 from engine.vision import class_tree
 from engine.vision.boxes import Kind, Suppression
+from engine.vision.classes import chosen_classes
 from engine.vision.classification import Classification
-from engine.vision.image import Source
+from engine.vision.image import Picture, Source
 from engine.vision.result import Result
 
 Outcome: TypeAlias = Result | Classification
+OneSource = TypeVar("OneSource", bound="Source | int")
 Keep: TypeAlias = Literal["always", "if needed", "never"]  # the picture, in its result
 
 ON_ERROR = ("raise", "yield", "skip")
@@ -129,23 +135,80 @@ class Detector:
 
     # ------------------------------------------------------------ pictures
 
+    @overload
+    def __call__(
+        self,
+        source: Source | int,
+        *,
+        bgr: bool = False,
+        threshold: float | None = None,
+        nms: float | None = None,
+        classes: Collection[str | int] | None = None,
+        max_detections: int | None = None,
+    ) -> Result: ...
+
+    @overload
+    def __call__(
+        self,
+        source: list[OneSource] | tuple[OneSource, ...],
+        *,
+        bgr: bool = False,
+        threshold: float | None = None,
+        nms: float | None = None,
+        classes: Collection[str | int] | None = None,
+        max_detections: int | None = None,
+    ) -> list[Result]: ...
+
     @within_memory("detector")
     def __call__(
-        self, source: Source | list[Source] | tuple[Source, ...], *, bgr: bool = False
+        self,
+        source: Any,
+        *,
+        bgr: bool = False,
+        threshold: float | None = None,
+        nms: float | None = None,
+        classes: Collection[str | int] | None = None,
+        max_detections: int | None = None,
     ) -> Any:
-        """Return the Result or Classification of a picture, or a list of them for a list or tuple.
+        """Return the Result of a picture, or a list of them for a list or tuple.
 
-        A picture is a path, bytes, a file, a Pillow image or an array (height, width, channels),
-        in RGB order unless `bgr`.
+        A picture is a path, a URL, bytes, a file, a Pillow image or an array (height, width,
+        channels), in RGB order unless `bgr`. A folder, pattern, .txt list or video stands for its
+        pictures, in a list or alone; alone it gives a list, too, which the types do not show.
+        `threshold`, `nms`, `classes` and `max_detections` replace those of load() for this call.
+        A classifier gives a Classification instead of each Result: see classify().
         """
         self._refuse_without_pictures()
-        if isinstance(source, (list, tuple)):
-            return list(self._stream(source, "raise", bgr=bgr, keep="if needed"))
-        run = self._submit(self._intake.prepare([source], bgr=bgr))
+        settings = self._settings(threshold, nms, classes, max_detections)
+        is_several = isinstance(source, (list, tuple))
+        if not is_several and (name := name_of(source)) is not None and not is_file(name):
+            _refuse_endless(name)
+            is_several = not is_single(name)
+            source = [source] if is_several else RemotePicture(name)
+        if is_several:
+            for name in filter(None, map(name_of, source)):
+                _refuse_endless(name)
+            pictures = pictures_of(source)
+            return list(self._stream(pictures, "raise", settings, bgr=bgr, keep="if needed"))
+        run = self._submit(self._intake.prepare([source], bgr=bgr), (settings,))
         (outcome,) = self._outcomes(run, keep="if needed")
         if isinstance(outcome, ImageError):
             raise outcome
         return outcome
+
+    @overload
+    def classify(self, source: Source | int, *, bgr: bool = False) -> Classification: ...
+
+    @overload
+    def classify(
+        self, source: list[OneSource] | tuple[OneSource, ...], *, bgr: bool = False
+    ) -> list[Classification]: ...
+
+    def classify(self, source: Any, *, bgr: bool = False) -> Any:
+        """Return the Classification of a picture, or a list; this is a classifier's own call."""
+        if self.task != "classifier":
+            raise InputError(f"{self._graph.file}: is no classifier. Call the detector itself")
+        return self(source, bgr=bgr)
 
     @within_memory("detector")
     def prepare(self, source: Source, *, bgr: bool = False, max_pixels: int | None = None) -> Batch:
@@ -185,17 +248,68 @@ class Detector:
         self._program.pin(frames)
         return frames
 
+    @overload
     def stream(
         self,
-        sources: Iterable[Wanted],
+        sources: Iterable[Source | int | ImageError] | str | PathLike[str] | int,
+        *,
+        bgr: bool = False,
+        on_error: Literal["raise", "skip"] = "raise",
+        workers: int = 1,
+        keep_pictures: bool = False,
+        threshold: float | None = None,
+        nms: float | None = None,
+        classes: Collection[str | int] | None = None,
+        max_detections: int | None = None,
+        expand: bool = True,
+        recursive: bool = False,
+        stride: int = 1,
+        max_frames: int | None = None,
+    ) -> Generator[Result, None, None]: ...
+
+    @overload
+    def stream(
+        self,
+        sources: Iterable[Source | int | ImageError] | str | PathLike[str] | int,
+        *,
+        bgr: bool = False,
+        on_error: Literal["yield"],
+        workers: int = 1,
+        keep_pictures: bool = False,
+        threshold: float | None = None,
+        nms: float | None = None,
+        classes: Collection[str | int] | None = None,
+        max_detections: int | None = None,
+        expand: bool = True,
+        recursive: bool = False,
+        stride: int = 1,
+        max_frames: int | None = None,
+    ) -> Generator[Result | ImageError, None, None]: ...
+
+    def stream(
+        self,
+        sources: Any,
         *,
         bgr: bool = False,
         on_error: str = "raise",
         workers: int = 1,
         keep_pictures: bool = False,
-    ) -> Iterator[Any]:
+        threshold: float | None = None,
+        nms: float | None = None,
+        classes: Collection[str | int] | None = None,
+        max_detections: int | None = None,
+        expand: bool = True,
+        recursive: bool = False,
+        stride: int = 1,
+        max_frames: int | None = None,
+    ) -> Generator[Any, None, None]:
         """Yield results in order for any number of pictures.
 
+        `sources` are pictures in any form, and names of folders (`recursive` looks into those
+        inside), patterns, .txt lists, videos, cameras and URLs, or a single such name. Of a video
+        every `stride`-th frame is read, and at most `max_frames`. Without `expand` each source is
+        one picture, and a name is that of its file: for names that strangers choose. The other
+        arguments are those of a call.
         One thread iterates over `sources` and `workers` threads prepare its pictures, each at most
         one batch ahead. On a GPU these threads also submit the runs, and there are two more of
         them, with several GPUs one more for each.
@@ -203,8 +317,10 @@ class Detector:
         the place of the result, with "skip" nothing does. An ImageError among the sources counts
         as such a picture. Results hold their picture only with `keep_pictures`.
         """
-        if isinstance(sources, (str, bytes, PathLike)):
-            raise InputError("sources: expected several pictures, got one name. Put it in a list")
+        if isinstance(sources, (bytes, bytearray, memoryview)):
+            raise InputError("sources: expected several pictures, got bytes. Put them in a list")
+        if name_of(sources) is not None:
+            sources = [sources]
         if not hasattr(sources, "__getitem__"):  # enough for Python to iterate
             check_kind("sources", sources, Iterable, "several pictures")
         workers = whole("workers", workers)
@@ -213,14 +329,40 @@ class Detector:
             raise InputError(f"on_error: expected {', '.join(ON_ERROR)}, got {on_error!r}.{hint}")
         self._refuse_without_pictures()
         keep: Keep = "always" if keep_pictures else "never"
-        return self._stream(sources, on_error, bgr=bgr, keep=keep, workers=workers)
+        settings = self._settings(threshold, nms, classes, max_detections)
+        pictures = sources
+        if expand:
+            selection = FrameSelection(stride, max_frames)
+            pictures = pictures_of(sources, selection, recursive=recursive)
+        return self._stream(pictures, on_error, settings, bgr=bgr, keep=keep, workers=workers)
+
+    def _settings(
+        self,
+        threshold: float | None,
+        nms: float | None,
+        classes: Collection[str | int] | None,
+        max_detections: int | None,
+    ) -> Settings:
+        """Return the settings of load() with those that a call replaces."""
+        given = {"threshold": threshold, "nms": nms, "max_detections": max_detections}
+        changes: dict[str, Any] = {name: each for name, each in given.items() if each is not None}
+        if classes is not None:
+            changes["classes"] = chosen_classes(classes, None, self.labels)
+        return replace(self.settings, **changes) if changes else self.settings
 
     def _stream(
-        self, sources: Iterable[Wanted], on_error: str, *, bgr: bool, keep: Keep, workers: int = 1
-    ) -> Iterator[Any]:
+        self,
+        sources: Iterable[Wanted],
+        on_error: str,
+        settings: Settings,
+        *,
+        bgr: bool,
+        keep: Keep,
+        workers: int = 1,
+    ) -> Generator[Any, None, None]:
         chunks = _chunks(sources, self.settings.batch)
         with within_memory("detector"), ExitStack() as stack:
-            for run in self._runs(chunks, stack, bgr=bgr, workers=workers):
+            for run in self._runs(chunks, settings, stack, bgr=bgr, workers=workers):
                 for outcome in self._outcomes(run, keep=keep):
                     if not isinstance(outcome, ImageError) or on_error == "yield":
                         yield outcome
@@ -228,20 +370,30 @@ class Detector:
                         raise outcome
 
     def _runs(
-        self, chunks: Iterator[list[Wanted]], stack: ExitStack, *, bgr: bool, workers: int
+        self,
+        chunks: Iterator[list[Wanted]],
+        settings: Settings,
+        stack: ExitStack,
+        *,
+        bgr: bool,
+        workers: int,
     ) -> Iterator[_Run]:
         """Prepare and submit batches ahead of the caller."""
         prepare = partial(self._intake.prepare, bgr=bgr)
+
+        def submit(batch: Batch) -> _Run:
+            return self._submit(batch, (settings,) * len(batch.placed))
+
         if not self._program.runs_ahead:
             batches = stack.enter_context(closing(pipelined(chunks, prepare, workers=workers)))
-            return map(self._submit, batches)
+            return map(submit, batches)
         if self.has_state:  # runs are submitted in order, by one thread
             batches = stack.enter_context(closing(pipelined(chunks, prepare, workers=workers)))
-            return stack.enter_context(closing(pipelined(batches, self._submit)))
+            return stack.enter_context(closing(pipelined(batches, submit)))
         # One thread prepares and submits a batch: another hand-over would cost more Python time.
         runs = pipelined(
             chunks,
-            lambda chunk: self._submit(prepare(chunk)),
+            lambda chunk: submit(prepare(chunk)),
             workers=workers + self._program.runs_ahead,
         )
         return stack.enter_context(closing(runs))
@@ -311,7 +463,7 @@ class Detector:
             names=self.labels,
             timing=timing,
             oriented=self._intake.orient,
-            keep_picture=keep == "always" or (keep == "if needed" and picture.path is None),
+            keep_picture=keep == "always" or (keep == "if needed" and not _is_kept(picture)),
         )
 
     def _multiply_down_the_tree(self, probabilities: Array) -> Array:
@@ -408,6 +560,16 @@ class Detector:
 
     def _compile(self, plan: Plan) -> Program:
         return self._device.compile(plan, batch=self.settings.batch, precision=self._precision)
+
+
+def _is_kept(picture: Picture) -> bool:
+    """Tell whether the path of a picture is enough to read it again: no video, no URL."""
+    return picture.path is not None and media_of(picture.path).kind is MediaKind.PICTURE
+
+
+def _refuse_endless(name: str) -> None:
+    if is_endless(name):
+        raise InputError(f"{shown(name)}: has no end. Use stream()")
 
 
 def _chunks(sources: Iterable[Wanted], size: int) -> Iterator[list[Wanted]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from reprlib import repr as brief
 from types import NoneType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from engine.arguments import check_kind, is_whole, whole
 from engine.errors import InputError, within_memory
@@ -34,7 +34,7 @@ def load(
     names: str | Path | Sequence[str] | Mapping[int, str] | None = None,
     *,
     data: str | Path | None = None,
-    device: str = "auto",
+    device: str | int = "auto",
     threads: int | None = None,
     precision: str = "float32",
     batch: int = 1,
@@ -52,6 +52,10 @@ def load(
     agnostic_nms: bool = False,
     top_k: int = 5,
     passes: bool = True,
+    conf: float | None = None,
+    iou: float | None = None,
+    imgsz: Size | None = None,
+    half: bool = False,
 ) -> Detector:
     """Load a network and return it as a Detector.
 
@@ -60,7 +64,8 @@ def load(
                finds machine-readable codes
     names      a .names file, a list of names, or a dict of names by number; `data` is a .data file
                that says where the .names file is
-    device     "auto" (a usable GPU, else the CPU), "cpu", "cuda", "cuda:1"; `threads` for the CPU
+    device     "auto" (a usable GPU, else the CPU), "cpu", "cuda", "cuda:1" or 1; `threads` for the
+               CPU
     batch      the maximum number of pictures in one run; a longer list takes several runs
     size       the size of the network's input, in place of the .cfg's
     resize     "cfg" (what the .cfg asks for), "stretch", "letterbox", "exact" (as "cfg", with the
@@ -76,13 +81,20 @@ def load(
     agnostic_nms    suppress overlapping boxes of different classes, too
     top_k      the number of classes that a classifier returns
     passes     False runs the network op by op, exactly as in its .cfg
+
+    `conf`, `iou`, `imgsz` (a number, or height and width) and `half` are ultralytics' names for
+    threshold, nms, size and precision="float16".
     """
-    from engine.backends import open_in_background, warm_up
+    from engine.backends import device_name, open_in_background, warm_up
     from engine.settings import Settings
 
     for name, path in (("cfg", cfg), ("weights", weights), ("data", data)):
         check_kind(name, path, (str, PathLike, NoneType), "a file's name")
-    check_kind("device", device, str, "a name such as 'cpu'")
+    device = device_name(device)
+    threshold = _alias("threshold", threshold, 0.25, "conf", conf)
+    nms = _alias("nms", nms, 0.45, "iou", iou)
+    sides = _sides(_alias("size", size, None, "imgsz", _turned(imgsz)))
+    precision = _alias("precision", precision, "float32", "half", "float16" if half else None)
     check_kind("precision", precision, str, "a name such as 'float32'")
     if max_pixels is not None:
         max_pixels = whole("max_pixels", max_pixels)
@@ -102,12 +114,13 @@ def load(
             from engine.detector import Detector
             from engine.inputs import Intake
             from engine.passes import optimise
+            from engine.vision.classes import chosen_classes
 
-            network = darknet_graph.build(darknet_cfg.read(cfg), size=_sides(size))
+            network = darknet_graph.build(darknet_cfg.read(cfg), size=sides)
             labels = _labels(names, data, network)
             settings = Settings(
                 *(threshold, nms, hierarchy, top_k, batch, max_detections),
-                classes=_chosen_classes(classes, exclude, labels),
+                classes=chosen_classes(classes, exclude, labels),
             )
             intake = Intake.of(
                 network, resize, orient=orient, max_pixels=max_pixels, lenient=lenient
@@ -150,6 +163,22 @@ def _located(name: str | Path | None, weights: str | Path | None) -> ModelFiles:
     return locate(str(name))
 
 
+def _alias(name: str, value: Any, default: Any, alias: str, given: Any) -> Any:
+    """Return the value of an argument that has a second name, given by one of the two."""
+    if given is None:
+        return value
+    if value != default:
+        raise InputError(f"{name} and {alias}: expected one of them, got both")
+    return given
+
+
+def _turned(size: Size | None) -> Size | None:
+    """Return (width, height) for (height, width), which is the order of ultralytics."""
+    if isinstance(size, (tuple, list)) and len(size) == 2:
+        return size[1], size[0]
+    return size
+
+
 def _sides(size: Size | None) -> tuple[int, int] | None:
     if size is None:
         return None
@@ -188,20 +217,3 @@ def _labels(
     for each in names:
         check_kind("names", each, str, "text for each class")
     return tuple(names)
-
-
-def _chosen_classes(
-    classes: Collection[str | int] | None,
-    exclude: Collection[str | int] | None,
-    labels: Sequence[str],
-) -> tuple[int, ...] | None:
-    from engine.vision.classes import class_ids_of
-
-    unwanted = set(class_ids_of(exclude, labels))
-    if classes is None and not unwanted:
-        return None
-    every = range(len(labels))
-    wanted = set(every if classes is None else class_ids_of(classes, labels))
-    for number in sorted((wanted | unwanted) - set(every)):
-        raise InputError(f"classes: expected a number below {len(labels)}, got {number}")
-    return tuple(sorted(wanted - unwanted))

@@ -302,7 +302,7 @@ def test_a_recurrent_network_remembers_until_it_is_reset(tiny_recurrent):
         ({"top_k": True}, "top_k: expected an integer of 1 or more, got True"),
         ({"threshold": 10**400}, "threshold: expected a number from 0 to 1, got 10"),
         ({"precision": None}, "precision: expected a name such as 'float32', got None"),
-        ({"device": 0}, "device: expected a name such as 'cpu', got 0"),
+        ({"device": -1}, "device: expected a name such as 'cpu', or the number of a GPU, got -1"),
         ({"cfg": 5}, "cfg: expected a file's name, got 5"),
         ({"weights": [1] * 999}, r"weights: expected a file's name, got \[1, 1, .{,20}\.\.\.\]$"),
         ({"data": b"obj.data"}, "data: expected a file's name, got b'obj.data'"),

@@ -9,7 +9,8 @@ import engine
 from engine.errors import ImageError, InputError
 from engine.vision.postprocess import postprocess
 from engine.vision.resize import Placement
-from tests.pictures import write_picture
+from tests import needs
+from tests.pictures import write_picture, write_video
 
 
 @pytest.fixture
@@ -99,10 +100,146 @@ def test_error_among_the_sources_takes_the_place_of_a_picture(load, picture):
     assert len(outcomes) == 3
 
 
-@pytest.mark.parametrize("name", ["dog.jpg", Path("dog.jpg")])
-def test_stream_refuses_a_single_name(load, name):
-    with pytest.raises(InputError, match="got one name"):
-        load(device="cpu").stream(name)
+def test_stream_refuses_bytes(load):
+    with pytest.raises(InputError, match=r"got bytes\. Put them in a list"):
+        load(device="cpu").stream(b"JFIF")
+
+
+# ---------------------------------------------------------------- names of several pictures
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("a.png", "b.png", "inner/c.png"):
+        write_picture(tmp_path / "pictures" / name, seed=len(name))
+    return tmp_path / "pictures"
+
+
+def names_of(results):
+    return [Path(result.path).name for result in results]
+
+
+def test_a_call_takes_folders_patterns_and_lists(load, folder, tmp_path):
+    detector = load(device="cpu", batch=2)
+    (tmp_path / "list.txt").write_text(f"{folder}/b.png\n{folder}/a.png\n")
+    for source, expected in (
+        (folder, ["a.png", "b.png"]),
+        (str(folder / "*.png"), ["a.png", "b.png"]),
+        (str(tmp_path / "list.txt"), ["b.png", "a.png"]),
+        ([folder, folder / "inner" / "c.png"], ["a.png", "b.png", "c.png"]),
+        ((f"file://{folder}/a.png",), ["a.png"]),
+    ):
+        assert names_of(detector(source)) == expected
+    assert names_of(detector.stream(folder, recursive=True)) == ["a.png", "b.png", "c.png"]
+    assert names_of([detector(folder / "a.png")]) == ["a.png"]
+
+
+def test_a_call_takes_videos_and_keeps_their_pictures(load, tmp_path):
+    needs.package("av")
+    video = write_video(tmp_path / "street.mp4", count=6)
+    detector = load(device="cpu", batch=4)
+    results = detector(video)
+    assert len(results) == 6
+    assert all(each.path == str(video) and each.plot().size == (64, 48) for each in results)
+    assert len(list(detector.stream(str(video), stride=2, max_frames=2))) == 2
+
+
+def test_a_name_without_pictures_is_an_image_error(load, tmp_path):
+    detector = load(device="cpu")
+    for name in (tmp_path, str(tmp_path / "*.png")):
+        with pytest.raises(ImageError):
+            detector(name)
+        (error,) = detector.stream(name, on_error="yield")
+        assert isinstance(error, ImageError)
+    with pytest.raises(ImageError, match="cannot be read"):
+        detector("missing.png")
+
+
+def test_names_are_files_if_told_so(load, folder):
+    names = [str(folder), str(folder / "*.png"), str(folder / "a.png"), 0]
+    *errors, result, number = load(device="cpu").stream(names, on_error="yield", expand=False)
+    assert names_of([result]) == ["a.png"]
+    assert all(isinstance(each, ImageError) for each in (*errors, number))
+
+
+@pytest.mark.parametrize("source", [0, "0", [0], "rtsp://camera/1"])
+def test_a_call_refuses_what_has_no_end(load, source):
+    with pytest.raises(InputError, match=r"has no end. Use stream\(\)"):
+        load(device="cpu")(source)
+
+
+# ---------------------------------------------------------------- settings of one call
+
+
+def test_settings_of_a_call_replace_those_of_load(load, picture):
+    detector = load(device="cpu", threshold=0.5)
+    usual = detector(picture)
+    more = detector(picture, threshold=0.01, nms=1.0)
+    assert len(more) > len(usual)
+    assert (more.scores > 0.01).all()
+    assert len(detector(picture, threshold=0.01, nms=0.1)) < len(more)
+    assert len(detector(picture, threshold=0.01, max_detections=1)) == 1
+    kept = detector(picture, threshold=0.01, nms=1.0, classes=["dog"])
+    assert {found.label for found in kept} == {"dog"}
+    assert (kept.class_ids == 1).all()
+    for results in (
+        detector([picture] * 2, threshold=0.01, nms=1.0),
+        list(detector.stream([picture] * 2, threshold=0.01, nms=1.0)),
+    ):
+        assert [len(each) for each in results] == [len(more)] * 2
+    np.testing.assert_array_equal(detector(picture).scores, usual.scores)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"threshold": 2}, "threshold"),
+        ({"nms": -1}, "nms"),
+        ({"max_detections": 0}, "max_detections"),
+        ({"classes": ["fish"]}, "no class is called 'fish'"),
+        ({"classes": [9]}, "number below 3"),
+    ],
+)
+def test_wrong_settings_of_a_call(load, picture, settings, message):
+    detector = load(device="cpu")
+    with pytest.raises(InputError, match=message):
+        detector(picture, **settings)
+    with pytest.raises(InputError, match=message):
+        detector.stream([picture], **settings)
+
+
+# ---------------------------------------------------------------- names of ultralytics
+
+
+def test_second_names_of_arguments(load):
+    detector = load(device="cpu", conf=0.1, iou=0.2, imgsz=(32, 64))
+    assert (detector.settings.threshold, detector.settings.nms) == (0.1, 0.2)
+    assert detector.size == (64, 32)
+    assert load(device="cpu", imgsz=32).size == (32, 32)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"threshold": 0.3, "conf": 0.1}, "threshold and conf: expected one"),
+        ({"nms": 0.3, "iou": 0.1}, "nms and iou"),
+        ({"size": 32, "imgsz": 64}, "size and imgsz"),
+        ({"precision": "tf32", "half": True}, "precision and half"),
+        ({"device": 1.5}, "device: expected a name"),
+        ({"device": True}, "device: expected a name"),
+    ],
+)
+def test_both_names_of_an_argument(load, arguments, message):
+    with pytest.raises(InputError, match=message):
+        load(**{"device": "cpu", **arguments})
+
+
+def test_a_classifier_and_its_own_call(load, tiny_classifier, picture):
+    with pytest.raises(InputError, match="is no classifier"):
+        load(device="cpu").classify(picture)
+    with engine.load(tiny_classifier.cfg, tiny_classifier.weights, device="cpu") as detector:
+        assert isinstance(detector.classify(picture), engine.Classification)
+        assert len(detector.classify([picture, picture])) == 2
 
 
 def test_stream_refuses_none(load):

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from engine.arguments import whole
+from engine.arguments import check_kind, is_whole, whole
 from engine.errors import DeviceError, suggest
 
 if TYPE_CHECKING:
@@ -25,9 +25,19 @@ def kinds() -> tuple[str, ...]:
     return tuple(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
 
 
+def device_name(device: object) -> str:
+    """Return the name of a device that may be given as the numbers of GPUs: 0, "0", "0,1"."""
+    if is_whole(device, least=0):
+        return f"cuda:{int(device)}"
+    check_kind("device", device, str, "a name such as 'cpu', or the number of a GPU")
+    name = str(device)
+    is_numbers = name.isascii() and name.replace(",", "").isdecimal()
+    return f"cuda:{name}" if is_numbers else name
+
+
 def open_device(name: str) -> Device:
     """Open `kind` or `kind:argument`: "cpu", "cpu:2" (threads), "cuda:0" (number of the GPU)."""
-    kind, _, argument = name.partition(":")
+    kind, _, argument = device_name(name).partition(":")
     if kind not in kinds():
         hint = suggest("cuda" if kind == "gpu" else kind, kinds())
         raise DeviceError(f"device: expected one of {', '.join(kinds())}, got {name!r}.{hint}")

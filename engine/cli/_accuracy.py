@@ -6,7 +6,9 @@ As in darknet the true class of a picture is the first class whose label is part
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from engine.cli import FAILED, _model
 from engine.cli._json_report import JsonReport
@@ -50,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise InputError(f"{arguments.list}: no path contains a label. See --labels")
         accuracy, failures = TopKAccuracy(arguments.top_k), 0
         leaves = detector.leaves
-        outcomes = detector.stream(paths, on_error="yield")
+        outcomes: Iterator[Any] = detector.stream(paths, on_error="yield", expand=False)
         for path, true_class, outcome in zip(paths, true_classes, outcomes, strict=True):
             if isinstance(outcome, ImageError) or true_class is None:
                 failures += 1

@@ -43,14 +43,23 @@ def add_options(parser: argparse.ArgumentParser, *, batch: int = 1) -> None:
     model.add_argument("--data", metavar="FILE", help="darknet's .data file, for its names")
     running = parser.add_argument_group("running")
     running.add_argument(
-        "--device", default="auto", help="auto, cpu, cuda (all cards), cuda:0 or cuda:0,1 (auto)"
+        "--device", default="auto", help="auto, cpu, cuda (all cards), cuda:0 or 0, cuda:0,1 (auto)"
     )
     running.add_argument("--precision", default="float32", help="float32, tf32 or float16")
+    running.add_argument(
+        "--half",
+        action="store_const",
+        const="float16",
+        dest="precision",
+        help="the same as --precision float16",
+    )
     running.add_argument(
         "--batch", type=int, default=batch, metavar="N", help=f"pictures per run ({batch})"
     )
     running.add_argument("--threads", type=int, metavar="N", help="threads of the CPU backend")
-    running.add_argument("--size", type=size, metavar="N|WxH", help="instead of the cfg's")
+    running.add_argument(
+        "--size", "--imgsz", type=size, metavar="N|WxH", help="instead of the cfg's"
+    )
     running.add_argument(
         "--resize", default="cfg", help="cfg, stretch, letterbox or exact: see docs/parity.md (cfg)"
     )

@@ -57,13 +57,13 @@ def run_all(
 
     count = failures = boxes = with_boxes = 0
     stream = detector.stream(
-        sources(), on_error="yield", workers=workers, keep_pictures=keep_pictures
+        sources(), on_error="yield", workers=workers, keep_pictures=keep_pictures, expand=False
     )
     progress.start(feed.total)
     with (
         Interrupts() as interrupts,
         _started(sinks, about, detector.labels, progress, interrupts),
-        closing(stream) as outcomes,  # type: ignore[type-var]
+        closing(stream) as outcomes,
     ):
         first = start = time.perf_counter()
         for outcome in outcomes:

@@ -179,7 +179,9 @@ def _examples_from_detector(
     from engine.evaluate.examples import Detections, Example
 
     examples, failures = [], []
-    results = detector.stream((entry.path for entry in truth.entries), on_error="yield")
+    results = detector.stream(
+        (entry.path for entry in truth.entries), on_error="yield", expand=False
+    )
     for entry, result in zip(truth.entries, results, strict=True):
         if isinstance(result, ImageError):
             failures.append(str(result))

@@ -42,6 +42,9 @@ class Detect:
     def __call__(self, batch: Any) -> pa.Table:
         pictures = batches.extract_pictures(batch, self._column)
         outcomes = self._detector.stream(
-            [picture for _, picture in pictures], on_error="yield", workers=self._workers
+            [picture for _, picture in pictures],
+            on_error="yield",
+            workers=self._workers,
+            expand=False,
         )
         return rows.table([name for name, _ in pictures], list(outcomes))

@@ -122,8 +122,8 @@ def detect(detector: Detector, entries: Iterable[Entry], *, workers: int) -> pa.
                 names.append(name)
                 yield picture
 
-    stream = detector.stream(pictures(), on_error="yield", workers=workers)
-    with closing(stream):  # type: ignore[type-var]
+    stream = detector.stream(pictures(), on_error="yield", workers=workers, expand=False)
+    with closing(stream):
         outcomes = list(stream)
     return rows.table(names, outcomes)
 

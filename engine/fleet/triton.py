@@ -75,7 +75,7 @@ def infer(detector: Detector, requests: Sequence[Any]) -> list[dict[str, Array]]
     """Detect in the pictures of several requests together; return the outputs of each request."""
     inputs = [request[INPUT].ravel().tolist() for request in requests]
     pictures = [picture for each in inputs for picture in each]
-    outcomes = detector.stream(pictures, on_error="yield")
+    outcomes = detector.stream(pictures, on_error="yield", expand=False)
     return [_padded([next(outcomes) for _ in each]) for each in inputs]
 
 

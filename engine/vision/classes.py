@@ -31,6 +31,22 @@ def class_ids_of(classes: Collection[str | int] | str | None, names: Sequence[st
     return ids
 
 
+def chosen_classes(
+    classes: Collection[str | int] | None,
+    exclude: Collection[str | int] | None,
+    names: Sequence[str],
+) -> tuple[int, ...] | None:
+    """Return the ids of `classes` without those to `exclude`, or None for all classes."""
+    unwanted = set(class_ids_of(exclude, names))
+    if classes is None and not unwanted:
+        return None
+    every = range(len(names))
+    wanted = set(every if classes is None else class_ids_of(classes, names))
+    for number in sorted((wanted | unwanted) - set(every)):
+        raise InputError(f"classes: expected a number below {len(names)}, got {number}")
+    return tuple(sorted(wanted - unwanted))
+
+
 def parse_class(text: str) -> str | int:
     """Parse a class as a number if it is one, otherwise as a name."""
     number = parse_integer(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.backends import kinds, open_device
+from engine.backends import device_name, kinds, open_device
 from engine.errors import DeviceError, EngineError, InputError
 from tests.backends.cases import Case, all_cases
 from tests.backends.layouts import run_case
@@ -33,6 +33,14 @@ def test_an_unknown_device_is_an_error(name: str, kind: type[EngineError], messa
     with pytest.raises(kind) as caught:
         open_device(name)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("device", "name"),
+    [(0, "cuda:0"), ("1", "cuda:1"), ("0,1", "cuda:0,1"), ("cpu", "cpu"), ("cuda", "cuda")],
+)
+def test_a_gpu_may_be_given_by_its_number(device: str | int, name: str) -> None:
+    assert device_name(device) == name
 
 
 def test_threads_do_not_change_results() -> None:

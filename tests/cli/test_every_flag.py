@@ -104,6 +104,7 @@ RUNNING = {
     "--precision float64": same,
     "--batch 2": same,
     "--size 96x96": other,
+    "--imgsz 96": other,
     "--resize letterbox": other,
     "--no-passes": same,
     "--no-exif": other,
@@ -114,6 +115,15 @@ RUNNING = {
 @pytest.mark.parametrize("flags", RUNNING)
 def test_how_a_network_is_run(folder, usual, command, flags):
     assert RUNNING[flags](answers(folder, command, flags)[1], usual[command])
+
+
+HALF = "--half"
+
+
+@pytest.mark.parametrize("command", NETS)
+def test_half_is_float16(folder, command):
+    done = run(folder, f"{command} {NETS[command]} {PICTURES[command]} {HALF}", status=2)
+    assert "precision: expected float32 or float64, got 'float16'" in done.err
 
 
 THREADS = "--threads 1"
@@ -492,7 +502,7 @@ TESTED = {
     "doctor": [DOCTOR],
 }
 for _command, _net in NETS.items():
-    TESTED[_command] += [_net, ZOO, THREADS]
+    TESTED[_command] += [_net, ZOO, THREADS, HALF]
 
 
 @pytest.mark.parametrize("command", sorted(set(cli.commands()) - SERVES))

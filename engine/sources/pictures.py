@@ -1,0 +1,70 @@
+"""Turn what a caller names (folders, patterns, lists, videos, cameras, URLs) into pictures."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Iterator
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+from engine.errors import ImageError
+from engine.sources.expand import expand
+from engine.sources.media import MediaKind, is_camera, is_url, media_of
+from engine.sources.reader import FrameSelection, read_items
+from engine.vision.image import Source
+
+_LIST = ".txt"
+
+
+def name_of(source: object) -> str | None:
+    """Return a source that is a name as text: a path, a URL or the number of a camera."""
+    if isinstance(source, str):
+        return source
+    if isinstance(source, os.PathLike):
+        return os.fsdecode(source)
+    if isinstance(source, Integral) and not isinstance(source, bool):
+        return str(int(source))
+    return None
+
+
+def is_file(name: str) -> bool:
+    """Tell whether a name is that of one picture in a file, which image.read() can read."""
+    if glob.has_magic(name) and not os.path.lexists(name):
+        return False
+    if is_url(name) or name.lower().startswith("file://") or name.lower().endswith(_LIST):
+        return False
+    if media_of(name).kind is not MediaKind.PICTURE:
+        return False
+    try:
+        return not Path(name).is_dir()
+    except (OSError, ValueError):  # reading the picture will report it
+        return True
+
+
+def is_single(name: str) -> bool:
+    """Tell whether a name stands for one picture: a file or the URL of a picture."""
+    return is_file(name) or (is_url(name) and media_of(name).kind is MediaKind.URL)
+
+
+def is_endless(name: str) -> bool:
+    """Tell whether a name is a camera or a live stream."""
+    return is_camera(name) or (is_url(name) and media_of(name).kind is MediaKind.LIVE)
+
+
+def pictures_of(
+    sources: Iterable[Any],
+    selection: FrameSelection | None = None,
+    *,
+    recursive: bool = False,
+) -> Iterator[Source | ImageError]:
+    """Yield the pictures that `sources` stand for; what is no name is passed on unchanged."""
+    for source in sources:
+        name = name_of(source)
+        if name is None or is_file(name):
+            yield source
+        else:
+            media = expand([name], recursive=recursive)
+            for item in read_items(media, selection or FrameSelection()):
+                yield item.source

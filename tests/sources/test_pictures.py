@@ -1,0 +1,69 @@
+"""Names that stand for one picture, for several, or for a stream without an end."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.errors import ImageError
+from engine.sources.pictures import is_endless, is_file, is_single, name_of, pictures_of
+from engine.sources.remote_picture import RemotePicture
+from tests.pictures import write_picture
+
+
+@pytest.fixture(autouse=True)
+def tree(tmp_path, monkeypatch):
+    for name in ("a.jpg", "odd[1].jpg", "folder/b.jpg", "folder/inner/c.jpg"):
+        write_picture(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.jpg", "file"),
+        ("missing.jpg", "file"),
+        ("odd[1].jpg", "file"),
+        ("a\0.jpg", "file"),
+        ("folder", "several"),
+        ("*.jpg", "several"),
+        ("list.txt", "several"),
+        ("street.mp4", "several"),
+        ("file:///tmp/a.jpg", "several"),
+        ("https://example.com/a.jpg", "single"),
+        ("https://example.com/a.mp4", "several"),
+        ("rtsp://camera/1", "endless"),
+        ("0", "endless"),
+        ("/dev/video0", "endless"),
+    ],
+)
+def test_kinds(name, kind):
+    assert is_file(name) is (kind == "file")
+    assert is_single(name) is (kind in ("file", "single"))
+    assert is_endless(name) is (kind == "endless")
+
+
+def test_names():
+    assert name_of("a.jpg") == name_of(Path("a.jpg")) == "a.jpg"
+    assert name_of(2) == name_of(np.int64(2)) == "2"
+    for other in (b"a.jpg", True, None, np.zeros(3), 1.5):
+        assert name_of(other) is None
+
+
+def test_several_names_become_their_pictures():
+    array = np.zeros((2, 2, 3), np.uint8)
+    found = list(pictures_of(["a.jpg", array, "folder", Path("folder/b.jpg")]))
+    assert found[:2] == ["a.jpg", array]
+    assert found[2:] == ["folder/b.jpg", Path("folder/b.jpg")]
+    assert list(pictures_of(["folder"], recursive=True)) == ["folder/b.jpg", "folder/inner/c.jpg"]
+
+
+def test_names_without_pictures_become_errors():
+    missing, empty = pictures_of(["list.txt", "x*.jpg"])
+    assert isinstance(missing, ImageError)
+    assert isinstance(empty, ImageError)
+
+
+def test_addresses_are_read_later():
+    (picture,) = pictures_of(["https://example.com/a.jpg"])
+    assert isinstance(picture, RemotePicture)

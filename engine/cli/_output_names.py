@@ -117,7 +117,7 @@ def common_folder(found: Iterable[Media]) -> str | None:
 
 
 def _is_local(media: Media) -> bool:
-    is_file = media.kind in (MediaKind.PICTURE, MediaKind.VIDEO)
+    is_file = media.kind in (MediaKind.PICTURE, MediaKind.VIDEO, MediaKind.ARCHIVE)
     return is_file and not is_url(media.name) and "\0" not in media.name
 
 
@@ -126,4 +126,6 @@ def _parent(name: str) -> str:
 
 
 def _ending_of(media: Media) -> str:
+    if media.kind is MediaKind.ARCHIVE:  # its outputs are in a folder
+        return ""
     return extension_for(media.name) if media.has_frames else file_names.suffix_of(media.name)

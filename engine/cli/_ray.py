@@ -1,4 +1,4 @@
-"""detect --ray: process pictures on a Ray cluster and write the results in shards."""
+"""--ray of detect and classify: process pictures on a Ray cluster and write results in shards."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from engine import extras
 from engine.cli import FAILED, _model
+from engine.cli._ray_noise import without_false_alarm
 from engine.cli._stderr import print_stderr
 from engine.errors import InputError
 from engine.version import __version__
@@ -42,6 +43,7 @@ _ONLY_WITHOUT = (
     "fail_fast",
     "max_frames",
 )
+_MAX_PROBLEMS = 20  # that are printed
 _PROGRESS_SECONDS = 10.0  # between two lines of progress
 
 
@@ -71,12 +73,12 @@ def is_wanted(arguments: argparse.Namespace) -> bool:
     return False
 
 
-def run(arguments: argparse.Namespace, **options: Any) -> int:
+def run(arguments: argparse.Namespace, *, task: str = "detector", **options: Any) -> int:
     """Start or resume the run in --out; `options` are arguments of engine.load()."""
     fleet = _fleet()
     _separate_address(arguments)
     for name in _ONLY_WITHOUT:
-        if getattr(arguments, name):
+        if getattr(arguments, name, None):
             raise InputError(f"--{name.replace('_', '-')}: not with --ray")
     if not arguments.out:
         raise InputError("--ray: expected --out DIR for the results")
@@ -86,12 +88,13 @@ def run(arguments: argparse.Namespace, **options: Any) -> int:
         autoscales=most is not None and arguments.ray != fleet.LOCAL,
     )
     inputs = _model.take_inputs(arguments)
-    model = _packed(arguments, options)
+    model = _packed(arguments, task, options)
     about = {
         "engine": __version__,
         "sources": inputs,
         "recursive": arguments.recursive,
         "model": model.digest,
+        **({} if task == "detector" else {"task": task}),
         **model.options,
     }
     run = fleet.DetectionRun.open(
@@ -100,18 +103,26 @@ def run(arguments: argparse.Namespace, **options: Any) -> int:
         size=arguments.shard,
         overwrite=arguments.overwrite,
     )
-    progress = _Progress(run.pictures, is_wanted=not arguments.quiet)
+    progress = _Progress(run.pictures, task, is_wanted=not arguments.quiet)
     earlier = run.finished_shards()
     for tally in earlier.values():
         progress.add(tally)
     left = [each for each in range(run.shards) if each not in earlier]
     if left:
         # Ray reports lost workers on stdout, which must hold nothing but the counts
-        with redirect_stdout(sys.stderr), fleet.ray_session(arguments.ray, model_bytes=model.size):
+        with (
+            without_false_alarm(),
+            redirect_stdout(sys.stderr),
+            fleet.ray_session(arguments.ray, model_bytes=model.size),
+        ):
             progress.start()
             for result in run.process(left, model, resources, workers=arguments.workers):
                 progress.add(result.tally)
+                progress.add_problems(result.problems, result.failed_pictures)
     run.check_complete()
+    progress.end_problems(arguments.out)
+    if not left:
+        progress.print("nothing left to do")
     progress.end(f"{run.shards} files in {arguments.out}")
     return FAILED if progress.total.failed_pictures else 0
 
@@ -139,12 +150,12 @@ def _separate_address(arguments: argparse.Namespace) -> None:
     arguments.inputs.insert(0 if of_model[0] else [*of_model[1:], False].index(False), word)
 
 
-def _packed(arguments: argparse.Namespace, chosen: dict[str, Any]) -> PackedModel:
+def _packed(arguments: argparse.Namespace, task: str, chosen: dict[str, Any]) -> PackedModel:
     """Load the model here once, so that its errors are reported before the cluster starts."""
     import engine
     from engine.fleet.packed_model import PackedModel
 
-    _model.fill_in(arguments)
+    _model.fill_in(arguments, has_default=task == "detector")
     files = arguments.cfg, arguments.weights
     options: dict[str, Any] = {
         "size": arguments.size,
@@ -156,11 +167,12 @@ def _packed(arguments: argparse.Namespace, chosen: dict[str, Any]) -> PackedMode
     with engine.load(
         *files, arguments.names, data=arguments.data, device="cpu", **options
     ) as detector:
-        if detector.task != "detector":
-            raise InputError(f"{arguments.cfg}: is not a detector. Try: classify")
+        if detector.task != task:
+            other = {"detector": "classify", "classifier": "detect"}[task]
+            raise InputError(f"{arguments.cfg}: is not a {task}. Try: {other}")
         labels = detector.labels
     options |= {"precision": arguments.precision, "batch": arguments.batch}
-    return PackedModel.pack(*files, labels, **options)
+    return PackedModel.pack(*files, labels, task=task, **options)
 
 
 def _entries(arguments: argparse.Namespace, names: list[str]) -> Iterator[Entry]:
@@ -183,11 +195,13 @@ def _bounds(text: str) -> tuple[int, int]:
 class _Progress:
     """Lines of progress at intervals, for terminals and log files, and one at the end."""
 
-    def __init__(self, pictures: int, *, is_wanted: bool) -> None:
+    def __init__(self, pictures: int, task: str, *, is_wanted: bool) -> None:
         from engine.fleet.rows import Tally
 
         self.total: Tally = Tally()
         self._pictures = pictures
+        self._task = task
+        self._problems = self._failures = 0  # that were printed, and of this run
         self._is_wanted = is_wanted
         self._earlier = 0  # pictures of earlier runs
         self._start = self._last_line = time.perf_counter()
@@ -206,8 +220,24 @@ class _Progress:
     def end(self, where: str) -> None:
         if self._is_wanted:
             pictures, boxes, with_boxes, failed = self.total
-            counts = f"{pictures} pictures, {boxes} boxes in {with_boxes}, {failed} failed"
-            print(f"{counts}{self._rate()}: {where}")
+            found = f", {boxes} boxes in {with_boxes}" if self._task == "detector" else ""
+            print(f"{pictures} pictures{found}, {failed} failed{self._rate()}: {where}")
+
+    def print(self, text: str) -> None:
+        if self._is_wanted:
+            print_stderr(text)
+
+    def add_problems(self, problems: Sequence[str], failures: int) -> None:
+        """Print why pictures failed, up to a limit."""
+        self._failures += failures
+        for problem in problems[: max(0, _MAX_PROBLEMS - self._problems)]:
+            self._problems += 1
+            print_stderr(f"Error: {problem}")
+
+    def end_problems(self, where: str) -> None:
+        if self._failures > self._problems:
+            more = self._failures - self._problems
+            print_stderr(f"{more} more pictures failed: see the column error in {where}")
 
     def _rate(self) -> str:
         new = self.total.pictures - self._earlier

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from engine.sources.reader import FrameSelection
 
 WHAT = (
-    "pictures, folders, patterns, .txt lists, URLs, videos, a camera's number,"
+    "pictures, folders, patterns, .txt lists, .tar files, URLs, videos, a camera's number,"
     " or - for names on stdin"
 )
 
@@ -74,7 +74,8 @@ class Feed:
 
         for media, output in self.sources:
             for item in read_items((media,), self.selection):
-                yield replace(item, output=output)
+                inside = f"/{item.output}" if item.output else ""  # of an archive
+                yield replace(item, output=output + inside)
 
 
 def feed(
@@ -87,6 +88,7 @@ def feed(
     from engine.cli._stdin import lines
     from engine.sources import video
     from engine.sources.expand import STDIN, expand
+    from engine.sources.media import MediaKind
     from engine.sources.reader import FrameSelection
 
     if names.count(STDIN) > 1:
@@ -104,7 +106,8 @@ def feed(
     if videos:
         video.require_pyav(videos[0].name)
     named = tuple(_named(found, arguments))
-    return Feed(named, selection, None if videos else len(found), tuple(names), named)
+    is_counted = not any(each.has_frames or each.kind is MediaKind.ARCHIVE for each in found)
+    return Feed(named, selection, len(found) if is_counted else None, tuple(names), named)
 
 
 def _without_results(found: tuple[Media, ...], folders: Sequence[str]) -> tuple[Media, ...]:

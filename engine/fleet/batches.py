@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
@@ -11,17 +10,12 @@ import pyarrow as pa
 from engine.errors import ImageError, InputError
 from engine.fleet.lazy_pictures import open_lazily
 from engine.inputs import Wanted
+from engine.sources.archive import NamedBytes
 
-# Ray's columns for file contents, decoded pictures, file names and plain items
-COLUMNS = ("bytes", "image", "path", "item")
-
-
-class NamedBytes(BytesIO):
-    """A file in memory whose name appears in error messages."""
-
-    def __init__(self, name: str, content: bytes) -> None:
-        super().__init__(content)
-        self.name = name
+# Ray's columns for file contents, decoded pictures, the files of WebDataset by their extension,
+# file names and plain items
+COLUMNS = ("bytes", "image", "jpg", "jpeg", "png", "webp", "path", "item")
+_NAMES = ("path", "__key__")  # of pictures; the second one is WebDataset's
 
 
 def extract_pictures(batch: Any, column: str | None = None) -> list[tuple[str | None, Wanted]]:
@@ -35,8 +29,27 @@ def extract_pictures(batch: Any, column: str | None = None) -> list[tuple[str | 
 
         batch = BlockAccessor.for_block(batch).to_batch_format("numpy")
     values = list(batch[picture_column(list(batch), column)])
-    names = list(batch["path"]) if "path" in batch else [None] * len(values)
+    name_column = next((each for each in _NAMES if each in batch), None)
+    names = [None] * len(values) if name_column is None else list(batch[name_column])
     return [to_picture(value, name) for value, name in zip(values, names, strict=True)]
+
+
+def with_other_columns(results: pa.Table, batch: Any, column: str | None = None) -> pa.Table:
+    """Return the results with the columns of the batch that are neither pictures nor names."""
+    columns = batch.column_names if isinstance(batch, pa.Table) else list(batch)
+    left_out = (picture_column(columns, column), "path")
+    kept = [each for each in columns if each not in left_out]
+    if not kept:
+        return results
+    if not isinstance(batch, pa.Table):
+        from ray.data.block import BlockAccessor
+
+        others = batch[kept] if hasattr(batch, "columns") else {each: batch[each] for each in kept}
+        batch = BlockAccessor.for_block(BlockAccessor.batch_to_block(others)).to_arrow()
+    for name in kept:
+        own = f"input_{name}" if name in results.column_names else name
+        results = results.append_column(own, batch[name])
+    return results
 
 
 def picture_column(columns: Sequence[str], column: str | None = None) -> str:
@@ -59,6 +72,7 @@ def to_picture(value: Any, name: str | None) -> tuple[str | None, Wanted]:
     if value is None:
         return name, ImageError(f"{name or 'picture'}: picture: missing")
     if isinstance(value, str):
+        value = str(value)  # NumPy's strings look like arrays
         return name or value, open_lazily(value)
     if isinstance(value, bytes) and name:
         return name, NamedBytes(name, value)

@@ -1,8 +1,8 @@
-"""A detector as a class for Ray Data's map_batches."""
+"""A detector and a classifier as classes for Ray Data's map_batches."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from engine.fleet import batches, ray_resources, rows
 
@@ -21,9 +21,12 @@ class Detect:
         )
 
     `column` holds the pictures: bytes, arrays, paths or URLs; see batches.COLUMNS for the default.
-    A picture that cannot be read becomes a row with its error. The options are those of
+    All other columns of a batch are kept; one with the name of a result is called `input_…`. A
+    picture that cannot be read becomes a row with its error. The options are those of
     engine.load(); the device and the threads are those that Ray assigned to the actor.
     """
+
+    _task: ClassVar[str] = "detector"
 
     def __init__(
         self,
@@ -37,7 +40,8 @@ class Detect:
     ) -> None:
         self._column = column
         self._workers = workers  # threads that decode pictures
-        self._detector = ray_resources.load(cfg, weights, names, **options)
+        ray_resources.warn_if_no_cpu_is_left()
+        self._detector = ray_resources.load(cfg, weights, names, task=self._task, **options)
 
     def __call__(self, batch: Any) -> pa.Table:
         pictures = batches.extract_pictures(batch, self._column)
@@ -47,4 +51,17 @@ class Detect:
             workers=self._workers,
             expand=False,
         )
-        return rows.table([name for name, _ in pictures], list(outcomes))
+        names = [name for name, _ in pictures]
+        return batches.with_other_columns(self._table(names, list(outcomes)), batch, self._column)
+
+    def _table(self, names: list[str | None], outcomes: list[Any]) -> pa.Table:
+        return rows.table(names, outcomes)
+
+
+class Classify(Detect):
+    """The same for a classifier: tables with the columns of rows.SCHEMA_OF_CLASSES."""
+
+    _task = "classifier"
+
+    def _table(self, names: list[str | None], outcomes: list[Any]) -> pa.Table:
+        return rows.table_of_classes(names, outcomes)

@@ -73,7 +73,7 @@ class DetectionRun:
         # Written last, so that a folder with this file has a complete plan.
         counts = {"shards": shards, "pictures": pictures}
         folder.write(FILE, json.dumps({**parameters, **counts}, indent=1).encode())
-        return cls(ShardFiles(folder, parameters["format"]), shards, pictures)
+        return cls(_files(folder, parameters), shards, pictures)
 
     @classmethod
     def _resume(cls, folder: Folder, parameters: Mapping[str, Any]) -> DetectionRun:
@@ -89,7 +89,7 @@ class DetectionRun:
                     f"{shown(folder.name)}: was started with {name} {old}, not {new}."
                     " Name another folder, or pass --overwrite"
                 )
-        return cls(ShardFiles(folder, parameters["format"]), *counts)
+        return cls(_files(folder, parameters), *counts)
 
     def finished_shards(self) -> dict[int, Tally]:
         existing = self.files.folder.names()
@@ -114,6 +114,7 @@ class DetectionRun:
             "model": model_ref,
             "out": self.files.folder.name,
             "form": self.files.format,
+            "task": self.files.task,
             "workers": workers,
         }
         for row in map_tasks(tasks, ShardWorker, arguments, resources):
@@ -131,6 +132,10 @@ class DetectionRun:
                 f"{shown(self.files.folder.name)}: {missing} of {self.shards} shards are missing."
                 " Name a folder that all machines share"
             )
+
+
+def _files(folder: Folder, parameters: Mapping[str, Any]) -> ShardFiles:
+    return ShardFiles(folder, parameters["format"], parameters.get("task", "detector"))
 
 
 def _delete_run(folder: Folder, existing: Iterable[str]) -> None:

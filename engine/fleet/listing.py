@@ -19,23 +19,27 @@ from engine.fleet import storage
 from engine.fleet.batches import picture_column, to_picture
 from engine.fleet.lazy_pictures import open_lazily
 from engine.inputs import Wanted
-from engine.sources import media
+from engine.sources import archive, media
 from engine.sources.expand import STDIN, expand
 from engine.sources.media import Media, MediaKind
 from engine.vision.extensions import PICTURE_EXTENSIONS
 
-_TABLE_SUFFIXES = (".parquet", ".pq")
+_CONTAINERS = (".parquet", ".pq", archive.SUFFIX)  # of many pictures
 _ROWS_PER_READ = 16
 
 
 class Entry(NamedTuple):
-    """A picture, the pictures in a row group of a Parquet file, or the reason for having none."""
+    """A picture, the pictures in a part of a file, or the reason for having none.
+
+    A part is a row group of a Parquet file, or begins at an offset of a .tar file.
+    """
 
     name: str
     pictures: int = 1
     row_group: int | None = None
     first: int = 0  # number of the first row of the row group
     problem: str | None = None
+    offset: int | None = None
 
 
 def list_entries(
@@ -43,8 +47,8 @@ def list_entries(
 ) -> Iterator[Entry]:
     """Yield the pictures that the names stand for, in order; `lines` are the names in `-`.
 
-    A folder stands for its pictures and its Parquet files. File names become absolute, because
-    workers open them from other working directories.
+    A folder stands for its pictures, its Parquet files and its .tar files. File names become
+    absolute, because workers open them from other working directories.
     """
     for name in names:
         if storage.is_remote(name):
@@ -52,7 +56,7 @@ def list_entries(
             continue
         tables = _tables_in(name, recursive=recursive)
         for table in tables:
-            yield from _list_table(os.path.abspath(table))  # noqa: PTH100 - like other names
+            yield from _list_file(os.path.abspath(table))  # noqa: PTH100 - like other names
         for item in expand([name], recursive=recursive, lines=lines if name == STDIN else ()):
             if not (tables and item.kind is MediaKind.BROKEN):
                 yield from _list_item(item)
@@ -62,6 +66,8 @@ def read_entry(entry: Entry) -> Iterator[tuple[str, Wanted]]:
     """Yield the name and the picture, or its ImageError, of each picture of an entry."""
     if entry.problem is not None:
         yield entry.name, ImageError(entry.problem)
+    elif entry.offset is not None:
+        yield from _read_members(entry, entry.offset)
     elif entry.row_group is None:
         yield entry.name, open_lazily(entry.name)
     else:
@@ -87,13 +93,14 @@ def _tables_in(folder: str, *, recursive: bool) -> list[str]:
     if folder == STDIN or not Path(folder).is_dir():
         return []
     found = Path(folder).rglob("*") if recursive else Path(folder).glob("*")
-    return sorted(str(each) for each in found if each.suffix.lower() in _TABLE_SUFFIXES)
+    return sorted(str(each) for each in found if each.suffix.lower() in _CONTAINERS)
 
 
 def _list_file(name: str) -> Iterator[Entry]:
-    if PurePosixPath(name).suffix.lower() in _TABLE_SUFFIXES and not media.is_url(name):
-        return _list_table(name)
-    return iter([Entry(name)])
+    suffix = PurePosixPath(storage.split_options(name)[0]).suffix.lower()
+    if media.is_url(name) or suffix not in _CONTAINERS:
+        return iter([Entry(name)])
+    return _list_archive(name) if suffix == archive.SUFFIX else _list_table(name)
 
 
 # ---------------------------------------------------------------- in stores
@@ -102,9 +109,10 @@ def _list_file(name: str) -> Iterator[Entry]:
 def _list_store(name: str, *, recursive: bool) -> Iterator[Entry]:
     """List a file, a folder or a pattern in an object store."""
     folder, is_wanted = name, _is_supported
-    if glob.has_magic(name):
-        prefix = name[: next(at for at, each in enumerate(name) if each in "*?[")]
-        folder = prefix.rpartition("/")[0]
+    bare, options = storage.split_options(name)
+    if glob.has_magic(bare):
+        prefix = bare[: next(at for at, each in enumerate(bare) if each in "*?[")]
+        folder = prefix.rpartition("/")[0] + options
         pattern = storage.locate(name)[1]
         is_wanted = lambda path: fnmatch.fnmatchcase(path, pattern)  # noqa: E731
         recursive = True
@@ -129,7 +137,7 @@ def _list_store(name: str, *, recursive: bool) -> Iterator[Entry]:
 
 
 def _is_supported(path: str) -> bool:
-    return PurePosixPath(path).suffix.lower() in (*PICTURE_EXTENSIONS, *_TABLE_SUFFIXES)
+    return PurePosixPath(path).suffix.lower() in (*PICTURE_EXTENSIONS, *_CONTAINERS)
 
 
 # ---------------------------------------------------------------- in Parquet files
@@ -182,6 +190,46 @@ def _read_row(value: object, path: object, number: str, table: str) -> tuple[str
         return value, open_lazily(value)
     name, picture = to_picture(value, path if isinstance(path, str) else None)
     return (name, picture) if name else to_picture(value, number)  # type: ignore[return-value]
+
+
+# ---------------------------------------------------------------- in .tar files
+
+
+def _list_archive(name: str) -> Iterator[Entry]:
+    """List the parts of a .tar file; the workers read them."""
+    found = False
+    try:
+        with _open_file(name) as file:
+            for offset, pictures in archive.extents(file):
+                found = True
+                yield Entry(name, pictures, offset=offset)
+    except (*archive.ERRORS, pa.ArrowException) as error:
+        problem = f"{shown(name)}: archive: cannot be read: {storage.reason(error)}"
+        yield Entry(name, problem=problem)
+        return
+    if not found:
+        yield Entry(name, problem=f"{shown(name)}: archive: has no pictures")
+
+
+def _read_members(entry: Entry, offset: int) -> Iterator[tuple[str, Wanted]]:
+    """Yield the pictures of a part; after a read error, an ImageError for each missing one."""
+    done = 0
+    try:
+        with _open_file(entry.name) as file:
+            for path, picture in archive.read(
+                entry.name, file, archive.Extent(offset, entry.pictures)
+            ):
+                done += 1
+                yield f"{entry.name}#{path}", picture
+    except (*archive.ERRORS, pa.ArrowException) as error:
+        problem = f"{shown(entry.name)}: archive: cannot be read: {storage.reason(error)}"
+        for at in range(done, entry.pictures):
+            yield f"{entry.name}#{at}", ImageError(problem)
+
+
+def _open_file(name: str) -> pa.NativeFile:
+    files, path = storage.locate(name)
+    return files.open_input_file(path)
 
 
 def _open_table(name: str) -> pyarrow.parquet.ParquetFile:

@@ -28,10 +28,17 @@ class PackedModel:
     files: Mapping[str, bytes]  # by their names relative to the .cfg
     labels: Sequence[str]
     options: Mapping[str, Any]  # of engine.load()
+    task: str = "detector"
 
     @classmethod
     def pack(
-        cls, cfg: str | Path, weights: str | Path, labels: Sequence[str], **options: Any
+        cls,
+        cfg: str | Path,
+        weights: str | Path,
+        labels: Sequence[str],
+        *,
+        task: str = "detector",
+        **options: Any,
     ) -> PackedModel:
         files = {_CFG: Path(cfg).read_bytes(), _WEIGHTS: Path(weights).read_bytes()}
         for node in darknet_graph.build(darknet_cfg.read(cfg)).nodes:
@@ -40,7 +47,7 @@ class PackedModel:
                     where = f"{shown(cfg)}:{node.line}: tree"
                     raise ConfigError(f"{where}: expected a file in the folder of the .cfg")
                 files[tree] = node.layer.context.find(tree).read_bytes()
-        return cls(files, tuple(labels), options)
+        return cls(files, tuple(labels), options, task)
 
     @property
     def size(self) -> int:
@@ -64,4 +71,5 @@ class PackedModel:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
             paths = [Path(folder, _CFG), Path(folder, _WEIGHTS)]
-            return ray_resources.load(*paths, self.labels, **resources, **self.options)
+            options = {**resources, **self.options}
+            return ray_resources.load(*paths, self.labels, task=self.task, **options)

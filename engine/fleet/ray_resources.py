@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +15,28 @@ if TYPE_CHECKING:
 DEVICES = ("auto", "cpu", "cuda")
 
 
-def load(*files: Any, device: str = "auto", threads: int | None = None, **options: Any) -> Detector:
+_log = logging.getLogger("engine")
+
+
+def load(
+    *files: Any,
+    task: str = "detector",
+    device: str = "auto",
+    threads: int | None = None,
+    **options: Any,
+) -> Detector:
     """Call engine.load() with the GPUs and as many threads as the CPUs that Ray assigned.
 
-    Outside of a Ray worker the arguments are passed on unchanged. Only detectors are accepted.
+    Outside of a Ray worker the arguments are passed on unchanged. Only networks for the task are
+    accepted.
     """
     if _is_worker():
         device = resolve_device(device, assigned_gpus())
         threads = assigned_cpus() if threads is None else threads
     detector = loading.load(*files, device=device, threads=threads, **options)
-    if detector.task != "detector":
+    if detector.task != task:
         detector.close()
-        raise InputError(f"{files[0]}: expected a detector, got another network")
+        raise InputError(f"{files[0]}: expected a {task}, got another network")
     return detector
 
 
@@ -57,6 +68,21 @@ def assigned_cpus() -> int:
     import ray
 
     return max(1, int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1)))
+
+
+def warn_if_no_cpu_is_left() -> None:
+    """Warn that tasks which feed this worker may wait forever, because it has all CPUs."""
+    import ray
+
+    if not _is_worker():
+        return
+    total = ray.cluster_resources().get("CPU", 0.0)
+    if total - assigned_cpus() < 1:
+        _log.warning(
+            "this worker has all %d CPUs of the cluster: tasks that read pictures for it wait "
+            "forever, unless they need no CPU. Read with num_cpus=0, or give the worker fewer",
+            total,
+        )
 
 
 def _is_worker() -> bool:

@@ -11,6 +11,7 @@ import pyarrow.compute
 
 from engine.errors import ImageError
 from engine.vision import serialize
+from engine.vision.classification import Classification
 from engine.vision.result import Result
 
 # Boxes are left, top, right, bottom in pixels. All columns but path are null if there is an error.
@@ -24,6 +25,10 @@ SCHEMA = pa.schema(
         "error": pa.string(),  # reason for having no result
     }
 )
+
+
+# The same for classifiers: the best classes, the best one first.
+SCHEMA_OF_CLASSES = pa.schema([each for each in SCHEMA if each.name != "boxes"])
 
 
 class Tally(NamedTuple):
@@ -63,6 +68,29 @@ def table(paths: Sequence[str | None], outcomes: Sequence[Result | ImageError]) 
         pa.array(errors, pa.string()),
     ]
     return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+
+def table_of_classes(
+    paths: Sequence[str | None], outcomes: Sequence[Classification | ImageError]
+) -> pa.Table:
+    """Return a table with a row for each picture, for a classifier."""
+    rows: list[dict[str, object]] = []
+    for path, outcome in zip(paths, outcomes, strict=True):
+        row: dict[str, object] = {"path": path if path is None else _text(path)}
+        if isinstance(outcome, ImageError):
+            row["error"] = _text(str(outcome))
+        else:
+            best = outcome.top()
+            row["scores"] = [each.score for each in best]
+            row["class_ids"] = [each.class_id for each in best]
+            row["labels"] = [_text(each.label) for each in best]
+        rows.append(row)
+    return pa.Table.from_pylist(rows, schema=SCHEMA_OF_CLASSES)
+
+
+def problems(rows: pa.Table, limit: int) -> list[str]:
+    """Return the first errors in a table of results."""
+    return [str(each) for each in rows["error"].drop_null().slice(0, limit).to_pylist()]
 
 
 def tally(rows: pa.Table) -> Tally:

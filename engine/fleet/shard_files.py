@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Format = Literal["parquet", "jsonl"]
 FORMATS = ("parquet", "jsonl")
+MAX_PROBLEMS = 20  # of a shard, that its result lists
 
 
 class ShardResult(NamedTuple):
@@ -37,6 +38,7 @@ class ShardResult(NamedTuple):
     failed_pictures: int
     error: str | None = None
     message: str | None = None
+    problems: tuple[str, ...] = ()  # the first reasons for failed pictures
 
     @property
     def tally(self) -> Tally:
@@ -49,6 +51,7 @@ class ShardFiles:
 
     folder: Folder
     format: Format
+    task: str = "detector"
 
     def name(self, shard: int) -> str:
         return f"shard-{shard:06d}.{self.format}"
@@ -68,7 +71,8 @@ class ShardFiles:
                 return pyarrow.parquet.read_table(file)
             # One block for the whole file, because a row must not be longer than a block.
             reading = pyarrow.json.ReadOptions(block_size=file.size() + 1)
-            parsing = pyarrow.json.ParseOptions(explicit_schema=rows.SCHEMA)
+            schema = rows.SCHEMA if self.task == "detector" else rows.SCHEMA_OF_CLASSES
+            parsing = pyarrow.json.ParseOptions(explicit_schema=schema)
             return pyarrow.json.read_json(file, reading, parsing)
 
     def tally(self, shard: int) -> Tally:
@@ -82,10 +86,12 @@ class ShardWorker:
     of the constructor is reported by the first call.
     """
 
-    def __init__(self, model: Any, out: str, form: Format, workers: int, **resources: Any) -> None:
+    def __init__(
+        self, model: Any, out: str, form: Format, task: str, workers: int, **resources: Any
+    ) -> None:
         import ray
 
-        self._files = ShardFiles(Folder(out), form)
+        self._files = ShardFiles(Folder(out), form, task)
         self._workers = workers
         self._load_error: EngineError | None = None
         try:
@@ -104,12 +110,17 @@ class ShardWorker:
                 raise self._load_error
             # A lost worker may have written the file without reporting it.
             if self._files.folder.has(self._files.name(shard)):
-                return ShardResult(shard, *self._files.tally(shard))
+                return self._result(shard, self._files.read(shard))
             table = detect(self._detector, self._plan.entries(shard), workers=self._workers)
             self._files.write(shard, table)
-            return ShardResult(shard, *rows.tally(table))
+            return self._result(shard, table)
         except EngineError as error:
             return ShardResult(shard, *Tally(), type(error).__name__, str(error))
+
+    def _result(self, shard: int, table: pa.Table) -> ShardResult:
+        return ShardResult(
+            shard, *rows.tally(table), problems=tuple(rows.problems(table, MAX_PROBLEMS))
+        )
 
 
 def detect(detector: Detector, entries: Iterable[Entry], *, workers: int) -> pa.Table:
@@ -124,13 +135,15 @@ def detect(detector: Detector, entries: Iterable[Entry], *, workers: int) -> pa.
 
     stream = detector.stream(pictures(), on_error="yield", workers=workers, expand=False)
     with closing(stream):
-        outcomes = list(stream)
-    return rows.table(names, outcomes)
+        outcomes: list[Any] = list(stream)  # Result or Classification, or an ImageError
+    tabulate = rows.table_of_classes if detector.task == "classifier" else rows.table
+    return tabulate(names, outcomes)
 
 
 _RESULT_SCHEMA = pa.schema(
     {
         **dict.fromkeys(("shard", *Tally._fields), pa.int64()),
         **dict.fromkeys(("error", "message"), pa.string()),
+        "problems": pa.list_(pa.string()),
     }
 )

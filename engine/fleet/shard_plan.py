@@ -29,6 +29,7 @@ _SCHEMA = pa.schema(
         "row_group": pa.int32(),
         "first": pa.int64(),
         "problem": pa.binary(),
+        "offset": pa.int64(),
     }
 )
 
@@ -59,6 +60,7 @@ class ShardPlan:
                 os.fsdecode(row["name"]),
                 *(row["pictures"], row["row_group"], row["first"]),
                 problem=None if row["problem"] is None else os.fsdecode(row["problem"]),
+                offset=row.get("offset"),  # which plans of earlier versions lack
             )
             for row in rows
         ]

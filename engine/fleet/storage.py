@@ -30,7 +30,7 @@ def locate(name: str) -> tuple[pyarrow.fs.FileSystem, str]:
     """Return the file system that holds `name`, and its path there."""
     if not is_remote(name):
         return _disk(), os.path.abspath(name)  # noqa: PTH100 - a name need not be a valid Path
-    bare, options = _split(name)
+    bare, options = split_options(name)
     scheme, _, rest = bare.partition("://")
     host, _, path = rest.partition("/")
     files, root = _store(f"{scheme}://{host}/{options}")
@@ -41,13 +41,13 @@ def resolve(name: str, other: str) -> str:
     """Return the name `other` as seen from the file `name`: relative to its folder."""
     if media.is_url(other) or is_remote(other) or other.startswith("/"):
         return other
-    bare, options = _split(name)
+    bare, options = split_options(name)
     return f"{bare.rpartition('/')[0]}/{other}{options}"
 
 
 def join(folder: str, path: str) -> str:
     """Return the name of the file that the file system of `folder` lists as `path`."""
-    bare, options = _split(folder)
+    bare, options = split_options(folder)
     return f"{bare.rstrip('/')}{path.removeprefix(locate(folder)[1])}{options}"
 
 
@@ -115,7 +115,7 @@ class Folder:
             raise InputError(message) from None
 
 
-def _split(name: str) -> tuple[str, str]:
+def split_options(name: str) -> tuple[str, str]:
     """Return a name without its options, and the options."""
     options = _OPTIONS.search(name) if is_remote(name) else None
     return (name[: options.start()], options[0]) if options else (name, "")

@@ -8,6 +8,8 @@ from enum import Enum
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from engine.sources import archive
+
 VIDEO_EXTENSIONS = frozenset(
     (
         ".mp4",
@@ -39,6 +41,7 @@ class MediaKind(Enum):
     URL = "url"  # of a picture
     VIDEO = "video"
     LIVE = "live"  # a camera or a stream, which drops frames that are not read in time
+    ARCHIVE = "archive"  # a .tar file of pictures
     BROKEN = "broken"  # neither a picture nor a video
 
 
@@ -88,6 +91,8 @@ def _kind_of(name: str) -> MediaKind:
     if is_camera(name):
         return MediaKind.LIVE
     if not is_url(name):
+        if archive.is_archive(name):
+            return MediaKind.ARCHIVE
         is_video = Path(name).suffix.lower() in VIDEO_EXTENSIONS
         return MediaKind.VIDEO if is_video else MediaKind.PICTURE
     scheme, path = _scheme_and_path(name)

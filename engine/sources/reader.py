@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from engine.errors import ImageError, InputError
-from engine.sources import video
+from engine.files.naming import shown
+from engine.files.regular import open_regular
+from engine.sources import archive, video
 from engine.sources.item import Frame, Item
 from engine.sources.media import Media, MediaKind
 from engine.sources.newest import newest
@@ -36,10 +38,29 @@ def read_items(media: Iterable[Media], selection: FrameSelection) -> Iterator[It
             yield Item(each.name, ImageError(each.problem))
         elif each.kind is MediaKind.URL:
             yield Item(each.name, RemotePicture(each.name))  # type: ignore[arg-type]
+        elif each.kind is MediaKind.ARCHIVE:
+            yield from _read_archive(each.name)
         elif each.has_frames:
             yield from _read_frames(each, selection)
         else:
             yield Item(each.name, each.name)
+
+
+def _read_archive(name: str) -> Iterator[Item]:
+    count = 0
+    try:
+        with open_regular(name, ImageError) as file:
+            for path, source in archive.read(name, file):
+                count += 1
+                yield Item(f"{name}#{path}", source, output=archive.output_of(path))
+    except ImageError as error:
+        yield Item(name, error)
+        return
+    except archive.ERRORS as error:
+        yield Item(name, ImageError(f"{shown(name)}: archive: cannot be read: {error}"))
+        return
+    if not count:
+        yield Item(name, ImageError(f"{shown(name)}: archive: has no pictures"))
 
 
 def _read_frames(media: Media, selection: FrameSelection) -> Iterator[Item]:

@@ -489,6 +489,7 @@ TESTED = {
         FILES,
         RESUMED,
         LENIENT,
+        CLUSTER,
         OVERWRITE,
         BEST,
         ACCURACY,

@@ -1,5 +1,8 @@
 """Outputs of trees of pictures: where they land, and that nothing is renamed silently."""
 
+import io
+import tarfile
+
 import pytest
 from PIL import Image
 
@@ -146,3 +149,50 @@ def test_annotated_pictures_in_a_tree_show_their_own_picture(detect, tree):
     assert detect("pics", "--recursive", "-o", "drawn").status == 0
     with Image.open(tree / "drawn" / "cam3" / "img000.png") as image:
         assert image.size == size
+
+
+def write_archive(path, folder):
+    with tarfile.open(path, "w") as archive:
+        for name in PICTURES:
+            archive.add(folder / "pics" / f"{name}.jpg", f"{name}.jpg")
+
+
+def test_an_archive_becomes_a_folder(detect, tree):
+    write_archive(tree / "set.tar", tree)
+    outputs = ["-o", "drawn", "--save-txt", "labels", "--csv", "a.csv"]
+    done = detect("set.tar", *outputs)
+    assert done.status == 0
+    assert below(tree / "drawn") == [f"set/{name}.jpg" for name in PICTURES]
+    assert below(tree / "labels") == [f"set/{name}.txt" for name in PICTURES]
+    detect("pics", "--recursive", "--csv", "b.csv")
+    rows = (tree / "a.csv").read_text().replace("set.tar#", "pics/")
+    assert rows == (tree / "b.csv").read_text()
+    for output in (outputs[:2], outputs[2:4]):
+        done = detect("set.tar", *output)
+        assert (done.status, "/set exists already. Name another" in done.err) == (2, True)
+    (tree / "labels" / "set" / f"{PICTURES[2]}.txt").unlink()
+    done = detect("set.tar", *outputs, "--resume")
+    assert (done.status, "1 picture, " in done.err, "3 done before" in done.err) == (0, True, True)
+    assert below(tree / "labels") == [f"set/{name}.txt" for name in PICTURES]
+
+
+def test_names_in_an_archive_stay_inside_the_output(detect, tree):
+    with tarfile.open(tree / "set.tar", "w") as archive:
+        for name in ("../../outside.jpg", "/absolute.jpg"):
+            info = tarfile.TarInfo(name)
+            content = (tree / "pics" / f"{PICTURES[0]}.jpg").read_bytes()
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    assert detect("set.tar", "-o", "in/drawn").status == 0
+    assert below(tree / "in") == ["drawn/set/absolute.jpg", "drawn/set/outside.jpg"]
+    assert not list(tree.rglob("../outside.jpg"))
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive" * 99, "cut"])
+def test_a_damaged_archive_is_one_failure(detect, tree, content):
+    write_archive(tree / "set.tar", tree)
+    whole = (tree / "set.tar").read_bytes()
+    (tree / "set.tar").write_bytes(whole[:3000] if content == "cut" else content)
+    done = detect("set.tar", "pics/cam1/day1/img000.jpg")
+    assert (done.status, done.out.count(" ms\n") >= 1) == (1, True)
+    assert "set.tar: archive: " in done.err

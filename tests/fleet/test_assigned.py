@@ -3,7 +3,9 @@
 import pytest
 
 from engine.errors import DeviceError, InputError
+from engine.fleet import ray_resources
 from engine.fleet.ray_resources import resolve_device
+from tests import needs
 
 
 @pytest.mark.parametrize(
@@ -31,3 +33,15 @@ def test_unassigned_gpu_is_refused():
         resolve_device("cuda", [])
     with pytest.raises(InputError, match="expected auto, cpu, cuda: Ray assigns the GPUs; got"):
         resolve_device("cuda:1", ["1"])
+
+
+@pytest.mark.parametrize(
+    ("total", "assigned", "warns"), [(2, 2, True), (8, 2, False), (3, 2, False)]
+)
+def test_a_worker_that_has_all_cpus_says_so(monkeypatch, caplog, total, assigned, warns):
+    ray = needs.package("ray")
+    monkeypatch.setattr(ray_resources, "_is_worker", lambda: True)
+    monkeypatch.setattr(ray_resources, "assigned_cpus", lambda: assigned)
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": float(total)})
+    ray_resources.warn_if_no_cpu_is_left()
+    assert ("this worker has all 2 CPUs" in caplog.text) == warns

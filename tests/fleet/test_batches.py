@@ -13,9 +13,9 @@ import pyarrow as pa
 
 import engine
 from engine.errors import ImageError, InputError
-from engine.fleet import batches, lazy_pictures
+from engine.fleet import batches, lazy_pictures, rows
 from engine.fleet.batches import extract_pictures
-from engine.fleet.detect import Detect
+from engine.fleet.detect import Classify, Detect
 from engine.vision.image import read
 from tests.fleet.expected import assert_rows_are, plain, write_pictures
 
@@ -86,7 +86,7 @@ def test_a_column_may_be_chosen(paths):
 
 
 def test_a_batch_without_pictures_is_refused():
-    with pytest.raises(InputError, match="column: expected bytes or image or path or item, got x"):
+    with pytest.raises(InputError, match=r"column: expected bytes or .* or path or item, got x"):
         extract_pictures({"x": [1]})
     with pytest.raises(InputError, match="column: expected photo, got path, x"):
         extract_pictures({"path": ["a"], "x": [1]}, "photo")
@@ -109,3 +109,61 @@ def test_errors_of_bytes_name_their_path():
     with pytest.raises(engine.ImageError, match=r"a\.jpg: picture: expected JPEG"):
         read(wanted)
     assert name == "a.jpg"
+
+
+FORMS = {
+    "numpy": lambda columns: {name: np.array(each) for name, each in columns.items()},
+    "pandas": lambda columns: pa.table(columns).to_pandas(),
+    "arrow": pa.table,
+}
+
+
+RAYS_OWN = "ignore:`use_:DeprecationWarning"  # Ray reads its own deprecated settings
+
+
+@pytest.mark.filterwarnings(RAYS_OWN)
+@pytest.mark.parametrize("form", FORMS)
+def test_all_other_columns_are_kept(detect, paths, expected, form):
+    needs.package("ray")
+    numbers = list(range(len(paths)))
+    columns = {"path": paths, "camera": numbers, "labels": [f"mine {each}" for each in numbers]}
+    found = detect(FORMS[form](columns))
+    assert found.schema.names[:6] == rows.SCHEMA.names
+    assert found.schema.names[6:] == ["camera", "input_labels"]
+    assert found["camera"].to_pylist() == numbers
+    assert found["input_labels"].to_pylist() == columns["labels"]
+    assert assert_rows_are(found.to_pylist(), expected) == 2
+
+
+@pytest.mark.filterwarnings(RAYS_OWN)
+def test_web_data_sets_have_a_column_for_each_extension(detect, paths, expected):
+    needs.package("ray")
+    keys = [Path(each).stem for each in paths]
+    batch = {
+        "__key__": np.array(keys, object),
+        "png": np.array([content(path) for path in paths], object),
+        "cls": np.arange(len(paths)),
+    }
+    found = detect(batch)
+    assert found["path"].to_pylist() == keys
+    assert found["cls"].to_pylist() == list(range(len(paths)))
+    counts = [None if isinstance(each, ImageError) else len(each) for each in expected.values()]
+    scores = found["scores"].to_pylist()
+    assert [None if each is None else len(each) for each in scores] == counts
+
+
+def test_a_classifier_gives_its_best_classes(tiny_classifier, paths):
+    files = str(tiny_classifier.cfg), str(tiny_classifier.weights), str(tiny_classifier.names)
+    found = Classify(*files, device="cpu", top_k=2)({"path": np.array(paths, object)})
+    assert found.schema == rows.SCHEMA_OF_CLASSES
+    with engine.load(*files, device="cpu", top_k=2) as classifier:
+        for row, outcome in zip(
+            found.to_pylist(), classifier.stream(paths, on_error="yield"), strict=True
+        ):
+            if isinstance(outcome, ImageError):
+                assert (row["error"], row["scores"]) == (str(outcome), None)
+            else:
+                assert row["labels"] == [each.label for each in outcome]
+                assert row["scores"] == [each.score for each in outcome]
+    with pytest.raises(InputError, match="expected a detector, got another network"):
+        Detect(*files, device="cpu")

@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -16,7 +18,7 @@ if not Path("/proc/self/statm").exists():
     pytest.skip("needs /proc, to find Ray's workers", allow_module_level=True)
 
 from engine.errors import ImageError
-from tests.cli.child import ENVIRONMENT
+from tests.cli.child import ENVIRONMENT, engine
 from tests.fleet.expected import assert_rows_are, plain, write_pictures
 from tests.fleet.processes import below, resident_mib, workers_of
 
@@ -127,3 +129,27 @@ def test_killed_workers_lose_and_duplicate_nothing(command, expected, tmp_path):
     assert sorted(each.name for each in out.iterdir()) == sorted(
         ["pictures.parquet", "run.json", *(f"shard-{number:06}.parquet" for number in range(63))]
     )
+
+
+@pytest.mark.parametrize("command", ["detect", "classify"])
+def test_reasons_are_printed_and_a_finished_run_has_nothing_left(
+    tiny_detector, tiny_classifier, tmp_path, command
+):
+    written = tiny_detector if command == "detect" else tiny_classifier
+    write_pictures(tmp_path / "pictures", 30, broken=range(5, 30))
+    with tarfile.open(tmp_path / "set.tar", "w") as archive:
+        archive.add(tmp_path / "pictures/0001.png", "0001.png")
+    words = [command, *written.options, "--names", written.names, "pictures", "set.tar", "--ray"]
+    done = engine(*words, "--out", "out", cwd=tmp_path, timeout=LONGEST, RAY_AUTH_MODE="disabled")
+    assert done.status == 1
+    *reasons, rest = [line for line in done.err.splitlines() if " per second" not in line]
+    assert rest == "5 more pictures failed: see the column error in out"
+    assert len(reasons) == 20
+    assert all(line.startswith(f"Error: {tmp_path}/pictures/00") for line in reasons)
+    counts = "31 pictures, .* boxes in .*," if command == "detect" else "31 pictures,"
+    assert re.match(f"{counts} 25 failed, .* per second: 1 files in out\n", done.out)
+    (row, *_) = (row for row in rows_in(tmp_path / "out") if "set.tar#0001.png" in row["path"])
+    assert row["error"] is None
+    assert ("boxes" in row) == (command == "detect")
+    again = engine(*words, "--out", "out", cwd=tmp_path, timeout=LONGEST)
+    assert (again.status, again.err) == (1, "nothing left to do\n")

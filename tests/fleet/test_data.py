@@ -26,6 +26,7 @@ def test_batches_of_a_user_program(model, tmp_path):
         timeout=240,
     )
     assert done.returncode == 0, done.stderr
+    assert "this worker has all 2 CPUs of the cluster: tasks that read" in done.stderr
     expected = plain(model, paths, threshold=0.65, batch=4)
     assert assert_rows_are(rows_in(out / "contents"), expected) == 3
     good = {path: each for path, each in expected.items() if "good" in path}

@@ -1,7 +1,9 @@
 """Names → pictures of folders, patterns, lists, Parquet files and object stores, in shards."""
 
+import io
 import os
 import re
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from tests import needs
 pytest.importorskip("pyarrow", reason=needs.advice("pyarrow"))
 
 import pyarrow as pa
+import pyarrow.fs
 import pyarrow.parquet
 
 from engine.errors import ImageError, InputError
@@ -73,6 +76,84 @@ def test_stores_are_listed_like_folders(folder):
     ((name, wanted),) = read_entry(next(list_entries([store])))
     assert name == f"{store}/0000.png"
     assert read(wanted).pixels.tobytes() == read(str(folder / "0000.png")).pixels.tobytes()
+
+
+@pytest.mark.parametrize("options", ["", "?region=eu-central-1&scheme=http"])
+def test_options_of_a_store_are_not_a_pattern(folder, monkeypatch, options):
+    """A store on S3 is replaced by this disk; its options travel with every name."""
+    asked = []
+
+    def store(root):
+        asked.append(root)
+        disk = pyarrow.fs.LocalFileSystem()
+        above, bucket = os.path.split(folder.parent)
+        return pyarrow.fs.SubTreeFileSystem(above, disk), bucket
+
+    monkeypatch.setattr(storage, "_store", store)
+    names = [f"s3://bucket/pictures/{number:04}.png{options}" for number in range(5)]
+    for name in ("s3://bucket/pictures", "s3://bucket/pictures/"):
+        assert [each.name for each in list_entries([name + options])] == names
+    found = list_entries([f"s3://bucket/pictures/000[12].png{options}"])
+    assert [each.name for each in found] == names[1:3]
+    assert [each.name for each in list_entries([names[3]])] == [names[3]]
+    assert len(list(list_entries([f"s3://bucket/pictures{options}"], recursive=True))) == 7
+    ((_, wanted),) = read_entry(Entry(names[0]))
+    assert read(wanted).pixels.tobytes() == read(str(folder / "0000.png")).pixels.tobytes()
+    assert set(asked) == {f"s3://bucket/{options}"}
+
+
+def write_archive(path, folder, *, copies=1):
+    """Write a WebDataset: each picture next to a file of its class."""
+    with tarfile.open(path, "w") as archive:
+        for copy in range(copies):
+            for each in sorted(folder.glob("*.png")):
+                archive.add(each, f"train/{copy:03}-{each.name}")
+                about = tarfile.TarInfo(f"train/{copy:03}-{each.stem}.cls")
+                about.size = 1
+                archive.addfile(about, io.BytesIO(b"7"))
+
+
+def test_tar_files_are_read_in_parts(folder):
+    write_archive("set.tar", folder, copies=30)
+    found = list(list_entries(["set.tar"]))
+    assert [each.pictures for each in found] == [64, 64, 22]
+    read_back = [pair for each in found for pair in read_entry(each)]
+    inside = [f"train/{copy:03}-{number:04}.png" for copy in range(30) for number in range(5)]
+    assert [name for name, _ in read_back] == [f"{folder.parent}/set.tar#{each}" for each in inside]
+    for number, (name, wanted) in enumerate(read_back):
+        assert wanted.name == name
+        expected = (folder / f"{number % 5:04}.png").read_bytes()
+        assert wanted.read() == expected
+    store = f"file://{folder.parent}"
+    assert [each.pictures for each in list_entries([f"{store}/set.tar"])] == [64, 64, 22]
+    Path("sets").mkdir()
+    Path("set.tar").rename("sets/set.tar")
+    assert [each.pictures for each in list_entries(["sets"])] == [64, 64, 22]
+    out = Folder(str(folder.parent / "out"))
+    shard_plan.write(out, found, 100)
+    assert [
+        each for shard in range(2) for each in shard_plan.ShardPlan(out).entries(shard)
+    ] == found
+
+
+def test_a_damaged_tar_file_keeps_what_is_intact(folder):
+    write_archive("set.tar", folder)
+    whole = Path("set.tar").read_bytes()
+    Path("set.tar").write_bytes(whole[: len(whole) // 3])
+    *parts, problem = list_entries(["set.tar"])
+    assert 0 < sum(each.pictures for each in parts) <= 5
+    assert "set.tar: archive: cannot be read: " in problem.problem
+    Path("set.tar").write_bytes(b"no archive" * 100)
+    (problem,) = list_entries(["set.tar"])
+    assert "set.tar: archive: cannot be read" in problem.problem
+    with tarfile.open("empty.tar", "w"):
+        pass
+    (problem,) = list_entries(["empty.tar"])
+    assert problem.problem.endswith("empty.tar: archive: has no pictures")
+    write_archive("cut.tar", folder)
+    (part,) = list_entries(["cut.tar"])
+    Path("cut.tar").write_bytes(b"")
+    assert [type(wanted) for _, wanted in read_entry(part)] == [ImageError] * part.pictures
 
 
 def test_parquet_files_hold_bytes_paths_or_structs(folder):

@@ -13,13 +13,14 @@ from engine.cli import _ray
 from tests import needs
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
-COMMANDS = re.findall(r"^python -m engine detect (.*)$", PAGE, re.M)
+COMMANDS = re.findall(r"^python -m engine ((?:detect|classify) .*)$", PAGE, re.M)
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_are_understood(command):
-    arguments = cli.parser_of("detect").parse(shlex.split(command))
+    name, *words = shlex.split(command)
+    arguments = cli.parser_of(name).parse(words)
     assert _ray.is_wanted(arguments)
     _ray._separate_address(arguments)
     assert len(arguments.inputs) == 1
@@ -27,7 +28,7 @@ def test_commands_are_understood(command):
 
 
 def test_page_has_commands_and_programs():
-    assert (len(COMMANDS), len(PROGRAMS)) == (3, 3)
+    assert (len(COMMANDS), len(PROGRAMS)) == (4, 3)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=["pipeline", "server", "client"])

@@ -149,6 +149,8 @@ class Annotated(Sink):
 
 def _name_for(source: NamedMedia) -> str:
     """Return the file that will be written for a source."""
+    if source.media.kind is MediaKind.ARCHIVE:
+        return source.output  # a folder
     item = Item(source.media.name, source.media.name, output=source.output)
     return _video_for(item) if source.media.has_frames else file_names.usual_picture_of(item)
 

@@ -69,7 +69,7 @@ class _ImageIds:
         self._images = images
         self._users: dict[ImageId, str] = {}
         for media, output in known:
-            if not (media.has_frames or media.kind is MediaKind.BROKEN):
+            if media.kind in (MediaKind.PICTURE, MediaKind.URL):
                 self.id_of(Item(media.name, media.name, output=output))
         self._users.clear()
 

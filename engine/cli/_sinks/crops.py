@@ -48,5 +48,6 @@ def _existing_crops(folder: Path, known: Sequence[NamedMedia]) -> Iterator[str]:
             crop = (Path(inner) / file).relative_to(folder)
             below_label = Path(*crop.parts[1:]).with_suffix("").as_posix()
             is_frame = below_label.rpartition("_")[0] in outputs
-            if len(crop.parts) > 1 and (below_label in outputs or is_frame):
+            is_member = any(each.as_posix() in outputs for each in Path(below_label).parents)
+            if len(crop.parts) > 1 and (below_label in outputs or is_frame or is_member):
                 yield str(crop)

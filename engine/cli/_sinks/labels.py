@@ -15,6 +15,7 @@ from engine.errors import InputError
 from engine.evaluate.dataset import all_labels
 from engine.files.naming import shown
 from engine.sources.item import Item
+from engine.sources.media import MediaKind
 
 
 class Labels(Sink):
@@ -35,7 +36,10 @@ class Labels(Sink):
         pictures = [each for each in known if not each.media.has_frames]
         for media, output in pictures:
             self._protect_labels_of(media.name, f"{output}.txt")
-        self._folder.check(f"{output}.txt" for _, output in pictures)
+        archives = MediaKind.ARCHIVE
+        self._folder.check(
+            output if media.kind is archives else f"{output}.txt" for media, output in pictures
+        )
         videos = [output for media, output in known if media.has_frames]
         self._folder.check(each for output in videos for each in self._labels_of_frames(output))
 

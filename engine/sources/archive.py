@@ -1,0 +1,114 @@
+"""Pictures in .tar files, such as those of WebDataset, read where they are."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import PurePosixPath
+from typing import IO, Any, NamedTuple
+
+from engine.errors import ImageError
+from engine.files.naming import shown
+from engine.vision import picture_limits
+from engine.vision.extensions import is_picture
+
+SUFFIX = ".tar"
+ERRORS = (tarfile.TarError, OSError)  # of a damaged archive
+_PICTURES_AT_ONCE = 64  # of an Extent, which a worker reads as a whole
+
+
+class NamedBytes(BytesIO):
+    """A file in memory whose name appears in error messages."""
+
+    def __init__(self, name: str, content: bytes) -> None:
+        super().__init__(content)
+        self.name = name
+
+
+class Extent(NamedTuple):
+    """Some pictures of an archive, one after another; the first one's header is at `offset`."""
+
+    offset: int
+    pictures: int
+
+
+class Member(NamedTuple):
+    """A picture of an archive: its path inside, and its content or why there is none."""
+
+    path: str
+    source: NamedBytes | ImageError
+
+
+def is_archive(name: str) -> bool:
+    return name.lower().endswith(SUFFIX)
+
+
+def extents(file: IO[bytes]) -> Iterator[Extent]:
+    """Yield the pictures of an archive in parts; only headers are read.
+
+    A damaged archive raises one of ERRORS after what is intact.
+    """
+    offset = count = 0
+    damage: Exception | None = None
+    try:
+        for info in _pictures(file):
+            if count == 0:
+                offset = info.offset
+            count += 1
+            if count == _PICTURES_AT_ONCE:
+                yield Extent(offset, count)
+                count = 0
+    except ERRORS as error:
+        damage = error
+    if count:
+        yield Extent(offset, count)
+    if damage is not None:
+        raise damage
+
+
+def read(name: str, file: IO[bytes], extent: Extent | None = None) -> Iterator[Member]:
+    """Yield the pictures of an archive called `name`, or those of one part."""
+    left = None if extent is None else extent.pictures
+    if extent is not None:
+        file.seek(extent.offset)
+    with _opened(file) as archive:
+        for info in _members(archive):
+            if left == 0:
+                return
+            left = None if left is None else left - 1
+            yield Member(info.name, _source(f"{name}#{info.name}", archive, info))
+
+
+def output_of(path: str) -> str:
+    """Return what the names of a member's output files begin with, inside any folder."""
+    parts = [each for each in PurePosixPath(path).parts if each not in ("/", "..")]
+    return PurePosixPath(*parts).with_suffix("").as_posix()
+
+
+def _source(name: str, archive: tarfile.TarFile, info: tarfile.TarInfo) -> NamedBytes | ImageError:
+    if info.size > picture_limits.BYTES:
+        problem = f"expected at most {picture_limits.BYTES} bytes, got {info.size}"
+        return ImageError(f"{shown(name)}: picture: {problem}")
+    try:
+        file = archive.extractfile(info)
+        assert file is not None  # a regular file
+        return NamedBytes(name, file.read())
+    except ERRORS as error:
+        return ImageError(f"{shown(name)}: picture: cannot be read: {error}")
+
+
+def _pictures(file: IO[bytes]) -> Iterator[tarfile.TarInfo]:
+    with _opened(file) as archive:
+        yield from _members(archive)
+
+
+def _members(archive: Any) -> Iterator[tarfile.TarInfo]:
+    for info in archive:
+        archive.members.clear()  # would grow with the archive
+        if info.isreg() and is_picture(PurePosixPath(info.name).name):
+            yield info
+
+
+def _opened(file: Any) -> tarfile.TarFile:
+    return tarfile.open(fileobj=file, mode="r:", errorlevel=1)

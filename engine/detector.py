@@ -119,6 +119,15 @@ class Detector:
         return self._graph.net.width, self._graph.net.height
 
     @property
+    def graph(self) -> Graph:
+        """The network: its layers with their shapes."""
+        return self._graph
+
+    def read_plan(self) -> Plan:
+        """Read the weights again; return the network as operations, without any fusion."""
+        return self._read_plan()
+
+    @property
     def suppression(self) -> Suppression:
         """How overlapping boxes of one class are suppressed."""
         return self._suppression

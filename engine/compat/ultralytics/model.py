@@ -1,0 +1,385 @@
+"""YOLO: load a darknet network, predict, evaluate and export with ultralytics' arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, overload
+
+import numpy as np
+
+from engine import loading
+from engine.compat.ultralytics.metrics import Metrics
+from engine.compat.ultralytics.results import Results
+from engine.detector import Detector
+from engine.errors import ImageError, InputError, suggest
+from engine.files.atomic import make_folder
+from engine.files.naming import shortened, shown
+from engine.loading import Size
+from engine.sources.pictures import is_file
+from engine.vision.image import Source
+
+Sources: TypeAlias = "Source | int | Iterable[Source | int]"
+
+_FOREIGN = (".pt", ".pth", ".onnx", ".engine", ".yaml", ".yml", ".torchscript", ".tflite")
+# Accepted because they change no result here.
+_NO_EFFECT = ("verbose", "show_labels", "show_conf", "exist_ok", "rect", "stream_buffer", "plots")
+_MAX_DETECTIONS = 300  # ultralytics' default
+
+
+class YOLO:
+    """A network, loaded when it is first used, and again for another device, size or precision."""
+
+    def __init__(
+        self,
+        model: str | Path,
+        task: str | None = None,
+        verbose: bool = False,
+        *,
+        weights: str | Path | None = None,
+        names: str | Path | Sequence[str] | Mapping[int, str] | None = None,
+    ) -> None:
+        """Find the files of a network.
+
+        `model` is a .cfg or a .weights file, whose other files have the same name, or the name of a
+        network of the zoo. `weights` and `names` are files with other names.
+        """
+        self._files = _files_of(Path(model), weights, names)
+        self._detector: Detector | None = None
+        self._loaded: dict[str, Any] = {}
+        self._device: str | int = "auto"
+        self.model_name = str(model)
+
+    def __repr__(self) -> str:
+        return f"<YOLO: {self.model_name}>"
+
+    @property
+    def names(self) -> dict[int, str]:
+        """Return the names of the classes by number."""
+        return dict(enumerate(self._load().labels))
+
+    @property
+    def task(self) -> str:
+        """Return detect or classify."""
+        return "classify" if self._load().task == "classifier" else "detect"
+
+    @property
+    def device(self) -> str:
+        return self._load().device
+
+    def to(self, device: str | int) -> YOLO:
+        """Run on another device from now on."""
+        self._device = device
+        return self
+
+    def fuse(self) -> YOLO:
+        """Do nothing: batch normalisation is always folded into the weights."""
+        return self
+
+    def info(self, detailed: bool = False, verbose: bool = False) -> tuple[int, int, int, float]:
+        """Return layers, parameters, gradients (none), and billions of operations."""
+        graph = self._load().graph
+        return len(graph.nodes), graph.parameter_count, 0, graph.operations / 1e9
+
+    def close(self) -> None:
+        """Free the device; the next call loads the network again."""
+        if self._detector is not None:
+            self._detector.close()
+            self._detector, self._loaded = None, {}
+
+    # ------------------------------------------------------------ prediction
+
+    @overload
+    def predict(
+        self, source: Sources, *, stream: Literal[False] = False, **options: Any
+    ) -> list[Results]: ...
+
+    @overload
+    def predict(
+        self, source: Sources, *, stream: Literal[True], **options: Any
+    ) -> Iterator[Results]: ...
+
+    def predict(self, source: Any, *, stream: bool = False, **options: Any) -> Any:
+        """Return the Results of every picture in a list, or with `stream` one after another.
+
+        Options: conf, iou, imgsz, device, half, classes, max_det, agnostic_nms, batch, vid_stride,
+        save, save_txt, save_conf, save_crop, show, project, name. Arrays are in BGR order.
+        """
+        found = self._predict(source, _Options(**_known(options)))
+        return found if stream else list(found)
+
+    __call__ = predict
+
+    def _predict(self, source: Any, options: _Options) -> Iterator[Results]:
+        if source is None:
+            raise InputError("source: expected a picture, got None. Could imread() not read it?")
+        detector = self._load(**options.of_load(self._device))
+        is_one = isinstance(source, (str, Path, bytes, int, np.ndarray)) or hasattr(source, "size")
+        sources = [source] if is_one or hasattr(source, "read") else source
+        folder = _run_folder(options) if options.writes else None
+
+        def found() -> Iterator[Results]:
+            outcomes = detector.stream(
+                map(_in_rgb, sources),
+                keep_pictures=True,
+                stride=options.vid_stride,
+                **options.of_call(),
+            )
+            for result in outcomes:
+                made = _results_of(result, folder)
+                if folder is not None:
+                    _write(made, folder, options)
+                if options.show:
+                    made.show()
+                yield made
+
+        return found()
+
+    def _load(self, **options: Any) -> Detector:
+        """Return the detector; load it again only if `options` ask for another one."""
+        wanted = {**self._loaded, **options} if options or self._detector else {}
+        wanted.setdefault("device", self._device)
+        if self._detector is None or wanted != self._loaded:
+            self.close()
+            cfg, weights, names = self._files
+            self._detector = loading.load(cfg, weights, names, **wanted)
+            self._loaded = wanted
+        return self._detector
+
+    # ------------------------------------------------------------ evaluation and export
+
+    def val(
+        self,
+        data: str | Path,
+        *,
+        conf: float = 0.001,
+        iou: float | None = None,
+        imgsz: Size | None = None,
+        device: str | int | None = None,
+        labels: str | None = None,
+    ) -> Metrics:
+        """Return COCO's average precision on labelled pictures.
+
+        `data` is a folder, a list file, or a .json file of COCO; `labels` is the folder of the
+        label files, if they are not where darknet looks for them.
+        """
+        from engine.evaluate import coco_files, dataset
+        from engine.evaluate.examples import Detections, Example
+        from engine.evaluate.score import Rules, score
+
+        options = _Options(conf=conf, iou=iou, imgsz=imgsz, device=device)
+        detector = self._load(**options.of_load(self._device))
+        source = str(data)
+        if Path(source).suffix.lower() in (".yaml", ".yml"):
+            raise InputError(f"{shown(source)}: expected a folder, a list or a COCO .json file")
+        if Path(source).suffix.lower() == ".json":
+            truth = coco_files.read_truth(source, detector.labels)
+        else:
+            truth = dataset.read(source, detector.labels, labels=labels)
+        examples = []
+        found = detector.stream(
+            (entry.path for entry in truth.entries),
+            on_error="yield",
+            expand=False,
+            threshold=conf,
+            nms=iou,
+        )
+        for entry, result in zip(truth.entries, found, strict=True):
+            if isinstance(result, ImageError):
+                raise result
+            detections, objects = Detections.from_result(result), entry.objects(result.size)
+            examples.append(Example(entry.image_id, result.size, objects, detections, entry.path))
+        return Metrics(score(examples, truth.names, Rules("coco")))
+
+    def export(
+        self,
+        format: str = "onnx",
+        *,
+        imgsz: Size | None = None,
+        opset: int | None = None,
+        batch: int | None = None,
+        overwrite: bool = False,
+    ) -> str:
+        """Write the network as ONNX next to its weights; return the path."""
+        from engine.export import onnx
+        from engine.files.atomic import write_new
+        from engine.passes import optimise
+
+        if format != "onnx":
+            raise InputError(f"format: expected onnx, got {format!r}.{suggest(format, ['onnx'])}")
+        detector = self._load(**({} if imgsz is None else {"imgsz": imgsz}))
+        plan = optimise(detector.read_plan(), onnx.PASSES)
+        titles = detector.graph.titles
+        content = onnx.serialize(plan, titles, opset=opset, batch=batch)
+        path = Path(self._files[1] or detector.graph.file).with_suffix(".onnx")
+        write_new(path, content, overwrite=overwrite)
+        return str(path)
+
+    def train(self, *_: Any, **__: Any) -> None:
+        """Refuse: the engine runs networks and does not train them."""
+        raise InputError("train: networks are trained with darknet; the engine runs them")
+
+
+def _results_of(result: Any, folder: Path | None) -> Results:
+    """Return the Results, which keep the pixels only of what cannot be read again."""
+    picture = getattr(result, "picture", None)
+    if picture is not None and result.path is not None and is_file(result.path):
+        return Results(replace(result, picture=None), None, folder)
+    return Results(result, picture, folder)
+
+
+# ---------------------------------------------------------------- arguments
+
+
+class _Options:
+    """The arguments of predict(), with ultralytics' defaults; iou is darknet's unless given."""
+
+    def __init__(
+        self,
+        conf: float = 0.25,
+        iou: float | None = None,
+        imgsz: Size | None = None,
+        device: str | int | None = None,
+        half: bool = False,
+        classes: Collection[str | int] | int | None = None,
+        max_det: int = _MAX_DETECTIONS,
+        agnostic_nms: bool = False,
+        batch: int = 1,
+        vid_stride: int = 1,
+        save: bool = False,
+        save_txt: bool = False,
+        save_conf: bool = False,
+        save_crop: bool = False,
+        show: bool = False,
+        project: str | Path | None = None,
+        name: str | None = None,
+        line_width: int | None = None,
+    ) -> None:
+        self.conf, self.iou, self.imgsz, self.device, self.half = conf, iou, imgsz, device, half
+        self.classes = [classes] if isinstance(classes, int) else classes
+        self.max_det, self.agnostic_nms, self.batch = max_det, agnostic_nms, batch
+        self.vid_stride, self.line_width, self.show = vid_stride, line_width, show
+        self.save, self.save_txt, self.save_conf, self.save_crop = (
+            save,
+            save_txt,
+            save_conf,
+            save_crop,
+        )
+        self.project, self.name = project, name
+
+    @property
+    def writes(self) -> bool:
+        return self.save or self.save_txt or self.save_crop
+
+    def of_load(self, device: str | int) -> dict[str, Any]:
+        """Return what the network must be loaded for."""
+        return {
+            "device": device if self.device is None else self.device,
+            "imgsz": self.imgsz,
+            "half": self.half,
+            "agnostic_nms": self.agnostic_nms,
+            "batch": self.batch,
+        }
+
+    def of_call(self) -> dict[str, Any]:
+        return {
+            "threshold": self.conf,
+            "nms": self.iou,
+            "classes": self.classes,
+            "max_detections": self.max_det,
+        }
+
+
+def _known(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options without those that change nothing; refuse unknown ones."""
+    accepted = _Options.__init__.__code__.co_varnames[1 : _Options.__init__.__code__.co_argcount]
+    for name in options:
+        if name not in (*accepted, *_NO_EFFECT):
+            raise InputError(f"{name}: is no option of predict().{suggest(name, accepted)}")
+    return {name: each for name, each in options.items() if name in accepted}
+
+
+def _in_rgb(source: Any) -> Any:
+    """Turn an array in BGR order, ultralytics' order, into RGB."""
+    if isinstance(source, np.ndarray) and source.ndim == 3 and source.shape[2] == 3:
+        return np.ascontiguousarray(source[:, :, ::-1])
+    return source
+
+
+# ---------------------------------------------------------------- files
+
+
+def _files_of(
+    model: Path,
+    weights: str | Path | None,
+    names: str | Path | Sequence[str] | Mapping[int, str] | None,
+) -> tuple[str | Path, str | Path | None, Any]:
+    """Return .cfg (or a name of the zoo), .weights and names."""
+    from engine.models import registry
+
+    suffix = model.suffix.lower()
+    if suffix in _FOREIGN:
+        raise InputError(
+            f"{shown(str(model))}: expected a .cfg or .weights file of darknet, got {suffix}"
+        )
+    is_file = suffix in (".cfg", ".weights")
+    stem = model.stem if is_file else model.name
+    cfg = model.with_suffix(".cfg")
+    if is_file and cfg.exists():
+        found = weights or (model if suffix == ".weights" else model.with_suffix(".weights"))
+        if weights or Path(found).exists() or stem not in registry.models():
+            return cfg, found, _names_of(model, stem) if names is None else names
+    if suffix == ".weights" and model.exists():
+        weights = weights or model
+    zoo = registry.find(stem)
+    if weights is None:
+        return stem, None, names
+    return zoo.cfg, weights, zoo.names if names is None else names
+
+
+def _names_of(model: Path, stem: str) -> Path | None:
+    """Return the .names file with the same name, or that of the network of the zoo."""
+    from engine.models import registry
+
+    same = model.with_suffix(".names")
+    if same.exists():
+        return same
+    return registry.find(stem).names if stem in registry.models() else None
+
+
+def _run_folder(options: _Options) -> Path:
+    """Create runs/detect/predict, or predict2, … if it exists."""
+    base = Path(options.project or "runs/detect") / (options.name or "predict")
+    folder, number = base, 1
+    while folder.exists():
+        number += 1
+        folder = base.with_name(f"{base.name}{number}")
+    make_folder(folder)
+    return folder
+
+
+def _write(result: Results, folder: Path, options: _Options) -> None:
+    stem = shortened(Path(result.path).stem) or "image0"
+    if options.save:
+        result.save(_unused(folder / f"{stem}.jpg"))
+    if options.save_txt and result.boxes is not None:
+        make_folder(folder / "labels")
+        result.save_txt(_unused(folder / "labels" / f"{stem}.txt"), options.save_conf)
+    if options.save_crop and result.boxes is not None:
+        crops = folder / "crops"
+        used = {path.stem for path in crops.glob("*/*.jpg")}
+        number, name = 1, stem
+        while name in used:
+            number += 1
+            name = f"{stem}_{number}"
+        result.save_crop(crops, f"{name}.jpg")
+
+
+def _unused(path: Path) -> Path:
+    """Return the path, or picture_2.jpg, … : frames of a video share a name."""
+    made, number = path, 1
+    while made.exists():
+        number += 1
+        made = path.with_stem(f"{path.stem}_{number}")
+    return made

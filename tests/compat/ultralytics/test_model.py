@@ -1,0 +1,189 @@
+"""YOLO: files, options and sources of ultralytics."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import engine
+from engine.compat.ultralytics import YOLO, Results
+from engine.errors import InputError
+from tests import needs
+from tests.pictures import write_video
+
+DOCS = Path(__file__).parents[3] / "docs"
+LOW = {"conf": 0.01, "iou": 1.0}
+
+
+def test_it_finds_what_the_engine_finds(model):
+    (result,) = model("a.png", **LOW)
+    with engine.load("net.cfg", "net.weights", "net.names", device="cpu") as detector:
+        expected = detector("a.png", threshold=0.01, nms=1.0, max_detections=300)
+    assert len(result) > 1
+    np.testing.assert_array_equal(result.boxes.xyxy, expected.xyxy)
+    assert result.names == {0: "cat", 1: "dog", 2: "cow"}
+    assert model.names == result.names
+    assert (model.task, model.device[:3]) == ("detect", "cpu")
+
+
+@pytest.mark.parametrize("name", ["net.cfg", "net.weights", Path("net.cfg")])
+def test_files_have_one_stem(folder, name):
+    assert YOLO(name).to("cpu").names[1] == "dog"
+
+
+def test_files_with_other_names(folder):
+    (folder / "net.weights").rename("best.weights")
+    model = YOLO("net.cfg", weights="best.weights", names=["x", "y", "z"]).to("cpu")
+    assert model.names == {0: "x", 1: "y", 2: "z"}
+
+
+def test_networks_of_the_zoo(folder, monkeypatch):
+    assert YOLO("codes").to("cpu").names[0] == YOLO("codes.weights").to("cpu").names[0]
+    monkeypatch.setenv("ENGINE_OFFLINE", "1")
+    monkeypatch.setenv("ENGINE_CACHE", str(folder / "cache"))
+    for name in ("yolov4-tiny", "yolov4-tiny.cfg", "yolov4-tiny.weights"):
+        with pytest.raises(engine.DownloadError, match="yolov4-tiny"):
+            YOLO(name).to("cpu").predict("a.png")
+
+
+@pytest.mark.parametrize("name", ["yolov8n.pt", "net.onnx", "model.yaml"])
+def test_files_of_other_frameworks_are_refused(name):
+    with pytest.raises(InputError, match=r"expected a \.cfg or \.weights file"):
+        YOLO(name)
+
+
+def test_an_unknown_network(folder):
+    with pytest.raises(InputError, match="Did you mean 'yolov4-tiny'"):
+        YOLO("yolov4-tinny")
+
+
+def test_sources(model, folder):
+    picture = Image.open("a.png")
+    rgb = np.asarray(picture)
+    bgr = np.ascontiguousarray(rgb[:, :, ::-1])
+    expected = model("a.png", **LOW)[0].boxes.xyxy
+    for source in (Path("a.png"), bgr, picture, Path("a.png").read_bytes(), ["a.png", bgr]):
+        for result in model(source, **LOW):
+            np.testing.assert_allclose(result.boxes.xyxy, expected, atol=1e-3)
+    picture.close()
+    assert [Path(each.path).name for each in model("more")] == ["a.png", "b.png"]
+    assert len(model("more/*.png")) == 2
+
+
+def test_a_stream_is_lazy(model):
+    found = model.predict(["a.png", "missing.png"], stream=True)
+    assert isinstance(next(found), Results)
+    with pytest.raises(engine.ImageError, match="missing"):
+        next(found)
+
+
+def test_videos(model, folder):
+    needs.package("av")
+    write_video(folder / "street.mp4", count=4)
+    results = model("street.mp4", vid_stride=2, save=True)
+    assert [each.orig_img.shape for each in results] == [(48, 64, 3)] * 2
+    names = sorted(path.name for path in Path("runs/detect/predict").iterdir())
+    assert names == ["street.jpg", "street_2.jpg"]
+
+
+def test_options(model):
+    everything = model("a.png", **LOW)[0]
+    assert len(model("a.png", **LOW, max_det=1)[0]) == 1
+    for classes in ([1], 1, ["dog"]):
+        kept = model("a.png", **LOW, classes=classes)[0]
+        assert set(kept.boxes.cls.tolist()) == {1}
+    assert len(model("a.png", conf=0.01, iou=0.1)[0]) < len(everything)
+    assert len(model("a.png", conf=0.01, iou=0.1, agnostic_nms=True)[0]) > 0
+    assert len(model(["a.png"] * 3, batch=2, verbose=False)) == 3
+
+
+def test_the_network_is_loaded_again_only_for_another_size(model, monkeypatch):
+    opened = []
+    load = engine.compat.ultralytics.model.loading.load
+
+    def counted(*args, **options):
+        opened.append(options.get("imgsz"))
+        return load(*args, **options)
+
+    monkeypatch.setattr(engine.compat.ultralytics.model.loading, "load", counted)
+    model("a.png")
+    model("a.png", conf=0.1, classes=[0])
+    model("a.png", imgsz=(32, 64))
+    model("a.png", imgsz=(32, 64))
+    assert opened == [None, (32, 64)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"conff": 0.1}, "conff: is no option.*Did you mean 'conf'"),
+        ({"conf": 2}, "threshold"),
+        ({"classes": ["fish"]}, "fish"),
+        ({"batch": 0}, "batch"),
+    ],
+)
+def test_wrong_options(model, options, message):
+    with pytest.raises(InputError, match=message):
+        model.predict("a.png", **options)
+
+
+def test_no_picture(model):
+    with pytest.raises(InputError, match="imread"):
+        model(None)
+
+
+def test_saved_files(model, folder):
+    model(["a.png", "more/a.png"], **LOW, save=True, save_txt=True, save_conf=True, save_crop=True)
+    made = Path("runs/detect/predict")
+    assert sorted(each.name for each in made.glob("*.jpg")) == ["a.jpg", "a_2.jpg"]
+    lines = (made / "labels" / "a.txt").read_text().splitlines()
+    assert all(len(line.split()) == 6 for line in lines)
+    assert list(made.glob("crops/*/*.jpg"))
+    before = {path: path.read_bytes() for path in made.rglob("*") if path.is_file()}
+    (result,) = model("a.png", save=True)
+    assert result.save_dir == str(Path("runs/detect/predict2"))
+    assert {path: path.read_bytes() for path in before} == before
+    model("a.png", save=True, project="out", name="first")
+    assert (folder / "out/first/a.jpg").is_file()
+
+
+def test_evaluation(folder):
+    dataset = folder / "dataset"
+    dataset.mkdir()
+    shutil.copy(DOCS / "parcel.jpg", dataset)
+    model = YOLO("codes").to("cpu")
+    (result,) = model(str(dataset))
+    result.save_txt(dataset / "parcel.txt")
+    metrics = model.val(str(dataset))
+    assert 0.9 < metrics.box.map <= metrics.box.map50 <= 1
+    assert metrics.box.map75 > 0.9
+    assert set(metrics.box.maps) == set(model.names.values())
+    assert metrics.results_dict["AP50"] == metrics.box.map50
+    assert len(metrics.confusion_matrix) >= len(model.names)
+    with pytest.raises(InputError, match="a list or a COCO"):
+        model.val("coco.yaml")
+    model.close()
+
+
+def test_export(model, folder):
+    onnx = needs.package("onnx")
+    assert model.export(format="onnx") == "net.onnx"
+    onnx.checker.check_model(onnx.load("net.onnx"))
+    with pytest.raises(InputError, match="exists already"):
+        model.export()
+    model.export(overwrite=True)
+    with pytest.raises(InputError, match="format: expected onnx"):
+        model.export("engine")
+
+
+def test_other_methods(model):
+    assert model.fuse() is model
+    layers, parameters, gradients, billions = model.info()
+    assert (layers, gradients) == (4, 0)
+    assert parameters > 100
+    assert billions > 0
+    with pytest.raises(InputError, match="trained with darknet"):
+        model.train(data="coco.yaml")
+    assert repr(model) == "<YOLO: net.cfg>"

@@ -1,0 +1,92 @@
+"""Results and Probs have the attributes and methods of ultralytics."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from engine.errors import InputError
+
+
+@pytest.fixture
+def result(model):
+    return model("a.png", conf=0.01, iou=1.0)[0]
+
+
+def test_attributes(result):
+    assert result.orig_shape == (50, 100)
+    with Image.open("a.png") as picture:
+        np.testing.assert_array_equal(result.orig_img, np.asarray(picture)[:, :, ::-1])
+    assert result.path == "a.png"
+    assert set(result.speed) == {"preprocess", "inference", "postprocess"}
+    assert result.speed["inference"] > 0
+    assert result.probs is result.masks is result.keypoints is result.obb is None
+    assert result.cpu().numpy().to("cpu").cuda() is result
+
+
+def test_selection(result):
+    assert [len(each) for each in result] == [1] * len(result)
+    assert len(result[:1]) == len(result[0]) == len(result[-1]) == 1
+    chosen = result[result.boxes.conf > 0.5]
+    assert len(chosen) == int((result.boxes.conf > 0.5).sum())
+    with pytest.raises(IndexError):
+        result[9999]
+
+
+def test_text(result):
+    assert len(result.summary()) == len(json.loads(result.to_json())) == len(result)
+    first = result.summary(normalize=True)[0]
+    assert first["name"] == result.names[first["class"]]
+    assert set(first["box"]) == {"x1", "y1", "x2", "y2"}
+    assert first["box"]["x1"] == pytest.approx(float(result.boxes.xyxyn[0, 0]), abs=1e-4)
+    count = result.boxes.cls.tolist().count(first["class"])
+    assert f"{count} {first['name']}" in result.verbose()
+    assert result[:0].verbose() == "(no detections)"
+    assert repr(result).startswith("<Results a.png, 100 x 50:")
+
+
+def test_pictures(result, tmp_path, monkeypatch):
+    drawn = result.plot()
+    assert drawn.shape == (50, 100, 3)
+    assert (drawn != result.orig_img).any()
+    assert result.save(tmp_path / "found.png") == str(tmp_path / "found.png")
+    with Image.open(tmp_path / "found.png") as saved:
+        np.testing.assert_array_equal(np.asarray(saved)[:, :, ::-1], drawn)
+    with pytest.raises(InputError, match="exists already"):
+        result.save(tmp_path / "found.png")
+    assert result.save() == "results_a.png"
+    result.save_crop(tmp_path / "crops", "other.jpg")
+    assert list((tmp_path / "crops").glob("*/other.jpg"))
+    shown = []
+    monkeypatch.setattr(Image.Image, "show", lambda image: shown.append(image.size))
+    result.show()
+    assert shown == [(100, 50)]
+
+
+def test_a_data_frame(result):
+    pytest.importorskip("pandas", reason="pandas is not installed. Run: pip install pandas")
+    assert len(result.to_df()) == len(result)
+
+
+def test_an_array_has_no_path(model):
+    (result,) = model(np.zeros((50, 100, 3), np.uint8))
+    assert result.path == "image0.jpg"
+    assert result.plot().shape == (50, 100, 3)
+
+
+def test_a_classifier(classifier):
+    (result,) = classifier("a.png")
+    assert classifier.task == "classify"
+    assert result.boxes is None
+    probs = result.probs.cpu().numpy()
+    assert probs.top1 == probs.top5[0] == int(np.argmax(probs.data))
+    assert float(probs.top1conf) == probs.data.max()
+    assert probs.top5conf.tolist() == sorted(probs.data.tolist())[::-1][:5]
+    assert len(probs) == 6
+    assert result.names[probs.top1] in result.verbose()
+    assert result.summary()[0]["class"] == probs.top1
+    np.testing.assert_array_equal(result.plot(), result.orig_img)
+    for refused in (result.to_df, lambda: result[0], lambda: result.save_txt("x.txt")):
+        with pytest.raises(InputError, match="expected boxes"):
+            refused()

@@ -50,8 +50,7 @@ DEVICE void flag_non_finite(unsigned* flag, float x)
 template <int N> DEVICE void flag_non_finite(unsigned* flag, const float (&x)[N])
 {
     float nothing = 0.f;
-#pragma unroll
-    for (int i = 0; i < N; ++i) nothing += x[i] * 0.f;
+    UNROLL(i, N) nothing += x[i] * 0.f;
     flag_non_finite(flag, nothing);
 }
 
@@ -105,8 +104,7 @@ template <int V, typename T> DEVICE Pack<V> load(const T* p)
 {
     const Raw<V, T> raw = *reinterpret_cast<const Raw<V, T>*>(p);
     Pack<V> pack;
-#pragma unroll
-    for (int i = 0; i < V; ++i) pack.v[i] = to_float(raw.v[i]);
+    UNROLL(i, V) pack.v[i] = to_float(raw.v[i]);
     return pack;
 }
 
@@ -148,13 +146,11 @@ template <int V, typename T> DEVICE void store(T* p, const Pack<V>& pack)
 {
     if constexpr (sizeof(T) == 2 && V % 2 == 0) {
         Bits<V * 2> bits;
-#pragma unroll
-        for (int i = 0; i < V / 2; ++i) bits.word[i] = pack_half2(pack.v[2 * i], pack.v[2 * i + 1]);
+        UNROLL(i, V / 2) bits.word[i] = pack_half2(pack.v[2 * i], pack.v[2 * i + 1]);
         *reinterpret_cast<Bits<V * 2>*>(p) = bits;
     } else {
         Raw<V, T> raw;
-#pragma unroll
-        for (int i = 0; i < V; ++i) put(&raw.v[i], pack.v[i]);
+        UNROLL(i, V) put(&raw.v[i], pack.v[i]);
         *reinterpret_cast<Raw<V, T>*>(p) = raw;
     }
 }
@@ -166,8 +162,7 @@ template <int N> DEVICE void activate_with_exp(int kind, float (&x)[N])
 {
 #ifdef STORE_HALF
     float upper[N], lower[N];
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
+    UNROLL(i, N) {
         if (kind == KIND_mish) {
             const float e = exponential(fminf(x[i], 10.f));
             upper[i] = x[i] * (e * (e + 2.f));
@@ -178,11 +173,9 @@ template <int N> DEVICE void activate_with_exp(int kind, float (&x)[N])
         }
     }
     reciprocals(lower);
-#pragma unroll
-    for (int i = 0; i < N; ++i) x[i] = upper[i] * lower[i];
+    UNROLL(i, N) x[i] = upper[i] * lower[i];
 #else
-#pragma unroll
-    for (int i = 0; i < N; ++i) x[i] = activate(kind, x[i]);
+    UNROLL(i, N) x[i] = activate(kind, x[i]);
 #endif
 }
 
@@ -228,8 +221,7 @@ template <int N> DEVICE bool activate_common(int kind, float (&x)[N])
 template <int N> DEVICE unsigned yolo_mask(int entry, int entries, int box)
 {
     unsigned bits = 0;
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
+    UNROLL(i, N) {
         int own = entry + i;
 #pragma unroll
         for (int most = 5; most <= N + 4; most += 5) own -= own >= entries ? entries : 0;
@@ -247,14 +239,11 @@ template <bool ARE_NEIGHBOURS, int N>
 DEVICE void apply_yolo(float (&x)[N], unsigned bits, int is_raw, float scale_x_y)
 {
     float y[N];
-#pragma unroll
-    for (int i = 0; i < N; ++i) y[i] = x[i];
+    UNROLL(i, N) y[i] = x[i];
     if (!is_raw) activate_with_exp(KIND_logistic, y);
-#pragma unroll
-    for (int i = 0; i < N; ++i) x[i] = bits >> (ARE_NEIGHBOURS ? i : 0) & 1 ? x[i] : y[i];
+    UNROLL(i, N) x[i] = bits >> (ARE_NEIGHBOURS ? i : 0) & 1 ? x[i] : y[i];
     if (scale_x_y == 1.f) return;
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
+    UNROLL(i, N) {
         const bool is_centre = bits >> (ARE_NEIGHBOURS ? 16 + i : 16) & 1;
         x[i] = is_centre ? x[i] * scale_x_y - (scale_x_y - 1.f) / 2.f : x[i];
     }
@@ -266,12 +255,10 @@ template <int N> DEVICE void activate_all(int kind, float (&x)[N])
 {
     if (activate_common(kind, x)) return;
     float rare[N];
-#pragma unroll
-    for (int i = 0; i < N; ++i) rare[i] = x[i];
+    UNROLL(i, N) rare[i] = x[i];
 #pragma unroll 1
     for (int i = 0; i < N; ++i) rare[i] = activate(kind, rare[i]);
-#pragma unroll
-    for (int i = 0; i < N; ++i) x[i] = rare[i];
+    UNROLL(i, N) x[i] = rare[i];
 }
 
 // The offset in an NHWC tensor of the value with index `flat` in (row, channel, y, x) order.

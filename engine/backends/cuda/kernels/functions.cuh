@@ -2,6 +2,7 @@
 // take about twenty instructions and a branch, two thirds of a swish.
 #pragma once
 #define DEVICE __device__ __forceinline__
+#define UNROLL(i, n) _Pragma("unroll") for (int i = 0; i < (n); ++i)
 
 // 1 / x for x >= 1, to one unit in the last place.
 DEVICE float reciprocal(float x)

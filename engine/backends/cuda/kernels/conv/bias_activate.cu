@@ -19,14 +19,12 @@ template <int V> DEVICE void bias_activate_body(BIAS_ACTIVATE_PARAMETERS)
     {
         Pack<V> x = load<V>(src + pixel * src_pitch + channel);
         if (bias) {
-#pragma unroll
-            for (int i = 0; i < V; ++i) x.v[i] += bias[channel + i];
+            UNROLL(i, V) x.v[i] += bias[channel + i];
         }
         activate_all(kind, x.v);
         if (residual) {
             const Pack<V> r = load<V>(residual + pixel * residual_pitch + channel);
-#pragma unroll
-            for (int i = 0; i < V; ++i) x.v[i] += r.v[i];
+            UNROLL(i, V) x.v[i] += r.v[i];
         }
         activate_all(last, x.v);
         store<V>(out + pixel * out_pitch + channel, x);

@@ -42,32 +42,27 @@ template <int V> DEVICE void depthwise_body(DEPTHWISE_PARAMETERS)
         Pack<V> start = {};
         if (bias) start = load<V>(bias + channel);
         Pack<V> sum[DEPTHWISE_RUN];
-#pragma unroll
-        for (int r = 0; r < DEPTHWISE_RUN; ++r) sum[r] = start;
+        UNROLL(r, DEPTHWISE_RUN) sum[r] = start;
         for (int i = 0; i < kernel_y; ++i) {
             const int from_y = y * stride_y - top + i * dilation_y;
             if (from_y < 0 || from_y >= height) continue;
             for (int j = 0; j < kernel_x; ++j) {
                 const Pack<V> factor = load<V>(weight + (i * kernel_x + j) * channels + channel);
-#pragma unroll
-                for (int r = 0; r < DEPTHWISE_RUN; ++r) {
+                UNROLL(r, DEPTHWISE_RUN) {
                     const int from_x = (first_x + r) * stride_x - left + j * dilation_x;
                     if (from_x < 0 || from_x >= width) continue;
                     const Pack<V> v = load<V>(image + (from_y * width + from_x) * src_pitch);
-#pragma unroll
-                    for (int k = 0; k < V; ++k) sum[r].v[k] += v.v[k] * factor.v[k];
+                    UNROLL(k, V) sum[r].v[k] += v.v[k] * factor.v[k];
                 }
             }
         }
-#pragma unroll
-        for (int r = 0; r < DEPTHWISE_RUN; ++r) {
+        UNROLL(r, DEPTHWISE_RUN) {
             if (first_x + r >= out_w) break;
             const int pixel = line * out_w + first_x + r;
             activate_all(kind, sum[r].v);
             if (residual) {
                 const Pack<V> v = load<V>(residual + pixel * residual_pitch + channel);
-#pragma unroll
-                for (int k = 0; k < V; ++k) sum[r].v[k] += v.v[k];
+                UNROLL(k, V) sum[r].v[k] += v.v[k];
             }
             activate_all(last, sum[r].v);
             store<V>(out + pixel * out_pitch + channel, sum[r]);
@@ -110,8 +105,7 @@ template <int K, int S, int R, int LINES, int THREADS> DEVICE void depthwise_fix
     for (int first_pack = blockIdx.x * wide; first_pack < packs; first_pack += gridDim.x * wide) {
         const int units = (K * K + 1) * fours << wide_bits;
         Pack<4> asked[ahead];
-#pragma unroll
-        for (int i = 0; i < ahead; ++i) {
+        UNROLL(i, ahead) {
             const int unit = min((int)threadIdx.x + i * THREADS, units - 1);
             const int cell = (unit >> wide_bits) / fours;
             const int four = first_pack * fours + (unit & ((fours << wide_bits) - 1));
@@ -121,19 +115,16 @@ template <int K, int S, int R, int LINES, int THREADS> DEVICE void depthwise_fix
         if (squeezed && is_kept) {
             const int last_unit = (hidden << wide_bits) - 1;
             Bits<16> weights[squeezing];
-#pragma unroll
-            for (int i = 0; i < squeezing; ++i) {
+            UNROLL(i, squeezing) {
                 const int unit = min((int)threadIdx.x + i * THREADS, last_unit);
                 const int pack = min(first_pack + (unit & (wide - 1)), packs - 1);
                 weights[i] = load_bits<PACK>(squeeze + (unit >> wide_bits) * squeeze_pitch + pack * PACK);
             }
-#pragma unroll
-            for (int i = 0; i < squeezing; ++i) {
+            UNROLL(i, squeezing) {
                 kept_squeeze[min((int)threadIdx.x + i * THREADS, last_unit)] = weights[i];
             }
         }
-#pragma unroll
-        for (int i = 0; i < ahead; ++i) {
+        UNROLL(i, ahead) {
             const int unit = min((int)threadIdx.x + i * THREADS, units - 1);
             const int cell = (unit >> wide_bits) / fours;
             const int four = unit & ((fours << wide_bits) - 1);
@@ -155,8 +146,7 @@ template <int K, int S, int R, int LINES, int THREADS> DEVICE void depthwise_fix
                     const int first_x = (int)run * R * S - left;
                     const real* image = src + (int)row * height * width * src_pitch + pack * PACK;
                     float sum[R * PACK];
-#pragma unroll
-                    for (int i = 0; i < R * PACK; ++i) {
+                    UNROLL(i, R * PACK) {
                         const int four = K * K * fours + i % PACK / 4;
                         sum[i] = kept[(four << wide_bits) + pack_of_block].v[i % 4];
                     }
@@ -169,28 +159,22 @@ template <int K, int S, int R, int LINES, int THREADS> DEVICE void depthwise_fix
                             const int y = first_y + low + i;
                             const bool is_line = (unsigned)y < (unsigned)height;
                             const real* from = image + (y * width + first_x) * src_pitch;
-#pragma unroll
-                            for (int j = 0; j < columns; ++j) {
+                            UNROLL(j, columns) {
                                 const bool is_value = (unsigned)(first_x + j) < (unsigned)width;
                                 seen[i][j] = load_bits_if<PACK>(is_line && is_value, from + j * src_pitch);
                             }
                         }
 #pragma unroll
                         for (int i = 0; i < LINES && low + i < K; ++i) {
-#pragma unroll
-                            for (int four = 0; four < fours; ++four) {
+                            UNROLL(four, fours) {
                                 Pack<4> factor[K];
-#pragma unroll
-                                for (int j = 0; j < K; ++j) {
+                                UNROLL(j, K) {
                                     const int cell = ((low + i) * K + j) * fours + four;
                                     factor[j] = kept[(cell << wide_bits) + pack_of_block];
                                 }
-#pragma unroll
-                                for (int r = 0; r < R; ++r) {
-#pragma unroll
-                                    for (int j = 0; j < K; ++j) {
-#pragma unroll
-                                        for (int k = 0; k < 4; ++k) {
+                                UNROLL(r, R) {
+                                    UNROLL(j, K) {
+                                        UNROLL(k, 4) {
                                             sum[r * PACK + four * 4 + k] +=
                                                 value_of<PACK>(seen[i][r * S + j], four * 4 + k) *
                                                 factor[j].v[k];
@@ -206,21 +190,17 @@ template <int K, int S, int R, int LINES, int THREADS> DEVICE void depthwise_fix
                     for (int step = 0; step < 2; ++step) {
                         activate_all(step == 0 ? kind : last, sum);
                         if (step == 1 || !residual) continue;
-#pragma unroll
-                        for (int r = 0; r < R; ++r) {
+                        UNROLL(r, R) {
                             const real* from =
                                 residual + pack * PACK + (pixel + min(r, outputs - 1)) * residual_pitch;
                             const Pack<PACK> v = load<PACK>(from);
-#pragma unroll
-                            for (int k = 0; k < PACK; ++k) sum[r * PACK + k] += v.v[k];
+                            UNROLL(k, PACK) sum[r * PACK + k] += v.v[k];
                         }
                     }
-#pragma unroll
-                    for (int r = 0; r < R; ++r) {
+                    UNROLL(r, R) {
                         if (r >= outputs) break;
                         Pack<PACK> made;
-#pragma unroll
-                        for (int k = 0; k < PACK; ++k) {
+                        UNROLL(k, PACK) {
                             made.v[k] = sum[r * PACK + k];
                             total.v[k] += made.v[k];
                         }

@@ -40,11 +40,9 @@ template <int V> DEVICE void im2col_elements_body(IM2COL_PARAMETERS)
         if (0 <= y && y < height && 0 <= x && x < width) {
             const int from = ((row * height + y) * width + x) * src_pitch;
             v = load<V>(src + from + group * channels + pack * V);
-#pragma unroll
-            for (int i = 0; i < V; ++i) v.v[i] = seen(v.v[i], is_signed);
+            UNROLL(i, V) v.v[i] = seen(v.v[i], is_signed);
         } else {
-#pragma unroll
-            for (int i = 0; i < V; ++i) v.v[i] = is_signed ? -1.f : 0.f;
+            UNROLL(i, V) v.v[i] = is_signed ? -1.f : 0.f;
         }
         store<V>(col + (size_t)item * V, v);
     }

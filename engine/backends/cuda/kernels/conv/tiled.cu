@@ -41,8 +41,7 @@ extern "C" __global__ void tiled(const real* __restrict__ src, const float* __re
         const int first_filter = slice * TILED_FILTERS;
         const int here = min(filters - first_filter, TILED_FILTERS);
         float sum[TILED_FILTERS];
-#pragma unroll
-        for (int f = 0; f < TILED_FILTERS; ++f) sum[f] = 0.f;
+        UNROLL(f, TILED_FILTERS) sum[f] = 0.f;
         for (int low = 0; low < channels; low += TILED_CHANNELS) {
             const int depth = min(channels - low, TILED_CHANNELS);
             __syncthreads();
@@ -63,8 +62,7 @@ extern "C" __global__ void tiled(const real* __restrict__ src, const float* __re
                         (((group * kernel_y + i) * kernel_x + j) * channels + low) * filters + first_filter;
                     for (int c = 0; c < depth; ++c, w += filters) {
                         const float v = halo[c * halo_h * halo_w + at];
-#pragma unroll
-                        for (int f = 0; f < TILED_FILTERS; ++f) {
+                        UNROLL(f, TILED_FILTERS) {
                             if (f < here) sum[f] += v * w[f];
                         }
                     }
@@ -75,8 +73,7 @@ extern "C" __global__ void tiled(const real* __restrict__ src, const float* __re
         const int y = first_y + tile_y;
         if (x < out_w && y < out_h) {
             const int pixel = (row * out_h + y) * out_w + x;
-#pragma unroll
-            for (int f = 0; f < TILED_FILTERS; ++f) {
+            UNROLL(f, TILED_FILTERS) {
                 if (f >= here) break;
                 const int filter = group * filters + first_filter + f;
                 finish_value(sum[f] + (bias ? bias[filter] : 0.f), kind, residual,

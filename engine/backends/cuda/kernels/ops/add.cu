@@ -21,8 +21,7 @@ template <int V> DEVICE void add_two_body(ADD_TWO_PARAMETERS)
         Pack<V> x = load<V>(a + pixel * a_pitch + channel);
         if (channel < b_channels) {
             const Pack<V> y = load<V>(b + pixel * b_pitch + channel);
-#pragma unroll
-            for (int i = 0; i < V; ++i) x.v[i] += y.v[i];
+            UNROLL(i, V) x.v[i] += y.v[i];
         }
         activate_all(kind, x.v);
         store<V>(out + pixel * out_pitch + channel, x);
@@ -44,11 +43,9 @@ extern "C" __global__ void add_quarters_packed(const real* __restrict__ a, const
             const int row = pixel / area;
             // pixel - row * area in the first quarter of the row's 4 * area pixels of b
             const real* from = b + (size_t)(pixel + row * 3 * area) * b_pitch + channel / 4;
-#pragma unroll
-            for (int quarter = 0; quarter < 4; ++quarter) {
+            UNROLL(quarter, 4) {
                 const Pack<share> y = load<share>(from + (size_t)quarter * area * b_pitch);
-#pragma unroll
-                for (int i = 0; i < share; ++i) x.v[i * 4 + quarter] += y.v[i];
+                UNROLL(i, share) x.v[i * 4 + quarter] += y.v[i];
             }
         }
         activate_all(kind, x.v);

@@ -58,15 +58,12 @@ template <int V> DEVICE void average_parts_body(const real* src, float* sums, in
                 Pack<V> sum = {};
                 for (int first = part * run + lane; first < end; first += AVERAGE_AHEAD * lanes) {
                     Bits<V * sizeof(real)> seen[AVERAGE_AHEAD];
-#pragma unroll
-                    for (int i = 0; i < AVERAGE_AHEAD; ++i) {
+                    UNROLL(i, AVERAGE_AHEAD) {
                         seen[i] = load_bits<V>(image + min(first + i * lanes, end - 1) * src_pitch);
                     }
-#pragma unroll
-                    for (int i = 0; i < AVERAGE_AHEAD; ++i) {
+                    UNROLL(i, AVERAGE_AHEAD) {
                         zero_unless(first + i * lanes < end, seen[i]);
-#pragma unroll
-                        for (int k = 0; k < V; ++k) sum.v[k] += value_of<V>(seen[i], k);
+                        UNROLL(k, V) sum.v[k] += value_of<V>(seen[i], k);
                     }
                 }
                 reduce_over_block<AVERAGE_THREADS>(sum, wide, shares);

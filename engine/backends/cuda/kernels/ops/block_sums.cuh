@@ -13,15 +13,13 @@ template <int THREADS, int V> DEVICE void reduce_over_block(Pack<V> sums, int wi
     const int lane = threadIdx.x % 32;
 #pragma unroll 1
     for (int distance = wide; distance < 32; distance *= 2) {
-#pragma unroll
-        for (int k = 0; k < V; ++k) sums.v[k] += __shfl_xor_sync(0xFFFFFFFFu, sums.v[k], distance);
+        UNROLL(k, V) sums.v[k] += __shfl_xor_sync(0xFFFFFFFFu, sums.v[k], distance);
     }
     if (lane < wide) store<V>(shares + threadIdx.x / 32 * columns + lane * V, sums);
     __syncthreads();
     for (int i = threadIdx.x; i < columns; i += THREADS) {
         float total = 0.f;
-#pragma unroll
-        for (int warp = 0; warp < THREADS / 32; ++warp) total += shares[warp * columns + i];
+        UNROLL(warp, THREADS / 32) total += shares[warp * columns + i];
         shares[i] = total;  // read by no other thread
     }
     __syncthreads();
@@ -44,8 +42,7 @@ template <int THREADS> DEVICE void write_partial_products(
 #pragma unroll
             for (int four = 0; four < PACK; four += 4) {
                 const Pack<4> x = load<4>(totals + lane * PACK + four);
-#pragma unroll
-                for (int k = 0; k < 4; ++k) sum += value_of<PACK>(held, four + k) * x.v[k];
+                UNROLL(k, 4) sum += value_of<PACK>(held, four + k) * x.v[k];
             }
         }
 #pragma unroll

@@ -23,21 +23,18 @@ template <int V> DEVICE void max_pool_body(MAX_POOL_PARAMETERS)
         const int first_y = at.y * stride_y - top;
         const int first_x = at.x * stride_x - left;
         Pack<V> best;
-#pragma unroll
-        for (int i = 0; i < V; ++i) best.v[i] = -3.402823466e38f;
+        UNROLL(i, V) best.v[i] = -3.402823466e38f;
         const real* image = src + at.row * height * width * src_pitch + channel;
         const int end_y = min(first_y + size_y, height);
         const int end_x = min(first_x + size_x, width);
         for (int i = max(first_y, 0); i < end_y; i += 2) {
             for (int j = max(first_x, 0); j < end_x; j += 2) {
                 Bits<V * sizeof(real)> seen[4];  // past the end the last ones again
-#pragma unroll
-                for (int k = 0; k < 4; ++k) {
+                UNROLL(k, 4) {
                     const int cell = min(i + k / 2, end_y - 1) * width + min(j + k % 2, end_x - 1);
                     seen[k] = load_bits<V>(image + cell * src_pitch);
                 }
-#pragma unroll
-                for (int k = 0; k < 4 * V; ++k) {
+                UNROLL(k, 4 * V) {
                     best.v[k % V] = fmaxf(best.v[k % V], value_of<V>(seen[k / V], k % V));
                 }
             }
@@ -57,11 +54,9 @@ DEVICE PackBits elementwise_max(const PackBits& a, const PackBits& b)
     PackBits most;
 #if defined(STORE_HALF) && defined(__CUDA_ARCH__)
     const __half2 *x = reinterpret_cast<const __half2*>(&a), *y = reinterpret_cast<const __half2*>(&b);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) reinterpret_cast<__half2*>(&most)[i] = __hmax2(x[i], y[i]);
+    UNROLL(i, 4) reinterpret_cast<__half2*>(&most)[i] = __hmax2(x[i], y[i]);
 #else
-#pragma unroll
-    for (int i = 0; i < PACK; ++i) {
+    UNROLL(i, PACK) {
         put(&reinterpret_cast<Raw<PACK>&>(most).v[i], fmaxf(value_of<PACK>(a, i), value_of<PACK>(b, i)));
     }
 #endif
@@ -82,13 +77,11 @@ extern "C" __global__ void max_pool_down(const real* __restrict__ src, real* __r
         const int begin_x = max(x * stride_x - left, 0);
         const int end_x = min(x * stride_x - left + size_x, width);
         PackBits least;
-#pragma unroll
-        for (int i = 0; i < PACK; ++i) {
+        UNROLL(i, PACK) {
             put(&reinterpret_cast<Raw<PACK>&>(least).v[i], -3.402823466e38f);
         }
         PackBits best[WINDOWS_PER_THREAD];
-#pragma unroll
-        for (int k = 0; k < WINDOWS_PER_THREAD; ++k) best[k] = least;
+        UNROLL(k, WINDOWS_PER_THREAD) best[k] = least;
         const real* image = src + row * height * width * src_pitch + channel;
         for (int line = max(0, top - first); line < size_y + WINDOWS_PER_THREAD - 1; ++line) {
             const int y = first - top + line;
@@ -96,20 +89,16 @@ extern "C" __global__ void max_pool_down(const real* __restrict__ src, real* __r
             PackBits most = least;
             for (int j = begin_x; j < end_x; j += 5) {
                 PackBits seen[5];  // past the end the last one again
-#pragma unroll
-                for (int k = 0; k < 5; ++k) {
+                UNROLL(k, 5) {
                     seen[k] = load_bits<PACK>(image + (y * width + min(j + k, end_x - 1)) * src_pitch);
                 }
-#pragma unroll
-                for (int k = 0; k < 5; ++k) most = elementwise_max(most, seen[k]);
+                UNROLL(k, 5) most = elementwise_max(most, seen[k]);
             }
-#pragma unroll
-            for (int k = 0; k < WINDOWS_PER_THREAD; ++k) {
+            UNROLL(k, WINDOWS_PER_THREAD) {
                 if (line >= k && line < size_y + k) best[k] = elementwise_max(best[k], most);
             }
         }
-#pragma unroll
-        for (int k = 0; k < WINDOWS_PER_THREAD; ++k) {
+        UNROLL(k, WINDOWS_PER_THREAD) {
             if (first + k >= out_h) break;
             const int pixel = (row * out_h + first + k) * out_w + x;
             *reinterpret_cast<PackBits*>(out + pixel * out_pitch + channel) = best[k];

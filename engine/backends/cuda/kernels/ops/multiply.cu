@@ -21,12 +21,10 @@ template <int V> DEVICE void multiply_body(MULTIPLY_PARAMETERS)
         Pack<V> x = load<V>(src + pixel * src_pitch + channel);
         if (factor_channel) {
             const Pack<V> y = load<V>(at + channel);
-#pragma unroll
-            for (int i = 0; i < V; ++i) x.v[i] *= y.v[i];
+            UNROLL(i, V) x.v[i] *= y.v[i];
         } else {
             const float y = to_float(*at);
-#pragma unroll
-            for (int i = 0; i < V; ++i) x.v[i] *= y;
+            UNROLL(i, V) x.v[i] *= y;
         }
         activate_all(kind, x.v);
         store<V>(out + pixel * out_pitch + channel, x);

@@ -42,21 +42,18 @@ extern "C" __global__ void softmax(const real* __restrict__ src, real* __restric
         };
         float held[SOFTMAX_HELD];
         float top = -3.4e38f;
-#pragma unroll
-        for (int i = 0; i < SOFTMAX_HELD; ++i) {
+        UNROLL(i, SOFTMAX_HELD) {
             const int at = thread + i * stride;
             held[i] = at < count ? value(at) : top;
         }
-#pragma unroll
-        for (int i = 0; i < SOFTMAX_HELD; ++i) top = fmaxf(top, held[i]);
+        UNROLL(i, SOFTMAX_HELD) top = fmaxf(top, held[i]);
         for (int i = thread + SOFTMAX_HELD * stride; i < count; i += stride) {
             top = fmaxf(top, value(i));
         }
         top = block_reduce(top, tops, [](float a, float b) { return fmaxf(a, b); });
         auto power = [&](float x) { return expf(x / temperature - top / temperature); };
         float sum = 0.f;
-#pragma unroll
-        for (int i = 0; i < SOFTMAX_HELD; ++i) {
+        UNROLL(i, SOFTMAX_HELD) {
             held[i] = power(held[i]);
             if (thread + i * stride < count) sum += held[i];
         }
@@ -64,8 +61,7 @@ extern "C" __global__ void softmax(const real* __restrict__ src, real* __restric
         // The next run's maxima are written after this barrier, and its sums after the barrier of its
         // maxima.
         sum = block_reduce(sum, sums, [](float a, float b) { return a + b; });
-#pragma unroll
-        for (int i = 0; i < SOFTMAX_HELD; ++i) {
+        UNROLL(i, SOFTMAX_HELD) {
             const int at = thread + i * stride;
             if (at < count) store_result(at, held[i] / sum);
         }

@@ -1,6 +1,6 @@
 // gate: the dense layers of a squeeze-and-excite block in one launch: from the partial products that earlier
 // kernels wrote (write_partial_products) to a factor for each channel, and optionally the map times these
-// factors. Launched by ops/gate.py.
+// factors. Launched by ops/squeeze_excite.py.
 //
 //   hidden[s] = f(sum over pieces of squeezed[piece, s] / area + bias)
 //   out[n]    = last(sum over s of expand[n, s] * hidden[s] + bias)
@@ -29,8 +29,7 @@ struct Dense {
 DEVICE void load_rows(Bits<16> (&held)[GATE_ROWS], const Dense& layer, int first, int begin)
 {
     const int pack = min(begin + (int)threadIdx.x % layer.lanes, layer.packs - 1);
-#pragma unroll
-    for (int i = 0; i < GATE_ROWS; ++i) {
+    UNROLL(i, GATE_ROWS) {
         const int row = first + (i * GATE_THREADS + threadIdx.x) / layer.lanes;
         held[i] = load_bits<PACK>(layer.weight + (min(row, layer.end - 1) * layer.packs + pack) * PACK);
     }
@@ -53,13 +52,10 @@ DEVICE void multiply_held(Bits<16> (&held)[GATE_ROWS], const Dense& layer, const
             if (first > layer.first || begin > 0) load_rows(held, layer, first, begin);
             const int pack = begin + lane;
             if (pack >= layer.packs) break;
-#pragma unroll
-            for (int four = 0; four < PACK / 4; ++four) {
+            UNROLL(four, PACK / 4) {
                 const Pack<4> x = load<4>(in + (four * layer.packs + pack) * 4);
-#pragma unroll
-                for (int i = 0; i < GATE_ROWS; ++i) {
-#pragma unroll
-                    for (int k = 0; k < 4; ++k) {
+                UNROLL(i, GATE_ROWS) {
+                    UNROLL(k, 4) {
                         sum[i] += value_of<PACK>(held[i], four * 4 + k) * x.v[k];
                     }
                 }
@@ -67,11 +63,9 @@ DEVICE void multiply_held(Bits<16> (&held)[GATE_ROWS], const Dense& layer, const
         }
 #pragma unroll 1
         for (int distance = layer.lanes / 2; distance > 0; distance /= 2) {
-#pragma unroll
-            for (int i = 0; i < GATE_ROWS; ++i) sum[i] += __shfl_xor_sync(0xFFFFFFFFu, sum[i], distance);
+            UNROLL(i, GATE_ROWS) sum[i] += __shfl_xor_sync(0xFFFFFFFFu, sum[i], distance);
         }
-#pragma unroll
-        for (int i = 0; i < GATE_ROWS; ++i) {
+        UNROLL(i, GATE_ROWS) {
             const int row = first + i * groups + threadIdx.x / layer.lanes;
             if (lane == 0 && row < layer.end) out[row - layer.first] = sum[i];
         }
@@ -89,8 +83,7 @@ struct Scaling {
 DEVICE void issue_map_loads(Bits<16> (&seen)[GATE_AHEAD], const Scaling& scaling, int first)
 {
     const int step = GATE_THREADS / scaling.packs;
-#pragma unroll
-    for (int i = 0; i < GATE_AHEAD; ++i) {
+    UNROLL(i, GATE_AHEAD) {
         const int pixel = min(first + i * step, scaling.pixels - 1);
         seen[i] = load_bits<PACK>(scaling.map + pixel * scaling.map_pitch);
     }
@@ -102,17 +95,14 @@ DEVICE void scale_map(Bits<16> (&seen)[GATE_AHEAD], const Scaling& scaling, cons
     const int step = GATE_THREADS / scaling.packs;
     const int start = threadIdx.x / scaling.packs;
     Pack<4> factor[PACK / 4];
-#pragma unroll
-    for (int four = 0; four < PACK / 4; ++four) factor[four] = load<4>(factors + four * 4);
+    UNROLL(four, PACK / 4) factor[four] = load<4>(factors + four * 4);
 #pragma unroll 1
     for (int first = start; first < scaling.pixels; first += GATE_AHEAD * step) {
         if (first > start) issue_map_loads(seen, scaling, first);
-#pragma unroll
-        for (int i = 0; i < GATE_AHEAD; ++i) {
+        UNROLL(i, GATE_AHEAD) {
             if (first + i * step >= scaling.pixels) break;
             Pack<PACK> x;
-#pragma unroll
-            for (int k = 0; k < PACK; ++k) {
+            UNROLL(k, PACK) {
                 x.v[k] = value_of<PACK>(seen[i], k) * factor[k / 4].v[k % 4];
             }
             activate_all(scaling.kind, x.v);
@@ -131,14 +121,11 @@ DEVICE void sum_pieces(const float* squeezed, float* shares, int quads, int piec
 #pragma unroll 1
         for (int first = unit / quads; first < pieces; first += GATE_PIECES * groups) {
             Pack<4> seen[GATE_PIECES];
-#pragma unroll
-            for (int i = 0; i < GATE_PIECES; ++i) {
+            UNROLL(i, GATE_PIECES) {
                 seen[i] = load<4>(from + min(first + i * groups, pieces - 1) * quads * 4);
             }
-#pragma unroll
-            for (int i = 0; i < GATE_PIECES; ++i) {
-#pragma unroll
-                for (int k = 0; k < 4; ++k) {
+            UNROLL(i, GATE_PIECES) {
+                UNROLL(k, 4) {
                     sum.v[k] += first + i * groups < pieces ? seen[i].v[k] : 0.f;
                 }
             }

@@ -17,8 +17,7 @@ template <int V> DEVICE void upsample_body(UPSAMPLE_PARAMETERS)
         const int y = pixel / out_w;  // over all rows: out_h is a multiple of stride
         const int from = y / stride * (out_w / stride) + x / stride;
         Pack<V> v = load<V>(src + from * src_pitch + channel);
-#pragma unroll
-        for (int i = 0; i < V; ++i) v.v[i] *= scale;
+        UNROLL(i, V) v.v[i] *= scale;
         store<V>(out + pixel * out_pitch + channel, v);
     }
 }

@@ -37,13 +37,11 @@ extern "C" __global__ void enter_colours(
             const int pixel = four * FOUR;
             const float* from = src + pixel / area * 2 * area + pixel;
             Pack<FOUR> planes[COLOURS];
-#pragma unroll
-            for (int c = 0; c < COLOURS; ++c) planes[c] = load<FOUR>(from + c * area);
+            UNROLL(c, COLOURS) planes[c] = load<FOUR>(from + c * area);
 #pragma unroll
             for (int first = 0; first < FOUR; first += PACK / 4) {
                 Pack<PACK> colours;
-#pragma unroll
-                for (int i = 0; i < PACK; ++i) {
+                UNROLL(i, PACK) {
                     colours.v[i] = i % 4 < COLOURS ? planes[i % 4].v[first + i / 4] : 0.f;
                 }
                 store<PACK>(out + (pixel + first) * 4, colours);
@@ -89,13 +87,11 @@ extern "C" __global__ void leave_tiles(const real* __restrict__ src, float* __re
         const real* from = src + first_pixel * src_pitch + first_channel + lane;
         const int most = first_channel + lane < channels ? pixels - first_pixel : 0;
         Bits<sizeof(real)> held[TILE_PIXELS / TILE_WARPS];
-#pragma unroll
-        for (int i = 0; i < TILE_PIXELS / TILE_WARPS; ++i) {
+        UNROLL(i, TILE_PIXELS / TILE_WARPS) {
             const int pixel = i * TILE_WARPS + warp;
             held[i] = load_bits_if<1>(pixel < most, from + pixel * src_pitch);
         }
-#pragma unroll
-        for (int i = 0; i < TILE_PIXELS / TILE_WARPS; ++i) {
+        UNROLL(i, TILE_PIXELS / TILE_WARPS) {
             tile[lane][i * TILE_WARPS + warp] = value_of<1>(held[i], 0);
         }
         __syncthreads();
@@ -104,8 +100,7 @@ extern "C" __global__ void leave_tiles(const real* __restrict__ src, float* __re
             const int pixel = first_pixel + first + lane;
             const int row = pixel / area;
             float* to = out + row * channels * area + pixel - row * area;
-#pragma unroll
-            for (int i = 0; i < TILE_CHANNELS / TILE_WARPS; ++i) {
+            UNROLL(i, TILE_CHANNELS / TILE_WARPS) {
                 const int own = i * TILE_WARPS + warp;
                 if (pixel >= pixels || first_channel + own >= channels) continue;
                 const float x = tile[own][first + lane];

@@ -61,8 +61,7 @@ template <int ROWS, int COLUMNS> DEVICE void epilogue_vectorized(
     for (int first = 0; first < items; first += at_once) {
         Raw<OUT_PACK, result> residual[at_once];
         float x[at_once * OUT_PACK];
-#pragma unroll
-        for (int i = 0; i < at_once; ++i) {
+        UNROLL(i, at_once) {
             const int item = lane + (first + i) * 32;
             const int m = m0 + item / across;
             const int n = item % across * OUT_PACK;
@@ -71,8 +70,7 @@ template <int ROWS, int COLUMNS> DEVICE void epilogue_vectorized(
                 residual[i] = *reinterpret_cast<const Raw<OUT_PACK, result>*>(from);
             }
         }
-#pragma unroll
-        for (int i = 0; i < at_once; ++i) {
+        UNROLL(i, at_once) {
             const int item = lane + (first + i) * 32;
             const int n = item % across * OUT_PACK;
             const int row = item / across * CELLS;
@@ -94,15 +92,13 @@ template <int ROWS, int COLUMNS> DEVICE void epilogue_vectorized(
         }
         activate_common(o.kind, x);
         if (o.residual) {
-#pragma unroll
-            for (int i = 0; i < at_once; ++i) {
+            UNROLL(i, at_once) {
                 const int item = lane + (first + i) * 32;
                 const int m = m0 + item / across;
                 const int n = item % across * OUT_PACK;
                 const result* from = o.residual + (size_t)m * o.residual_pitch + channel + n;
                 const bool is_wide = n + OUT_PACK <= count;
-#pragma unroll
-                for (int c = 0; c < OUT_PACK; ++c) {
+                UNROLL(c, OUT_PACK) {
                     if (m < o.pixels && n + c < count) {
                         x[i * OUT_PACK + c] += to_float(is_wide ? residual[i].v[c] : from[c]);
                     }
@@ -110,8 +106,7 @@ template <int ROWS, int COLUMNS> DEVICE void epilogue_vectorized(
             }
         }
         activate_common(o.last, x);
-#pragma unroll
-        for (int i = 0; i < at_once; ++i) {
+        UNROLL(i, at_once) {
             const int item = lane + (first + i) * 32;
             const int m = m0 + item / across;
             const int n = item % across * OUT_PACK;
@@ -119,12 +114,10 @@ template <int ROWS, int COLUMNS> DEVICE void epilogue_vectorized(
             result* to = o.out + (size_t)m * o.pitch + channel + n;
             if (n + OUT_PACK <= count) {
                 Pack<OUT_PACK> pack;
-#pragma unroll
-                for (int k = 0; k < OUT_PACK; ++k) pack.v[k] = x[i * OUT_PACK + k];
+                UNROLL(k, OUT_PACK) pack.v[k] = x[i * OUT_PACK + k];
                 store<OUT_PACK>(to, pack);
             } else {
-#pragma unroll
-                for (int c = 0; c < OUT_PACK; ++c) {
+                UNROLL(c, OUT_PACK) {
                     if (n + c < count) put(to + c, x[i * OUT_PACK + c]);
                 }
             }
@@ -153,8 +146,7 @@ DEVICE void epilogue_scalar(const float* staging, const Output& o, int m0, int c
 #pragma unroll 1
         for (int first = 0; first < items; first += at_once) {
             float x[at_once];
-#pragma unroll
-            for (int i = 0; i < at_once; ++i) {
+            UNROLL(i, at_once) {
                 const int row = ((first + i) * down + lane / across) * CELLS;
                 const float* from = staging + row * pitch + n;
                 x[i] = from[0];
@@ -166,22 +158,19 @@ DEVICE void epilogue_scalar(const float* staging, const Output& o, int m0, int c
             const int m = m0 + first * down + lane / across;
             if (o.residual) {
                 const result* from = o.residual + (size_t)m * o.residual_pitch + channel + n;
-#pragma unroll
-                for (int i = 0; i < at_once; ++i) {
+                UNROLL(i, at_once) {
                     if (m + i * down < o.pixels) x[i] += to_float(from[i * down * o.residual_pitch]);
                 }
             }
             activate_common(o.last, x);
 #if YOLO
-#pragma unroll
-            for (int i = 0; i < at_once; ++i) {
+            UNROLL(i, at_once) {
                 if (m + i * down < o.pixels) flag_non_finite(o.flag, x[i]);
             }
             apply_yolo<false>(x, bits, YOLO == RAW, o.scale_x_y);
 #endif
             result* to = o.out + (size_t)m * o.pitch + channel + n;
-#pragma unroll
-            for (int i = 0; i < at_once; ++i) {
+            UNROLL(i, at_once) {
                 if (m + i * down < o.pixels) put(to + i * down * o.pitch, x[i]);
             }
         }
@@ -194,10 +183,8 @@ template <int ROWS, int COLUMNS> DEVICE void run_epilogue(const float (&sum)[ROW
 {
     const int lane = threadIdx.x % 32;
     const int pitch = COLUMNS + STAGING_PADDING;
-#pragma unroll
-    for (int i = 0; i < ROWS / 16; ++i) {
-#pragma unroll
-        for (int j = 0; j < COLUMNS / 8; ++j) {
+    UNROLL(i, ROWS / 16) {
+        UNROLL(j, COLUMNS / 8) {
             float* to = staging + (i * 16 + lane / 4) * pitch + j * 8 + lane % 4 * 2;
             *reinterpret_cast<float2*>(to) = make_float2(sum[i][j][0], sum[i][j][1]);
             *reinterpret_cast<float2*>(to + 8 * pitch) = make_float2(sum[i][j][2], sum[i][j][3]);

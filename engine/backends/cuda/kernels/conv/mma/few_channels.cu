@@ -98,8 +98,7 @@ DEVICE int first_channel(int lane, int step) { return piece_of(lane, step) % PIE
 DEVICE Taps taps_of(int lane, const KernelArgs& p)
 {
     Taps taps;
-#pragma unroll
-    for (int step = 0; step < STEPS; ++step) {
+    UNROLL(step, STEPS) {
         const int tap = piece_of(lane, step) / PIECES_OF_TAP;
         const int down = taps.down[step] = tap / TAPS_X * p.dilation_y;
         const int right = taps.right[step] = tap % TAPS_X * p.dilation_x;
@@ -128,8 +127,7 @@ DEVICE Windows windows_of(int m0, int lane, const KernelArgs& p)
     const int last_row = row_of(min(m0 + WINDOWS / POOLED * 8 - 1, last), p);
     windows.is_single_row = first_row == last_row;
     const auto place = [&](int i, int m, int row, int y, int x, int at) {
-#pragma unroll
-        for (int cell = 0; cell < POOLED; ++cell) {
+        UNROLL(cell, POOLED) {
             windows.y[i + cell] = y + cell / SIDE * p.stride_y;
             windows.x[i + cell] = x + cell % SIDE * p.stride_x;
             windows.at[i + cell] = at + cell / SIDE * down + cell % SIDE * right;
@@ -184,12 +182,10 @@ DEVICE Windows windows_of(int m0, int lane, const KernelArgs& p)
 template <bool ARE_INSIDE> DEVICE void gather_windows(
     InFlight& in_flight, const Windows& windows, const Taps& taps, int first, int lane, const KernelArgs& p)
 {
-#pragma unroll
-    for (int s = 0; s < STEPS_IN_FLIGHT; ++s) {
+    UNROLL(s, STEPS_IN_FLIGHT) {
         const int step = first + s;
         if (step >= STEPS) continue;
-#pragma unroll
-        for (int i = 0; i < WINDOWS; ++i) {
+        UNROLL(i, WINDOWS) {
             const unsigned y = windows.y[i] + taps.down[step];
             const unsigned x = windows.x[i] + taps.right[step];
             const bool is_inside =
@@ -201,8 +197,7 @@ template <bool ARE_INSIDE> DEVICE void gather_windows(
                 if (is_inside) piece = *reinterpret_cast<const Piece*>(from);
             } else {
                 Raw<PIECE> raw;
-#pragma unroll
-                for (int v = 0; v < PIECE; ++v) {
+                UNROLL(v, PIECE) {
                     put(&raw.v[v], 0.f);
                     if (is_inside && first_channel(lane, step) + v < CHANNELS) raw.v[v] = from[v];
                 }
@@ -226,8 +221,7 @@ DEVICE void gather(
         gather_windows<false>(in_flight, windows, taps, first, lane, p);
     }
     if constexpr (IS_SCALED) {
-#pragma unroll
-        for (int s = 0; s < STEPS_IN_FLIGHT; ++s) {
+        UNROLL(s, STEPS_IN_FLIGHT) {
             if (first + s < STEPS && windows.is_single_row) {
                 in_flight.factors[s] = factors_of(windows.factors[0], first + s, lane, p);
             }
@@ -239,10 +233,8 @@ template <int BEGIN, int END>
 DEVICE void apply_factors(InFlight& in_flight, const Windows& windows, int lane, const KernelArgs& p)
 {
     const bool is_single_row = windows.is_single_row;
-#pragma unroll
-    for (int s = 0; s < END - BEGIN; ++s) {
-#pragma unroll
-        for (int i = 0; i < WINDOWS; ++i) {
+    UNROLL(s, END - BEGIN) {
+        UNROLL(i, WINDOWS) {
             Piece own = in_flight.factors[s];
             if (!is_single_row) own = factors_of(windows.factors[i], BEGIN + s, lane, p);
             for (int word = 0; word < 2; ++word) {
@@ -257,8 +249,7 @@ DEVICE void apply_factors(InFlight& in_flight, const Windows& windows, int lane,
 DEVICE void clear_past_last_channel(Piece& piece, int channel)
 {
     if constexpr (CHANNELS % PIECE != 0) {
-#pragma unroll
-        for (int word = 0; word < 2; ++word) {
+        UNROLL(word, 2) {
             const int values = PIECE / 2;
             const int left = CHANNELS - channel - word * values;
             piece.word[word] &= left >= values ? ~0u : left > 0 ? 0xFFFFu : 0u;
@@ -278,34 +269,28 @@ DEVICE void multiply_steps(float (&sum)[BN / 16][WINDOWS][4], InFlight& in_fligh
 #pragma unroll
     for (int step = BEGIN; step < END; ++step) {
         Piece(&piece)[WINDOWS] = in_flight.pieces[step - BEGIN];
-#pragma unroll
-        for (int j = 0; j < WINDOWS; ++j) clear_past_last_channel(piece[j], first_channel(lane, step));
+        UNROLL(j, WINDOWS) clear_past_last_channel(piece[j], first_channel(lane, step));
 #if !HALVES
         Piece rest[WINDOWS];
-#pragma unroll
-        for (int j = 0; j < WINDOWS; ++j) {
-#pragma unroll
-            for (int word = 0; word < 2; ++word) {
+        UNROLL(j, WINDOWS) {
+            UNROLL(word, 2) {
                 const float x = __uint_as_float(piece[j].word[word]);
                 piece[j].word[word] = round_to_tf32(x);
                 rest[j].word[word] = round_to_tf32(x - __uint_as_float(piece[j].word[word]));
             }
         }
 #endif
-#pragma unroll
-        for (int i = 0; i < BN / 16; ++i) {
+        UNROLL(i, BN / 16) {
             unsigned high[4], low[4];
             const unsigned from = weights + i * 16 * LINE_BYTES + step * STEP_BYTES;
             ldmatrix_x4(high, from);
             if (MODE == 2 || (MODE == 3 && step < LOW_STEPS)) {
                 ldmatrix_x4(low, from + BN * LINE_BYTES);
-#pragma unroll
-                for (int j = 0; j < WINDOWS; ++j) {
+                UNROLL(j, WINDOWS) {
                     mma_step(part[i][j], low, piece[j].word[0], piece[j].word[1]);
                 }
             }
-#pragma unroll
-            for (int j = 0; j < WINDOWS; ++j) {
+            UNROLL(j, WINDOWS) {
 #if MODE == 2
                 mma_step(part[i][j], high, rest[j].word[0], rest[j].word[1]);
 #endif
@@ -314,12 +299,9 @@ DEVICE void multiply_steps(float (&sum)[BN / 16][WINDOWS][4], InFlight& in_fligh
         }
     }
 #if MODE == 2
-#pragma unroll
-    for (int i = 0; i < BN / 16; ++i) {
-#pragma unroll
-        for (int j = 0; j < WINDOWS; ++j) {
-#pragma unroll
-            for (int r = 0; r < 4; ++r) sum[i][j][r] += part[i][j][r];
+    UNROLL(i, BN / 16) {
+        UNROLL(j, WINDOWS) {
+            UNROLL(r, 4) sum[i][j][r] += part[i][j][r];
         }
     }
 #endif
@@ -369,8 +351,7 @@ DEVICE void finish_pixels(
                 residual_from + i / VALUES * 4 * o.residual_pitch + channel_offset(i % VALUES));
         }
     } else {
-#pragma unroll
-        for (int i = 0; i < values; ++i) {
+        UNROLL(i, values) {
             const result* from =
                 residual_from + i / VALUES * 4 * o.residual_pitch + channel_offset(i % VALUES);
             result& residual_value = residual[i / CHUNK].v[i % CHUNK];
@@ -384,26 +365,22 @@ DEVICE void finish_pixels(
 #endif
     activate_common(KIND, x);
 #if HAS_RESIDUAL
-#pragma unroll
-    for (int i = 0; i < values; ++i) x[i] += to_float(residual[i / CHUNK].v[i % CHUNK]);
+    UNROLL(i, values) x[i] += to_float(residual[i / CHUNK].v[i % CHUNK]);
 #endif
     activate_common(LAST, x);
 #if YOLO
     unsigned bits[VALUES / CHUNK];
-#pragma unroll
-    for (int c = 0; c < VALUES / CHUNK; ++c) {
+    UNROLL(c, VALUES / CHUNK) {
         const unsigned entry = (unsigned)(n + channel_offset(c * CHUNK)) % (unsigned)o.entries;
         bits[c] = yolo_mask<CHUNK>(entry, o.entries, o.box);
     }
 #pragma unroll
     for (int i = 0; i < values; i += CHUNK) {
         float y[CHUNK];
-#pragma unroll
-        for (int v = 0; v < CHUNK; ++v) y[v] = exists(i + v) ? x[i + v] : 0.f;
+        UNROLL(v, CHUNK) y[v] = exists(i + v) ? x[i + v] : 0.f;
         flag_non_finite(o.flag, y);
         apply_yolo<true>(y, bits[i % VALUES / CHUNK], YOLO == RAW, o.scale_x_y);
-#pragma unroll
-        for (int v = 0; v < CHUNK; ++v) x[i + v] = y[v];
+        UNROLL(v, CHUNK) x[i + v] = y[v];
     }
 #endif
     result* out = o.out + (m * o.pitch + n);
@@ -411,14 +388,12 @@ DEVICE void finish_pixels(
 #pragma unroll
         for (int i = 0; i < values; i += CHUNK) {
             Pack<CHUNK> pack;
-#pragma unroll
-            for (int v = 0; v < CHUNK; ++v) pack.v[v] = x[i + v];
+            UNROLL(v, CHUNK) pack.v[v] = x[i + v];
             store<CHUNK>(out + i / VALUES * 4 * o.pitch + channel_offset(i % VALUES), pack);
         }
         return;
     }
-#pragma unroll
-    for (int i = 0; i < values; ++i) {
+    UNROLL(i, values) {
         if (exists(i)) put(out + i / VALUES * 4 * o.pitch + channel_offset(i % VALUES), x[i]);
     }
 }
@@ -441,8 +416,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
             *reinterpret_cast<const uint4*>(p.weight + (from * chunks + chunk) * PACK);
     }
     float bias[VALUES];
-#pragma unroll
-    for (int v = 0; v < VALUES; ++v) bias[v] = p.output.bias[n0 + channel_of(lane, v)];
+    UNROLL(v, VALUES) bias[v] = p.output.bias[n0 + channel_of(lane, v)];
     __syncthreads();
     wait_for_previous_kernel();
 
@@ -459,22 +433,17 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
         const bool is_whole =
             p.output.is_aligned && n0 + BN <= p.filters && (run + 1) * WARP_PIXELS <= p.output.pixels;
         float pooled[WARP_PIXELS / 8][2][VALUES];
-#pragma unroll
-        for (int batch = 0; batch < BATCHES; ++batch) {
+        UNROLL(batch, BATCHES) {
             float sum[BN / 16][WINDOWS][4];
-#pragma unroll
-            for (int i = 0; i < BN / 16 * WINDOWS * 4; ++i) {
+            UNROLL(i, BN / 16 * WINDOWS * 4) {
                 sum[i / (WINDOWS * 4)][i / 4 % WINDOWS][i % 4] = bias[i / (WINDOWS * 4) * 2 + i % 4 / 2];
             }
             const int next = batch + 1 < BATCHES ? run * WARP_PIXELS + (batch + 1) * WINDOWS / POOLED * 8
                                                  : (run + stride) * WARP_PIXELS;
             multiply_passes<0>(sum, in_flight, windows, taps, weights, next, lane, p);
-#pragma unroll
-            for (int e = 0; e < 2; ++e) {
-#pragma unroll
-                for (int v = 0; v < VALUES; ++v) {
-#pragma unroll
-                    for (int j = 0; j < WINDOWS; ++j) {
+            UNROLL(e, 2) {
+                UNROLL(v, VALUES) {
+                    UNROLL(j, WINDOWS) {
                         const float x = sum[v / 2][j][v % 2 * 2 + e];
                         float& largest = pooled[(batch * WINDOWS + j) / POOLED][e][v];
                         largest = j % POOLED ? fmaxf(largest, x) : x;
@@ -485,8 +454,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
 #pragma unroll
         for (int first = 0; first < WARP_PIXELS / 8; first += GROUPS_IN_FLIGHT) {
             float x[GROUPS_IN_FLIGHT * 2 * VALUES];
-#pragma unroll
-            for (int i = 0; i < GROUPS_IN_FLIGHT * 2 * VALUES; ++i) {
+            UNROLL(i, GROUPS_IN_FLIGHT * 2 * VALUES) {
                 x[i] = pooled[first + i / (2 * VALUES)][i / VALUES % 2][i % VALUES];
             }
             const int m = run * WARP_PIXELS + first * 8 + lane % 4;

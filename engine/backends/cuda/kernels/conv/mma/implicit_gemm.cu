@@ -87,10 +87,8 @@ DEVICE unsigned factor_of(int m, int slice, int step, int chunk, int lane, const
 DEVICE Factors factors_of(int m, int slice, int lane, const KernelArgs& p)
 {
     Factors factors;
-#pragma unroll
-    for (int step = 0; step < STEPS; ++step) {
-#pragma unroll
-        for (int chunk = 0; chunk < 2; ++chunk) {
+    UNROLL(step, STEPS) {
+        UNROLL(chunk, 2) {
             factors.word[step][chunk] = factor_of(m, slice, step, chunk, lane, p);
         }
     }
@@ -105,10 +103,8 @@ DEVICE bool reduce_splits(float (&sum)[WM / 16][WN / 8][4], const KernelArgs& p,
     __shared__ int arrival;
     const int size = BM * BN / 4;
     float4* parts = p.parts + (size_t)tile * p.split * size + threadIdx.x;
-#pragma unroll
-    for (int i = 0; i < WM / 16; ++i) {
-#pragma unroll
-        for (int j = 0; j < WN / 8; ++j) {
+    UNROLL(i, WM / 16) {
+        UNROLL(j, WN / 8) {
             const float* s = sum[i][j];
             __stcg(parts + rank * size + (i * (WN / 8) + j) * THREADS, make_float4(s[0], s[1], s[2], s[3]));
         }
@@ -120,20 +116,15 @@ DEVICE bool reduce_splits(float (&sum)[WM / 16][WN / 8][4], const KernelArgs& p,
     if (arrival < p.split - 1) return false;
     if (threadIdx.x == 0) p.arrivals[tile] = 0;
     __threadfence();
-#pragma unroll
-    for (int i = 0; i < WM / 16; ++i) {
-#pragma unroll
-        for (int j = 0; j < WN / 8; ++j) {
-#pragma unroll
-            for (int r = 0; r < 4; ++r) sum[i][j][r] = 0.f;
+    UNROLL(i, WM / 16) {
+        UNROLL(j, WN / 8) {
+            UNROLL(r, 4) sum[i][j][r] = 0.f;
         }
     }
 #pragma unroll 1
     for (int other = 0; other < p.split; ++other) {
-#pragma unroll
-        for (int i = 0; i < WM / 16; ++i) {
-#pragma unroll
-            for (int j = 0; j < WN / 8; ++j) {
+        UNROLL(i, WM / 16) {
+            UNROLL(j, WN / 8) {
                 const float4 part = __ldcg(parts + other * size + (i * (WN / 8) + j) * THREADS);
                 sum[i][j][0] += part.x;
                 sum[i][j][1] += part.y;
@@ -173,8 +164,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     const real* weight = p.weight + (size_t)(column * BN + my_row) * depth + first * BK + my_chunk * PACK;
     const size_t low_parts = (size_t)p.tiles_n * p.groups * BN * depth;
     Window windows[A_ROUNDS];
-#pragma unroll
-    for (int i = 0; i < A_ROUNDS; ++i) windows[i] = window_at(m0 + my_row + i * ROWS_AT_ONCE, p);
+    UNROLL(i, A_ROUNDS) windows[i] = window_at(m0 + my_row + i * ROWS_AT_ONCE, p);
     const int k = first * BK + my_chunk * PACK;
     int channel = k % p.channels;
     int tap_x = k / p.channels % p.taps_x;
@@ -184,8 +174,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     uint4 held_a[A_ROUNDS], held_b[B_ROUNDS];
     auto load_weights = [&](int stage) {
         const unsigned to = my_address + stage * STAGE_BYTES + A_BYTES;
-#pragma unroll
-        for (int i = 0; i < B_ROUNDS; ++i) {
+        UNROLL(i, B_ROUNDS) {
             const int row = i * ROWS_AT_ONCE;
             const real* from = row < BN ? weight + row * depth : weight + low_parts + (row - BN) * depth;
             cp_async_16(to + row * ROW_BYTES, from, true, held_b[i]);
@@ -197,8 +186,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         const int down = tap_y * p.dilation_y;
         const int right = tap_x * p.dilation_x;
         const bool exists = tap_y < p.taps_y;
-#pragma unroll
-        for (int i = 0; i < A_ROUNDS; ++i) {
+        UNROLL(i, A_ROUNDS) {
             const bool is_inside = exists && (unsigned)(windows[i].y + down) < (unsigned)p.height &&
                 (unsigned)(windows[i].x + right) < (unsigned)p.width;
             const int pixel = windows[i].pixel + down * p.width + right;
@@ -219,12 +207,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     };
     auto store_held = [&](int stage) {
         const unsigned to = my_address + stage * STAGE_BYTES;
-#pragma unroll
-        for (int i = 0; i < A_ROUNDS; ++i) {
+        UNROLL(i, A_ROUNDS) {
             store_held_16(to + i * ROWS_AT_ONCE * ROW_BYTES, held_a[i]);
         }
-#pragma unroll
-        for (int i = 0; i < B_ROUNDS; ++i) {
+        UNROLL(i, B_ROUNDS) {
             store_held_16(to + A_BYTES + i * ROWS_AT_ONCE * ROW_BYTES, held_b[i]);
         }
     };
@@ -275,8 +261,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             },
             [&](int i, int s, unsigned (&a)[4]) {
                 if constexpr (IS_SCALED) {
-#pragma unroll
-                    for (int word = 0; word < 4; ++word) {
+                    UNROLL(word, 4) {
                         const int m = first_m + i * 16 + lane / 4 + word % 2 * 8;
                         unsigned factor = factors.word[s][word / 2];
                         if (!is_single_row) factor = factor_of(m, step, s, word / 2, lane, p);

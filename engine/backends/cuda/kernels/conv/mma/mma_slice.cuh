@@ -42,10 +42,8 @@ DEVICE unsigned scale_word(unsigned word, unsigned factor)
 template <int ROWS, int COLUMNS> DEVICE void mma_all(float (&sum)[ROWS / 16][COLUMNS / 8][4],
     const unsigned (&a)[ROWS / 16][4], const unsigned (&b)[COLUMNS / 16][4])
 {
-#pragma unroll
-    for (int i = 0; i < ROWS / 16; ++i) {
-#pragma unroll
-        for (int j = 0; j < COLUMNS / 8; ++j) {
+    UNROLL(i, ROWS / 16) {
+        UNROLL(j, COLUMNS / 8) {
             mma_step(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
         }
     }
@@ -60,57 +58,45 @@ DEVICE void mma_slice(float (&sum)[ROWS / 16][COLUMNS / 8][4], A a_at, B b_at, C
 #if MODE == 2
     float part[ROWS / 16][COLUMNS / 8][4] = {};
 #endif
-#pragma unroll
-    for (int step = 0; step < STEPS; ++step) {
+    UNROLL(step, STEPS) {
         unsigned a[ROWS / 16][4], b[COLUMNS / 16][4];
-#pragma unroll
-        for (int i = 0; i < ROWS / 16; ++i) {
+        UNROLL(i, ROWS / 16) {
             ldmatrix_x4(a[i], a_at(i, step));
             change(i, step, a[i]);
         }
-#pragma unroll
-        for (int j = 0; j < COLUMNS / 16; ++j) ldmatrix_x4(b[j], b_at(j, step, 0));
+        UNROLL(j, COLUMNS / 16) ldmatrix_x4(b[j], b_at(j, step, 0));
 #if HALVES
         mma_all<ROWS, COLUMNS>(sum, a, b);
 #if MODE == 3
-#pragma unroll
-        for (int j = 0; j < COLUMNS / 16; ++j) ldmatrix_x4(b[j], b_at(j, step, 1));
+        UNROLL(j, COLUMNS / 16) ldmatrix_x4(b[j], b_at(j, step, 1));
         mma_all<ROWS, COLUMNS>(sum, a, b);
 #endif
 #else
         unsigned high[ROWS / 16][4];
-#pragma unroll
-        for (int i = 0; i < ROWS / 16; ++i) {
-#pragma unroll
-            for (int r = 0; r < 4; ++r) high[i][r] = round_to_tf32(__uint_as_float(a[i][r]));
+        UNROLL(i, ROWS / 16) {
+            UNROLL(r, 4) high[i][r] = round_to_tf32(__uint_as_float(a[i][r]));
         }
 #if MODE == 1
         mma_all<ROWS, COLUMNS>(sum, high, b);
 #else
-#pragma unroll
-        for (int i = 0; i < ROWS / 16; ++i) {
-#pragma unroll
-            for (int r = 0; r < 4; ++r) {
+        UNROLL(i, ROWS / 16) {
+            UNROLL(r, 4) {
                 const float rest = __uint_as_float(a[i][r]) - __uint_as_float(high[i][r]);
                 a[i][r] = round_to_tf32(rest);
             }
         }
         mma_all<ROWS, COLUMNS>(part, a, b);
         unsigned low[COLUMNS / 16][4];
-#pragma unroll
-        for (int j = 0; j < COLUMNS / 16; ++j) ldmatrix_x4(low[j], b_at(j, step, 1));
+        UNROLL(j, COLUMNS / 16) ldmatrix_x4(low[j], b_at(j, step, 1));
         mma_all<ROWS, COLUMNS>(part, high, low);
         mma_all<ROWS, COLUMNS>(part, high, b);
 #endif
 #endif
     }
 #if MODE == 2
-#pragma unroll
-    for (int i = 0; i < ROWS / 16; ++i) {
-#pragma unroll
-        for (int j = 0; j < COLUMNS / 8; ++j) {
-#pragma unroll
-            for (int r = 0; r < 4; ++r) sum[i][j][r] += part[i][j][r];
+    UNROLL(i, ROWS / 16) {
+        UNROLL(j, COLUMNS / 8) {
+            UNROLL(r, 4) sum[i][j][r] += part[i][j][r];
         }
     }
 #endif

@@ -19,8 +19,7 @@ DEVICE void transpose_quad(unsigned (&word)[4])
         else
             word[i + 1] = other;
     }
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
+    UNROLL(i, 2) {
         const unsigned other = __shfl_xor_sync(~0u, is_high ? word[i] : word[i + 2], 2);
         if (is_high)
             word[i] = other;
@@ -39,8 +38,7 @@ DEVICE int quad_column(int lane) { return lane % 4 * 8; }
 
 DEVICE void gather_vector(const float (&pair)[QUAD_COLUMNS / 8][2], ResultVector& x)
 {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) x.word[i] = pack_half2(pair[i][0], pair[i][1]);
+    UNROLL(i, 4) x.word[i] = pack_half2(pair[i][0], pair[i][1]);
     transpose_quad(x.word);
 }
 #else
@@ -53,8 +51,7 @@ DEVICE int quad_column(int lane) { return lane % 2 * 8 + lane / 2 % 2 * 4; }
 DEVICE void gather_vector(const float (&pair)[QUAD_COLUMNS / 8][2], ResultVector& x)
 {
     const bool is_odd = threadIdx.x & 1;
-#pragma unroll
-    for (int k = 0; k < 2; ++k) {
+    UNROLL(k, 2) {
         const unsigned sent = __float_as_uint(is_odd ? pair[0][k] : pair[1][k]);
         const unsigned received = __shfl_xor_sync(~0u, sent, 1);
         x.word[k] = is_odd ? received : __float_as_uint(pair[0][k]);

@@ -59,8 +59,7 @@ DEVICE void write_outbox(const float (&sum)[M_BLOCKS][BN / 2], const KernelArgs&
     int end = 0;
     unsigned to = 0;
     unsigned next = 0;  // to the next row group
-#pragma unroll
-    for (int j = 0; j < COLUMN_GROUPS; ++j) {
+    UNROLL(j, COLUMN_GROUPS) {
         while (j == end) {
             begin = end;
             end = first_column_group(p, ++owner + 1);
@@ -70,8 +69,7 @@ DEVICE void write_outbox(const float (&sum)[M_BLOCKS][BN / 2], const KernelArgs&
             to = start - base + first * (end - begin) * GROUP_BYTES + threadIdx.x % 32 * 16;
             next = 4 * (end - begin) * GROUP_BYTES;
         }
-#pragma unroll
-        for (int i = 0; i < M_BLOCKS; ++i) {
+        UNROLL(i, M_BLOCKS) {
             const float* x = sum[i] + j * 4;
             *reinterpret_cast<float4*>(memory + to + i * next) = make_float4(x[0], x[1], x[2], x[3]);
         }
@@ -123,12 +121,10 @@ DEVICE void reduce_and_finish(
     ResultVector residual[ITEMS_IN_FLIGHT][2][VECTORS_PER_GROUP];
     auto issue_residual_loads = [&](int first) {
         if constexpr (WHOLE) {
-#pragma unroll
-            for (int i = 0; i < ITEMS_IN_FLIGHT * 2; ++i) {
+            UNROLL(i, ITEMS_IN_FLIGHT * 2) {
                 const int item = first + i / 2 * stride;
                 if (!p.residual || !exists(item, i % 2)) continue;
-#pragma unroll
-                for (int l = 0; l < VECTORS_PER_GROUP; ++l) {
+                UNROLL(l, VECTORS_PER_GROUP) {
                     const result* from = residual_of(item, i % 2) + l * OUT_PACK;
                     residual[i / 2][i % 2][l] = load_vector(from);
                 }
@@ -143,22 +139,18 @@ DEVICE void reduce_and_finish(
         if (first >= ITEMS_IN_FLIGHT * stride) issue_residual_loads(first);
         float x[ITEMS_IN_FLIGHT][2][8];
         const unsigned char* from[ITEMS_IN_FLIGHT];
-#pragma unroll
-        for (int i = 0; i < ITEMS_IN_FLIGHT; ++i) {
+        UNROLL(i, ITEMS_IN_FLIGHT) {
             const int item = min(first + i * stride, total - 1);
             const int group = min(group_of(item), inbox.count - 1);
             const float* start = bias + (inbox.first + group) * 8;
-#pragma unroll
-            for (int c = 0; c < 8; ++c) x[i][0][c] = x[i][1][c] = start[c];
+            UNROLL(c, 8) x[i][0][c] = x[i][1][c] = start[c];
             const int pair = item >> shift;
             from[i] = sums + (pair / 8 * inbox.count + group) * GROUP_BYTES + pair % 8 * 64;
         }
 #pragma unroll 1
         for (int r = 0; r < p.split; ++r) {
-#pragma unroll
-            for (int i = 0; i < ITEMS_IN_FLIGHT; ++i) {
-#pragma unroll
-                for (int c = 0; c < 4; ++c) {
+            UNROLL(i, ITEMS_IN_FLIGHT) {
+                UNROLL(c, 4) {
                     const float4 part = reinterpret_cast<const float4*>(from[i])[c];
                     x[i][0][c * 2] += part.x, x[i][0][c * 2 + 1] += part.y;
                     x[i][1][c * 2] += part.z, x[i][1][c * 2 + 1] += part.w;
@@ -166,8 +158,7 @@ DEVICE void reduce_and_finish(
                 from[i] += ROW_GROUPS * inbox.count * GROUP_BYTES;
             }
         }
-#pragma unroll
-        for (int i = 0; i < ITEMS_IN_FLIGHT * 2; ++i) {
+        UNROLL(i, ITEMS_IN_FLIGHT * 2) {
             const int item = first + i / 2 * stride;
             const int low = i % 2;
             if (!exists(item, low)) continue;
@@ -176,11 +167,9 @@ DEVICE void reduce_and_finish(
             const int m = m0 + row_of(item, low);
             const int n = n_of(item);
             if constexpr (WHOLE) {
-#pragma unroll
-                for (int l = 0; l < VECTORS_PER_GROUP; ++l) {
+                UNROLL(l, VECTORS_PER_GROUP) {
                     float z[OUT_PACK];
-#pragma unroll
-                    for (int c = 0; c < OUT_PACK; ++c) z[c] = y[l * OUT_PACK + c];
+                    UNROLL(c, OUT_PACK) z[c] = y[l * OUT_PACK + c];
                     ResultVector vector = pack_vector(z);
                     finish_vector(vector, residual[i / 2][low][l], p.residual);
 #if YOLO

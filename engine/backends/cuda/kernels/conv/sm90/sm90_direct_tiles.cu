@@ -30,8 +30,7 @@ DEVICE int pixel_of(const KernelArgs& p, const TileOrigin& origin, int row)
 // One slice of channels: adds the products of every tap's rows of the patch with its weights.
 DEVICE void multiply_patch(float (&sum)[BN / 2], unsigned patch, unsigned weights)
 {
-#pragma unroll
-    for (int tap = 0; tap < TAPS; ++tap) {
+    UNROLL(tap, TAPS) {
         const unsigned a = patch + tap_offset(tap);
         const unsigned b = weights + tap * SLICES * B_BYTES;
 #pragma unroll
@@ -82,8 +81,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
                 if (m >= 0) prefetch_residual_row(p, m, n0, BN);
             }
             float sum[BN / 2];
-#pragma unroll
-            for (int j = 0; j < BN / 2; ++j) sum[j] = 0.f;
+            UNROLL(j, BN / 2) sum[j] = 0.f;
 #pragma unroll 1
             for (int slice = 0; slice < SLICES; ++slice, ++consumed) {
                 const int stage = team * STAGES + consumed % STAGES;

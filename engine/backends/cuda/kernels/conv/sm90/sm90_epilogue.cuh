@@ -9,8 +9,7 @@
 // them, where every lane finds those of its columns.
 DEVICE void load_biases(float (&own)[BIASES_PER_THREAD], const KernelArgs& p, int n0, int thread)
 {
-#pragma unroll
-    for (int i = 0; i < BIASES_PER_THREAD; ++i) {
+    UNROLL(i, BIASES_PER_THREAD) {
         const int c = thread + i * 128 * CONSUMERS;
         own[i] = c < BN && n0 + c < p.filters ? p.bias[n0 + c] : 0.f;
     }
@@ -18,8 +17,7 @@ DEVICE void load_biases(float (&own)[BIASES_PER_THREAD], const KernelArgs& p, in
 
 DEVICE void stage_biases(float* bias, const float (&own)[BIASES_PER_THREAD], int thread)
 {
-#pragma unroll
-    for (int i = 0; i < BIASES_PER_THREAD; ++i) {
+    UNROLL(i, BIASES_PER_THREAD) {
         const int c = thread + i * 128 * CONSUMERS;
         if (c < BN) bias[c] = own[i];
     }
@@ -28,8 +26,7 @@ DEVICE void stage_biases(float* bias, const float (&own)[BIASES_PER_THREAD], int
 // Adds the bias to a warp's 16 rows in the layout of wgmma.
 DEVICE void add_bias(float (&sum)[BN / 2], const float* bias)
 {
-#pragma unroll
-    for (int j = 0; j < BN / 8; ++j) {
+    UNROLL(j, BN / 8) {
         const float2 pair = *reinterpret_cast<const float2*>(bias + j * 8 + threadIdx.x % 4 * 2);
         sum[j * 4] += pair.x;
         sum[j * 4 + 1] += pair.y;
@@ -42,8 +39,7 @@ DEVICE void add_bias(float (&sum)[BN / 2], const float* bias)
 // older values.
 template <int N> DEVICE void add_residual(float (&x)[N], const result* from, int count)
 {
-#pragma unroll
-    for (int c = 0; c < N; ++c) {
+    UNROLL(c, N) {
         if (c < count) x[c] += to_float(__ldcg(from + c));
     }
 }
@@ -83,15 +79,13 @@ DEVICE ResultVector load_vector(const result* from)
 
 template <int N> DEVICE void unpack_vector(const Bits<N * OUT_BYTES>& vector, float (&x)[N])
 {
-#pragma unroll
-    for (int i = 0; i < N; ++i) x[i] = to_float(reinterpret_cast<const Raw<N, result>&>(vector).v[i]);
+    UNROLL(i, N) x[i] = to_float(reinterpret_cast<const Raw<N, result>&>(vector).v[i]);
 }
 
 template <int N> DEVICE Bits<N * OUT_BYTES> pack_vector(const float (&x)[N])
 {
     Bits<N * OUT_BYTES> vector;
-#pragma unroll
-    for (int i = 0; i < N * OUT_BYTES / 4; ++i) {
+    UNROLL(i, N * OUT_BYTES / 4) {
         if constexpr (OUT_BYTES == 2)
             vector.word[i] = pack_half2(x[2 * i], x[2 * i + 1]);
         else
@@ -106,8 +100,7 @@ template <int N> DEVICE Bits<N * OUT_BYTES> pack_vector(const float (&x)[N])
 // The sum of two halves rounds to the same value in half and in float arithmetic.
 template <int BYTES> DEVICE void add_vectors(Bits<BYTES>& x, const Bits<BYTES>& more)
 {
-#pragma unroll
-    for (int i = 0; i < BYTES / 4; ++i) {
+    UNROLL(i, BYTES / 4) {
         const __half2 sum = __hadd2(
             reinterpret_cast<const __half2&>(x.word[i]), reinterpret_cast<const __half2&>(more.word[i]));
         x.word[i] = reinterpret_cast<const unsigned&>(sum);
@@ -118,8 +111,7 @@ template <int BYTES> DEVICE void activate_packed(Bits<BYTES>& x)
 {
     if constexpr (LAST == KIND_relu) {
         const unsigned zeros = 0;
-#pragma unroll
-        for (int i = 0; i < BYTES / 4; ++i) {
+        UNROLL(i, BYTES / 4) {
             const __half2 most = __hmax2_nan(
                 reinterpret_cast<const __half2&>(x.word[i]), reinterpret_cast<const __half2&>(zeros));
             x.word[i] = reinterpret_cast<const unsigned&>(most);
@@ -131,8 +123,7 @@ template <int BYTES> DEVICE void activate_packed(Bits<BYTES>& x)
 
 template <int BYTES> DEVICE void add_vectors(Bits<BYTES>& x, const Bits<BYTES>& more)
 {
-#pragma unroll
-    for (int i = 0; i < BYTES / 4; ++i) {
+    UNROLL(i, BYTES / 4) {
         x.word[i] = __float_as_uint(__uint_as_float(x.word[i]) + __uint_as_float(more.word[i]));
     }
 }
@@ -150,8 +141,7 @@ template <int BYTES> DEVICE void finish_vector(Bits<BYTES>& x, const Bits<BYTES>
         float y[BYTES / OUT_BYTES], more[BYTES / OUT_BYTES];
         unpack_vector(x, y);
         unpack_vector(residual, more);
-#pragma unroll
-        for (int c = 0; c < BYTES / OUT_BYTES; ++c) y[c] += has_residual ? more[c] : 0.f;
+        UNROLL(c, BYTES / OUT_BYTES) y[c] += has_residual ? more[c] : 0.f;
         activate_all(LAST, y);
         x = pack_vector(y);
     }
@@ -181,8 +171,7 @@ template <int N> DEVICE void store_results(float (&x)[N], const KernelArgs& p, i
     const int wide = N < OUT_PACK ? N : OUT_PACK;
     activate_all(LAST, x);
 #if YOLO
-#pragma unroll
-    for (int c = 0; c < N; ++c) x[c] = c < count ? x[c] : 0.f;
+    UNROLL(c, N) x[c] = c < count ? x[c] : 0.f;
     flag_non_finite(p.flag, x);
     const int entry = (unsigned)n % (unsigned)p.entries;
     apply_yolo<true>(x, yolo_mask<N>(entry, p.entries, p.box), YOLO == RAW, p.scale_x_y);
@@ -192,13 +181,11 @@ template <int N> DEVICE void store_results(float (&x)[N], const KernelArgs& p, i
 #pragma unroll
         for (int c = 0; c < N; c += wide) {
             Pack<wide> pack;
-#pragma unroll
-            for (int i = 0; i < wide; ++i) pack.v[i] = x[c + i];
+            UNROLL(i, wide) pack.v[i] = x[c + i];
             store<wide>(to + c, pack);
         }
     } else {
-#pragma unroll
-        for (int c = 0; c < N; ++c) {
+        UNROLL(c, N) {
             if (c < count) put(to + c, x[c]);
         }
     }
@@ -210,10 +197,8 @@ DEVICE void store_upsampled(const KernelArgs& p, int m, int n, const ResultVecto
     const int x = m - divide(m, p.by_out_w) * p.out_w;
     const size_t first = (size_t)m * REPEATED * REPEATED - x * REPEATED * (REPEATED - 1);
     result* to = static_cast<result*>(p.out) + first * p.out_pitch + n;
-#pragma unroll
-    for (int i = 0; i < REPEATED; ++i) {
-#pragma unroll
-        for (int j = 0; j < REPEATED; ++j) {
+    UNROLL(i, REPEATED) {
+        UNROLL(j, REPEATED) {
             store_vector(to + (i * REPEATED * p.out_w + j) * p.out_pitch, line.word);
         }
     }

@@ -16,8 +16,7 @@ DEVICE void stage_rows(result* staging, const float (&sum)[BN / 2])
 #pragma unroll
     for (int j = 0; j < BN / 8; j += 2) {
         unsigned word[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        UNROLL(i, 4) {
             word[i] = pack_half2(sum[j * 4 + i * 2], sum[j * 4 + i * 2 + 1]);
         }
         stmatrix_x4(to + j * 16, word);
@@ -28,8 +27,7 @@ DEVICE void stage_rows(result* staging, const float (&sum)[BN / 2])
 {
     const int lane = threadIdx.x % 32;
     float* to = staging + lane / 4 * ROW_PITCH + lane % 4 * 2;
-#pragma unroll
-    for (int j = 0; j < BN / 8; ++j) {
+    UNROLL(j, BN / 8) {
         *reinterpret_cast<float2*>(to + j * 8) = make_float2(sum[j * 4], sum[j * 4 + 1]);
         *reinterpret_cast<float2*>(to + 8 * ROW_PITCH + j * 8) = make_float2(sum[j * 4 + 2], sum[j * 4 + 3]);
     }
@@ -68,8 +66,7 @@ DEVICE void issue_residual_loads(
 {
     const LaneWalk walk = lane_walk(p, first_row, n0);
     const result* from = p.residual + (size_t)first_row * p.residual_pitch + n0;
-#pragma unroll
-    for (int i = 0; i < VECTORS_IN_FLIGHT; ++i) {
+    UNROLL(i, VECTORS_IN_FLIGHT) {
         const int index = first + i;
         issue_load(residual[i].word, from + walk.row(index) * p.residual_pitch + walk.column(index),
             p.residual && walk.exists(index));
@@ -88,8 +85,7 @@ DEVICE void epilogue_rows_vectorized(
 #endif
 #pragma unroll 1
     for (int first = 0; first < VECTORS_PER_LANE; first += VECTORS_IN_FLIGHT) {
-#pragma unroll
-        for (int i = 0; i < VECTORS_IN_FLIGHT; ++i) {
+        UNROLL(i, VECTORS_IN_FLIGHT) {
             const int index = first + i;
             if (!walk.exists(index)) continue;
             const int row = walk.row(index);
@@ -130,8 +126,7 @@ DEVICE void epilogue_rows_scalar(const result* staging, const KernelArgs& p, int
             const result* more = p.residual + m * p.residual_pitch + n;
             result* to = static_cast<result*>(p.out) + m * p.out_pitch + n;
             float x[at_once];
-#pragma unroll
-            for (int i = 0; i < at_once; ++i) {
+            UNROLL(i, at_once) {
                 x[i] = to_float(staging[(first + i) * ROW_PITCH + column]);
                 if (p.residual && first + i < rows) {
                     x[i] += to_float(__ldcg(more + i * p.residual_pitch));
@@ -139,14 +134,12 @@ DEVICE void epilogue_rows_scalar(const result* staging, const KernelArgs& p, int
             }
             activate_all(LAST, x);
 #if YOLO
-#pragma unroll
-            for (int i = 0; i < at_once; ++i) {
+            UNROLL(i, at_once) {
                 if (first + i < rows) flag_non_finite(p.flag, x[i]);
             }
             apply_yolo<false>(x, bits, YOLO == RAW, p.scale_x_y);
 #endif
-#pragma unroll
-            for (int i = 0; i < at_once; ++i) {
+            UNROLL(i, at_once) {
                 if (first + i < rows) put(to + i * p.out_pitch, x[i]);
             }
         }

@@ -21,16 +21,13 @@ DEVICE int lane_filter(int member)
 
 DEVICE void load_lane_biases(float (&bias)[LANE_FILTERS], const KernelArgs& p, int n)
 {
-#pragma unroll
-    for (int c = 0; c < LANE_FILTERS; ++c) bias[c] = n + c < p.filters ? p.bias[n + c] : 0.f;
+    UNROLL(c, LANE_FILTERS) bias[c] = n + c < p.filters ? p.bias[n + c] : 0.f;
 }
 
 DEVICE void init_with_bias(const float (&bias)[LANE_FILTERS], float (&sum)[M_BLOCKS][BN / 2])
 {
-#pragma unroll
-    for (int i = 0; i < M_BLOCKS; ++i) {
-#pragma unroll
-        for (int j = 0; j < BN / 2; ++j) sum[i][j] = bias[i * 2 + j / 2 % 2];
+    UNROLL(i, M_BLOCKS) {
+        UNROLL(j, BN / 2) sum[i][j] = bias[i * 2 + j / 2 % 2];
     }
 }
 
@@ -45,8 +42,7 @@ template <typename Exists, typename PixelOffset> DEVICE void issue_residual_load
     const bool is_stored = p.residual && n < p.filters;
     const int pitch = opaque(p.residual_pitch);
     const result* from = p.residual + (size_t)m * pitch + n;
-#pragma unroll
-    for (int i = 0; i < LANE_PIXELS; ++i) {
+    UNROLL(i, LANE_PIXELS) {
         if (i < first || i >= first + count) continue;
         issue_load(residual[i].word, from + pixel_offset(i) * pitch, is_stored && exists(i));
     }
@@ -61,16 +57,14 @@ template <typename Exists, typename PixelOffset> DEVICE void epilogue_swapped(fl
     const int count = min(p.filters - n, LANE_FILTERS);
     auto is_stored = [&](int i) { return count > 0 && exists(i); };
     result* out = static_cast<result*>(p.out) + (size_t)m * p.out_pitch + n;
-#pragma unroll
-    for (int i = 0; i < M_BLOCKS; ++i) activate_all(KIND, sum[i]);
+    UNROLL(i, M_BLOCKS) activate_all(KIND, sum[i]);
 #pragma unroll
     for (int first = 0; first < LANE_PIXELS; first += RESIDUALS_IN_FLIGHT) {
         const int end = first + RESIDUALS_IN_FLIGHT < LANE_PIXELS ? first + RESIDUALS_IN_FLIGHT : LANE_PIXELS;
 #pragma unroll
         for (int i = first; i < end; ++i) {
             float x[LANE_FILTERS];
-#pragma unroll
-            for (int c = 0; c < LANE_FILTERS; ++c) x[c] = sum[c / 2][i / 2 * 4 + c % 2 * 2 + i % 2];
+            UNROLL(c, LANE_FILTERS) x[c] = sum[c / 2][i / 2 * 4 + c % 2 * 2 + i % 2];
             if constexpr (WHOLE) {
                 LaneVector vector = pack_vector(x);
                 finish_vector(vector, residual[i], p.residual);

@@ -1,6 +1,6 @@
 // sm90_fused_bottleneck: a residual block in one kernel: a 1x1 convolution to half as many channels, a
 // 3x3 convolution back, and the block's input added to the result. Launched by
-// conv/sm90_fused_bottleneck.py.
+// conv/sm90_fused.py.
 //
 //   map[m, n] = f(sum over c of in[m, c] * V[n, c] + b[n])
 //   out[n, m] = l(g(sum over k of W[n, k] * map[m, k] + bias[n]) + in[n, m])
@@ -38,8 +38,7 @@ struct FirstArgs {
 DEVICE unsigned inside(const KernelArgs& p, const TileOrigin& origin)
 {
     unsigned bits = 0;
-#pragma unroll
-    for (int i = 0; i < 2 * GROUPS_DOWN; ++i) {
+    UNROLL(i, 2 * GROUPS_DOWN) {
         const int pixel = i * 8 + i / 2 * 48 + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
         const int y = origin.y - 1 + pixel / PATCH_W;
         const int x = origin.x - 1 + pixel % PATCH_W;
@@ -53,12 +52,10 @@ DEVICE void store_group(float (&sum)[BETWEEN / 2], unsigned map, int group, unsi
 {
     const int lane = threadIdx.x % 32;
     activate_all(FIRST_KIND, sum);
-#pragma unroll
-    for (int low = 0; low < 2; ++low) {
+    UNROLL(low, 2) {
         const unsigned mask = is_inside >> (group * 2 + low) & 1 ? ~0u : 0;
         unsigned word[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        UNROLL(i, 4) {
             word[i] = pack_half2(sum[i * 4 + low * 2], sum[i * 4 + low * 2 + 1]) & mask;
         }
         const int pixel = group * 64 + threadIdx.x / 32 % 4 * 16 + low * 8 + lane % 8;
@@ -121,10 +118,8 @@ extern "C" __global__ void __launch_bounds__(128 * TEAMS, 1)
         mbarrier_wait(full + 8 * stage, iteration / 2 & 1);
         const auto a = matrix_descriptor(patch);
         const auto b = matrix_descriptor(first_weights);
-#pragma unroll
-        for (int group = 0; group < GROUPS_DOWN; ++group) {
-#pragma unroll
-            for (int j = 0; j < BETWEEN / 2; ++j) {
+        UNROLL(group, GROUPS_DOWN) {
+            UNROLL(j, BETWEEN / 2) {
                 between[group][j] = first_bias[j / 4 * 2 + j % 2];
             }
             wgmma_fence();
@@ -138,8 +133,7 @@ extern "C" __global__ void __launch_bounds__(128 * TEAMS, 1)
         wgmma_wait<0>();
         named_barrier(1 + team, 128);  // all four warps have read the map and the other patch
         if (thread == 0 && block + stride < blocks.count) fetch(block + stride, stage ^ 1);
-#pragma unroll
-        for (int group = 0; group < GROUPS_DOWN; ++group) {
+        UNROLL(group, GROUPS_DOWN) {
             store_group(between[group], map, group, bits);
         }
         fence_async_proxy();

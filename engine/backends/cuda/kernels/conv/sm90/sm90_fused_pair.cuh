@@ -30,8 +30,7 @@ DEVICE void load_all_weights(
 // The biases of a lane's two filters out of each eight.
 DEVICE void load_first_biases(float (&bias)[BETWEEN / 4], const float* from)
 {
-#pragma unroll
-    for (int i = 0; i < BETWEEN / 4; ++i) bias[i] = from[i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2];
+    UNROLL(i, BETWEEN / 4) bias[i] = from[i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2];
 }
 
 // Adds the products of every tap's weights with its pixels, which begin from_of(tap) bytes after `map`;
@@ -41,8 +40,7 @@ DEVICE void multiply_map(float (&sum)[BN / 2], unsigned weights, unsigned map, i
 {
     const auto a = matrix_descriptor<BETWEEN_BYTES>(weights);
     const auto b = matrix_descriptor<BETWEEN_BYTES>(map, width);
-#pragma unroll
-    for (int tap = 0; tap < 9; ++tap) {
+    UNROLL(tap, 9) {
 #pragma unroll
         for (int step = 0; step < BETWEEN_BYTES; step += STEP_BYTES) {
             wgmma(sum, advance_descriptor(a, tap * SECOND_TAP_BYTES + step),
@@ -62,11 +60,9 @@ template <bool IS_INSIDE, bool HAS_RESIDUAL, typename ResidualOf> DEVICE void st
     to[0] = static_cast<result*>(p.out) + m * p.out_pitch + n;
     to[1] = to[0] + p.out_pitch;
     const size_t step = (size_t)p.out_w * p.out_pitch;
-#pragma unroll
-    for (int down = 0; down < HIGH; ++down) {
+    UNROLL(down, HIGH) {
         if (!IS_INSIDE && origin.y + down >= p.out_h) break;
-#pragma unroll
-        for (int right = 0; right < 2; ++right) {
+        UNROLL(right, 2) {
             const float pair[2] = {sum[down * 4 + right], sum[down * 4 + 2 + right]};
             LaneVector vector = pack_vector(pair);
             finish_vector(vector, residual_of(down * 2 + right), HAS_RESIDUAL);

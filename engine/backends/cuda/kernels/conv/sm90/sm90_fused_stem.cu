@@ -1,5 +1,5 @@
 // sm90_fused_stem: the first two convolutions of many networks in one kernel. The map between them, the
-// largest of the network, stays in shared memory, tile by tile. Launched by conv/sm90_fused_stem.py.
+// largest of the network, stays in shared memory, tile by tile. Launched by conv/sm90_fused.py.
 //
 //   map[m, n] = f(sum over k of A[m, k] * V[n, k] + b[n])       3x3 over three channels, as sm90_rgb_stem
 //   out[n, m] = g(sum over k of W[n, k] * map[m, k] + bias[n])  3x3, stride 2, swapped operands
@@ -48,8 +48,7 @@ DEVICE void issue_pixel_loads(uint2 (&pixel)[PIXELS_PER_THREAD], const StemArgs&
     const bool is_column = (unsigned)x < (unsigned)o.width && thread < LINES_AT_ONCE * LINE_PIXELS;
     const uint2* from = o.picture + (origin.row * o.height + y) * o.width + x;
     const int step = LINES_AT_ONCE * o.width;
-#pragma unroll
-    for (int i = 0; i < PIXELS_PER_THREAD; ++i) {
+    UNROLL(i, PIXELS_PER_THREAD) {
         const bool exists = is_column && (unsigned)(y + i * LINES_AT_ONCE) < (unsigned)o.height;
         unsigned word[2];
         issue_load(word, from + i * step, exists);
@@ -61,8 +60,7 @@ DEVICE void store_pixels(unsigned char* lines, const uint2 (&pixel)[PIXELS_PER_T
 {
     const int thread = threadIdx.x % 128;
     if (thread >= LINES_AT_ONCE * LINE_PIXELS) return;
-#pragma unroll
-    for (int i = 0; i < PIXELS_PER_THREAD; ++i) {
+    UNROLL(i, PIXELS_PER_THREAD) {
         const int at = i * LINES_AT_ONCE * LINE_BYTES + thread * 8;
         *reinterpret_cast<uint2*>(lines + at) = {pixel[i].x, pixel[i].y & 0xFFFF};
     }
@@ -103,10 +101,8 @@ DEVICE unsigned target_of(unsigned first, int group, int low)
 template <typename Matrix>
 DEVICE void multiply_lines(float (&sum)[FIRST_COLUMNS / 2], Matrix lines, Matrix weights)
 {
-#pragma unroll
-    for (int tap = 0; tap < TAPS_Y; ++tap) {
-#pragma unroll
-        for (int part = 0; part < PARTS; ++part) {
+    UNROLL(tap, TAPS_Y) {
+        UNROLL(part, PARTS) {
             wgmma(sum, advance_descriptor(lines, tap * LINE_BYTES),
                 advance_descriptor(weights, (tap * PARTS + part) * PART_BYTES));
         }
@@ -121,14 +117,11 @@ DEVICE void store_lines(float (&sum)[FIRST_COLUMNS / 2], const Targets& targets,
     const int y = origin.y * 2 - 1 + group * 8 + threadIdx.x / 32 % 4 * 2;
     const int x = origin.x * 2 + threadIdx.x % 32 / 4 * 2;
     activate_all(FIRST_KIND, sum);
-#pragma unroll
-    for (int low = 0; low < 2; ++low) {
-#pragma unroll
-        for (int right = 0; right < 2; ++right) {
+    UNROLL(low, 2) {
+        UNROLL(right, 2) {
             const bool exists = (unsigned)(y + low) < (unsigned)o.height && x + right < o.width;
             unsigned word[4];
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            UNROLL(i, 4) {
                 const int at = (right * 4 + i) * 4 + low * 2;
                 word[i] = exists ? pack_half2(sum[at], sum[at + 1]) : 0;
             }
@@ -193,10 +186,8 @@ extern "C" __global__ void __launch_bounds__(128 * TEAMS, 1)
 #pragma unroll
         for (int group = 0; group < GROUPS_DOWN; group += 2) {
             float sum[2][FIRST_COLUMNS / 2];
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-#pragma unroll
-                for (int j = 0; j < FIRST_COLUMNS / 2; ++j) {
+            UNROLL(i, 2) {
+                UNROLL(j, FIRST_COLUMNS / 2) {
                     sum[i][j] = first_bias[j / 4 % (BETWEEN / 8) * 2 + j % 2];
                 }
                 wgmma_fence();

@@ -101,8 +101,7 @@ DEVICE void load_input(unsigned stage, unsigned full, const TensorMap* map, cons
 
 template <int N, int M> DEVICE void clear(float (&sum)[N][M])
 {
-#pragma unroll
-    for (int i = 0; i < N * M; ++i) sum[i / M][i % M] = 0.f;
+    UNROLL(i, N * M) sum[i / M][i % M] = 0.f;
 }
 
 #if MODE < 2
@@ -121,10 +120,8 @@ DEVICE void wgmma_slice(float (&sum)[BN / 2], unsigned a, unsigned b)
     const int row = threadIdx.x / 32 % 4 * 16 + lane / 4;
     const unsigned chunks = ROW_BYTES / 16;
     unsigned high[ROW_BYTES / STEP_BYTES][4], low[ROW_BYTES / STEP_BYTES][4];
-#pragma unroll
-    for (int step = 0; step < ROW_BYTES / STEP_BYTES; ++step) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
+    UNROLL(step, ROW_BYTES / STEP_BYTES) {
+        UNROLL(i, 4) {
             unsigned at = a + (row + i % 2 * 8) * ROW_BYTES + (step * 2 + i / 2) * 16;
             at ^= (at >> 7 & (chunks - 1)) << 4;  // TMA's swizzle
             const float x = read_shared(at + lane % 4 * 4);
@@ -134,8 +131,7 @@ DEVICE void wgmma_slice(float (&sum)[BN / 2], unsigned a, unsigned b)
     }
     float part[BN / 2];
     wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < ROW_BYTES / STEP_BYTES; ++step) {
+    UNROLL(step, ROW_BYTES / STEP_BYTES) {
         const unsigned at = b + step * STEP_BYTES;
         if (step == 0) {
             wgmma_registers_zeroed(part, low[step], matrix_descriptor(at));
@@ -147,7 +143,6 @@ DEVICE void wgmma_slice(float (&sum)[BN / 2], unsigned a, unsigned b)
     }
     wgmma_commit();
     wgmma_wait<0>();
-#pragma unroll
-    for (int j = 0; j < BN / 2; ++j) sum[j] += part[j];
+    UNROLL(j, BN / 2) sum[j] += part[j];
 }
 #endif

@@ -98,8 +98,7 @@ DEVICE void produce_patches(const SharedLayout& shared, const TensorMap* input, 
             // In the first lap every slot is free: the phase before the first counts as complete.
             mbarrier_wait(shared.empty + 8 * stage, (lap & 1) ^ 1);
             mbarrier_expect_bytes(shared.full + 8 * stage, PATCHES * PATCH_BYTES);
-#pragma unroll
-            for (int i = 0; i < PATCHES; ++i) {
+            UNROLL(i, PATCHES) {
                 tma_load_box(shared.patches + stage * SLOT_BYTES + i * PATCH_SLOT_BYTES, input,
                     shared.full + 8 * stage, slice * BK, origin.x * STRIDE - p.left + i % STRIDE,
                     origin.y * STRIDE - p.top + i / STRIDE, origin.row);

@@ -51,8 +51,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
             run_mainloop(
                 pipeline, p, iteration, team,
                 [&](unsigned slot) {
-#pragma unroll
-                    for (int i = 0; i < M_BLOCKS; ++i) {
+                    UNROLL(i, M_BLOCKS) {
                         wgmma_slice(sum[i], slot + (member * M_BLOCKS + i) * 64 * ROW_BYTES, slot + A_BYTES);
                     }
                 },
@@ -61,8 +60,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
             float* bias = biases + (team * 2 + iteration / TEAMS % 2) * BN;
             stage_biases(bias, own, thread);
             named_barrier(1 + team, 128 * CONSUMERS);
-#pragma unroll
-            for (int i = 0; i < M_BLOCKS; ++i) {
+            UNROLL(i, M_BLOCKS) {
                 const int first_row = m0 + (member * M_BLOCKS + i) * 64 + warp * 16;
                 epilogue_from_registers(sum[i], bias, p, n0,
                     [&](int row) { return first_row + row < p.pixels ? first_row + row : -1; });

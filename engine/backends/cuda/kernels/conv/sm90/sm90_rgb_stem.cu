@@ -91,12 +91,9 @@ DEVICE void load_lines(unsigned char* lines, const KernelArgs& p, const Tile& ti
 // Adds the products of the windows of one line of the tile.
 DEVICE void multiply_line(float (&sum)[BN / 2], unsigned lines, unsigned weights)
 {
-#pragma unroll
-    for (int tap = 0; tap < TAPS_Y; ++tap) {
-#pragma unroll
-        for (int step = 0; step < STEPS; ++step) {
-#pragma unroll
-            for (int part = 0; part < PARTS; ++part) {
+    UNROLL(tap, TAPS_Y) {
+        UNROLL(step, STEPS) {
+            UNROLL(part, PARTS) {
                 const unsigned b = weights + ((tap * STEPS + step) * PARTS + part) * PART_BYTES;
                 wgmma(sum, unswizzled_descriptor(lines + tap * LINE_BYTES + step * 32, 16, 128),
                     unswizzled_descriptor(b, BN * 16, 128));
@@ -111,8 +108,7 @@ DEVICE void finish_row(
     float (&x)[COLUMNS / 8][2], const KernelArgs& p, result* out, int window, const float* bias)
 {
     const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int j = 0; j < COLUMNS / 8; ++j) {
+    UNROLL(j, COLUMNS / 8) {
         const float2 pair = *reinterpret_cast<const float2*>(bias + j * 8 + lane % 4 * 2);
         x[j][0] += pair.x, x[j][1] += pair.y;
     }
@@ -163,14 +159,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         for (int line = group * SIDE; line < end; line += GROUPS * SIDE) {
             const int y = tile.line + line;
             float sum[SIDE][BN / 2];
-#pragma unroll
-            for (int i = 0; i < SIDE; ++i) {
-#pragma unroll
-                for (int j = 0; j < BN / 2; ++j) sum[i][j] = 0.f;
+            UNROLL(i, SIDE) {
+                UNROLL(j, BN / 2) sum[i][j] = 0.f;
             }
             const unsigned from = shared_address(lines) + line * STRIDE_Y * LINE_BYTES;
-#pragma unroll
-            for (int i = 0; i < SIDE; ++i) {
+            UNROLL(i, SIDE) {
                 wgmma_fence();
                 multiply_line(sum[i], from + i * STRIDE_Y * LINE_BYTES, weights);
                 wgmma_commit();
@@ -180,21 +173,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                 const size_t line_out = (size_t)tile.row * p.out_h + y / SIDE;
                 result* out = p.out + line_out * p.out_w * p.out_pitch;
 #if POOLED == 1
-#pragma unroll
-                for (int low = 0; low < 2; ++low) {
+                UNROLL(low, 2) {
                     float x[COLUMNS / 8][2];
-#pragma unroll
-                    for (int j = 0; j < COLUMNS / 4; ++j) {
+                    UNROLL(j, COLUMNS / 4) {
                         x[j / 2][j % 2] = sum[0][j / 2 * 4 + low * 2 + j % 2];
                     }
                     finish_row(x, p, out, (tile.window + first_row + low * 8) * PAIR, bias);
                 }
 #elif PAIR == 2
-#pragma unroll
-                for (int low = 0; low < 2; ++low) {
+                UNROLL(low, 2) {
                     float x[COLUMNS / 8][2];
-#pragma unroll
-                    for (int j = 0; j < COLUMNS / 4; ++j) {
+                    UNROLL(j, COLUMNS / 4) {
                         const int left = j / 2 * 4 + low * 2 + j % 2;
                         const int right = left + FILTERS / 2;
                         x[j / 2][j % 2] =
@@ -207,8 +196,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
                 // lanes those eight further on.
                 const bool is_odd = lane / 4 % 2;
                 float x[COLUMNS / 8][2];
-#pragma unroll
-                for (int j = 0; j < COLUMNS / 4; ++j) {
+                UNROLL(j, COLUMNS / 4) {
                     const int at = j / 2 * 4 + j % 2;
                     const float first = fmaxf(sum[0][at], sum[1][at]);
                     const float second = fmaxf(sum[0][at + 2], sum[1][at + 2]);

@@ -126,8 +126,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
             mbarrier_wait(full + 8 * stage, phase);
             const unsigned a = base + stage * STAGE_BYTES;
             if (MODE < 2) wgmma_fence();
-#pragma unroll
-            for (int i = 0; i < M_BLOCKS; ++i) {
+            UNROLL(i, M_BLOCKS) {
                 wgmma_slice(sum[i], a + (group * M_BLOCKS + i) * 64 * ROW_BYTES, a + A_BYTES);
             }
             if (MODE < 2) {
@@ -158,8 +157,7 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
             return;
         }
         result* staging = reinterpret_cast<result*>(buffer) + threadIdx.x / 32 * 16 * ROW_PITCH;
-#pragma unroll
-        for (int i = 0; i < M_BLOCKS; ++i) {
+        UNROLL(i, M_BLOCKS) {
             const bool is_issued = EARLY_RESIDUALS && i == 0;
             epilogue_rows(sum[i], staging, residual, is_issued, bias, p, m0 + first_row + i * 64, n0);
         }

@@ -55,8 +55,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + 128, BLOCKS)
             auto pixel_offset = [](int i) { return i / 2 * 8 + i % 2; };
             auto exists = [&](int i) { return pixel_offset(i) < left; };
             auto multiply = [&](unsigned slot) {
-#pragma unroll
-                for (int i = 0; i < M_BLOCKS; ++i) {
+                UNROLL(i, M_BLOCKS) {
                     wgmma_slice(sum[i], slot + (member * M_BLOCKS + i) * 64 * ROW_BYTES, slot + A_BYTES);
                 }
             };

@@ -23,30 +23,25 @@ template <typename PixelOf> DEVICE void epilogue_from_registers(
 #if YOLO
     const int kept = 16 / OUT_PACK;  // vectors whose masks fit into a word
     unsigned bits[(BN / QUAD_COLUMNS + kept - 1) / kept] = {};
-#pragma unroll
-    for (int j = 0; j < BN / QUAD_COLUMNS; ++j) {
+    UNROLL(j, BN / QUAD_COLUMNS) {
         bits[j / kept] |= yolo_mask_at(first + j * QUAD_COLUMNS, p) << j % kept * OUT_PACK;
     }
 #endif
-#pragma unroll
-    for (int row_half = 0; row_half < 2; ++row_half) {
+    UNROLL(row_half, 2) {
         const int m = pixel_of(lane / 4 + row_half * 8);
         const bool is_row = m >= 0;
         const result* residual_from = p.residual + (size_t)m * p.residual_pitch;
         result* to = static_cast<result*>(p.out) + (size_t)m * p.out_pitch;
         ResultVector residual[BN / QUAD_COLUMNS];
-#pragma unroll
-        for (int j = 0; j < BN / QUAD_COLUMNS; ++j) {
+        UNROLL(j, BN / QUAD_COLUMNS) {
             const int n = first + j * QUAD_COLUMNS;
             if (WHOLE && p.residual && is_row && n < p.filters) {
                 residual[j] = load_vector(residual_from + n);
             }
         }
-#pragma unroll
-        for (int j = 0; j < BN / QUAD_COLUMNS; ++j) {
+        UNROLL(j, BN / QUAD_COLUMNS) {
             float pair[QUAD_COLUMNS / 8][2];
-#pragma unroll
-            for (int i = 0; i < QUAD_COLUMNS / 8; ++i) {
+            UNROLL(i, QUAD_COLUMNS / 8) {
                 pair[i][0] = sum[(j * (QUAD_COLUMNS / 8) + i) * 4 + row_half * 2];
                 pair[i][1] = sum[(j * (QUAD_COLUMNS / 8) + i) * 4 + row_half * 2 + 1];
             }

@@ -164,27 +164,17 @@ class HostBlas:
         kind = np.float16 if p.is_half else np.float32
         kind_out = np.float16 if p.is_half and p.is_half_out else np.float32
         for index in range(p.count):
-            left = _matrix(kind, a, index * p.a_step, p.rows, p.depth, p.a_pitch, p.transpose_a)
-            right = _matrix(kind, b, index * p.b_step, p.depth, p.columns, p.b_pitch, p.transpose_b)
-            result = _matrix(kind_out, out, index * p.out_step, p.rows, p.columns, p.out_pitch)
+            left = _matrix(kind, a, index * p.a_step, p.rows, p.depth, p.a_pitch)
+            right = _matrix(kind, b, index * p.columns * p.depth, p.columns, p.depth, p.depth)
+            result = _matrix(kind_out, out, index * p.columns, p.rows, p.columns, p.out_pitch)
             with np.errstate(all="ignore"):  # a device says nothing either
-                sums = left.astype(np.float64) @ right.astype(np.float64)
-                result[...] = sums + result if p.is_added else sums
+                result[...] = left.astype(np.float64) @ right.astype(np.float64).T
 
 
 def _matrix(
-    kind: type[np.generic],
-    pointer: int,
-    offset: int,
-    rows: int,
-    columns: int,
-    pitch: int,
-    is_transposed: bool = False,
+    kind: type[np.generic], pointer: int, offset: int, rows: int, columns: int, pitch: int
 ) -> np.ndarray:
-    """Return the row-major matrix at a pointer, transposed if it is stored so."""
-    if is_transposed:
-        return _matrix(kind, pointer, offset, columns, rows, pitch).T
-    pitch = pitch or columns
+    """Return the row-major matrix at a pointer."""
     size = np.dtype(kind).itemsize
     values = (rows - 1) * pitch + columns
     memory = (ctypes.c_char * (values * size)).from_address(pointer + size * offset)

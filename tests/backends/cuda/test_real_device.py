@@ -92,7 +92,7 @@ def test_opening_and_closing_leaves_no_memory_behind(device):
 def test_sgemm_is_float32_and_tf32_is_not(device):
     rng = np.random.default_rng(2)
     a, b = rng.standard_normal((2, 256, 256)).astype(np.float32)
-    exact = a.astype(np.float64) @ b
+    exact = a.astype(np.float64) @ b.T
     context = device._context
 
     def error(is_allowed):
@@ -102,7 +102,7 @@ def test_sgemm_is_float32_and_tf32_is_not(device):
             driver.memcpy_htod(block, values)
         driver.Context.synchronize()
         context.blas.allow_tf32(is_allowed)
-        context.blas.multiply(Product(256, 256, 256), *map(int, blocks))
+        context.blas.multiply(Product(256, 256, 256, 256, 256), *map(int, blocks))
         context.blas.allow_tf32(False)
         context.stream.synchronize()
         out = np.empty_like(a)

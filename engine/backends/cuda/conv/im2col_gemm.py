@@ -16,6 +16,7 @@ import numpy as np
 from engine.backends.cuda.conv import kernel_args
 from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.driver.cublas import Product
+from engine.backends.cuda.ops.dense import product_of
 from engine.backends.cuda.ops.gpu import Arrays, Gpu
 from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
@@ -41,17 +42,8 @@ class _Gemm(Algorithm):
 
     def _product(self, gpu: Gpu, op: ops.Conv2d, pixels: int) -> Product:
         depth = kernel_args.depth(op)
-        return Product(
-            rows=pixels,
-            columns=kernel_args.filters_of_group(op),
-            depth=depth,
-            a_pitch=depth,
-            b_pitch=depth,
-            out_pitch=gpu.pitch(op.out),
-            transpose_b=True,
-            is_half=gpu.target.precision == "float16",
-            is_half_out=gpu.target.bytes_of(op.out) == 2,
-        )
+        sizes = pixels, kernel_args.filters_of_group(op), depth
+        return product_of(gpu, op.out, sizes, a_pitch=depth)
 
 
 class Im2colGemm(_Gemm):
@@ -96,7 +88,7 @@ class StridedBatched(Im2colGemm):
 
     def _multiply(self, gpu: Gpu, op: ops.Conv2d, product: Product, out: int) -> None:
         gpu.blas.multiply(
-            _batched(product, op, product.rows * product.depth),
+            replace(product, count=op.groups, a_step=product.rows * product.depth),
             gpu.workspace,
             gpu.array(op, "weight"),
             out,
@@ -113,20 +105,10 @@ class Pointwise(_Gemm):
         return op.is_pointwise and not op.signed
 
     def enqueue(self, gpu: Gpu, op: ops.Conv2d) -> None:
-        product = _batched(self._product(gpu, op, gpu.pixels(op.out)), op, kernel_args.depth(op))
-        product = replace(product, a_pitch=gpu.pitch(op.src))
+        product = self._product(gpu, op, gpu.pixels(op.out))
+        product = replace(product, a_pitch=gpu.pitch(op.src), count=op.groups, a_step=product.depth)
         gpu.blas.multiply(product, gpu[op.src], gpu.array(op, "weight"), gpu[op.out])
         kernel_args.finish(gpu, op)
-
-
-def _batched(product: Product, op: ops.Conv2d, a_step: int) -> Product:
-    return replace(
-        product,
-        count=op.groups,
-        a_step=a_step,
-        b_step=product.columns * product.depth,
-        out_step=product.columns,
-    )
 
 
 def _run_of_pixels(target: Target, op: ops.Conv2d) -> int:

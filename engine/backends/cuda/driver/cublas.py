@@ -37,6 +37,7 @@ _STATUS = {
 _FLOAT, _HALF = 0, 2  # CUDA_R_32F, CUDA_R_16F
 _SUMS_ARE_FLOAT = 68  # CUBLAS_COMPUTE_32F
 _DEFAULT_ALGORITHM = -1
+_AS_IT_IS, _TRANSPOSED = 0, 1  # CUBLAS_OP_N, CUBLAS_OP_T
 _PLAIN_MATH, _TF32_MATH = 0, 3
 
 _i, _q, _p = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p
@@ -62,26 +63,19 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True)
 class Product:
-    """out (rows, columns) = a (rows, depth) * b (depth, columns), each row-major.
+    """out (rows, columns) = a (rows, depth) * b', all row-major; b is stored as (columns, depth).
 
-    A pitch is the number of values from one row to the next, 0 for a dense matrix. A transposed
-    operand is stored as (columns, rows), with the pitch of its storage. `count` products are a step
-    apart; with a step of 0 all use the same operand.
+    A pitch is the number of values from one row to the next; b is dense. With a `count`, the next
+    product has its `a` a step further on, and its columns of `out` and their part of b come next.
     """
 
     rows: int
     columns: int
     depth: int
-    a_pitch: int = 0
-    b_pitch: int = 0
-    out_pitch: int = 0
-    transpose_a: bool = False
-    transpose_b: bool = False
-    is_added: bool = False  # to the values of out
+    a_pitch: int
+    out_pitch: int
     count: int = 1
     a_step: int = 0
-    b_step: int = 0
-    out_step: int = 0
     is_half: bool = False  # a and b are float16; sums are float32
     is_half_out: bool = False
 
@@ -107,37 +101,30 @@ class Blas:
         """Enqueue the product of the matrices at these device pointers.
 
         cuBLAS is column-major and reads a row-major matrix as its transpose. Since
-        out' = b' a', it gets b first and a second, and writes `out` in row-major order.
+        out' = b a', it gets b first and a second, and writes `out` in row-major order.
         """
-        p = product
-        shape = (int(p.transpose_b), int(p.transpose_a), p.columns, p.rows, p.depth)
-        first = (b, p.b_pitch or (p.depth if p.transpose_b else p.columns))
-        second = (a, p.a_pitch or (p.rows if p.transpose_a else p.depth))
-        result = (out, p.out_pitch or p.columns)
-        if not p.is_half and p.count == 1 and self._skcuda is not None:
-            scale, keep = 1.0, float(p.is_added)
-            self._skcuda.cublasSgemm(self._handle, *shape, scale, *first, *second, keep, *result)
-            return
-        one = ctypes.byref(self._one)
-        keep_or_not = one if p.is_added else ctypes.byref(self._zero)
+        p, one, zero = product, ctypes.byref(self._one), ctypes.byref(self._zero)
+        shape = (_TRANSPOSED, _AS_IT_IS, p.columns, p.rows, p.depth)
+        first, second, result = (b, p.depth), (a, p.a_pitch), (out, p.out_pitch)
+        steps = (p.columns * p.depth, p.a_step, p.columns)
         if p.is_half:
             kind = _HALF if p.is_half_out else _FLOAT
-            steps = ((p.b_step,), (p.a_step,), (p.out_step, p.count)) if p.count > 1 else ((),) * 3
+            parts = ((steps[0],), (steps[1],), (steps[2], p.count)) if p.count > 1 else ((),) * 3
             self._call(
                 "cublasGemmStridedBatchedEx" if p.count > 1 else "cublasGemmEx",
-                *(*shape, one, first[0], _HALF, first[1], *steps[0]),
-                *(second[0], _HALF, second[1], *steps[1]),
-                *(keep_or_not, result[0], kind, result[1], *steps[2]),
+                *(*shape, one, first[0], _HALF, first[1], *parts[0]),
+                *(second[0], _HALF, second[1], *parts[1]),
+                *(zero, result[0], kind, result[1], *parts[2]),
                 *(_SUMS_ARE_FLOAT, _DEFAULT_ALGORITHM),
             )
         elif p.count > 1:
             self._call(
                 "cublasSgemmStridedBatched",
-                *(*shape, one, *first, p.b_step, *second, p.a_step),
-                *(keep_or_not, *result, p.out_step, p.count),
+                *(*shape, one, *first, steps[0], *second, steps[1]),
+                *(zero, *result, steps[2], p.count),
             )
         else:
-            self._call("cublasSgemm_v2", *shape, one, *first, *second, keep_or_not, *result)
+            self._call("cublasSgemm_v2", *shape, one, *first, *second, zero, *result)
 
     def close(self) -> None:
         if self._handle is not None:

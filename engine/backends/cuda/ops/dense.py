@@ -26,23 +26,19 @@ def _workspace(target: Target, op: ops.MatMul) -> int:
 def matmul(gpu: Gpu, op: ops.MatMul) -> None:
     src, row_pitch = _rows(gpu, op.src)
     rows, outputs, depth = gpu.rows(op.out), op.out.shape.channels, op.src.shape.size
-    product = Product(
-        rows,
-        outputs,
-        depth,
-        a_pitch=row_pitch,
-        b_pitch=depth,
-        out_pitch=gpu.pitch(op.out),
-        transpose_b=True,
-        is_half=gpu.target.precision == "float16",
-        is_half_out=gpu.target.bytes_of(op.out) == 2,
-    )
+    product = product_of(gpu, op.out, (rows, outputs, depth), row_pitch)
     gpu.blas.multiply(product, src, gpu.array(op, "weight"), gpu[op.out])
     bias = gpu.array(op, "bias")
     if bias or op.activation != "linear":
         arguments = {"bias": bias, "residual": 0, "residual_pitch": 0, "pixels": rows}
         arguments |= {"kind": KINDS[op.activation], "last": KINDS["linear"]}
         gpu.storing(op.out).launch_map("bias_activate", op.out, op.out, **arguments)
+
+
+def product_of(gpu: Gpu, out: ops.Tensor, sizes: tuple[int, int, int], a_pitch: int) -> Product:
+    """Return a product of rows, columns and depth that writes a tensor."""
+    is_half, is_half_out = gpu.target.precision == "float16", gpu.target.bytes_of(out) == 2
+    return Product(*sizes, a_pitch, gpu.pitch(out), is_half=is_half, is_half_out=is_half_out)
 
 
 def _rows(gpu: Gpu, src: ops.Tensor) -> tuple[int, int]:

@@ -132,7 +132,6 @@ class HostKernels:
 
     def __init__(self, library: ctypes.CDLL | None) -> None:
         self._library = library
-        self._codes = compiler.signatures(compiler.translation_unit())
         self.launched: set[str] = set()
 
     def launch(
@@ -145,7 +144,7 @@ class HostKernels:
         stream: object,
         shared: int = 0,
     ) -> None:
-        codes = self._codes[name]
+        codes = compiler.parameters(name).values()
         assert len(arguments) == len(codes), name
         self.launched.add(name)
         if self._library is not None:

@@ -129,46 +129,39 @@ def declared(text: str) -> dict[str, str]:
     }
 
 
-def parameter_names(text: str) -> dict[str, tuple[str, ...]]:
-    """Map every kernel in `text` to the names of its parameters, in order."""
+def signatures(text: str) -> dict[str, dict[str, str]]:
+    """Map every kernel in `text` to its parameters: the code of each by its name, in order."""
     return {
-        name: tuple(re.findall(r"(\w+)\s*(?:,|$)", " ".join(given.split())))
-        for name, given in declared(text).items()
+        kernel: {
+            name: _code(kernel, kind)
+            for kind, name in re.findall(r"\s*([^,]*?)(\w+)\s*(?:,|$)", " ".join(given.split()))
+        }
+        for kernel, given in declared(text).items()
     }
 
 
-def signatures(text: str) -> dict[str, str]:
-    """Map every kernel in `text` to its argument codes for `Function.prepare`."""
-    return {
-        name: "".join(_code(name, argument) for argument in parameters.split(","))
-        for name, parameters in declared(text).items()
-    }
+def parameters(kernel: str) -> dict[str, str]:
+    """Return the parameters of a kernel that is compiled together with others."""
+    return _signatures()[kernel]
+
+
+@lru_cache(maxsize=1)
+def _signatures() -> dict[str, dict[str, str]]:
+    return signatures(translation_unit())
 
 
 def in_order(kernel: str, arguments: Mapping[str, float]) -> list[float]:
     """Return arguments in the order of the kernel's parameters."""
     names = parameters(kernel)
-    unknown = arguments.keys() ^ set(names)
+    unknown = arguments.keys() ^ names.keys()
     assert not unknown, f"{kernel}: missing or unknown parameters: {sorted(unknown)}"
     return [arguments[name] for name in names]
 
 
-def parameters(kernel: str) -> tuple[str, ...]:
-    """Return the names of a kernel's parameters, in their order."""
-    return _parameter_names()[kernel]
-
-
-@lru_cache(maxsize=1)
-def _parameter_names() -> dict[str, tuple[str, ...]]:
-    return parameter_names(translation_unit())
-
-
-def _code(kernel: str, argument: str) -> str:
-    if "*" in argument:
-        return "P"
-    kind = " ".join(_QUALIFIER.sub("", argument).split()[:-1])
-    assert kind in _CODES, f"{kernel}: no code for an argument of type {kind!r}"
-    return _CODES[kind]
+def _code(kernel: str, kind: str) -> str:
+    kind = " ".join(_QUALIFIER.sub("", kind).split())
+    assert "*" in kind or kind in _CODES, f"{kernel}: no code for an argument of type {kind!r}"
+    return "P" if "*" in kind else _CODES[kind]
 
 
 # ---------------------------------------------------------------- compilation

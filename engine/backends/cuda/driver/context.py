@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from threading import RLock
-from types import TracebackType
 from typing import Any, TypeVar
 
 from engine.backends.cuda.driver import compiler, cublas, pycuda_loader
@@ -54,12 +53,7 @@ class EnqueueLock:
             self.lock.release()
             raise
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self._driver_api.leave()
         finally:

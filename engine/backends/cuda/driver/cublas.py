@@ -194,11 +194,7 @@ def cublas() -> ctypes.CDLL:
     lt = Path(path).with_name(Path(path).name.replace("libcublas", "libcublasLt"))
     if lt.is_file():
         ctypes.CDLL(str(lt))  # cuBLAS then finds it by its bare name
-    loaded = library.load(library.CUBLAS)
-    for name, arguments in _ARGUMENTS.items():
-        function = getattr(loaded, name)
-        function.argtypes, function.restype = arguments, ctypes.c_int
-    return loaded
+    return library.declare(library.load(library.CUBLAS), _ARGUMENTS)
 
 
 _import_lock = Lock()

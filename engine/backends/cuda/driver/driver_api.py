@@ -38,11 +38,7 @@ _ARGUMENTS = {
 @lru_cache(maxsize=1)
 def libcuda() -> ctypes.PyDLL:
     """Return the driver's library; its functions hold the GIL."""
-    loaded = ctypes.PyDLL(library.require(library.DRIVER))
-    for name, arguments in _ARGUMENTS.items():
-        function = getattr(loaded, name)
-        function.argtypes, function.restype = arguments, ctypes.c_int
-    return loaded
+    return library.declare(ctypes.PyDLL(library.require(library.DRIVER)), _ARGUMENTS)
 
 
 class DriverApi:

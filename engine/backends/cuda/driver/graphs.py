@@ -78,11 +78,7 @@ def _record(stream: int, enqueue: Callable[[], None]) -> Graph:
 
 @lru_cache(maxsize=1)
 def _libcuda() -> ctypes.CDLL:
-    loaded = library.load(library.DRIVER)
-    for name, arguments in _ARGUMENTS.items():
-        function = getattr(loaded, name)
-        function.argtypes, function.restype = arguments, ctypes.c_int
-    return loaded
+    return library.declare(library.load(library.DRIVER), _ARGUMENTS)
 
 
 def _call(name: str, *arguments: object) -> None:

@@ -152,40 +152,34 @@ def windows_map(windows: Windows, *, pixels: int, channels: int) -> TensorMap:
     """Return an im2col tensor map for slices of `pixels` windows by `channels` channels."""
     w = windows
     top, left, bottom, right = w.padding
-    row = w.pitch * w.value_bytes
     lower = (ctypes.c_int * 2)(-left, -top)
     upper = (ctypes.c_int * 2)(
         right - (w.kernel[1] - 1) * w.dilation[1], bottom - (w.kernel[0] - 1) * w.dilation[0]
     )
-    made = _aligned_map()
-    status = _driver().cuTensorMapEncodeIm2col(
-        ctypes.byref(made),
-        *(ctypes.c_int(w.kind), ctypes.c_uint(4), ctypes.c_void_p(w.pointer)),
-        (ctypes.c_uint64 * 4)(w.channels, w.width, w.height, w.rows),
-        (ctypes.c_uint64 * 3)(row, row * w.width, row * w.width * w.height),
-        *(lower, upper, ctypes.c_uint(channels), ctypes.c_uint(pixels)),
-        (ctypes.c_uint * 4)(1, w.stride[1], w.stride[0], 1),
-        *(0, _SWIZZLES[channels * w.value_bytes], _PROMOTE_TO_256, 0),
-    )
-    check("cuTensorMapEncodeIm2col", status)
-    return made
+    slices = lower, upper, ctypes.c_uint(channels), ctypes.c_uint(pixels)
+    return _encoded("cuTensorMapEncodeIm2col", w, channels, slices, w.stride)
 
 
-def boxes_map(
-    windows: Windows, *, height: int, width: int, channels: int, stride: int = 1
+def boxes_map(windows: Windows, *, height: int, width: int, channels: int) -> TensorMap:
+    """Return a tiled tensor map for boxes of pixels by `channels` channels."""
+    box = (ctypes.c_uint * 4)(channels, width, height, 1)
+    return _encoded("cuTensorMapEncodeTiled", windows, channels, (box,), (1, 1))
+
+
+def _encoded(
+    function: str, w: Windows, channels: int, region: Sequence[Any], stride: tuple[int, int]
 ) -> TensorMap:
-    """Return a tiled tensor map for boxes of pixels, `stride` apart, by `channels` channels."""
-    w = windows
-    row = w.pitch * w.value_bytes
+    """Return a tensor map of an array; `region` is what one copy takes of it."""
     made = _aligned_map()
-    status = _driver().cuTensorMapEncodeTiled(
+    row = w.pitch * w.value_bytes
+    status = getattr(_driver(), function)(
         ctypes.byref(made),
         *(ctypes.c_int(w.kind), ctypes.c_uint(4), ctypes.c_void_p(w.pointer)),
         (ctypes.c_uint64 * 4)(w.channels, w.width, w.height, w.rows),
         (ctypes.c_uint64 * 3)(row, row * w.width, row * w.width * w.height),
-        (ctypes.c_uint * 4)(channels, width * stride, height * stride, 1),
-        (ctypes.c_uint * 4)(1, stride, stride, 1),
+        *region,
+        (ctypes.c_uint * 4)(1, stride[1], stride[0], 1),
         *(0, _SWIZZLES[channels * w.value_bytes], _PROMOTE_TO_256, 0),
     )
-    check("cuTensorMapEncodeTiled", status)
+    check(function, status)
     return made

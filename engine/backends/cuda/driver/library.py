@@ -11,13 +11,15 @@ import fnmatch
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from engine.errors import DeviceError
 
+AnyLibrary = TypeVar("AnyLibrary", bound=ctypes.CDLL)
 Surroundings: TypeAlias = tuple[str | None, ...]
 
 
@@ -33,6 +35,13 @@ class Wanted:
     is_program: bool = False
 
 
+def _package(name: str, file: str, package: str) -> Wanted:
+    """Return a library of a CUDA toolkit, which is also a wheel."""
+    names = tuple(f"{file}.so{version}" for version in (".13", ".12", ""))
+    cure = f"Run: pip install {package}"
+    return Wanted(name, f"ENGINE_{file.upper()}", f"{file}.so.*", names, cure)
+
+
 DRIVER = Wanted(
     name="driver",
     variable="ENGINE_LIBCUDA",
@@ -40,20 +49,8 @@ DRIVER = Wanted(
     linker_names=("libcuda.so.1",),
     cure="Install NVIDIA's driver, or use --device cpu",
 )
-CUBLAS = Wanted(
-    name="cuBLAS",
-    variable="ENGINE_LIBCUBLAS",
-    pattern="libcublas.so.*",
-    linker_names=("libcublas.so.13", "libcublas.so.12", "libcublas.so"),
-    cure="Run: pip install nvidia-cublas",
-)
-NVRTC = Wanted(
-    name="NVRTC",
-    variable="ENGINE_LIBNVRTC",
-    pattern="libnvrtc.so.*",
-    linker_names=("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"),
-    cure="Run: pip install nvidia-cuda-nvrtc",
-)
+CUBLAS = _package("cuBLAS", "libcublas", "nvidia-cublas")
+NVRTC = _package("NVRTC", "libnvrtc", "nvidia-cuda-nvrtc")
 NVCC = Wanted(
     name="nvcc",
     variable="ENGINE_NVCC",
@@ -136,6 +133,14 @@ def load(wanted: Wanted) -> ctypes.CDLL:
         raise DeviceError(f"cuda: {wanted.name}: cannot load {path}: {error}") from None
 
 
+def declare(loaded: AnyLibrary, functions: Mapping[str, Sequence[Any]]) -> AnyLibrary:
+    """Return the library after declaring the arguments of functions, all of which return int."""
+    for name, arguments in functions.items():
+        function = getattr(loaded, name)
+        function.argtypes, function.restype = arguments, ctypes.c_int
+    return loaded
+
+
 def include_folders() -> list[str]:
     """Return the folders with cuda_fp16.h, for NVRTC, which has no default include path."""
     nvcc = find(NVCC)
@@ -166,17 +171,14 @@ def _from_process(wanted: Wanted) -> str | None:
     return _newest(Path(path) for path in mapped if fits(path.rpartition("/")[2]))
 
 
-def _from_wheels(wanted: Wanted) -> str | None:
-    return _newest(_inside(_wheel_folders(), wanted))
-
-
-def _from_toolkit(wanted: Wanted) -> str | None:
-    return _newest(_inside(_toolkits(), wanted))
-
-
-def _from_conda(wanted: Wanted) -> str | None:
-    prefix = os.environ.get("CONDA_PREFIX")
-    return _newest(_inside([Path(prefix)], wanted)) if prefix else None
+def _from_folders(roots: Callable[[], Iterable[Path]], wanted: Wanted) -> str | None:
+    folders = ("bin",) if wanted.is_program else ("lib64", "lib", "targets/*/lib")
+    return _newest(
+        path
+        for root in roots()
+        for folder in folders
+        for path in root.glob(f"{folder}/{wanted.pattern}")
+    )
 
 
 def _from_linker(wanted: Wanted) -> str | None:
@@ -193,16 +195,6 @@ def _from_linker(wanted: Wanted) -> str | None:
     return None
 
 
-_PLACES: tuple[tuple[str, Callable[[Wanted], str | None]], ...] = (
-    ("{variable}", _from_variable),
-    ("this process", _from_process),
-    ("wheels", _from_wheels),
-    ("CUDA_HOME, CUDA_PATH, /usr/local/cuda", _from_toolkit),
-    ("conda", _from_conda),
-    ("the linker's path", _from_linker),
-)
-
-
 def _wheel_folders() -> Iterator[Path]:
     """Yield the folders of wheels: nvidia/cu13 for CUDA 13, one for each library of CUDA 12."""
     for entry in sys.path:
@@ -211,18 +203,24 @@ def _wheel_folders() -> Iterator[Path]:
             yield from sorted((path for path in root.iterdir() if path.is_dir()), reverse=True)
 
 
-def _toolkits() -> Iterator[Path]:
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if root := os.environ.get(variable):
-            yield Path(root)
-    yield Path("/usr/local/cuda")
+def _toolkits() -> list[Path]:
+    roots = os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"
+    return [Path(root) for root in roots if root]
 
 
-def _inside(roots: Iterable[Path], wanted: Wanted) -> Iterator[Path]:
-    folders = ("bin",) if wanted.is_program else ("lib64", "lib", "targets/*/lib")
-    for root in roots:
-        for folder in folders:
-            yield from root.glob(f"{folder}/{wanted.pattern}")
+def _conda() -> list[Path]:
+    prefix = os.environ.get("CONDA_PREFIX")
+    return [Path(prefix)] if prefix else []
+
+
+_PLACES: tuple[tuple[str, Callable[[Wanted], str | None]], ...] = (
+    ("{variable}", _from_variable),
+    ("this process", _from_process),
+    ("wheels", partial(_from_folders, _wheel_folders)),
+    ("CUDA_HOME, CUDA_PATH, /usr/local/cuda", partial(_from_folders, _toolkits)),
+    ("conda", partial(_from_folders, _conda)),
+    ("the linker's path", _from_linker),
+)
 
 
 def _newest(paths: Iterable[Path]) -> str | None:

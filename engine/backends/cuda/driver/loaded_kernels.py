@@ -6,11 +6,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from engine.backends.cuda.driver.compiler import (
-    EARLY_STARTS,
-    signatures,
-    translation_unit,
-)
+from engine.backends.cuda.driver.compiler import EARLY_STARTS, parameters
 from engine.backends.cuda.driver.launch import Function, Module
 from engine.backends.cuda.driver.tiles import Tile, image
 
@@ -41,7 +37,6 @@ class Kernels:
         self._capability = capability
         self._is_early = capability >= EARLY_STARTS
         self._modules = [Module(contents)]
-        self._codes = signatures(translation_unit())
         self._functions: dict[tuple[str, int], Function] = {}
         self._tile_modules: dict[Tile, Module] = {}
         self._tiles: dict[tuple[Tile, int], Function] = {}
@@ -59,11 +54,9 @@ class Kernels:
         """Enqueue a kernel; `shared` bytes are its dynamic shared memory."""
         if (name, shared) not in self._functions:
             self._functions[name, shared] = self._modules[0].function(name, shared=shared)
-        codes = self._codes[name]
+        codes = parameters(name).values()
         assert len(codes) == len(arguments), f"{name}: {len(codes)} parameters"
-        values: list[Any] = [
-            _C_TYPES[code](value) for code, value in zip(codes, arguments, strict=True)
-        ]
+        values = [_C_TYPES[code](value) for code, value in zip(codes, arguments, strict=True)]
         function = self._functions[name, shared]
         function.launch(grid, threads, values, stream=stream.handle, early=self._is_early)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from contextlib import ExitStack
+from dataclasses import astuple
 from itertools import count
 from typing import Any, TypeVar
 
@@ -43,30 +44,16 @@ class MultiDevice:
     def describe(self) -> str:
         return "; ".join(device.describe() for device in self.devices)
 
-    def compile(
-        self,
-        plan: Plan,
-        *,
-        batch: int = 1,
-        precision: str = "float32",
-        graph: bool = True,
-        algorithm: str | None = None,
-    ) -> MultiProgram:
+    def compile(self, plan: Plan, *, batch: int = 1, **options: Any) -> MultiProgram:
+        """Compile the plan for each card; the options are those of CudaDevice.compile()."""
         if plan.steps > 1 or any(tensor.is_state for tensor in plan.tensors):
             raise InputError(
                 f"{self.name}: a recurrent network remembers on one device. "
                 f"Use --device {self.devices[0].name}"
             )
         share = -(-batch // len(self.devices))
-        return MultiProgram(
-            [
-                device.compile(
-                    plan, batch=share, precision=precision, graph=graph, algorithm=algorithm
-                )
-                for device in self.devices
-            ],
-            batch=batch,
-        )
+        programs = [device.compile(plan, batch=share, **options) for device in self.devices]
+        return MultiProgram(programs, batch=batch)
 
     def close(self) -> None:
         """Close all cards, even if one fails; all programs first, as cards share pinned memory."""
@@ -93,12 +80,8 @@ class MultiProgram(Submission):
     @property
     def memory(self) -> Memory:
         """The sum over all cards."""
-        each = [program.memory for program in self._programs]
-        return Memory(
-            weights=sum(memory.weights for memory in each),
-            activations=sum(memory.activations for memory in each),
-            workspace=sum(memory.workspace for memory in each),
-        )
+        parts = [astuple(program.memory) for program in self._programs]
+        return Memory(*map(sum, zip(*parts, strict=True)))
 
     @property
     def runs_ahead(self) -> int:

@@ -186,7 +186,6 @@ def run(
         },
         arrays={(op, name): values.ctypes.data for name, values in arrays.items()},
         workspace=workspace.ctypes.data,
-        candidates=None,
         sequences=target.batch if present is None else present,
     )
     maps = dict.fromkeys(("windows_map", "boxes_map"), TensorMap.of)

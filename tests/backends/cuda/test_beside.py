@@ -79,7 +79,7 @@ def test_what_is_used_beside_shares_memory_with_nothing_that_is_used_later() -> 
     slices = lowered.layout.slices
 
     def place(tensor: Tensor) -> tuple[int, int]:
-        begin, pitch = slices[tensor].offset, slices[tensor].pitch
+        begin, pitch = slices[tensor].pointer, slices[tensor].pitch
         return begin, begin + tensor.shape.area * pitch * lowered.target.bytes_of(tensor)
 
     aside = {

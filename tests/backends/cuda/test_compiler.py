@@ -42,7 +42,7 @@ def test_parameters_that_kernels_have_in_common_are_read_once():
         'extern "C" __global__ void copy(ALL_PARAMETERS)\n{\n}\n'
         'extern "C" __global__ void __launch_bounds__(64) move(ALL_PARAMETERS)\n{\n}\n'
     )
-    assert compiler.signatures(text) == dict.fromkeys(("copy", "move"), {"src": "P", "n": "i"})
+    assert compiler.signatures(text) == {name: {"src": "P", "n": "i"} for name in ("copy", "move")}
 
 
 def test_an_argument_of_a_type_without_a_code_is_our_mistake():

@@ -9,7 +9,7 @@ import pytest
 
 from engine.backends.cuda.device import CudaDevice
 from engine.backends.cuda.lower import lowering
-from engine.backends.cuda.ops.gpu import Gpu, Place
+from engine.backends.cuda.ops.gpu import Gpu
 from engine.backends.cuda.ops.target import Target
 from engine.backends.cuda.runtime.program import _load_kernels
 from engine.darknet import cfg, graph, random_weights
@@ -58,10 +58,9 @@ def test_every_tile_of_the_first_run_is_loaded_before(plan: Plan, precision: str
         kernels=NotedKernels(precision, asked),  # type: ignore[arg-type]
         blas=SimpleNamespace(multiply=lambda *arguments: None),
         stream=SimpleNamespace(handle=1),
-        places={tensor: Place(each.offset, each.pitch) for tensor, each in slices.items()},
+        places=slices,
         arrays={},
         workspace=0,
-        candidates=None,
         sequences=1,
     )
     early_tiles = set(early)

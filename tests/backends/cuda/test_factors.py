@@ -163,7 +163,7 @@ def test_what_is_read_and_what_is_written_share_no_memory(channels: int, filters
     (op,) = (op for op in lowered.plan.ops if isinstance(op, ScaledConv2d))
     slices = lowered.layout.slices
     ends = {
-        each: (slices[each].offset, slices[each].offset + 4 * each.shape.size)
+        each: (slices[each].pointer, slices[each].pointer + 4 * each.shape.size)
         for each in (op.src, op.factor, op.out)
     }
     for (start, end), (first, last) in combinations(ends.values(), 2):

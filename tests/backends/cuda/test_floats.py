@@ -258,7 +258,7 @@ def test_memory_holds_four_bytes_of_each_float(plan_of: Any) -> None:
     for step in lowered.steps:
         places = {
             tensor: (
-                lowered.layout.slices[tensor].offset,
+                lowered.layout.slices[tensor].pointer,
                 2 * tensor.shape.size * (4 if tensor in lowered.target.floats else 2),
             )
             for tensor in step.tensors

@@ -36,14 +36,14 @@ def test_pixels_of_a_picture_in_colours_begin_on_whole_words(
     assert source.pitch == pitch
     assert layout.slices[out].pitch == channels
     values = 2 * side * side * pitch
-    assert source.offset + 2 * values <= layout.size
+    assert source.pointer + 2 * values <= layout.size
     if pitch == channels:
         assert not layout.padded
     else:
         ((offset, size),) = layout.padded
-        assert offset == source.offset
+        assert offset == source.pointer
         assert size >= 2 * values
-        begins = layout.slices[out].offset
+        begins = layout.slices[out].pointer
         assert begins >= offset + size or begins + 2 * 2 * side * side * channels <= offset
 
 

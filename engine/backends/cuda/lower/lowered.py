@@ -9,7 +9,7 @@ from typing import Any
 from engine.backends.cuda import conv
 from engine.backends.cuda.conv import sm90_fused
 from engine.backends.cuda.driver.tiles import Tile
-from engine.backends.cuda.ops.gpu import NO_ANNOTATIONS, RUNNERS, Annotations, Arrays, Gpu
+from engine.backends.cuda.ops.gpu import NO_ANNOTATIONS, RUNNERS, Annotations, Arrays, Gpu, Place
 from engine.backends.cuda.ops.target import Choice, Target
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d, Head, Op, Tensor
@@ -86,18 +86,10 @@ class Decoder(_Launch):
 
 
 @dataclass(frozen=True)
-class Slice:
-    """Part of the block of activations."""
-
-    offset: int  # bytes
-    pitch: int  # values from one pixel to the next
-
-
-@dataclass(frozen=True)
 class Layout:
     """The place of every tensor in one block of device memory."""
 
-    slices: Mapping[Tensor, Slice] = field(default_factory=dict)
+    slices: Mapping[Tensor, Place] = field(default_factory=dict)
     states: tuple[tuple[int, int], ...] = ()  # (offset, bytes) of what outlives a run
     padded: tuple[tuple[int, int], ...] = ()  # of tensors with padding between pixels
     size: int = 0

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from engine.backends.cuda.conv.tensor_cores import whole_eights
-from engine.backends.cuda.lower.lowered import Layout, Lowered, Slice
+from engine.backends.cuda.lower.lowered import Layout, Lowered
+from engine.backends.cuda.ops.gpu import Place
 from engine.backends.cuda.ops.target import Target
 from engine.errors import InputError
 from engine.passes.packing import Lifetime, pack
@@ -80,7 +81,7 @@ def lay_out_memory(lowered: Lowered) -> Lowered:
     """Give every tensor a slice of the block, or a place inside another tensor."""
     plan, target = lowered.plan, lowered.target
     pitch, lives = pitches(plan), _lifetimes(lowered)
-    slices: dict[Tensor, Slice] = {}
+    slices: dict[Tensor, Place] = {}
     states, padded = [], []
     offsets = pack(tuple(lives.values()))
     for (root, life), offset in zip(lives.items(), offsets, strict=True):
@@ -88,12 +89,11 @@ def lay_out_memory(lowered: Lowered) -> Lowered:
             states.append((offset, life.size))
         if pitch[root] != root.shape.channels:
             padded.append((offset, life.size))
-        slices[root] = Slice(offset, pitch[root])
+        slices[root] = Place(offset, pitch[root])
     for tensor, view in plan.views.items():
         assert tensor.shape.sides[1:] == view.root.shape.sides[1:], tensor
-        root_slice = slices[view.root]
         inside = view.channel * target.bytes_of(view.root)
-        slices[tensor] = Slice(root_slice.offset + inside, root_slice.pitch)
+        slices[tensor] = Place(slices[view.root].pointer + inside, slices[view.root].pitch)
     size = max(offset + life.size for offset, life in zip(offsets, lives.values(), strict=True))
     needs = [each.workspace(target) for each in lowered.launches]
     workspace = align(max(needs, default=0))

@@ -15,7 +15,7 @@ tensor that lives inside a wider one has its root's pitch and a pointer moved by
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from engine.backends.cuda.driver import compiler
@@ -42,27 +42,8 @@ KINDS = {name: kind for kind, name in enumerate(ACTIVATIONS)}  # the `kind` of t
 class Place:
     """The place of a tensor in device memory."""
 
-    pointer: int
+    pointer: int  # or the offset into a block of memory
     pitch: int  # values from one pixel to the next
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """The buffer that decoders write boxes to: a counter, then records in any order.
-
-    A record is `columns` words: its number as unsigned, then x, y, w, h, objectness and the class
-    scores as float. The number gives its place in darknet's list:
-    row * per_row + first + cell * anchors + anchor, `first` being that of the head.
-    There is a record for every cell, so a decoder need not check for an overflow.
-    """
-
-    counter: int  # pointer to one unsigned; slot = atomicAdd(counter, 1)
-    records: int  # pointer to the first record
-    columns: int
-    per_row: int
-    firsts: Mapping[Head, int]
-    threshold: int  # pointer to one float, read when the kernel runs
-    hierarchy: int  # likewise
 
 
 @dataclass(frozen=True)
@@ -115,8 +96,8 @@ class Gpu:
     places: Mapping[Tensor, Place]
     arrays: Mapping[tuple[Op | Head, str], int]
     workspace: int  # pointer; as many bytes as the step's workspace hook asked for
-    candidates: Candidates | None
     sequences: int
+    decoding: Mapping[Op | Head, Mapping[str, int]] = field(default_factory=dict)  # by head
     flag: int = 0  # pointer to the word that is set when results are not finite; 0: unchecked
     annotations: Annotations = NO_ANNOTATIONS
     next_weights: tuple[int, int] = (0, 0)  # pointer and bytes of those of the next convolution
@@ -201,7 +182,8 @@ class Gpu:
 
     def fields_of(self, op: Op | Head) -> dict[str, Any]:
         """Return what kernels know by the names of an op's fields."""
-        known: dict[str, Any] = {"kind": KINDS.get(getattr(op, "activation", ""))}
+        kind = KINDS.get(getattr(op, "activation", ""))
+        known: dict[str, Any] = {"kind": kind, **self.decoding.get(op, {})}
         for name, value in vars(op).items():
             if isinstance(value, Tensor):
                 known |= {name: self[value], f"{name}_pitch": self.pitch(value)}
@@ -328,7 +310,7 @@ def runs(
     workspace: Workspace = lambda target, op: 0,
     prepare: Prepare = lambda target, op, constants: constants,
 ) -> Callable[[_Function], _Function]:
-    """Register the function that enqueues an op, or decodes a head into `gpu.candidates`.
+    """Register the function that enqueues an op or decodes a head; see detection_buffer.py.
 
     `workspace` returns the bytes of scratch memory that an op needs at most. `prepare` returns the
     arrays to upload, by name and of any dtype; without it an op's constants are uploaded unchanged

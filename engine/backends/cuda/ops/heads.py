@@ -53,8 +53,6 @@ def region_output(gpu: Gpu, op: ops.RegionOutput) -> None:
 
 def _decode(gpu: Gpu, head: Head, kernel: str, items: int, **arguments: Any) -> None:
     """Launch a decoder with what all of them have in common."""
-    found = gpu.candidates
-    assert found is not None
     gpu.launch_map(
         kernel,
         head.src,
@@ -62,12 +60,6 @@ def _decode(gpu: Gpu, head: Head, kernel: str, items: int, **arguments: Any) -> 
         items,
         head,
         pitch=gpu.pitch(head.src),
-        counter=found.counter,
-        records=found.records,
-        threshold=found.threshold,
-        columns=found.columns,
-        per_row=found.per_row,
-        first=found.firsts[head],
         **arguments,
     )
 
@@ -111,11 +103,9 @@ def region_candidates(gpu: Gpu, head: ops.RegionHead) -> None:
     width, height = head.grid
     tree = {}
     if head.tree_parents:
-        assert gpu.candidates is not None
         tree = {
             "parents": gpu.array(head, "parents"),
             "scratch": gpu.workspace,
-            "hierarchy": gpu.candidates.hierarchy,
         }
     kernel = "tree_candidates" if tree else "region_candidates"
     items = gpu.rows(head.src) * width * height * len(head.anchors)

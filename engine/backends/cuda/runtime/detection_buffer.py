@@ -1,6 +1,9 @@
 """The buffer that decoders write candidates into, and its conversion to darknet's order.
 
-It holds a header, then records in the order in which threads finished.
+It holds a header, whose first word counts records, then records in the order in which threads
+finished. A record is a number as unsigned, then x, y, w, h, objectness and class scores as float.
+The number is its place in darknet's list: row * per_row + first + cell * anchors + anchor, where
+`first` is that of the head.
 """
 
 from __future__ import annotations

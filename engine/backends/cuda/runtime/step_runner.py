@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -10,13 +11,13 @@ from engine.backends.cuda.driver.context import Context
 from engine.backends.cuda.lower.lowered import Lowered, Step
 from engine.backends.cuda.lower.weights import Weights
 from engine.backends.cuda.ops import border
-from engine.backends.cuda.ops.gpu import Candidates, Gpu, Place
+from engine.backends.cuda.ops.gpu import Gpu
 from engine.backends.cuda.runtime import overflow
 from engine.backends.cuda.runtime.detection_buffer import BEFORE_SCORES, FLAG, WORD, Room
 from engine.backends.cuda.runtime.device_memory import DeviceMemory
 from engine.backends.cuda.runtime.nms_buffer import NEAR, THREADS, Keep
 from engine.backends.cuda.runtime.slot import HIERARCHY, POINTER, SUPPRESSION, TABLE, Job
-from engine.plan.ops import Op
+from engine.plan.ops import Head, Op
 
 _PREFETCHED = 16  # bytes: the granularity of a prefetch
 _LISTERS = 64  # threads of a multiprocessor that list the scores of a picture
@@ -53,13 +54,13 @@ class StepRunner:
             blas=context.blas,
             stream=context.stream,
             places={
-                tensor: Place(memory.activations + each.offset, each.pitch)
+                tensor: replace(each, pointer=memory.activations + each.pointer)
                 for tensor, each in lowered.layout.slices.items()
             },
             arrays={key: memory.weights + offset for key, offset in weights.offsets.items()},
             workspace=memory.workspace,
-            candidates=_candidates(memory, room),
             sequences=lowered.target.batch,
+            decoding=_decoding(memory, room),
         )
         calls = context.driver_api
         self._forked, self._joined = calls.event(), calls.event()
@@ -182,18 +183,19 @@ class StepRunner:
         )
 
 
-def _candidates(memory: DeviceMemory, room: Room | None) -> Candidates | None:
+def _decoding(memory: DeviceMemory, room: Room | None) -> Mapping[Op | Head, Mapping[str, int]]:
+    """Return the arguments of the decoder of each head, by the names of its parameters."""
     if room is None:
-        return None
-    return Candidates(
-        counter=memory.found,
-        records=memory.records,
-        columns=room.columns,
-        per_row=room.per_row,
-        firsts=room.firsts,
-        threshold=memory.settings,
-        hierarchy=memory.settings + HIERARCHY,
-    )
+        return {}
+    known = {
+        "counter": memory.found,
+        "records": memory.records,
+        "columns": room.columns,
+        "per_row": room.per_row,
+        "threshold": memory.settings,
+        "hierarchy": memory.settings + HIERARCHY,
+    }
+    return {head: {**known, "first": first} for head, first in room.firsts.items()}
 
 
 def _next_weights(step: Step, weights: Weights, pointer: int) -> tuple[int, int]:

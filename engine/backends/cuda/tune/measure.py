@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf, prod
 
 import numpy as np
@@ -16,7 +17,7 @@ from engine.backends.cuda.lower.memory_layout import align, lay_out_memory
 from engine.backends.cuda.lower.squeeze_excite import partial_sums
 from engine.backends.cuda.lower.weights import lay_out_weights
 from engine.backends.cuda.ops.border import fill_with_noise
-from engine.backends.cuda.ops.gpu import Annotations, Gpu, Place
+from engine.backends.cuda.ops.gpu import Annotations, Gpu
 from engine.backends.cuda.ops.target import Choice, Target
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d, Gate
@@ -116,12 +117,11 @@ def measure(
             blas=context.blas,
             stream=stream,
             places={
-                tensor: Place(start + each.offset, each.pitch)
+                tensor: replace(each, pointer=start + each.pointer)
                 for tensor, each in layout.slices.items()
             },
             arrays={} if gate is None else {(gate, "squeeze"): start + size - squeeze},
             workspace=copies.pop(),
-            candidates=None,
             sequences=target.batch,
             annotations=step.annotations,
         )

@@ -94,7 +94,7 @@ def test_what_is_read_and_what_is_written_share_no_memory() -> None:
     for op in lowered.plan.ops:
         if isinstance(op, Chain):
             size = 2 * CARD.batch * op.out.shape.size
-            assert abs(slices[op.src].offset - slices[op.out].offset) >= size
+            assert abs(slices[op.src].pointer - slices[op.out].pointer) >= size
 
 
 @pytest.mark.parametrize(

@@ -9,30 +9,29 @@ from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.ops.gpu import Arrays, Gpu, PartialSums
 from engine.backends.cuda.ops.target import Target, is_narrow
 from engine.plan import ops
-from engine.plan.ops import Conv2d, Multiply, Tensor
 
 
 @dataclass(frozen=True)
-class ScaledConv2d(Conv2d):
+class ScaledConv2d(ops.Conv2d):
     """Conv2d of src * factor, which lower/fusion.py makes."""
 
-    factor: Tensor = field(kw_only=True)  # (c,1,1)
+    factor: ops.Tensor = field(kw_only=True)  # (c,1,1)
 
     @classmethod
-    def of(cls, multiply: Multiply, op: Conv2d) -> ScaledConv2d:
+    def of(cls, multiply: ops.Multiply, op: ops.Conv2d) -> ScaledConv2d:
         return cls(**{**vars(op), "src": multiply.src}, factor=multiply.factor)
 
     @property
-    def multiply(self) -> Multiply:
+    def multiply(self) -> ops.Multiply:
         """The product that comes first."""
-        product = Tensor(self.factor.index, self.src.shape, self.src.steps)
-        return Multiply(product, self.src, self.factor)
+        product = ops.Tensor(self.factor.index, self.src.shape, self.src.steps)
+        return ops.Multiply(product, self.src, self.factor)
 
     @property
-    def after_multiply(self) -> Conv2d:
+    def after_multiply(self) -> ops.Conv2d:
         """The convolution of the product."""
-        same = {each.name: getattr(self, each.name) for each in fields(Conv2d)}
-        return Conv2d(**{**same, "src": self.multiply.out})
+        same = {each.name: getattr(self, each.name) for each in fields(ops.Conv2d)}
+        return ops.Conv2d(**{**same, "src": self.multiply.out})
 
 
 class Algorithm(ABC):

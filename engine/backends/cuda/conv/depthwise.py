@@ -12,8 +12,7 @@ import numpy as np
 
 from engine.backends.cuda.conv import kernel_args
 from engine.backends.cuda.conv.algorithm import Algorithm
-from engine.backends.cuda.ops.gpu import Arrays, Gpu, PartialSums
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, PartialSums, Target
 from engine.plan import ops
 
 MOST_SQUEEZED = 18 << 10  # floats of partial sums of a row: more take longer than they save

@@ -20,8 +20,7 @@ from engine.backends.cuda.conv.kernel_args import Divisor, struct
 from engine.backends.cuda.conv.tensor_cores import COMMON
 from engine.backends.cuda.driver import tiles
 from engine.backends.cuda.driver.tiles import Tile
-from engine.backends.cuda.ops.gpu import Arrays, Gpu
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
 _COLUMNS = (16, 32, 64, 96)

@@ -17,8 +17,7 @@ from engine.backends.cuda.conv import kernel_args
 from engine.backends.cuda.conv.algorithm import Algorithm
 from engine.backends.cuda.driver.cublas import Product
 from engine.backends.cuda.ops.dense import product_of
-from engine.backends.cuda.ops.gpu import Arrays, Gpu
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
 WORKSPACE_BYTES = 64 << 20

@@ -19,8 +19,7 @@ from engine.backends.cuda.conv.kernel_args import struct
 from engine.backends.cuda.conv.tensor_cores import AMPERE, COMMON, HOPPER, TURING
 from engine.backends.cuda.driver import tiles
 from engine.backends.cuda.driver.tiles import Tile
-from engine.backends.cuda.ops.gpu import Arrays, Gpu
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
 # rows, columns, rows and columns of a warp, stages, blocks on an SM

@@ -27,8 +27,7 @@ from engine.backends.cuda.conv.tensor_cores import (
 from engine.backends.cuda.driver import launch
 from engine.backends.cuda.driver.tiles import MODES, Tile
 from engine.backends.cuda.kernels import wgmma
-from engine.backends.cuda.ops.gpu import Arrays, Gpu
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
 MOST_SHARED = most_shared_bytes(HOPPER)

@@ -14,8 +14,7 @@ from engine.backends.cuda.conv import sm90_base
 from engine.backends.cuda.conv.sm90_base import Sm90Algorithm, Sm90Tile
 from engine.backends.cuda.conv.tensor_cores import launch as launch_tile
 from engine.backends.cuda.driver import launch
-from engine.backends.cuda.ops.gpu import Gpu
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.gpu import Gpu, Target
 from engine.plan import ops
 
 _LEAST_TURNS = 1.5  # tiles for each block: with fewer, a persistent kernel gains nothing

@@ -19,8 +19,7 @@ from engine.backends.cuda.conv.sm90_base import BLOCK_RESERVED, SM_SHARED
 from engine.backends.cuda.conv.tensor_cores import COMMON, EIGHT, HOPPER
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.kernels import wgmma
-from engine.backends.cuda.ops.gpu import Arrays, Gpu
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
 _COLOURS, _PITCH = 3, 4  # channels of a picture, and values from one pixel to the next

@@ -21,8 +21,7 @@ from engine.backends.cuda.conv.sm90_base import (
 )
 from engine.backends.cuda.conv.tensor_cores import launch as launch_tile
 from engine.backends.cuda.driver import launch
-from engine.backends.cuda.ops.gpu import Gpu
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.gpu import Gpu, Target
 from engine.plan import ops
 
 # By rows, columns, stages, consumers and blocks on an SM: the splits of k worth having.

@@ -13,8 +13,7 @@ from itertools import count
 from engine.backends.cuda.conv import sm90_base
 from engine.backends.cuda.conv.sm90_pingpong import PersistentGemm, PingPongTile
 from engine.backends.cuda.kernels import wgmma
-from engine.backends.cuda.ops.gpu import Arrays
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.gpu import Arrays, Target
 from engine.plan import ops
 
 _MOST_PIXELS = 176  # for whose sums a thread has registers

@@ -12,8 +12,7 @@ from engine.backends.cuda.conv import kernel_args
 from engine.backends.cuda.conv.algorithm import Algorithm, ScaledConv2d
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.ops.elementwise import multiply
-from engine.backends.cuda.ops.gpu import RUNNERS, Arrays, Gpu
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.gpu import RUNNERS, Arrays, Gpu, Target
 from engine.plan import ops
 from engine.plan.tail import split_tail
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from engine.backends.cuda.conv import kernel_args
 from engine.backends.cuda.conv.algorithm import Algorithm
-from engine.backends.cuda.ops.gpu import Arrays, Gpu
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target
 from engine.plan import ops
 
 

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from engine.backends.cuda.conv.tensor_cores import whole_eights
 from engine.backends.cuda.lower.lowered import Layout, Lowered
-from engine.backends.cuda.ops.gpu import Place
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.gpu import Place, Target
 from engine.errors import InputError
 from engine.passes.packing import Lifetime, pack
 from engine.plan.build import Plan

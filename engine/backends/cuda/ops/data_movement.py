@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from engine.backends.cuda.ops.gpu import Gpu, runs
 from engine.plan import ops
-from engine.plan.ops import Tensor
 
 
 @runs(ops.Concat)
@@ -52,14 +51,14 @@ def store(gpu: Gpu, op: ops.Store) -> None:
     _copy_rows(gpu, op.src, op.out)
 
 
-def _copy_rows(gpu: Gpu, src: Tensor, out: Tensor, /, **pointers: int) -> None:
+def _copy_rows(gpu: Gpu, src: ops.Tensor, out: ops.Tensor, /, **pointers: int) -> None:
     """Copy the rows of one time step, which are contiguous in memory."""
     pixels = gpu.sequences * out.shape.area
     items = pixels * out.shape.channels
     gpu.launch_map("copy_channels", src, out, items, pixels=pixels, **pointers)
 
 
-def _step(gpu: Gpu, tensor: Tensor, step: int) -> int:
+def _step(gpu: Gpu, tensor: ops.Tensor, step: int) -> int:
     """Return the pointer to the first row of a time step."""
     values = step * gpu.sequences * tensor.shape.area * gpu.pitch(tensor)
     return gpu[tensor] + values * gpu.target.value_bytes

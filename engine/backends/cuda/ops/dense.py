@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.backends.cuda.driver.cublas import Product
-from engine.backends.cuda.ops.gpu import KINDS, Arrays, Gpu, runs
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.gpu import KINDS, Arrays, Gpu, Target, runs
 from engine.plan import ops
 
 

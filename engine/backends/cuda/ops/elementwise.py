@@ -10,9 +10,8 @@ from typing import Any
 
 from engine.backends.cuda.ops.gpu import Gpu, runs
 from engine.plan import ops
-from engine.plan.ops import Op
 
-VALUES: dict[type[Op], str] = {
+VALUES: dict[type[ops.Op], str] = {
     ops.BlockSum: "block_sum",
     ops.Clip: "clip",
     ops.Crop: "crop",
@@ -22,15 +21,15 @@ VALUES: dict[type[Op], str] = {
     ops.Repair: "repair",
     ops.Reshape: "reshape",
 }
-PIXELS: dict[type[Op], str] = {ops.L2Norm: "l2_norm", ops.LocalNorm: "local_norm"}
-PACKS: dict[type[Op], str] = {ops.Activate: "activate_values", ops.Upsample: "upsample"}
+PIXELS: dict[type[ops.Op], str] = {ops.L2Norm: "l2_norm", ops.LocalNorm: "local_norm"}
+PACKS: dict[type[ops.Op], str] = {ops.Activate: "activate_values", ops.Upsample: "upsample"}
 
 
-def _run_by_values(gpu: Gpu, op: Op) -> None:
+def _run_by_values(gpu: Gpu, op: ops.Op) -> None:
     gpu.launch_op(VALUES[type(op)], op)
 
 
-def _run_by_pixels(gpu: Gpu, op: Op) -> None:
+def _run_by_pixels(gpu: Gpu, op: ops.Op) -> None:
     gpu.launch_op(PIXELS[type(op)], op, gpu.pixels(op.out))
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from engine.backends.cuda.driver import compiler
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.target import Target as Target
 from engine.plan.activations import ACTIVATIONS
 from engine.plan.ops import Conv2d, Gate, Head, Multiply, Op, Tensor
 from engine.plan.shapes import Window

@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from engine.backends.cuda.ops.gpu import THREADS, Arrays, Gpu, runs
+from engine.backends.cuda.ops.gpu import THREADS, Arrays, Gpu, Target, runs
 from engine.backends.cuda.ops.normalisation import run_tables
-from engine.backends.cuda.ops.target import Target
 from engine.plan import ops
-from engine.plan.ops import Head
 
 _REGION_THREADS = 64
 _MOST_REGION_BLOCKS = 1 << 20
@@ -51,7 +49,7 @@ def region_output(gpu: Gpu, op: ops.RegionOutput) -> None:
     gpu.launch_grid("region_output", (blocks, 1, 1), _REGION_THREADS, **arguments)
 
 
-def _decode(gpu: Gpu, head: Head, kernel: str, items: int, **arguments: Any) -> None:
+def _decode(gpu: Gpu, head: ops.Head, kernel: str, items: int, **arguments: Any) -> None:
     """Launch a decoder with what all of them have in common."""
     gpu.launch_map(
         kernel,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.backends.cuda.ops.gpu import Arrays, Gpu, runs
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.gpu import Arrays, Gpu, Target, runs
 from engine.plan import ops
 
 _KINDS = {"positive": 0, "softmax": 1, "softmax_max": 2}  # `kind` of the kernel

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from engine.backends.cuda.ops.gpu import Gpu, runs
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.gpu import Gpu, Target, runs
 from engine.plan import ops
-from engine.plan.ops import Tensor
 
 _THREADS = 256  # of kernels/ops/average_pool.cu
 _PIXELS = (32, 16, 8, 4)  # that one thread of average_parts sums: fewer in small maps
@@ -38,7 +36,7 @@ def _is_global(op: ops.AveragePool) -> bool:
     return is_whole and op.out.shape.area == 1 and src.area >= _LEAST_AREA
 
 
-def _part_count(target: Target, src: Tensor) -> int:
+def _part_count(target: Target, src: ops.Tensor) -> int:
     """Return in how many parts a map is summed: enough to keep half of the card busy."""
     values = 16 // target.value_bytes
     channels = -(-src.shape.channels // values) * values
@@ -52,7 +50,7 @@ def _part_count(target: Target, src: Tensor) -> int:
     return parts
 
 
-def most_pieces(target: Target, src: Tensor) -> int:
+def most_pieces(target: Target, src: ops.Tensor) -> int:
     """Return the most parts times chunks of channels that sum_parts() may leave."""
     values = 16 // target.value_bytes
     channels = src.shape.channels
@@ -62,7 +60,7 @@ def most_pieces(target: Target, src: Tensor) -> int:
     return _part_count(target, src) * chunks
 
 
-def sum_parts(gpu: Gpu, src: Tensor, squeeze: Squeeze = _NO_SQUEEZE) -> tuple[int, int]:
+def sum_parts(gpu: Gpu, src: ops.Tensor, squeeze: Squeeze = _NO_SQUEEZE) -> tuple[int, int]:
     """Enqueue the sums of parts, as float32 in the workspace; return how many parts and chunks."""
     rows, channels, parts = gpu.rows(src), src.shape.channels, _part_count(gpu.target, src)
     values = 16 // gpu.target.value_bytes if gpu.packs(src) else 1
@@ -85,7 +83,7 @@ def sum_parts(gpu: Gpu, src: Tensor, squeeze: Squeeze = _NO_SQUEEZE) -> tuple[in
     return parts, chunks
 
 
-def _average_map(gpu: Gpu, src: Tensor, out: Tensor) -> None:
+def _average_map(gpu: Gpu, src: ops.Tensor, out: ops.Tensor) -> None:
     parts, _ = sum_parts(gpu, src)
     sizes = {"area": src.shape.area, "parts": parts}
     arguments = gpu.arguments("average_join", src, out, sums=gpu.workspace, **sizes)

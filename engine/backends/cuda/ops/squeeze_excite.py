@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.backends.cuda.ops import pooling
-from engine.backends.cuda.ops.gpu import KINDS, Arrays, Gpu, padded_hidden, runs
-from engine.backends.cuda.ops.target import Target
+from engine.backends.cuda.ops.gpu import KINDS, Arrays, Gpu, Target, padded_hidden, runs
 from engine.plan import ops
 
 _THREADS, _ROWS = 256, 4  # of kernels/ops/squeeze_excite.cu

@@ -204,7 +204,11 @@ def arguments(
     """Return the arguments for a grid of `blocks`, each of which prefetches some next weights."""
     grid, tiles_n = op.grid, tile.across(op)
     slices_of_tap = -(-op.src.shape.channels // tile.depth)
-    written = (op.out, op.residual) if op.residual else (op.out,)
+    written, residual_bytes = [op.out], 0
+    if residual := op.residual:
+        written.append(residual)
+        values = gpu.pixels(residual) * gpu.pitch(residual)
+        residual_bytes = values * gpu.target.bytes_of(residual)
     next_weights, next_bytes = gpu.next_weights
     return Args.of(
         kernel_args.known(gpu, op),
@@ -221,18 +225,11 @@ def arguments(
         tiles_n=tiles_n,
         is_aligned=int(all(map(gpu.is_aligned, written))),
         inbox=inbox,
-        is_residual_far=int(_is_residual_far(gpu, op)),
+        is_residual_far=int(residual_bytes > _NEAR),
         by_split=Divisor.by(split),
         by_tiles_n=Divisor.by(tiles_n),
         by_out_h=Divisor.by(grid.height),
         by_out_w=Divisor.by(grid.width),
         by_slices=Divisor.by(slices_of_tap),
         by_taps_x=Divisor.by(op.kernel[1]),
-    )
-
-
-def _is_residual_far(gpu: Gpu, op: ops.Conv2d) -> bool:
-    residual = op.residual
-    return residual is not None and (
-        gpu.pixels(residual) * gpu.pitch(residual) * gpu.target.bytes_of(residual) > _NEAR
     )

@@ -69,10 +69,6 @@ class PersistentGemm(Sm90Algorithm):
         turns = -(-_tiles(tile, op, target.rows(op.out)) // self._resident(target))
         return float(_START + turns * turn * tile.blocks)
 
-    def _fills(self, target: Target, tile: PingPongTile, op: ops.Conv2d) -> bool:
-        """Return whether every block gets enough tiles."""
-        return _tiles(tile, op, target.rows(op.out)) >= _LEAST_TURNS * self._resident(target)
-
 
 def _tiles(tile: PingPongTile, op: ops.Conv2d, rows: int) -> int:
     """Return the tiles of `rows` pictures; a block that has none would never end."""
@@ -106,7 +102,8 @@ class PingPong(PersistentGemm):
             return False
         if not sm90_base.fills(self.columns, op.out.shape.channels):
             return False
-        return self._fills(target, self.tile(target, op), op)
+        tiles = _tiles(self.tile(target, op), op, target.rows(op.out))
+        return tiles >= _LEAST_TURNS * self._resident(target)
 
 
 ALGORITHMS = (

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from engine.backends.cuda.conv import kernel_args, tensor_cores
 from engine.backends.cuda.conv.algorithm import Algorithm, ScaledConv2d
@@ -154,7 +153,8 @@ class RgbStem(Algorithm):
             columns = slice(window * filters, (window + 1) * filters)
             lines[:, window : window + taps_x, :_COLOURS, columns] = weight
         eights = (EIGHT, tile.columns // EIGHT, EIGHT)
-        halves = _halves(lines, tile.parts).reshape(tile.parts, taps_y, tile.steps, 2, *eights)
+        halves = tensor_cores.factors(lines, tensor_cores.mode_of(target, op))
+        halves = halves.reshape(tile.parts, taps_y, tile.steps, 2, *eights)
         bias = constants.get("bias", np.zeros(filters, np.float32))
         return {
             "weight": np.ascontiguousarray(halves.transpose(1, 2, 0, 3, 5, 6, 4)),
@@ -179,11 +179,6 @@ class RgbStem(Algorithm):
         )
         resident = gpu.target.multiprocessors * tile.blocks
         tensor_cores.launch(gpu, tile, min(blocks, resident), arguments)
-
-
-def _halves(values: NDArray[np.float32], parts: int) -> NDArray[np.generic]:
-    high = values.astype(np.float16)
-    return high if parts == 1 else np.stack([high, (values - high).astype(np.float16)])
 
 
 RGB_STEM = RgbStem()

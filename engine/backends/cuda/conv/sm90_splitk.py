@@ -82,7 +82,7 @@ class SplitKTile(Sm90Tile):
         return self._before_inbox + ALIGNMENT
 
     @property
-    def _ring_bytes(self) -> int:
+    def ring_bytes(self) -> int:
         """The ring of stages; in the epilogue it holds the results."""
         results = self.rows * (self.columns + _ROW_PADDING) * self.out_bytes
         return max(self.stages * self.stage_bytes, results)
@@ -90,7 +90,7 @@ class SplitKTile(Sm90Tile):
     @property
     def _before_inbox(self) -> int:
         """The ring, barriers and biases."""
-        return self._ring_bytes + (self.stages + 1) * BARRIERS + 4 * self.columns
+        return self.ring_bytes + (self.stages + 1) * BARRIERS + 4 * self.columns
 
     def inbox_bytes(self, split: int) -> int:
         """Return the size of the partial sums of the columns that a block of a cluster owns."""
@@ -102,22 +102,18 @@ class SplitKTile(Sm90Tile):
         It lies after everything else if as many blocks still fit on an SM, else in the ring after
         the outbox.
         """
-        before, outbox = self._before_inbox, self._outbox_bytes(split)
+        before, outbox = self._before_inbox, self.outbox_bytes(split)
         size = self.inbox_bytes(split)
         most = min(SM_SHARED // self.blocks - BLOCK_RESERVED, MOST_SHARED)
         fits_after = before + size + ALIGNMENT <= most
-        return before if fits_after or outbox + size > self._ring_bytes else outbox
+        return before if fits_after or outbox + size > self.ring_bytes else outbox
 
     def shared_by(self, split: int) -> int:
         """Return the shared memory of a block of a cluster."""
         is_after = split > 1 and self.inbox(split) == self._before_inbox
         return self.shared_bytes + (self.inbox_bytes(split) if is_after else 0)
 
-    def can_split(self, split: int) -> bool:
-        fits = self._outbox_bytes(split) <= self._ring_bytes
-        return split == 1 or (fits and self.shared_by(split) <= MOST_SHARED)
-
-    def _outbox_bytes(self, split: int) -> int:
+    def outbox_bytes(self, split: int) -> int:
         """Return the size of the partial sums of the columns that other blocks own."""
         eights = self.columns // _EIGHT
         return self._sums_bytes(eights - eights // split)
@@ -171,7 +167,9 @@ class SplitK(Sm90Algorithm):
             return False
         if self.split == 1:
             return True
-        if not tile.can_split(self.split):
+        if tile.outbox_bytes(self.split) > tile.ring_bytes:
+            return False
+        if tile.shared_by(self.split) > MOST_SHARED:
             return False
         blocks = _down(target, op, self.rows) * tile.across(op) * self.split
         return blocks <= _MOST_BLOCKS and _steps(target, op) >= _LEAST_STEPS * self.split

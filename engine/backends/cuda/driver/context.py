@@ -64,7 +64,8 @@ class Context:
     """An open device. Its worker thread runs what allocates, records or frees.
 
     Recorded graphs are launched by any thread that holds `enqueue_lock`, because a round trip
-    to the worker thread would take longer. Methods after `close` run on the worker thread.
+    to the worker thread would take longer. Methods after `close`, and `time_of`, run on the worker
+    thread.
     """
 
     driver_api: DriverApi
@@ -106,6 +107,15 @@ class Context:
             api.wait(event)
         finally:
             api.leave()
+
+    def time_of(self, enqueue: Callable[[], None]) -> float:
+        """Return the milliseconds that the device takes for what is enqueued."""
+        start, end = self.driver.Event(), self.driver.Event()
+        start.record(self.stream)
+        enqueue()
+        end.record(self.stream)
+        end.synchronize()
+        return float(end.time_since(start))
 
     def post(self, function: Callable[[], object]) -> None:
         """Run on the worker thread later, without waiting: for finalizers."""

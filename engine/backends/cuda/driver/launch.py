@@ -123,13 +123,6 @@ class TensorMap(ctypes.Structure):
     _align_ = 64
 
 
-def _aligned_map() -> TensorMap:
-    """Return a map aligned to 64 bytes as the driver requires; ctypes aligns to 16."""
-    buffer = (ctypes.c_char * (_MAP_BYTES + 64))()
-    offset = -ctypes.addressof(buffer) % 64
-    return TensorMap.from_buffer(buffer, offset)
-
-
 @dataclass(frozen=True)
 class Windows:
     """The windows of a convolution over an NHWC map, as TMA visits them."""
@@ -170,7 +163,8 @@ def _encoded(
     function: str, w: Windows, channels: int, region: Sequence[Any], stride: tuple[int, int]
 ) -> TensorMap:
     """Return a tensor map of an array; `region` is what one copy takes of it."""
-    made = _aligned_map()
+    buffer = (ctypes.c_char * (_MAP_BYTES + 64))()
+    made = TensorMap.from_buffer(buffer, -ctypes.addressof(buffer) % 64)  # ctypes aligns to 16
     row = w.pitch * w.value_bytes
     status = getattr(_driver(), function)(
         ctypes.byref(made),

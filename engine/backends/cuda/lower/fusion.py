@@ -18,7 +18,7 @@ from engine.backends.cuda.lower.squeeze_excite import scales
 from engine.backends.cuda.ops.target import Target
 from engine.passes.usage import join_neighbours
 from engine.plan.build import Plan
-from engine.plan.ops import Chain, Conv2d, Multiply, Op, Tensor
+from engine.plan.ops import Chain, Conv2d, Multiply, Op
 
 
 def fold_factors(lowered: Lowered) -> Lowered:
@@ -42,7 +42,8 @@ def _fits(multiply: Multiply, op: Conv2d) -> bool:
     src, factor = multiply.src, multiply.factor
     return (
         multiply.activation == "linear"
-        and _is_per_channel(src, factor)
+        and factor.shape.sides == (src.shape.channels, 1, 1)
+        and factor.steps == src.steps
         and src.shape.area > 1
         and op.is_pointwise
         and op.groups == 1
@@ -50,10 +51,6 @@ def _fits(multiply: Multiply, op: Conv2d) -> bool:
         and op.yolo is None
         and op.upsample is None
     )
-
-
-def _is_per_channel(src: Tensor, factor: Tensor) -> bool:
-    return factor.shape.sides == (src.shape.channels, 1, 1) and factor.steps == src.steps
 
 
 def _can_run(target: Target, op: ScaledConv2d) -> bool:

@@ -19,14 +19,14 @@ from engine.plan.ops import Chain, Conv2d, Op, Tensor, YoloOutput
 
 def choose_algorithms(lowered: Lowered) -> Lowered:
     """Make a step of every op and of every head."""
-    steps = tuple(Step(op, _choice(lowered.target, op)) for op in lowered.plan.ops)
+
+    def choice(op: Op) -> Choice | None:
+        if isinstance(op, Conv2d):
+            return conv.choose(lowered.target, op)
+        return sm90_fused.choose(lowered.target, op) if isinstance(op, Chain) else None
+
+    steps = tuple(Step(op, choice(op)) for op in lowered.plan.ops)
     return replace(lowered, steps=steps, decoders=tuple(map(Decoder, lowered.plan.heads)))
-
-
-def _choice(target: Target, op: Op) -> Choice | None:
-    if isinstance(op, Conv2d):
-        return conv.choose(target, op)
-    return sm90_fused.choose(target, op) if isinstance(op, Chain) else None
 
 
 def prefetch_weights(lowered: Lowered) -> Lowered:

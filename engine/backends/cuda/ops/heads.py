@@ -26,11 +26,7 @@ def yolo_output(gpu: Gpu, op: ops.YoloOutput) -> None:
     gpu.launch_grid("yolo_output", (blocks, 1, 1), threads, **arguments)
 
 
-def _region_tables(target: Target, op: ops.RegionOutput, constants: Arrays) -> Arrays:
-    return run_tables(op.runs) if op.runs else {}
-
-
-@runs(ops.RegionOutput, prepare=_region_tables)
+@runs(ops.RegionOutput, prepare=lambda target, op, _: run_tables(op.runs) if op.runs else {})
 def region_output(gpu: Gpu, op: ops.RegionOutput) -> None:
     arguments = gpu.arguments(
         "region_output",

@@ -29,6 +29,7 @@ class DeviceMemory:
         slots: int,
     ) -> None:
         plan, target, layout = lowered.plan, lowered.target, lowered.layout
+        driver = context.driver
         self._context = context
         self._blocks: list[Any] = []
         self.sizes = Sizes(
@@ -43,7 +44,15 @@ class DeviceMemory:
         words = returned + self.sizes.found + keep.words
         buffers = (1 + slots) * settings + words * WORD + keep.list_bytes
         self.fixed = Memory(weights.size, layout.size + buffers, layout.workspace)
-        self._check_free(self.fixed.total + slots * self.sizes.images * WORD)
+        needed, (free, _) = (
+            self.fixed.total + slots * self.sizes.images * WORD,
+            driver.mem_get_info(),
+        )
+        if needed > free:  # the driver's own error has no numbers
+            raise DeviceError(
+                f"{context.name}: out of memory: this network needs {gib(needed)}, "
+                f"{gib(free)} free. Try a smaller batch, or --device cpu"
+            )
         try:
             self.weights = self._allocate(weights.size)
             self.activations = self._allocate(layout.size)
@@ -71,16 +80,6 @@ class DeviceMemory:
     def free(self) -> None:
         while self._blocks:
             self._blocks.pop().free()
-
-    def _check_free(self, size: int) -> None:
-        """Raise before the driver does: its own error has no numbers."""
-        free, _ = self._context.driver.mem_get_info()
-        if size > free:
-            raise DeviceError(
-                f"{self._context.name}: out of memory: this network needs "
-                f"{gib(size)}, {gib(free)} free. "
-                "Try a smaller batch, or --device cpu"
-            )
 
     def _allocate(self, size: int) -> int:
         if size == 0:

@@ -167,21 +167,7 @@ class DeviceProgram:
 
     # ------------------------------------------------------------ results that did not fit
 
-    def all_found(self, slot: Slot, job: Job, count: int) -> Array:
-        """Return the words of every candidate, for a run that found more than its slot holds."""
-        assert self._room is not None
-        words = HEADER_WORDS + count * self._room.columns
-        return self._read_again(slot, job, self.buffers.found, words)
-
-    def count_found(self, slot: Slot, job: Job) -> int:
-        """Return the number of candidates, for a run that copied none."""
-        return int(self._read_again(slot, job, self.buffers.found, 1)[0])
-
-    def all_kept(self, slot: Slot, job: Job) -> Array:
-        """Return the words of all boxes that NMS has kept."""
-        return self._read_again(slot, job, self.buffers.kept, self.keep.words)
-
-    def _read_again(self, slot: Slot, job: Job, pointer: int, count: int) -> Array:
+    def read_again(self, slot: Slot, job: Job, pointer: int, count: int) -> Array:
         """Read words of a run from the device, after repeating it if they were overwritten."""
         if self._latest is not slot:
             self.start(slot, job)
@@ -231,7 +217,7 @@ class DeviceProgram:
         for _ in range(3):  # eager, recorded, and a warm-up
             self._replay(job.key)
         self._context.stream.synchronize()
-        times = [self._time_of(partial(self._replay, job.key)) for _ in range(repeats)]
+        times = [self._context.time_of(partial(self._replay, job.key)) for _ in range(repeats)]
         self._latest = None  # its results are overwritten
         return times
 
@@ -247,21 +233,13 @@ class DeviceProgram:
             recorded = graphs.record(stream.handle, enqueue)
             try:
                 recorded.launch()
-                taken = [self._time_of(recorded.launch) / _COPIES for _ in range(repeats)]
+                taken = [self._context.time_of(recorded.launch) / _COPIES for _ in range(repeats)]
             finally:
                 stream.synchronize()
                 recorded.close()
             times.append((step, float(np.median(taken))))
         self.reset()
         return times
-
-    def _time_of(self, enqueue: Callable[[], None]) -> float:
-        start, end = self._driver.Event(), self._driver.Event()
-        start.record(self._context.stream)
-        enqueue()
-        end.record(self._context.stream)
-        end.synchronize()
-        return float(end.time_since(start))
 
     # ------------------------------------------------------------ transfers
 

@@ -402,16 +402,24 @@ class CudaProgram(Submission):
         assert self._room is not None
         self._wait(slot)
         if job.suppresses:
-            count = self._context.run(partial(self._device.count_found, slot, job))
-            words = self._context.run(partial(self._device.all_found, slot, job, count))
+            count = int(self._read_again(slot, job, self._device.buffers.found, 1)[0])
+            words = self._all_found(slot, job, count)
             return self._room.sorted_rows(self._room.records(words, count), job.sequences)
         if self._is_watched and slot.found[FLAG]:
             self._context.run(partial(self._examine, slot, job))
         words, count = slot.found, int(slot.found[0])
         self._device.expect(count, job.sequences)
         if HEADER_WORDS + count * self._room.columns > slot.found_words:
-            words = self._context.run(partial(self._device.all_found, slot, job, count))
+            words = self._all_found(slot, job, count)
         return self._room.sorted_rows(self._room.records(words, count), job.sequences)
+
+    def _all_found(self, slot: Slot, job: Job, count: int) -> Array:
+        assert self._room is not None
+        words = HEADER_WORDS + count * self._room.columns
+        return self._read_again(slot, job, self._device.buffers.found, words)
+
+    def _read_again(self, slot: Slot, job: Job, pointer: int, words: int) -> Array:
+        return self._context.run(partial(self._device.read_again, slot, job, pointer, words))
 
     def _survivors(self, slot: Slot, job: Job) -> list[Boxes] | None:
         """Return the boxes, or None if more scores competed than the card can sort."""
@@ -425,7 +433,7 @@ class CudaProgram(Submission):
             self._crowded = _RUNS_IN_A_CROWD
             return None
         if most > nms_buffer.NEAR:
-            words = self._context.run(partial(self._device.all_kept, slot, job))
+            words = self._read_again(slot, job, self._device.buffers.kept, keep.words)
         return keep.boxes(words, counts)
 
     def _examine(self, slot: Slot, job: Job) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from math import inf, prod
 
@@ -138,7 +137,7 @@ def measure(
         context.blas.allow_tf32(target.precision == "tf32")
         step.enqueue(gpus[0])  # loads what is loaded lazily
         stream.synchronize()
-        alone = _timed(context, lambda: step.enqueue(gpus[0]))
+        alone = context.time_of(lambda: step.enqueue(gpus[0]))
         if alone > give_up:
             return alone
 
@@ -149,7 +148,7 @@ def measure(
         recorded = graphs.record(stream.handle, enqueue_all)
         try:
             recorded.launch()
-            times = [_timed(context, recorded.launch) for _ in range(REPEATS)]
+            times = [context.time_of(recorded.launch) for _ in range(REPEATS)]
             return float(np.median(times)) / COPIES
         finally:
             stream.synchronize()
@@ -163,12 +162,3 @@ def _plan(op: Conv2d) -> Plan:
     zero = np.float32(0)
     constants = {each.name: np.broadcast_to(zero, each.shape) for each in op.constants}
     return Plan(op.src, (op,), (), (), constants=constants)
-
-
-def _timed(context: Context, enqueue: Callable[[], None]) -> float:
-    start, end = context.driver.Event(), context.driver.Event()
-    start.record(context.stream)
-    enqueue()
-    end.record(context.stream)
-    end.synchronize()
-    return float(end.time_since(start))

@@ -46,7 +46,8 @@ class CardArray:
         if np.dtype(facts["typestr"]) != np.float32:
             raise InputError(f"{name}: expected float32, got {np.dtype(facts['typestr'])}")
         shape, strides = tuple(facts["shape"]), facts.get("strides")
-        if strides is not None and tuple(strides) != _dense(shape):
+        dense = tuple(4 * prod(shape[axis + 1 :]) for axis in range(len(shape)))
+        if strides is not None and tuple(strides) != dense:
             raise InputError(f"{name}: expected a contiguous array, got strides {tuple(strides)}")
         pointer = facts["data"][0]
         device = f"cuda:{card_of(pointer)}"
@@ -118,7 +119,3 @@ def card_of(pointer: int) -> int:
 def _cuda(device: Device) -> CudaDevice:
     assert isinstance(device, CudaDevice)
     return device
-
-
-def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(4 * prod(shape[axis + 1 :]) for axis in range(len(shape)))

@@ -95,8 +95,3 @@ def _is_better_fused(able: list[Algorithm], target: Target, op: ops.Conv2d) -> b
     is_short = op.pool is None or kernel_args.depth(op) <= _SHORT_DEPTH
     is_small = target.rows(op.out) * op.grid.area <= _SMALL_GRID
     return any(each.yolo for each in able) and (is_short or is_small)
-
-
-def family(choice: Choice) -> tuple[str, bool]:
-    """Return what the variants of one algorithm share."""
-    return ALGORITHMS[choice.algorithm].family, choice.unfused

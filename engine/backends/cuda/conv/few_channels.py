@@ -220,14 +220,10 @@ def _permuted(weight: Array, tile: FewChannelsTile, lines: int) -> NDArray[np.ge
     steps = (len(parts), tile.steps, _PIECES_OF_STEP, _WORDS, tile.piece // _WORDS)
     by_word = parts.reshape(steps).transpose(0, 1, 3, 2, 4)
     by_block = by_word.reshape(-1, tile.columns, space * tile.piece)
-    return np.ascontiguousarray(by_block[:, _order(tile)])
-
-
-def _order(tile: FewChannelsTile) -> NDArray[np.intp]:
-    """Return the filters in the order that gives each lane adjacent ones, two of every sixteen."""
-    channels = np.arange(tile.columns).reshape(-1, 8, tile.chunk)  # chunks of each of 8 lanes
-    of_lane = channels.transpose(1, 0, 2).reshape(8, tile.columns // 16, 2)
-    return of_lane.transpose(1, 2, 0).ravel()
+    # Each lane gets adjacent filters, two of every sixteen.
+    filters = np.arange(tile.columns).reshape(-1, 8, tile.chunk)  # chunks of each of 8 lanes
+    of_lane = filters.transpose(1, 0, 2).reshape(8, tile.columns // 16, 2)
+    return np.ascontiguousarray(by_block[:, of_lane.transpose(1, 2, 0).ravel()])
 
 
 ALGORITHMS = tuple(map(FewChannels, _COLUMNS))

@@ -17,6 +17,10 @@ from engine.files.naming import shown
 
 _log = logging.getLogger(__name__)
 _DIGEST_BYTES = 32
+_NOT_TRUSTED = (
+    "%s: is ignored: another user owns it or may write to it. "
+    "Remove it, or name another folder with ENGINE_CACHE"
+)
 
 
 class Cache:
@@ -33,22 +37,15 @@ class Cache:
         try:
             with (self._path / key).open("rb") as file:
                 if not (_is_trusted(self._path.stat()) and _is_trusted(os.fstat(file.fileno()))):
-                    self._warn_about_owner()
+                    if not self._has_warned:
+                        self._has_warned = True
+                        _log.warning(_NOT_TRUSTED, shown(self._path))
                     return None
                 stored = file.read()
         except OSError:
             return None
         digest, contents = stored[:_DIGEST_BYTES], stored[_DIGEST_BYTES:]
         return contents if hashlib.sha256(contents).digest() == digest else None
-
-    def _warn_about_owner(self) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            _log.warning(
-                "%s: is ignored: another user owns it or may write to it. "
-                "Remove it, or name another folder with ENGINE_CACHE",
-                shown(self._path),
-            )
 
     def write(self, key: str, contents: bytes) -> None:
         try:

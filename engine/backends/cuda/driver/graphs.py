@@ -51,27 +51,22 @@ def synchronize(driver: Any) -> None:
 
 def record(stream: int, enqueue: Callable[[], None]) -> Graph:
     """Capture what `enqueue` enqueues, without running it, as a graph."""
+    graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
     with _capture_lock:
-        return _record(stream, enqueue)
-
-
-def _record(stream: int, enqueue: Callable[[], None]) -> Graph:
-    graph = ctypes.c_void_p()
-    _call("cuStreamBeginCapture_v2", stream, _RELAXED)
-    try:
-        enqueue()
-    except BaseException:
-        # End the capture in any case; the original error is raised.
-        _libcuda().cuStreamEndCapture(stream, ctypes.byref(graph))
-        if graph:
-            _libcuda().cuGraphDestroy(graph)
-        raise
-    _call("cuStreamEndCapture", stream, ctypes.byref(graph))
-    executable = ctypes.c_void_p()
-    try:
-        _call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, 0)
-    finally:
-        _call("cuGraphDestroy", graph)
+        _call("cuStreamBeginCapture_v2", stream, _RELAXED)
+        try:
+            enqueue()
+        except BaseException:
+            # End the capture in any case; the original error is raised.
+            _libcuda().cuStreamEndCapture(stream, ctypes.byref(graph))
+            if graph:
+                _libcuda().cuGraphDestroy(graph)
+            raise
+        _call("cuStreamEndCapture", stream, ctypes.byref(graph))
+        try:
+            _call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, 0)
+        finally:
+            _call("cuGraphDestroy", graph)
     assert executable.value
     return Graph(executable.value, stream)
 

@@ -49,7 +49,7 @@ def floats(plan: Plan, precision: str) -> frozenset[Tensor]:
         return frozenset(plan.tensors) | plan.kept | {view.root for view in plan.views.values()}
     if precision != "float16":
         return frozenset()
-    fixed = _fixed(plan)
+    fixed = {plan.source, *(tensor for tensor in plan.tensors if tensor.is_state)}
     groups = [group for group in _groups(plan) if not group.tensors & fixed]
     multiplied = {op.src for op in plan.ops if isinstance(op, ops.MatMul)}
     narrow = [each.tensors for each in groups if _is_narrow(each) and not each.tensors & multiplied]
@@ -58,7 +58,9 @@ def floats(plan: Plan, precision: str) -> frozenset[Tensor]:
     tails = [
         each.tensors
         for each in groups
-        if each.tensors & ends and not each.tensors & inner and _is_tail(each)
+        if each.tensors & ends
+        and not each.tensors & inner
+        and all(isinstance(op, _TAIL) for op in each.ops)
     ]
     narrow_ones = frozenset[Tensor]().union(*narrow)
     return narrow_ones.union(*tails, _pictures(plan, narrow_ones))
@@ -124,11 +126,6 @@ def _alike(op: Op) -> list[tuple[Tensor, ...]]:
     return [(tensor,) for tensor in (op.out, *op.reads)]
 
 
-def _fixed(plan: Plan) -> frozenset[Tensor]:
-    """Return states and the input, whose type is not chosen here."""
-    return frozenset({plan.source, *(tensor for tensor in plan.tensors if tensor.is_state)})
-
-
 def _is_narrow(group: _Group) -> bool:
     shapes = [tensor.shape for tensor in group.tensors]
     return all(shape.channels <= _NARROW_MAP and shape.area > 1 for shape in shapes)
@@ -138,10 +135,6 @@ def _ends(plan: Plan) -> frozenset[Tensor]:
     read = {tensor for op in plan.ops for tensor in op.reads}
     last = {tensor for tensor in plan.outputs if tensor not in read}
     return frozenset(last | {head.src for head in plan.heads})
-
-
-def _is_tail(group: _Group) -> bool:
-    return all(isinstance(op, _TAIL) for op in group.ops)
 
 
 def _pictures(plan: Plan, narrow: frozenset[Tensor]) -> frozenset[Tensor]:

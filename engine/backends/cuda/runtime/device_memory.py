@@ -29,7 +29,6 @@ class DeviceMemory:
         slots: int,
     ) -> None:
         plan, target, layout = lowered.plan, lowered.target, lowered.layout
-        driver = context.driver
         self._context = context
         self._blocks: list[Any] = []
         self.sizes = Sizes(
@@ -44,10 +43,8 @@ class DeviceMemory:
         words = returned + self.sizes.found + keep.words
         buffers = (1 + slots) * settings + words * WORD + keep.list_bytes
         self.fixed = Memory(weights.size, layout.size + buffers, layout.workspace)
-        needed, (free, _) = (
-            self.fixed.total + slots * self.sizes.images * WORD,
-            driver.mem_get_info(),
-        )
+        needed = self.fixed.total + slots * self.sizes.images * WORD
+        free, _ = context.driver.mem_get_info()
         if needed > free:  # the driver's own error has no numbers
             raise DeviceError(
                 f"{context.name}: out of memory: this network needs {gib(needed)}, "

@@ -110,7 +110,9 @@ class Submission(ABC):
     ) -> TimedTicket[list[Boxes]]:
         start, first = perf_counter(), settings[0]
         hierarchy = first.hierarchy
-        if settings.count(first) < len(settings) or _is_for_host(first):
+        # The card would let boxes of unwanted classes suppress wanted ones.
+        is_for_host = first.suppression.across_classes and first.classes is not None
+        if settings.count(first) < len(settings) or is_for_host:
             threshold = min(each.threshold for each in settings)
             rows = self.start_detect(pictures, threshold=threshold, hierarchy=hierarchy)
             finish = partial(boxes_of, pictures, settings)
@@ -124,11 +126,6 @@ class Submission(ABC):
     def submit_forward(self, pictures: Sequence[Placed]) -> TimedTicket[tuple[Array, ...]]:
         start = perf_counter()
         return StagedTicket(("network", _result_of(self.start_forward(pictures))), start=start)
-
-
-def _is_for_host(settings: DetectionSettings) -> bool:
-    """Return whether the card would let boxes of unwanted classes suppress wanted ones."""
-    return settings.suppression.across_classes and settings.classes is not None
 
 
 def _result_of(ticket: Ticket[Any]) -> Any:

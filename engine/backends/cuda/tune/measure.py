@@ -36,16 +36,16 @@ def distinct(plan: Plan, target: Target) -> list[Conv2d]:
     for op in plan.ops:
         if isinstance(op, Conv2d):
             alike.setdefault(conv.signature(target, op), []).append(op)
-    groups = sorted(alike.values(), key=lambda group: -len(group) * _products(target, group[0]))
+
+    def products(group: list[Conv2d]) -> int:
+        op = group[0]
+        return len(group) * target.rows(op.out) * op.out.shape.size * prod(op.weight.shape[1:])
+
+    groups = sorted(alike.values(), key=products, reverse=True)
     return [
         group[0] if len(group) == 1 else max(group, key=lambda op: len(conv.candidates(target, op)))
         for group in groups
     ]
-
-
-def _products(target: Target, op: Conv2d) -> int:
-    window = op.weight.shape[1] * op.weight.shape[2] * op.weight.shape[3]
-    return target.rows(op.out) * op.out.shape.size * window
 
 
 def shortlist(target: Target, op: Conv2d) -> list[Choice]:
@@ -58,8 +58,9 @@ def shortlist(target: Target, op: Conv2d) -> list[Choice]:
     variants = {each: cycles for each, cycles in estimates.items() if cycles is not None}
     families: dict[tuple[str, bool], list[Choice]] = {}
     for each in sorted(variants, key=variants.__getitem__):
-        families.setdefault(conv.family(each), []).append(each)
-    promising = [each for family in families.values() for each in _best_of(family)]
+        family = conv.ALGORITHMS[each.algorithm].family, each.unfused
+        families.setdefault(family, []).append(each)
+    promising = [each for alike in families.values() for each in _best_of(alike)]
     single = [each for each in able if each not in variants]
     if promising:
         single = [each for each in single if each.algorithm not in PLAIN]

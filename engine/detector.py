@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from os import PathLike
+from pathlib import PurePath
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, overload
 
@@ -93,6 +94,11 @@ class Detector:
     def __repr__(self) -> str:
         width, height = self.size
         return f"<Detector: {self.task} {self._graph.file}, {width} x {height}, on {self.device}>"
+
+    @property
+    def name(self) -> str:
+        """The name of the .cfg file without its ending."""
+        return PurePath(self._graph.file).stem
 
     @property
     def task(self) -> str:

@@ -9,19 +9,22 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from engine import extras
 from engine.cli import INTERRUPTED, _model, _network
 from engine.errors import InputError
+from engine.files.regular import read_bytes
 
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from engine.serve.access import Access, AccessLog
     from engine.serve.server_limits import ServerLimits
 
 _MIB = 1 << 20
+_MAX_TOKEN_BYTES = 4096
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +53,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MS",
         help="how long to wait for more pictures to fill a batch (5)",
     )
+    access = parser.add_argument_group("access")
+    access.add_argument(
+        "--token", metavar="WORD", help="what clients must send: Authorization: Bearer WORD"
+    )
+    access.add_argument(
+        "--token-file", metavar="FILE", help="the same from a file, hidden from lists of processes"
+    )
+    access.add_argument(
+        "--cors",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="let pages of this origin call the server, such as https://example.org; * is any",
+    )
+    access.add_argument(
+        "--allow-urls",
+        action="store_true",
+        help="let clients name pictures by URL, at public addresses only",
+    )
+    access.add_argument("--access-log", metavar="FILE", help="a line for each request; - is stderr")
     limits = parser.add_argument_group("limits")
     limits.add_argument(
         "--queue",
@@ -93,7 +116,8 @@ def run(arguments: argparse.Namespace) -> int:
     limits = _limits(arguments)
     if not 0 <= arguments.wait_ms <= 10_000:
         raise InputError(f"--wait-ms: expected 0 to 10000, got {arguments.wait_ms:g}")
-    with server.bind(arguments.host, arguments.port) as bound:
+    access, access_log = _access(arguments)
+    with access_log or nullcontext(), server.bind(arguments.host, arguments.port) as bound:
         chosen = {name: getattr(arguments, name) for name in ("threshold", "nms", "top_k")}
         with _model.load(arguments, **chosen) as detector:
             host, port = bound.getsockname()[:2]
@@ -106,6 +130,8 @@ def run(arguments: argparse.Namespace) -> int:
                 *(detector, limits),
                 wait_seconds=arguments.wait_ms / 1e3,
                 on_ready=print_address,
+                access=access,
+                access_log=access_log,
             )
             if not http_server.serve_on(bound):
                 _exit_at_once()
@@ -129,6 +155,23 @@ def _server() -> ModuleType:
             f"serve: {package} is not installed. Run: {extras.command('serve')}"
         ) from None
     return server
+
+
+def _access(arguments: argparse.Namespace) -> tuple[Access, AccessLog | None]:
+    from engine.serve.access import Access, AccessLog
+
+    token = arguments.token
+    if arguments.token_file:
+        if token is not None:
+            raise InputError("--token and --token-file: expected one of them, got both")
+        token = _read_token(arguments.token_file)
+    access = Access(token, tuple(arguments.cors), arguments.allow_urls)
+    return access, AccessLog(arguments.access_log) if arguments.access_log else None
+
+
+def _read_token(path: str) -> str:
+    content = read_bytes(path, InputError, limit=_MAX_TOKEN_BYTES)
+    return content.decode("ascii", "replace").strip()
 
 
 def _limits(arguments: argparse.Namespace) -> ServerLimits:

@@ -24,8 +24,8 @@ import numpy as np
 
 from engine import extras
 from engine.arrays import Array
-from engine.errors import ImageError, InputError
-from engine.vision.result import Result
+from engine.errors import InputError
+from engine.vision.padded import padded_arrays
 
 if TYPE_CHECKING:
     from engine.detector import Detector
@@ -76,34 +76,7 @@ def infer(detector: Detector, requests: Sequence[Any]) -> list[dict[str, Array]]
     inputs = [request[INPUT].ravel().tolist() for request in requests]
     pictures = [picture for each in inputs for picture in each]
     outcomes = detector.stream(pictures, on_error="yield", expand=False)
-    return [_padded([next(outcomes) for _ in each]) for each in inputs]
-
-
-def _padded(outcomes: Sequence[Result | ImageError]) -> dict[str, Array]:
-    """Return the outputs of one request, padded to its largest count."""
-    counts = [0 if isinstance(each, ImageError) else len(each) for each in outcomes]
-    rows, columns = len(outcomes), max(1, *counts)  # PyTriton rejects empty arrays of strings
-    boxes = np.zeros((rows, columns, 4), np.float32)
-    scores = np.zeros((rows, columns), np.float32)
-    class_ids = np.full((rows, columns), -1, np.int64)
-    labels = np.full((rows, columns), b"", object)
-    errors = np.full((rows, 1), b"", object)
-    for row, (outcome, count) in enumerate(zip(outcomes, counts, strict=True)):
-        if isinstance(outcome, ImageError):
-            errors[row, 0] = str(outcome).encode()
-            continue
-        boxes[row, :count] = outcome.boxes
-        scores[row, :count] = outcome.scores
-        class_ids[row, :count] = outcome.class_ids
-        labels[row, :count] = [label.encode() for label in outcome.labels]
-    return {
-        "count": np.array(counts, np.int32)[:, None],
-        "boxes": boxes,
-        "scores": scores,
-        "class_ids": class_ids,
-        "labels": labels,
-        "error": errors,
-    }
+    return [padded_arrays([next(outcomes) for _ in each]) for each in inputs]
 
 
 def _find_libpython() -> None:

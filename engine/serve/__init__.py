@@ -1,9 +1,16 @@
 """An HTTP server: clients POST pictures and receive what the network found in them.
 
     app.py              routes, error responses and request metrics
-    inference.py        POST /detect and /classify
-    request_options.py  query parameters and Accept
-    body.py             the request body within its limits; multipart.py extracts the file of a form
+    upload_endpoint.py  the steps that every request with a body takes
+    inference.py        POST /detect, /classify and /picture
+    kserve.py           the Open Inference Protocol, /v2
+    openapi.py          the description of all routes
+    request_options.py  settings and Accept
+    body.py             the request body within its limits
+    uploads.py          the pictures in a body: a form (multipart.py) or JSON
+    remote_pictures.py  pictures that clients name by URL
+    access.py           token, origins and the access log
+    page/               the page at / and the one at /docs
     service.py          decoding, inference and rendering for many clients with one detector
     batcher.py          dynamic batching
     server_limits.py    what requests may cost; memory_budget.py counts bytes

@@ -11,6 +11,7 @@ from pathlib import Path
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -18,20 +19,36 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engine.errors import DeviceError, EngineError, ImageError, InputError
 from engine.files.naming import shown
-from engine.serve import metrics
-from engine.serve.inference import InferenceEndpoint
+from engine.serve import kserve, metrics, openapi
+from engine.serve.access import Access, AccessLog, RequireToken
+from engine.serve.inference import InferenceEndpoint, PictureEndpoint
 from engine.serve.lingering_close import LingeringCloseResponse
 from engine.serve.metrics import Metrics
 from engine.serve.rejection import ClientDisconnectedError, RejectedError
 from engine.serve.service import Service
 from engine.version import __version__
 
-_FILES = {"/": "page.html", "/page.css": "page.css", "/page.js": "page.js"}
-_MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
-PATHS = {"/detect", "/classify", "/model", "/healthz", "/readyz", "/metrics", *_FILES}
+_PAGE = Path(__file__).parent / "page"
+_MEDIA_TYPES = {
+    ".css": "text/css",
+    ".html": "text/html",
+    ".jpg": "image/jpeg",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+FILES = {
+    "/": "page.html",
+    "/docs": "docs.html",
+    **{f"/{path.name}": path.name for path in _PAGE.iterdir() if path.suffix in _MEDIA_TYPES},
+}
+PROBES = ("/healthz", "/readyz", "/v2/health/live", "/v2/health/ready")
+ENDPOINTS = ("/detect", "/classify", "/picture", "/model", "/metrics", "/openapi.json")
+PATHS = {*ENDPOINTS, *PROBES, "/v2", *FILES}
+_PUBLIC_PATHS = frozenset((*PROBES, *FILES, "/openapi.json"))  # without --token's token
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
-    " img-src 'self' blob: data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'",
+    " img-src 'self' blob: data:; media-src 'self' blob:; connect-src 'self'; form-action 'none';"
+    " base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
@@ -39,7 +56,9 @@ _CLIENT_CLOSED_REQUEST = 499  # nginx logs this status for it, too
 _STATUSES = ((InputError, 400), (ImageError, 422), (DeviceError, 503), (EngineError, 500))
 
 
-def make(open_service: Callable[[], Service]) -> Starlette:
+def make(
+    open_service: Callable[[], Service], access: Access, access_log: AccessLog | None
+) -> Starlette:
     """Return the application; `open_service` is called on the event loop at start-up."""
 
     @asynccontextmanager
@@ -54,13 +73,16 @@ def make(open_service: Callable[[], Service]) -> Starlette:
         routes=[
             Route("/detect", InferenceEndpoint("detector"), methods=["POST"]),
             Route("/classify", InferenceEndpoint("classifier"), methods=["POST"]),
+            Route("/picture", PictureEndpoint(), methods=["POST"]),
             Route("/model", _model),
+            Route("/openapi.json", _openapi),
+            *kserve.routes(),
             Route("/healthz", _healthz),
             Route("/readyz", _readyz),
             Route("/metrics", _metrics),
-            *(Route(path, partial(_file, name)) for path, name in _FILES.items()),
+            *(Route(path, partial(_file, name)) for path, name in FILES.items()),
         ],
-        middleware=[Middleware(_RequestMetrics)],
+        middleware=_middleware(access, access_log),
         exception_handlers={
             HTTPException: _http_error,
             EngineError: _engine_error,
@@ -69,22 +91,46 @@ def make(open_service: Callable[[], Service]) -> Starlette:
         },
         lifespan=lifespan,
     )
+    app.state.access = access
     app.router.redirect_slashes = False  # redirects fail on a query string that is not UTF-8
     return app
 
 
+def _middleware(access: Access, access_log: AccessLog | None) -> list[Middleware]:
+    found = [Middleware(_RequestRecords, access_log)]
+    if access.cors:  # before the token, because a preflight request carries none
+        found.append(
+            Middleware(
+                CORSMiddleware,
+                allow_origins=access.cors,
+                allow_methods=["GET", "POST"],
+                allow_headers=["Authorization", "Content-Type", "Inference-Header-Content-Length"],
+                expose_headers=["Retry-After"],
+            )
+        )
+    if access.token is not None:
+        found.append(Middleware(RequireToken, access.token, _PUBLIC_PATHS))
+    return found
+
+
+async def _openapi(request: Request) -> Response:
+    return JSONResponse(openapi.document(request.app.state.service, request.app.state.access))
+
+
 async def _file(name: str, request: Request) -> Response:
-    content = (Path(__file__).parent / "page" / name).read_bytes()
+    content = (_PAGE / name).read_bytes()
     return Response(content, media_type=_MEDIA_TYPES[Path(name).suffix], headers=_HEADERS)
 
 
 async def _model(request: Request) -> Response:
-    detector = request.app.state.service.detector
+    service: Service = request.app.state.service
+    detector = service.detector
     width, height = detector.size
     chosen = detector.settings
     return JSONResponse(
         {
             "engine": __version__,
+            "model": service.model_name,
             "task": detector.task,
             "device": detector.device,
             "width": width,
@@ -94,6 +140,7 @@ async def _model(request: Request) -> Response:
             "threshold": chosen.threshold,
             "nms": chosen.nms,
             "top_k": chosen.top_k,
+            "accepts_urls": service.fetcher is not None,
         }
     )
 
@@ -172,11 +219,12 @@ async def _client_disconnected(request: Request, error: Exception) -> Response:
     return Response(status_code=_CLIENT_CLOSED_REQUEST)
 
 
-class _RequestMetrics:
-    """Middleware that records the status and the duration of every request by path."""
+class _RequestRecords:
+    """Middleware that records every request: metrics by path, and the access log."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, access_log: AccessLog | None) -> None:
         self._app = app
+        self._access_log = access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -184,15 +232,26 @@ class _RequestMetrics:
             return
         start = time.perf_counter()
         status = 500
+        length = 0
 
         async def record_status_and_send(message: Message) -> None:
-            nonlocal status
+            nonlocal status, length
             status = message.get("status", status)
+            length += len(message.get("body", b""))
             await send(message)
 
         try:
             await self._app(scope, receive, record_status_and_send)
         finally:
             path = scope["path"] if scope["path"] in PATHS else "other"
+            if path == "other" and scope["path"].startswith("/v2/models/"):
+                path = "/v2/models"
             recorded: Metrics = scope["app"].state.service.metrics
-            recorded.add_request(path, status, time.perf_counter() - start)
+            seconds = time.perf_counter() - start
+            recorded.add_request(path, status, seconds)
+            if self._access_log:
+                target = (scope["raw_path"] or b"").decode("latin-1")
+                if scope["query_string"]:
+                    target += "?" + scope["query_string"].decode("latin-1")
+                client = scope["client"][0] if scope["client"] else "-"
+                self._access_log.add(client, scope["method"], target, status, length, seconds)

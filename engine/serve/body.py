@@ -8,7 +8,7 @@ from collections.abc import Callable
 from starlette.datastructures import Headers
 from starlette.types import Receive
 
-from engine.serve import multipart
+from engine.serve import multipart, uploads
 from engine.serve.rejection import ClientDisconnectedError, RejectedError
 from engine.serve.server_limits import ServerLimits
 
@@ -19,10 +19,10 @@ _HINT = " With curl: -H 'Content-Type: image/jpeg' --data-binary @dog.jpg"
 
 def check_headers(headers: Headers, limits: ServerLimits) -> None:
     """Reject a request whose headers already show that its body cannot be accepted."""
-    media_type = _media_type(headers)
+    media_type = media_type_of(headers)
     is_binary = media_type in ("", *_BINARY_TYPES) or media_type.startswith("image/")
-    if not (is_binary or media_type == multipart.MEDIA_TYPE):
-        expected = f"image/… or {multipart.MEDIA_TYPE}"
+    if not (is_binary or media_type in (multipart.MEDIA_TYPE, uploads.JSON_TYPE)):
+        expected = f"image/…, {multipart.MEDIA_TYPE} or {uploads.JSON_TYPE}"
         raise RejectedError(
             415, f"Content-Type: expected {expected}, got {media_type[:80]!r}.{_HINT}"
         )
@@ -66,16 +66,7 @@ async def _read(receive: Receive, limits: ServerLimits, reserve: Callable[[int],
     return b"".join(chunks)
 
 
-def is_form(headers: Headers) -> bool:
-    return _media_type(headers) == multipart.MEDIA_TYPE
-
-
-def extract_file(content: bytes, headers: Headers) -> tuple[bytes, str]:
-    """Return the content and the name of the only file in a form."""
-    return multipart.extract_file(content, headers["content-type"])
-
-
-def _media_type(headers: Headers) -> str:
+def media_type_of(headers: Headers) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 

@@ -15,8 +15,9 @@ from engine.serve.protocol import LimitedProtocol
 from engine.serve.rejection import RejectedError
 from engine.serve.server_limits import ServerLimits
 
-# Takes the path of a POST request and returns why an overloaded server refuses it, or None.
-RefusalOf: TypeAlias = Callable[[bytes], "RejectedError | None"]
+# Takes the target of a POST request and the address of its client, and returns why an overloaded
+# server refuses it, or None.
+RefusalOf: TypeAlias = Callable[[bytes, str], "RejectedError | None"]
 
 _LONGEST_SECONDS = 60
 _SPREAD = 3.0
@@ -66,7 +67,10 @@ class RefusingProtocol(LimitedProtocol):
             return False
         if self._is_responding or self.pipeline or self.flow.write_paused:
             return False
-        if (refusal := self._refusal_of(self.url.partition(b"?")[0])) is None:
+        if any(name == b"origin" for name, _ in self.headers):
+            return False  # a browser needs the headers that the application adds for its page
+        client = self.client[0] if self.client else "-"
+        if (refusal := self._refusal_of(self.url, client)) is None:
             return False
         self._unparsed = 0
         version = self.parser.get_http_version()

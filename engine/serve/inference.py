@@ -1,130 +1,142 @@
-"""The POST endpoints: a picture is uploaded, and the response says what it shows."""
+"""POST /detect, /classify and /picture."""
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
+from io import BytesIO
+from typing import Any
 
-from starlette.datastructures import Headers
+from PIL import Image
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
 
-from engine.serve import body, request_options
+from engine.errors import EngineError
+from engine.serve import body, request_options, uploads
+from engine.serve.multipart import MEDIA_TYPE as FORM_TYPE
 from engine.serve.rejection import RejectedError
 from engine.serve.request_options import RequestOptions, ResponseFormat
-from engine.serve.service import Inference, RequestLease, Service
+from engine.serve.service import Inference, Service
+from engine.serve.upload_endpoint import NO_URLS, EncodedResponse, Exchange, UploadEndpoint
+from engine.serve.uploads import JSON_TYPE, Upload, Uploads
+from engine.version import __version__
 from engine.vision import encode, serialize
+from engine.vision.decode import open_image
 from engine.vision.result import Result
 
-_MAX_INLINE_ENTRIES = 100  # so few are serialized faster than another thread takes over
-_CHUNK_BYTES = 1 << 16  # of a response, so that a slow client does not make all of it buffered
 _PATHS = {"detector": "/detect", "classifier": "/classify"}
+_DOCUMENT_VERSION = 1  # of a list of entries, as in docs/json.md
 
 
-@dataclass(frozen=True)
-class EncodedResponse:
-    media_type: str
-    content: bytes
-
-
-class InferenceEndpoint:
-    """The ASGI endpoint for networks of one task, "detector" or "classifier"."""
+class InferenceEndpoint(UploadEndpoint):
+    """The endpoint for networks of one task, "detector" or "classifier"."""
 
     def __init__(self, task: str) -> None:
         self._task = task
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        service: Service = scope["app"].state.service
-        request = Request(scope)
-        lease = RequestLease(service)
-        try:
-            options = self._options(request, service)
-            body.check_headers(request.headers, service.limits)
-            service.reject_if_draining()
-            service.reject_if_full()
-            with service.reading_body():
-                lease.content = await body.read(receive, service.limits, lease.try_reserve_body)
-            lease.accept_picture()
-            watch = asyncio.ensure_future(_watch_disconnect(receive, lease))
-            try:
-                response = await _respond(service, lease, request, options)
-            finally:
-                watch.cancel()
-            await _send(send, response)
-        finally:
-            lease.release()
+    def check(self, request: Request, service: Service) -> None:
+        refuse_other_task(service, self._task, _PATHS[self._task])
+        _options(request, service)
+        body.check_headers(request.headers, service.limits)
 
-    def _options(self, request: Request, service: Service) -> RequestOptions:
-        detector = service.detector
-        if detector.task != self._task:
-            hint = f"POST {_PATHS[detector.task]}"
-            raise RejectedError(404, f"{_PATHS[self._task]}: this is a {detector.task}. {hint}")
-        if _is_cross_origin(request.headers):
-            raise RejectedError(403, "Origin: expected a page of this server, got another's")
-        return request_options.parse(
-            *(request.query_params.multi_items(), request.headers.get("accept")),
-            defaults=detector.settings,
-            labels=detector.labels,
-            has_boxes=detector.task == "detector",
-        )
+    async def respond(self, exchange: Exchange) -> EncodedResponse:
+        found = await _uploads(exchange)
+        options = _options(exchange.request, exchange.service, found.settings)
+        if not found.is_list:
+            (upload,) = found.pictures
+            answer = partial(_encoded, name=upload.name, image_format=options.format)
+            is_drawn = options.format != "json"
+            return await exchange.infer(upload, options.settings, answer, draws=is_drawn)
+        if options.format != "json":
+            raise RejectedError(406, f"Accept: expected {JSON_TYPE} for several pictures")
+        entries = await exchange.infer_all(found.pictures, options.settings, _entry)
+        return EncodedResponse(JSON_TYPE, _list(exchange.service, found, entries))
 
 
-def _is_cross_origin(headers: Headers) -> bool:
-    """Return whether a page of another origin sent the request.
+class PictureEndpoint(UploadEndpoint):
+    """Returns the picture at a URL, because a page may not read it from another server."""
 
-    Sec-Fetch-Site decides where a browser sends it (over HTTPS and to localhost), since a proxy may
-    have changed Host. An opaque origin is "null".
-    """
-    if site := headers.get("sec-fetch-site"):
-        return site not in ("same-origin", "none")
-    origin = headers.get("origin")
-    return origin is not None and origin.partition("://")[2] != headers.get("host")
+    def check(self, request: Request, service: Service) -> None:
+        body.check_headers(request.headers, service.limits)
+        if not service.fetcher:
+            raise RejectedError(403, NO_URLS)
+
+    async def respond(self, exchange: Exchange) -> EncodedResponse:
+        found = await exchange.parse(uploads.from_json, is_json=True)
+        url = found.pictures[0].url
+        if found.is_list or url is None or not exchange.service.fetcher:
+            raise RejectedError(400, 'body: expected {"url": "https://…"}')
+        content = await exchange.service.fetcher.fetch(url, exchange.lease.try_reserve_body)
+        media_type = await exchange.service.run_in_thread(partial(_media_type, content))
+        return EncodedResponse(media_type, content)
 
 
-async def _respond(
-    service: Service, lease: RequestLease, request: Request, options: RequestOptions
+def refuse_other_task(service: Service, task: str, path: str) -> None:
+    actual = service.detector.task
+    if actual != task:
+        raise RejectedError(404, f"{path}: this is a {actual}. POST {_PATHS[actual]}")
+
+
+def _options(
+    request: Request, service: Service, settings: Mapping[str, Any] | None = None
+) -> RequestOptions:
+    """Return the options in the query string, the Accept header and `settings`."""
+    detector = service.detector
+    return request_options.parse(
+        [*request.query_params.multi_items(), *(settings or {}).items()],
+        request.headers.get("accept"),
+        defaults=detector.settings,
+        labels=detector.labels,
+        has_boxes=detector.task == "detector",
+    )
+
+
+async def _uploads(exchange: Exchange) -> Uploads:
+    content_type = exchange.request.headers.get("content-type", "")
+    media_type = body.media_type_of(exchange.request.headers)
+    if media_type == JSON_TYPE:
+        return await exchange.parse(uploads.from_json, is_json=True)
+    if media_type == FORM_TYPE:
+        from_form = partial(uploads.from_form, content_type=content_type)
+        return await exchange.parse(from_form, is_json=False)
+    return Uploads((Upload(exchange.content),))
+
+
+def _entry(inference: Inference) -> dict[str, Any]:
+    entry = dict(inference.outcome.to_dict())
+    entry["timing_ms"]["queue"] = round(inference.queue_ms, 3)
+    return entry
+
+
+def _encoded(
+    inference: Inference, *, name: str | None, image_format: ResponseFormat
 ) -> EncodedResponse:
-    name = None
-    if body.is_form(request.headers):
-        extract = partial(body.extract_file, lease.content, request.headers)
-        lease.content, name = await service.run_in_thread(extract)
-    is_json = options.format == "json"
-    inference = await service.infer(lease, options.settings, draws=not is_json)
-    if is_json and len(inference.outcome) <= _MAX_INLINE_ENTRIES:
-        return _serialize(inference, name)
-    if is_json:
-        return await service.run_in_thread(partial(_serialize, inference, name))
-    return await service.run_in_thread(partial(_draw, inference, options.format))
-
-
-def _serialize(inference: Inference, name: str | None) -> EncodedResponse:
-    entry = {**inference.outcome.to_dict(), "path": name}
-    entry["timing_ms"]["queue"] = inference.queue_ms
-    return EncodedResponse("application/json", serialize.json_text(entry).encode())
-
-
-def _draw(inference: Inference, image_format: ResponseFormat) -> EncodedResponse:
+    if image_format == "json":
+        entry = {**_entry(inference), "path": name}
+        return EncodedResponse(JSON_TYPE, serialize.json_text(entry).encode())
     assert isinstance(inference.outcome, Result)
     image = inference.outcome.plot(inference.picture)
     return EncodedResponse(f"image/{image_format}", encode.encode(image, f"picture.{image_format}"))
 
 
-async def _watch_disconnect(receive: Receive, lease: RequestLease) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    lease.is_disconnected = True
+def _list(service: Service, found: Uploads, entries: list[dict[str, Any] | EngineError]) -> bytes:
+    images = []
+    for upload, entry in zip(found.pictures, entries, strict=True):
+        if isinstance(entry, EngineError):
+            reason = str(entry).removeprefix("picture: ")
+            images.append({"path": upload.name, "error": reason})
+        else:
+            images.append({**entry, "path": upload.name})
+    document = {
+        "version": _DOCUMENT_VERSION,
+        "engine": __version__,
+        "model": service.model_name,
+        "images": images,
+    }
+    return serialize.json_text(document).encode()
 
 
-async def _send(send: Send, response: EncodedResponse) -> None:
-    content = response.content
-    headers = [
-        (b"content-type", response.media_type.encode()),
-        (b"content-length", str(len(content)).encode()),
-        (b"cache-control", b"no-store"),
-    ]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    for start in range(0, len(content), _CHUNK_BYTES):
-        end = start + _CHUNK_BYTES
-        chunk, has_more = content[start:end], end < len(content)
-        await send({"type": "http.response.body", "body": chunk, "more_body": has_more})
+def _media_type(content: bytes) -> str:
+    """Return the type of a picture; nothing else is passed on."""
+    open_image(content, "picture")
+    with Image.open(BytesIO(content)) as image:
+        return Image.MIME.get(image.format or "", "application/octet-stream")

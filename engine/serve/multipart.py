@@ -1,4 +1,4 @@
-"""Parsing of multipart/form-data: the one file of a form."""
+"""Parsing of multipart/form-data: the files of a form."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MEDIA_TYPE = "multipart/form-data"
 # The parser logs a warning for each malformed form; the client already receives the reason.
 logging.getLogger("python_multipart").addHandler(logging.NullHandler())
 
-_MAX_PARTS = 16
+_MAX_PARTS = 256
 _MAX_HEADER_LENGTH = 1000
 _HINT = " With curl: -F image=@dog.jpg"
 
 
-def extract_file(content: bytes, content_type: str) -> tuple[bytes, str]:
-    """Return the content and the name of the only file in a form."""
+def extract_files(content: bytes, content_type: str) -> list[tuple[bytes, str]]:
+    """Return the content and the name of each file in a form."""
     _, options = parse_options_header(content_type[:_MAX_HEADER_LENGTH])
     if not options.get(b"boundary"):
         raise RejectedError(400, "multipart: expected a boundary in Content-Type, got none")
@@ -43,11 +43,9 @@ def extract_file(content: bytes, content_type: str) -> tuple[bytes, str]:
         raise RejectedError(400, f"multipart: cannot be read: {error}") from error
     if not form.is_complete:
         raise RejectedError(400, "multipart: ends before its last boundary")
-    if len(form.files) != 1:
-        count = len(form.files) or "none"
-        raise RejectedError(400, f"multipart: expected one file, got {count}.{_HINT}")
-    ((name, chunks),) = form.files
-    return b"".join(chunks), name
+    if not form.files:
+        raise RejectedError(400, f"multipart: expected a file, got none.{_HINT}")
+    return [(b"".join(chunks), name) for name, chunks in form.files]
 
 
 class _Form:

@@ -30,24 +30,24 @@ class RequestOptions:
 
 
 def parse(
-    parameters: Sequence[tuple[str, str]],
+    parameters: Sequence[tuple[str, Any]],
     accept: str | None,
     *,
     defaults: Settings,
     labels: Sequence[str],
     has_boxes: bool,
 ) -> RequestOptions:
-    """Parse the query parameters and the Accept header of a request."""
+    """Parse the settings in the query string or in JSON, and the Accept header of a request."""
     known = DETECTION_PARAMETERS if has_boxes else CLASSIFICATION_PARAMETERS
     values: dict[str, Any] = {}
-    for key, text in parameters:
+    for key, value in parameters:
         name = key.replace("-", "_")
         if name not in known:
             expected = ", ".join(known)
             raise InputError(f"{shown(key)}: expected {expected}.{suggest(name, known)}")
         if name in values:
             raise InputError(f"{key}: expected once, got twice")
-        values[name] = _classes(text, labels) if name == "classes" else _number(name, text)
+        values[name] = _classes(value, labels) if name == "classes" else _number(name, value)
     formats = FORMATS if has_boxes else {"application/json": FORMATS["application/json"]}
     settings = replace(defaults, **values) if values else defaults
     return RequestOptions(settings, negotiate_format(accept, formats))
@@ -87,22 +87,28 @@ def _quality(media_type: str, ranges: Iterable[tuple[str, float]]) -> float:
     return min(found)[1] if found else 0.0
 
 
-def _number(name: str, text: str) -> float | int:
-    kind: Callable[[str], float | int] = float if name in ("threshold", "nms") else int
+def _number(name: str, value: Any) -> float | int:
+    kind: Callable[[Any], float | int] = float if name in ("threshold", "nms") else int
     try:
-        return kind(text)
-    except ValueError:
+        is_whole = not isinstance(value, float) or kind is float or value.is_integer()
+        if isinstance(value, bool) or not is_whole:
+            raise ValueError
+        return kind(value)
+    except (TypeError, ValueError, OverflowError):
         expected = "a number" if kind is float else "an integer"
-        raise InputError(f"{name}: expected {expected}, got {text[:40]!r}") from None
+        raise InputError(f"{name}: expected {expected}, got {str(value)[:40]!r}") from None
 
 
-def _classes(text: str, labels: Sequence[str]) -> tuple[int, ...]:
-    """Return the class numbers of a list of names and numbers such as "cat,3"."""
-    entries = [entry.strip() for entry in text.split(",") if entry.strip()]
+def _classes(value: Any, labels: Sequence[str]) -> tuple[int, ...]:
+    """Return the class numbers of a list of names and numbers, which may be text: "cat,3"."""
+    if isinstance(value, str):
+        value = [entry.strip() for entry in value.split(",") if entry.strip()]
+    entries = value if isinstance(value, list) else [value]
+    entries = [parse_class(each) if isinstance(each, str) else each for each in entries]
     if not entries:
         raise InputError("classes: expected at least one, got none")
-    numbers = class_ids_of([parse_class(each) for each in entries], labels)
+    numbers = class_ids_of(entries, labels)
     for number in numbers:
-        if number >= len(labels):
+        if not 0 <= number < len(labels):
             raise InputError(f"classes: expected a number below {len(labels)}, got {number}")
     return tuple(sorted(set(numbers)))

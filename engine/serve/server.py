@@ -19,6 +19,7 @@ import uvicorn
 from engine.detector import Detector
 from engine.errors import InputError
 from engine.serve import app
+from engine.serve.access import Access, AccessLog
 from engine.serve.early_refusal import RefusingProtocol
 from engine.serve.rejection import RejectedError
 from engine.serve.server_limits import ServerLimits
@@ -64,6 +65,8 @@ class Server(uvicorn.Server):
         *,
         wait_seconds: float,
         on_ready: Callable[[], None],
+        access: Access | None = None,
+        access_log: AccessLog | None = None,
     ) -> None:
         if detector.task not in ("detector", "classifier"):
             raise InputError("serve: expected a detector or a classifier, got another network")
@@ -73,11 +76,13 @@ class Server(uvicorn.Server):
         self._limits = limits
         self._wait_seconds = wait_seconds
         self._on_ready = on_ready
+        self._access = access or Access()
+        self._access_log = access_log
         self._service: Service | None = None
         self._shutdown_requested_at: float | None = None
         super().__init__(
             uvicorn.Config(
-                app.make(self._open_service),
+                app.make(self._open_service, self._access, self._access_log),
                 http=cast(Any, partial(RefusingProtocol, limits, self._refusal_of)),
                 ws="none",
                 lifespan="on",
@@ -99,16 +104,24 @@ class Server(uvicorn.Server):
         return not self.force_exit
 
     def _open_service(self) -> Service:
-        self._service = Service(self._detector, self._limits, wait_seconds=self._wait_seconds)
+        self._service = Service(
+            *(self._detector, self._limits),
+            wait_seconds=self._wait_seconds,
+            allow_urls=self._access.allow_urls,
+        )
         return self._service
 
-    def _refusal_of(self, path: bytes) -> RejectedError | None:
-        """Return why the server refuses a picture that is posted to `path`, and record it."""
+    def _refusal_of(self, target: bytes, client: str) -> RejectedError | None:
+        """Return why the server refuses a picture that is posted to `target`, and record it."""
         service = self._service
+        path = target.partition(b"?")[0]
         if service is None or path not in _PICTURE_PATHS or service.is_draining:
             return None  # the application refuses at the end, with a lingering close
         if refusal := service.overload():
             service.metrics.add_request(path.decode(), refusal.status, 0.0)
+            if self._access_log:
+                text = target.decode("latin-1")
+                self._access_log.add(client, "POST", text, refusal.status, 0, 0.0)
         return refusal
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

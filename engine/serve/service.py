@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from engine.serve.early_refusal import spread_seconds
 from engine.serve.memory_budget import BudgetClosedError, MemoryBudget
 from engine.serve.metrics import Metrics
 from engine.serve.rejection import ClientDisconnectedError, RejectedError
+from engine.serve.remote_pictures import PictureFetcher
 from engine.serve.server_limits import ServerLimits
 from engine.settings import Settings
 from engine.vision.decode import open_image
@@ -48,8 +50,17 @@ class Service:
     waits for pictures that are being decoded, at most.
     """
 
-    def __init__(self, detector: Detector, limits: ServerLimits, *, wait_seconds: float) -> None:
+    def __init__(
+        self,
+        detector: Detector,
+        limits: ServerLimits,
+        *,
+        wait_seconds: float,
+        allow_urls: bool = False,
+    ) -> None:
         self.detector = detector
+        self.model_name = detector.name
+        self.fetcher = PictureFetcher(limits.body_bytes) if allow_urls else None
         self.limits = limits
         self.metrics = Metrics()
         self.body_memory = MemoryBudget(limits.memory_bytes // 4)
@@ -80,25 +91,30 @@ class Service:
         """The number of pictures that wait for the network."""
         return self._batcher.depth
 
+    @property
+    def is_ready(self) -> bool:
+        return not (self.is_draining or self.failure)
+
     def reject_if_draining(self) -> None:
         if self.is_draining:
             raise RejectedError(503, "server: shutting down", retry_after=1, closes_connection=True)
 
-    def overload(self) -> RejectedError | None:
-        """Return why no further picture is accepted now, or None.
+    def overload(self, count: int = 1) -> RejectedError | None:
+        """Return why no `count` further pictures are accepted now, or None.
 
         Bodies that are being read count once more than the queue holds, so that many clients at
         once do not send bodies in vain and a few slow ones do not keep the queue from others.
         """
         waiting = self.accepted_pictures
-        if waiting < self.limits.queue and waiting + self.reading < 2 * self.limits.queue:
+        limit = self.limits.queue
+        if waiting + count <= limit and waiting + self.reading < 2 * limit:
             return None
         what = f"with {waiting} pictures" if waiting else f"of {self.reading} bodies being read"
         seconds = spread_seconds(waiting * self._seconds_per_picture)
         return RejectedError(503, f"queue: is full {what}", retry_after=seconds)
 
-    def reject_if_full(self) -> None:
-        if refusal := self.overload():
+    def reject_if_full(self, count: int = 1) -> None:
+        if refusal := self.overload(count):
             raise refusal
 
     @contextmanager
@@ -109,7 +125,7 @@ class Service:
         finally:
             self.reading -= 1
 
-    async def infer(self, lease: RequestLease, settings: Settings, *, draws: bool) -> Inference:
+    async def infer(self, lease: PictureLease, settings: Settings, *, draws: bool) -> Inference:
         """Run the network on the picture of a request; raise ImageError if it cannot be read."""
         future: InferenceFuture = self._loop.create_future()
         self._batcher.expect()
@@ -129,9 +145,11 @@ class Service:
             pool.shutdown(wait=not self._is_abandoned, cancel_futures=self._is_abandoned)
         if not self._is_abandoned:
             self._batcher.close()
+        if self.fetcher:
+            self.fetcher.close()
 
     def _decode(
-        self, lease: RequestLease, settings: Settings, future: InferenceFuture, *, draws: bool
+        self, lease: PictureLease, settings: Settings, future: InferenceFuture, *, draws: bool
     ) -> None:
         """Decode a picture and submit it to the batcher; runs on a decoder thread."""
         try:
@@ -145,7 +163,7 @@ class Service:
                 QueuedPicture(batch, settings, lambda: not lease.is_disconnected, future)
             )
 
-    def _prepare(self, lease: RequestLease, *, draws: bool) -> Batch:
+    def _prepare(self, lease: PictureLease, *, draws: bool) -> Batch:
         """Decode and scale the picture once there is memory for it; runs on a decoder thread."""
         if lease.is_disconnected:
             raise ClientDisconnectedError
@@ -199,43 +217,70 @@ class RequestLease:
 
     def __init__(self, service: Service) -> None:
         self.is_disconnected = False
-        self.content = b""  # the encoded picture
-        self._service = service
+        self.service = service
         self._body_bytes = 0
-        self._picture_bytes = 0
         self._accepted_pictures = 0
+        self._lock = Lock()  # pictures of one request are fetched and decoded on several threads
         service.active_requests += 1
 
     def try_reserve_body(self, count: int) -> bool:
-        if not self._service.body_memory.try_reserve(count):
-            return False
-        self._body_bytes += count
-        return True
+        with self._lock:
+            if not self.service.body_memory.try_reserve(count):
+                return False
+            self._body_bytes += count
+            return True
 
     def release_body(self) -> None:
-        self.content = b""
-        self._service.body_memory.release(self._body_bytes)
-        self._body_bytes = 0
+        with self._lock:
+            self.service.body_memory.release(self._body_bytes)
+            self._body_bytes = 0
 
-    def accept_picture(self) -> None:
-        """Count the picture as accepted, or raise RejectedError if the queue is full."""
-        self._service.reject_if_full()
-        self._service.accepted_pictures += 1
-        self._accepted_pictures = 1
+    def accept_pictures(self, count: int) -> None:
+        """Count pictures as accepted, or raise RejectedError if the queue has no room for them."""
+        total = self._accepted_pictures + count
+        if total > self.service.limits.queue:
+            limit = self.service.limits.queue
+            raise RejectedError(413, f"pictures: expected at most {limit}, got {total}")
+        self.service.reject_if_full(count)
+        self.service.accepted_pictures += count
+        self._accepted_pictures = total
+
+    def release(self) -> None:
+        self.release_body()
+        self.service.accepted_pictures -= self._accepted_pictures
+        self.service.active_requests -= 1
+
+
+class PictureLease:
+    """What one picture of a request holds, until its result is serialized."""
+
+    def __init__(self, request: RequestLease, content: bytes, *, is_only: bool = True) -> None:
+        self.content = content  # the encoded picture
+        self._request = request
+        self._is_only = is_only
+        self._picture_bytes = 0
+
+    @property
+    def is_disconnected(self) -> bool:
+        return self._request.is_disconnected
+
+    def release_body(self) -> None:
+        """Forget the encoded picture; the body of several pictures counts until the response."""
+        self.content = b""
+        if self._is_only:
+            self._request.release_body()
 
     def reserve_picture(self, count: int) -> None:
         """Block the thread until `count` bytes are free for the decoded picture."""
         try:
-            self._service.picture_memory.reserve(count)
+            self._request.service.picture_memory.reserve(count)
         except BudgetClosedError:
             raise RejectedError(503, "server: shutting down", closes_connection=True) from None
         self._picture_bytes = count
 
     def release(self) -> None:
-        self.release_body()
-        self._service.picture_memory.release(self._picture_bytes)
-        self._service.accepted_pictures -= self._accepted_pictures
-        self._service.active_requests -= 1
+        self._request.service.picture_memory.release(self._picture_bytes)
+        self._picture_bytes = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ class RemotePicture:
     max_bytes: int = MAX_BYTES
     read_timeout: float = READ_TIMEOUT
     total_timeout: float = TOTAL_TIMEOUT
+    uses_proxies: bool = True  # those of the environment
+    deadline_of: Callable[[float], SocketDeadline] | None = None  # None: SocketDeadline
     _content: BytesIO | None = field(default=None, init=False)
 
     def read(self, size: int = -1) -> bytes:
@@ -41,7 +44,7 @@ class RemotePicture:
         # http.client and ssl are slow to import and rarely needed
         from engine.concurrency.socket_deadline import SocketDeadline
 
-        with SocketDeadline(self.total_timeout) as deadline:
+        with (self.deadline_of or SocketDeadline)(self.total_timeout) as deadline:
             try:
                 content = self._fetch_before(deadline)
             except OSError:
@@ -59,7 +62,7 @@ class RemotePicture:
 
         opener = urllib_request.OpenerDirector()  # without ftp:, file: and data:
         for handler in (
-            urllib_request.ProxyHandler(),
+            urllib_request.ProxyHandler(None if self.uses_proxies else {}),
             *deadline.handlers(),
             urllib_request.HTTPDefaultErrorHandler(),
             urllib_request.HTTPErrorProcessor(),

@@ -82,11 +82,15 @@ def ask(connection, method, path, content, **headers):
 
 
 @contextmanager
-def serving(detector, *, wait_seconds=0.005, **limits):
+def serving(detector, *, wait_seconds=0.005, access=None, access_log=None, **limits):
     is_ready = threading.Event()
     bound = bind("127.0.0.1", 0)
     server = Server(
-        detector, ServerLimits(**limits), wait_seconds=wait_seconds, on_ready=is_ready.set
+        *(detector, ServerLimits(**limits)),
+        wait_seconds=wait_seconds,
+        on_ready=is_ready.set,
+        access=access,
+        access_log=access_log,
     )
     thread = threading.Thread(target=server.serve_on, args=(bound,))
     thread.start()

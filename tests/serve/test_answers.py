@@ -86,11 +86,10 @@ def test_form_with_a_file_gives_the_same_and_its_name(server, detector, pictures
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (form(("a", "a.png", b"x"), ("b", "b.png", b"y")), "expected one file, got 2"),
-        (form(("a", None, b"x")), "expected one file, got none. With curl: -F image=@dog.jpg"),
+        (form(("a", None, b"x")), "expected a file, got none. With curl: -F image=@dog.jpg"),
         (form(("a", "a.png", b"x"))[:-10], "ends before its last boundary"),
         (b"something else", "cannot be read"),
-        (form(*[("a", None, b"x")] * 20), "expected at most 16 parts"),
+        (form(*[("a", None, b"x")] * 300), "expected at most 256 parts"),
     ],
 )
 def test_other_forms_are_refused(server, body, reason):
@@ -197,8 +196,7 @@ def test_invalid_picture_gives_the_reason(server, content, reason):
 @pytest.mark.parametrize(
     ("headers", "reason"),
     [
-        ({"Content_Type": "application/json"}, "Content-Type: expected image/… or multipart"),
-        ({"Content_Type": "text/plain"}, "Content-Type: expected"),
+        ({"Content_Type": "text/plain"}, "Content-Type: expected image/…, multipart/form-data or"),
         ({"Content_Encoding": "gzip"}, "Content-Encoding: expected none, got 'gzip'"),
     ],
 )

@@ -1,0 +1,120 @@
+"""Who may use the server, and the log of who did."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import queue
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from logging.handlers import QueueHandler, QueueListener, WatchedFileHandler
+from pathlib import Path
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from engine.errors import InputError
+from engine.files.naming import escaped, shown
+
+_MAX_QUEUED_LINES = 10_000  # a disk that is slower loses lines, not answers
+_MAX_TARGET_LENGTH = 2000
+_ANY = "*"
+
+
+@dataclass(frozen=True)
+class Access:
+    """What clients must show and may ask for."""
+
+    token: str | None = None
+    cors: Sequence[str] = ()  # origins whose pages may call the server; "*" is any
+    allow_urls: bool = False  # whether clients may name pictures by URL
+
+    def __post_init__(self) -> None:
+        if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
+            raise InputError("--token: expected printable ASCII characters, got others")
+        if self.token is not None and (not self.token or " " in self.token):
+            raise InputError("--token: expected a word without spaces, got none or several")
+        for origin in self.cors:
+            scheme, _, host = origin.partition("://")
+            if origin != _ANY and not (scheme in ("http", "https") and host and "/" not in host):
+                example = "https://example.org or *"
+                raise InputError(f"--cors {shown(origin)}: expected an origin like {example}")
+
+    def admits_origin(self, headers: Headers) -> bool:
+        """Return whether the request comes from no page of another, unnamed origin.
+
+        Sec-Fetch-Site decides where a browser sends it (over HTTPS and to localhost), since a proxy
+        may have changed Host. An opaque origin is "null".
+        """
+        origin = headers.get("origin")
+        if _ANY in self.cors or (origin is not None and origin in self.cors):
+            return True
+        if site := headers.get("sec-fetch-site"):
+            return site in ("same-origin", "none")
+        return origin is None or origin.partition("://")[2] == headers.get("host")
+
+
+class RequireToken:
+    """Middleware that asks for "Authorization: Bearer TOKEN", except on public paths."""
+
+    def __init__(self, app: ASGIApp, token: str, public_paths: frozenset[str]) -> None:
+        self._app = app
+        self._expected = b"bearer " + token.encode()
+        self._public_paths = public_paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] not in self._public_paths:
+            given = dict(scope["headers"]).get(b"authorization", b"")
+            kind, _, token = given.partition(b" ")
+            if not hmac.compare_digest(kind.lower() + b" " + token.strip(), self._expected):
+                what = "the server's token" if given else "Authorization: Bearer TOKEN"
+                content = {"error": f"Authorization: expected {what}, got {_got(given)}"}
+                response = JSONResponse(content, 401, {"WWW-Authenticate": "Bearer"})
+                await response(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _got(given: bytes) -> str:
+    return "another" if given else "none"
+
+
+class AccessLog:
+    """Lines in the Common Log Format with the seconds of the response, written by a thread.
+
+    The file is opened anew after it was renamed, as logrotate does.
+    """
+
+    def __init__(self, path: str) -> None:
+        try:
+            handler = logging.StreamHandler() if path == "-" else WatchedFileHandler(Path(path))
+        except OSError as error:
+            raise InputError(f"--access-log {shown(path)}: {error.strerror}") from None
+        handler.handleError = _ignore  # type: ignore[method-assign]
+        lines: queue.Queue[logging.LogRecord] = queue.Queue(_MAX_QUEUED_LINES)
+        self._handler = handler
+        self._lines = QueueHandler(lines)
+        self._lines.handleError = _ignore  # type: ignore[method-assign]
+        self._listener = QueueListener(lines, handler)
+        self._listener.start()
+
+    def add(
+        self, client: str, method: str, target: str, status: int, length: int, seconds: float
+    ) -> None:
+        moment = time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime())
+        request = escaped(f"{method} {target[:_MAX_TARGET_LENGTH]} HTTP/1.1").replace('"', "%22")
+        line = f'{client} - - [{moment}] "{request}" {status} {length} {seconds:.3f}'
+        self._lines.emit(logging.LogRecord("access", logging.INFO, "", 0, line, None, None))
+
+    def __enter__(self) -> AccessLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.stop()
+        self._handler.close()
+
+
+def _ignore(record: logging.LogRecord) -> None:
+    """Lose a line that cannot be written, rather than an answer."""

@@ -1,0 +1,165 @@
+"""The steps that every request with a body takes: checks, body, response, release."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from engine.errors import DeviceError, EngineError, ImageError
+from engine.serve import body
+from engine.serve.rejection import RejectedError
+from engine.serve.service import Inference, PictureLease, RequestLease, Service
+from engine.serve.uploads import Upload, Uploads
+from engine.settings import Settings
+
+Answer = TypeVar("Answer")
+
+NO_URLS = "url: expected a picture, got its address. This server runs without --allow-urls"
+
+_MAX_INLINE_ENTRIES = 100  # so few are serialized faster than another thread takes over
+_CHUNK_BYTES = 1 << 16  # of a response, so that a slow client does not make all of it buffered
+_BYTES_PER_JSON_BYTE = 2  # its text and the decoded pictures, while both exist
+
+
+@dataclass(frozen=True)
+class EncodedResponse:
+    media_type: str
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A request whose body was read, and what it holds."""
+
+    service: Service
+    lease: RequestLease
+    request: Request
+    content: bytes
+
+    async def parse(self, parse: Callable[[bytes], Uploads], *, is_json: bool) -> Uploads:
+        """Return the pictures in the body; large bodies would block other requests."""
+        if is_json and not self.lease.try_reserve_body(len(self.content) * _BYTES_PER_JSON_BYTE):
+            raise RejectedError(
+                503, "memory: expected space for pictures in base64, got none now", retry_after=1
+            )
+        uploads = await self.service.run_in_thread(partial(parse, self.content))
+        if any(each.url is not None for each in uploads.pictures) and not self.service.fetcher:
+            raise RejectedError(
+                403, "url: expected pictures; this server runs without --allow-urls"
+            )
+        self.lease.accept_pictures(len(uploads.pictures) - 1)
+        return uploads
+
+    async def infer(
+        self,
+        upload: Upload,
+        settings: Settings,
+        answer: Callable[[Inference], Answer],
+        *,
+        draws: bool = False,
+        is_only: bool = True,
+    ) -> Answer:
+        """Run the network on one picture and return what `answer` makes of the result in a thread.
+
+        The memory of the picture is then released: pictures of one request that waited for each
+        other's would wait forever.
+        """
+        lease = PictureLease(self.lease, await self._content(upload), is_only=is_only)
+        try:
+            inference = await self.service.infer(lease, settings, draws=draws)
+            if not draws and len(inference.outcome) <= _MAX_INLINE_ENTRIES:
+                return answer(inference)
+            return await self.service.run_in_thread(partial(answer, inference))
+        finally:
+            lease.release()
+
+    async def infer_all(
+        self,
+        uploads: Sequence[Upload],
+        settings: Settings,
+        answer: Callable[[Inference], Answer],
+    ) -> list[Answer | EngineError]:
+        """Return the answer or the error of each picture; raise what is not a picture's fault."""
+        answers = await asyncio.gather(
+            *(self.infer(each, settings, answer, is_only=False) for each in uploads),
+            return_exceptions=True,
+        )
+        kept: list[Answer | EngineError] = []
+        for each in answers:
+            if isinstance(each, BaseException) and not _is_of_picture(each):
+                raise each
+            kept.append(each)  # type: ignore[arg-type]
+        return kept
+
+    async def _content(self, upload: Upload) -> bytes:
+        if upload.url is None:
+            return upload.content
+        assert self.service.fetcher is not None
+        return await self.service.fetcher.fetch(upload.url, self.lease.try_reserve_body)
+
+
+def _is_of_picture(error: BaseException) -> bool:
+    is_too_large = isinstance(error, RejectedError) and error.status == 413
+    return is_too_large or (isinstance(error, ImageError) and not isinstance(error, DeviceError))
+
+
+class UploadEndpoint(ABC):
+    """An ASGI endpoint that reads a body within the limits of the service."""
+
+    @abstractmethod
+    def check(self, request: Request, service: Service) -> None:
+        """Raise an error if the request cannot succeed, before its body is read."""
+
+    @abstractmethod
+    async def respond(self, exchange: Exchange) -> EncodedResponse:
+        """Return the response to a request whose body was read."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        service: Service = scope["app"].state.service
+        request = Request(scope)
+        lease = RequestLease(service)
+        try:
+            if not scope["app"].state.access.admits_origin(request.headers):
+                raise RejectedError(403, "Origin: expected a page of this server, got another's")
+            self.check(request, service)
+            service.reject_if_draining()
+            service.reject_if_full()
+            with service.reading_body():
+                content = await body.read(receive, service.limits, lease.try_reserve_body)
+            lease.accept_pictures(1)
+            watch = asyncio.ensure_future(_watch_disconnect(receive, lease))
+            try:
+                response = await self.respond(Exchange(service, lease, request, content))
+            finally:
+                watch.cancel()
+            await _send(send, response)
+        finally:
+            lease.release()
+
+
+async def _watch_disconnect(receive: Receive, lease: RequestLease) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    lease.is_disconnected = True
+
+
+async def _send(send: Send, response: EncodedResponse) -> None:
+    content = response.content
+    headers = [
+        (b"content-type", response.media_type.encode()),
+        (b"content-length", str(len(content)).encode()),
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+    ]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    for start in range(0, len(content), _CHUNK_BYTES):
+        end = start + _CHUNK_BYTES
+        chunk, has_more = content[start:end], end < len(content)
+        await send({"type": "http.response.body", "body": chunk, "more_body": has_more})

@@ -1,7 +1,15 @@
-"""The page at / in a real browser: dropping a picture shows its boxes."""
+"""The pages at / and /docs in a real browser.
 
+ENGINE_AXE=node_modules/axe-core/axe.min.js (npm install axe-core) adds checks of accessibility.
+"""
+
+import base64
+import io
 import json
+import os
 import shutil
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +20,17 @@ from tests import needs
 pytest.importorskip("selenium", reason=needs.advice("selenium"))
 
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+from engine.vision.colours import colour_of
 from tests.serve.running import load, serving
+from tests.serve.test_requests import website
+
+from engine.serve import remote_pictures  # isort: skip - `running` skips this without the extra
+from engine.serve.access import Access  # isort: skip
 
 pytestmark = pytest.mark.slow
 
@@ -26,6 +40,24 @@ const files = new DataTransfer();
 files.items.add(new File([new Uint8Array(bytes)], name, {type: "image/png"}));
 for (const kind of ["dragenter", "dragover", "drop"])
   target.dispatchEvent(new DragEvent(kind, {bubbles: true, cancelable: true, dataTransfer: files}));
+"""
+
+SAVE = """
+window.saved = [];
+const blobs = new Map();
+const create = URL.createObjectURL;
+URL.createObjectURL = (blob) => {
+  const url = create.call(URL, blob);
+  blobs.set(url, blob);
+  return url;
+};
+HTMLAnchorElement.prototype.click = function () {
+  const entry = [this.download];
+  window.saved.push(entry);
+  const reader = new FileReader();
+  reader.onload = () => entry.push(reader.result.split(",")[1]);
+  reader.readAsDataURL(blobs.get(this.href));
+};
 """
 
 
@@ -47,6 +79,8 @@ def browser(tmp_path_factory):
         "--disable-component-update",
         "--disable-sync",
         "--window-size=900,1000",
+        "--use-fake-device-for-media-stream",
+        "--use-fake-ui-for-media-stream",
         f"--user-data-dir={profile}",
     ):
         options.add_argument(flag)
@@ -62,15 +96,18 @@ def page(browser, server):
 
 
 class Page:
-    def __init__(self, browser, server):
+    def __init__(self, browser, server, *, is_open=True):
         browser.get_log("performance"), browser.get_log("browser")
         self.browser = browser
         self.address = f"http://{server.host}:{server.port}/"
         browser.get(self.address)
-        self.wait(lambda: self.text("#model").strip())
+        if is_open:
+            self.wait(lambda: self.text("#facts").strip())
 
     def wait(self, is_so):
-        return WebDriverWait(self.browser, 20).until(lambda _: is_so())
+        stale = [StaleElementReferenceException]  # the page makes lists anew
+        waiting = WebDriverWait(self.browser, 20, ignored_exceptions=stale)
+        return waiting.until(lambda _: is_so())
 
     def all(self, selector):
         return self.browser.find_elements(By.CSS_SELECTOR, selector)
@@ -84,8 +121,42 @@ class Page:
 
     def rows(self):
         return self.browser.execute_script(
-            "return [...document.querySelectorAll('#rows tr')]"
-            ".map((row) => [...row.cells].map((cell) => cell.innerText));"
+            "return [...document.querySelectorAll('#rows .row')]"
+            ".map((row) => [...row.querySelectorAll('.name, .value, .where')]"
+            ".map((cell) => cell.textContent));"
+        )
+
+    def wait_for(self, name):
+        """Wait until the result of the picture `name` is shown."""
+        self.wait(
+            lambda: (
+                self.one("#result").is_displayed() and self.text("#caption").startswith(f"{name} ·")
+            )
+        )
+
+    def saved(self):
+        """Return the name and the content of the next download."""
+        entry = self.wait(
+            lambda: self.browser.execute_script(
+                "return window.saved[0]?.length > 1 && window.saved.shift();"
+            )
+        )
+        return entry[0], base64.b64decode(entry[1])
+
+    @contextmanager
+    def resized(self, width, height):
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        try:
+            yield
+        finally:
+            self.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+    def violations(self):
+        self.browser.execute_script(Path(os.environ["ENGINE_AXE"]).read_text(encoding="utf-8"))
+        return self.browser.execute_async_script(
+            "const done = arguments[0];"
+            "axe.run().then(({violations}) => done(violations.map(({id}) => id)));"
         )
 
     def choose(self, path):
@@ -107,18 +178,18 @@ class Page:
         }
 
 
-def written(detections):
-    return [
-        [
-            found.label,
-            f"{found.score:.3f}",
-            ", ".join(
-                str(int(np.floor(value + 0.5)))  # as JavaScript rounds
-                for value in (*found.box[:2], found.box.width, found.box.height)
-            ),
-        ]
-        for found in detections
-    ]
+def found_in(detections):
+    """Return the rows that the page shows for detections."""
+    rows = []
+    for found in detections:
+        width, height = found.box.width, found.box.height
+        left, top, width, height = (
+            int(np.floor(value + 0.5))  # as JavaScript rounds
+            for value in (*found.box[:2], width, height)
+        )
+        percent = int(np.floor(found.score * 100 + 0.5))
+        rows.append([found.label, f"{percent}%", f"{width} \u00d7 {height} at {left}, {top}"])
+    return rows
 
 
 @pytest.fixture(scope="module")
@@ -130,23 +201,38 @@ def picture(tmp_path_factory):
     return path
 
 
+def test_page_names_model_and_device_and_invites(page):
+    assert page.text("#name") == "net"
+    assert page.text("#facts").split("\n") == ["detector", "3 classes", "64 \u00d7 48", "cpu"]
+    assert page.text("#purpose") == "Finds cat, dog, cow."
+    assert page.one("#invitation").is_displayed()
+    assert not page.one("#result").is_displayed()
+    assert not page.one("#address").is_displayed()  # the server does not accept URLs
+    page.all(".sample")[0].click()
+    page.wait(lambda: page.one("#result").is_displayed() and page.text("#caption"))
+    assert page.text("#caption").startswith("parcel.jpg · 720 \u00d7 720 · network ")
+    assert page.text("#caption").endswith(" ms · cpu")
+    assert not page.one("#invitation").is_displayed()
+
+
 def test_a_chosen_picture_is_shown_with_its_boxes(page, detector, picture):
     page.choose(picture)
-    page.wait(lambda: page.one("#result").is_displayed())
+    page.wait_for("street.png")
     expected = list(detector(str(picture)))
-    assert page.rows() == written(expected)
-    assert page.text("#caption") == f"{len(expected)} objects in street.png"
+    assert page.rows() == found_in(expected)
+    assert page.text("#count") == f"{len(expected)} objects"
     assert page.text("#status") == ""
 
     shown, overlay = page.one("#picture"), page.one("#boxes")
     assert overlay.rect == pytest.approx(shown.rect, abs=0.5)
     assert shown.rect["width"] < 1200  # the picture is scaled, so the boxes must be, too
     scale = shown.rect["width"] / 1200
-    shapes = page.all("#boxes rect")[::-1]
+    shapes = page.all("#boxes .box")[::-1]
     assert len(shapes) == len(expected) > 3
-    assert [each.text for each in page.all("#boxes text")[::-1]] == [
-        each.label for each in expected
-    ]
+    labels = page.browser.execute_script(
+        "return [...document.querySelectorAll('#boxes text')].map((text) => text.textContent);"
+    )
+    assert labels[::-1] == [f"{row[0]} {row[1]}" for row in page.rows()]
     for shape, found in zip(shapes, expected, strict=True):
         drawn = page.browser.execute_script(
             "const b = arguments[0].getBBox(), m = arguments[0].getScreenCTM();"
@@ -155,27 +241,154 @@ def test_a_chosen_picture_is_shown_with_its_boxes(page, detector, picture):
         )
         box = (*found.box[:2], found.box.width, found.box.height)
         np.testing.assert_allclose(drawn, np.array(box) * scale, atol=1)
+        colour = shape.get_attribute("stroke")
+        assert colour == "rgb({}, {}, {})".format(*colour_of(found.class_id))
 
 
-def test_dropped_picture_is_detected(page, detector, pictures):
+def test_dropped_pictures_are_kept_in_a_strip(page, detector, pictures):
     page.drop("dropped.png", pictures[1])
-    page.wait(lambda: page.one("#result").is_displayed())
-    assert page.text("#caption").endswith("in dropped.png")
-    assert page.rows() == written(detector(pictures[1]))
+    page.wait_for("dropped.png")
+    assert page.rows() == found_in(detector(pictures[1]))
+    assert not page.one("#strip").is_displayed()
     page.drop("another.png", pictures[2])
-    page.wait(lambda: page.text("#caption").endswith("in another.png"))
-    assert page.rows() == written(detector(pictures[2]))
+    page.wait_for("another.png")
+    assert page.rows() == found_in(detector(pictures[2]))
+    first, second = page.all(".thumb")
+    assert second.get_attribute("aria-current") == "true"
+    first.click()
+    page.wait_for("dropped.png")
+    assert page.rows() == found_in(detector(pictures[1]))
 
 
-def test_threshold_slider_works_with_keys(page, model, pictures):
+def test_several_chosen_pictures_are_processed(page, detector, tmp_path, pictures):
+    names = []
+    for number, content in enumerate(pictures[:3]):
+        names.append(tmp_path / f"{number}.png")
+        names[-1].write_bytes(content)
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    names.insert(1, tmp_path / "broken.png")
+    page.choose("\n".join(map(str, names)))
+    counts = [len(detector(each)) for each in pictures[:3]]
+    expected = [str(counts[0]), "!", *map(str, counts[1:])]
+    page.wait(lambda: [each.text for each in page.all(".thumb span")] == expected)
+    page.all(".thumb")[1].click()
+    page.wait(lambda: "broken.png: picture: expected JPEG" in page.text("#status"))
+    assert not page.one("#result").is_displayed()
+
+
+def test_threshold_and_classes_act_without_a_request(page, model, pictures):
     page.drop("a.png", pictures[0])
-    page.wait(lambda: page.one("#result").is_displayed())
-    before = len(page.rows())
-    page.one("#threshold").send_keys(Keys.ARROW_RIGHT)
-    page.wait(lambda: len(page.rows()) != before)
+    page.wait_for("a.png")
+    page.addresses()
+    for _ in range(5):
+        page.one("#threshold").send_keys(Keys.ARROW_RIGHT)
     assert page.text("#score") == "0.35"
     with load(model, threshold=0.35) as detector:
-        assert page.rows() == written(detector(pictures[0]))
+        expected = list(detector(pictures[0]))
+    assert page.rows() == found_in(expected)
+    label = expected[0].label
+    chip = next(each for each in page.all(".chip") if each.text.startswith(label))
+    assert chip.text == f"{label} {sum(each.label == label for each in expected)}"
+    chip.click()
+    assert page.rows() == found_in(each for each in expected if each.label != label)
+    active = page.browser.switch_to.active_element
+    assert active.get_attribute("aria-pressed") == "false"  # the focus stays
+    assert not page.addresses()
+
+
+def test_page_helps_when_nothing_is_shown(page, pictures):
+    page.drop("a.png", pictures[0])
+    page.wait_for("a.png")
+    before = page.rows()
+    for chip in range(len(page.all(".chip"))):
+        page.all(".chip")[chip].click()
+    assert page.text("#nothing-title") == "Nothing to show"
+    page.one("#nothing-action").click()
+    assert page.rows() == before
+    page.one("#threshold").send_keys(Keys.END)
+    assert page.text("#nothing-title") == "Nothing above 0.95"
+    assert page.text("#nothing-text").startswith(f"The best guess is {before[0][0]} with")
+    page.one("#nothing-action").click()
+    assert page.rows() == before[: len(page.rows())] != []
+
+
+def test_boxes_can_be_clicked(page, pictures):
+    page.drop("a.png", pictures[0])
+    page.wait_for("a.png")
+    page.browser.execute_script(
+        "document.querySelector('#boxes .found:last-child .box')"
+        ".dispatchEvent(new MouseEvent('click', {bubbles: true}));"
+    )
+    pressed = page.one('.row[aria-pressed="true"]')
+    assert pressed.text.split("\n")[0] == page.rows()[0][0]
+    assert len(page.all("#boxes .chosen")) == 1
+    webdriver.ActionChains(page.browser).send_keys(Keys.ESCAPE).perform()
+    assert not page.all("#boxes .chosen")
+    assert not page.all('.row[aria-pressed="true"]')
+
+
+def test_downloads_hold_what_is_shown(page, detector, pictures):
+    page.drop("a.jpg.png", pictures[0])
+    page.wait_for("a.jpg.png")
+    page.browser.execute_script(SAVE)
+    page.one("#save-json").click()
+    name, content = page.saved()
+    assert name == "a.jpg.json"
+    assert [each["label"] for each in json.loads(content)["detections"]] == [
+        each.label for each in detector(pictures[0])
+    ]
+    page.one("#save-picture").click()
+    name, content = page.saved()
+    assert name == "a.jpg-detected.png"
+    result = detector(pictures[0])
+    drawn = Image.open(io.BytesIO(content))
+    assert np.array_equal(np.asarray(drawn), np.asarray(result.plot()))
+    page.drop("b.png", pictures[1])
+    page.wait_for("b.png")
+    page.one("#save-all").click()
+    name, content = page.saved()
+    assert name == "net.json"
+    assert [each["path"] for each in json.loads(content)["images"]] == ["a.jpg.png", "b.png"]
+
+
+def test_camera_is_followed_until_it_is_stopped(page):
+    page.one("#camera").click()
+    page.wait_for("camera.jpg")
+    assert page.one("#video").is_displayed()
+    first = page.text("#caption")
+    page.wait(lambda: page.text("#caption") != first)  # the next frame
+    page.one("#stop").click()
+    page.wait(lambda: not page.one("#video").is_displayed())
+    assert page.one("#picture").is_displayed()  # the last frame
+    assert page.browser.execute_script("return document.getElementById('video').srcObject") is None
+
+
+def test_picture_at_a_url_is_shown(browser, detector, pictures, monkeypatch):
+    monkeypatch.setattr(remote_pictures, "is_public", lambda address: address == "127.0.0.1")
+    access = Access(allow_urls=True)
+    with website({"/a.png": pictures[0]}) as (site, _), serving(detector, access=access) as server:
+        page = Page(browser, server)
+        page.one("#url").send_keys(f"{site}/a.png")
+        page.one("#address button").click()
+        page.wait_for("a.png")
+        assert page.rows() == found_in(detector(pictures[0]))
+        page.one("#url").clear()
+        page.one("#url").send_keys("http://10.0.0.1/a.png")
+        page.one("#address button").click()
+        page.wait(lambda: "expected a public address" in page.text("#status"))
+
+
+def test_page_asks_for_the_token(browser, detector, pictures):
+    with serving(detector, access=Access(token="a-secret")) as server:
+        page = Page(browser, server, is_open=False)
+        for word in ("wrong", "a-secret"):
+            page.wait(lambda: page.one("#ask").is_displayed())
+            page.one("#token").send_keys(word + Keys.ENTER)
+            page.wait(lambda word=word: page.text("#facts") or word == "wrong")
+        page.drop("a.png", pictures[0])
+        page.wait_for("a.png")
+        assert page.rows() == found_in(detector(pictures[0]))
+        page.browser.execute_script("sessionStorage.clear()")
 
 
 def test_invalid_picture_is_reported(page, tmp_path):
@@ -190,8 +403,7 @@ def test_invalid_picture_is_reported(page, tmp_path):
 def test_file_names_are_escaped(page, pictures):
     name = "<img src=x onerror=alert(1)>.png"
     page.drop(name, pictures[0])
-    page.wait(lambda: page.one("#result").is_displayed())
-    assert page.text("#caption").endswith(name)
+    page.wait_for(name)
     assert not page.complaints()
 
 
@@ -201,25 +413,26 @@ def test_rotated_picture_has_its_boxes_in_place(page, detector, tmp_path, pictur
     exif[0x0112] = 6
     Image.open(picture).save(path, exif=exif)
     page.choose(path)
-    page.wait(lambda: page.one("#result").is_displayed())
+    page.wait_for("turned.jpg")
     assert detector(str(path)).size == (600, 1200)
     rect = page.one("#picture").rect
     assert rect["height"] > 1.9 * rect["width"]
     assert page.one("#boxes").rect == pytest.approx(rect, abs=0.5)
 
 
-def test_format_without_browser_support_shows_the_list_only(page, detector, tmp_path, picture):
+def test_format_without_browser_support_is_shown_by_the_server(page, detector, tmp_path, picture):
     path = tmp_path / "scan.ppm"
     Image.open(picture).save(path)
     page.choose(path)
-    page.wait(lambda: page.one("#result").is_displayed())
-    assert not page.one("#frame").is_displayed()
-    assert page.rows() == written(detector(str(path)))
+    page.wait_for("scan.ppm")
+    assert page.rows() == found_in(detector(str(path)))
+    size = "return [document.getElementById('picture').naturalWidth, innerWidth];"
+    assert page.browser.execute_script(size)[0] == 1200
 
 
 def test_page_loads_nothing_external_and_logs_no_errors(page, pictures):
     page.drop("a.png", pictures[0])
-    page.wait(lambda: page.one("#result").is_displayed())
+    page.wait_for("a.png")
     assert not page.complaints()
     asked = {each for each in page.addresses() if not each.startswith(("blob:", "data:"))}
     assert {each for each in asked if not each.startswith(page.address)} == set()
@@ -228,28 +441,70 @@ def test_page_loads_nothing_external_and_logs_no_errors(page, pictures):
 
 def test_page_is_accessible_by_keyboard_and_screen_reader(page, pictures):
     page.drop("a.png", pictures[0])
-    page.wait(lambda: page.one("#result").is_displayed())
+    page.wait_for("a.png")
     assert page.one("html").get_attribute("lang") == "en"
     assert page.one("#status").get_attribute("role") == "status"
     assert page.one("#picture").get_attribute("alt").startswith("A picture with ")
-    assert page.one("#file").accessible_name == "Drop a picture here or choose or paste one"
+    assert page.one("#file").accessible_name == "Choose pictures"
     assert page.one("#threshold").accessible_name == "Minimum score"
     order = []
-    for _ in range(3):
+    for _ in range(12):
         webdriver.ActionChains(page.browser).send_keys(Keys.TAB).perform()
         active = page.browser.switch_to.active_element
-        order.append(active.get_attribute("id") or active.tag_name)
-    assert order == ["file", "threshold", "tr"]
-    assert len(page.all("#boxes .chosen")) == 1  # the box of the focused row
+        order.append(active.get_attribute("id") or active.get_attribute("class") or active.tag_name)
+    kept = [each for each in dict.fromkeys(order) if each not in ("a", "classes", "rows")]
+    assert kept[:5] == ["file", "camera", "threshold", "chip", "row"]
+    page.browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert len(page.all("#boxes .chosen")) == 1
+
+
+@pytest.mark.parametrize("size", [(1280, 860), (820, 1100), (390, 844)])
+def test_page_fits_its_width(page, pictures, size):
+    width, height = size
+    with page.resized(width, height):
+        for _ in range(2):  # empty, and with a result
+            overflow = "return document.documentElement.scrollWidth - innerWidth;"
+            assert page.browser.execute_script(overflow) <= 0
+            page.drop("a.png", pictures[0])
+            page.wait_for("a.png")
+
+
+@pytest.mark.skipif("ENGINE_AXE" not in os.environ, reason="ENGINE_AXE names no axe.min.js")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(page, pictures, scheme):
+    chosen = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", chosen)
+    assert page.violations() == []
+    page.drop("a.png", pictures[0])
+    page.drop("b.png", pictures[1])
+    page.wait_for("b.png")
+    assert page.violations() == []
+    page.one("#threshold").send_keys(Keys.END)
+    assert page.violations() == []
+    page.browser.get(page.address + "docs")
+    page.wait(lambda: page.all("details"))
+    assert page.violations() == []
+
+
+def test_api_page_shows_every_operation(page, server):
+    page.browser.get(page.address + "docs")
+    page.wait(lambda: page.all("details"))
+    described = server.get("/openapi.json").found["paths"]
+    assert [each.text for each in page.all("summary h2")] == list(described)
+    assert f"{page.address}detect" in page.all("details pre")[0].text
+    assert not page.complaints()
 
 
 def test_a_classifier_lists_classes(browser, tiny_classifier, pictures):
     with load(tiny_classifier) as detector, serving(detector) as server:
         page = Page(browser, server)
         page.drop("a.png", pictures[0])
-        page.wait(lambda: page.one("#result").is_displayed())
-        expected = [[each.label, f"{each.score:.3f}"] for each in detector(pictures[0])]
+        page.wait_for("a.png")
+        expected = [
+            [each.label, f"{int(np.floor(each.score * 100 + 0.5))}%"]
+            for each in detector(pictures[0])
+        ]
         assert page.rows() == expected
         assert not page.one("#threshold-row").is_displayed()
-        assert not page.all("#boxes rect")
+        assert not page.all("#boxes .box")
         assert not page.complaints()

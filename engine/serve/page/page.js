@@ -1,149 +1,482 @@
-// Sends a picture to this server and shows the result. Nothing is fetched from other servers.
+// Sends pictures to this server and shows what it found. Nothing is fetched from other servers.
+
+import { request, ServerError } from "./api.js";
+import { colourOf } from "./colours.js";
+import * as live from "./live.js";
+import { choose, draw, layOut, percent, svg } from "./overlay.js";
+
+const LOWEST = 0.05; // boxes above it are fetched, so that the threshold acts at once
+const MOST_BOXES = 1000;
+const MOST_ROWS = 200;
+const SAMPLES = [
+  { file: "parcel.jpg", alt: "Parcel labels with codes", classes: ["qr", "barcode"] },
+  { file: "scene.jpg", alt: "A drawn street with a stop sign", classes: ["stop sign", "traffic light"] },
+];
 
 const byId = (id) => document.getElementById(id);
-const SVG = "http://www.w3.org/2000/svg";
-
-let picture = null; // the file on display
-let latestRequest = 0; // responses to older requests are dropped
+const hiddenClasses = new Set();
+const items = []; // the pictures: {file, url, entry or error}
 let model = null;
+let current = null; // the item, or the frame of a video, on display
+let groups = [];
+let shown = []; // the detections on display
+let chosen = null;
+let following = null; // the AbortController of a camera or a video
+
+const isDetector = () => model.task === "detector";
+
+// ---------------------------------------------------------------- start
 
 async function start() {
-  const response = await fetch("model");
-  model = await response.json();
-  const verb = model.task === "detector" ? "Detects" : "Recognizes";
-  const some = model.classes.slice(0, 5).join(", ");
-  const more = model.classes.length > 5 ? " and others" : "";
-  byId("model").textContent = `${verb} ${model.classes.length} classes: ${some}${more}.`;
+  model = await request("model").then((response) => response.json());
+  document.title = `${model.model}: what is in your picture?`;
+  byId("name").textContent = model.model;
+  const count = model.classes.length;
+  const facts = [model.task, `${count} ${count === 1 ? "class" : "classes"}`, `${model.width} × ${model.height}`, model.device];
+  byId("facts").replaceChildren(...facts.map((text) => element("li", { textContent: text })));
+  const some = model.classes.slice(0, 8).join(", ");
+  const rest = count > 8 ? ` and ${count - 8} more` : "";
+  byId("purpose").textContent = `${isDetector() ? "Finds" : "Recognizes"} ${some}${rest}.`;
+  byId("threshold").min = Math.min(LOWEST, model.threshold);
   byId("threshold").value = model.threshold;
-  byId("score").textContent = model.threshold;
-  byId("threshold-row").hidden = model.task !== "detector";
-  byId("where").hidden = model.task !== "detector";
+  byId("score").textContent = model.threshold.toFixed(2);
+  byId("threshold-row").hidden = byId("save-picture").hidden = !isDetector();
+  byId("address").hidden = !model.accepts_urls;
+  showSamples();
 }
 
-async function upload(file) {
-  picture = file;
-  const number = ++latestRequest;
-  setStatus("Processing…");
-  const path = model.task === "detector" ? `detect?threshold=${byId("threshold").value}` : "classify";
+function showSamples() {
+  const suitable = SAMPLES.filter(({ classes }) => classes.some((each) => model.classes.includes(each)));
+  const buttons = (suitable.length ? suitable : SAMPLES).map(({ file, alt }) => {
+    const button = element("button", { type: "button", className: "sample" });
+    button.append(element("img", { src: file, alt }));
+    button.addEventListener("click", () => addSample(file));
+    return button;
+  });
+  byId("samples").replaceChildren(...buttons);
+  byId("examples").hidden = false;
+}
+
+async function addSample(name) {
+  const content = await fetch(name).then((response) => response.blob());
+  await add([new File([content], name, { type: content.type })]);
+}
+
+// ---------------------------------------------------------------- pictures
+
+async function add(files) {
+  const video = files.find((each) => each.type.startsWith("video/"));
+  if (video) return watch((element) => live.openVideo(element, video), video.name);
+  if (!files.length) return undefined;
+  stopFollowing();
+  const added = files.map((file) => ({ file }));
+  items.push(...added);
+  startWorking();
+  setStatus(added.length > 1 ? `Processing ${added.length} pictures…` : "Processing…");
+  show(added[0]);
+  let done = 0;
+  for (const item of added) {
+    await detect(item);
+    done += 1;
+    if (done < added.length) setStatus(`Processed ${done} of ${added.length} pictures…`);
+    else if (!added[0].error || added.length > 1) setStatus("");
+    showStrip();
+    if (item === current) await show(item);
+  }
+  return undefined;
+}
+
+function startWorking() {
+  document.body.classList.add("working");
+  byId("hint").textContent = "Drop or paste more pictures anywhere.";
+}
+
+const lowest = () => Math.min(LOWEST, Number(byId("threshold").min));
+
+function path(settings = {}) {
+  if (!isDetector()) return "classify";
+  return `detect?${new URLSearchParams({ max_detections: MOST_BOXES, ...settings })}`;
+}
+
+async function post(file, settings, accept = "application/json") {
   const body = new FormData();
-  body.append("image", file);
+  body.append("image", file, file.name || "picture");
+  return request(path(settings), { method: "POST", body, headers: { Accept: accept } });
+}
+
+async function detect(item) {
+  const began = performance.now();
   try {
-    const response = await fetch(path, { method: "POST", body });
-    const found = await response.json();
-    if (number !== latestRequest) return;
-    if (response.ok) await show(file, found);
-    else setStatus(found.error, true);
-  } catch {
-    if (number === latestRequest) setStatus("The server does not respond.", true);
+    item.entry = await post(item.file, { threshold: lowest() }).then((response) => response.json());
+    item.milliseconds = performance.now() - began;
+    item.url = await viewable(item.file);
+  } catch (error) {
+    item.error = error;
   }
 }
 
-async function show(file, found) {
-  const entries = found.detections ?? found.classes;
-  const count = entries.length;
-  const what = found.detections ? (count === 1 ? "object" : "objects") : "best classes";
-  await display(file);
-  setStatus("");
-  byId("caption").textContent = `${count} ${what} in ${file.name || "the picture"}`;
-  byId("picture").alt = describe(entries);
-  byId("boxes").setAttribute("viewBox", `0 0 ${found.width} ${found.height}`);
-  byId("boxes").setAttribute("preserveAspectRatio", "none");
-  const shapes = (found.detections ?? []).map((each) => rectangle(each.box, each.class_id));
-  const size = (found.width + found.height) / 60;
-  const names = (found.detections ?? []).map((each) => caption(each, size));
-  byId("boxes").replaceChildren(...shapes.toReversed(), ...names.toReversed()); // the best score on top
-  byId("rows").replaceChildren(...entries.map((each, index) => row(each, shapes[index])));
-  byId("result").hidden = false;
+// A picture that the browser cannot decode is converted by the server: nothing scores above 1.
+async function viewable(file) {
+  const url = URL.createObjectURL(file);
+  const probe = new Image();
+  probe.src = url;
+  if (await probe.decode().then(() => true, () => false)) return url;
+  URL.revokeObjectURL(url);
+  if (!isDetector()) return null;
+  const drawn = await post(file, { threshold: 1 }, "image/jpeg").then((response) => response.blob());
+  return URL.createObjectURL(drawn);
 }
 
-async function display(file) {
-  URL.revokeObjectURL(byId("picture").src);
-  byId("picture").src = URL.createObjectURL(file);
-  // A format that the browser cannot decode still gets the table.
-  const isDecodable = await byId("picture").decode().then(() => true, () => false);
-  byId("frame").hidden = !isDecodable;
-}
-
-function rectangle(box, classId) {
-  const shape = document.createElementNS(SVG, "rect");
-  shape.setAttribute("x", box.left);
-  shape.setAttribute("y", box.top);
-  shape.setAttribute("width", Math.max(0, box.right - box.left));
-  shape.setAttribute("height", Math.max(0, box.bottom - box.top));
-  shape.setAttribute("stroke", colour(classId));
-  shape.setAttribute("color", colour(classId));
-  return shape;
-}
-
-function caption({ box, label }, size) {
-  const text = document.createElementNS(SVG, "text");
-  text.setAttribute("x", Math.max(box.left, 0));
-  text.setAttribute("y", Math.max(box.top - size / 3, size));
-  text.setAttribute("font-size", size);
-  text.textContent = label;
-  return text;
-}
-
-function row(entry, shape) {
-  const line = document.createElement("tr");
-  const where = entry.box
-    ? [entry.box.left, entry.box.top, entry.box.right - entry.box.left, entry.box.bottom - entry.box.top]
-    : [];
-  for (const text of [entry.label, (entry.score ?? 0).toFixed(3), where.map(Math.round).join(", ")])
-    line.append(Object.assign(document.createElement("td"), { textContent: text }));
-  if (!shape) {
-    line.lastChild.remove();
-    return line;
+async function show(item) {
+  current = item;
+  byId("result").hidden = !item.entry;
+  showStrip();
+  if (item.error) setStatus(`${item.file.name}: ${item.error.message}`, true);
+  else if (item.entry) setStatus("");
+  if (!item.entry) return;
+  const picture = byId("picture");
+  byId("video").hidden = true;
+  picture.hidden = !item.url;
+  byId("figure").hidden = !item.url;
+  if (item.url) {
+    picture.src = item.url;
+    await picture.decode().catch(() => undefined);
+    if (item !== current) return;
   }
-  const swatch = document.createElementNS(SVG, "svg");
-  swatch.setAttribute("class", "swatch");
-  swatch.setAttribute("aria-hidden", "true");
-  swatch.append(document.createElementNS(SVG, "rect"));
-  swatch.firstChild.setAttribute("fill", shape.getAttribute("color"));
-  line.firstChild.prepend(swatch);
-  line.tabIndex = 0;
-  for (const [kind, isOn] of [["focus", true], ["blur", false], ["mouseenter", true], ["mouseleave", false]])
-    line.addEventListener(kind, () => shape.classList.toggle("chosen", isOn));
+  refresh();
+}
+
+function showStrip() {
+  byId("strip").hidden = items.length < 2;
+  byId("strip").replaceChildren(...items.map((item) => {
+    const count = item.entry ? visible(item.entry).length : item.error ? "!" : "…";
+    const button = element("button", { type: "button", className: "thumb" });
+    button.setAttribute("aria-label", `${item.file.name}: ${item.error ? "could not be read" : count}`);
+    button.setAttribute("aria-current", String(item === current));
+    if (item.url) button.append(element("img", { src: item.url, alt: "" }));
+    button.append(element("span", { textContent: count }));
+    button.addEventListener("click", () => {
+      stopFollowing();
+      show(item);
+    });
+    return button;
+  }));
+}
+
+// ---------------------------------------------------------------- the result
+
+const threshold = () => Number(byId("threshold").value);
+const aboveThreshold = (entry) => entry.detections.filter((each) => each.score > threshold());
+
+function visible(entry) {
+  if (!entry.detections) return entry.classes;
+  return aboveThreshold(entry).filter((each) => !hiddenClasses.has(each.class_id));
+}
+
+function refresh() {
+  const { entry } = current;
+  shown = visible(entry);
+  chosen = null;
+  groups = draw(byId("boxes"), entry.detections ? shown : [], entry, toggleChosen);
+  byId("rows").replaceChildren(...shown.slice(0, MOST_ROWS).map(row));
+  byId("count").textContent = summary(entry);
+  byId("picture").alt = describe(shown);
+  byId("caption").textContent = facts(current);
+  byId("save-all").hidden = items.filter((item) => item.entry).length < 2;
+  showFilter(entry);
+  showNothing(entry);
+}
+
+function summary(entry) {
+  if (!entry.detections) return "Best classes";
+  const more = shown.length > MOST_ROWS ? `, the best ${MOST_ROWS} listed` : "";
+  return `${shown.length || "No"} ${shown.length === 1 ? "object" : "objects"}${more}`;
+}
+
+function facts({ file, entry, milliseconds }) {
+  const { network } = entry.timing_ms;
+  const parts = [file?.name || "Camera", `${entry.width} × ${entry.height}`];
+  if (network) parts.push(`network ${network.toFixed(1)} ms`);
+  if (milliseconds) parts.push(`answered in ${Math.round(milliseconds)} ms`);
+  parts.push(model.device);
+  return parts.join(" · ");
+}
+
+function row(each, index) {
+  const line = element("li");
+  const made = element(each.box ? "button" : "div", { className: "row" });
+  const swatch = element("span", { className: "swatch" });
+  swatch.style.background = colourOf(each.class_id);
+  made.append(swatch, element("span", { className: "name", textContent: each.label }));
+  made.append(element("span", { className: "value", textContent: percent(each.score) }));
+  if (each.box) {
+    made.type = "button";
+    made.setAttribute("aria-pressed", "false");
+    made.append(element("span", { className: "where", textContent: place(each.box) }));
+    made.addEventListener("click", () => toggleChosen(index));
+  } else {
+    made.append(meter(each.score));
+  }
+  line.append(made);
   return line;
 }
 
-function colour(classId) {
-  return `hsl(${(classId * 137.5) % 360} 90% 45%)`;
+function place({ left, top, right, bottom }) {
+  const [x, y, width, height] = [left, top, right - left, bottom - top].map(Math.round);
+  return `${width} × ${height} at ${x}, ${y}`;
+}
+
+function meter(score) {
+  const made = svg("svg", { class: "meter", viewBox: "0 0 100 1", preserveAspectRatio: "none", "aria-hidden": "true" });
+  made.append(svg("rect", { width: 100, height: 1 }), svg("rect", { width: 100 * (score ?? 0), height: 1 }));
+  return made;
+}
+
+function toggleChosen(index) {
+  chosen = chosen === index ? null : index;
+  choose(byId("boxes"), groups, chosen);
+  byId("rows").querySelectorAll("button").forEach((each, number) => {
+    each.setAttribute("aria-pressed", String(number === chosen));
+    if (number === chosen) each.scrollIntoView({ block: "nearest" });
+  });
+}
+
+// Classes in the picture, the most frequent first; a hidden class keeps its chip.
+function showFilter(entry) {
+  const found = new Map();
+  for (const { class_id, label } of entry.detections ? aboveThreshold(entry) : []) {
+    const before = found.get(class_id) ?? { label, count: 0 };
+    found.set(class_id, { label, count: before.count + 1 });
+  }
+  for (const id of entry.detections ? hiddenClasses : [])
+    if (!found.has(id)) found.set(id, { label: model.classes[id] ?? id, count: 0 });
+  const chips = [...found].sort((one, other) => other[1].count - one[1].count).map(([id, { label, count }]) => {
+    const chip = element("button", { type: "button", className: "chip" });
+    const swatch = element("span", { className: "swatch" });
+    swatch.style.background = colourOf(id);
+    chip.append(swatch, `${label} ${count}`);
+    chip.dataset.id = id;
+    chip.setAttribute("aria-pressed", String(!hiddenClasses.has(id)));
+    chip.addEventListener("click", () => {
+      if (!hiddenClasses.delete(id)) hiddenClasses.add(id);
+      refresh();
+      showStrip();
+      byId("classes").querySelector(`[data-id="${id}"]`)?.focus(); // the chips were made anew
+    });
+    return chip;
+  });
+  byId("filter").hidden = !chips.length;
+  byId("classes").replaceChildren(...chips);
+}
+
+// Says why nothing is shown, and offers what would show something.
+function showNothing(entry) {
+  byId("nothing").hidden = shown.length > 0;
+  if (shown.length) return;
+  const hidden = aboveThreshold(entry).length;
+  const best = entry.detections.find((each) => !hiddenClasses.has(each.class_id));
+  const action = byId("nothing-action");
+  action.hidden = !hidden && !best;
+  if (hidden) {
+    say("Nothing to show", `${hidden === 1 ? "The only object is" : `All ${hidden} objects are`} of a class that you switched off.`);
+    action.textContent = "Show all classes";
+    action.onclick = () => {
+      hiddenClasses.clear();
+      refresh();
+      showStrip();
+    };
+  } else if (best) {
+    const lower = Math.max(lowest(), Math.floor((best.score - 0.005) * 100) / 100);
+    say(`Nothing above ${threshold().toFixed(2)}`, `The best guess is ${best.label} with a score of ${best.score.toFixed(2)}.`);
+    action.textContent = `Lower the minimum score to ${lower.toFixed(2)}`;
+    action.onclick = () => setThreshold(lower);
+  } else {
+    const some = model.classes.slice(0, 6).join(", ") + (model.classes.length > 6 ? ", …" : "");
+    say("Nothing found", `This model knows ${some}. It sees pictures at ${model.width} × ${model.height}, so cut out small objects and try again.`);
+  }
+}
+
+function say(title, text) {
+  byId("nothing-title").textContent = title;
+  byId("nothing-text").textContent = text;
+}
+
+function setThreshold(value) {
+  byId("threshold").value = value;
+  byId("threshold").dispatchEvent(new Event("input"));
 }
 
 function describe(entries) {
   const counts = new Map();
   for (const { label } of entries) counts.set(label, (counts.get(label) ?? 0) + 1);
-  const parts = [...counts].map(([label, count]) => (count > 1 ? `${count} ${label}` : label));
+  const parts = [...counts].slice(0, 20).map(([label, count]) => (count > 1 ? `${count} ${label}` : label));
   return parts.length ? `A picture with ${parts.join(", ")}` : "A picture without detections";
+}
+
+// ---------------------------------------------------------------- camera and video
+
+async function watch(open, name) {
+  stopFollowing();
+  const video = byId("video");
+  setStatus("Opening…");
+  try {
+    await open(video);
+  } catch (error) {
+    live.close(video);
+    setStatus(error.message, true);
+    return;
+  }
+  following = new AbortController();
+  const { signal } = following;
+  setStatus("");
+  startWorking();
+  byId("picture").hidden = true;
+  byId("stop").hidden = false;
+  await live.follow(video, signal, (frame) => showFrame(frame, name, signal));
+}
+
+async function showFrame(frame, name, signal) {
+  const item = { file: new File([frame], `${name}.jpg`, { type: frame.type }) };
+  const began = performance.now();
+  try {
+    const options = { threshold: lowest() };
+    item.entry = await post(item.file, options).then((response) => response.json());
+  } catch (error) {
+    if (signal.aborted) return;
+    setStatus(error.message, true);
+    const seconds = error instanceof ServerError && error.status === 503 ? error.seconds : 1;
+    await new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
+    return;
+  }
+  if (signal.aborted) return;
+  item.milliseconds = performance.now() - began;
+  current = item;
+  setStatus("");
+  byId("result").hidden = byId("figure").hidden = byId("video").hidden = false;
+  refresh();
+}
+
+function stopFollowing() {
+  if (!following) return;
+  following.abort();
+  following = null;
+  live.close(byId("video"));
+  byId("stop").hidden = true;
+  byId("video").hidden = true;
+}
+
+// The last frame stays as a picture.
+async function keepFrame() {
+  const item = current;
+  stopFollowing();
+  if (!item?.entry) return;
+  item.url = URL.createObjectURL(item.file);
+  items.push(item);
+  await show(item);
+}
+
+// ---------------------------------------------------------------- downloads
+
+function save(content, name) {
+  const link = element("a", { href: URL.createObjectURL(content), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+const stem = (item) => (item.file.name || "picture").replace(/\.[^.]*$/, "");
+
+function exported(item) {
+  if (!item.entry) return { path: item.file.name, error: item.error?.message ?? "not processed" };
+  return isDetector() ? { ...item.entry, detections: visible(item.entry) } : item.entry;
+}
+
+function saveJson(value, name) {
+  save(new Blob([`${JSON.stringify(value, null, 1)}\n`], { type: "application/json" }), name);
+}
+
+async function savePicture() {
+  const type = current.file.type === "image/png" ? "png" : "jpeg";
+  const settings = { threshold: threshold() };
+  if (hiddenClasses.size) {
+    const kept = model.classes.map((_, id) => id).filter((id) => !hiddenClasses.has(id));
+    if (kept.length) settings.classes = kept.join(",");
+    else settings.threshold = 1; // nothing scores above it
+  }
+  const response = await post(current.file, settings, `image/${type}`);
+  save(await response.blob(), `${stem(current)}-detected.${type === "png" ? "png" : "jpg"}`);
+}
+
+// ---------------------------------------------------------------- small things
+
+function element(name, properties = {}) {
+  return Object.assign(document.createElement(name), properties);
 }
 
 function setStatus(text, isError = false) {
   byId("status").textContent = text;
   byId("status").classList.toggle("error", isError);
-  if (isError) byId("result").hidden = true;
 }
 
-function uploadFirst(files) {
-  const file = [...files].find((each) => each.type.startsWith("image/")) ?? files[0];
-  if (file) upload(file);
+const guarded = (action) => async (...given) => {
+  try {
+    await action(...given);
+  } catch (error) {
+    setStatus(error.message, true);
+  }
+};
+
+async function addUrl(url) {
+  setStatus("Fetching…");
+  const headers = { "Content-Type": "application/json" };
+  const response = await request("picture", { method: "POST", headers, body: JSON.stringify({ url }) });
+  const content = await response.blob();
+  const name = decodeURIComponent(new URL(url).pathname.split("/").pop()) || "picture";
+  await add([new File([content], name, { type: content.type })]);
 }
 
-byId("file").addEventListener("change", () => uploadFirst(byId("file").files));
-byId("form").addEventListener("submit", (event) => event.preventDefault());
-byId("threshold").addEventListener("input", () => (byId("score").textContent = byId("threshold").value));
-byId("threshold").addEventListener("change", () => picture && upload(picture));
-addEventListener("paste", (event) => uploadFirst(event.clipboardData.files));
+const filesOf = (list) => [...(list ?? [])];
+
+byId("file").addEventListener("change", guarded(async ({ target }) => {
+  const files = filesOf(target.files);
+  target.value = ""; // the same picture may be chosen again
+  await add(files);
+}));
+byId("camera").addEventListener("click", guarded(() => watch(live.openCamera, "camera")));
+byId("stop").addEventListener("click", guarded(keepFrame));
+byId("address").addEventListener("submit", guarded((event) => {
+  event.preventDefault();
+  return addUrl(byId("url").value);
+}));
+byId("threshold").addEventListener("input", () => {
+  byId("score").textContent = threshold().toFixed(2);
+  if (current?.entry) refresh();
+});
+byId("threshold").addEventListener("change", showStrip);
+byId("save-picture").addEventListener("click", guarded(savePicture));
+byId("save-json").addEventListener("click", () => saveJson(exported(current), `${stem(current)}.json`));
+byId("save-all").addEventListener("click", () => {
+  const images = items.map(exported);
+  saveJson({ version: 1, engine: model.engine, model: model.model, images }, `${model.model}.json`);
+});
+byId("boxes").addEventListener("click", () => chosen !== null && toggleChosen(chosen));
+addEventListener("keydown", (event) => event.key === "Escape" && chosen !== null && toggleChosen(chosen));
+addEventListener("paste", guarded(async (event) => {
+  const files = filesOf(event.clipboardData.files);
+  const text = event.clipboardData.getData("text").trim();
+  if (files.length) await add(files);
+  else if (model?.accepts_urls && /^https?:\/\//.test(text) && event.target.id !== "url") await addUrl(text);
+}));
 for (const kind of ["dragenter", "dragover"])
   addEventListener(kind, (event) => {
     event.preventDefault();
-    byId("drop").classList.add("over");
+    document.body.classList.add("over");
   });
 for (const kind of ["dragleave", "drop"])
   addEventListener(kind, (event) => {
     event.preventDefault();
-    byId("drop").classList.remove("over");
+    document.body.classList.remove("over");
   });
-addEventListener("drop", (event) => uploadFirst(event.dataTransfer.files));
+addEventListener("drop", guarded((event) => add(filesOf(event.dataTransfer.files))));
+new ResizeObserver(() => layOut(byId("boxes"))).observe(byId("frame"));
 
-start().catch(() => setStatus("The server does not respond.", true));
+start().catch((error) => setStatus(error.message, true));

@@ -1,6 +1,7 @@
 """docs/: commands and programs run as printed, quoted messages exist, links resolve."""
 
 import ast
+import json
 import re
 import shlex
 import shutil
@@ -45,8 +46,15 @@ def fresh(tmp_path, monkeypatch, tiny_detector, tiny_classifier):
         shutil.copy(getattr(tiny_detector, kind), tmp_path / f"my.{kind}")
         shutil.copy(getattr(tiny_classifier, kind), tmp_path / f"classifier.{kind}")
     (tmp_path / "obj.data").write_text("classes=3\nnames=my.names\n")
-    for name in ("dog.jpg", "cat.jpg", "pictures/000012.jpg"):
+    for name in ("dog.jpg", "cat.jpg", "pictures/000012.jpg", "val2017/000000000139.jpg"):
         write_picture(tmp_path / name)
+    labels = (tmp_path / "my.names").read_text().splitlines()
+    truth = {
+        "images": [{"id": 139, "file_name": "000000000139.jpg", "width": 50, "height": 40}],
+        "annotations": [],
+        "categories": [{"id": at, "name": label} for at, label in enumerate(labels, 1)],
+    }
+    (tmp_path / "instances_val2017.json").write_text(json.dumps(truth))
     (tmp_path / "list.txt").write_text("dog.jpg\ncat.jpg\n")
     for name in ("docs", "cfg", "weights"):
         (tmp_path / name).symlink_to(ROOT / name)

@@ -34,7 +34,7 @@ class Extent(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A picture of an archive: its path inside, and its content or why there is none."""
+    """A picture of an archive: its path inside, and its content or an error."""
 
     path: str
     source: NamedBytes | ImageError

@@ -1,7 +1,6 @@
 """--progress: a line of counts, on a terminal and in a log file."""
 
 import os
-import pty
 import sys
 
 import pytest
@@ -33,6 +32,7 @@ def test_a_log_file_gets_a_line_every_ten_seconds(clock, capsys):
 
 
 def test_a_terminal_has_one_line_that_is_rewritten(clock, monkeypatch):
+    pty = pytest.importorskip("pty", reason="this system has no pseudo terminals")
     leader, follower = pty.openpty()
     with os.fdopen(follower, "w") as terminal, os.fdopen(leader, "rb", 0) as reader:
         monkeypatch.setattr(sys, "stderr", terminal)

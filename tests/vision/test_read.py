@@ -680,3 +680,36 @@ def test_decoder_messages_are_printable(monkeypatch):
         read(content)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 300
+
+
+@pytest.fixture(scope="module")
+def photo():
+    random = np.random.default_rng(0)
+    blots = Image.fromarray(random.integers(0, 256, (30, 40, 3), dtype=np.uint8))
+    return blots.resize((320, 240), Image.Resampling.BICUBIC)
+
+
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 0}])
+@pytest.mark.parametrize("missing", [1, 2, 10, 100, 0.3, 0.6])
+def test_a_jpeg_that_lacks_its_end_is_read_if_asked(photo, caplog, options, missing):
+    file = io.BytesIO()
+    photo.save(file, "JPEG", quality=90, **options)
+    whole = file.getvalue()
+    lost = missing if isinstance(missing, int) else int(missing * len(whole))
+    cut = whole[: len(whole) - lost]
+    with pytest.raises(ImageError, match="cannot be decoded"):
+        read(cut)
+    found, expected = (read(each, lenient=True).pixels for each in (cut, whole))
+    assert "picture: lacks its end: the missing part is grey" in caplog.text
+    same = len(found) // 4
+    if not options.get("progressive"):
+        assert np.array_equal(found[:same], expected[:same])
+    difference = np.abs(found.astype(int) - expected)[:same].mean()
+    assert difference < (40 if options.get("progressive") or missing == 0.6 else 1)
+    assert caplog.text.count("lacks its end") == 1  # and not for the whole file
+
+
+@pytest.mark.parametrize("content", [b"\xff\xd8\xff", b"\xff\xd8\xff\xe0" + bytes(50)])
+def test_a_jpeg_without_a_head_is_an_error_even_if_lenient(content):
+    with pytest.raises(ImageError, match="cannot be decoded"):
+        read(content, lenient=True)

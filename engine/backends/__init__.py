@@ -49,6 +49,8 @@ def open_chosen(name: str, threads: int | None = None) -> Device:
     cpu = "cpu" if threads is None else f"cpu:{whole('threads', threads)}"
     if name == "cpu":
         return open_device(cpu)
+    if name == "ort" and threads is not None:
+        return open_device(f"ort:{whole('threads', threads)}")
     if name != "auto":
         return open_device(name)
     try:

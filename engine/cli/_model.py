@@ -43,7 +43,9 @@ def add_options(parser: argparse.ArgumentParser, *, batch: int = 1) -> None:
     model.add_argument("--data", metavar="FILE", help="darknet's .data file, for its names")
     running = parser.add_argument_group("running")
     running.add_argument(
-        "--device", default="auto", help="auto, cpu, cuda (all cards), cuda:0 or 0, cuda:0,1 (auto)"
+        "--device",
+        default="auto",
+        help="auto, cpu, cuda (all cards), cuda:0 or 0, cuda:0,1, ort (auto)",
     )
     running.add_argument("--precision", default="float32", help="float32, tf32 or float16")
     running.add_argument(

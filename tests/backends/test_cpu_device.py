@@ -14,16 +14,24 @@ from tests.backends.test_program import images, small_plan
 
 
 def test_devices_are_the_folders() -> None:
-    assert set(kinds()) == {"cpu", "cuda"}
+    assert set(kinds()) == {"cpu", "cuda", "ort"}
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "message"),
     [
-        ("cup", DeviceError, "device: expected one of cpu, cuda, got 'cup'. Did you mean 'cpu'?"),
-        ("gpu", DeviceError, "device: expected one of cpu, cuda, got 'gpu'. Did you mean 'cuda'?"),
-        ("", DeviceError, "device: expected one of cpu, cuda, got ''."),
-        ("base", DeviceError, "device: expected one of cpu, cuda, got 'base'."),
+        (
+            "cup",
+            DeviceError,
+            "device: expected one of cpu, cuda, ort, got 'cup'. Did you mean 'cpu'?",
+        ),
+        (
+            "gpu",
+            DeviceError,
+            "device: expected one of cpu, cuda, ort, got 'gpu'. Did you mean 'cuda'?",
+        ),
+        ("", DeviceError, "device: expected one of cpu, cuda, ort, got ''."),
+        ("base", DeviceError, "device: expected one of cpu, cuda, ort, got 'base'."),
         ("cpu:many", InputError, "device: expected cpu or cpu:THREADS, got 'cpu:many'"),
         ("cpu:0", InputError, "device: expected cpu or cpu:THREADS, got 'cpu:0'"),
         ("cpu:-1", InputError, "device: expected cpu or cpu:THREADS, got 'cpu:-1'"),

@@ -66,7 +66,7 @@ def test_random_weights_and_another_size_are_accepted(tiny_detector, picture, ca
         (["PICTURE", "--tolerance", "nan"], 2, "expected a number of 0 or more, got 'nan'"),
         (["PICTURE", "--tolerance", "-1"], 2, "expected a number of 0 or more, got '-1'"),
         (["PICTURE", "--tolerance", "much"], 2, "expected a number of 0 or more, got 'much'"),
-        (["PICTURE", "--first", "gpu"], 4, "expected one of cpu, cuda"),
+        (["PICTURE", "--first", "gpu"], 4, "expected one of cpu, cuda, ort"),
     ],
 )
 def test_mistakes_are_one_error_line(tiny_detector, picture, capsys, words, status, message):

@@ -7,7 +7,6 @@ the protocol, and clients that retry at once would take the processor from accep
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -18,18 +17,6 @@ from engine.serve.server_limits import ServerLimits
 # Takes the target of a POST request and the address of its client, and returns why an overloaded
 # server refuses it, or None.
 RefusalOf: TypeAlias = Callable[[bytes, str], "RejectedError | None"]
-
-_LONGEST_SECONDS = 60
-_SPREAD = 3.0
-
-
-def spread_seconds(seconds: float) -> int:
-    """Return a random whole number of seconds, from `seconds` to three times as many.
-
-    Clients that were refused together would otherwise come back together.
-    """
-    seconds = max(1.0, seconds)
-    return min(round(random.uniform(seconds, seconds * _SPREAD)), _LONGEST_SECONDS)
 
 
 class RefusingProtocol(LimitedProtocol):

@@ -8,13 +8,14 @@ from typing import Any
 from httptools import HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from engine.serve.rejection import spread_seconds
 from engine.serve.server_limits import ServerLimits
 
 _MAX_HEAD_BYTES = 1 << 16  # also bounds trailers and chunk headers
 _MAX_PIPELINED = 16
 _UPGRADE_HEADERS = (b"upgrade", b"http2-settings")
 _CLOSE = b"Connection: close\r\nContent-Length: 0\r\n\r\n"
-_TOO_MANY_CONNECTIONS = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n" + _CLOSE
+_TOO_MANY_CONNECTIONS = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: %d\r\n" + _CLOSE
 _HEAD_TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + _CLOSE
 
 
@@ -37,7 +38,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if len(self.connections) > self._limits.connections:
-            transport.write(_TOO_MANY_CONNECTIONS)
+            transport.write(_TOO_MANY_CONNECTIONS % spread_seconds(1))
             transport.close()
         else:
             self._start_idle_timer()

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 from engine.errors import EngineError
+
+_LONGEST_SECONDS = 60
+_SPREAD = 3.0
 
 
 class RejectedError(EngineError):
@@ -24,3 +29,12 @@ class RejectedError(EngineError):
 
 class ClientDisconnectedError(Exception):
     """The client has closed its connection, so no response can be delivered."""
+
+
+def spread_seconds(seconds: float) -> int:
+    """Return a random whole number of seconds, from `seconds` to three times as many.
+
+    Clients that were refused together would otherwise come back together.
+    """
+    seconds = max(1.0, seconds)
+    return min(round(random.uniform(seconds, seconds * _SPREAD)), _LONGEST_SECONDS)

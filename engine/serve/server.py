@@ -115,10 +115,14 @@ class Server(uvicorn.Server):
         """Return why the server refuses a picture that is posted to `target`, and record it."""
         service = self._service
         path = target.partition(b"?")[0]
-        if service is None or path not in _PICTURE_PATHS or service.is_draining:
+        is_of_picture = path in _PICTURE_PATHS or (
+            path.startswith(b"/v2/models/") and path.endswith(b"/infer")
+        )
+        if service is None or not is_of_picture or service.is_draining:
             return None  # the application refuses at the end, with a lingering close
         if refusal := service.overload():
-            service.metrics.add_request(path.decode(), refusal.status, 0.0)
+            name = path.decode() if path in _PICTURE_PATHS else "/v2/models"
+            service.metrics.add_request(name, refusal.status, 0.0)
             if self._access_log:
                 text = target.decode("latin-1")
                 self._access_log.add(client, "POST", text, refusal.status, 0, 0.0)

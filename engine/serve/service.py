@@ -18,10 +18,9 @@ from engine.detector import Detector, Outcome
 from engine.errors import DeviceError
 from engine.inputs import Batch, Prepared
 from engine.serve.batcher import Batcher, BatchResult, QueuedPicture
-from engine.serve.early_refusal import spread_seconds
 from engine.serve.memory_budget import BudgetClosedError, MemoryBudget
 from engine.serve.metrics import Metrics
-from engine.serve.rejection import ClientDisconnectedError, RejectedError
+from engine.serve.rejection import ClientDisconnectedError, RejectedError, spread_seconds
 from engine.serve.remote_pictures import PictureFetcher
 from engine.serve.server_limits import ServerLimits
 from engine.settings import Settings
@@ -221,11 +220,12 @@ class RequestLease:
         self._body_bytes = 0
         self._accepted_pictures = 0
         self._lock = Lock()  # pictures of one request are fetched and decoded on several threads
+        self._is_released = False  # a fetch that timed out may end after the response
         service.active_requests += 1
 
     def try_reserve_body(self, count: int) -> bool:
         with self._lock:
-            if not self.service.body_memory.try_reserve(count):
+            if self._is_released or not self.service.body_memory.try_reserve(count):
                 return False
             self._body_bytes += count
             return True
@@ -246,6 +246,8 @@ class RequestLease:
         self._accepted_pictures = total
 
     def release(self) -> None:
+        with self._lock:
+            self._is_released = True
         self.release_body()
         self.service.accepted_pictures -= self._accepted_pictures
         self.service.active_requests -= 1

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from engine.errors import DeviceError, EngineError, ImageError
 from engine.serve import body
-from engine.serve.rejection import RejectedError
+from engine.serve.rejection import RejectedError, spread_seconds
 from engine.serve.service import Inference, PictureLease, RequestLease, Service
 from engine.serve.uploads import Upload, Uploads
 from engine.settings import Settings
@@ -47,7 +47,9 @@ class Exchange:
         """Return the pictures in the body; large bodies would block other requests."""
         if is_json and not self.lease.try_reserve_body(len(self.content) * _BYTES_PER_JSON_BYTE):
             raise RejectedError(
-                503, "memory: expected space for pictures in base64, got none now", retry_after=1
+                503,
+                "memory: expected space for pictures in base64, got none now",
+                retry_after=spread_seconds(1),
             )
         uploads = await self.service.run_in_thread(partial(parse, self.content))
         if any(each.url is not None for each in uploads.pictures) and not self.service.fetcher:

@@ -84,7 +84,7 @@ def test_bodies_count_towards_the_memory_limit(detector, pictures):
             plug.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % (1 << 20) + bytes(length))
             until(lambda: server.service.body_memory.held == length)
             reply = server.post("/detect", pictures[0])
-            assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
+            assert (reply.status, reply.headers["Retry-After"] in "123") == (503, True)
             assert reply.error.startswith("memory: ")
             plug.sendall(bytes(100))
             assert answer_in(lines)[0] == 422
@@ -282,7 +282,7 @@ def test_connections_beyond_the_limit_are_refused(detector, pictures):
         until(lambda: len(server.server.server_state.connections) == 3)
         with plugged(server) as (_, lines):
             status, headers, _ = answer_in(lines)
-            assert (status, headers["retry-after"]) == (503, "1")
+            assert (status, headers["retry-after"] in "123") == (503, True)
         for other in others:
             other.close()
         until(lambda: not server.server.server_state.connections)

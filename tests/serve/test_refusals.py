@@ -50,6 +50,9 @@ def test_refusal_does_not_pass_through_the_application(detector, pictures, monke
         assert reply.headers["Content-Type"] == "application/json"
         metrics = server.get("/metrics").content.decode()
         assert 'engine_requests_total{path="/detect",status="503"} 1' in metrics
+        monkeypatch.setattr("starlette.applications.Starlette.__call__", must_not_run)
+        assert server.post("/v2/models/net/infer", b"{}").status == 503
+        monkeypatch.undo()
 
 
 def test_connection_of_a_refused_picture_stays_usable(detector, pictures):

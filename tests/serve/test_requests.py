@@ -423,6 +423,43 @@ def test_name_is_resolved_once_and_the_checked_address_is_used(monkeypatch, pict
     assert (names, asked) == (["rebinding.example"], ["/"])
 
 
+def test_fetch_that_ends_after_its_request_holds_no_memory(
+    detector, pictures, public_loopback, monkeypatch
+):
+    resolve = socket.getaddrinfo
+    is_over, has_ended = threading.Event(), threading.Event()
+
+    def slow(host, *args, **options):
+        if host == "slow.example":
+            is_over.wait(10)
+            host = "127.0.0.1"
+        return resolve(host, *args, **options)
+
+    fetch = remote_pictures.PictureFetcher._fetch
+
+    def signalling(*args):
+        try:
+            return fetch(*args)
+        finally:
+            has_ended.set()
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    monkeypatch.setattr(remote_pictures.PictureFetcher, "_fetch", signalling)
+    monkeypatch.setattr(remote_pictures, "_TOTAL_SECONDS", 0.2)
+    monkeypatch.setattr(remote_pictures, "_READ_SECONDS", 0.2)
+    with (
+        website({"/": pictures[0]}) as (site, _),
+        serving(detector, access=Access(allow_urls=True)) as server,
+    ):
+        port = site.rpartition(":")[2]
+        reply = post(server, "/detect", {"url": f"http://slow.example:{port}/"})
+        assert (reply.status, "not finished after" in reply.error) == (422, True)
+        monkeypatch.setattr(remote_pictures, "_TOTAL_SECONDS", 10)
+        is_over.set()
+        assert has_ended.wait(10)
+        until(server.holds_nothing)
+
+
 @pytest.mark.parametrize(
     ("address", "expected"),
     [

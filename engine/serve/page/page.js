@@ -8,6 +8,7 @@ import { choose, draw, layOut, percent, svg } from "./overlay.js";
 const LOWEST = 0.05; // boxes above it are fetched, so that the threshold acts at once
 const MOST_BOXES = 1000;
 const MOST_ROWS = 200;
+const MOST_TRIES = 6; // of a request that a full server refuses
 const SAMPLES = [
   { file: "parcel.jpg", alt: "Parcel labels with codes", classes: ["qr", "barcode"] },
   { file: "scene.jpg", alt: "A drawn street with a stop sign", classes: ["stop sign", "traffic light"] },
@@ -22,6 +23,7 @@ let groups = [];
 let shown = []; // the detections on display
 let chosen = null;
 let following = null; // the AbortController of a camera or a video
+let latestFrame = 0; // when its latest result came
 
 const isDetector = () => model.task === "detector";
 
@@ -104,10 +106,23 @@ async function post(file, settings, accept = "application/json") {
   return request(path(settings), { method: "POST", body, headers: { Accept: accept } });
 }
 
+// Posts again while the server is full, when it says that there may be room.
+async function postPatiently(...given) {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await post(...given);
+    } catch (error) {
+      if (error.status !== 503 || !error.seconds || tries === MOST_TRIES) throw error;
+      setStatus(`The server is busy. Trying again in ${error.seconds} s…`);
+      await new Promise((resolve) => setTimeout(resolve, 1000 * error.seconds));
+    }
+  }
+}
+
 async function detect(item) {
   const began = performance.now();
   try {
-    item.entry = await post(item.file, { threshold: lowest() }).then((response) => response.json());
+    item.entry = await postPatiently(item.file, { threshold: lowest() }).then((response) => response.json());
     item.milliseconds = performance.now() - began;
     item.url = await viewable(item.file);
   } catch (error) {
@@ -123,7 +138,7 @@ async function viewable(file) {
   if (await probe.decode().then(() => true, () => false)) return url;
   URL.revokeObjectURL(url);
   if (!isDetector()) return null;
-  const drawn = await post(file, { threshold: 1 }, "image/jpeg").then((response) => response.blob());
+  const drawn = await postPatiently(file, { threshold: 1 }, "image/jpeg").then((response) => response.blob());
   return URL.createObjectURL(drawn);
 }
 
@@ -193,11 +208,12 @@ function summary(entry) {
   return `${shown.length || "No"} ${shown.length === 1 ? "object" : "objects"}${more}`;
 }
 
-function facts({ file, entry, milliseconds }) {
+function facts({ file, title, entry, milliseconds, rate }) {
   const { network } = entry.timing_ms;
-  const parts = [file?.name || "Camera", `${entry.width} × ${entry.height}`];
+  const parts = [title ?? file.name, `${entry.width} × ${entry.height}`];
   if (network) parts.push(`network ${network.toFixed(1)} ms`);
   if (milliseconds) parts.push(`answered in ${Math.round(milliseconds)} ms`);
+  if (rate) parts.push(`${rate.toFixed(1)} frames/s`);
   parts.push(model.device);
   return parts.join(" · ");
 }
@@ -327,6 +343,8 @@ async function watch(open, name) {
     return;
   }
   following = new AbortController();
+  latestFrame = 0;
+  byId("count").setAttribute("aria-live", "off"); // every frame changes it
   const { signal } = following;
   setStatus("");
   startWorking();
@@ -336,7 +354,8 @@ async function watch(open, name) {
 }
 
 async function showFrame(frame, name, signal) {
-  const item = { file: new File([frame], `${name}.jpg`, { type: frame.type }) };
+  const file = new File([frame], `${name}.jpg`, { type: frame.type });
+  const item = { file, title: name };
   const began = performance.now();
   try {
     const options = { threshold: lowest() };
@@ -350,6 +369,8 @@ async function showFrame(frame, name, signal) {
   }
   if (signal.aborted) return;
   item.milliseconds = performance.now() - began;
+  item.rate = 1000 / (performance.now() - (latestFrame || began));
+  latestFrame = performance.now();
   current = item;
   setStatus("");
   byId("result").hidden = byId("figure").hidden = byId("video").hidden = false;
@@ -360,6 +381,7 @@ function stopFollowing() {
   if (!following) return;
   following.abort();
   following = null;
+  byId("count").setAttribute("aria-live", "polite");
   live.close(byId("video"));
   byId("stop").hidden = true;
   byId("video").hidden = true;
@@ -402,7 +424,8 @@ async function savePicture() {
     if (kept.length) settings.classes = kept.join(",");
     else settings.threshold = 1; // nothing scores above it
   }
-  const response = await post(current.file, settings, `image/${type}`);
+  const response = await postPatiently(current.file, settings, `image/${type}`);
+  setStatus("");
   save(await response.blob(), `${stem(current)}-detected.${type === "png" ? "png" : "jpg"}`);
 }
 

@@ -68,10 +68,6 @@ class Context:
     thread.
     """
 
-    driver_api: DriverApi
-    turn: EnqueueLock
-    pinned_memory: PinnedMemory
-
     def __init__(self, name: str, index: int) -> None:
         self.name = name
         self._worker = Worker(name)

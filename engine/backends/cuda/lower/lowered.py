@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine.backends.cuda import conv
 from engine.backends.cuda.conv import sm90_fused
+from engine.backends.cuda.driver.context import Context
 from engine.backends.cuda.driver.tiles import Tile
 from engine.backends.cuda.ops.gpu import NO_ANNOTATIONS, RUNNERS, Annotations, Arrays, Gpu, Place
 from engine.backends.cuda.ops.target import Choice, Target
@@ -108,6 +109,22 @@ class Lowered:
     steps: tuple[Step, ...] = ()
     decoders: tuple[Decoder, ...] = ()
     layout: Layout = EMPTY_LAYOUT
+
+    def on(self, context: Context, *, activations: int, workspace: int, **others: Any) -> Gpu:
+        """Return what op functions see of a program with these pointers to its memory."""
+        return Gpu(
+            self.target,
+            kernels=context.kernels(self.target.precision),
+            blas=context.blas,
+            stream=context.stream,
+            places={
+                tensor: replace(each, pointer=activations + each.pointer)
+                for tensor, each in self.layout.slices.items()
+            },
+            workspace=workspace,
+            sequences=self.target.batch,
+            **others,
+        )
 
     @property
     def launches(self) -> tuple[Step | Decoder, ...]:

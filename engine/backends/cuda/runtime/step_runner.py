@@ -48,18 +48,11 @@ class StepRunner:
         self._next_weights = {
             step.op: _next_weights(step, weights, memory.weights) for step in self.steps
         }
-        self.gpu = Gpu(
-            lowered.target,
-            kernels=context.kernels(lowered.target.precision),
-            blas=context.blas,
-            stream=context.stream,
-            places={
-                tensor: replace(each, pointer=memory.activations + each.pointer)
-                for tensor, each in lowered.layout.slices.items()
-            },
-            arrays={key: memory.weights + offset for key, offset in weights.offsets.items()},
+        self.gpu = lowered.on(
+            context,
+            activations=memory.activations,
             workspace=memory.workspace,
-            sequences=lowered.target.batch,
+            arrays={key: memory.weights + offset for key, offset in weights.offsets.items()},
             decoding=_decoding(memory, room),
         )
         calls = context.driver_api

@@ -116,20 +116,20 @@ class Submission(ABC):
             threshold = min(each.threshold for each in settings)
             rows = self.start_detect(pictures, threshold=threshold, hierarchy=hierarchy)
             finish = partial(boxes_of, pictures, settings)
-            return StagedTicket(("network", _result_of(rows)), ("suppress", finish), start=start)
+            return StagedTicket(
+                ("network", lambda _: rows.result()), ("suppress", finish), start=start
+            )
         boxes = self.start_boxes(
             pictures, first.suppression, threshold=first.threshold, hierarchy=hierarchy
         )
         select = partial(_select, first)
-        return StagedTicket(("network", _result_of(boxes)), ("suppress", select), start=start)
+        return StagedTicket(
+            ("network", lambda _: boxes.result()), ("suppress", select), start=start
+        )
 
     def submit_forward(self, pictures: Sequence[Placed]) -> TimedTicket[tuple[Array, ...]]:
-        start = perf_counter()
-        return StagedTicket(("network", _result_of(self.start_forward(pictures))), start=start)
-
-
-def _result_of(ticket: Ticket[Any]) -> Any:
-    return lambda _: ticket.result()
+        start, ticket = perf_counter(), self.start_forward(pictures)
+        return StagedTicket(("network", lambda _: ticket.result()), start=start)
 
 
 def _select(settings: DetectionSettings, boxes: list[Boxes]) -> list[Boxes]:

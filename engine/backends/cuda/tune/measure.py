@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from math import inf, prod
 
 import numpy as np
@@ -16,7 +15,7 @@ from engine.backends.cuda.lower.memory_layout import align, lay_out_memory
 from engine.backends.cuda.lower.squeeze_excite import partial_sums
 from engine.backends.cuda.lower.weights import lay_out_weights
 from engine.backends.cuda.ops.border import fill_with_noise
-from engine.backends.cuda.ops.gpu import Annotations, Gpu
+from engine.backends.cuda.ops.gpu import Annotations
 from engine.backends.cuda.ops.target import Choice, Target
 from engine.plan.build import Plan
 from engine.plan.ops import Conv2d, Gate
@@ -111,18 +110,11 @@ def measure(
     try:
         start = int(block)
         copies = [start + layout.size + copy * weights.size for copy in range(COPIES + 1)]
-        gpu = Gpu(
-            target,
-            kernels=context.kernels(target.precision),
-            blas=context.blas,
-            stream=stream,
-            places={
-                tensor: replace(each, pointer=start + each.pointer)
-                for tensor, each in layout.slices.items()
-            },
-            arrays={} if gate is None else {(gate, "squeeze"): start + size - squeeze},
+        gpu = lowered.on(
+            context,
+            activations=start,
             workspace=copies.pop(),
-            sequences=target.batch,
+            arrays={} if gate is None else {(gate, "squeeze"): start + size - squeeze},
             annotations=step.annotations,
         )
         for offset in range(0, size, _NOISE_BYTES):  # zeros would take less power, and less time

@@ -249,8 +249,8 @@ class CudaProgram(Submission):
         if images.ndim != 4 or images.shape[1:] != self._sides:
             expected = ", ".join(map(str, ("rows", *self._sides)))
             raise InputError(f"images: expected ({expected}), got {images.shape}")
-        sequences = self._count_sequences(len(images))
-        return partial(self._put_images, images, sequences, decoding)
+        job = self._job(len(images), images.size * WORD, decoding)
+        return partial(self._put, job, decoding, partial(self._stage_images, images))
 
     def _pictures(self, placed: Sequence[Placed], decoding: Decoding | None = None) -> Put:
         channels, height, width = self._sides
@@ -262,41 +262,36 @@ class CudaProgram(Submission):
                     f"pictures: expected {channels} channels for {width} x {height}, "
                     f"got {got} for {got_width} x {got_height}"
                 )
-        sequences = self._count_sequences(len(placed))
-        arrangement = picture_staging.arrange(placed)
-        if arrangement is None:
-            return partial(self._put_scaled, placed, sequences, decoding)
-        return partial(self._put_pictures, placed, sequences, arrangement, decoding)
+        found = picture_staging.arrange(placed)
+        if found is None:
+            job = self._job(len(placed), len(placed) * self.plan.source.shape.size * WORD, decoding)
+            return partial(self._put, job, decoding, partial(self._stage_scaled, placed))
+        job = self._job(len(placed), found.size, decoding, has_pictures=True)
+        return partial(self._put, job, decoding, partial(self._stage_pictures, placed, found))
 
-    def _put_images(
-        self, images: Array, sequences: int, decoding: Decoding | None, slot: Slot
+    def _put(
+        self, job: Job, decoding: Decoding | None, stage: Callable[[Slot], None], slot: Slot
     ) -> Job:
-        self._make_room(slot, images.size * WORD)
-        size, values = images.size * WORD, slot.images()
+        slot.clear()
+        if job.size > slot.room:
+            self._context.run(partial(slot.make_room, job.size))
+        stage(slot)
+        if decoding is not None:
+            slot.put_decoding(decoding)
+        return job
+
+    def _stage_images(self, images: Array, slot: Slot) -> None:
         starts = range(0, images.size, images[0].size)
-        self._copier.copy(list(images), starts, values, partial(self._send_ahead, slot))
-        return self._job(slot, decoding, sequences, len(images), size)
+        self._copier.copy(list(images), starts, slot.images(), partial(self._send_ahead, slot))
 
-    def _put_scaled(
-        self, placed: Sequence[Placed], sequences: int, decoding: Decoding | None, slot: Slot
-    ) -> Job:
-        values = len(placed) * self.plan.source.shape.size
-        self._make_room(slot, values * WORD)
-        images = slot.images()[:values]
-        rows = images.reshape(-1, *self._sides)
-        for each, row in zip(placed, rows, strict=True):
+    def _stage_scaled(self, placed: Sequence[Placed], slot: Slot) -> None:
+        values = slot.images()[: len(placed) * self.plan.source.shape.size]
+        for each, row in zip(placed, values.reshape(-1, *self._sides), strict=True):
             resize.scale_into(each.pixels, each.placement, row, exact=each.exact)
-        return self._job(slot, decoding, sequences, len(placed), images.nbytes)
 
-    def _put_pictures(
-        self,
-        placed: Sequence[Placed],
-        sequences: int,
-        arrangement: Arrangement,
-        decoding: Decoding | None,
-        slot: Slot,
-    ) -> Job:
-        self._make_room(slot, arrangement.size)
+    def _stage_pictures(
+        self, placed: Sequence[Placed], arrangement: Arrangement, slot: Slot
+    ) -> None:
         slot.put_table(placed, arrangement.starts)
         pixels = [each.pixels for each in placed]
         if self._context.pinned_memory.contains(pixels):
@@ -304,48 +299,27 @@ class CudaProgram(Submission):
         else:
             send = partial(self._send_ahead, slot)
             self._copier.copy(pixels, arrangement.starts, slot.staged, send)
-        rows = len(placed)
-        return self._job(slot, decoding, sequences, rows, arrangement.size, has_pictures=True)
-
-    def _make_room(self, slot: Slot, size: int) -> None:
-        slot.clear()
-        if size > slot.room:
-            self._context.run(partial(slot.make_room, size))
 
     def _send_ahead(self, slot: Slot, size: int) -> None:
         if self._device.is_idle:
             with self._context.enqueue_lock:
                 self._device.send_ahead(slot, size)
 
-    def _job(
-        self,
-        slot: Slot,
-        decoding: Decoding | None,
-        sequences: int,
-        rows: int,
-        size: int,
-        *,
-        has_pictures: bool = False,
-    ) -> Job:
-        if decoding is None:
-            return Job(sequences, rows, size, has_pictures)
-        slot.put_decoding(decoding)
-        suppresses = has_pictures and bool(decoding.how)
-        return Job(sequences, rows, size, has_pictures, decodes=True, suppresses=suppresses)
-
     def _decoding(self, threshold: float, hierarchy: float, how: bytes = b"") -> Decoding:
         if self._room is None:
             raise InputError("detect: expected a network with a detection layer, got none")
         return Decoding.of(threshold, hierarchy, how)
 
-    def _count_sequences(self, rows: int) -> int:
-        steps = self._steps
-        most = self.batch * steps
+    def _job(
+        self, rows: int, size: int, decoding: Decoding | None, *, has_pictures: bool = False
+    ) -> Job:
+        steps, most = self._steps, self.batch * self._steps
         if not 0 < rows <= most:
             raise InputError(f"images: expected 1 to {most} rows, got {rows}")
         if rows % steps:
             raise InputError(f"images: expected a multiple of {steps} time steps, got {rows} rows")
-        return rows // steps
+        suppresses = has_pictures and decoding is not None and bool(decoding.how)
+        return Job(rows // steps, rows, size, has_pictures, decoding is not None, suppresses)
 
     def _run(self, put: Put, fetch: Callable[[Slot, Job], Answer]) -> Answer:
         with self._slot() as slot:

@@ -85,7 +85,7 @@ def launch(
     cluster: int = 1,
 ) -> None:
     """Enqueue a tile's kernel, which from Hopper on may start before the previous one ends."""
-    gpu.tile(tile, tile.shared_bytes if shared is None else shared).launch(
+    gpu.kernels.tile(tile, tile.shared_bytes if shared is None else shared).launch(
         (blocks, 1, 1),
         tile.threads,
         arguments,

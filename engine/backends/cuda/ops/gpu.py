@@ -26,9 +26,7 @@ from engine.plan.shapes import Window
 
 if TYPE_CHECKING:
     from engine.backends.cuda.driver.cublas import Blas
-    from engine.backends.cuda.driver.launch import Function
     from engine.backends.cuda.driver.loaded_kernels import Kernels
-    from engine.backends.cuda.driver.tiles import Tile
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -107,9 +105,6 @@ class Gpu:
         target = self.target.of(item)
         return self if target is self.target else self._counterpart(target)
 
-    def with_arrays(self, arrays: Mapping[tuple[Op | Head, str], int]) -> Gpu:
-        return replace(self, arrays={**self.arrays, **arrays})
-
     def storing(self, tensor: Tensor) -> Gpu:
         """Return the counterpart whose kernels store values as those of this tensor."""
         if tensor not in self.target.floats:
@@ -163,10 +158,6 @@ class Gpu:
         """Whether every pixel of the tensor begins on 16 bytes."""
         return tensor not in self.target.misaligned
 
-    def tile(self, tile: Tile, shared: int) -> Function:
-        """The tensor-core kernel for this tile, with `shared` bytes of dynamic shared memory."""
-        return self.kernels.tile(tile, shared)
-
     def array(self, op: Op | Head, name: str) -> int:
         """The pointer to the array that `prepare` returned under this name; 0 if there is none."""
         return self.arrays.get((op, name), 0)
@@ -175,10 +166,10 @@ class Gpu:
         """Return the values of all rows of `tensor` in this run."""
         return self.pixels(tensor) * tensor.shape.channels
 
-    def launch(self, kernel: str, items: int, /, **arguments: float) -> None:
+    def launch(self, kernel: str, items: int, /, **arguments: Any) -> None:
         """Enqueue a grid-stride kernel over `items` work items, with arguments by name."""
         blocks = max(1, min(-(-items // THREADS), self.most_blocks))
-        self._launch(kernel, (blocks, 1, 1), THREADS, arguments)
+        self.launch_grid(kernel, (blocks, 1, 1), THREADS, **arguments)
 
     def fields_of(self, op: Op | Head) -> dict[str, Any]:
         """Return what kernels know by the names of an op's fields."""
@@ -267,16 +258,6 @@ class Gpu:
         **arguments: float,
     ) -> None:
         """Enqueue a kernel on a grid of its own; `shared` bytes are its dynamic shared memory."""
-        self._launch(kernel, grid, threads, arguments, shared)
-
-    def _launch(
-        self,
-        kernel: str,
-        grid: tuple[int, int, int],
-        threads: int,
-        arguments: Mapping[str, float],
-        shared: int = 0,
-    ) -> None:
         values = compiler.in_order(kernel, arguments)
         self.kernels.launch(kernel, grid, threads, values, stream=self.stream, shared=shared)
 

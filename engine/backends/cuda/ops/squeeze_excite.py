@@ -41,22 +41,16 @@ def gate(gpu: Gpu, op: ops.Gate) -> None:
     shape = _scaled_grid(gpu, op) if gpu.annotations.multiply else _grid(gpu, op, lanes)
     memory = values * packs + max(4 * _THREADS, padded_hidden(op), shape.share)
     pieces = _pieces(gpu, op)
-    gpu.launch_grid(
+    arguments = gpu.arguments(
         "gate",
-        (gpu.rows(op.out) * shape.shares * shape.spreads, 1, 1),
-        _THREADS,
-        shared=4 * memory,
+        op.src,
+        op.out,
+        op,
         squeezed=gpu.workspace,
-        squeeze_bias=gpu.array(op, "squeeze_bias"),
-        expand=gpu.array(op, "expand"),
-        expand_bias=gpu.array(op, "expand_bias"),
-        out=gpu[op.out],
-        rows=gpu.rows(op.out),
         area=op.src.shape.area,
         pieces=pieces,
         hidden=hidden,
         filters=op.out.shape.channels,
-        out_pitch=gpu.pitch(op.out),
         shares=shape.shares,
         share=shape.share,
         expand_lanes=lanes,
@@ -65,6 +59,8 @@ def gate(gpu: Gpu, op: ops.Gate) -> None:
         spreads=shape.spreads,
         **_product(gpu),
     )
+    grid = gpu.rows(op.out) * shape.shares * shape.spreads, 1, 1
+    gpu.launch_grid("gate", grid, _THREADS, shared=4 * memory, **arguments)
 
 
 def _pieces(gpu: Gpu, op: ops.Gate) -> int:

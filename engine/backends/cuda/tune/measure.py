@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from math import inf, prod
 
 import numpy as np
@@ -123,10 +124,10 @@ def measure(
             for offset, values in weights.arrays:
                 if values.dtype == np.int32:  # counters, which must start at zero
                     gpu.zero(copy + offset, values.nbytes)
-        gpus = [
-            gpu.with_arrays({key: copy + at for key, at in weights.offsets.items()})
-            for copy in copies
-        ]
+        gpus = []
+        for copy in copies:
+            own = {key: copy + at for key, at in weights.offsets.items()}
+            gpus.append(replace(gpu, arrays={**gpu.arrays, **own}))
         context.blas.allow_tf32(target.precision == "tf32")
         step.enqueue(gpus[0])  # loads what is loaded lazily
         stream.synchronize()

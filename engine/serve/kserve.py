@@ -28,6 +28,7 @@ from engine.serve.uploads import (
     Upload,
     Uploads,
     brief,
+    check_count,
     decode_base64,
     parse_object,
 )
@@ -149,10 +150,9 @@ def _uploads(content: bytes, header_length: str | None) -> Uploads:
             raise InputError(f"binary_data_size: expected {len(binary)}, got {size}")
         contents = _split(binary)
     else:
-        contents = [
-            decode_base64(text, f"data[{number}]")
-            for number, text in enumerate(_flat(given.get("data")))
-        ]
+        data = _flat(given.get("data"))
+        check_count(len(data))
+        contents = [decode_base64(text, f"data[{number}]") for number, text in enumerate(data)]
     _check_shape(given.get("shape"), len(contents))
     settings = _object(document, "parameters")
     request_id = document.get("id")
@@ -196,7 +196,7 @@ def _flat(data: Any) -> list[Any]:
 
 def _split(content: bytes) -> list[bytes]:
     """Return the elements of a binary BYTES tensor: each follows its length in four bytes."""
-    elements = []
+    elements: list[bytes] = []
     position = 0
     while position < len(content):
         if position + 4 > len(content):
@@ -206,6 +206,7 @@ def _split(content: bytes) -> list[bytes]:
         if position > len(content):
             raise InputError("binary data: ends within an element")
         elements.append(content[position - length : position])
+        check_count(len(elements))
     return elements
 
 

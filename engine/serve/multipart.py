@@ -1,13 +1,15 @@
-"""Parsing of multipart/form-data: the files of a form."""
+"""Parsing of multipart/form-data: the files and the short fields of a form."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 from python_multipart import MultipartParser
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
 
+from engine.files.naming import shown
 from engine.serve.rejection import RejectedError
 
 MEDIA_TYPE = "multipart/form-data"
@@ -17,16 +19,23 @@ logging.getLogger("python_multipart").addHandler(logging.NullHandler())
 
 _MAX_PARTS = 256
 _MAX_HEADER_LENGTH = 1000
+_MAX_FIELD_LENGTH = 10_000
 _HINT = " With curl: -F image=@dog.jpg"
 
 
-def extract_files(content: bytes, content_type: str) -> list[tuple[bytes, str]]:
-    """Return the content and the name of each file in a form."""
+@dataclass(frozen=True)
+class Form:
+    files: list[tuple[bytes, str]]  # content and name
+    fields: list[tuple[str, str]]  # name and text
+
+
+def parse(content: bytes, content_type: str) -> Form:
+    """Return the files of a form, at least one, and its fields."""
     _, options = parse_options_header(content_type[:_MAX_HEADER_LENGTH])
     if not options.get(b"boundary"):
         raise RejectedError(400, "multipart: expected a boundary in Content-Type, got none")
     try:
-        form = _Form()
+        form = _Parts()
         MultipartParser(
             options[b"boundary"],
             {
@@ -45,14 +54,17 @@ def extract_files(content: bytes, content_type: str) -> list[tuple[bytes, str]]:
         raise RejectedError(400, "multipart: ends before its last boundary")
     if not form.files:
         raise RejectedError(400, f"multipart: expected a file, got none.{_HINT}")
-    return [(b"".join(chunks), name) for name, chunks in form.files]
+    files = [(b"".join(chunks), name) for name, chunks in form.files]
+    fields = [(name, bytes(text).decode("utf-8", "replace")) for name, text in form.fields]
+    return Form(files, fields)
 
 
-class _Form:
-    """The parser's callbacks, which collect the files; a part without a file name is skipped."""
+class _Parts:
+    """The parser's callbacks, which collect files and fields."""
 
     def __init__(self) -> None:
         self.files: list[tuple[str, list[bytes]]] = []
+        self.fields: list[tuple[str, bytearray]] = []
         self.is_complete = False
         self._parts = 0
         self._is_file = False
@@ -82,10 +94,19 @@ class _Form:
         self._is_file = b"filename" in options
         if self._is_file:
             self.files.append((options[b"filename"].decode("utf-8", "replace"), []))
+        else:
+            name = options.get(b"name", b"")[:_MAX_HEADER_LENGTH].decode("utf-8", "replace")
+            self.fields.append((name, bytearray()))
 
     def add_content(self, data: bytes, start: int, end: int) -> None:
         if self._is_file:
             self.files[-1][1].append(data[start:end])
+            return
+        name, text = self.fields[-1]
+        text += data[start:end]
+        if len(text) > _MAX_FIELD_LENGTH:
+            limit = f"at most {_MAX_FIELD_LENGTH} bytes"
+            raise RejectedError(400, f"multipart: {shown(name)}: expected {limit}, or a file name")
 
     def end(self) -> None:
         self.is_complete = True

@@ -13,12 +13,15 @@ from engine.errors import InputError, suggest
 from engine.files.naming import shown
 from engine.serve import multipart
 from engine.serve.rejection import RejectedError
+from engine.serve.request_options import CLASSIFICATION_PARAMETERS, DETECTION_PARAMETERS
 
 JSON_TYPE = "application/json"
 
 _PICTURE_KEYS = ("data", "url", "name")
 _MAX_URL_LENGTH = 8192
 _MAX_NAME_LENGTH = 1024
+MAX_PICTURES = 1024  # in a request, whatever the queue holds
+_MAX_VALUES = 100_000  # in JSON: a value takes many times the memory of its text
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,14 @@ class Uploads:
 
 
 def from_form(content: bytes, content_type: str) -> Uploads:
-    files = multipart.extract_files(content, content_type)
-    pictures = tuple(Upload(content, name) for content, name in files)
-    return Uploads(pictures, is_list=len(pictures) > 1)
+    form = multipart.parse(content, content_type)
+    pictures = tuple(Upload(content, name) for content, name in form.files)
+    known = {*DETECTION_PARAMETERS, *CLASSIFICATION_PARAMETERS}
+    fields = [(name, text) for name, text in form.fields if name.replace("-", "_") in known]
+    settings = dict(fields)
+    if len(settings) < len(fields):
+        raise InputError(f"form: expected {', '.join(settings)} once, got one of them twice")
+    return Uploads(pictures, is_list=len(pictures) > 1, settings=settings)
 
 
 def from_json(content: bytes) -> Uploads:
@@ -54,12 +62,15 @@ def from_json(content: bytes) -> Uploads:
     images = document["images"]
     if not (isinstance(images, list) and images):
         raise InputError(f"images: expected a list of pictures, got {brief(images)}")
+    check_count(len(images))
     pictures = tuple(_entry(each, f"images[{number}]") for number, each in enumerate(images))
     return Uploads(pictures, is_list=True, settings=settings)
 
 
 def parse_object(content: bytes) -> dict[str, Any]:
     """Return the JSON object in a body."""
+    if sum(content.count(each) for each in (b",", b"[", b"{")) > _MAX_VALUES:
+        raise RejectedError(413, f"body: expected at most {_MAX_VALUES} values, got more")
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -67,6 +78,11 @@ def parse_object(content: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise RejectedError(400, f"body: expected a JSON object, got {brief(document)}")
     return document
+
+
+def check_count(count: int) -> None:
+    if count > MAX_PICTURES:
+        raise RejectedError(413, f"pictures: expected at most {MAX_PICTURES}, got {count}")
 
 
 def decode_base64(text: Any, where: str) -> bytes:

@@ -147,6 +147,29 @@ def test_invalid_json_is_refused_in_one_line(server, document, reason):
     until(server.holds_nothing)
 
 
+def test_fields_of_a_form_are_settings(server, pictures):
+    field = b'--cut\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
+    more = field % (b"threshold", b"0.35") + field % (b"comment", b"ours")
+    reply = server.post("/detect", more + form(("a.png", pictures[0])), Content_Type=FORM)
+    expected = server.post("/detect?threshold=0.35", pictures[0]).found["detections"]
+    assert boxes(reply.found["detections"]) == boxes(expected)
+    for content in (field % (b"threshold", b"x"), more * 2, field % (b"nms", b"1" * 20_000)):
+        reply = server.post("/detect", content + form(("a.png", pictures[0])), Content_Type=FORM)
+        assert reply.status == 400
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"images": [' + b"[]," * 200_000 + b"[]]}",
+        b'{"images": [' + b'"AAAA",' * 2000 + b'"AAAA"]}',
+    ],
+)
+def test_json_of_many_values_is_refused_before_they_take_memory(server, content):
+    reply = server.post("/detect", content, **JSON)
+    assert (reply.status, "expected at most" in reply.error) == (413, True)
+
+
 # ------------------------------------------------------------ KServe
 
 
@@ -197,6 +220,10 @@ def test_kserve_takes_binary_data_as_tritonclient_sends_it(server, detector, pic
     ]
     for content in (head + binary[:-1], head + b"\xff\xff\xff\xff", head):
         assert server.post("/v2/models/net/infer", content, **length).status == 400
+    given["parameters"] = {"binary_data_size": 40_000}
+    head = json.dumps(document).encode()
+    length = {"Inference_Header_Content_Length": str(len(head))}
+    assert server.post("/v2/models/net/infer", head + bytes(40_000), **length).status == 413
     length = {"Inference_Header_Content_Length": "9999999"}
     assert server.post("/v2/models/net/infer", head + binary, **length).status == 400
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from engine.arrays import Array
-from engine.backends.base import Memory
+from engine.backends.base import Memory, OpTime, Placed, Stages
 from engine.backends.cpu.heads import candidates_of_all
-from engine.backends.host_processing import HostProcessing
+from engine.backends.host_processing import HostProcessing, scaled
 from engine.concurrency import fork_safety
 from engine.errors import EngineError, InputError, within_memory
 from engine.export.graph_builder import INPUT
@@ -39,13 +40,29 @@ class OrtProgram(HostProcessing):
         return tuple(self._run(images)[: len(self.plan.outputs)])
 
     def detect(self, images: Array, *, threshold: float, hierarchy: float = 0.5) -> list[Array]:
-        if not self.plan.heads:
-            raise InputError("detect: expected a network with a detection layer, got none")
+        self._check_heads()
+        return self._candidates(self._run(images), threshold, hierarchy)
+
+    def stages(
+        self, images: Array | Sequence[Placed], *, threshold: float | None = None
+    ) -> tuple[Stages, Sequence[Any]]:
+        """Time a run; what ONNX Runtime copies is part of `forward`."""
+        if not isinstance(images, np.ndarray):
+            images = scaled(images)
+        if threshold is not None:
+            self._check_heads()
+        start = perf_counter()
         arrays = self._run(images)
-        return [
-            candidates_of_all(self.plan.heads, values, threshold=threshold, hierarchy=hierarchy)
-            for values in zip(*(arrays[place] for place in self._heads), strict=True)
-        ]
+        middle = perf_counter()
+        answer: Sequence[Any] = tuple(arrays[: len(self.plan.outputs)])
+        if threshold is not None:
+            answer = self._candidates(arrays, threshold, 0.5)
+        end = perf_counter()
+        return Stages(0.0, (middle - start) * 1e3, (end - middle) * 1e3), answer
+
+    def profile(self, images: Array, *, repeats: int = 10) -> list[OpTime]:
+        """Refuse: ONNX Runtime fuses ops, and its times are not those of the plan's ops."""
+        raise InputError("ort: layers: cannot be timed one by one. Use another device")
 
     def reset(self) -> None:
         """Do nothing: networks with a state cannot be exported."""
@@ -53,6 +70,18 @@ class OrtProgram(HostProcessing):
     def close(self) -> None:
         with self._lock:
             self._session = None
+
+    def _check_heads(self) -> None:
+        if not self.plan.heads:
+            raise InputError("detect: expected a network with a detection layer, got none")
+
+    def _candidates(
+        self, arrays: Sequence[Array], threshold: float, hierarchy: float
+    ) -> list[Array]:
+        return [
+            candidates_of_all(self.plan.heads, values, threshold=threshold, hierarchy=hierarchy)
+            for values in zip(*(arrays[place] for place in self._heads), strict=True)
+        ]
 
     def _run(self, images: Array) -> list[Array]:
         sides = self.plan.source.shape.sides

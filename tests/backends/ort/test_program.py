@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from engine.backends import open_device
+from engine.backends.base import TimedProgram
 from engine.darknet import cfg, graph, random_weights, weights
 from engine.darknet.lower import lower
 from engine.errors import ConfigError, EngineError, InputError
@@ -107,6 +108,22 @@ def test_wrong_inputs():
         program.detect(images(1), threshold=0.5)
     program.reset()
     assert program.memory.weights > 0
+
+
+def test_stages_are_timed_and_layers_refused(tiny_detector):
+    network = graph.build(cfg.read(tiny_detector.cfg))
+    plan = lower(network, weights.load(tiny_detector.weights, network))
+    x = np.random.default_rng(0).random((1, *network.net.shape.sides), np.float32)
+    for program in programs(plan, 1):
+        assert isinstance(program, TimedProgram)
+        times, outputs = program.stages(x)
+        assert times.forward > 0
+        np.testing.assert_array_equal(outputs[0], program.forward(x)[0])
+        times, (rows,) = program.stages(x, threshold=0.1)
+        np.testing.assert_array_equal(rows, program.detect(x, threshold=0.1)[0])
+    device = open_device("ort:1")
+    with pytest.raises(InputError, match="ort: layers: cannot be timed"):
+        device.compile(plan).profile(x)
 
 
 def test_a_failure_in_the_runtime_is_one_line(monkeypatch):

@@ -33,10 +33,11 @@ class ArrayLike(Protocol):
     def __array__(self) -> Array: ...
 
 
-Source: TypeAlias = (
-    "str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Image.Image"
-    " | Array | ArrayLike | Picture"
-)
+if TYPE_CHECKING:
+    _File: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO
+    Source: TypeAlias = "_File | Image.Image | Array | ArrayLike | Picture"
+else:
+    Source = object  # naming the types would import Pillow
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,6 +42,13 @@ for (const kind of ["dragenter", "dragover", "drop"])
   target.dispatchEvent(new DragEvent(kind, {bubbles: true, cancelable: true, dataTransfer: files}));
 """
 
+PASTE = """
+const [name, bytes] = arguments;
+const clipboardData = new DataTransfer();
+clipboardData.items.add(new File([new Uint8Array(bytes)], name, {type: "image/png"}));
+dispatchEvent(new ClipboardEvent("paste", {clipboardData}));
+"""
+
 SAVE = """
 window.saved = [];
 const blobs = new Map();
@@ -258,6 +265,16 @@ def test_dropped_pictures_are_kept_in_a_strip(page, detector, pictures):
     first.click()
     page.wait_for("dropped.png")
     assert page.rows() == found_in(detector(pictures[1]))
+    page.one("#clear").click()
+    assert not page.one("#result").is_displayed()
+    assert page.one("#invitation").is_displayed()
+    assert not page.all(".thumb")
+
+
+def test_pasted_picture_is_detected(page, detector, pictures):
+    page.browser.execute_script(PASTE, "pasted.png", list(pictures[3]))
+    page.wait_for("pasted.png")
+    assert page.rows() == found_in(detector(pictures[3]))
 
 
 def test_several_chosen_pictures_are_processed(page, detector, tmp_path, pictures):
@@ -491,11 +508,14 @@ def test_page_is_accessible_by_keyboard_and_screen_reader(page, pictures):
 def test_page_fits_its_width(page, pictures, size):
     width, height = size
     with page.resized(width, height):
+        scroll_width = "return document.documentElement.scrollWidth;"
         for _ in range(2):  # empty, and with a result
-            overflow = "return document.documentElement.scrollWidth - innerWidth;"
-            assert page.browser.execute_script(overflow) <= 0
+            assert page.browser.execute_script(scroll_width) <= width
             page.drop("a.png", pictures[0])
             page.wait_for("a.png")
+        page.browser.get(page.address + "docs")
+        page.wait(lambda: page.all("details"))
+        assert page.browser.execute_script(scroll_width) <= width
 
 
 @pytest.mark.skipif("ENGINE_AXE" not in os.environ, reason="ENGINE_AXE names no axe.min.js")

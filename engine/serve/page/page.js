@@ -8,6 +8,8 @@ import { choose, draw, layOut, percent, svg } from "./overlay.js";
 const LOWEST = 0.05; // boxes above it are fetched, so that the threshold acts at once
 const MOST_BOXES = 1000;
 const MOST_ROWS = 200;
+const AT_ONCE = 4; // pictures that are sent together, so that the server can run them in a batch
+const THUMB_WIDTH = 176;
 const MOST_TRIES = 6; // of a request that a full server refuses
 const SAMPLES = [
   { file: "parcel.jpg", alt: "Parcel labels with codes", classes: ["qr", "barcode"] },
@@ -72,19 +74,26 @@ async function add(files) {
   if (!files.length) return undefined;
   stopFollowing();
   const added = files.map((file) => ({ file }));
+  for (const item of added) addThumb(item);
   items.push(...added);
   startWorking();
   setStatus(added.length > 1 ? `Processing ${added.length} pictures…` : "Processing…");
   show(added[0]);
+  const waiting = [...added];
   let done = 0;
-  for (const item of added) {
-    await detect(item);
-    done += 1;
-    if (done < added.length) setStatus(`Processed ${done} of ${added.length} pictures…`);
-    else if (!added[0].error || added.length > 1) setStatus("");
-    showStrip();
-    if (item === current) await show(item);
-  }
+  const work = async () => {
+    for (let item = waiting.shift(); item; item = waiting.shift()) {
+      await detect(item);
+      if (!items.includes(item)) continue; // cleared meanwhile
+      done += 1;
+      if (done < added.length) setStatus(`Processed ${done} of ${added.length} pictures…`);
+      else if (!added[0].error || added.length > 1) setStatus("");
+      updateThumb(item);
+      byId("save-all").hidden = !hasSeveral();
+      if (item === current) await show(item);
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
   return undefined;
 }
 
@@ -125,6 +134,7 @@ async function detect(item) {
     item.entry = await postPatiently(item.file, { threshold: lowest() }).then((response) => response.json());
     item.milliseconds = performance.now() - began;
     item.url = await viewable(item.file);
+    item.thumb.image.src = await thumbnail(item.file).catch(() => item.url);
   } catch (error) {
     item.error = error;
   }
@@ -161,21 +171,55 @@ async function show(item) {
   refresh();
 }
 
+// A small copy, because many large pictures would take the memory of the browser.
+async function thumbnail(file) {
+  const bitmap = await createImageBitmap(file, { resizeWidth: THUMB_WIDTH, resizeQuality: "medium" });
+  const canvas = new OffscreenCanvas(bitmap.width, bitmap.height);
+  canvas.getContext("2d").drawImage(bitmap, 0, 0);
+  bitmap.close();
+  return URL.createObjectURL(await canvas.convertToBlob({ type: "image/jpeg" }));
+}
+
+function addThumb(item) {
+  const button = element("button", { type: "button", className: "thumb" });
+  const image = element("img", { alt: "", hidden: true });
+  image.addEventListener("load", () => (image.hidden = false));
+  const badge = element("span");
+  button.append(image, badge);
+  button.addEventListener("click", () => {
+    stopFollowing();
+    show(item);
+  });
+  item.thumb = { button, image, badge };
+  byId("thumbs").append(button);
+  updateThumb(item);
+}
+
+function updateThumb({ thumb, file, entry, error }) {
+  const count = entry ? visible(entry).length : error ? "!" : "…";
+  thumb.badge.textContent = count;
+  thumb.button.setAttribute("aria-label", `${file.name}: ${error ? "could not be read" : count}`);
+}
+
 function showStrip() {
   byId("strip").hidden = items.length < 2;
-  byId("strip").replaceChildren(...items.map((item) => {
-    const count = item.entry ? visible(item.entry).length : item.error ? "!" : "…";
-    const button = element("button", { type: "button", className: "thumb" });
-    button.setAttribute("aria-label", `${item.file.name}: ${item.error ? "could not be read" : count}`);
-    button.setAttribute("aria-current", String(item === current));
-    if (item.url) button.append(element("img", { src: item.url, alt: "" }));
-    button.append(element("span", { textContent: count }));
-    button.addEventListener("click", () => {
-      stopFollowing();
-      show(item);
-    });
-    return button;
-  }));
+  for (const item of items) item.thumb.button.setAttribute("aria-current", String(item === current));
+}
+
+const updateThumbs = () => items.forEach(updateThumb);
+const hasSeveral = () => items.filter((item) => item.entry).length > 1;
+
+function clear() {
+  stopFollowing();
+  for (const { url, thumb } of items.splice(0)) {
+    if (url) URL.revokeObjectURL(url);
+    URL.revokeObjectURL(thumb.image.src);
+    thumb.button.remove();
+  }
+  current = null;
+  byId("result").hidden = true;
+  document.body.classList.remove("working");
+  setStatus("");
 }
 
 // ---------------------------------------------------------------- the result
@@ -197,7 +241,7 @@ function refresh() {
   byId("count").textContent = summary(entry);
   byId("picture").alt = describe(shown);
   byId("caption").textContent = facts(current);
-  byId("save-all").hidden = items.filter((item) => item.entry).length < 2;
+  byId("save-all").hidden = !hasSeveral();
   showFilter(entry);
   showNothing(entry);
 }
@@ -276,7 +320,7 @@ function showFilter(entry) {
     chip.addEventListener("click", () => {
       if (!hiddenClasses.delete(id)) hiddenClasses.add(id);
       refresh();
-      showStrip();
+      updateThumbs();
       byId("classes").querySelector(`[data-id="${id}"]`)?.focus(); // the chips were made anew
     });
     return chip;
@@ -299,7 +343,7 @@ function showNothing(entry) {
     action.onclick = () => {
       hiddenClasses.clear();
       refresh();
-      showStrip();
+      updateThumbs();
     };
   } else if (best) {
     const lower = Math.max(lowest(), Math.floor((best.score - 0.005) * 100) / 100);
@@ -393,6 +437,8 @@ async function keepFrame() {
   stopFollowing();
   if (!item?.entry) return;
   item.url = URL.createObjectURL(item.file);
+  addThumb(item);
+  item.thumb.image.src = item.url;
   items.push(item);
   await show(item);
 }
@@ -474,7 +520,8 @@ byId("threshold").addEventListener("input", () => {
   byId("score").textContent = threshold().toFixed(2);
   if (current?.entry) refresh();
 });
-byId("threshold").addEventListener("change", showStrip);
+byId("threshold").addEventListener("change", updateThumbs);
+byId("clear").addEventListener("click", clear);
 byId("save-picture").addEventListener("click", guarded(savePicture));
 byId("save-json").addEventListener("click", () => saveJson(exported(current), `${stem(current)}.json`));
 byId("save-all").addEventListener("click", () => {

@@ -23,8 +23,9 @@ def picture(tmp_path):
 def test_the_best_classes_come_first(tiny_classifier, picture, capsys):
     names = ["--names", str(tiny_classifier.names), "--top-k", "3"]
     assert cli.main(["classify", *tiny_classifier.options, *names, picture]) == 0
-    title, *rows = capsys.readouterr().out.splitlines()
+    title, headings, *rows = capsys.readouterr().out.splitlines()
     assert title.startswith(picture)
+    assert headings.split() == ["class", "score"]
     scores = [float(row.split()[1]) for row in rows]
     assert len(scores) == 3
     assert scores == sorted(scores, reverse=True)

@@ -41,9 +41,14 @@ def detect(tiny_detector, capsys):
 def test_the_table_has_label_score_box_and_time(detect, pictures):
     status, out, err = detect(pictures[0])
     assert (status, err) == (0, "")
-    title, *rows = out.splitlines()
+    title, headings, *rows = out.splitlines()
     assert title.startswith(pictures[0])
     assert title.endswith(" ms")
+    assert headings.split() == ["class", "score", "left", "top", "right", "bottom"]
+    for heading, end in ((each, headings.index(each) + len(each)) for each in headings.split()[1:]):
+        assert all(row[end - 1].isdigit() and not row[end : end + 1].strip() for row in rows), (
+            heading
+        )
     for row in rows:
         label, score, *box = row.split()
         assert label in ("cat", "dog", "cow")

@@ -84,6 +84,25 @@ def test_server_prints_its_address_and_answers(start, pictures):
     assert b'"batch":2,"threshold":0.35' in process.get("/model")[1]
 
 
+@pytest.mark.slow
+def test_access_options_reach_the_server(start, pictures, tmp_path):
+    (tmp_path / "token").write_text("a-secret\n")
+    log = tmp_path / "access.log"
+    options = ["--token-file", tmp_path / "token", "--access-log", log, "--allow-urls"]
+    process = start(*options, "--cors", "https://example.org")
+    assert process.get("/model")[0] == 401
+    with closing(process.connect()) as connection:
+        headers = {"Authorization": "Bearer a-secret", "Origin": "https://example.org"}
+        connection.request("GET", "/model", headers=headers)
+        answer = connection.getresponse()
+        assert answer.headers["Access-Control-Allow-Origin"] == "https://example.org"
+        assert b'"accepts_urls":true' in answer.read()
+    process.child.terminate()
+    process.ended()
+    lines = log.read_text().splitlines()
+    assert [line.split('"')[2].split()[0] for line in lines] == ["401", "200"]
+
+
 @SIGNALS
 @pytest.mark.parametrize(
     "number", slow_except([signal.SIGTERM], [signal.SIGTERM, signal.SIGINT]), ids=str
@@ -227,6 +246,10 @@ def test_port_in_use_is_reported(model):
         slow((["--max-body", -1], "body_bytes: expected a number above 0, got -1048576")),
         slow((["--wait-ms", "nan"], "--wait-ms: expected 0 to 10000, got nan")),
         slow((["--port", "http"], "argument --port: invalid int value: 'http'")),
+        slow((["--token", "a", "--token-file", "b"], "--token and --token-file: expected one of")),
+        slow((["--token-file", "missing"], "missing: cannot be read")),
+        slow((["--cors", "example.org"], "--cors example.org: expected an origin like")),
+        slow((["--access-log", "no/such/log"], "--access-log no/such/log: ")),
         slow((["dog.jpg"], "unexpected 'dog.jpg': expected CFG and WEIGHTS")),
         slow((["--batch", 0], "batch: expected an integer of 1 or more, got 0")),
     ],

@@ -36,12 +36,11 @@ class Tile(ABC):
     mode: int
 
     @classmethod
-    def of(cls: type[AnyTile], algorithm: object, **others: Any) -> AnyTile:
+    def of(cls: type[AnyTile], algorithm: Any, **others: Any) -> AnyTile:
         """Return a tile with the fields of an algorithm that have the same names, and others."""
-        names = {each.name for each in fields(cast(Any, cls))}
-        return cls(
-            **{key: vars(algorithm)[key] for key in names & vars(algorithm).keys()}, **others
-        )
+        kinds: Any = cls, type(algorithm)
+        names = _shared(*kinds)
+        return cls(**{name: getattr(algorithm, name) for name in names}, **others)
 
     @property
     def defines(self) -> Mapping[str, int]:
@@ -70,6 +69,14 @@ class Tile(ABC):
     @abstractmethod
     def shared_bytes(self) -> int:
         """Return the dynamic shared memory of a block."""
+
+
+@lru_cache(maxsize=32)
+def _shared(*kinds: Any) -> frozenset[str]:
+    """Return the names of the fields that dataclasses have in common."""
+    return frozenset.intersection(
+        *(frozenset(each.name for each in fields(kind)) for kind in kinds)
+    )
 
 
 @lru_cache(maxsize=32)

@@ -1,4 +1,4 @@
-"""Who may use the server, and the log of who did."""
+"""Access to the server (a token, origins, URLs) and its log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ANY = "*"
 
 @dataclass(frozen=True)
 class Access:
-    """What clients must show and may ask for."""
+    """The token that clients must send and the things that they may ask for."""
 
     token: str | None = None
     cors: Sequence[str] = ()  # origins whose pages may call the server; "*" is any

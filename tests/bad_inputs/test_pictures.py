@@ -163,10 +163,15 @@ def test_62_dangling_path_is_refused(refuses, name, message):
 
 def test_63_outputs_never_replace_inputs_or_each_other(detect, picture):
     before = picture.read_bytes()
-    for _ in range(2):
-        assert detect("-o", str(picture.parent)) == (0, "")
+    for more in ([], ["--overwrite"]):
+        status, line = detect("-o", str(picture.parent), *more)
+        assert (status, "is a folder that pictures are read from" in line) == (2, True)
+    out = str(picture.parent / "out")
+    assert detect("-o", out) == (0, "")
+    status, line = detect("-o", out)
+    assert (status, "street.png exists already" in line) == (2, True)
     assert picture.read_bytes() == before
-    assert len(list(picture.parent.glob("street*.png"))) == 3
+    assert len(list(picture.parent.rglob("street*.png"))) == 2
 
 
 @pytest.mark.parametrize("folder", ["/proc/none/out", "/dev/null/out"])

@@ -21,7 +21,7 @@ from engine.cli._interrupts import SIGNALS, Terminated, interruptible
 from engine.cli._progress import Progress
 from engine.cli._run import run_all
 from engine.cli._sinks.base import Sink
-from engine.cli._sources import Feed
+from engine.cli._sources import Feed, NamedMedia
 from engine.errors import EngineError
 from engine.sources.media import Media, MediaKind
 from engine.sources.reader import FrameSelection
@@ -102,7 +102,7 @@ class Output(Sink):
 def is_interrupted(place, tiny_detector, *outputs):
     before = [signal.getsignal(each) for each in SIGNALS]
     street = Media(str(place / "street.png"), MediaKind.PICTURE)
-    feed = Feed([street] * 3, FrameSelection(1, None), 3, ())
+    feed = Feed([NamedMedia(street, "street")] * 3, FrameSelection(1, None), 3, ())
     with engine.load(tiny_detector.cfg, tiny_detector.weights, device="cpu") as detector:
         progress = Progress(is_wanted=False)
         try:

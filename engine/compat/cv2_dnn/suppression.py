@@ -11,6 +11,7 @@ from engine.arrays import Array
 from engine.compat.cv2_dnn.old_and_new import Items
 from engine.errors import InputError
 
+_BLOCK = 64
 _SHRINKS_ABOVE = 0.5  # the threshold that `eta` shrinks
 
 
@@ -60,30 +61,55 @@ def _checked(bboxes: Any, scores: Any) -> tuple[Array, Array]:
 
 def _kept(
     boxes: Array, scores: Array, least: float, threshold: float, eta: float, top_k: int
-) -> list[int]:
+) -> Array:
     order = np.argsort(-scores, kind="stable")
     order = order[scores[order] > np.float32(least)]
     if top_k > 0:
         order = order[:top_k]
-    kept: list[int] = []
     limit = np.float32(threshold)
-    sizes = boxes[:, 2] * boxes[:, 3]
-    ends = boxes[:, :2] + boxes[:, 2:]
-    for index in order.tolist():
-        if kept and (_overlaps(boxes, ends, sizes, index, kept) > limit).any():
+    if eta < 1:
+        return _kept_with_falling_limit(boxes[order], order, limit, np.float32(eta))
+    kept = [order[:0]]
+    while len(order):  # block by block: thousands of boxes may survive
+        block, order = order[:_BLOCK], order[_BLOCK:]
+        block = block[_survivors(_overlaps(boxes[block], boxes[block]) > limit)]
+        kept.append(block)
+        if len(order):
+            is_covered = (_overlaps(boxes[block], boxes[order]) > limit).any(axis=0)
+            order = order[~is_covered]
+    return np.concatenate(kept)
+
+
+def _survivors(covers: Array) -> Array:
+    """Return a mask of the boxes of a block that no better, surviving one covers."""
+    alive = np.ones(len(covers), bool)
+    for number in range(len(covers)):
+        if alive[number]:
+            alive[number + 1 :] &= ~covers[number, number + 1 :]
+    return alive
+
+
+def _kept_with_falling_limit(boxes: Array, order: Array, limit: Any, eta: Any) -> Array:
+    """Do the same one by one: each box that is kept lowers the limit."""
+    kept: list[int] = []
+    survivors = np.empty_like(boxes)
+    for number, box in enumerate(boxes):
+        if kept and (_overlaps(box[None], survivors[: len(kept)]) > limit).any():
             continue
-        kept.append(index)
-        if eta < 1 and limit > _SHRINKS_ABOVE:
-            limit = np.float32(limit * np.float32(eta))
-    return kept
+        survivors[len(kept)] = box
+        kept.append(number)
+        if limit > _SHRINKS_ABOVE:
+            limit = np.float32(limit * eta)
+    return np.asarray(order[kept])
 
 
-def _overlaps(boxes: Array, ends: Array, sizes: Array, index: int, others: list[int]) -> Array:
-    """Return the IoU of a box with others; two boxes without an area count as the same."""
-    low = np.maximum(boxes[index, :2], boxes[others, :2])
-    sides = np.minimum(ends[index], ends[others]) - low
-    both = np.where((sides > 0).all(axis=1), sides[:, 0] * sides[:, 1], 0)
-    total = sizes[index] + sizes[others]
+def _overlaps(first: Array, second: Array) -> Array:
+    """Return the IoU of each box with each other; two boxes without an area count as the same."""
+    (ax, ay, aw, ah), (bx, by, bw, bh) = first.T[:, :, None], second.T[:, None]
+    wide = np.minimum(ax + aw, bx + bw) - np.maximum(ax, bx)
+    tall = np.minimum(ay + ah, by + bh) - np.maximum(ay, by)
+    both = wide.clip(0) * tall.clip(0)
+    total = aw * ah + bw * bh
     with np.errstate(divide="ignore", invalid="ignore"):
         overlap = both / (total - both)
     return np.where(total <= np.finfo(np.float64).eps, 1, overlap).astype(np.float32)

@@ -1,5 +1,7 @@
 """NMSBoxes() and NMSBoxesBatched() keep the boxes that OpenCV keeps, in its order."""
 
+from time import perf_counter
+
 import numpy as np
 import pytest
 
@@ -51,3 +53,14 @@ def test_wrong_arguments(boxes, scores, message):
 def test_a_class_for_each_box():
     with pytest.raises(InputError, match="class_ids: expected 1"):
         cv2_dnn.NMSBoxesBatched([[0, 0, 1, 1]], [1], [], 0.1, 0.4)
+
+
+@pytest.mark.slow
+def test_many_boxes_take_little_time():
+    """One by one, 20,000 boxes of which most survive took minutes."""
+    random = np.random.default_rng(0)
+    boxes = np.hstack([random.uniform(0, 5000, (20_000, 2)), np.full((20_000, 2), 9.0)])
+    start = perf_counter()
+    kept = cv2_dnn.NMSBoxes(boxes, random.random(20_000), 0.0, 0.3)
+    assert 10_000 < len(kept) < 20_000
+    assert perf_counter() - start < 120

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from engine.sources.item import Item
 
 
+_NOTHING_FOUND = (
+    "Nothing found. Try --threshold 0.1, a larger --size for small objects, or another --model"
+)
+
+
 def run_all(
     detector: Detector,
     feed: Feed,
@@ -99,6 +104,8 @@ def run_all(
             counts = f"{count} picture{'s' * (count != 1)}{found_text}, {failures} failed"
             rate = f"{count / seconds:.1f} per second"
             progress.print_stderr(f"{counts}, {rate}{before}{where}")
+        if detector.task == "detector" and count > failures and not boxes:
+            progress.print_stderr(_NOTHING_FOUND)
     return FAILED if failures else 0
 
 

@@ -57,7 +57,12 @@ def test_the_table_has_label_score_box_and_time(detect, pictures):
 
 
 def test_no_detections_is_reported(detect, pictures):
-    assert detect("--threshold", "1", pictures[0])[1].splitlines()[1] == "  nothing found"
+    status, out, err = detect("--threshold", "1", pictures[0])
+    assert status == 0
+    assert out.splitlines()[1] == "  nothing found"
+    (hint,) = err.splitlines()
+    for option in ("--threshold 0.1", "--size", "--model"):
+        assert option in hint
 
 
 def test_a_broken_picture_is_reported_and_the_others_go_on(detect, pictures):

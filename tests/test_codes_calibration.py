@@ -24,11 +24,21 @@ def test_boxes_stay_and_the_chosen_score_becomes_a_quarter(tmp_path):
 
 
 @pytest.mark.slow
-def test_longest_anchors_may_have_their_own_score(tmp_path):
-    before, after = _calibrated(tmp_path, "--threshold", "0.5", "--large", "0.4")
+def test_heads_may_have_their_own_scores(tmp_path):
+    before, after = _calibrated(tmp_path, "--threshold", "0.4", "0.5", "0.5", "0.5")
     factors = np.full(len(before), EVEN)
-    factors[: 3 * 13 * 13] = np.tile([EVEN, TWO_IN_FIVE, TWO_IN_FIVE], 13 * 13)
+    factors[: 3 * 7 * 7] = TWO_IN_FIVE
     _assert_odds(after, _odds(before) * factors)
+
+
+def test_number_of_scores_must_be_that_of_the_heads(tmp_path):
+    command = ["tools/codes/calibrate.py", "any.weights", "--threshold", "0.4", "0.5"]
+    command += ["--output", tmp_path / "moved.weights"]
+    done = subprocess.run(
+        [sys.executable, *command], check=False, cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "expected 1 or 4 values, got 2" in done.stderr
 
 
 def _calibrated(tmp_path, *options):

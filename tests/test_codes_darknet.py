@@ -33,7 +33,7 @@ def test_darknet_computes_the_same_at_every_head(tmp_path):
     ours = [*others, last]
     text = model.cfg.read_text(encoding="utf-8")
     ends = [found.end() for found in re.finditer(r"^\[yolo\]\n(\S.*\n)*", text, re.M)]
-    assert len(ends) == len(ours) == 3
+    assert len(ends) == len(ours) == 4
     for number, (end, output) in enumerate(zip(ends, ours, strict=True)):
         path = tmp_path / f"{number}.cfg"
         path.write_text(text[:end], encoding="utf-8")

@@ -30,6 +30,12 @@ class Camera:
             picture = _compressed(random, picture)
         return picture
 
+    def copy_digitally(self, random: Random, page: Picture) -> Picture:
+        """Return a rendered page as it may be stored: perhaps softened, perhaps compressed."""
+        if random.random() < 0.3:
+            page = cv2.GaussianBlur(page, (0, 0), random.uniform(0.3, 1.5))
+        return _compressed(random, page) if random.random() < 0.5 else page
+
     def _exposed(self, random: Random, picture: Picture, harsh: float) -> Picture:
         """Apply white balance, exposure, contrast and sensor noise."""
         dim = random.random() < 0.15 * harsh
@@ -109,6 +115,6 @@ def _blurred(random: Random, picture: Picture, radius: float) -> Picture:
 
 
 def _compressed(random: Random, picture: Picture) -> Picture:
-    quality = int(random.choice([25, 45, 70, 85, 95]))
+    quality = int(random.choice([20, 30, 45, 70, 85, 95]))
     stored = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, quality])[1]
     return cv2.imdecode(stored, cv2.IMREAD_COLOR)

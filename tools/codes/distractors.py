@@ -126,7 +126,7 @@ def tint(grey: Picture, ink: tuple[int, int, int], paper: tuple[int, int, int]) 
     """Map black to `ink` and white to `paper`."""
     steps = np.linspace(0, 1, 256)[:, None]
     table = (np.asarray(ink) * (1 - steps) + np.asarray(paper) * steps).astype(np.uint8)
-    return table[grey]
+    return cv2.LUT(cv2.merge([np.ascontiguousarray(grey)] * 3), table.reshape(256, 1, 3))
 
 
 # ---------------------------------------------------------------- regular patterns
@@ -344,6 +344,132 @@ def _ruler(random: Random) -> Picture:
     return picture
 
 
+# ---------------------------------------------------------------- print and furniture
+
+
+def _headline(random: Random) -> Picture:
+    """Draw a few large words, mostly light on dark, as on signs, screens and packages."""
+    paper, ink = ink_and_paper(random)
+    if random.random() < 0.3:
+        ink, paper = paper, ink
+    picture = np.full((SIDE, SIDE, 3), paper, np.uint8)
+    top = 0
+    while top < SIDE:
+        size = float(np.exp(random.uniform(np.log(0.5), np.log(5))))
+        font = int(random.choice([0, 2, 3, 4, 5, 16]))
+        thick = max(1, int(size * random.uniform(1, 6)))
+        top += int(size * 30) + 6
+        place = (int(random.integers(-20, SIDE // 3)), top)
+        text = " ".join(_word(random) for _ in range(random.integers(1, 4)))
+        cv2.putText(picture, text, place, font, size, ink, thick, cv2.LINE_AA)
+    return picture
+
+
+def _files(random: Random) -> Picture:
+    """Draw binders, folders or tapes side by side with labels on their backs."""
+    picture = np.full((SIDE, SIDE, 3), colour(random, 0, 160), np.uint8)
+    is_same = random.random() < 0.5
+    width, height = int(random.integers(12, 70)), int(random.integers(90, SIDE))
+    back, front = ink_and_paper(random)
+    for bottom in range(height, SIDE + height, height + int(random.integers(2, 14))):
+        for left in range(0, SIDE, width):
+            if not is_same:
+                back, front = ink_and_paper(random)
+            corner = (left + width - max(1, width // 12), bottom)
+            cv2.rectangle(picture, (left, bottom - height), corner, back, -1)
+            top = bottom - int(height * random.uniform(0.4, 0.9))
+            inner = (left + width // 6, top), (left + width * 5 // 6, top + height // 3)
+            cv2.rectangle(picture, *inner, front, -1)
+            for at in range(top + 4, top + height // 3, int(random.integers(4, 14))):
+                cv2.line(picture, (left + width // 4, at), (left + width * 3 // 4, at), back, 1)
+            cv2.circle(picture, (left + width // 2, bottom - height // 10), width // 5, front, 2)
+    return picture
+
+
+def _paisley(random: Random) -> Picture:
+    """Draw a repeated tile of drops, rings and dots, like paisley, carpets and wallpaper."""
+    side = int(random.integers(24, 150))
+    ink, paper = ink_and_paper(random)
+    tile = np.full((side, side, 3), paper, np.uint8)
+    for _ in range(random.integers(3, 16)):
+        centre = tuple(int(v) for v in random.integers(0, side, size=2))
+        paint = ink if random.random() < 0.7 else colour(random)
+        size = max(2, int(side * random.uniform(0.04, 0.3)))
+        for ring in range(int(random.integers(1, 5))):
+            axes = max(1, size - ring * 4), max(1, size // 2 - ring * 3)
+            turn = random.uniform(0, 180)
+            cv2.ellipse(tile, centre, axes, turn, 0, random.uniform(120, 360), paint, 1 + ring % 2)
+    if random.random() < 0.5:
+        tile = np.hstack([tile, tile[:, ::-1]])
+    if random.random() < 0.5:
+        tile = np.vstack([tile, tile[::-1]])
+    times = (SIDE // tile.shape[0] + 1, SIDE // tile.shape[1] + 1, 1)
+    return np.ascontiguousarray(np.tile(tile, times)[:SIDE, :SIDE])
+
+
+def _portrait(random: Random) -> Picture:
+    """Draw a face, sometimes as an engraving of lines or dots, as on banknotes and stamps."""
+    picture = clouds(random)
+    skin = np.array((150, 180, 230)) * random.uniform(0.35, 1.1)
+    dark = (skin * random.uniform(0.1, 0.5)).tolist()
+    x, y = (int(v) for v in random.integers(SIDE // 3, SIDE * 2 // 3, size=2))
+    size = int(random.integers(60, 170))
+    coat = (x, y + 2 * size), (size * 3 // 2, size)
+    cv2.ellipse(picture, *coat, 0, 0, 360, colour(random), -1)
+    cv2.ellipse(picture, (x, y - size // 5), (size * 9 // 10, size), 0, 0, 360, dark, -1)
+    cv2.ellipse(picture, (x, y), (size * 3 // 4, size), 0, 0, 360, skin.clip(0, 255).tolist(), -1)
+    for side in (-1, 1):
+        eye = x + side * size // 3, y - size // 6
+        cv2.ellipse(picture, eye, (size // 6, size // 12), 0, 0, 360, (240, 240, 240), -1)
+        cv2.circle(picture, eye, max(2, size // 14), dark, -1)
+        ends = ((eye[0] + way * size // 6, eye[1] - size // 6) for way in (-1, 1))
+        cv2.line(picture, *ends, dark, 4)
+    cv2.ellipse(picture, (x, y + size // 2), (size // 3, size // 10), 0, 0, 180, (60, 50, 150), -1)
+    picture = cv2.GaussianBlur(picture, (0, 0), size / 40)
+    if random.random() < 0.5:
+        return picture
+    step = random.uniform(3, 12)
+    angle = random.uniform(0, np.pi)
+    rows, columns = np.mgrid[:SIDE, :SIDE]
+    wave = np.sin((columns * np.cos(angle) + rows * np.sin(angle)) * 2 * np.pi / step)
+    if random.random() < 0.4:
+        wave = (
+            wave + np.sin((rows * np.cos(angle) - columns * np.sin(angle)) * 2 * np.pi / step)
+        ) / 2
+    grey = cv2.cvtColor(picture, cv2.COLOR_BGR2GRAY)
+    lines = np.where(grey > 127 + 110 * wave, 255, 0).astype(np.uint8)
+    return tint(cv2.GaussianBlur(lines, (0, 0), 0.7), *ink_and_paper(random))
+
+
+def _window(random: Random) -> Picture:
+    """Draw a program's window with icons, lists and charts."""
+    ink, paper = ink_and_paper(random)
+    picture = np.full((SIDE, SIDE, 3), paper, np.uint8)
+    for _ in range(random.integers(2, 9)):
+        x, y = (int(v) for v in random.integers(0, SIDE - 60, size=2))
+        width, height = (int(v) for v in random.integers(40, 300, size=2))
+        cv2.rectangle(picture, (x, y), (x + width, y + height), colour(random, 120), -1)
+        cv2.rectangle(picture, (x, y), (x + width, y + height), ink, 1)
+        step = int(random.integers(8, 40))
+        kind = random.integers(3)
+        for at in range(step, height, step):
+            if kind == 0:
+                text = " ".join(_word(random) for _ in range(3))
+                cv2.putText(
+                    picture, text, (x + 4, y + at), cv2.FONT_HERSHEY_SIMPLEX, step / 34, ink, 1
+                )
+            elif kind == 1:
+                for across in range(0, width - step, step):
+                    corner = (x + across + step * 2 // 3, y + at + step * 2 // 3)
+                    cv2.rectangle(picture, (x + across, y + at), corner, colour(random), -1)
+        if kind == 2:
+            for across in range(0, width - step, step):
+                top = y + height - int(random.integers(1, height))
+                corner = (x + across + step // 2, y + height)
+                cv2.rectangle(picture, (x + across, top), corner, colour(random), -1)
+    return picture
+
+
 # ---------------------------------------------------------------- surfaces
 
 
@@ -409,4 +535,10 @@ DISTRACTORS: tuple[Callable[[Random], Picture], ...] = (
     _pixels,
     _halftone,
     _ruler,
+    _headline,
+    _headline,
+    _files,
+    _paisley,
+    _portrait,
+    _window,
 )

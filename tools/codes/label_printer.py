@@ -34,10 +34,12 @@ def draw(random: Random, symbol: Symbol, scale: int) -> Picture:
     """Draw black on white at `scale` pixels per module; sometimes with dots, a logo or thin ink."""
     modules = symbol.modules
     if symbol.is_linear:
-        height = max(6, int(modules.shape[1] * scale * random.uniform(0.12, 0.75)))
+        low = 0.05 if random.random() < 0.25 else 0.15
+        share = float(np.exp(random.uniform(np.log(low), np.log(0.9))))
+        height = max(6, int(modules.shape[1] * scale * share))
         row = np.repeat(np.where(modules[0], 0, 255).astype(np.uint8), scale)
         return np.broadcast_to(row, (height, row.size)).copy()
-    if scale >= 3 and symbol.kind in (0, 1) and random.random() < 0.15:
+    if scale >= 3 and symbol.kind in (0, 1) and random.random() < 0.2:
         return _dotted(random, symbol, scale)
     grey = np.where(modules, 0, 255).astype(np.uint8).repeat(scale, axis=0).repeat(scale, axis=1)
     if scale >= 3 and random.random() < 0.15:
@@ -128,6 +130,7 @@ class LabelPrinter:
         quiet = max(2, int(module * margin))
         below = quiet
         digits = None
+        has_guards = symbol.is_linear and width == 95 * scale and random.random() < 0.7
         if text and (symbol.is_linear or random.random() < 0.2):
             digits = self._renderer.lines(random, [symbol.text or f"{random.integers(10**8)}"])
             across = int(width * random.uniform(0.5, 0.95))
@@ -136,10 +139,16 @@ class LabelPrinter:
             below += tall + max(1, scale)
         sheet = np.full((height + quiet + below, width + 2 * quiet), 255, np.uint8)
         sheet[quiet : quiet + height, quiet : quiet + width] = code
+        if has_guards:  # of EAN-13 and UPC-A, which are longer than the other bars
+            longer = sheet[quiet + height : quiet + height + 6 * scale]
+            for first, last in ((0, 3), (45, 50), (92, 95)):
+                bars = code[-1, first * scale : last * scale]
+                longer[:, quiet + first * scale : quiet + last * scale] = bars
         if digits is not None:
             top = quiet + height + max(1, scale)
             left = quiet + (width - digits.shape[1]) // 2
-            sheet[top : top + digits.shape[0], left : left + digits.shape[1]] = digits
+            part = sheet[top : top + digits.shape[0], left : left + digits.shape[1]]
+            np.minimum(part, digits, out=part)
         mark = CodeMark(symbol.kind, (quiet, quiet, quiet + width, quiet + height), scale)
         return FlatObject(sheet, (mark,))
 
@@ -171,9 +180,20 @@ def _moved(mark: CodeMark, right: int, down: int) -> CodeMark:
     return CodeMark(mark.kind, (left + right, top + down, far + right, bottom + down), mark.module)
 
 
+def _faint(random: Random) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """Return two similar colours, as of etched metal, thermal paper and printed cans."""
+    base = random.integers(40, 216) + random.integers(-30, 31, size=3)
+    other = base + int(random.choice([-1, 1])) * random.integers(28, 70)
+    other = other + random.integers(-12, 13, size=3)
+    ink, paper = (np.clip(each, 0, 255).tolist() for each in (base, other))
+    return tuple(ink), tuple(paper)
+
+
 def colorize(random: Random, grey: Picture, *, plain: bool) -> NDArray[np.uint8]:
     """Colour a label, with defects of printers and screens."""
-    if plain or random.random() < 0.55:
+    if random.random() < 0.12:
+        ink, paper = _faint(random)
+    elif plain or random.random() < 0.55:
         ink = tuple(int(v) for v in random.integers(0, 60, size=3))
         paper = tuple(int(v) for v in random.integers(205, 256) + random.integers(-12, 1, size=3))
     else:
@@ -189,7 +209,12 @@ def colorize(random: Random, grey: Picture, *, plain: bool) -> NDArray[np.uint8]
         dark = random.uniform(0.55, 0.9)
         picture[::step] = (picture[::step] * dark).astype(np.uint8)
         picture[:, ::step] = (picture[:, ::step] * dark).astype(np.uint8)
-    elif kind < 0.26:  # rough paper and worn ink
+    elif kind < 0.2:  # brushed metal
+        length = int(random.integers(10, 80))
+        brushed = cv2.blur(random.normal(0, 1, size=grey.shape).astype(np.float32), (length, 1))
+        brushed *= random.uniform(5, 30) * np.sqrt(length)
+        picture = np.clip(picture + brushed[..., None], 0, 255).astype(np.uint8)
+    elif kind < 0.28:  # rough paper and worn ink
         rough = random.normal(0, random.uniform(4, 22), size=(*grey.shape, 1)).astype(np.float32)
         picture = np.clip(picture + rough, 0, 255).astype(np.uint8)
     return picture

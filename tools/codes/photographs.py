@@ -4,8 +4,9 @@ A detector that was trained on drawn surfaces only mistakes hedges, fur and faca
 photographs are in the Debian packages gcompris-qt-data, gnome-backgrounds, mate-backgrounds,
 plasma-workspace-wallpapers, lomiri-wallpapers-20.04, ukui-wallpapers, ufoai-textures, scratch,
 supertuxkart-data and tuxpaint-stamps-default, and in scikit-image, scikit-learn and matplotlib.
+The drawings of openclipart-png (public domain) are look-alikes: logos, ornaments, portraits, signs.
 
-    python tools/codes/photographs.py --output PHOTOS FOLDER…
+    python tools/codes/photographs.py --output PHOTOS FOLDER… --drawings FOLDER --skip code
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--output", type=Path, required=True, help="a folder")
+    parser.add_argument("--drawings", type=Path, nargs="*", default=[], help="folders of drawings")
     parser.add_argument("--skip", nargs="*", default=[], help="skip names that contain these")
     parser.add_argument("--most", type=int, default=400, help="at most per package")
     options = parser.parse_args()
@@ -66,7 +68,33 @@ def main() -> int:
             picture.save(options.output / f"{count:04}.jpg", quality=_QUALITY)
             count += 1
         print(len(kept), folder)
+    for folder in options.drawings:
+        names = random.permutation([path for path in folder.rglob("*.png") if path.is_file()])
+        kept = []
+        for path in names:
+            if len(kept) < options.most and not any(part in path.name for part in options.skip):
+                drawing = _drawing(random, path.read_bytes())
+                kept += [drawing] if drawing else []
+        for picture in kept:
+            picture.save(options.output / f"{count:04}.jpg", quality=_QUALITY)
+            count += 1
+        print(len(kept), folder)
     return 0
+
+
+def _drawing(random: np.random.Generator, contents: bytes) -> Image.Image | None:
+    """Return a drawing on white or coloured paper; None without contrast or with a code."""
+    drawing = _open(contents)
+    if drawing is None:
+        return None
+    is_white = random.random() < 0.75
+    paper = (255, 255, 255) if is_white else tuple(int(v) for v in random.integers(0, 256, size=3))
+    sheet = Image.new("RGB", drawing.size, paper)
+    sheet.paste(drawing.convert("RGB"), (0, 0), drawing.getchannel("A"))
+    pixels = np.asarray(sheet)
+    if pixels.std() < _MIN_CONTRAST or zxingcpp.read_barcodes(pixels):
+        return None
+    return sheet
 
 
 def _pictures(folder: Path) -> Iterator[tuple[str, bytes]]:

@@ -9,6 +9,8 @@ import mmap
 import multiprocessing
 import sys
 import traceback
+from collections import deque
+from dataclasses import dataclass
 from multiprocessing.queues import Queue
 
 import cv2
@@ -21,9 +23,16 @@ from torch import Tensor
 
 CHUNK = 32  # scenes per transfer
 MAX_CODES = 24
-_SLOTS_PER_WORKER = 3
-_HARD_SHARE = 0.18  # of a batch: empty scenes, sampled by the score of their false alarms
+_SLOTS_PER_WORKER = 4
+_HARD_SHARE = 0.2  # of a batch: empty scenes, sampled by the score of their false alarms
 _MIN_WEIGHT = 1e-4
+
+
+@dataclass(frozen=True)
+class Chunk:
+    pictures: NDArray[np.uint8]
+    boxes: NDArray[np.float32]
+    slot: int
 
 
 class SceneWorkers:
@@ -45,15 +54,27 @@ class SceneWorkers:
         ]
         for process in self._processes:
             process.start()
+        self.side = side
 
-    def take(self, *, wait: bool) -> tuple[NDArray[np.uint8], NDArray[np.float32]] | None:
-        """Return a copy of a chunk of pictures and boxes; None if none is ready and not `wait`."""
+    def take(self, *, wait: bool) -> Chunk | None:
+        """Return a chunk of pictures and boxes; None if none is ready and not `wait`.
+
+        Its arrays are overwritten after it is given back.
+        """
         if not wait and self._full.empty():
             return None
         slot = self._full.get(timeout=120)
-        result = self._pictures[slot].copy(), self._boxes[slot].copy()
-        self._free.put(slot)
-        return result
+        return Chunk(self._pictures[slot], self._boxes[slot], slot)
+
+    def give_back(self, chunk: Chunk) -> None:
+        self._free.put(chunk.slot)
+
+    def pin(self) -> None:
+        """Pin the memory, so that copies to the device are asynchronous; else they are slower."""
+        for array in (self._pictures, self._boxes):
+            code = torch.cuda.cudart().cudaHostRegister(array.ctypes.data, array.nbytes, 0)
+            if int(code):
+                print(f"the memory of the workers is not pinned: {code}", file=sys.stderr)
 
     def close(self) -> None:
         for process in self._processes:
@@ -90,25 +111,58 @@ def _shared_array(shape: tuple[int, ...], kind: type) -> NDArray:
 class ScenePool:
     """A ring buffer of scenes on the device."""
 
-    def __init__(self, capacity: int, side: int, device: torch.device) -> None:
+    def __init__(self, capacity: int, workers: SceneWorkers, device: torch.device) -> None:
+        side = workers.side
+        self._workers = workers
         self._pictures = torch.empty((capacity, side, side, 3), dtype=torch.uint8, device=device)
         self._boxes = torch.empty((capacity, MAX_CODES, 5), device=device)
         self._weights = torch.zeros(capacity, device=device)
         self._device = device
+        self._copies: deque[tuple[torch.cuda.Event, Chunk]] = deque()  # under way
+        if device.type == "cuda":
+            workers.pin()
         self.added = 0
 
-    def add(self, pictures: NDArray[np.uint8], boxes: NDArray[np.float32]) -> None:
+    def drain(self, most: int = 4) -> None:
+        """Add the chunks that the workers have finished, at most `most`."""
+        for _ in range(most):
+            chunk = self._workers.take(wait=False)
+            if chunk is None:
+                break
+            self._add(chunk)
+        while self._copies and self._copies[0][0].query():
+            self._workers.give_back(self._copies.popleft()[1])
+
+    def wait_for(self, scenes: int) -> None:
+        """Add scenes until there are `scenes`."""
+        while self.added < scenes:
+            chunk = self._workers.take(wait=True)
+            assert chunk is not None
+            self._add(chunk)
+            if self._copies:
+                self._copies[-1][0].synchronize()
+            self.drain(0)
+
+    def _add(self, chunk: Chunk) -> None:
         at = self.added % len(self._pictures)
-        self._pictures[at : at + CHUNK].copy_(torch.from_numpy(pictures))
-        self._boxes[at : at + CHUNK].copy_(torch.from_numpy(boxes))
-        is_empty = torch.from_numpy(boxes[:, 0, 0] < 0)
-        self._weights[at : at + CHUNK] = is_empty.to(self._device) * _MIN_WEIGHT
-        self.added += len(pictures)
+        boxes = torch.from_numpy(chunk.boxes)
+        is_empty = boxes[:, 0, 0] < 0
+        pictures = torch.from_numpy(chunk.pictures)
+        self._pictures[at : at + CHUNK].copy_(pictures, non_blocking=True)
+        self._boxes[at : at + CHUNK].copy_(boxes, non_blocking=True)
+        self._weights[at : at + CHUNK] = (is_empty * _MIN_WEIGHT).to(self._device)
+        self.added += CHUNK
+        if self._device.type == "cuda":
+            event = torch.cuda.Event()
+            event.record()
+            self._copies.append((event, chunk))
+        else:
+            self._workers.give_back(chunk)
 
     def sample(self, batch: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return indices in the pool, pictures and boxes."""
         filled = min(self.added, len(self._pictures))
-        hard = int(batch * _HARD_SHARE)
+        hard = max(1, int(batch * _HARD_SHARE))
         chosen = torch.cat(
             [
                 torch.randint(0, filled, (batch - hard,), device=self._device),

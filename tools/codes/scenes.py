@@ -31,16 +31,20 @@ from textures import TEXTURES
 Random = np.random.Generator
 Points = NDArray[np.float64]
 
-_CLASS_SHARES = (0.23, 0.18, 0.16, 0.17, 0.26)
-_EMPTY_SHARE = 0.26  # of scenes without codes
+_CLASS_SHARES = (0.21, 0.17, 0.15, 0.17, 0.3)
+# Shares of scenes: without codes, clean renderings, close-ups, one code of any size; else several.
+_EMPTY, _CLEAN, _CLOSE, _SINGLE = 0.22, 0.1, 0.24, 0.18
 _MAKERS = (*DISTRACTORS, *TEXTURES)
-_MIN_MODULE = (1.0, 1.0, 1.0, 0.75, 0.55)  # pixels, by class
-_MIN_SIDE = 9.0  # pixels of a box
+_MIN_MODULE = (0.5, 0.55, 0.5, 0.3, 0.25)  # pixels, by class
+_MIN_SIDE = 7.0  # pixels of a box
 _MIN_VISIBLE = 0.7  # share of a box that is inside the frame
 _ASPECT_RATIOS = (1.0, 4 / 3, 3 / 4, 16 / 9, 9 / 16)  # of photographs, stretched to a square
 _MIN_CONTRAST = 4.0  # standard deviation of grey values in the box of a code
+_SEVERAL = 1 - _EMPTY - _CLEAN - _CLOSE - _SINGLE
+_LARGE = 170  # pixels; larger codes hardly alias
+_MAX_SHEET = 3.0  # pixels of an object for each of the picture
 _CELL = 4  # pixels of a cell in the occupancy map
-_ATTEMPTS = 5
+_ATTEMPTS = 6
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ class _Pose:
     middle: float  # x of the axis of the cylinder
     radius: float  # of the cylinder in pixels of the flat object; 0 without a bend
     bow: float
+    light: tuple[float, float, float] = (0.0, 0.0, 0.0)  # angle, share of shading, gloss
 
     def project(self, points: Points) -> Points:
         bent = points.copy()
@@ -94,6 +99,7 @@ class _Pose:
         return cv2.perspectiveTransform(bent[None], self.matrix)[0]
 
     def bend(self, picture: Picture) -> Picture:
+        """Bend a BGRA picture, with light from one side and perhaps a bright line."""
         if not self.radius:
             return picture
         height, width = picture.shape[:2]
@@ -104,7 +110,18 @@ class _Pose:
         lift = (self.bow * self.radius * (1 - np.cos(turn))).astype(np.float32)
         from_y = np.arange(height, dtype=np.float32)[:, None] - lift
         maps = np.broadcast_to(from_x, (height, width)).copy(), from_y
-        return cv2.remap(picture, *maps, cv2.INTER_LINEAR, borderValue=(0, 0, 0, 0))
+        bent = cv2.remap(picture, *maps, cv2.INTER_LINEAR, borderValue=(0, 0, 0, 0))
+        angle, share, gloss = self.light
+        shade = (1 - share + share * np.cos(turn - angle).clip(0)).astype(np.float32)
+        shine = gloss * np.exp(-(((turn - angle) / 0.12) ** 2))
+        factors = np.ones((1, width, 4), np.float32)
+        factors[..., :3] = shade[None, :, None]
+        bent = cv2.multiply(bent, cv2.repeat(factors, height, 1), dtype=cv2.CV_8U)
+        if gloss:
+            spot = np.zeros((1, width, 4), np.uint8)
+            spot[..., :3] = shine.astype(np.uint8)[None, :, None]
+            bent = cv2.add(bent, cv2.repeat(spot, height, 1))
+        return bent
 
 
 class SceneGenerator:
@@ -140,18 +157,73 @@ class SceneGenerator:
         random = np.random.default_rng((self._seed, 2, number))
         ratio = float(random.choice(_ASPECT_RATIOS)) if stretched else 1.0
         builder = _SceneBuilder(random, self._background(random, size), ratio)
-        kind = random.random()
-        if kind < _EMPTY_SHARE:
+        kind = random.choice(5, p=(_EMPTY, _CLEAN, _CLOSE, _SINGLE, _SEVERAL))
+        if kind == 0:
             if random.random() < 0.5:
                 self._add_distractors(builder, int(random.integers(1, 6)))
-        elif kind < _EMPTY_SHARE + 0.36:
+        elif kind == 1:
+            return self._rendering(random, size)
+        elif kind == 2:
+            is_paper = random.random() < 0.5
+            if is_paper:
+                builder.picture = self._paper(random, size)
+            elif random.random() < 0.3:
+                self._add_distractors(builder, 1)
+            self._add_code(builder, 0.3, 1.3, as_ink=is_paper)
+        elif kind == 3:
             self._add_distractors(builder, int(random.integers(0, 3)))
-            self._add_code(builder, 0.92)
+            self._add_code(builder, 0.02, 1.0)
         else:
             self._add_distractors(builder, int(random.integers(0, 3)))
             for _ in range(random.integers(2, 7)):
-                self._add_code(builder, 0.4)
+                self._add_code(builder, 0.02, 0.45)
         return self._photograph(builder)
+
+    def _paper(self, random: Random, size: tuple[int, int]) -> Picture:
+        """Return paper that fills the picture, sometimes with print on it."""
+        width, height = size
+        cells = random.integers(150, 256) + random.normal(0, random.choice([1, 8]), size=(4, 4, 3))
+        cells = (cells + random.normal(0, 8, size=3)).clip(0, 255).astype(np.uint8)
+        picture = cv2.resize(cells, size, interpolation=cv2.INTER_CUBIC)
+        if random.random() < 0.5:
+            scale = random.uniform(0.4, 1.0)
+            text = self._printer.text(random, int(width * scale), int(height * scale)).picture
+            text = cv2.resize(colorize(random, text, plain=True), size)
+            picture = cv2.multiply(picture, text, scale=1 / 255)
+        return picture
+
+    def _rendering(self, random: Random, size: tuple[int, int]) -> Scene:
+        """Return a rendered code or a page of them, without a camera.
+
+        Half of the time the sheet of a single code becomes the whole picture.
+        """
+        kind = int(random.choice(len(NAMES), p=_CLASS_SHARES))
+        symbol = self._pick(random, kind)
+        reach = max(size) * random.uniform(0.3, 1)
+        scale = int(np.clip(np.ceil(reach / max(symbol.modules.shape)), 2, 24))
+        is_label = random.random() < 0.4
+        if random.random() < 0.5:
+            print_one = self._printer.label if is_label else self._printer.bare
+            flat = print_one(random, symbol, scale)
+            plain = random.random() < 0.85
+            sheet = colorize(random, flat.picture, plain=True) if plain else flat.picture
+            if not plain:
+                sheet = cv2.merge([255 - sheet if random.random() < 0.2 else sheet] * 3)
+            turn = int(random.choice(4, p=(0.7, 0.1, 0.1, 0.1)))
+            flat = _turned(FlatObject(np.ascontiguousarray(sheet), flat.marks), turn)
+            builder = _SceneBuilder(random, np.full((size[1], size[0], 3), 255, np.uint8), 1.0)
+            builder.fill(flat)
+        else:
+            paper = (255, 255, 255) if random.random() < 0.7 else colour(random, 120)
+            page = np.full((size[1], size[0], 3), paper, np.uint8)
+            builder = _SceneBuilder(random, page, float(random.choice(_ASPECT_RATIOS)))
+            builder.is_flat = True
+            if is_label:
+                self._add_code(builder, 0.1, 1.0, as_ink=True)
+            for _ in range(random.integers(1, 6)):
+                self._add_code(builder, 0.03, 0.5, as_ink=True)
+        picture = self._camera.copy_digitally(random, builder.picture)
+        return Scene(picture, tuple(c for c in builder.codes if _has_contrast(picture, c)))
 
     def _background(self, random: Random, size: tuple[int, int]) -> Picture:
         choice = random.random()
@@ -183,10 +255,13 @@ class SceneGenerator:
                 else:
                     thing = self._surfaces[random.integers(len(self._surfaces))]
                 flat = FlatObject(thing[:height, :width], ())
-            reach = builder.span * float(np.exp(random.uniform(np.log(0.06), np.log(0.8))))
+            reach = builder.span * float(np.exp(random.uniform(np.log(0.06), np.log(1.2))))
             builder.add(flat, reach)
 
-    def _add_code(self, builder: _SceneBuilder, largest: float) -> None:
+    def _add_code(
+        self, builder: _SceneBuilder, low: float, high: float, *, as_ink: bool = False
+    ) -> None:
+        """Add a code, or a few next to each other, whose longer side is `low` to `high` spans."""
         random = builder.random
         kind = int(random.choice(len(NAMES), p=_CLASS_SHARES))
         symbols = [self._pick(random, kind)]
@@ -196,20 +271,27 @@ class SceneGenerator:
             )
             symbols += [self._pick(random, again) for _ in range(random.integers(1, 4))]
         modules = max(symbols[0].modules.shape)
-        smallest = max(0.04 * builder.span, 1.15 * modules * _MIN_MODULE[kind])
-        longest = max(largest * builder.span, smallest * 1.2)
-        if largest > 0.5 and random.random() < 0.35:  # held close to the camera
-            smallest = max(smallest, 0.4 * builder.span)
-            longest = max(longest, smallest)
+        smallest = max(low * builder.span, modules * _MIN_MODULE[kind])
+        longest = max(high * builder.span, smallest * 1.2)
         reach = float(np.exp(random.uniform(np.log(smallest), np.log(longest))))
-        sharpness = 2.2 if random.random() < 0.3 else 1.0  # above 1 the camera aliases
-        scale = int(np.clip(np.ceil(reach / modules * sharpness), 1 + symbols[0].is_linear, 24))
+        # Above 1 the camera aliases.
+        sharpness = 2.2 if reach < _LARGE and random.random() < 0.3 else 1.0
+        scale = int(np.clip(np.ceil(reach / modules * sharpness), 1 + symbols[0].is_linear, 30))
         lone = random.random() < 0.3
         print_one = self._printer.bare if lone else self._printer.label
         flat = _arrange(random, [print_one(random, each, scale) for each in symbols])
+        most = _MAX_SHEET * builder.span**2
+        minified = reach / (modules * scale) * random.uniform(1, 1.6)
+        if minified < 1 and random.random() < 0.6:  # the camera resolves no more
+            most = min(most, flat.picture.size * minified**2)
+        flat = _shrunk(flat, most)
         plain = symbols[0].kind == 4 and random.random() < 0.5
         flat = FlatObject(colorize(random, flat.picture, plain=plain), flat.marks)
-        builder.add(flat, reach, as_ink=lone and random.random() < 0.5)
+        if random.random() < 0.07:
+            flat = _crumpled(random, flat)
+        if random.random() < 0.2:
+            flat = _turned(flat, int(random.integers(1, 4)))  # bends are around a vertical axis
+        builder.add(flat, reach, as_ink=as_ink or (lone and random.random() < 0.5))
 
     def _pick(self, random: Random, kind: int) -> Symbol:
         symbols = self._symbols[kind]
@@ -237,6 +319,7 @@ class _SceneBuilder:
         self.random = random
         self.picture = picture
         self.codes: list[Code] = []
+        self.is_flat = False  # objects lie straight in the plane of the picture
         self.height, self.width = picture.shape[:2]
         self.span = float(min(picture.shape[:2]))
         self._stretch = (min(1.0, 1 / ratio), min(1.0, ratio))
@@ -254,6 +337,8 @@ class _SceneBuilder:
             codes = self._visible_codes(flat, pose)
             outline = pose.project(_outline((0, 0, flat.picture.shape[1], flat.picture.shape[0])))
             if codes is None or self._hides_codes(outline):
+                if reach > 0.5 * self.span:
+                    reach *= 0.93
                 continue
             if as_ink and not self._is_bright(codes):
                 as_ink = False
@@ -263,6 +348,25 @@ class _SceneBuilder:
                 self._occupied[box[1] : box[3] + 1, box[0] : box[2] + 1] = 1
             self.codes += codes
             return
+
+    def fill(self, flat: FlatObject) -> None:
+        """Stretch an object to the whole picture, less a random margin."""
+        height, width = flat.picture.shape[:2]
+        margin = self.random.uniform(0, 0.15, size=4) * (self.random.random() < 0.4)
+        left, top = margin[0] * self.width, margin[1] * self.height
+        scale_x = (self.width * (1 - margin[2]) - left) / width
+        scale_y = (self.height * (1 - margin[3]) - top) / height
+        matrix = np.array([[scale_x, 0, left], [0, scale_y, top], [0, 0, 1.0]])
+        pose = _Pose(matrix, width / 2, 0.0, 0.0)
+        codes = self._visible_codes(flat, pose)
+        if codes:
+            low = round(left), round(top)
+            size = max(1, round(scale_x * width)), max(1, round(scale_y * height))
+            way = cv2.INTER_AREA if self.random.random() < 0.5 else cv2.INTER_LINEAR
+            sheet = cv2.resize(flat.picture, size, interpolation=way)
+            part = self.picture[low[1] : low[1] + size[1], low[0] : low[0] + size[0]]
+            part[:] = sheet[: part.shape[0], : part.shape[1]]
+            self.codes += codes
 
     def occlude_one_code(self) -> None:
         """Cover the edge of a code, as by a finger, tape or a leaf."""
@@ -286,7 +390,9 @@ class _SceneBuilder:
         left, top, right, bottom = flat.marks[0].box if flat.marks else (0, 0, width, height)
         scale = reach / max(right - left, bottom - top)
         roll = np.deg2rad(_roll(random))
-        tilt = np.deg2rad(random.uniform(0, 55) * random.random())
+        tilt = np.deg2rad(random.uniform(0, 60) * random.random())
+        if self.is_flat:
+            roll, tilt = np.deg2rad(90.0 * random.choice(4, p=(0.7, 0.1, 0.1, 0.1))), 0.0
         way = random.uniform(0, 2 * np.pi)
         axis = np.array([np.cos(way), np.sin(way), 0]) * tilt
         cosine, sine = np.cos(roll), np.sin(roll)
@@ -301,19 +407,21 @@ class _SceneBuilder:
         centre = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1.0]])
         matrix = stretch @ plane @ np.diag([scale, scale, 1.0]) @ middle
         bend = 0.0
-        if random.random() < 0.2:
+        if random.random() < 0.27 and not self.is_flat:
             bend = width / random.uniform(0.5, 2.2)
-        pose = _Pose(matrix, width / 2, bend, random.uniform(-0.4, 0.4))
+        gloss = random.uniform(0, 220) if random.random() < 0.4 else 0.0
+        light = random.normal(0, 0.5), random.uniform(0, 0.8), gloss
+        pose = _Pose(matrix, width / 2, bend, random.uniform(-0.4, 0.4), light)
         points = pose.project(_outline((left, top, right, bottom)))
         low, high = points.min(axis=0), points.max(axis=0)
         room = np.array([self.width, self.height]) - (high - low)
-        slack = 0.0 if random.random() < 0.85 else 0.25
+        slack = 0.0 if random.random() < 0.8 else 0.3
         target = [
-            random.uniform(-slack * s, r + slack * s) if r > 0 else r / 2
+            random.uniform(-slack * s, r + slack * s) if r > 0 else random.uniform(r, 0)
             for r, s in zip(room, high - low, strict=True)
         ]
         centre[:2, 2] = np.asarray(target) - low
-        return _Pose(centre @ matrix, pose.middle, pose.radius, pose.bow)
+        return _Pose(centre @ matrix, pose.middle, pose.radius, pose.bow, light)
 
     def _visible_codes(self, flat: FlatObject, pose: _Pose) -> list[Code] | None:
         """Return the codes inside the frame; None if one is too small or cut off too much."""
@@ -374,18 +482,21 @@ class _SceneBuilder:
 
 
 def _has_contrast(picture: Picture, code: Code) -> bool:
-    """Return False if glare or darkness has made the code invisible."""
-    left, top, right, bottom = (round(v) for v in code.box)
+    """Return False if glare or darkness has made the middle of the code invisible."""
+    left, top, right, bottom = code.box
+    aside, down = (right - left) / 4, (bottom - top) / 4
+    left, right = int(left + aside), round(right - aside) + 1
+    top, bottom = int(top + down), round(bottom - down) + 1
     part = cv2.cvtColor(picture[top:bottom, left:right], cv2.COLOR_BGR2GRAY)
     return bool(cv2.blur(part, (3, 3)).std() > _MIN_CONTRAST)
 
 
 def _roll(random: Random) -> float:
     """Return a rotation in degrees, mostly near a quarter turn."""
-    if random.random() < 0.35:
+    if random.random() < 0.4:
         return float(random.uniform(0, 360))
     quarter = 90 * int(random.choice(4, p=(0.6, 0.16, 0.08, 0.16)))
-    return quarter + float(random.normal(0, 8))
+    return quarter + float(random.normal(0, 10))
 
 
 def _outline(box: tuple[int, int, int, int]) -> Points:
@@ -405,6 +516,55 @@ def _module_size(mark: CodeMark, corners: Points) -> float:
     if mark.kind >= 3:
         return float(across * mark.module)
     return float(min(across, down) * mark.module)
+
+
+def _shrunk(flat: FlatObject, most: float) -> FlatObject:
+    """Return an object of at most `most` pixels."""
+    height, width = flat.picture.shape[:2]
+    factor = float(np.sqrt(most / (height * width)))
+    if factor >= 1:
+        return flat
+    size = max(1, round(width * factor)), max(1, round(height * factor))
+    picture = cv2.resize(flat.picture, size, interpolation=cv2.INTER_AREA)
+    scale = np.array([size[0] / width, size[1] / height] * 2)
+    boxes = [np.rint(np.asarray(mark.box) * scale).astype(int).tolist() for mark in flat.marks]
+    marks = [
+        CodeMark(mark.kind, tuple(box), mark.module * factor)
+        for mark, box in zip(flat.marks, boxes, strict=True)
+    ]
+    return FlatObject(picture, tuple(marks))
+
+
+def _turned(flat: FlatObject, turn: int) -> FlatObject:
+    """Return an object turned by `turn` quarter turns clockwise."""
+    for _ in range(turn):
+        height = flat.picture.shape[0]
+        marks = tuple(
+            CodeMark(m.kind, (height - m.box[3], m.box[0], height - m.box[1], m.box[2]), m.module)
+            for m in flat.marks
+        )
+        flat = FlatObject(cv2.rotate(flat.picture, cv2.ROTATE_90_CLOCKWISE), marks)
+    return flat
+
+
+def _crumpled(random: Random, flat: FlatObject) -> FlatObject:
+    """Return an object with folds: small shifts, and light that follows them."""
+    height, width = flat.picture.shape[:2]
+    count = int(random.integers(3, 10))
+    folds = random.normal(0, 1, size=(count, count, 2)).astype(np.float32)
+    shift = cv2.resize(folds, (width, height), interpolation=cv2.INTER_LINEAR)
+    across = np.arange(width, dtype=np.float32)[None] + np.zeros((height, 1), np.float32)
+    down = np.arange(height, dtype=np.float32)[:, None] + np.zeros((1, width), np.float32)
+    reach = random.uniform(0.003, 0.012) * max(height, width)
+    maps = across + shift[..., 0] * reach, down + shift[..., 1] * reach
+    picture = cv2.remap(flat.picture, *maps, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    angle = random.uniform(0, 2 * np.pi)
+    slope = np.diff(folds[..., 0], axis=1, append=0) * np.cos(angle)
+    slope += np.diff(folds[..., 1], axis=0, append=0) * np.sin(angle)
+    light = (1 + slope * random.uniform(0.05, 0.25)).clip(0.3, 1.6).astype(np.float32)
+    way = cv2.INTER_NEAREST if random.random() < 0.3 else cv2.INTER_LINEAR
+    light = cv2.resize(light, (width, height), interpolation=way)
+    return FlatObject(cv2.multiply(picture, cv2.merge([light] * 3), dtype=cv2.CV_8U), flat.marks)
 
 
 def _arrange(random: Random, flats: list[FlatObject]) -> FlatObject:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -45,15 +46,23 @@ class Network(nn.Module):
                     kept[node.index] = result
         return heads
 
-    def strides(self) -> list[int]:
-        return [self.side // node.shape.height for node in self.graph.nodes if node.kind == "yolo"]
+    def grids(self, side: int) -> list[int]:
+        """Return the rows of every head's output for pictures of `side` pixels."""
+        grids = []
+        for node in self.graph.nodes:
+            if node.kind == "yolo":
+                stride = 2 ** round(math.log2(self.side / node.shape.height))
+                grids.append(-(-side // stride))
+        return grids
 
     def save(self, path: Path, seen: int) -> None:
         arrays = [_arrays(layer) for layer in self.layers]
         weights.save(path, self.graph, arrays, seen=seen, overwrite=True)
 
-    def load(self, path: Path) -> None:
-        for layer, arrays in zip(self.layers, weights.load(path, self.graph), strict=True):
+    def load(self, path: Path, layers: int | None = None) -> None:
+        """Load weights; with `layers` only those layers, which the file may end after."""
+        stored = weights.load(path, self.graph, partial=layers is not None)
+        for layer, arrays in zip(self.layers[:layers], stored[:layers], strict=True):
             for name, tensor in _tensors(layer).items():
                 values = torch.from_numpy(np.array(arrays[name]))
                 tensor.data.copy_(values.reshape(tensor.shape))

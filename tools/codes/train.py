@@ -1,7 +1,10 @@
 """Train codes.cfg on generated scenes for a given time, and write darknet weights.
 
 One command trains the model, with photographs that photographs.py collected:
-python tools/codes/train.py --photos PHOTOS --minutes 15 --output weights
+python tools/codes/train.py --photos PHOTOS --minutes 25 --output FOLDER
+
+It writes a checkpoint every minute. The same command with --resume goes on from there;
+--session ends a call earlier than the training, for example where a card is lent by the hour.
 """
 
 from __future__ import annotations
@@ -11,10 +14,12 @@ import copy
 import json
 import math
 import os
+import random
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(_REPOSITORY))
@@ -24,7 +29,7 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from augment import augment  # noqa: E402
 from distractors import HELD_OUT, Picture, load_photographs  # noqa: E402
-from loss import decode_offsets, decode_sizes, loss  # noqa: E402
+from loss import assign, decode_offsets, decode_sizes, loss  # noqa: E402
 from scene_pool import CHUNK, ScenePool, SceneWorkers  # noqa: E402
 from scoring import Rows, average_precision, nms, overlaps  # noqa: E402
 from symbols import NAMES  # noqa: E402
@@ -33,50 +38,76 @@ from torch_network import Network  # noqa: E402
 
 _WARM_UP_STEPS = 400
 _EMA = 0.9993
-_AUGMENTED_SHARE = 0.85  # of the time with strong augmentation
+_AUGMENTED_SHARE = 0.9  # of the time with strong augmentation
 _MIN_SCORE = 0.02
 _MAX_BOXES = 300  # per picture, before NMS
 _THRESHOLDS = (0.25, 0.4, 0.5, 0.6, 0.7, 0.8)
+_LARGE = 832  # pixels of the scenes for the larger inputs
+_LARGE_WORKERS = 0.34  # share of the processes that make them
+# Sides of the input, drawn for each batch: of the scenes of the .cfg's size and of the large ones.
+_SIDES, _LARGE_SIDES = (416, 416, 416, 320, 480), (416, 608, 832)
+_LARGE_SHARE = 0.25  # of the batches
+_REPORT_SECONDS = 110.0
+_RESERVE = 8.0  # seconds for the last report
 
 
 @dataclass(frozen=True)
 class HeldOut:
     pictures: Tensor
     truth: list[Rows]
-    photographs: Tensor  # without codes
+
+
+@dataclass
+class State:
+    """The progress of a training, which a checkpoint holds."""
+
+    step: int = 0
+    seconds: float = 0.0  # of training so far
+    record: list[Row] = field(default_factory=list)
 
 
 def main() -> None:
     options = _options()
     start = time.monotonic()
     torch.manual_seed(options.seed)
-    network = Network(options.cfg)
+    random.seed(options.seed)
     every = load_photographs(options.photos)
     trained = [each for index, each in enumerate(every) if index % HELD_OUT]
-    workers = SceneWorkers(options.workers, network.side, options.seed, trained)
+    network = Network(options.cfg)
+    large = max(1, round(options.workers * _LARGE_WORKERS))
+    seed = options.seed
+    # The processes are forked, so they come before CUDA.
+    workers = [
+        SceneWorkers(max(1, options.workers - large), network.side, seed, trained),
+        SceneWorkers(large, _LARGE, seed + 500, trained),
+    ]
     try:
         _train(options, network, workers, every[::HELD_OUT], start)
     finally:
-        workers.close()
+        for each in workers:
+            each.close()
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cfg", type=Path, default=_REPOSITORY / "cfg/codes.cfg")
     parser.add_argument("--output", type=Path, required=True, help="a folder")
-    parser.add_argument("--minutes", type=float, default=8.0)
-    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--minutes", type=float, default=25.0, help="of the whole training")
+    parser.add_argument("--session", type=float, help="minutes of this call, its start included")
+    parser.add_argument("--resume", type=Path, help="a folder with a checkpoint to go on from")
+    parser.add_argument("--start", type=Path, help="weights to start from")
+    parser.add_argument("--start-layers", type=int, help="use only the first layers of --start")
+    parser.add_argument("--batch", type=int, default=128, help="pictures of the .cfg's size")
     parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--decay", type=float, default=0.02)
-    parser.add_argument("--pool", type=int, default=120_000, help="scenes kept on the device")
+    parser.add_argument("--pool", type=int, default=60_000, help="scenes kept on the device")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parser.add_argument("--seed", type=int, default=100)
-    parser.add_argument("--start", type=Path, help="weights to start from")
     parser.add_argument("--photos", type=Path, help="a folder that photographs.py made")
     parser.add_argument("--smoke", action="store_true", help="a short test run")
     options = parser.parse_args()
     if options.smoke:
-        options.minutes, options.pool = 0.5, 2048
+        options.minutes, options.pool = min(options.minutes, 1.0), 2048
         options.batch = options.batch if torch.cuda.is_available() else 8
     options.pool -= options.pool % CHUNK
     options.output.mkdir(parents=True, exist_ok=True)
@@ -86,76 +117,143 @@ def _options() -> argparse.Namespace:
 def _train(
     options: argparse.Namespace,
     network: Network,
-    workers: SceneWorkers,
+    workers: list[SceneWorkers],
     photographs: list[Picture],
     start: float,
 ) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.backends.cudnn.benchmark = True
     torch.set_float32_matmul_precision("high")
+    _set_biases(network)
     if options.start:
-        network.load(options.start)
-    else:
-        _set_biases(network)
+        network.load(options.start, options.start_layers)
     network = network.to(device, memory_format=torch.channels_last).train()
     ema = copy.deepcopy(network).eval()
     optimiser = _optimiser(network, options, fused=device.type == "cuda")
-    chunks = 2 if options.smoke else 14
-    held_out = _held_out(workers, chunks, photographs, device)
-    pool = ScenePool(options.pool, network.side, device)
-    while pool.added < (2 * CHUNK if options.smoke else 4096):
-        pool.add(*_wait_for_chunk(workers))
-    strides = network.strides()
-    seconds = options.minutes * 60
-    record: list[Row] = []
-    began = time.monotonic()
+    state = _resume(options, network, ema, optimiser) if options.resume else State()
+    counts = (1, 1) if options.smoke else (12, 3)
+    tests = [_held_out(each, count, device) for each, count in zip(workers, counts, strict=True)]
+    tests.append(_without_codes(photographs, network.side, device))
+    shares = (1, network.side**2 / _LARGE**2 / 2)
+    pools = [
+        ScenePool(max(CHUNK, int(options.pool * share) // CHUNK * CHUNK), each, device)
+        for each, share in zip(workers, shares, strict=True)
+    ]
+    for pool, scenes in zip(pools, (CHUNK, CHUNK) if options.smoke else (4096, 480), strict=True):
+        pool.wait_for(scenes)
+    grids = {side: network.grids(side) for side in {*_SIDES, *_LARGE_SIDES}}
+    before, began = state.seconds, time.monotonic()
+    total_seconds = options.minutes * 60
+    end = start + (60 * options.session if options.session else 1e9) - _RESERVE
     print(f"{device}: training starts {began - start:.0f} s after launch", flush=True)
-    step, total, counted, reported = 0, torch.zeros((), device=device), 0, began
-    period = 8.0 if options.smoke else 60.0
-    while (elapsed := time.monotonic() - start) < seconds - (3 if options.smoke else 12):
-        _drain(workers, pool)
-        part = (time.monotonic() - began) / (seconds - 12 - (began - start) + 1e-9)
-        _set_rate(optimiser, options.rate, step, min(part, 1.0))
-        chosen, pictures, boxes = pool.sample(options.batch)
-        pictures, truth = augment(pictures, boxes, strong=part < _AUGMENTED_SHARE)
+    total, counted, reported = torch.zeros((), device=device), 0, began
+    period = 15.0 if options.smoke else _REPORT_SECONDS
+    while (now := time.monotonic()) < end and state.seconds < total_seconds:
+        state.seconds = before + now - began
+        part = min(state.seconds / total_seconds, 1.0)
+        _set_rate(optimiser, options.rate, state.step, part)
+        for pool in pools:
+            pool.drain()
+        is_large = random.random() < _LARGE_SHARE
+        pool, side = pools[is_large], random.choice(_LARGE_SIDES if is_large else _SIDES)
+        count = max(1, round(options.batch * min(1.0, (network.side / side) ** 2)))
+        chosen, pictures, boxes = pool.sample(count)
+        pictures, truth = augment(pictures, boxes, side, strong=part < _AUGMENTED_SHARE)
         pictures = pictures.contiguous(memory_format=torch.channels_last)
+        # Before the network runs, so that the CPU does not wait for it.
+        targets = assign(truth, network.heads, side, grids[side])
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             heads = network(pictures)
-        value = loss(heads, network.heads, strides, truth)
+        value = loss(heads, network.heads, targets)
         pool.update_weights(chosen, _highest_objectness(heads))
         optimiser.zero_grad(set_to_none=True)
         value.backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 5.0)
         optimiser.step()
-        step += 1
-        _update_ema(ema, network, min(_EMA, (1 + step) / (20 + step)))
+        state.step += 1
+        _update_ema(ema, network, min(_EMA, (1 + state.step) / (20 + state.step)))
         total += value.detach()
         counted += 1
-        if time.monotonic() - reported > period:
-            row = _report(ema, held_out, step, elapsed, pool.added, float(total / counted))
-            record.append(row)
-            _keep_best(ema, record, options)
+        if now - reported > period:
+            _report(ema, tests, state, [pool.added for pool in pools], float(total / counted))
+            _save(options, network, ema, optimiser, state, device)
             total, counted, reported = torch.zeros_like(total), 0, time.monotonic()
-    elapsed = time.monotonic() - start
     value = float(total / max(counted, 1))
-    record.append(_report(ema, held_out, step, elapsed, pool.added, value))
-    _keep_best(ema, record, options)
-    ema.save(options.output / "codes-last.weights", seen=step * options.batch)
-    _write_record(options, record, device)
+    _report(ema, tests, state, [pool.added for pool in pools], value)
+    _save(options, network, ema, optimiser, state, device)
+
+
+# ---------------------------------------------------------------- checkpoints
+
+
+def _save(
+    options: argparse.Namespace,
+    network: Network,
+    ema: Network,
+    optimiser: torch.optim.Optimizer,
+    state: State,
+    device: torch.device,
+) -> None:
+    """Write the averaged weights, which are the result, and what --resume needs."""
+    seen = state.step * options.batch
+    ema.save(options.output / "codes.weights", seen=seen)
+    network.save(options.output / "codes-raw.weights", seen=seen)
+    moments = {
+        f"{name}.{index}": value.float().cpu().numpy()
+        for index, values in optimiser.state_dict()["state"].items()
+        for name, value in values.items()
+    }
+    np.savez(options.output / "optimiser.npz", **moments)
+    document = {
+        "device": torch.cuda.get_device_name() if device.type == "cuda" else "CPU",
+        "torch": torch.__version__,
+        "opencv": cv2.__version__,
+        "batch": options.batch,
+        "rate": options.rate,
+        "decay": options.decay,
+        "seed": options.seed,
+        "workers": options.workers,
+        "minutes": options.minutes,
+        "start": options.start.name if options.start else None,
+        "start_layers": options.start_layers,
+        "step": state.step,
+        "seconds": round(state.seconds, 1),
+        "progress": state.record,
+    }
+    (options.output / "codes.training.json").write_text(json.dumps(document, indent=1) + "\n")
+
+
+def _resume(
+    options: argparse.Namespace, network: Network, ema: Network, optimiser: torch.optim.Optimizer
+) -> State:
+    folder = options.resume
+    ema.load(folder / "codes.weights")
+    network.load(folder / "codes-raw.weights")
+    state: dict[int, dict[str, Tensor]] = {}
+    with np.load(folder / "optimiser.npz") as moments:
+        for key in moments.files:
+            name, index = key.rsplit(".", 1)
+            state.setdefault(int(index), {})[name] = torch.from_numpy(moments[key])
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
+    for parameter, values in optimiser.state.items():  # the fused step needs equal strides
+        for name in ("exp_avg", "exp_avg_sq"):
+            values[name] = torch.empty_like(parameter).copy_(values[name])
+    stored = json.loads((folder / "codes.training.json").read_text())
+    return State(stored["step"], stored["seconds"], stored["progress"])
 
 
 def _set_biases(network: Network) -> None:
     """Initialize the biases so that scores are as rare as codes."""
-    for head, stride, node in zip(
+    for head, rows_of_cells, node in zip(
         network.heads,
-        network.strides(),
+        network.grids(network.side),
         [n for n in network.graph.nodes if n.kind == "yolo"],
         strict=True,
     ):
         bias = network.layers[node.index - 1][0].bias
         rows = bias.data.view(len(head.selected_anchors()), -1)
         rows[:, :4] = 0
-        rows[:, 4] = math.log(4 / (network.side / stride) ** 2)
+        rows[:, 4] = math.log(min(0.1, 4 / rows_of_cells**2))
         rows[:, 5:] = math.log(0.25)
 
 
@@ -178,20 +276,6 @@ def _set_rate(optimiser: torch.optim.Optimizer, rate: float, step: int, part: fl
         group["lr"] = rate * cosine * min(1.0, (step + 1) / _WARM_UP_STEPS)
 
 
-def _wait_for_chunk(workers: SceneWorkers) -> tuple[np.ndarray, np.ndarray]:
-    chunk = workers.take(wait=True)
-    assert chunk is not None
-    return chunk
-
-
-def _drain(workers: SceneWorkers, pool: ScenePool) -> None:
-    for _ in range(4):
-        chunk = workers.take(wait=False)
-        if chunk is None:
-            return
-        pool.add(*chunk)
-
-
 @torch.no_grad()
 def _highest_objectness(heads: list[Tensor]) -> Tensor:
     """Return the highest objectness of each picture."""
@@ -208,35 +292,42 @@ def _update_ema(ema: Network, network: Network, decay: float) -> None:
 # ---------------------------------------------------------------- validation
 
 
-def _held_out(
-    workers: SceneWorkers, chunks: int, photographs: list[Picture], device: torch.device
-) -> HeldOut:
+def _held_out(workers: SceneWorkers, chunks: int, device: torch.device) -> HeldOut:
     """Return the first chunks for validation; unlike in evaluate.py, training has their symbols."""
-    taken = [_wait_for_chunk(workers) for _ in range(chunks)]
+    taken = []
+    for _ in range(chunks):
+        chunk = workers.take(wait=True)
+        assert chunk is not None
+        taken.append((chunk.pictures.copy(), chunk.boxes.copy()))
+        workers.give_back(chunk)
     truth = []
     for boxes in np.concatenate([boxes for _, boxes in taken]):
         rows = boxes[boxes[:, 0] >= 0].astype(np.float64)
         half = rows[:, 3:5] / 2
         truth.append(np.hstack([rows[:, 1:3] - half, rows[:, 1:3] + half, rows[:, :1]]))
     pictures = torch.from_numpy(np.concatenate([pictures for pictures, _ in taken]))
-    side = pictures.shape[1]
+    return HeldOut(pictures.to(device), truth)
+
+
+def _without_codes(photographs: list[Picture], side: int, device: torch.device) -> HeldOut:
     scaled = [cv2.resize(p, (side, side), interpolation=cv2.INTER_AREA) for p in photographs]
     empty = torch.from_numpy(np.stack(scaled)[..., ::-1].copy())
-    return HeldOut(pictures.to(device), truth, empty.to(device))
+    return HeldOut(empty.to(device), [np.zeros((0, 5))] * len(photographs))
 
 
 @torch.no_grad()
 def _detect(network: Network, pictures: Tensor) -> list[Rows]:
     found: list[Rows] = []
-    for part in pictures.split(64):
+    for part in pictures.split(32):
+        side = part.shape[1]
         heads = network(part.permute(0, 3, 1, 2).float() / 255)
         decoded = []
-        for raw, layer, stride in zip(heads, network.heads, network.strides(), strict=True):
+        for raw, layer in zip(heads, network.heads, strict=True):
             _, _, rows, columns, _ = raw.shape
             row, column = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
             cell = torch.stack([column, row], -1).to(raw)
-            centre = (decode_offsets(raw[..., :2], layer.scale_x_y) + cell) * stride / network.side
-            anchors = raw.new_tensor(layer.selected_anchors())[:, None, None] / network.side
+            centre = (decode_offsets(raw[..., :2], layer.scale_x_y) + cell) / rows
+            anchors = raw.new_tensor(layer.selected_anchors())[:, None, None] / side
             half = decode_sizes(raw[..., 2:4], anchors) / 2
             best, kind = (raw[..., 5:].sigmoid() * raw[..., 4:5].sigmoid()).max(-1)
             boxes = torch.cat([centre - half, centre + half, best[..., None], kind[..., None]], -1)
@@ -248,71 +339,46 @@ def _detect(network: Network, pictures: Tensor) -> list[Rows]:
     return found
 
 
-Row = dict[str, float | dict[str, float]]
+Row = dict[str, Any]
 
 
 def _report(
-    ema: Network, held_out: HeldOut, step: int, elapsed: float, made: int, value: float
-) -> Row:
-    found = _detect(ema, held_out.pictures)
-    precision = {
-        name: round(average_precision(found, held_out.truth, kind), 4)
-        for kind, name in enumerate(NAMES)
-    }
-    alarms = np.concatenate(_detect(ema, held_out.photographs))[:, 4]
-    pairs = zip(found, held_out.truth, strict=True)
+    ema: Network, tests: list[HeldOut], state: State, made: list[int], value: float
+) -> None:
+    """Print and record the accuracy on scenes of both sizes and on photographs without codes."""
+    test, large, empty = tests
+    found = _detect(ema, test.pictures)
+    precision = _precision(found, test.truth)
+    alarms = np.concatenate(_detect(ema, empty.pictures))[:, 4]
+    pairs = zip(found, test.truth, strict=True)
     hits = np.concatenate([_best_scores(*pair) for pair in pairs])
+    large_precision = _precision(_detect(ema, large.pictures), large.truth)
     row: Row = {
-        "seconds": round(elapsed),
-        "step": step,
+        "seconds": round(state.seconds),
+        "step": state.step,
         "scenes": made,
         "loss": round(value, 4),
         "ap50": round(float(np.nanmean(list(precision.values()))), 4),
         "classes": precision,
-        "photographs": len(held_out.photographs),
+        f"ap50_{_LARGE}": round(float(np.nanmean(list(large_precision.values()))), 4),
+        "photographs": len(empty.pictures),
         "alarms": {f"{limit:g}": int((alarms >= limit).sum()) for limit in _THRESHOLDS},
         "recall": {f"{limit:g}": round(float((hits >= limit).mean()), 4) for limit in _THRESHOLDS},
     }
+    state.record.append(row)
     print(json.dumps(row), flush=True)
-    return row
+
+
+def _precision(found: list[Rows], truth: list[Rows]) -> dict[str, float]:
+    return {
+        name: round(average_precision(found, truth, kind), 4) for kind, name in enumerate(NAMES)
+    }
 
 
 def _best_scores(found: Rows, truth: Rows) -> Rows:
     """Return for each code the best score of a box of its class with an IoU of 0.5, or 0."""
     overlap = overlaps(truth[:, :4], found[:, :4]) * (truth[:, 4:] == found[None, :, 5])
     return np.where(overlap >= 0.5, found[None, :, 4], 0.0).max(axis=1, initial=0.0)
-
-
-def _keep_best(ema: Network, record: list[Row], options: argparse.Namespace) -> None:
-    """Save the weights if they are the best: AP less 0.2 times false alarms per photograph."""
-
-    def merit(row: Row) -> float:
-        alarms, precision = row["alarms"], row["ap50"]
-        assert isinstance(alarms, dict)
-        assert isinstance(precision, float)
-        return precision - 0.2 * alarms["0.5"] / row["photographs"]
-
-    if merit(record[-1]) >= max(merit(row) for row in record):
-        seen = int(record[-1]["step"]) * options.batch
-        ema.save(options.output / "codes.weights", seen=seen)
-
-
-def _write_record(options: argparse.Namespace, record: list, device: torch.device) -> None:
-    name = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
-    document = {
-        "device": name,
-        "torch": torch.__version__,
-        "opencv": cv2.__version__,
-        "batch": options.batch,
-        "rate": options.rate,
-        "decay": options.decay,
-        "seed": options.seed,
-        "workers": options.workers,
-        "minutes": options.minutes,
-        "start": options.start.name if options.start else None,
-        "progress": record,
-    }
-    (options.output / "codes.training.json").write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":

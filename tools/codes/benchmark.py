@@ -1,0 +1,256 @@
+"""Measure a model on the photographs of pinhole.py, and on pictures without codes.
+
+python tools/codes/benchmark.py --backgrounds FOLDER… --negatives FOLDER… prints tables in Markdown.
+With --labelled FOLDER it measures pictures of your own instead: each picture needs a text file of
+the same name in darknet's format, a class and the relative x, y, width and height in each line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+_REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(_REPOSITORY))
+
+import numpy as np  # noqa: E402
+from PIL import Image  # noqa: E402
+from pinhole import NAMES, Photograph, PinholeScenes, Target, find_pictures  # noqa: E402
+from scoring import Rows, average_precision, overlaps  # noqa: E402
+
+import engine  # noqa: E402
+from engine import bundled  # noqa: E402
+
+_MIN_AP_SCORE = 0.005  # of boxes that count for average precision
+_DEFAULT_THRESHOLD = 0.25  # of `detect`
+_SIZES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.7)  # lower ends of the bands of a code's size
+
+
+@dataclass(frozen=True)
+class Measured:
+    targets: tuple[Target, ...]
+    found: Rows  # left, top, right, bottom, score, class
+
+    def truth(self) -> Rows:
+        rows = [(*each.box, each.kind) for each in self.targets]
+        return np.array(rows, np.float64).reshape(-1, 5)
+
+    def overlaps(self) -> Rows:
+        """Return the largest IoU of each code with a box of its class above the threshold."""
+        rows, truth = self.found[self.found[:, 4] >= _DEFAULT_THRESHOLD], self.truth()
+        every = overlaps(truth[:, :4], rows[:, :4]) * (truth[:, 4:] == rows[None, :, 5])
+        return every.max(axis=1, initial=0.0)
+
+
+def main() -> None:
+    options = _options()
+    with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
+        parts = pool.map(partial(_measure, options), range(options.processes))
+    by_size = {
+        size: [each for part in parts for each in part[index]]
+        for index, size in enumerate(options.sizes or [0])
+    }
+    seen = next(iter(by_size.values()))
+    print(f"{len(seen)} pictures, {sum(len(each.targets) for each in seen)} codes\n")
+    print_kinds(seen)
+    print_sizes(seen)
+    for title, value, edges in _PROPERTIES:
+        print_bands(seen, title, value, edges)
+    if len(by_size) > 1:
+        print_inputs(by_size)
+    print_alarms(options)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cfg", type=Path)
+    parser.add_argument("--weights", type=Path)
+    parser.add_argument("--scenes", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=31)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument(
+        "--sizes", type=int, nargs="*", help="of the input; the first for the tables"
+    )
+    parser.add_argument("--backgrounds", type=Path, nargs="*", default=[])
+    parser.add_argument("--negatives", type=Path, nargs="*", default=[], help="without codes")
+    parser.add_argument("--labelled", type=Path, help="a folder of pictures and label files")
+    return parser.parse_args()
+
+
+def load(options: argparse.Namespace, threshold: float, size: int | None = None) -> engine.Detector:
+    model = bundled.default_model()
+    assert model is not None, "weights/ holds no model"
+    return engine.load(
+        options.cfg or model.cfg,
+        options.weights or model.weights,
+        model.names,
+        device="cpu",
+        threads=1,
+        threshold=threshold,
+        size=size,
+    )
+
+
+def _measure(options: argparse.Namespace, first: int) -> list[list[Measured]]:
+    """Measure every picture of one process at every size of the input."""
+    measured: list[list[Measured]] = [[] for _ in options.sizes or [0]]
+    with ExitStack() as stack:
+        detectors = [
+            stack.enter_context(load(options, _MIN_AP_SCORE, size or None))
+            for size in options.sizes or [0]
+        ]
+        for photograph in _photographs(options, first, options.processes):
+            for detector, results in zip(detectors, measured, strict=True):
+                results.append(Measured(photograph.targets, rows(detector(photograph.pixels))))
+    return measured
+
+
+def _photographs(options: argparse.Namespace, first: int, step: int) -> Iterator[Photograph]:
+    if options.labelled:
+        for path in find_pictures([options.labelled])[first::step]:
+            yield _labelled(path)
+        return
+    scenes = PinholeScenes(options.seed, find_pictures(options.backgrounds))
+    for number in range(first, options.scenes, step):
+        yield scenes.scene(number)
+
+
+def _labelled(path: Path) -> Photograph:
+    with Image.open(path) as image:
+        pixels = np.asarray(image.convert("RGB"))
+    height, width = pixels.shape[:2]
+    labels = path.with_suffix(".txt")
+    targets = []
+    for line in labels.read_text().splitlines() if labels.exists() else ():
+        kind, x, y, across, down = (float(part) for part in line.split()[:5])
+        box = (
+            *((x - across / 2) * width, (y - down / 2) * height),
+            *((x + across / 2) * width, (y + down / 2) * height),
+        )
+        size = max(across * width, down * height) / max(width, height)
+        targets.append(Target(int(kind), box, size))
+    return Photograph(pixels, tuple(targets))
+
+
+def rows(result: engine.Result) -> Rows:
+    found = [(*each.box, each.score, each.class_id) for each in result]
+    return np.array(found, np.float64).reshape(-1, 6)
+
+
+# ---------------------------------------------------------------- tables
+
+
+Pair = tuple[Target, float]  # a code, and its largest IoU
+
+
+def _pairs(seen: Sequence[Measured]) -> list[Pair]:
+    return [
+        pair for each in seen for pair in zip(each.targets, each.overlaps().tolist(), strict=True)
+    ]
+
+
+def _recall(pairs: Iterable[Pair]) -> str:
+    hits = [overlap >= 0.5 for _, overlap in pairs]
+    return f"{np.mean(hits):.3f}" if hits else ""
+
+
+def _print_table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> None:
+    print(f"| {' | '.join(head)} |")
+    print(f"| --- |{' ---: |' * (len(head) - 1)}")
+    for line in lines:
+        print(f"| {' | '.join(line)} |")
+    print(flush=True)
+
+
+def print_kinds(seen: Sequence[Measured]) -> None:
+    found, truth = [each.found for each in seen], [each.truth() for each in seen]
+    precision = [average_precision(found, truth, kind) for kind in range(len(NAMES))]
+    pairs = _pairs(seen)
+    kinds = [pairs, *([p for p in pairs if p[0].kind == kind] for kind in range(len(NAMES)))]
+    matches = [[overlap for _, overlap in part if overlap >= 0.5] for part in kinds]
+    _print_table(
+        ("", "all", *NAMES),
+        (
+            ("codes", *(str(len(part)) for part in kinds)),
+            ("AP50", *(f"{value:.3f}" for value in (float(np.nanmean(precision)), *precision))),
+            ("recall", *(_recall(part) for part in kinds)),
+            ("mean IoU", *(f"{np.mean(part):.3f}" if part else "" for part in matches)),
+        ),
+    )
+
+
+def print_sizes(seen: Sequence[Measured]) -> None:
+    """Print recall by kind and by the code's longer side, relative to the picture's."""
+    pairs = _pairs(seen)
+    bands = [int(np.searchsorted(_SIZES, target.size, side="right")) - 1 for target, _ in pairs]
+    ends = [*(f"to {100 * end:g} %" for end in _SIZES[1:]), "to 100 %"]
+    lines = [("codes", *(str(bands.count(band)) for band in range(len(_SIZES))))]
+    for kind, name in enumerate(NAMES):
+        parts: list[list[Pair]] = [[] for _ in _SIZES]
+        for band, pair in zip(bands, pairs, strict=True):
+            if pair[0].kind == kind:
+                parts[band].append(pair)
+        lines.append((name, *(_recall(part) for part in parts)))
+    _print_table(("longer side", *ends), lines)
+
+
+_PROPERTIES: tuple[tuple[str, Callable[[Target], float], tuple[float, ...]], ...] = (
+    ("angle, degrees", lambda t: t.angle, (0, 5, 15, 30)),
+    ("tilt, degrees", lambda t: t.tilt, (0, 15, 30, 45)),
+    ("blur, pixels of the input", lambda t: t.blur, (0, 0.3, 0.7, 1.2)),
+    ("contrast", lambda t: t.contrast, (0, 0.15, 0.3, 0.5)),
+    ("curvature, degrees", lambda t: t.curvature, (0, 15, 60, 100)),
+)
+
+
+def print_bands(
+    seen: Sequence[Measured],
+    title: str,
+    value: Callable[[Target], float],
+    edges: tuple[float, ...],
+) -> None:
+    parts: list[list[Pair]] = [[] for _ in edges]
+    for pair in _pairs(seen):
+        parts[int(np.searchsorted(edges, value(pair[0]), side="right")) - 1].append(pair)
+    _print_table(
+        (title, *(f"from {edge:g}" for edge in edges)),
+        (
+            ("codes", *(str(len(part)) for part in parts)),
+            ("recall", *(_recall(part) for part in parts)),
+        ),
+    )
+
+
+def print_inputs(by_size: dict[int, list[Measured]]) -> None:
+    lines = []
+    for size, seen in by_size.items():
+        pairs = _pairs(seen)
+        kinds = ([p for p in pairs if p[0].kind == kind] for kind in range(len(NAMES)))
+        lines.append((str(size), _recall(pairs), *(_recall(part) for part in kinds)))
+    _print_table(("recall at an input of", "all", *NAMES), lines)
+
+
+def print_alarms(options: argparse.Namespace) -> None:
+    lines = []
+    with load(options, _DEFAULT_THRESHOLD) as detector:
+        for folder in options.negatives:
+            counts = []
+            for path in find_pictures([folder]):
+                result = detector(path)
+                counts.append(len(result))
+                for each in result:
+                    print(f"{path.name}: {each.label} {each.score:.2f}", file=sys.stderr)
+            some = sum(count > 0 for count in counts)
+            lines.append((folder.name, str(len(counts)), str(sum(counts)), str(some)))
+    if lines:
+        _print_table(("false alarms", "pictures", "boxes", "pictures with any"), lines)
+
+
+if __name__ == "__main__":
+    main()

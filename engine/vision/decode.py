@@ -12,6 +12,7 @@ from engine.concurrency import fork_safety
 from engine.errors import ImageError
 from engine.files.naming import shown
 from engine.vision.chroma import has_440_chroma, load_440
+from engine.vision.decoding_cost import affordable
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -74,6 +75,7 @@ def open_image(content: bytes, name: str) -> Image.Image:
     if opener is None:
         got, hint = describe(content)
         raise ImageError(f"{name}: picture: expected {READABLE}, got {got}.{hint}")
+    content = affordable(content, name)
     with _QUIET:
         try:
             return opener(BytesIO(content), name)

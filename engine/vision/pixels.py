@@ -19,10 +19,42 @@ if TYPE_CHECKING:
 
 _COUNTS = (1, 3, 4)
 _DIRECT = {"L", "RGB", "RGBA"}
+_BAND_PIXELS = 1 << 20  # converted at a time
 
 
 def from_image(image: Image.Image, name: str) -> Array:
     """Return the pixels of a loaded Pillow image with 1, 3 or 4 channels."""
+    if image.width * image.height <= _BAND_PIXELS:
+        return _from_small_image(image, name)
+    if image.mode == "RGB":
+        return rgb.copy_pixels(image)
+    if image.mode == "LAB":  # converted as a whole, since the transform is built for each call
+        return rgb.copy_pixels(_from_lab(image))
+    if image.mode == "I":
+        low, high = image.getextrema()
+        _check_wide_integers(int(low), int(high), name)  # type: ignore[arg-type]
+    return _in_bands(image, name)
+
+
+def _in_bands(image: Image.Image, name: str) -> Array:
+    """Convert part after part: Pillow and NumPy make several copies of what they convert."""
+    width, height = image.size
+    columns = min(width, _BAND_PIXELS)
+    rows = max(_BAND_PIXELS // columns, 1)
+    out: Array | None = None
+    for top in range(0, height, rows):
+        bottom = min(top + rows, height)
+        for left in range(0, width, columns):
+            right = min(left + columns, width)
+            part = _from_small_image(image.crop((left, top, right, bottom)), name)
+            if out is None:
+                out = np.empty((height, width, part.shape[2]), part.dtype)
+            out[top:bottom, left:right] = part
+    assert out is not None
+    return out
+
+
+def _from_small_image(image: Image.Image, name: str) -> Array:
     mode = image.mode
     if mode.startswith("I;16"):
         return _upper_byte(np.asarray(image))[..., None]
@@ -107,10 +139,13 @@ def _checked_floats(pixels: Array, name: str) -> Array:
 
 def _from_wide_integers(values: Array, name: str) -> Array:
     """Convert mode I: 16-bit pictures that Pillow stores in 32 bits."""
-    low, high = int(values.min()), int(values.max())
+    _check_wide_integers(int(values.min()), int(values.max()), name)
+    return _upper_byte(values)[..., None]
+
+
+def _check_wide_integers(low: int, high: int, name: str) -> None:
     if low < 0 or high > 0xFFFF:
         raise ImageError(f"{name}: values: expected 16-bit integers, got {low}..{high}")
-    return _upper_byte(values)[..., None]
 
 
 def _from_lab(image: Image.Image) -> Image.Image:

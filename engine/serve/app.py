@@ -22,7 +22,7 @@ from engine.files.naming import shown
 from engine.serve import kserve, metrics, openapi
 from engine.serve.access import Access, AccessLog, RequireToken
 from engine.serve.inference import InferenceEndpoint, PictureEndpoint
-from engine.serve.lingering_close import LingeringCloseResponse
+from engine.serve.lingering_close import LingeringClose
 from engine.serve.metrics import Metrics
 from engine.serve.rejection import ClientDisconnectedError, RejectedError
 from engine.serve.service import Service
@@ -97,7 +97,7 @@ def make(
 
 
 def _middleware(access: Access, access_log: AccessLog | None) -> list[Middleware]:
-    found = [Middleware(_RequestRecords, access_log)]
+    found = [Middleware(LingeringClose), Middleware(_RequestRecords, access_log)]
     if access.cors:  # before the token, because a preflight request carries none
         found.append(
             Middleware(
@@ -204,8 +204,8 @@ async def _engine_error(request: Request, error: Exception) -> Response:
     if isinstance(error, ImageError):  # "picture" is the name that the service passes
         content["error"] = str(error).removeprefix("picture: ")
     if isinstance(error, RejectedError):
-        response = LingeringCloseResponse if error.closes_connection else JSONResponse
-        return response(content, error.status, error.headers)
+        closing = {"Connection": "close"} if error.closes_connection else {}
+        return JSONResponse(content, error.status, error.headers | closing)
     status = next(status for kind, status in _STATUSES if isinstance(error, kind))
     return JSONResponse(content, status)
 

@@ -45,7 +45,7 @@ class RefusingProtocol(LimitedProtocol):
             return
         self._is_refusing = False
         self._stop_idle_timer()  # it starts anew for the next request
-        if self._closes_after_body:
+        if self._closes_after_body and not self._is_discarding:
             self.transport.close()
 
     def _refuse(self) -> bool:
@@ -67,7 +67,7 @@ class RefusingProtocol(LimitedProtocol):
         )
         self.transport.write(_encoded(refusal, closes=self._closes_after_body))
         if self.expect_100_continue:
-            self.transport.close()
+            self._close_gently()
         return True
 
 

@@ -8,11 +8,15 @@ from typing import Any
 from httptools import HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from engine.serve import lingering_close
 from engine.serve.rejection import spread_seconds
 from engine.serve.server_limits import ServerLimits
 
 _MAX_HEAD_BYTES = 1 << 16  # also bounds trailers and chunk headers
 _MAX_PIPELINED = 16
+_RESERVED = 32  # connections beyond the limit, for checks of health only
+_SECONDS_IN_RESERVE = 2.0
+_HEALTH_PATHS = (b"/healthz", b"/readyz", b"/metrics")
 _UPGRADE_HEADERS = (b"upgrade", b"http2-settings")
 _CLOSE = b"Connection: close\r\nContent-Length: 0\r\n\r\n"
 _TOO_MANY_CONNECTIONS = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: %d\r\n" + _CLOSE
@@ -34,32 +38,42 @@ class LimitedProtocol(HttpToolsProtocol):
         self._idle_timer: asyncio.TimerHandle | None = None  # runs while no request is in progress
         self._response_timer: asyncio.TimerHandle | None = None  # runs while writing is paused
         self._unparsed = 0  # bytes received since the last complete head or piece of a body
+        self._reserved_at = 0.0
+        self._is_reserved = False  # beyond the limit of connections: only health is answered
+        self._is_discarding = False  # what the client sends after its last response
+        self._discarded = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self._limits.connections:
-            transport.write(_TOO_MANY_CONNECTIONS % spread_seconds(1))
-            transport.close()
+        if self._is_over_limit():
+            self._enter_reserve()
         else:
             self._start_idle_timer()
 
     def data_received(self, data: bytes) -> None:
+        if self._is_discarding:
+            self._discarded += len(data)
+            if self._discarded > lingering_close.MAX_BYTES:
+                self.transport.close()
+            return
         self._unparsed += len(data)
         super().data_received(data)
         if self._unparsed > _MAX_HEAD_BYTES or len(self.pipeline) > _MAX_PIPELINED:
             self._close_over_limit()
-        if self._is_responding:
+        if self._is_responding and not self._is_discarding:
             self._stop_idle_timer()
         elif self._idle_timer is None:
             self._start_idle_timer()
 
     def on_headers_complete(self) -> None:
         self._unparsed = 0
-        if not self.parser.has_upgrade_offer:
+        if self._is_reserved and self.url.partition(b"?")[0] not in _HEALTH_PATHS:
+            self._refuse_connection()
+        if not (self.parser.has_upgrade_offer or self._is_discarding):
             super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        if not self.parser.has_upgrade_offer:
+        if not (self.parser.has_upgrade_offer or self._is_discarding):
             super().on_message_complete()
 
     @property
@@ -76,7 +90,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._unparsed = 0
-        super().on_body(body)
+        if not self._is_discarding:
+            super().on_body(body)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -103,6 +118,52 @@ class LimitedProtocol(HttpToolsProtocol):
     @property
     def _is_responding(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
+
+    @property
+    def host(self) -> str:
+        return self.client[0] if self.client else ""
+
+    def _is_over_limit(self) -> bool:
+        """Tell whether there are too many connections, of all clients or of this one.
+
+        The last tenth is not for a client that holds all others.
+        """
+        most = self._limits.connections
+        of_one = most - most // 10
+        if len(self.connections) <= of_one:
+            return False
+        of_client = sum(each.host == self.host for each in self._others)
+        return len(self.connections) > most or of_client >= of_one
+
+    @property
+    def _others(self) -> list[LimitedProtocol]:
+        return [each for each in self.connections if each is not self]  # type: ignore[misc]
+
+    def _enter_reserve(self) -> None:
+        """Keep a connection for checks of health; the oldest of a full reserve makes way."""
+        waiting = [each for each in self._others if each._is_reserved and not each._is_responding]
+        if len(waiting) >= 2 * _RESERVED:  # half of them may be discarding
+            for each in waiting:
+                each.transport.abort()
+        elif len(idle := [each for each in waiting if not each._is_discarding]) >= _RESERVED:
+            min(idle, key=lambda each: each._reserved_at)._refuse_connection()
+        self._is_reserved = True
+        self._reserved_at = self.loop.time()
+        self._idle_timer = self.loop.call_later(_SECONDS_IN_RESERVE, self._refuse_connection)
+
+    def _refuse_connection(self) -> None:
+        self.transport.write(_TOO_MANY_CONNECTIONS % spread_seconds(1))
+        self._close_gently()
+
+    def _close_gently(self) -> None:
+        """Let the client read the last response, and discard what it sends meanwhile."""
+        self._stop_idle_timer()
+        if self._is_discarding or self.transport.is_closing():
+            return
+        self._is_discarding = True
+        self.transport.write_eof()
+        seconds = lingering_close.PAUSE_SECONDS
+        self._idle_timer = self.loop.call_later(seconds, self.transport.close)
 
     def _close_over_limit(self) -> None:
         if not self._is_responding:

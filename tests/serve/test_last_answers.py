@@ -1,0 +1,76 @@
+"""The last answer on a connection reaches its client, and health is answered when all are taken."""
+
+import time
+
+import pytest
+
+from tests.serve.running import serving, until
+from tests.serve.test_limits import answer_in, plugged
+from tests.serve.test_refusals import full
+
+_BODY = 10 << 20
+_HEAD = b"POST %s HTTP/1.1\r\nHost: here\r\n%sContent-Length: %d\r\n\r\n"
+
+
+def last_answer(server, path, field=b"Connection: close\r\n"):
+    with plugged(server) as (plug, lines):
+        plug.sendall(_HEAD % (path, field, _BODY))
+        time.sleep(0.05)  # the refusal is written while the body is sent
+        for _ in range(10):
+            plug.sendall(bytes(_BODY // 10))
+            time.sleep(0.005)
+        return answer_in(lines)[0]
+
+
+@pytest.mark.parametrize("field", [b"Connection: close\r\n", b"Expect: 100-continue\r\n"])
+def test_refusal_of_a_full_server_arrives(detector, field):
+    with serving(detector) as server, full(server):
+        assert [last_answer(server, b"/detect", field) for _ in range(5)] == [503] * 5
+
+
+def test_refusal_for_lack_of_memory_arrives(detector):
+    with serving(detector, memory_bytes=4 << 20) as server:
+        assert [last_answer(server, b"/detect") for _ in range(5)] == [503] * 5
+
+
+def test_refusal_by_the_application_arrives(detector):
+    with serving(detector) as server:
+        assert [last_answer(server, b"/nothing") for _ in range(5)] == [404] * 5
+        assert last_answer(server, b"/detect?threshold=9") == 400
+
+
+def test_refusal_of_a_connection_arrives(detector):
+    with serving(detector, connections=2) as server:
+        others = [server.plug() for _ in range(2)]
+        until(lambda: len(server.server.server_state.connections) == 2)
+        assert [last_answer(server, b"/detect") for _ in range(5)] == [503] * 5
+        for other in others:
+            other.close()
+
+
+def test_health_is_answered_when_one_client_holds_all_connections(detector, pictures):
+    with serving(detector, connections=20) as server:
+        others = [server.plug() for _ in range(100)]
+        until(lambda: len(server.server.server_state.connections) >= 18)
+        for path in ("/healthz", "/readyz", "/metrics"):
+            reply = server.get(path)
+            assert reply.status == 200
+            assert reply.seconds < 1
+        assert server.get("/model").status == 503
+        for other in others:
+            other.close()
+        until(lambda: not server.server.server_state.connections)
+        assert server.post("/detect", pictures[0]).status == 200
+
+
+def test_one_client_leaves_connections_to_others(detector):
+    with serving(detector, connections=20) as server:
+        others = [server.plug() for _ in range(18)]
+        until(lambda: len(server.server.server_state.connections) == 18)
+        assert server.get("/model").status == 503
+        connections = list(server.server.server_state.connections)
+        for each in connections[:9]:
+            each.client = ("192.0.2.1", 9)
+        assert server.get("/model").status == 200
+        for other in others:
+            other.close()

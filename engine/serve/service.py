@@ -35,6 +35,10 @@ InferenceFuture: TypeAlias = "asyncio.Future[Inference]"
 _BYTES_PER_PIXEL = 12
 _BYTES_PER_DRAWN_PIXEL = 20
 _BYTES_PER_INPUT_PIXEL = 12
+_MORE_BYTES_PER_PIXEL = {
+    "F": 8,
+    "LAB": 4,
+}  # by Pillow's mode
 
 _MIN_THREADS = 2  # one slow picture must not delay all others
 _MAX_THREADS = 16  # more threads only contend for the GIL
@@ -166,11 +170,13 @@ class Service:
         """Decode and scale the picture once there is memory for it; runs on a decoder thread."""
         if lease.is_disconnected:
             raise ClientDisconnectedError
-        width, height = open_image(lease.content, "picture").size
+        opened = open_image(lease.content, "picture")
+        width, height = opened.size
         if width * height > self.limits.pixels:
             limit = f"{self.limits.pixels} pixels"
             raise RejectedError(413, f"picture: expected at most {limit}, got {width} x {height}")
-        needed = width * height * (_BYTES_PER_DRAWN_PIXEL if draws else _BYTES_PER_PIXEL)
+        of_pixel = _BYTES_PER_DRAWN_PIXEL if draws else _BYTES_PER_PIXEL
+        needed = width * height * (of_pixel + _MORE_BYTES_PER_PIXEL.get(opened.mode, 0))
         needed += math.prod(self.detector.size) * _BYTES_PER_INPUT_PIXEL
         if needed > self.picture_memory.size:
             limit = f"{self.picture_memory.size} bytes of memory"

@@ -95,6 +95,14 @@ def test_bodies_count_towards_the_memory_limit(detector, pictures):
 # ------------------------------------------------------------ pixels
 
 
+@pytest.mark.parametrize(("mode", "status"), [("L", 200), ("LAB", 413), ("F", 413)])
+def test_memory_of_a_picture_depends_on_its_mode(detector, mode, status):
+    buffer = io.BytesIO()
+    Image.new(mode, (500, 500)).save(buffer, "TIFF")
+    with serving(detector, memory_bytes=14 * 500 * 500 * 4 // 3) as server:
+        assert server.post("/detect", buffer.getvalue()).status == status
+
+
 def test_a_picture_of_too_many_pixels_is_refused_before_it_is_decoded(detector):
     bomb = encoded(Image.new("L", (8000, 8000)))
     with serving(detector, pixels=1_000_000) as server:

@@ -15,6 +15,7 @@ from typing import Any
 
 import engine
 from engine.serve import app
+from engine.serve.access import Access
 from engine.serve.server_limits import ServerLimits
 from engine.serve.service import Service
 from tools.fuzz.harnesses import pictures
@@ -137,7 +138,7 @@ def _application() -> tuple[asyncio.AbstractEventLoop, Any]:
     detector = engine.load(device="cpu", threads=1, size=_SIDE, threshold=0.001)
 
     async def make() -> Any:
-        made = app.make(lambda: Service(detector, _LIMITS, wait_seconds=0))
+        made = app.make(lambda: Service(detector, _LIMITS, wait_seconds=0), Access(), None)
         made.state.service = Service(detector, _LIMITS, wait_seconds=0)
         return made
 

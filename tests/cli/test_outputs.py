@@ -242,7 +242,7 @@ def test_name_used_thousands_of_times_is_numbered_quickly():
     sources = [media_of("3/7-3.jpg"), *(media_of(f"{number}/7.jpg") for number in range(4000))]
     start = time.process_time()
     found = [names.name_of(each)[0] for each in sources]
-    assert time.process_time() - start < 2
+    assert time.process_time() - start < 10
     assert found == ["7-3", "7", "7-2", *(f"7-{number}" for number in range(4, 4002))]
 
 

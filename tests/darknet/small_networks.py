@@ -41,7 +41,7 @@ def refusal_of_text(text: str) -> str:
     start = time.process_time()
     with pytest.raises(ConfigError) as caught:
         build(parse(text, name="net.cfg"))
-    assert time.process_time() - start < 2
+    assert time.process_time() - start < 10
     message = str(caught.value)
     assert "\n" not in message
     assert len(message) < 400

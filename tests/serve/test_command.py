@@ -178,7 +178,7 @@ def test_second_signal_ends_the_server_while_it_decodes(start):
     begin = time.monotonic()
     process.child.send_signal(signal.SIGTERM)
     status, err = process.ended()
-    assert time.monotonic() - begin < 3  # a second, and two for a busy machine
+    assert time.monotonic() - begin < 8  # a second on an idle machine
     assert (status, err) == (130, "")
     for each in clients:
         each.join()

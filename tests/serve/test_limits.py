@@ -142,7 +142,7 @@ def test_late_body_is_refused(detector, sent):
         start = time.perf_counter()
         plug.sendall(HEAD + b"Content-Length: 100\r\n\r\n" + sent)
         status, headers, content = answer_in(lines)
-        assert 0.2 < time.perf_counter() - start < 2
+        assert 0.2 < time.perf_counter() - start < 8
         assert (status, headers["connection"]) == (408, "close")
         assert json.loads(content)["error"] == "body: expected all of it within 0.3 s, got a part"
 
@@ -153,7 +153,7 @@ def test_a_connection_without_a_request_is_closed(detector, sent):
         start = time.perf_counter()
         plug.sendall(sent)
         assert lines.read() == b""
-        assert 0.2 < time.perf_counter() - start < 2
+        assert 0.2 < time.perf_counter() - start < 8
 
 
 def test_slow_header_is_cut_off(detector):
@@ -161,10 +161,10 @@ def test_slow_header_is_cut_off(detector):
         start = time.perf_counter()
         plug.sendall(HEAD)
         with pytest.raises(ConnectionError):  # noqa: PT012 - any of them
-            while time.perf_counter() - start < 5:
+            while time.perf_counter() - start < 12:
                 plug.sendall(b"X: y\r\n")
                 time.sleep(0.05)
-        assert time.perf_counter() - start < 2
+        assert time.perf_counter() - start < 8
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from engine import cli
-from engine.cli import _darknet_options
+from engine.cli._darknet import options as darknet_options
 from engine.darknet import network_limits
 from engine.vision import picture_limits
 from tests import needs
@@ -164,7 +164,7 @@ def test_every_message_is_still_in_the_source(quoted):
 def test_every_accepted_darknet_option_is_documented():
     told = set(re.findall(r"`(-\w+)", PAGES["migrating.md"]))
     aliases = {"-gpus", "-json_file_output", "-prefix", "-top", "-iou_thresh", "-points"}
-    assert set(_darknet_options.EQUIVALENTS) <= told | aliases
+    assert set(darknet_options.EQUIVALENTS) <= told | aliases
 
 
 def test_json_page_documents_every_key(fresh, capsys):

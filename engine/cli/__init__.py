@@ -15,11 +15,12 @@ import os
 import pkgutil
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
+from types import ModuleType
 from typing import Any, NoReturn, TextIO
 
-from engine.cli import _darknet_options
+from engine.cli._darknet import options as darknet_options
 from engine.cli._interrupts import Terminated, interruptible
 from engine.cli._stderr import print_stderr, redirect_to_null
 from engine.errors import EngineError, InputError, suggest, within_memory
@@ -82,9 +83,14 @@ class Parser(argparse.ArgumentParser):
         """Return all options and arguments."""
         return self._actions
 
+    @property
+    def spellings(self) -> Collection[str]:
+        """Return the names of all options."""
+        return self._option_string_actions
+
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         argv = _without_dashes(argv)
-        _darknet_options.refuse(argv, self._option_string_actions)
+        darknet_options.refuse(argv, self._option_string_actions)
         arguments, unknown = self.parse_known_intermixed_args(argv)
         if unknown:
             hint = suggest(unknown[0].partition("=")[0], self._option_string_actions)
@@ -117,8 +123,8 @@ def summary(command: str) -> str:
     return (import_module(f"engine.cli.{command}").__doc__ or "").splitlines()[0]
 
 
-def parser_of(command: str) -> Parser:
-    module = import_module(f"engine.cli.{command}")
+def parser_of(command: str, module: ModuleType | None = None) -> Parser:
+    module = module or import_module(f"engine.cli.{command}")
     parser = Parser(
         prog=f"python -m engine {command}",
         description=module.__doc__,
@@ -140,8 +146,12 @@ def _dispatch(argv: Sequence[str]) -> int:
     if first not in commands():
         hint = suggest(first, commands())
         raise InputError(f"no command {first!r}.{hint} See: python -m engine --help")
+    module = import_module(f"engine.cli.{first}")
     parser = parser_of(first)
-    status: int = import_module(f"engine.cli.{first}").run(parser.parse(argv[1:]))
+    if first == "detect" and darknet_options.is_typed_for_darknet(argv[1:], parser.spellings):
+        module = import_module("engine.cli._darknet.detect")
+        parser = parser_of(first, module)
+    status: int = module.run(parser.parse(argv[1:]))
     return status
 
 

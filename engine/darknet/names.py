@@ -40,25 +40,35 @@ def read_lines(path: str | Path) -> list[str]:
 
 
 def find_names(data: str | Path) -> Path:
-    """Find the file that the `names` option of a .data file refers to.
+    """Find the file that the `names` option of a .data file refers to."""
+    return find_file(data, "names")
+
+
+def find_file(data: str | Path, key: str) -> Path:
+    """Find the file that an option of a .data file refers to.
 
     Darknet resolves it relative to the current folder. The .data file's own folder and its parent
     are tried as well: darknet's cfg/coco.data refers to data/coco.names.
     """
-    options = dict(_options(data))
-    if "names" not in options:
-        raise ConfigError(f"{shown(data)}: names: is missing")
-    name = options["names"]
+    options = read_data(data)
+    if key not in options:
+        raise ConfigError(f"{shown(data)}: {key}: is missing")
+    name = options[key]
     # The parent of a relative name such as obj.data is not known without the current folder.
     folder = Path(data).absolute().parent
     candidates = [Path(name), folder / name, folder.parent / name]
     found = next((path for path in candidates if _is_file(path)), None)
     if found is None:
         raise ConfigError(
-            f"{shown(data)}: names: no file {shown(name)!r} in the current folder, "
+            f"{shown(data)}: {key}: no file {shown(name)!r} in the current folder, "
             "in the folder of the .data file or in its parent"
         )
     return found
+
+
+def read_data(path: str | Path) -> dict[str, str]:
+    """Read the options of a .data file."""
+    return dict(_options(path))
 
 
 def _is_file(path: Path) -> bool:

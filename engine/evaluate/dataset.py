@@ -67,6 +67,11 @@ def find_labels(picture: Path, folder: Path | None = None) -> Path | None:
     return next((path for path in candidates if _is_file(path)), None)
 
 
+def usual_label_file(picture: Path) -> Path:
+    """Return where darknet looks for the labels of a picture first."""
+    return next(_candidates(picture))
+
+
 def all_labels(picture: Path) -> list[Path]:
     """Return all existing files that could hold the labels of a picture."""
     return [path for path in _candidates(picture) if _is_file(path)]

@@ -1,0 +1,66 @@
+"""The files that darknet's commands name: DATA CFG WEIGHTS IMAGE, in this order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from engine.cli import _stdin
+from engine.errors import InputError
+from engine.files.naming import shown
+
+
+class Files(NamedTuple):
+    """`data` is None for the commands that take none, and `picture` if darknet asks for it."""
+
+    data: str | None
+    cfg: str
+    weights: str
+    picture: str | None
+
+
+def parse(command: str, words: Sequence[str], *, has_data: bool = True) -> Files:
+    """Return the files that the words after a command name."""
+    expected = ["DATA"] * has_data + ["CFG", "WEIGHTS"]
+    if not len(expected) <= len(words) <= len(expected) + 1:
+        got = " ".join(map(shown, words)) or "nothing"
+        raise InputError(f"{command}: expected {' '.join(expected)} and perhaps IMAGE, got {got}")
+    data, *rest = words if has_data else (None, *words)
+    cfg, weights, picture = (*rest, None)[:3]
+    assert cfg is not None
+    assert weights is not None
+    return Files(data, cfg, weights, picture)
+
+
+def pictures(picture: str | None) -> Iterator[str]:
+    """Yield the picture; without one, ask for names on standard input as darknet does."""
+    if picture is not None:
+        yield picture
+        return
+    lines = _stdin.lines()
+    print("Enter Image Path: ", end="", flush=True)
+    for line in lines:
+        if name := line.rstrip("\r\n"):
+            yield name
+            print("Enter Image Path: ", end="", flush=True)
+
+
+def listed(data: str, key: str) -> list[str]:
+    """Return the paths in the list that an option of the .data file names."""
+    from engine.darknet.names import find_file
+    from engine.evaluate.dataset import read_list
+
+    paths = [str(path) for path in read_list(find_file(data, key))]
+    if not paths:
+        raise InputError(f"{shown(data)}: {key}: the list names no picture")
+    return paths
+
+
+def write(path: str | Path, content: bytes, *, inputs: Sequence[str | Path | None]) -> None:
+    """Write a file that darknet replaces, too, unless it is one that the run reads."""
+    from engine.cli._output_files import ReservedPaths
+    from engine.files.atomic import write_new
+
+    ReservedPaths(inputs).reserve("output", str(path))
+    write_new(path, content, overwrite=True)

@@ -1,0 +1,125 @@
+"""A network as darknet's commands run it: one picture after another, resized as darknet does."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.cli._darknet.files import Files
+
+if TYPE_CHECKING:
+    from engine.arrays import Array
+    from engine.detector import Detector
+    from engine.vision.boxes import Suppression
+    from engine.vision.image import Picture
+    from engine.vision.resize import Placement
+
+NMS = 0.45  # darknet's own constant
+_CPU, _FIRST_GPU = -1, 0
+_LAYER_TYPES = {"region": 27, "yolo": 28, "Gaussian_yolo": 29}  # darknet's numbers
+_NMS_NUMBERS = {"default": 0, "greedynms": 1, "diounms": 2, "cornersnms": 3}
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What the network found in a picture: candidate rows relative to it, in darknet's order."""
+
+    picture: Picture
+    rows: Array
+    milliseconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Input:
+    """A picture in the size of the network."""
+
+    picture: Picture
+    pixels: Array
+    placement: Placement
+
+
+def load(
+    arguments: argparse.Namespace,
+    files: Files,
+    *,
+    names: str | Path | Sequence[str] | None = None,
+    task: str = "detector",
+) -> Detector:
+    """Load the network on the device that -i and -nogpu name; without a GPU, the first is the CPU.
+
+    Numbers are darknet's own: EXIF orientation is ignored, and resizing keeps its rounding.
+    """
+    import engine
+    from engine.errors import InputError
+    from engine.files.naming import shown
+
+    number = _CPU if arguments.nogpu else arguments.i
+    device = "auto" if number in (None, _FIRST_GPU) else "cpu" if number < 0 else f"cuda:{number}"
+    data = files.data if names is None else None
+    detector = engine.load(
+        *(files.cfg, files.weights, names), data=data, device=device, orient=False, resize="exact"
+    )
+    if detector.task != task:
+        detector.close()
+        kind = {"detector": "a detector", "classifier": "a classifier"}[task]
+        raise InputError(f"{shown(files.cfg)}: is not {kind}")
+    return detector
+
+
+def heading(detector: Detector, files: Files, *, has_time: bool = False) -> Iterator[str]:
+    """Yield the lines that darknet prints when it has read a network, with `has_time` the cfg's."""
+    from engine.darknet import cfg, weights
+
+    if detector.device.startswith("cpu"):
+        yield " GPU isn't used "
+    net, *sections = cfg.read(files.cfg)
+    options = {key: option.value for key, option in net.first.items()}
+    batch, steps = options.get("subdivisions", 1), options.get("time_steps", 1) if has_time else 1
+    yield f"mini_batch = 1, batch = {batch}, time_steps = {steps}, train = 0 "
+    for section in sections:
+        kind = section.first["nms_kind"].value if "nms_kind" in section.first else "default"
+        if kind != "default":
+            beta = float(section.first["beta_nms"].value) if "beta_nms" in section.first else 0.6
+            yield f"nms_kind: {kind} ({_NMS_NUMBERS.get(kind, 0)}), beta = {beta:f} "
+    header = weights.read_header(files.weights)
+    width = "64" if header.size > 16 else "32"
+    kilo, batches = header.seen // 1000, header.seen // 64000
+    yield ""
+    yield f" seen {width}, trained: {kilo} K-images ({batches} Kilo-batches_64) "
+
+
+def detection_layers(detector: Detector) -> Iterator[str]:
+    for node in detector.graph.detections:
+        if node.kind in _LAYER_TYPES:
+            yield f" Detection layer: {node.index} - type = {_LAYER_TYPES[node.kind]} "
+
+
+def suppression(detector: Detector, threshold: float | None) -> Suppression:
+    """Return the .cfg's kind of NMS with darknet's constant, or with -nms."""
+    return replace(detector.suppression, threshold=NMS if threshold is None else threshold)
+
+
+def read(detector: Detector, path: str, *, has_letterbox: bool = False) -> Input:
+    """Read and resize a picture; raises its ImageError."""
+    from engine.vision import image, resize
+
+    picture = image.read(path, channels=detector.graph.net.channels, orient=False)
+    fit = resize.letterbox if has_letterbox or detector.graph.letter_box else resize.stretch
+    return Input(picture, *fit(picture, detector.size, exact=True))
+
+
+def candidates(
+    detector: Detector, taken: Input, *, threshold: float, hierarchy: float = 0.5
+) -> Found:
+    """Run the network; the rows are those before NMS, relative to the picture."""
+    from engine.vision.postprocess import is_representable, relative_to_picture
+
+    start = time.perf_counter()
+    (rows,) = detector.candidates(taken.pixels[None], threshold=threshold, hierarchy=hierarchy)
+    milliseconds = (time.perf_counter() - start) * 1e3
+    rows = rows[is_representable(rows)]
+    return Found(taken.picture, relative_to_picture(rows, taken.placement), milliseconds)

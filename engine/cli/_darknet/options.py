@@ -1,0 +1,114 @@
+"""Darknet's options: those that its own commands take here, and hints for all other commands."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from engine.errors import InputError, suggest
+
+
+class Option(NamedTuple):
+    """An option of darknet; `kind` is the type of its value, or None for a switch."""
+
+    name: str
+    kind: type[float] | type[int] | type[str] | None
+    help: str
+
+
+# Darknet's commands parse all of these, also those that one of them does not need.
+OPTIONS = (
+    Option("-thresh", float, "minimum score (0.25; yolo 0.2, detect 0.24)"),
+    Option("-hier", float, "threshold in a class tree (0.5)"),
+    Option("-nms", float, "maximum IoU within a class (0.45)"),
+    Option("-ext_output", None, "print the box of each object"),
+    Option("-letter_box", None, "keep the proportions of the picture"),
+    Option("-out", str, "test: JSON file to write; valid: what the names of its files begin with"),
+    Option("-save_labels", None, "test: write a label file next to each picture that has none"),
+    Option("-iou_thresh", float, "map: minimum IoU of a hit (0.5)"),
+    Option("-points", int, "map: recalls at which precision is read; 0, 11 or 101 (0)"),
+    Option("-num_of_clusters", int, "calc_anchors: number of anchors (5)"),
+    Option("-width", int, "calc_anchors: width of the network"),
+    Option("-height", int, "calc_anchors: height of the network"),
+    Option("-c", int, "demo: number of the camera (0)"),
+    Option("-out_filename", str, "demo: video to write"),
+    Option("-prefix", str, "demo: write PREFIX_00000001.jpg for each frame"),
+    Option("-json_file_output", str, "demo: JSON file to write"),
+    Option("-mjpeg_port", int, "demo: port that shows the frames in a browser"),
+    Option("-http_port", int, "demo: an older name of -mjpeg_port"),
+    Option("-json_port", int, "demo: port that sends the objects of each frame as JSON"),
+    Option("-time_limit_sec", int, "demo: stop after this time"),
+    Option("-dontdraw_bbox", None, "demo: draw no boxes"),
+    Option("-t", int, "classifier: number of classes to print"),
+    Option("-i", int, "number of the GPU; -1 is the CPU (0, or the CPU if there is no GPU)"),
+    Option("-nogpu", None, "run on the CPU"),
+)
+
+# These steer windows, training or darknet's own diagnosis, so that no result depends on them.
+IGNORED = (
+    *(Option(name, None, "no effect here") for name in (
+        *("-dont_show", "-show", "-show_imgs", "-benchmark", "-benchmark_layers", "-map", "-clear"),
+        *("-cuda_debug_sync", "-dontuse_opencv", "-topk"),
+    )),
+    *(Option(name, str, "no effect here") for name in (
+        *("-gpus", "-avgframes", "-s", "-chart", "-mAP_epochs"),
+    )),
+)  # fmt: skip
+
+_NOT_NEEDED = "not needed"
+
+# What other commands offer in the place of an option.
+EQUIVALENTS = {
+    "-thresh": "--threshold",
+    "-hier": "--hierarchy",
+    "-nms": "--nms",
+    "-i": "--device cuda:N",
+    "-gpus": "--device cuda:N",
+    "-nogpu": "--device cpu",
+    "-out": "--json FILE --json-style darknet",
+    "-json_file_output": "--json FILE --json-style darknet",
+    "-ext_output": _NOT_NEEDED,
+    "-dont_show": _NOT_NEEDED,
+    "-save_labels": "--save-txt DIR",
+    "-letter_box": "--resize letterbox",
+    "-prefix": "-o DIR",
+    "-out_filename": "-o FILE",
+    "-c": "the number of the camera instead of a picture",
+    "-s": "--stride",
+    "-t": "--top-k",
+    "-top": "--top-k",
+    "-topk": "--top-k",
+    "-iou_thresh": "--match-iou",
+    "-points": "--points",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add all options of darknet's commands."""
+    for name, kind, text in (*OPTIONS, *IGNORED):
+        dest = name.lstrip("-")
+        if kind is None:
+            parser.add_argument(name, dest=dest, action="store_true", help=text)
+        elif kind is str:
+            parser.add_argument(name, dest=dest, metavar="X", help=text)
+        else:
+            parser.add_argument(name, dest=dest, type=kind, metavar="N", help=text)
+
+
+def is_typed_for_darknet(argv: Sequence[str], known: Collection[str]) -> bool:
+    """Return whether a word is an option of darknet that a command of ours does not know."""
+    darknets = {option.name for option in (*OPTIONS, *IGNORED)}
+    return any(word in darknets and word not in known for word in argv)
+
+
+def refuse(argv: Sequence[str], known: Collection[str]) -> None:
+    """Raise an error for options that argparse would read as another one: -out as -o ut."""
+    takes_darknets = OPTIONS[0].name in known
+    for word in argv:
+        if word in known:
+            continue
+        if takes_darknets and word[:1] == "-" and word[1:2].isalpha():
+            raise InputError(f"unknown option {word!r}.{suggest(word, known)}")
+        if word in EQUIVALENTS:
+            raise InputError(f"{word} is darknet's option. Here it is {EQUIVALENTS[word]}")

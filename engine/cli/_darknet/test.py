@@ -1,0 +1,121 @@
+"""`detector test`: print what is in pictures; write predictions.jpg, -out and -save_labels."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.cli import FAILED
+from engine.cli._darknet import files, lines, network
+from engine.cli._darknet.files import Files
+from engine.cli._stderr import print_stderr
+from engine.errors import EngineError, ImageError, InputError
+
+if TYPE_CHECKING:
+    from engine.arrays import Array
+    from engine.cli._sinks.json_documents import DarknetDocument
+    from engine.detector import Detector
+
+PREDICTIONS = "predictions.jpg"
+_MIN_JSON_SCORE = 0.005  # darknet's, whatever -thresh is
+
+
+def run(
+    arguments: argparse.Namespace,
+    model: Files,
+    *,
+    threshold: float,
+    names: str | Path | Sequence[str] | None = None,
+) -> int:
+    """Run the pictures and return the exit status; `threshold` is that without -thresh."""
+    threshold = threshold if arguments.thresh is None else arguments.thresh
+    failures = 0
+    with (
+        _document(arguments.out, model) as document,
+        network.load(arguments, model, names=names) as detector,
+    ):
+        print(*network.heading(detector, model), sep="\n")
+        for path in files.pictures(model.picture):
+            try:
+                _run_one(arguments, detector, path, threshold, document, inputs=model)
+            except (ImageError, InputError) as error:
+                print_stderr(f"Error: {error}")
+                failures += 1
+    return FAILED if failures else 0
+
+
+def _run_one(
+    arguments: argparse.Namespace,
+    detector: Detector,
+    path: str,
+    threshold: float,
+    document: DarknetDocument | None,
+    *,
+    inputs: Sequence[str | None],
+) -> None:
+    from engine.sources.item import Item
+    from engine.vision.encode import encode
+    from engine.vision.result import Result
+    from engine.vision.rows import boxes_of, suppress_rows
+
+    taken = network.read(detector, path, has_letterbox=arguments.letter_box)
+    hierarchy = 0.5 if arguments.hier is None else arguments.hier
+    found = network.candidates(detector, taken, threshold=threshold, hierarchy=hierarchy)
+    rows = suppress_rows(found.rows, network.suppression(detector, arguments.nms))
+    names, size = detector.labels, found.picture.size
+    print(*network.detection_layers(detector), sep="\n")
+    print(lines.predicted(path, found.milliseconds))
+    for line in lines.objects(
+        rows, names, size, threshold=threshold, extended=arguments.ext_output
+    ):
+        print(line)
+    boxes = boxes_of(rows, min_score=_MIN_JSON_SCORE)
+    hidden = [name for name in names if lines.is_hidden(name)]
+    result = Result.of(boxes, found.picture, names=names, oriented=False, keep_picture=True)
+    result = result.filter(exclude=hidden)
+    if document:
+        document.take(Item(path, path), result, found.milliseconds)
+    files.write(PREDICTIONS, encode(result.plot(), Path(PREDICTIONS)), inputs=(*inputs, path))
+    if arguments.save_labels:
+        _save_labels(path, rows)
+
+
+def _save_labels(path: str, rows: Array) -> None:
+    """Write the label file of a picture; darknet would replace one that was there before."""
+    from engine.evaluate.dataset import usual_label_file
+    from engine.files.atomic import write_new
+
+    text = ""
+    for row in rows[(rows[:, 5:] > 0).any(axis=1)]:
+        numbers = " ".join(f"{each:.4f}" for each in row[:4].tolist())
+        text += f"{int(row[5:].argmax())} {numbers}\n"
+    target = usual_label_file(Path(path))
+    if not target.is_file() or target.read_bytes() != text.encode():
+        write_new(target, text.encode(), hint="Move the labels away, or leave out -save_labels")
+
+
+@contextmanager
+def _document(path: str | None, inputs: Sequence[str | None]) -> Iterator[DarknetDocument | None]:
+    """Open the file of -out; it is complete after an interrupt, too, and removed after an error."""
+    if path is None:
+        yield None
+        return
+    from engine.cli import _output_files
+    from engine.cli._sinks.json_documents import DarknetDocument
+
+    reserved = _output_files.ReservedPaths(inputs)
+    _output_files.check_output("-out", path, reserved, overwrite=True)
+    document = DarknetDocument(path, existing="replace")
+    document.begin({}, ())
+    try:
+        yield document
+    except (EngineError, OSError):
+        document.discard()
+        raise
+    except KeyboardInterrupt:
+        document.finish()
+        raise
+    document.finish()

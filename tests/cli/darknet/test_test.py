@@ -1,0 +1,108 @@
+"""`detector test` prints and writes what darknet does."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from engine import cli
+from tests.cli.darknet import parcel_set
+from tests.cli.darknet.parcel_set import MODEL, RECORDED
+
+COMMAND = ["detector", "test", *MODEL]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    parcel_set.write(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def without_times(text):
+    return re.sub(r"Predicted in \d+\.\d{6} milli", "Predicted in milli", text)
+
+
+def recorded(name):
+    return (RECORDED / name).read_text(encoding="utf-8")
+
+
+def test_a_picture(here, capsys):
+    options = ["-thresh", "0.1", "-ext_output", "-dont_show", "-out", "test.json", "-nogpu"]
+    assert cli.main([*COMMAND, "set/1.png", *options]) == 0
+    assert without_times(capsys.readouterr().out) == without_times(recorded("test.txt"))
+    text, expected = (here / "test.json").read_text(), recorded("test.json")
+    without_digits = re.compile(r"0\.\d{6}")
+    assert without_digits.sub("", text) == without_digits.sub("", expected)
+    numbers = [list(map(float, without_digits.findall(each))) for each in (text, expected)]
+    assert numbers[0] == pytest.approx(numbers[1], abs=3e-6)
+    assert (here / "predictions.jpg").read_bytes()[:3] == b"\xff\xd8\xff"
+
+
+def test_names_on_standard_input(capsys, monkeypatch):
+    with Path("list.txt").open() as names:
+        monkeypatch.setattr("sys.stdin", names)
+        assert cli.main([*COMMAND, "-letter_box", "-nogpu"]) == 0
+    assert without_times(capsys.readouterr().out) == without_times(recorded("asked.txt"))
+
+
+def test_a_picture_that_cannot_be_read_does_not_end_the_run(here, capsys, monkeypatch):
+    (here / "names").write_text("set/none.png\r\n\nset/2.png\r\n")
+    with Path("names").open() as names:
+        monkeypatch.setattr("sys.stdin", names)
+        assert cli.main([*COMMAND, "-out", "found.json", "-nogpu"]) == 1
+    shown = capsys.readouterr()
+    assert "aztec: " in shown.out
+    (line,) = shown.err.splitlines()
+    assert line.startswith("Error: set/none.png: ")
+    assert [each["filename"] for each in json.loads((here / "found.json").read_text())] == [
+        "set/2.png"
+    ]
+
+
+def test_label_files_are_written_but_never_replaced(here, capsys):
+    command = [*COMMAND, "set/1.png", "-thresh", "0.1", "-save_labels", "-nogpu"]
+    mine = (here / "set/1.txt").read_text()
+    assert cli.main(command) == 1
+    assert "set/1.txt: exists already. Move the labels away" in capsys.readouterr().err
+    assert (here / "set/1.txt").read_text() == mine
+    (here / "set/1.txt").unlink()
+    for _ in range(2):  # the second time the same labels are there
+        assert cli.main(command) == 0
+    assert (here / "set/1.txt").read_text() == recorded("saved.txt")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-tresh", "1"], "unknown option '-tresh'. Did you mean '-thresh'?"),
+        (["-outfile", "x"], "unknown option '-outfile'. Did you mean '-out_filename'?"),
+        (["-out", "codes.data"], "-out codes.data: would replace a file that is read"),
+        (["-i", "seven"], "argument -i: invalid int value: 'seven'"),
+        (["a.png", "b.png"], "detector test: expected DATA CFG WEIGHTS and perhaps IMAGE, got"),
+    ],
+)
+def test_mistakes_are_one_line(capsys, words, message):
+    assert cli.main([*COMMAND, *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+def test_inputs_are_never_replaced(here, capsys):
+    (here / "set/1.png").rename(here / "predictions.jpg")
+    before = (here / "predictions.jpg").read_bytes()
+    assert cli.main([*COMMAND, "predictions.jpg", "-nogpu"]) == 1
+    assert "predictions.jpg: would replace a file that is read" in capsys.readouterr().err
+    assert (here / "predictions.jpg").read_bytes() == before
+
+
+def test_detect_with_an_option_of_darknet_is_darknets_detect(here, capsys):
+    assert cli.main(["detect", *MODEL, "set/2.png", "-thresh", "0.5", "-nogpu"]) == 0
+    assert capsys.readouterr().out.endswith("milli-seconds.\naztec: 82%\n")
+    assert cli.main(["detect", *MODEL[1:], "set/2.png", "-thresh", "0.5"]) == 2
+    assert "cfg/coco.data: not found. Use: detector test" in capsys.readouterr().err
+    (here / "cfg").mkdir()
+    (here / "codes.data").rename(here / "cfg/coco.data")
+    assert cli.main(["detect", *MODEL[1:], "set/2.png", "-ext_output", "-nogpu"]) == 0
+    assert "\naztec: 82%\t(left_x: " in capsys.readouterr().out

@@ -71,7 +71,7 @@ def test_swapped_answers_are_noticed(wear, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "number", "unit", "most"),
-    [("images", 1500, "picture", 300), ("loads", 150, "load", 3e3)],
+    [("images", 700, "picture", 600), ("loads", 70, "load", 6e3)],
 )
 def test_memory_stays_flat(wear, monkeypatch, part, number, unit, most):
     """Allow the noise of malloc in a short run; memory that is allocated once is not a leak."""

@@ -60,7 +60,14 @@ class _Run(NamedTuple):
 
 
 class Detector:
-    """A network on a device. Any number of threads may call it; `close` or `with` frees it."""
+    """A network on a device. Any number of threads may call it; `close` or `with` frees it.
+
+    Examples:
+        >>> with engine.load(batch=2) as detector:
+        ...     results = detector(["docs/parcel.jpg", "docs/scene.jpg"], threshold=0.6)
+        >>> [len(result) for result in results]
+        [5, 0]
+    """
 
     def __init__(
         self,

@@ -18,41 +18,86 @@ from contextlib import ContextDecorator, contextmanager
 
 
 class EngineError(Exception):
-    """The base of every error that the engine raises on purpose."""
+    """The base of every error that the engine raises on purpose.
+
+    Examples:
+        >>> try:
+        ...     engine.load("missing.cfg", "my.weights")
+        ... except engine.EngineError as error:
+        ...     print(error)
+        missing.cfg: cannot be read: No such file or directory
+    """
 
     exit_code = 1
 
 
 class ConfigError(EngineError, ValueError):
-    """A .cfg, .names, .data or .tree file that cannot be used."""
+    """A .cfg, .names, .data or .tree file that cannot be used.
+
+    Examples:
+        >>> engine.load("missing.cfg", "my.weights")
+        Traceback (most recent call last):
+        engine.errors.ConfigError: missing.cfg: cannot be read: No such file or directory
+    """
 
     exit_code = 3
 
 
 class WeightsError(EngineError, ValueError):
-    """A .weights file that is damaged or belongs to another .cfg."""
+    """A .weights file that is damaged or belongs to another .cfg.
+
+    Examples:
+        >>> engine.load("my.cfg", "classifier.weights")
+        Traceback (most recent call last):
+        engine.errors.WeightsError: classifier.weights: ... Is it for another .cfg?
+    """
 
     exit_code = 3
 
 
 class ImageError(EngineError, ValueError):
-    """A picture that cannot be read."""
+    """A picture that cannot be read.
+
+    Examples:
+        >>> engine.load()(b"Hello")
+        Traceback (most recent call last):
+        engine.errors.ImageError: picture: picture: expected ...
+    """
 
 
 class InputError(EngineError, ValueError):
-    """An invalid argument."""
+    """An invalid argument.
+
+    Examples:
+        >>> engine.load(threshold=50)
+        Traceback (most recent call last):
+        engine.errors.InputError: threshold: expected ... Did you mean 0.5?
+    """
 
     exit_code = 2
 
 
 class DeviceError(EngineError, RuntimeError):
-    """A device that is missing, out of memory or lost."""
+    """A device that is missing, out of memory or lost.
+
+    Examples:
+        >>> engine.load(device="cuda:99")
+        Traceback (most recent call last):
+        engine.errors.DeviceError: cuda...
+    """
 
     exit_code = 4
 
 
 class DownloadError(EngineError, OSError):
-    """Weights that cannot be downloaded or fail verification."""
+    """Weights that cannot be downloaded or fail verification.
+
+    Examples:
+        >>> os.environ["ENGINE_OFFLINE"] = "1"
+        >>> engine.load("yolov4-tiny")
+        Traceback (most recent call last):
+        engine.errors.DownloadError: ... does not exist, and ENGINE_OFFLINE forbids downloads
+    """
 
     exit_code = 3
 

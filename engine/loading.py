@@ -84,6 +84,11 @@ def load(
 
     `conf`, `iou`, `imgsz` (a number, or height and width) and `half` are ultralytics' names for
     threshold, nms, size and precision="float16".
+
+    Examples:
+        >>> detector = engine.load()  # or "yolov4-tiny"; or "my.cfg", "my.weights", "my.names"
+        >>> print(detector("docs/parcel.jpg"))
+        docs/parcel.jpg, 720 x 720: 2 datamatrix, 2 barcode, 1 pdf417, 1 aztec, 1 qr
     """
     from engine.backends import device_name, open_in_background, warm_up
     from engine.settings import Settings

@@ -69,6 +69,11 @@ def conv2d(
     device            where to compute: cpu, cuda:0 …; None means where x is
 
     Weights may differ from call to call; repeated weights are prepared once.
+
+    Examples:
+        >>> x, w = np.ones((1, 1, 3, 3), np.float32), np.ones((1, 1, 3, 3), np.float32)
+        >>> engine.ops.conv2d(x, w, padding="same")[0, 0].tolist()
+        [[4.0, 6.0, 4.0], [6.0, 9.0, 6.0], [4.0, 6.0, 4.0]]
     """
     return _convolve(
         *(x, w, bias, 4),
@@ -98,6 +103,11 @@ def conv1d(
     """Return conv2d() of x (rows, channels, length) and w (filters, channels / groups, size).
 
     padding is one number, (before, after), "valid" or "same".
+
+    Examples:
+        >>> x, w = np.arange(4, dtype=np.float32), np.ones(2, np.float32)
+        >>> engine.ops.conv1d(x[None, None], w[None, None]).tolist()
+        [[[1.0, 3.0, 5.0]]]
     """
     if not isinstance(padding, str):
         before, after = _numbers("padding", padding, "a number or (before, after)", 2, least=0)
@@ -117,7 +127,11 @@ def conv1d(
 
 
 def release() -> None:
-    """Free all devices and memory that the functions of this module hold."""
+    """Free all devices and memory that the functions of this module hold.
+
+    Examples:
+        >>> engine.ops.release()
+    """
     with _lock:
         while _caches:
             _caches.popitem()[1].close()

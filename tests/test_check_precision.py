@@ -211,7 +211,16 @@ def test_float16_is_close_to_float32(case, monkeypatch):
 @needs.shared("golden", "models")
 def test_the_tool_agrees_with_itself_on_the_cpu(tmp_path, capsys):
     file = tmp_path / "rows.json"
-    options = ["--device", "cpu", "--precisions", "float32", "--only", "fastest", "--json", str(file)]
+    options = [
+        "--device",
+        "cpu",
+        "--precisions",
+        "float32",
+        "--only",
+        "fastest",
+        "--json",
+        str(file),
+    ]
     assert check_precision.main([*options, "--suite", "models"]) == 0
     rows = json.loads(file.read_text())
     assert rows

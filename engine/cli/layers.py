@@ -15,21 +15,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    chosen = sections()
+    if arguments.section:
+        wanted = arguments.section.strip("[]")
+        chosen = [each for each in chosen if wanted in each[0]]
+        if not chosen:
+            known = [name for names, _ in sections() for name in names]
+            raise InputError(f"no section [{wanted}].{suggest(wanted, known)}")
+    for names, options in chosen:
+        print(*(f"[{name}]" for name in names))
+        print(*align([(f"  {key}", default) for key, default in options]), sep="\n")
+    return 0
+
+
+def sections() -> list[tuple[list[str], list[tuple[str, str]]]]:
+    """Return the spellings of each section's name and its options with their defaults."""
     from engine.darknet import options
     from engine.darknet.layers import LAYERS
     from engine.darknet.layers.net import Net
 
-    sections: dict[str, type] = {**dict.fromkeys(Net.spellings, Net), **LAYERS}
-    wanted = arguments.section.strip("[]") if arguments.section else None
-    if wanted and wanted not in sections:
-        raise InputError(f"no section [{wanted}].{suggest(wanted, sections)}")
-    for kind in dict.fromkeys([sections[wanted]] if wanted else sections.values()):
-        spellings = [name for name, each in sections.items() if each is kind]
-        print(*(f"[{name}]" for name in spellings))
-        pairs = zip(options.keys(kind), options.option_fields(kind), strict=True)
-        rows = [(f"  {key}", _default(field)) for key, field in pairs]
-        print(*align(rows), sep="\n")
-    return 0
+    kinds: dict[type, list[str]] = {Net: list(Net.spellings)}
+    for name, kind in LAYERS.items():
+        kinds.setdefault(kind, []).append(name)
+    return [
+        (
+            names,
+            [
+                (key, _default(field))
+                for key, field in zip(options.keys(kind), options.option_fields(kind), strict=True)
+            ],
+        )
+        for kind, names in kinds.items()
+    ]
 
 
 def _default(field: dataclasses.Field[Any]) -> str:

@@ -23,7 +23,14 @@ class Ranked(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Classification:
-    """The class probabilities of one picture; as a sequence, its `top_k` best classes."""
+    """The class probabilities of one picture; as a sequence, its `top_k` best classes.
+
+    Examples:
+        >>> classifier = engine.load("classifier.cfg", "classifier.weights", "classifier.names")
+        >>> best = classifier.classify("dog.jpg")[0]
+        >>> 0 <= best.score <= 1
+        True
+    """
 
     size: tuple[int, int]  # width, height of the upright picture
     probabilities: Array  # (classes,) float32

@@ -31,6 +31,14 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True)
 class Detection:
+    """One box with its class and score.
+
+    Examples:
+        >>> found = engine.load()("docs/parcel.jpg", classes=["qr"])[0]
+        >>> found.label, round(found.score, 2), round(found.box.width)
+        ('qr', 0.64, 63)
+    """
+
     label: str
     class_id: int
     score: float

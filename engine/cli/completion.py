@@ -98,7 +98,9 @@ def _metavar(action: argparse.Action) -> str:
 
 
 def _fish_name(spelling: str) -> str:
-    return f"-l {spelling[2:]}" if spelling.startswith("--") else f"-s {spelling[1:]}"
+    if spelling.startswith("--"):
+        return f"-l {spelling[2:]}"
+    return f"-s {spelling[1:]}" if len(spelling) == 2 else f"-o {spelling[1:]}"  # -thresh is old
 
 
 def _quoted(text: str) -> str:

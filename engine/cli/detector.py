@@ -1,33 +1,25 @@
 """Run darknet's detector commands as they are typed, with darknet's options and output.
 
-test DATA CFG WEIGHTS [IMAGE]     print the objects of a picture; without IMAGE, of names on stdin
+test DATA CFG WEIGHTS [IMAGE]   print the objects of a picture; without IMAGE, of names on stdin
+valid DATA CFG WEIGHTS          write all boxes for the tools of VOC, COCO or ImageNet
+recall DATA CFG WEIGHTS         how many labelled objects are covered by a box of any class
+calc_anchors DATA -num_of_clusters N -width W -height H   anchors for labelled pictures
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 
 from engine.cli._darknet import files, options
-from engine.errors import InputError, suggest
+from engine.errors import InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", metavar="ACTION", help=", ".join(_ACTIONS))
-    parser.add_argument(
-        "files", nargs="*", metavar="DATA CFG WEIGHTS [IMAGE]", help="in darknet's order"
-    )
-    options.add_arguments(parser)
+    options.add_action(parser, ACTIONS, "DATA CFG WEIGHTS [IMAGE]")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.action == "train":
-        raise InputError("detector train: the engine runs networks and does not train them")
-    if arguments.action not in _ACTIONS:
-        hint = suggest(arguments.action, _ACTIONS)
-        known = ", ".join(_ACTIONS)
-        raise InputError(f"detector: expected {known}, got {arguments.action!r}.{hint}")
-    return _ACTIONS[arguments.action](arguments)
+    return options.run_action("detector", arguments, ACTIONS)
 
 
 def _test(arguments: argparse.Namespace) -> int:
@@ -36,4 +28,35 @@ def _test(arguments: argparse.Namespace) -> int:
     return test.run(arguments, files.parse("detector test", arguments.files), threshold=0.25)
 
 
-_ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {"test": _test}
+def _valid(arguments: argparse.Namespace) -> int:
+    from engine.cli._darknet import valid
+    from engine.darknet.names import read_data
+
+    model = files.parse("detector valid", arguments.files)
+    assert model.data is not None
+    data, paths = read_data(model.data), files.listed(model.data, "valid")
+    return valid.run(arguments, model, options=data, paths=paths)
+
+
+def _recall(arguments: argparse.Namespace) -> int:
+    from engine.cli._darknet import recall
+
+    model = files.parse("detector recall", arguments.files)
+    assert model.data is not None
+    return recall.run(arguments, model, paths=files.listed(model.data, "valid"))
+
+
+def _calc_anchors(arguments: argparse.Namespace) -> int:
+    from engine.cli._darknet import calc_anchors
+
+    if len(arguments.files) != 1:
+        raise InputError("detector calc_anchors: expected DATA and no other file")
+    return calc_anchors.run(arguments, arguments.files[0])
+
+
+ACTIONS: options.Actions = {
+    "test": _test,
+    "valid": _valid,
+    "recall": _recall,
+    "calc_anchors": _calc_anchors,
+}

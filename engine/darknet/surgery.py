@@ -1,4 +1,4 @@
-"""Derive a network from another: keep its first layers, or fold its batch normalisation."""
+"""Derive weights from others: keep the first layers, fold batch normalisation, or average."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from engine.darknet import cfg
 from engine.darknet.blocks import fold_batch_norm
 from engine.darknet.graph import Graph, build
 from engine.darknet.layers.base import Weights
+from engine.darknet.weights import load
 from engine.errors import InputError
 
 _BATCH_NORM_KEYS = ("batch_normalize", "cbn")
@@ -44,3 +47,19 @@ def fuse(path: str | Path, arrays: Sequence[Weights]) -> tuple[str, Graph, list[
         for node, each in zip(graph.nodes, arrays, strict=True)
     ]
     return fused, graph, folded
+
+
+def average(graph: Graph, files: Sequence[str | Path]) -> list[Weights]:
+    """Return the mean of the arrays of several .weights files for one network.
+
+    Darknet sums in float32 in the order of the files, and takes all but the arrays of
+    convolutional and connected layers from the first file; here every array is averaged.
+    """
+    first, *others = files
+    sums = [{name: each.copy() for name, each in layer.items()} for layer in load(first, graph)]
+    for file in others:
+        for layer, more in zip(sums, load(file, graph), strict=True):
+            for name, values in more.items():
+                layer[name] += values
+    share = np.float32(1 / len(files))
+    return [{name: each * share for name, each in layer.items()} for layer in sums]

@@ -16,18 +16,24 @@ def read(path: Path, size: tuple[int, int], names: Sequence[str], problems: list
     """Read the objects of a label file; invalid lines are left out and reported in `problems`."""
     boxes, class_ids = [], []
     width, height = size
+    for class_id, (x, y, w, h) in read_lines(path, len(names), problems):
+        boxes.append(((x - w / 2) * width, (y - h / 2) * height, w * width, h * height))
+        class_ids.append(class_id)
+    return Objects.of(boxes, class_ids)
+
+
+def read_lines(path: Path, classes: int, problems: list[str]) -> list[tuple[int, list[float]]]:
+    """Read class, x, y, width and height of each object, relative to the picture."""
+    found = []
     name = shown(str(path))
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if not line.strip():
             continue
         try:
-            class_id, (x, y, w, h) = _parse(line.split(), len(names))
+            found.append(_parse(line.split(), classes))
         except InputError as error:
             problems.append(f"{name}:{number}: {error}")
-            continue
-        boxes.append(((x - w / 2) * width, (y - h / 2) * height, w * width, h * height))
-        class_ids.append(class_id)
-    return Objects.of(boxes, class_ids)
+    return found
 
 
 def _parse(words: list[str], classes: int) -> tuple[int, list[float]]:

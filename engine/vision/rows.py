@@ -17,15 +17,20 @@ _FIRST_SCORE = 5  # after x, y, w, h and objectness
 
 def suppress_rows(candidates: Array, suppression: Suppression) -> Array:
     """Return the rows in darknet's order, with the scores that are suppressed set to zero."""
-    rows = candidates.copy()
+    rows, order = suppress_in_place(candidates, suppression)
+    return rows[order]
+
+
+def suppress_in_place(candidates: Array, suppression: Suppression) -> tuple[Array, Array]:
+    """Do the same in the given order; also return the numbers of the rows in darknet's order."""
+    rows, order = candidates.copy(), np.arange(len(candidates))
     for column in np.flatnonzero((rows[:, _FIRST_SCORE:] > 0).any(axis=0)) + _FIRST_SCORE:
-        rows = rows[np.argsort(-rows[:, column], kind="stable")]
-        count = int(np.count_nonzero(rows[:, column] > 0))
-        best = rows[:count]
-        one_class = np.zeros(count, np.int64)
-        ranked = Boxes(best[:, :4], best[:, column], one_class, best[:, 4])
-        best[~survivors(ranked, suppression), column] = 0
-    return rows
+        order = order[np.argsort(-rows[order, column], kind="stable")]
+        best = order[: np.count_nonzero(rows[:, column] > 0)]
+        one_class = np.zeros(len(best), np.int64)
+        ranked = Boxes(rows[best, :4], rows[best, column], one_class, rows[best, 4])
+        rows[best[~survivors(ranked, suppression)], column] = 0
+    return rows, order
 
 
 def suppress_by_objectness(candidates: Array, suppression: Suppression) -> Array:

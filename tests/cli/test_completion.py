@@ -41,7 +41,7 @@ def test_the_shell_reads_the_script(shell, capsys):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["engine", "cla"], ["classify"]),
+        (["engine", "eva"], ["evaluate"]),
         (["engine", "detect", "--agn"], ["--agnostic-nms"]),
         (["engine", "classify", "--top"], ["--top-k"]),
         (["engine", "detect", "pict"], []),
@@ -59,7 +59,7 @@ def test_bash_completes(capsys, words, expected):
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("engine cla", ["classify"]),
+        ("engine eva", ["evaluate"]),
         ("engine detect --agn", ["--agnostic-nms"]),
         ("engine classify --top", ["--top-k"]),
         ("engine detect pict", ["pictures/"]),
@@ -78,7 +78,7 @@ def test_fish_completes(capsys, tmp_path, line, expected):
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("engine cla", "engine classify "),
+        ("engine eva", "engine evaluate "),
         ("engine detect --agn", "engine detect --agnostic-nms "),
         ("engine detect pict", "engine detect pictures/"),
     ],

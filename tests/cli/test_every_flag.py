@@ -24,7 +24,7 @@ NETS = {
 }
 PICTURES = {"detect": "turned.jpg", "classify": "turned.jpg", "evaluate": "set"}
 SERVES = {"serve"}  # runs until it is stopped; tests/serve covers its flags
-DARKNETS = {"detector"}  # tests/cli/darknet covers their options
+DARKNETS = {"classifier", "detector", "yolo"}  # tests/cli/darknet covers their options
 
 
 @pytest.fixture(scope="module")
@@ -500,6 +500,7 @@ TESTED = {
     "compare": [COMPARE, STRICTLY, BOX],
     "export": [EXPORT, ZOO, OVERWRITE],
     "weights": [FILES_OF_NET, CUT, ZOO, OVERWRITE],
+    "average": [OVERWRITE],
     "info": [INFO, INFO_OF_A_MODEL],
     "doctor": [DOCTOR],
 }

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from engine.files.naming import escaped
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from engine.arrays import Array
 
 _HIDDEN = "dont_show"  # darknet shows no class whose name begins so
@@ -39,8 +41,11 @@ def objects(
         best = max(shown, key=lambda each: (row[5 + each], -each))
         where = _position(row[:4], size) if extended else ""
         for class_id in (best, *(each for each in visible if each != best)):
-            percent = float(row[5 + class_id] * np.float32(100))
-            yield f"{escaped(names[class_id])}: {percent:.0f}%{where}"
+            yield f"{escaped(names[class_id])}: {percent(row[5 + class_id])}{where}"
+
+
+def percent(score: np.float32) -> str:
+    return f"{float(score * 100):.0f}%"
 
 
 def _position(xywh: Array, size: tuple[int, int]) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli._darknet.files import Files
+from engine.errors import ImageError
 
 if TYPE_CHECKING:
     from engine.arrays import Array
@@ -70,26 +71,45 @@ def load(
     return detector
 
 
-def heading(detector: Detector, files: Files, *, has_time: bool = False) -> Iterator[str]:
-    """Yield the lines that darknet prints when it has read a network, with `has_time` the cfg's."""
+def heading(
+    detector: Detector, files: Files, *, has_time: bool = False, trains: bool = False
+) -> Iterator[str]:
+    """Yield the lines that darknet prints when it has read a network.
+
+    Its detector commands set the batch and the time steps to 1, `has_time` keeps the .cfg's steps,
+    and `trains` stands for commands that read the network as for training.
+    """
     from engine.darknet import cfg, weights
 
     if detector.device.startswith("cpu"):
         yield " GPU isn't used "
     net, *sections = cfg.read(files.cfg)
     options = {key: option.value for key, option in net.first.items()}
-    batch, steps = options.get("subdivisions", 1), options.get("time_steps", 1) if has_time else 1
-    yield f"mini_batch = 1, batch = {batch}, time_steps = {steps}, train = 0 "
+    parts = _whole(options, "subdivisions")
+    steps = _whole(options, "time_steps") if has_time or trains else 1
+    batch = _whole(options, "batch") // parts * steps if trains else 1
+    sizes = f"mini_batch = {batch}, batch = {batch * parts}, time_steps = {steps}"
+    yield f"{sizes}, train = {int(trains)} "
     for section in sections:
         kind = section.first["nms_kind"].value if "nms_kind" in section.first else "default"
         if kind != "default":
             beta = float(section.first["beta_nms"].value) if "beta_nms" in section.first else 0.6
             yield f"nms_kind: {kind} ({_NMS_NUMBERS.get(kind, 0)}), beta = {beta:f} "
+    (width, height), last = detector.size, sections[-1].name
+    if (width % 32 or height % 32) and last in ("yolo", "region", "detection"):
+        sides = f"width={width} and height={height} in cfg-file must be divisible by 32"
+        yield f"\n Warning: {sides} for default networks Yolo v1/v2/v3!!! \n"
     header = weights.read_header(files.weights)
-    width = "64" if header.size > 16 else "32"
+    bits = "64" if header.size > 16 else "32"
     kilo, batches = header.seen // 1000, header.seen // 64000
     yield ""
-    yield f" seen {width}, trained: {kilo} K-images ({batches} Kilo-batches_64) "
+    yield f" seen {bits}, trained: {kilo} K-images ({batches} Kilo-batches_64) "
+
+
+def _whole(options: dict[str, str], key: str) -> int:
+    """Return an option of [net] that only training uses, and that is therefore not checked."""
+    text = options.get(key, "1")
+    return max(int(text), 1) if text.isdecimal() else 1
 
 
 def detection_layers(detector: Detector) -> Iterator[str]:
@@ -98,9 +118,10 @@ def detection_layers(detector: Detector) -> Iterator[str]:
             yield f" Detection layer: {node.index} - type = {_LAYER_TYPES[node.kind]} "
 
 
-def suppression(detector: Detector, threshold: float | None) -> Suppression:
-    """Return the .cfg's kind of NMS with darknet's constant, or with -nms."""
-    return replace(detector.suppression, threshold=NMS if threshold is None else threshold)
+def suppression(detector: Detector, threshold: float | None, *, usual: float = NMS) -> Suppression:
+    """Return the .cfg's kind of NMS with darknet's constant, or with -nms; 0 is none, as there."""
+    chosen = usual if threshold is None else threshold
+    return replace(detector.suppression, threshold=chosen or None)
 
 
 def read(detector: Detector, path: str, *, has_letterbox: bool = False) -> Input:
@@ -123,3 +144,16 @@ def candidates(
     milliseconds = (time.perf_counter() - start) * 1e3
     rows = rows[is_representable(rows)]
     return Found(taken.picture, relative_to_picture(rows, taken.placement), milliseconds)
+
+
+def read_all(detector: Detector, paths: Sequence[str]) -> Iterator[tuple[str, Input | ImageError]]:
+    """Read pictures ahead of the network; an error takes the place of an unreadable one."""
+    from engine.concurrency.pipeline import pipelined
+
+    def read_one(path: str) -> tuple[str, Input | ImageError]:
+        try:
+            return path, read(detector, path)
+        except ImageError as error:
+            return path, error
+
+    return pipelined(iter(paths), read_one, workers=2)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from engine.errors import InputError, suggest
+
+Actions: TypeAlias = Mapping[str, Callable[[argparse.Namespace], int]]
 
 
 class Option(NamedTuple):
@@ -94,6 +96,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             parser.add_argument(name, dest=dest, metavar="X", help=text)
         else:
             parser.add_argument(name, dest=dest, type=kind, metavar="N", help=text)
+
+
+def add_action(parser: argparse.ArgumentParser, actions: Collection[str], files: str) -> None:
+    """Add the arguments of a command with actions, such as detector test."""
+    parser.add_argument("action", metavar="ACTION", help=", ".join(actions))
+    parser.add_argument("files", nargs="*", metavar=files, help="in darknet's order")
+    add_arguments(parser)
+
+
+def run_action(command: str, arguments: argparse.Namespace, actions: Actions) -> int:
+    action = arguments.action
+    if action == "train":
+        raise InputError(f"{command} train: the engine runs networks and does not train them")
+    if action not in actions:
+        hint = suggest(action, actions)
+        raise InputError(f"{command}: expected {', '.join(actions)}, got {action!r}.{hint}")
+    return actions[action](arguments)
 
 
 def is_typed_for_darknet(argv: Sequence[str], known: Collection[str]) -> bool:

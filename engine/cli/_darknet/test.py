@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli import FAILED
-from engine.cli._darknet import files, lines, network
+from engine.cli._darknet import files, lines, network, predictions
 from engine.cli._darknet.files import Files
 from engine.cli._stderr import print_stderr
 from engine.errors import EngineError, ImageError, InputError
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from engine.arrays import Array
     from engine.cli._sinks.json_documents import DarknetDocument
     from engine.detector import Detector
-
-PREDICTIONS = "predictions.jpg"
-_MIN_JSON_SCORE = 0.005  # darknet's, whatever -thresh is
 
 
 def run(
@@ -57,9 +54,7 @@ def _run_one(
     inputs: Sequence[str | None],
 ) -> None:
     from engine.sources.item import Item
-    from engine.vision.encode import encode
-    from engine.vision.result import Result
-    from engine.vision.rows import boxes_of, suppress_rows
+    from engine.vision.rows import suppress_rows
 
     taken = network.read(detector, path, has_letterbox=arguments.letter_box)
     hierarchy = 0.5 if arguments.hier is None else arguments.hier
@@ -72,13 +67,10 @@ def _run_one(
         rows, names, size, threshold=threshold, extended=arguments.ext_output
     ):
         print(line)
-    boxes = boxes_of(rows, min_score=_MIN_JSON_SCORE)
-    hidden = [name for name in names if lines.is_hidden(name)]
-    result = Result.of(boxes, found.picture, names=names, oriented=False, keep_picture=True)
-    result = result.filter(exclude=hidden)
+    result = predictions.result_of(detector, found.picture, rows)
     if document:
         document.take(Item(path, path), result, found.milliseconds)
-    files.write(PREDICTIONS, encode(result.plot(), Path(PREDICTIONS)), inputs=(*inputs, path))
+    predictions.write(result, [*inputs, path])
     if arguments.save_labels:
         _save_labels(path, rows)
 

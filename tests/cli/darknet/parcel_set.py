@@ -5,8 +5,10 @@ and wrote for them with cfg/codes.cfg and weights/codes.weights. They are PNG fi
 darknet's own decoder gives other pixels for a JPEG.
 """
 
+import re
 from pathlib import Path
 
+import pytest
 from PIL import Image
 
 ROOT = Path(__file__).parents[3]
@@ -47,3 +49,19 @@ def _labels(area):
         if left <= x1 and top <= y1 and x2 <= right and y2 <= bottom:
             x, y = ((x1 + x2) / 2 - left) / width, ((y1 + y2) / 2 - top) / height
             yield f"{class_id} {x:.6f} {y:.6f} {(x2 - x1) / width:.6f} {(y2 - y1) / height:.6f}\n"
+
+
+def recorded(name):
+    return (RECORDED / name).read_text(encoding="utf-8")
+
+
+def without_times(text):
+    return re.sub(r"Predicted in \d+\.\d{6}", "Predicted in", text)
+
+
+def assert_same_numbers(text, expected):
+    """Compare texts in which numbers with six decimals may differ by the rounding of float32."""
+    decimals = re.compile(r"\d+\.\d{6}")
+    assert decimals.sub("", text) == decimals.sub("", expected)
+    numbers = [list(map(float, decimals.findall(each))) for each in (text, expected)]
+    assert numbers[0] == pytest.approx(numbers[1], rel=3e-6, abs=3e-4)

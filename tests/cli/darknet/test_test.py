@@ -1,42 +1,21 @@
 """`detector test` prints and writes what darknet does."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
 from engine import cli
-from tests.cli.darknet import parcel_set
-from tests.cli.darknet.parcel_set import MODEL, RECORDED
+from tests.cli.darknet.parcel_set import MODEL, assert_same_numbers, recorded, without_times
 
 COMMAND = ["detector", "test", *MODEL]
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    parcel_set.write(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def without_times(text):
-    return re.sub(r"Predicted in \d+\.\d{6} milli", "Predicted in milli", text)
-
-
-def recorded(name):
-    return (RECORDED / name).read_text(encoding="utf-8")
 
 
 def test_a_picture(here, capsys):
     options = ["-thresh", "0.1", "-ext_output", "-dont_show", "-out", "test.json", "-nogpu"]
     assert cli.main([*COMMAND, "set/1.png", *options]) == 0
     assert without_times(capsys.readouterr().out) == without_times(recorded("test.txt"))
-    text, expected = (here / "test.json").read_text(), recorded("test.json")
-    without_digits = re.compile(r"0\.\d{6}")
-    assert without_digits.sub("", text) == without_digits.sub("", expected)
-    numbers = [list(map(float, without_digits.findall(each))) for each in (text, expected)]
-    assert numbers[0] == pytest.approx(numbers[1], abs=3e-6)
+    assert_same_numbers((here / "test.json").read_text(), recorded("test.json"))
     assert (here / "predictions.jpg").read_bytes()[:3] == b"\xff\xd8\xff"
 
 

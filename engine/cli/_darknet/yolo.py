@@ -1,0 +1,43 @@
+"""`yolo test`: the command for YOLO v1, which prints boxes in the order of the grid."""
+
+from __future__ import annotations
+
+import argparse
+
+from engine import bundled
+from engine.cli import FAILED
+from engine.cli._darknet import files, lines, network, predictions
+from engine.cli._darknet.files import Files
+from engine.cli._stderr import print_stderr
+from engine.errors import ImageError, InputError
+from engine.files.naming import escaped
+
+_THRESHOLD, _NMS = 0.2, 0.4  # darknet's
+NAMES = bundled.folder("cfg") / "voc.names"  # darknet has them in its source
+
+
+def run(arguments: argparse.Namespace, model: Files) -> int:
+    """Print the best class of each box, and write predictions.jpg."""
+    from engine.vision.rows import suppress_in_place
+
+    threshold = _THRESHOLD if arguments.thresh is None else arguments.thresh
+    failures = 0
+    with network.load(arguments, model, names=NAMES) as detector:
+        print(*network.heading(detector, model, trains=True), sep="\n")
+        suppression = network.suppression(detector, arguments.nms, usual=_NMS)
+        for path in files.pictures(model.picture):
+            try:
+                taken = network.read(detector, path)
+                found = network.candidates(detector, taken, threshold=threshold)
+                rows, _ = suppress_in_place(found.rows, suppression)
+                print(f"{escaped(path)}: Predicted in {found.milliseconds / 1e3:f} seconds.")
+                for row in rows[(rows[:, 5:] > threshold).any(axis=1)]:
+                    best = int(row[5:].argmax())
+                    print(f"{escaped(detector.labels[best])}: {lines.percent(row[5 + best])}")
+                predictions.write(
+                    predictions.result_of(detector, found.picture, rows), [*model, path]
+                )
+            except (ImageError, InputError) as error:
+                print_stderr(f"Error: {error}")
+                failures += 1
+    return FAILED if failures else 0

@@ -16,8 +16,10 @@ New programs should use engine.load(), which gives the numbers of the darknet co
 
 from __future__ import annotations
 
+import ctypes
 import os
-from collections.abc import Iterable, MutableSequence, Sequence
+from collections.abc import Iterable, Sequence
+from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_void_p, cast, pointer
 from typing import Any
 
 import numpy as np
@@ -28,35 +30,47 @@ from engine.arrays import Array
 from engine.compat.darknet_structures import (
     BOX,
     DETECTION,
+    DETNUMPAIR,
     IMAGE,
     METADATA,
     Detections,
+    Name,
     Network,
 )
 from engine.darknet.names import find_names, read_lines
 from engine.errors import InputError
 from engine.files.naming import shown
-from engine.vision.boxes import Boxes, Suppression
+from engine.vision.boxes import Suppression
 from engine.vision.colours import colour_of
 from engine.vision.image import Picture, read
-from engine.vision.nms import survivors
 from engine.vision.postprocess import is_representable, relative_to_picture
 from engine.vision.resize import Placement, letterbox, stretch
+from engine.vision.rows import split_by_objectness, suppress_in_place
 
 __all__ = [
     "BOX",
     "DETECTION",
+    "DETNUMPAIR",
     "IMAGE",
     "METADATA",
+    "POINTER",
     "bbox2points",
+    "byref",
+    "c_char_p",
+    "c_float",
+    "c_int",
+    "c_void_p",
+    "cast",
     "class_colors",
     "classify",
     "copy_image_from_bytes",
     "decode_detection",
     "detect",
     "detect_image",
+    "do_nms_obj",
     "do_nms_sort",
     "draw_boxes",
+    "free_batch_detections",
     "free_detections",
     "free_image",
     "free_network_ptr",
@@ -69,10 +83,15 @@ __all__ = [
     "load_network",
     "make_image",
     "network_height",
+    "network_predict_batch",
     "network_width",
+    "pointer",
     "predict_image",
+    "predict_image_letterbox",
     "print_detections",
     "remove_negatives",
+    "remove_negatives_faster",
+    "reset_rnn",
     "set_gpu",
 ]
 
@@ -113,7 +132,7 @@ def load_net(config_file: Text, weights: Text, clear: int = 0) -> Network:
 
 def load_meta(data_file: Text) -> METADATA:
     names = read_lines(find_names(os.fsdecode(data_file)))
-    return METADATA(len(names), names)
+    return METADATA(len(names), [Name(each) for each in names])
 
 
 def network_width(network: Network) -> int:
@@ -126,6 +145,11 @@ def network_height(network: Network) -> int:
 
 def free_network_ptr(network: Network) -> None:
     network.detector.close()
+
+
+def reset_rnn(network: Network) -> None:
+    """Set the state of a recurrent network back to zero."""
+    network.detector.reset()
 
 
 # ---------------------------------------------------------------- images
@@ -177,7 +201,7 @@ def detect_image(
 
     The list is sorted by the text, as in darknet.py: "9.5" comes after "85.2".
     """
-    found = _detections(
+    (found,) = _detections(
         network, _network_input(network, image), (image.w, image.h), thresh, hier_thresh
     )
     if nms:
@@ -197,7 +221,7 @@ def detect(
     """Detect in a file; return probabilities as numbers, best first (an older function)."""
     loaded = load_image(image, 0, 0)
     size = (loaded.w, loaded.h)
-    found = _detections(network, _network_input(network, loaded), size, thresh, hier_thresh)
+    (found,) = _detections(network, _network_input(network, loaded), size, thresh, hier_thresh)
     if nms:
         do_nms_sort(found, len(found), meta.classes, nms)
     return sorted(remove_negatives(found, meta.names, len(found)), key=lambda each: -each[1])
@@ -210,51 +234,133 @@ def classify(network: Network, meta: METADATA, image: IMAGE) -> list[tuple[str, 
     return sorted(pairs, key=lambda each: -each[1])
 
 
-def predict_image(network: Network, image: IMAGE) -> None:
-    """Store an image for get_network_boxes(), which runs the network."""
+def predict_image(network: Network, image: IMAGE) -> Outputs:
+    """Store an image for get_network_boxes(), and return the outputs of the network."""
     network.picture = _network_input(network, image)
+    return Outputs(network, network.picture)
+
+
+def predict_image_letterbox(network: Network, image: IMAGE) -> Outputs:
+    """Do the same with the proportions of the image; get_network_boxes() then takes letter=1."""
+    return predict_image(network, letterbox_image(image, *network.detector.size))
+
+
+class Outputs:
+    """The numbers of the last layer, computed when they are read: detection does not need them."""
+
+    def __init__(self, network: Network, pixels: Array) -> None:
+        self._network, self._pixels = network, pixels
+        self._values: Array | None = None
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if self._values is None:
+            self._values = self._network.detector.forward(self._pixels)[0].ravel()
+        return self._values if dtype is None else self._values.astype(dtype)
+
+    def __len__(self) -> int:
+        return len(self.__array__())
+
+    def __getitem__(self, index: int) -> float:
+        return float(self.__array__()[index])
 
 
 def get_network_boxes(
     network: Network,
-    width: int,
-    height: int,
-    thresh: float,
-    hier_thresh: float,
+    width: int | c_int,
+    height: int | c_int,
+    thresh: float | c_float,
+    hier_thresh: float | c_float,
     class_map: None = None,
     relative: int = 0,
-    count: MutableSequence[int] | Any = None,
+    count: Any = None,
     letter: int = 0,
 ) -> Detections:
-    """Return the boxes of predict_image()'s image before NMS; store their number in `count[0]`."""
+    """Return the boxes of predict_image()'s image before NMS; store their number in `count`.
+
+    `count` is a c_int, a pointer to one, or a list with one element.
+    """
     if network.picture is None:
         raise InputError("get_network_boxes: expected a call of predict_image() before")
-    size, kind = (width, height), "letterbox" if letter else "stretch"
-    found = _detections(network, network.picture, size, thresh, hier_thresh, kind=kind)
-    if relative:
-        found.xywh[...] /= np.tile(np.array(size, np.float32), 2)
-    if count is not None:
+    (found,) = _detections(
+        *(network, network.picture, (_plain(width), _plain(height))),
+        *(_plain(thresh), _plain(hier_thresh)),
+        kind="letterbox" if letter else "stretch",
+        relative=bool(relative),
+    )
+    if isinstance(count, c_int):
+        count.value = len(found)
+    elif hasattr(count, "_obj"):  # byref(c_int())
+        count._obj.value = len(found)
+    elif count is not None:
         count[0] = len(found)
     return found
 
 
-def do_nms_sort(detections: Detections, num: int, classes: int, threshold: float) -> None:
-    """Apply NMS to each class: set the probability of suppressed boxes to 0."""
-    suppression = Suppression(threshold)
-    for prob in detections.prob.T[:classes]:
-        rows = np.flatnonzero(prob[:num] > 0)
-        rows = rows[np.argsort(-prob[rows], kind="stable")]
-        one_class = np.zeros(len(rows), np.int64)
-        ranked = Boxes(detections.xywh[rows], prob[rows], one_class, detections.objectness[rows])
-        prob[rows[~survivors(ranked, suppression)]] = 0
+def network_predict_batch(
+    network: Network,
+    image: IMAGE,
+    batch_size: int | c_int,
+    width: int | c_int,
+    height: int | c_int,
+    thresh: float | c_float,
+    hier_thresh: float | c_float,
+    class_map: None = None,
+    relative: int = 0,
+    letter: int = 0,
+) -> list[DETNUMPAIR]:
+    """Return the boxes of several images before NMS, in pixels of a `width` x `height` image.
+
+    The data of `image` are `batch_size` images in the size of the network, one after another.
+    """
+    pixels = image.rows(_plain(batch_size), network.detector.graph.net.shape.sides)
+    found = _detections(
+        *(network, pixels, (_plain(width), _plain(height)), _plain(thresh), _plain(hier_thresh)),
+        kind="letterbox" if letter else "stretch",
+        relative=bool(relative),
+    )
+    return [DETNUMPAIR(len(each), each) for each in found]
 
 
-def remove_negatives(detections: Detections, class_names: Sequence[str], num: int) -> list[Scored]:
+def do_nms_sort(
+    detections: Detections, num: int | c_int, classes: int | c_int, threshold: float | c_float
+) -> None:
+    """Apply NMS to each class: set the probability of suppressed boxes to 0; sort as darknet."""
+    rows, end = _rows(detections, num), 5 + _plain(classes)
+    rows[:, :end], order = suppress_in_place(rows[:, :end], Suppression(_plain(threshold)))
+    _put_back(detections, rows[order])
+
+
+def do_nms_obj(
+    detections: Detections, num: int | c_int, classes: int | c_int, threshold: float | c_float
+) -> None:
+    """Apply NMS to boxes of all classes together; sort by objectness, the suppressed ones last."""
+    rows = _rows(detections, num)
+    kept, others = split_by_objectness(rows, Suppression(_plain(threshold)))
+    others[:, 4 : 5 + _plain(classes)] = 0
+    _put_back(detections, np.concatenate([kept, others]))
+
+
+def remove_negatives(
+    detections: Detections, class_names: Sequence[str], num: int | c_int
+) -> list[Scored]:
     """Return (label, probability, (x, y, w, h)) of each box and class with probability above 0."""
     return [
         (class_names[number], float(found.prob[number]), (*found.bbox,))
-        for found in (detections[row] for row in range(num))
+        for found in (detections[row] for row in range(_plain(num)))
         for number in np.flatnonzero(found.prob[: len(class_names)] > 0).tolist()
+    ]
+
+
+def remove_negatives_faster(
+    detections: Detections, class_names: Sequence[str], num: int | c_int
+) -> list[Scored]:
+    """Return the best class of each box only."""
+    rows = (detections[row] for row in range(_plain(num)))
+    best = ((found, found.best_class_idx) for found in rows)
+    return [
+        (class_names[number], float(found.prob[number]), (*found.bbox,))
+        for found, number in best
+        if number >= 0
     ]
 
 
@@ -266,7 +372,11 @@ def decode_detection(detections: Iterable[Scored]) -> list[Decoded]:
     ]
 
 
-def free_detections(detections: Detections, num: int) -> None:
+def free_detections(detections: Detections, num: int | c_int) -> None:
+    """Do nothing, since Python frees the memory."""
+
+
+def free_batch_detections(detections: list[DETNUMPAIR], batch_size: int | c_int) -> None:
     """Do nothing, since Python frees the memory."""
 
 
@@ -327,13 +437,14 @@ def _load(
 
 
 def _to_picture(image: IMAGE) -> Picture:
-    return Picture(np.ascontiguousarray(image.data.transpose(1, 2, 0)))
+    (planes,) = image.rows(1, (image.c, image.h, image.w))
+    return Picture(np.ascontiguousarray(planes.transpose(1, 2, 0)))
 
 
 def _network_input(network: Network, image: IMAGE) -> Array:
     size = network.detector.size
     if (image.w, image.h) == size:
-        return image.data[None].copy()
+        return image.rows(1, (image.c, image.h, image.w))
     pixels, _ = stretch(_to_picture(image), size)
     return pixels[None]
 
@@ -346,10 +457,29 @@ def _detections(
     hier_thresh: float,
     *,
     kind: Any = "stretch",
-) -> Detections:
+    relative: bool = False,
+) -> list[Detections]:
     detector = network.detector
-    (rows,) = detector.candidates(pixels, threshold=thresh, hierarchy=hier_thresh)
-    rows = rows[is_representable(rows)]
-    rows = relative_to_picture(rows, Placement(size, detector.size, kind))
-    in_pixels = rows[:, :4] * np.tile(np.array(size, np.float32), 2)
-    return Detections(in_pixels, rows[:, 5:].copy(), rows[:, 4])
+    placement = Placement(size, detector.size, kind)
+    scale = np.ones(4, np.float32) if relative else np.tile(np.array(size, np.float32), 2)
+    found = []
+    for rows in detector.candidates(pixels, threshold=thresh, hierarchy=hier_thresh):
+        placed = relative_to_picture(rows[is_representable(rows)], placement)
+        found.append(Detections(placed[:, :4] * scale, placed[:, 5:].copy(), placed[:, 4]))
+    return found
+
+
+def _rows(detections: Detections, num: int | c_int) -> Array:
+    rows: Array = np.column_stack([detections.xywh, detections.objectness, detections.prob])
+    return np.asarray(rows[: _plain(num)])
+
+
+def _put_back(detections: Detections, rows: Array) -> None:
+    count = len(rows)
+    detections.xywh[:count], detections.objectness[:count] = rows[:, :4], rows[:, 4]
+    detections.prob[:count] = rows[:, 5:]
+
+
+def _plain(number: Any) -> Any:
+    """Return the value of a number of ctypes, such as c_float(0.5)."""
+    return number.value if isinstance(number, ctypes._SimpleCData) else number

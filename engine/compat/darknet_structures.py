@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from engine.arrays import Array
 from engine.detector import Detector
+from engine.errors import InputError
 
 
 class BOX(NamedTuple):
@@ -24,13 +27,35 @@ class IMAGE:
     w: int
     h: int
     c: int
-    data: Array = field(repr=False)  # (c, h, w) float32 in 0..1
+    data: Any = field(repr=False)  # (c, h, w) float32 in 0..1, or a ctypes pointer to float
+
+    def rows(self, count: int, sides: tuple[int, int, int]) -> Array:
+        """Return `count` images of these sides; a pointer is read as far as they need."""
+        size = count * int(np.prod(sides))
+        values = self.data
+        if not isinstance(values, np.ndarray):
+            owner = getattr(values, "_arr", None)  # that of ndarray.ctypes.data_as()
+            if owner is not None and owner.size < size:
+                raise InputError(f"image: expected {size} numbers, got {owner.size}")
+            values = np.ctypeslib.as_array(values, (size,))
+        if values.size != size:
+            raise InputError(f"image: expected {size} numbers, got {values.size}")
+        return np.array(values, np.float32).reshape(count, *sides)
+
+
+class Name(str):
+    """A class name; scripts for darknet.py decode theirs, which are bytes."""
+
+    __slots__ = ()
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return str(self)
 
 
 @dataclass(frozen=True)
 class METADATA:
     classes: int
-    names: list[str]
+    names: list[Name]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +70,15 @@ class DETECTION:
     def classes(self) -> int:
         return len(self.prob)
 
+    @property
+    def best_class_idx(self) -> int:
+        """The class with the highest probability, or -1 if NMS has suppressed all."""
+        return int(self.prob.argmax()) if (self.prob > 0).any() else -1
+
 
 @dataclass(frozen=True, eq=False)
 class Detections:
-    """The boxes that get_network_boxes() returns; do_nms_sort() changes `prob`."""
+    """The boxes that get_network_boxes() returns; NMS sorts them and changes `prob`."""
 
     xywh: Array  # (n, 4)
     prob: Array  # (n, classes)
@@ -63,6 +93,14 @@ class Detections:
 
     def __iter__(self) -> Iterator[DETECTION]:
         return (self[row] for row in range(len(self)))
+
+
+@dataclass(frozen=True, eq=False)
+class DETNUMPAIR:
+    """The boxes of one image of network_predict_batch()."""
+
+    num: int
+    dets: Detections
 
 
 @dataclass(eq=False)

@@ -33,11 +33,12 @@ def suppress_in_place(candidates: Array, suppression: Suppression) -> tuple[Arra
     return rows, order
 
 
-def suppress_by_objectness(candidates: Array, suppression: Suppression) -> Array:
-    """Return the rows that survive when the class is ignored, the best objectness first."""
+def split_by_objectness(candidates: Array, suppression: Suppression) -> tuple[Array, Array]:
+    """Return the rows that survive when the class is ignored, and the others, best first."""
     rows = candidates[np.argsort(-candidates[:, 4], kind="stable")]
     one_class = np.zeros(len(rows), np.int64)
-    return rows[survivors(Boxes(rows[:, :4], rows[:, 4], one_class, rows[:, 4]), suppression)]
+    kept = survivors(Boxes(rows[:, :4], rows[:, 4], one_class, rows[:, 4]), suppression)
+    return rows[kept], rows[~kept]
 
 
 def boxes_of(rows: Array, *, min_score: float = 0.0) -> Boxes:

@@ -114,12 +114,13 @@ def test_lower_level_functions_give_what_detect_image_gives(loaded, picture):
     assert found[0].bbox.w > 0
 
 
-def test_suppression_is_by_iou_per_class():
+def test_suppression_is_by_iou_per_class_and_sorts_as_darknet():
     boxes = np.array([[50, 50, 40, 40], [52, 50, 40, 40], [150, 50, 40, 40]], np.float32)
     prob = np.array([[0.9, 0.2], [0.8, 0.6], [0.7, 0]], np.float32)
     found = darknet.Detections(boxes, prob, np.ones(3, np.float32))
     darknet.do_nms_sort(found, 3, 2, 0.45)
-    np.testing.assert_array_equal(found.prob, np.float32([[0.9, 0], [0, 0.6], [0.7, 0]]))
+    np.testing.assert_array_equal(found.prob, np.float32([[0, 0.6], [0.9, 0], [0.7, 0]]))
+    assert found.xywh[:, 0].tolist() == [52, 50, 150]
 
 
 def test_relative_boxes(loaded, picture):

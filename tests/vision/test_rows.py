@@ -3,7 +3,7 @@
 import numpy as np
 
 from engine.vision.boxes import Suppression
-from engine.vision.rows import boxes_of, suppress_by_objectness, suppress_rows
+from engine.vision.rows import boxes_of, split_by_objectness, suppress_rows
 
 LEFT, RIGHT = [0.2, 0.5, 0.2, 0.2], [0.8, 0.5, 0.2, 0.2]
 
@@ -27,8 +27,9 @@ def test_a_suppressed_score_becomes_zero_and_keeps_its_place():
 
 def test_suppression_by_objectness_ignores_the_class():
     given = rows((LEFT, 0.5, [0.5, 0]), (LEFT, 0.9, [0, 0.2]), (RIGHT, 0.4, [0.4, 0]))
-    found = suppress_by_objectness(given, Suppression(0.4))
-    np.testing.assert_array_equal(found[:, 4], np.float32([0.9, 0.4]))
+    kept, others = split_by_objectness(given, Suppression(0.4))
+    np.testing.assert_array_equal(kept[:, 4], np.float32([0.9, 0.4]))
+    np.testing.assert_array_equal(others[:, 4], np.float32([0.5]))
 
 
 def test_boxes_keep_the_order_of_the_rows():
@@ -40,4 +41,4 @@ def test_boxes_keep_the_order_of_the_rows():
 def test_there_may_be_no_rows():
     none = np.zeros((0, 7), np.float32)
     assert len(suppress_rows(none, Suppression())) == 0
-    assert len(boxes_of(suppress_by_objectness(none, Suppression()))) == 0
+    assert len(boxes_of(split_by_objectness(none, Suppression())[0])) == 0

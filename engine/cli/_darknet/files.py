@@ -12,7 +12,7 @@ from engine.files.naming import shown
 
 
 class Files(NamedTuple):
-    """`data` is None for the commands that take none, and `picture` if darknet asks for it."""
+    """Without a `picture`, names are read from stdin; some commands have no `data`."""
 
     data: str | None
     cfg: str

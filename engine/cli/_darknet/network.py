@@ -119,7 +119,7 @@ def detection_layers(detector: Detector) -> Iterator[str]:
 
 
 def suppression(detector: Detector, threshold: float | None, *, usual: float = NMS) -> Suppression:
-    """Return the .cfg's kind of NMS with darknet's constant, or with -nms; 0 is none, as there."""
+    """Return the .cfg's kind of NMS with darknet's constant, or with -nms; 0 switches it off."""
     chosen = usual if threshold is None else threshold
     return replace(detector.suppression, threshold=chosen or None)
 

@@ -60,7 +60,7 @@ IGNORED = (
 
 _NOT_NEEDED = "not needed"
 
-# What other commands offer in the place of an option.
+# The equivalent of an option in all other commands.
 EQUIVALENTS = {
     "-thresh": "--threshold",
     "-hier": "--hierarchy",

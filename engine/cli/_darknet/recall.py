@@ -27,7 +27,7 @@ def run(
     import numpy as np
 
     from engine.evaluate.iou import iou_xywh
-    from engine.vision.rows import suppress_by_objectness
+    from engine.vision.rows import split_by_objectness
 
     proposals = correct = total = failures = 0
     overlap = 0.0
@@ -40,7 +40,7 @@ def run(
                 failures += 1
                 continue
             found = network.candidates(detector, taken, threshold=_THRESHOLD)
-            rows = suppress_by_objectness(found.rows, suppression)
+            rows, _ = split_by_objectness(found.rows, suppression)
             truth = labels_of(path, len(detector.labels))
             proposals += len(rows)
             total += len(truth)

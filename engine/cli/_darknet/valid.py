@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from engine.vision.boxes import Suppression
 
 _THRESHOLD, _NMS = 0.001, 0.6  # darknet's
-_AT_ONCE = 4  # darknet reads so many pictures at a time, and counts them on stderr
+_AT_ONCE = 4  # pictures that darknet reads at a time; it counts them on stderr
 
 
 class Box(NamedTuple):

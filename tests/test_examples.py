@@ -1,5 +1,6 @@
 """examples/: every program runs as its page says."""
 
+import json
 import re
 import runpy
 import shutil
@@ -84,3 +85,33 @@ def test_type_checkers_know_what_a_call_gives(tmp_path):
     assert (
         'Revealed type is "engine.vision.result.Result | engine.errors.ImageError"' in done.stdout
     )
+
+
+NOTEBOOKS = sorted((ROOT / "examples/notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_and_prints_what_it_shows(monkeypatch, capsys, path):
+    """Execute the cells of code; what they print is what the file keeps."""
+    monkeypatch.chdir(path.parent)
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    known = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), path.name, "exec"), known)
+            kept = [each for each in cell["outputs"] if each.get("name") == "stdout"]
+            shown = "".join("".join(each["text"]) for each in kept)
+            words, numbers = split_at_numbers(capsys.readouterr().out)
+            assert words == split_at_numbers(shown)[0]
+            assert numbers == pytest.approx(split_at_numbers(shown)[1], rel=0.01, abs=0.02)
+
+
+def split_at_numbers(text):
+    number = r"-?\d+(?:\.\d+)?"
+    return re.sub(number, "0", text), [float(each) for each in re.findall(number, text)]
+
+
+def test_every_notebook_is_listed():
+    page = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"\]\(notebooks/(\S+)\)", page) == [path.name for path in NOTEBOOKS]
+    assert len(NOTEBOOKS) == 4

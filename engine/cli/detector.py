@@ -3,6 +3,7 @@
 test DATA CFG WEIGHTS [IMAGE]   print the objects of a picture; without IMAGE, of names on stdin
 valid DATA CFG WEIGHTS          write all boxes for the tools of VOC, COCO or ImageNet
 recall DATA CFG WEIGHTS         how many labelled objects are covered by a box of any class
+demo DATA CFG WEIGHTS [VIDEO]    print the objects of each frame; without VIDEO, of camera -c
 calc_anchors DATA -num_of_clusters N -width W -height H   anchors for labelled pictures
 """
 
@@ -46,6 +47,12 @@ def _recall(arguments: argparse.Namespace) -> int:
     return recall.run(arguments, model, paths=files.listed(model.data, "valid"))
 
 
+def _demo(arguments: argparse.Namespace) -> int:
+    from engine.cli._darknet import demo
+
+    return demo.run(arguments, files.parse("detector demo", arguments.files), threshold=0.25)
+
+
 def _calc_anchors(arguments: argparse.Namespace) -> int:
     from engine.cli._darknet import calc_anchors
 
@@ -58,5 +65,6 @@ ACTIONS: options.Actions = {
     "test": _test,
     "valid": _valid,
     "recall": _recall,
+    "demo": _demo,
     "calc_anchors": _calc_anchors,
 }

@@ -1,6 +1,7 @@
 """Run darknet's yolo commands as they are typed: VOC's classes, no .data file.
 
 test CFG WEIGHTS [IMAGE]   print the objects of a picture; without IMAGE, of names on stdin
+demo CFG WEIGHTS [VIDEO]   print the objects of each frame; without VIDEO, of camera -c
 """
 
 from __future__ import annotations
@@ -24,4 +25,11 @@ def _test(arguments: argparse.Namespace) -> int:
     return yolo.run(arguments, files.parse("yolo test", arguments.files, has_data=False))
 
 
-ACTIONS: options.Actions = {"test": _test}
+def _demo(arguments: argparse.Namespace) -> int:
+    from engine.cli._darknet import demo, yolo
+
+    model = files.parse("yolo demo", arguments.files, has_data=False)
+    return demo.run(arguments, model, threshold=yolo.THRESHOLD, names=yolo.NAMES)
+
+
+ACTIONS: options.Actions = {"test": _test, "demo": _demo}

@@ -44,6 +44,26 @@ def objects(
             yield f"{escaped(names[class_id])}: {percent(row[5 + class_id])}{where}"
 
 
+def frame_objects(
+    rows: Array, names: Sequence[str], size: tuple[int, int], *, threshold: float, extended: bool
+) -> Iterator[str]:
+    """Yield a line for each box of a frame, with all its classes and its edges in the frame."""
+    width, height = size
+    for row in rows:
+        found = [
+            f"{escaped(names[each])}: {percent(row[5 + each])} "
+            for each in (row[5:] > threshold).nonzero()[0].tolist()
+            if not is_hidden(names[each])
+        ]
+        if not found:
+            continue
+        x, y, w, h = (min(float(each), 1.0) for each in row[:4])
+        left, top = max(int((x - w / 2) * width), 0), max(int((y - h / 2) * height), 0)
+        where = f"left_x: {left:4.0f}   top_y: {top:4.0f}"
+        sides = f"width: {w * width:4.0f}   height: {h * height:4.0f}"
+        yield ", ".join(found) + (f"\t({where}   {sides})" if extended else "")
+
+
 def percent(score: np.float32) -> str:
     return f"{float(score * 100):.0f}%"
 

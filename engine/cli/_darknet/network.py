@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from engine.arrays import Array
     from engine.detector import Detector
     from engine.vision.boxes import Suppression
-    from engine.vision.image import Picture
+    from engine.vision.image import Picture, Source
     from engine.vision.resize import Placement
 
 NMS = 0.45  # darknet's own constant
@@ -124,11 +124,11 @@ def suppression(detector: Detector, threshold: float | None, *, usual: float = N
     return replace(detector.suppression, threshold=chosen or None)
 
 
-def read(detector: Detector, path: str, *, has_letterbox: bool = False) -> Input:
+def read(detector: Detector, source: Source, *, has_letterbox: bool = False) -> Input:
     """Read and resize a picture; raises its ImageError."""
     from engine.vision import image, resize
 
-    picture = image.read(path, channels=detector.graph.net.channels, orient=False)
+    picture = image.read(source, channels=detector.graph.net.channels, orient=False)
     fit = resize.letterbox if has_letterbox or detector.graph.letter_box else resize.stretch
     return Input(picture, *fit(picture, detector.size, exact=True))
 

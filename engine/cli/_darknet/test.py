@@ -31,7 +31,7 @@ def run(
     threshold = threshold if arguments.thresh is None else arguments.thresh
     failures = 0
     with (
-        _document(arguments.out, model) as document,
+        document_at("-out", arguments.out, model) as document,
         network.load(arguments, model, names=names) as detector,
     ):
         print(*network.heading(detector, model), sep="\n")
@@ -90,8 +90,10 @@ def _save_labels(path: str, rows: Array) -> None:
 
 
 @contextmanager
-def _document(path: str | None, inputs: Sequence[str | None]) -> Iterator[DarknetDocument | None]:
-    """Open the file of -out; it is complete after an interrupt, too, and removed after an error."""
+def document_at(
+    option: str, path: str | None, inputs: Sequence[str | None]
+) -> Iterator[DarknetDocument | None]:
+    """Open a JSON file; it is complete after an interrupt, too, and removed after an error."""
     if path is None:
         yield None
         return
@@ -99,7 +101,7 @@ def _document(path: str | None, inputs: Sequence[str | None]) -> Iterator[Darkne
     from engine.cli._sinks.json_documents import DarknetDocument
 
     reserved = _output_files.ReservedPaths(inputs)
-    _output_files.check_output("-out", path, reserved, overwrite=True)
+    _output_files.check_output(option, path, reserved, overwrite=True)
     document = DarknetDocument(path, existing="replace")
     document.begin({}, ())
     try:

@@ -12,7 +12,7 @@ from engine.cli._stderr import print_stderr
 from engine.errors import ImageError, InputError
 from engine.files.naming import escaped
 
-_THRESHOLD, _NMS = 0.2, 0.4  # darknet's
+THRESHOLD, _NMS = 0.2, 0.4  # darknet's
 NAMES = bundled.folder("cfg") / "voc.names"  # darknet has them in its source
 
 
@@ -20,7 +20,7 @@ def run(arguments: argparse.Namespace, model: Files) -> int:
     """Print the best class of each box, and write predictions.jpg."""
     from engine.vision.rows import suppress_in_place
 
-    threshold = _THRESHOLD if arguments.thresh is None else arguments.thresh
+    threshold = THRESHOLD if arguments.thresh is None else arguments.thresh
     failures = 0
     with network.load(arguments, model, names=NAMES) as detector:
         print(*network.heading(detector, model, trains=True), sep="\n")

@@ -1,0 +1,106 @@
+"""`detector demo` prints and writes the objects of each frame."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from engine import cli
+from tests import needs
+from tests.cli.darknet.parcel_set import MODEL, ROOT
+
+needs.package("av")
+
+COMMAND = ["detector", "demo", *MODEL, "street.mp4", "-nogpu", "-dont_show"]
+FRAMES = 3
+
+
+@pytest.fixture(autouse=True)
+def video(here):
+    import av
+
+    with Image.open(ROOT / "docs/parcel.jpg") as parcel, av.open("street.mp4", "w") as container:
+        stream = container.add_stream(container.default_video_codec, rate=5)
+        stream.width = stream.height = 400
+        stream.pix_fmt = "yuv420p"
+        for number in range(FRAMES):
+            area = parcel.convert("RGB").crop((20 * number, 0, 400 + 20 * number, 400))
+            frame = av.VideoFrame.from_ndarray(np.asarray(area), format="rgb24")
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+
+
+def test_each_frame_is_printed_as_by_darknet(capsys):
+    assert cli.main([*COMMAND, "-thresh", "0.5", "-ext_output"]) == 0
+    heading, *frames = capsys.readouterr().out.split("\033[H\033[JObjects:\n\n")
+    assert heading.startswith(" GPU isn't used \nDemo\nmini_batch = 1, batch = 1, ")
+    assert heading.endswith("\nvideo file: street.mp4\n")
+    assert len(frames) == FRAMES
+    line, *_, rates = frames[0].strip().splitlines()
+    place = r"left_x:   3\d   top_y:   6\d   width:  16\d   height:  14\d"  # as the codec leaves it
+    assert re.fullmatch(rf"aztec: 8\d% \t\({place}\)", line)
+    assert rates == "FPS:0.0 \t AVG_FPS:0.0"
+    assert frames[-1].endswith("\ninput video stream closed. \n")
+
+
+def test_outputs(here, capsys):
+    options = ["-out_filename", "found.avi", "-prefix", "frame", "-json_file_output", "found.json"]
+    for _ in range(2):  # files of the first run are replaced, as by darknet
+        assert cli.main([*COMMAND, *options]) == 0
+    assert "output_video_writer closed. \n" in capsys.readouterr().out
+    entries = json.loads((here / "found.json").read_text())
+    assert [entry["frame_id"] for entry in entries] == [1, 2, 3]
+    assert "filename" not in entries[0]
+    assert {each["name"] for each in entries[0]["objects"]} == {"aztec", "barcode"}
+    assert sorted(each.name for each in here.glob("frame_*")) == [
+        f"frame_0000000{number}.jpg" for number in (1, 2, 3)
+    ]
+    assert cli.main(["detector", "demo", *MODEL, "found.avi", "-nogpu", "-dont_show"]) == 0
+    assert capsys.readouterr().out.count("Objects:") == FRAMES
+
+
+def test_frames_without_boxes_and_a_limit_of_time(here, monkeypatch):
+    clock = iter(range(100))
+    monkeypatch.setattr("engine.cli._darknet.demo.time.perf_counter", lambda: next(clock) * 10.0)
+    options = ["-prefix", "plain", "-dontdraw_bbox", "-time_limit_sec", "1"]
+    assert cli.main([*COMMAND, *options]) == 0
+    (only,) = here.glob("plain_*")
+    with Image.open(only) as plain, Image.open("set/2.png") as first:
+        difference = np.asarray(plain, int) - np.asarray(first.convert("RGB"), int)
+    assert np.abs(difference).mean() < 6  # no box was drawn
+
+
+def test_ports_are_opened(capsys, monkeypatch):
+    sent = []
+    port = "engine.cli._darknet.demo_outputs"
+    monkeypatch.setattr(f"{port}.MjpegPort.send_jpeg", lambda self, part: sent.append(part[:2]))
+    monkeypatch.setattr(f"{port}.JsonPort.send_entry", lambda self, entry: sent.append(entry[:1]))
+    monkeypatch.setattr(f"{port}.MjpegPort.__init__", lambda *_: None)
+    monkeypatch.setattr(f"{port}.JsonPort.__init__", lambda *_: None)
+    for name in ("MjpegPort.close", "JsonPort.end"):
+        monkeypatch.setattr(f"{port}.{name}", lambda self: sent.append("closed"))
+    assert cli.main([*COMMAND, "-http_port", "8090", "-json_port", "8070"]) == 0
+    assert sent == [b"\xff\xd8", "{"] * FRAMES + ["closed", "closed"]
+    assert "-mjpeg_port 8090: everybody who reaches it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["set/1.png"], 2, "set/1.png: expected a video, a stream or no name for the camera."),
+        (["none.mp4"], 1, "Error: none.mp4: video: cannot be read"),
+        (["street.mp4", "-mjpeg_port", "99999"], 2, "-mjpeg_port: expected a port from 1 to 65535"),
+        (["street.mp4", "-out_filename", "street.mp4"], 2, "would replace a file that is read"),
+        (["street.mp4", "-out_filename", "found.txt"], 2, "found.txt: expected one of .avi"),
+    ],
+)
+def test_mistakes_are_one_line(capsys, words, status, message):
+    assert cli.main(["detector", "demo", *MODEL, *words, "-nogpu", "-dont_show"]) == status
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_missing_window_is_told(capsys):
+    assert cli.main([*COMMAND[:-1]]) == 0
+    assert "no window is opened. See -out_filename" in capsys.readouterr().err

@@ -1,9 +1,12 @@
-"""The type of a NumPy array whose element type is not fixed."""
+"""The types of NumPy arrays: of any elements, of float32, of int64."""
 
 from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+import numpy as np
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[Any]
+Floats: TypeAlias = NDArray[np.float32]
+Integers: TypeAlias = NDArray[np.int64]

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, overload
 import numpy as np
 
 from engine.arguments import as_array, check_kind, whole
-from engine.arrays import Array
+from engine.arrays import Array, Floats
 from engine.backends.base import (
     DetectionSettings,
     Device,
@@ -45,6 +45,7 @@ from engine.vision.image import Picture, Source
 from engine.vision.result import Result
 
 Outcome: TypeAlias = Result | Classification
+Frames = TypeVar("Frames", bound=Array)
 OneSource = TypeVar("OneSource", bound="Source | int")
 Keep: TypeAlias = Literal["always", "if needed", "never"]  # the picture, in its result
 
@@ -259,7 +260,7 @@ class Detector:
             outcomes.append(outcome)
         return outcomes
 
-    def pin(self, frames: Array) -> Array:
+    def pin(self, frames: Frames) -> Frames:
         """Page-lock an array, so that a GPU reads pictures from it without a copy; return it.
 
         The array has the type uint8, owns its memory and holds one picture in each row, like the
@@ -503,7 +504,7 @@ class Detector:
     # ------------------------------------------------------------ arrays
 
     @within_memory("detector")
-    def forward(self, x: Array) -> tuple[Array, ...]:
+    def forward(self, x: Array) -> tuple[Floats, ...]:
         """Return the network's output, then that of each detection layer, for one batch.
 
         `x` is float32 (rows, channels, height, width), or (rows, inputs) without an image.
@@ -531,7 +532,7 @@ class Detector:
         )
 
     @within_memory("detector")
-    def layer_outputs(self, x: Array) -> list[Array]:
+    def layer_outputs(self, x: Array) -> list[Floats]:
         """Return the output of every layer, in the order of the .cfg, for one batch.
 
         This runs on separate memory, with a recurrent state of its own.

@@ -45,3 +45,23 @@ def test_importing_touches_neither_cuda_nor_network(module):
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "kind", [engine.Classification, engine.Detection, engine.Detector, engine.Result]
+)
+def test_what_users_touch_has_types(kind):
+    """Only JSON values and other libraries' objects are Any; overloads type the calls."""
+    untyped = {
+        name
+        for name, value in vars(kind).items()
+        if name == "__call__" or not name.startswith("_")
+        if "Any" in str(annotations_of(value).get("return"))
+    }
+    exempt = {"to_dict", "to_coco", "to_df", "to_supervision", "__call__", "classify", "stream"}
+    assert untyped <= exempt
+
+
+def annotations_of(member):
+    function = member.fget if isinstance(member, property) else member
+    return getattr(getattr(function, "__func__", function), "__annotations__", {})

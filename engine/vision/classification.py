@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from engine.arrays import Array
+from engine.arrays import Floats
 from engine.files.naming import name_and_size, shown
 from engine.vision import serialize
 
@@ -33,7 +33,7 @@ class Classification:
     """
 
     size: tuple[int, int]  # width, height of the upright picture
-    probabilities: Array  # (classes,) float32
+    probabilities: Floats  # (classes,)
     names: Sequence[str] = ()
     path: str | None = None
     timing: Mapping[str, float] = field(default_factory=dict)  # milliseconds of each stage

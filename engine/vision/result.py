@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from engine import extras
-from engine.arrays import Array
+from engine.arrays import Array, Floats, Integers
 from engine.errors import EngineError, ImageError, InputError, suggest
 from engine.files.atomic import make_folder, write_new
 from engine.files.naming import folder_name_of, name_and_size, shortened, shown
@@ -47,9 +47,9 @@ class Result:
     """
 
     size: tuple[int, int]  # width, height of the upright picture
-    xywhn: Array  # (n, 4) float32: centre and size relative to the picture, as in darknet
-    scores: Array  # (n,) float32
-    class_ids: Array  # (n,) int64
+    xywhn: Floats  # (n, 4): centre and size relative to the picture, as in darknet
+    scores: Floats  # (n,)
+    class_ids: Integers  # (n,)
     names: Sequence[str] = ()
     path: str | None = None
     timing: Mapping[str, float] = field(default_factory=dict)  # milliseconds of each stage
@@ -106,27 +106,27 @@ class Result:
         )
 
     @property
-    def xyxy(self) -> Array:
+    def xyxy(self) -> Floats:
         """Return (n, 4) float32: left, top, right, bottom in pixels of the picture."""
         return self._edges(self.size)
 
     @property
-    def xyxyn(self) -> Array:
+    def xyxyn(self) -> Floats:
         """Return (n, 4) float32: left, top, right, bottom relative to the picture."""
         return self._edges((1, 1))
 
     @property
-    def xywh(self) -> Array:
+    def xywh(self) -> Floats:
         """Return (n, 4) float32: centre and size in pixels of the picture."""
         return np.asarray(self.xywhn * np.tile(self.size, 2), np.float32)
 
     @property
-    def conf(self) -> Array:
+    def conf(self) -> Floats:
         """Return the scores, (n,) float32."""
         return self.scores
 
     @property
-    def cls(self) -> Array:
+    def cls(self) -> Integers:
         """Return the numbers of the classes, (n,) int64."""
         return self.class_ids
 
@@ -138,7 +138,7 @@ class Result:
         """Return the name of a class, or its number if it has none."""
         return self.names[class_id] if class_id < len(self.names) else str(class_id)
 
-    def _edges(self, size: tuple[int, int]) -> Array:
+    def _edges(self, size: tuple[int, int]) -> Floats:
         centre, half = self.xywhn[:, :2].astype(np.float64), self.xywhn[:, 2:] / 2.0
         edges = np.concatenate([centre - half, centre + half], axis=1)
         return np.asarray(edges * (*size, *size), np.float32)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engine.arrays import Array
 from engine.compat.cv2_dnn.blob import Scalar, Size, blobFromImage
@@ -103,7 +104,7 @@ class DetectionModel(Model):
 
     def detect(
         self, frame: Array, confThreshold: float = 0.5, nmsThreshold: float = 0.0
-    ) -> tuple[Items, Items, Array]:
+    ) -> tuple[Items, Items, NDArray[np.int32]]:
         """Return classes, scores and boxes (left, top, width, height) in whole pixels.
 
         Each row gives its best class. Boxes are cut at the edges of the picture. There is no NMS

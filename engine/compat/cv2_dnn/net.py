@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
-from engine.arrays import Array
+from engine.arrays import Array, Floats
 from engine.backends import open_chosen
 from engine.backends.base import Device, Program, TimedProgram
 from engine.compat.cv2_dnn import constants, files
@@ -188,18 +188,18 @@ class Net:
         self._blob = made
 
     @overload
-    def forward(self, outputName: str | None = None) -> Array: ...
+    def forward(self, outputName: str | None = None) -> Floats: ...
 
     @overload
-    def forward(self, outputName: Names) -> tuple[Array, ...]: ...
+    def forward(self, outputName: Names) -> tuple[Floats, ...]: ...
 
     @overload
-    def forward(self, *, outBlobNames: Names) -> tuple[Array, ...]: ...
+    def forward(self, *, outBlobNames: Names) -> tuple[Floats, ...]: ...
 
     @overload
     def forward(
         self, outputName: list[Names] | tuple[Names, ...]
-    ) -> tuple[tuple[Array, ...], ...]: ...
+    ) -> tuple[tuple[Floats, ...], ...]: ...
 
     def forward(self, outputName: Any = None, *, outBlobNames: Any = None) -> Any:
         """Run the network; return the output of a layer, or of each layer in a (nested) list.

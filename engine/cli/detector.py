@@ -1,9 +1,10 @@
 """Run darknet's detector commands as they are typed, with darknet's options and output.
 
 test DATA CFG WEIGHTS [IMAGE]   print the objects of a picture; without IMAGE, of names on stdin
+demo DATA CFG WEIGHTS [VIDEO]   print the objects of each frame; without VIDEO, of camera -c
+map DATA CFG WEIGHTS            average precision over the labelled pictures of the list
 valid DATA CFG WEIGHTS          write all boxes for the tools of VOC, COCO or ImageNet
 recall DATA CFG WEIGHTS         how many labelled objects are covered by a box of any class
-demo DATA CFG WEIGHTS [VIDEO]    print the objects of each frame; without VIDEO, of camera -c
 calc_anchors DATA -num_of_clusters N -width W -height H   anchors for labelled pictures
 """
 
@@ -39,6 +40,15 @@ def _valid(arguments: argparse.Namespace) -> int:
     return valid.run(arguments, model, options=data, paths=paths)
 
 
+def _map(arguments: argparse.Namespace) -> int:
+    from engine.cli._darknet import map
+    from engine.darknet.names import read_data
+
+    model = files.parse("detector map", arguments.files)
+    assert model.data is not None
+    return map.run(arguments, model, options=read_data(model.data))
+
+
 def _recall(arguments: argparse.Namespace) -> int:
     from engine.cli._darknet import recall
 
@@ -63,8 +73,9 @@ def _calc_anchors(arguments: argparse.Namespace) -> int:
 
 ACTIONS: options.Actions = {
     "test": _test,
+    "demo": _demo,
+    "map": _map,
     "valid": _valid,
     "recall": _recall,
-    "demo": _demo,
     "calc_anchors": _calc_anchors,
 }

@@ -52,7 +52,7 @@ def _labels(area):
 
 
 def recorded(name):
-    return (RECORDED / name).read_text(encoding="utf-8")
+    return (RECORDED / name).read_bytes().decode()  # with its carriage returns
 
 
 def without_times(text):

@@ -1,0 +1,67 @@
+"""`detector map` prints what darknet does."""
+
+import pytest
+
+from engine import cli
+from tests.cli.darknet.parcel_set import MODEL, recorded
+
+COMMAND = ["detector", "map", *MODEL, "-nogpu"]
+
+
+def test_the_lines_at_eleven_points(capsys):
+    options = ["-points", "11", "-thresh", "0.5", "-iou_thresh", "0.6", "-dont_show"]
+    assert cli.main([*COMMAND, *options]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == recorded("map11.txt")
+    assert shown.err.startswith("\r4Total Detection Time: ")
+
+
+def test_difficult_objects_need_not_be_found(here, capsys):
+    (here / "hard").mkdir()
+    for number in range(1, 5):
+        (here / f"hard/{number}.txt").write_text("")
+    (here / "set/2.txt").rename(here / "hard/2.txt")  # the aztec code of set/2.png
+    (here / "set/2.txt").write_text("")
+    (here / "hard.txt").write_text("".join(f"hard/{number}.png\n" for number in range(1, 5)))
+    assert cli.main([*COMMAND, "-points", "11"]) == 0
+    without = capsys.readouterr().out
+    with (here / "codes.data").open("a") as data:
+        data.write("difficult = hard.txt\n")
+    assert cli.main([*COMMAND, "-points", "11"]) == 0
+    text = capsys.readouterr().out
+    assert "name = aztec, ap = 50.00%" in without
+    assert "name = aztec, ap = 100.00%" in text
+    assert "unique_truth_count = 12" in text
+
+
+def test_nothing_found_and_nothing_labelled(here, capsys):
+    for number in range(1, 5):
+        (here / f"set/{number}.txt").write_text("")
+    assert cli.main([*COMMAND, "-thresh", "1"]) == 0
+    text = capsys.readouterr().out
+    assert " precision = -nan, recall = -nan, F1-score = -nan \n" in text  # as C prints it
+    assert "(mAP@0.50) = 0.000000, or 0.00 % \n" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "line", "message"),
+    [
+        (["-points", "12"], "", "points: expected 0, 11 or 101, got 12"),
+        (["-iou_thresh", "2"], "", "match_iou: expected above 0, at most 1, got 2.0"),
+        ([], "difficult = one.txt", "difficult: expected 4 pictures as in valid, got 1"),
+    ],
+)
+def test_mistakes_are_one_line(here, capsys, words, line, message):
+    (here / "one.txt").write_text("set/1.png\n")
+    with (here / "codes.data").open("a") as data:
+        data.write(f"{line}\n")
+    assert cli.main([*COMMAND, *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_broken_picture_is_left_out(here, capsys):
+    (here / "set/2.png").write_bytes(b"")
+    assert cli.main(COMMAND) == 1
+    shown = capsys.readouterr()
+    assert "Error: set/2.png: " in shown.err
+    assert "unique_truth_count = 12" in shown.out

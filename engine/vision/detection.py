@@ -43,3 +43,4 @@ class Detection:
     class_id: int
     score: float
     box: Box
+    track_id: int | None = None  # the identity of a tracker

@@ -19,6 +19,7 @@ Rectangle = tuple[float, float, float, float]
 
 _MIN_TEXT_SIZE = 11
 _MIN_CROWDED_TEXT_SIZE = 9
+_TEXT_SHARE = 40  # of the usual text size in the mean side of a picture
 _LETTER_AREA = 0.75  # of a label for each letter, in squares of the text's size
 # tried in order if a label has characters that Pillow's default font lacks
 _FALLBACK_FONTS = (
@@ -52,7 +53,7 @@ def annotate(
     """
     image = image.convert("RGB") if image.mode != "RGB" else image.copy()
     side = sum(image.size) / 2
-    usual_size = text_size or max(_MIN_TEXT_SIZE, round(side / 40))
+    usual_size = text_size or max(_MIN_TEXT_SIZE, round(side / _TEXT_SHARE))
     usual_width = max(1, round(side / 260))
     if line_width is not None:
         line_width = min(whole("line_width", line_width), max(image.size))
@@ -83,6 +84,42 @@ def annotate(
         pen.rectangle(label.area, fill=label.colour)
         pen.text(label.start, label.text, fill=text_colour_on(label.colour), font=label.font)
     return image
+
+
+def draw_text(
+    image: Image.Image,
+    at: tuple[float, float],
+    text: str,
+    colour: Colour,
+    taken: Sequence[Rectangle] = (),
+) -> Rectangle:
+    """Draw text on a background of `colour` near a point; return the area that it takes.
+
+    The text is inside the picture, and below those of the areas `taken` that it would cover.
+    """
+    size = max(_MIN_TEXT_SIZE, round(sum(image.size) / 2 / _TEXT_SHARE))
+    visible = text[: _max_length(image.size, size)]
+    font, text = _font_for("".join(each if each.isprintable() else " " for each in visible), size)
+    x0, y0, width, height, margin = _extent(font, text, size)
+    left = max(0, min(round(at[0]), image.width - width))
+    top = max(0, min(round(at[1]), image.height - height))
+    for area in sorted(taken, key=lambda area: area[1]):
+        if left < area[2] and area[0] < left + width and top < area[3] and area[1] < top + height:
+            top = ceil(area[3])
+    pen = ImageDraw.Draw(image)
+    pen.rectangle((left, top, left + width - 1, top + height - 1), fill=colour)
+    start = (left + margin - x0, top + margin - y0)
+    pen.text(start, text, fill=text_colour_on(colour), font=font)
+    return left, top, left + width, top + height
+
+
+def _extent(font: Font, text: str, size: int) -> tuple[float, float, int, int, int]:
+    """Return the corner of a text in its font, and the sides and margin of its label."""
+    x0, y0, x1, y1 = font.getbbox(text)
+    _, line_top, _, line_bottom = font.getbbox("Hg")  # gives all labels the same height
+    y0, y1 = min(y0, line_top), max(y1, line_bottom)
+    margin = max(2, size // 6)
+    return x0, y0, ceil(x1 - x0) + 2 * margin, ceil(y1 - y0) + 2 * margin, margin
 
 
 def _max_length(size: tuple[int, int], text_size: int) -> int:
@@ -123,11 +160,7 @@ def _label(
     visible = caption[: _max_length(size, text_size)]
     text = "".join(each if each.isprintable() else " " for each in visible)
     font, text = _font_for(text, text_size)
-    x0, y0, x1, y1 = font.getbbox(text)
-    _, line_top, _, line_bottom = font.getbbox("Hg")  # gives all labels the same height
-    y0, y1 = min(y0, line_top), max(y1, line_bottom)
-    margin = max(2, text_size // 6)
-    width, height = ceil(x1 - x0) + 2 * margin, ceil(y1 - y0) + 2 * margin
+    x0, y0, width, height, margin = _extent(font, text, text_size)
     area = space.take(box, width, height, even_if_covered=first)
     if area is None:
         return None

@@ -21,6 +21,7 @@ from engine.vision.boxes import Boxes
 from engine.vision.classes import class_ids_of
 from engine.vision.detection import Box, Detection
 from engine.vision.image import Picture, Source, read
+from engine.vision.overlay import Overlay
 from engine.vision.tables import Library, data_frame
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ class Result:
     timing: Mapping[str, float] = field(default_factory=dict)  # milliseconds of each stage
     oriented: bool = True  # whether the EXIF orientation was applied
     picture: Picture | None = field(default=None, repr=False)
+    track_ids: Array | None = None  # (n,) int64: the identities of a tracker, if there was one
+    counts: Mapping[str, Any] | None = None  # of lines and zones, up to this frame
+    overlay: Overlay | None = None  # what plot() draws in addition to boxes
 
     @classmethod
     def of(
@@ -158,11 +162,13 @@ class Result:
         return len(self.scores)
 
     def __iter__(self) -> Iterator[Detection]:
+        tracks = [None] * len(self) if self.track_ids is None else self.track_ids.tolist()
         columns = zip(
-            self.class_ids.tolist(), self.scores.tolist(), self.xyxy.tolist(), strict=True
+            *(self.class_ids.tolist(), self.scores.tolist(), self.xyxy.tolist(), tracks),
+            strict=True,
         )
-        for class_id, score, edges in columns:
-            yield Detection(self.label_of(class_id), class_id, score, Box(*edges))
+        for class_id, score, edges, track in columns:
+            yield Detection(self.label_of(class_id), class_id, score, Box(*edges), track)
 
     @overload
     def __getitem__(self, which: int) -> Detection: ...
@@ -183,6 +189,7 @@ class Result:
             xywhn=self.xywhn[rows],
             scores=self.scores[rows],
             class_ids=self.class_ids[rows],
+            track_ids=None if self.track_ids is None else self.track_ids[rows],
         )
 
     def filter(
@@ -223,7 +230,7 @@ class Result:
         return serialize.yolo_labels(self, conf=conf)
 
     def to_csv(self) -> list[tuple[object, ...]]:
-        """Return rows for csv.writer under the headings serialize.CSV_COLUMNS."""
+        """Return rows for csv.writer under the headings serialize.csv_columns()."""
         return serialize.csv_rows(self)
 
     def to_coco(
@@ -240,9 +247,10 @@ class Result:
     def to_df(self, library: Library | None = None) -> Any:
         """Return a data frame of pandas, or of polars if only that is installed.
 
-        Its columns are path, class_id, label, score, left, top, right and bottom.
+        Its columns are path, class_id, label, score, left, top, right and bottom, and track_id if
+        there are identities.
         """
-        return data_frame(self.to_csv(), library)
+        return data_frame(self.to_csv(), serialize.csv_columns(self), library)
 
     def save_txt(self, path: str | Path, *, conf: bool = False, overwrite: bool = False) -> Path:
         """Write to_yolo() to a file; keep an existing one unless `overwrite`."""
@@ -261,6 +269,7 @@ class Result:
             xyxy=self.xyxy,
             confidence=self.scores,
             class_id=self.class_ids,
+            tracker_id=self.track_ids,
             data={"class_name": np.array(self.labels, dtype=str)},
         )
 
@@ -313,14 +322,19 @@ class Result:
             ", ".join(_caption(each, label=show_labels, score=show_scores) for each in group)
             for group in by_box.values()
         ]
+        image = self._picture(picture).to_image()
+        if self.overlay:
+            image = self.overlay.draw_below(image)
         drawn = annotate(
-            self._picture(picture).to_image(),
+            image,
             list(by_box),
-            [group[0].class_id for group in by_box.values()],
+            [_colour_id(group[0]) for group in by_box.values()],
             captions if show_labels or show_scores else [""] * len(captions),
             short_captions=[f"{group[0].score:.0%}" * show_scores for group in by_box.values()],
             line_width=line_width,
         )
+        if self.overlay:
+            self.overlay.draw_captions(drawn)
         if array is None:
             return drawn
         pixels = np.array(drawn)
@@ -396,5 +410,11 @@ class Result:
         return picture
 
 
+def _colour_id(found: Detection) -> int:
+    """Return what has a colour of its own: a class, or with a tracker each object."""
+    return found.class_id if found.track_id is None else found.track_id
+
+
 def _caption(found: Detection, *, label: bool, score: bool) -> str:
-    return " ".join([found.label] * label + [f"{found.score:.0%}"] * score)
+    name = found.label if found.track_id is None else f"{found.label} #{found.track_id}"
+    return " ".join([name] * label + [f"{found.score:.0%}"] * score)

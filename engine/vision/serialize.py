@@ -21,6 +21,7 @@ _PIXEL_DIGITS = 3
 _MILLISECOND_DIGITS = 3
 
 CSV_COLUMNS = ("path", "class_id", "label", "score", "left", "top", "right", "bottom")
+TRACK_COLUMN = "track_id"
 
 # COCO numbers its 80 classes from 1 to 90 without these.
 _COCO_UNUSED = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}
@@ -44,6 +45,10 @@ class DetectorResult(Protocol):
     def class_ids(self) -> Array: ...
     @property
     def timing(self) -> Mapping[str, float]: ...
+    @property
+    def track_ids(self) -> Array | None: ...
+    @property
+    def counts(self) -> Mapping[str, Any] | None: ...
     def label_of(self, class_id: int) -> str: ...
     def __iter__(self) -> Iterator[Detection]: ...
 
@@ -92,11 +97,17 @@ def engine_entry(result: DetectorResult) -> dict[str, Any]:
                     edge: json_number(pixels(value))
                     for edge, value in zip(found.box._fields, found.box, strict=True)
                 },
+                **_track_id(found),
             }
             for found in result
         ],
+        **({} if result.counts is None else {"counts": result.counts}),
         "timing_ms": {name: milliseconds(value) for name, value in result.timing.items()},
     }
+
+
+def _track_id(found: Detection) -> dict[str, int]:
+    return {} if found.track_id is None else {"track_id": found.track_id}
 
 
 def darknet_entry(result: DetectorResult, frame_id: int = 1) -> str:
@@ -144,6 +155,7 @@ def coco_entries(
                 for each in (*found.box[:2], found.box.width, found.box.height)
             ],
             "score": json_number(score(found.score)),
+            **_track_id(found),
         }
         for found, category in zip(result, numbers, strict=True)
     ]
@@ -173,12 +185,17 @@ def yolo_labels(result: DetectorResult, *, conf: bool = False) -> str:
     return "".join(lines)
 
 
+def csv_columns(result: DetectorResult) -> tuple[str, ...]:
+    return CSV_COLUMNS if result.track_ids is None else (*CSV_COLUMNS, TRACK_COLUMN)
+
+
 def csv_rows(result: DetectorResult) -> list[tuple[object, ...]]:
-    """Return rows for csv.writer under the headings CSV_COLUMNS."""
+    """Return rows for csv.writer under the headings csv_columns()."""
     return [
         (
             *(result.path or "", found.class_id, found.label, score(found.score)),
             *map(pixels, found.box),
+            *_track_id(found).values(),
         )
         for found in result
     ]

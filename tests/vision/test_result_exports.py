@@ -1,6 +1,7 @@
 """Results for other programs: supervision, pycocotools."""
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,6 +33,9 @@ def test_supervision_takes_the_detections(count):
     np.testing.assert_array_equal(found.xyxy, result(count).boxes)
     assert list(found.data["class_name"]) == ["cat", "dog"][:count]
     assert len(found[found.confidence > 0.6]) == min(count, 1)
+    assert found.tracker_id is None
+    followed = replace(result(count), track_ids=np.arange(count)).to_supervision()
+    assert followed.tracker_id.tolist() == list(range(count))
 
 
 def test_missing_supervision_is_one_line_with_an_install_hint(monkeypatch):

@@ -1,0 +1,308 @@
+"""Count what crosses lines and what is in zones, by class."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar, get_args
+
+import numpy as np
+
+from engine.arrays import Array
+from engine.errors import InputError, suggest
+from engine.vision.overlay import Mark, Point
+from engine.vision.result import Result
+
+Anchor = Literal["centre", "bottom"]
+
+# A box on a line shakes. Its side counts as known when the anchor is this far from the line, in
+# shorter sides of the box.
+_MARGIN = 0.05
+_FORGET_FRAMES = 10_000  # after which a track that was not seen is forgotten
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line from `start` to `end`, in pixels, or in shares of the picture if all are at most 1.
+
+    What passes from its left to its right, seen from `start`, goes in; what comes back goes out. A
+    line from the left to the right of the picture counts as in what moves down.
+    """
+
+    start: Point
+    end: Point
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        _check_points(self.name or "line", (self.start, self.end))
+        if self.start == self.end:
+            raise InputError(f"{self.name or 'line'}: expected two different points")
+
+
+@dataclass(frozen=True)
+class Zone:
+    """The inside of a polygon, in pixels, or in shares of the picture if all are at most 1."""
+
+    corners: tuple[Point, ...]
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        _check_points(self.name or "zone", self.corners)
+        if len(set(self.corners)) < 3:
+            got = len(set(self.corners))
+            raise InputError(f"{self.name or 'zone'}: expected 3 or more points, got {got}")
+
+
+def _check_points(name: str, points: Sequence[Point]) -> None:
+    if not np.isfinite(points).all():
+        raise InputError(f"{name}: expected finite numbers, got {points}")
+
+
+class Counts:
+    """The counts of one video; update() takes the results of its frames, with identities.
+
+    The position of an object is the centre of its box, or the middle of its lower edge with the
+    anchor "bottom", which is where people and vehicles touch the ground.
+    """
+
+    def __init__(
+        self,
+        lines: Sequence[Line] = (),
+        zones: Sequence[Zone] = (),
+        *,
+        anchor: Anchor = "centre",
+    ) -> None:
+        self._anchor = checked_anchor(anchor)
+        self._lines = [_LineCount(each, number) for number, each in enumerate(lines, start=1)]
+        self._zones = [_ZoneCount(each, number) for number, each in enumerate(zones, start=1)]
+        self._all: tuple[_Count[Any], ...] = (*self._lines, *self._zones)
+
+    def update(self, result: Result) -> dict[str, Any]:
+        """Take the next frame; return all counts as JSON values."""
+        if result.track_ids is None:
+            raise InputError("result: has no identities. See engine.track.Tracker.follow()")
+        places = anchors(result, self._anchor)
+        margins = _MARGIN * result.xywh[:, 2:].min(axis=1, initial=np.inf)
+        names = result.track_ids.tolist(), result.labels
+        for each in self._all:
+            each.update(result.size, places, margins, *names)
+        return {
+            "lines": [each.to_dict() for each in self._lines],
+            "zones": [each.to_dict() for each in self._zones],
+        }
+
+    def marks(self, size: tuple[int, int]) -> Iterator[Mark]:
+        """Yield what shows the lines, zones and counts on a picture."""
+        for each in self._all:
+            yield each.mark(size)
+
+
+def checked_anchor(anchor: str) -> Anchor:
+    if anchor not in get_args(Anchor):
+        hint = suggest(anchor, get_args(Anchor))
+        raise InputError(f"anchor: expected centre or bottom, got {anchor!r}.{hint}")
+    return anchor  # type: ignore[return-value]
+
+
+def anchors(result: Result, anchor: Anchor) -> Array:
+    """Return the positions of the objects, (n, 2), in pixels."""
+    left, top, right, bottom = result.xyxy.astype(np.float64).T
+    y = bottom if anchor == "bottom" else (top + bottom) / 2
+    return np.stack([(left + right) / 2, y], axis=1)
+
+
+Memory = TypeVar("Memory")
+
+
+@dataclass
+class _Seen(Generic[Memory]):
+    """What is remembered of a track, and when it was seen last."""
+
+    memory: Memory
+    frame: int
+
+
+class _Count(Generic[Memory]):
+    """The counts of one line or zone."""
+
+    kind = ""
+    is_closed = False
+
+    def __init__(self, points: Sequence[Point], name: str, number: int) -> None:
+        self._points = np.array(points, np.float64)
+        self.name = name or f"{self.kind} {number}"
+        self._seen: dict[int, _Seen[Memory]] = {}
+        self._frame = 0
+
+    def update(
+        self,
+        size: tuple[int, int],
+        places: Array,
+        margins: Array,
+        identities: Sequence[int],
+        labels: Sequence[str],
+    ) -> None:
+        self._frame += 1
+        self._begin()
+        distances = self._distances(places, self._in_pixels(size))
+        rows = zip(identities, labels, distances.tolist(), margins.tolist(), places, strict=True)
+        for identity, label, distance, margin, place in rows:
+            before = self._seen.get(identity)
+            is_known = abs(distance) > margin
+            if is_known or before is None:
+                memory = self._take(
+                    before.memory if before else None, label, distance, place, is_known=is_known
+                )
+                self._seen[identity] = _Seen(memory, self._frame)
+            else:
+                before.frame = self._frame
+                self._keep(before.memory, label)
+        if self._frame % _FORGET_FRAMES == 0:
+            oldest = self._frame - _FORGET_FRAMES
+            self._seen = {key: each for key, each in self._seen.items() if each.frame > oldest}
+
+    def mark(self, size: tuple[int, int]) -> Mark:
+        points = [(float(x), float(y)) for x, y in self._in_pixels(size)]
+        counts = (f"{name} {_text(each)}" for name, each in self._shown())
+        return Mark(points, self.is_closed, f"{self.name}: {', '.join(counts)}")
+
+    def _in_pixels(self, size: tuple[int, int]) -> Array:
+        are_shares = (np.abs(self._points) <= 1).all()
+        return np.asarray(self._points * size if are_shares else self._points)
+
+    def _begin(self) -> None:
+        """Begin a frame."""
+
+    @abstractmethod
+    def _distances(self, places: Array, points: Array) -> Array:
+        """Return the distances from the line or the edge, with a sign for the side."""
+
+    @abstractmethod
+    def _take(
+        self, before: Memory | None, label: str, distance: float, place: Array, *, is_known: bool
+    ) -> Memory:
+        """Count an object whose side is known, or that is new; return what to remember."""
+
+    def _keep(self, memory: Memory, label: str) -> None:
+        """Count an object that is so near the line that its side is still the one before."""
+
+    @abstractmethod
+    def _shown(self) -> Iterator[tuple[str, Counter[str]]]: ...
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+@dataclass
+class _Side:
+    distance: float
+    place: Array
+
+
+class _LineCount(_Count[_Side]):
+    kind = "line"
+
+    def __init__(self, line: Line, number: int) -> None:
+        super().__init__((line.start, line.end), line.name, number)
+        self._in: Counter[str] = Counter()
+        self._out: Counter[str] = Counter()
+        self._ends = self._points
+
+    def _distances(self, places: Array, points: Array) -> Array:
+        self._ends = points
+        start, end = points
+        along = (end - start) / np.hypot(*(end - start))
+        from_start = places - start
+        return np.asarray(along[0] * from_start[:, 1] - along[1] * from_start[:, 0])
+
+    def _take(
+        self, before: _Side | None, label: str, distance: float, place: Array, *, is_known: bool
+    ) -> _Side:
+        if before and (distance > 0) != (before.distance > 0) and before.distance:
+            share = before.distance / (before.distance - distance)
+            crossing = before.place + share * (place - before.place)
+            start, end = self._ends
+            if 0 <= np.dot(crossing - start, end - start) <= np.dot(end - start, end - start):
+                (self._in if distance > 0 else self._out)[label] += 1
+        return _Side(distance, place)
+
+    def _shown(self) -> Iterator[tuple[str, Counter[str]]]:
+        yield "in", self._in
+        yield "out", self._out
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "in": dict(self._in), "out": dict(self._out)}
+
+
+@dataclass
+class _Visit:
+    is_inside: bool
+    is_counted: bool = field(default=False)  # among the visitors
+
+
+class _ZoneCount(_Count[_Visit]):
+    kind = "zone"
+    is_closed = True
+
+    def __init__(self, zone: Zone, number: int) -> None:
+        super().__init__(zone.corners, zone.name, number)
+        self._inside: Counter[str] = Counter()
+        self._entered: Counter[str] = Counter()
+        self._left: Counter[str] = Counter()
+        self._visitors: Counter[str] = Counter()
+
+    def _begin(self) -> None:
+        self._inside.clear()
+
+    def _distances(self, places: Array, points: Array) -> Array:
+        start, end = points, np.roll(points, -1, axis=0)
+        x, y = places[:, :1], places[:, 1:]
+        # A ray to the right crosses the edges of a polygon an odd number of times from inside.
+        with np.errstate(all="ignore"):
+            at = start[:, 0] + (y - start[:, 1]) / (end - start)[:, 1] * (end - start)[:, 0]
+        crosses = ((start[:, 1] > y) != (end[:, 1] > y)) & (x < at)
+        is_inside = crosses.sum(axis=1) % 2 == 1
+        side = end - start
+        length = np.maximum((side**2).sum(axis=1), np.finfo(float).tiny)
+        share = ((places[:, None] - start) * side).sum(axis=2) / length
+        nearest = start + np.clip(share, 0, 1)[:, :, None] * side
+        distance = np.hypot(*np.moveaxis(places[:, None] - nearest, 2, 0)).min(axis=1)
+        return np.asarray(np.where(is_inside, distance, -distance))
+
+    def _take(
+        self, before: _Visit | None, label: str, distance: float, place: Array, *, is_known: bool
+    ) -> _Visit:
+        visit = before or _Visit(distance > 0)
+        is_inside = distance > 0
+        if is_inside and not visit.is_inside:
+            self._entered[label] += 1
+        if visit.is_inside and not is_inside:
+            self._left[label] += 1
+        visit.is_inside = is_inside
+        self._keep(visit, label)
+        return visit
+
+    def _keep(self, memory: _Visit, label: str) -> None:
+        if memory.is_inside:
+            self._inside[label] += 1
+            self._visitors[label] += not memory.is_counted
+            memory.is_counted = True
+
+    def _shown(self) -> Iterator[tuple[str, Counter[str]]]:
+        yield "inside", self._inside
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "inside": dict(self._inside),
+            "entered": dict(self._entered),
+            "left": dict(self._left),
+            "visitors": dict(self._visitors),
+        }
+
+
+def _text(counts: Counter[str]) -> str:
+    """Return 3 person 1 car, or 0."""
+    return " ".join(f"{count} {label}" for label, count in counts.most_common()) or "0"

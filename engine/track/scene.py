@@ -1,0 +1,69 @@
+"""Follow the results of a detector through one video: identities, trails, counts."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+from engine.track.counting import Anchor, Counts, Line, Zone, anchors, checked_anchor
+from engine.track.tracker import Tracker
+from engine.vision.overlay import Overlay, Point
+from engine.vision.result import Result
+
+TRAIL_SECONDS = 2.0
+
+
+class Scene:
+    """What happens in one video: follow() takes the results of its frames, in order.
+
+    scene = Scene(Tracker(rate=25), lines=[Line((0, 300), (640, 300), "door")])
+    for result in detector.stream("street.mp4", threshold=0.1):
+        result = scene.follow(result)
+        print(result.track_ids, result.counts)
+    """
+
+    def __init__(
+        self,
+        tracker: Tracker | None = None,
+        *,
+        lines: Sequence[Line] = (),
+        zones: Sequence[Zone] = (),
+        anchor: Anchor = "centre",
+    ) -> None:
+        self.tracker = tracker or Tracker()
+        self._anchor = checked_anchor(anchor)
+        self._counts = Counts(lines, zones, anchor=anchor) if lines or zones else None
+        self._trails: dict[int, deque[tuple[float, Point]]] = {}
+
+    def follow(self, result: Result, *, seconds: float | None = None) -> Result:
+        """Return the boxes that have an identity, with `track_ids`, `counts` and what to draw.
+
+        `seconds` is the time of the frame; without it, frames follow each other at the tracker's
+        rate.
+        """
+        followed = self.tracker.follow(result, seconds=seconds)
+        counts = self._counts.update(followed) if self._counts else None
+        marks = tuple(self._counts.marks(followed.size)) if self._counts else ()
+        return replace(followed, counts=counts, overlay=Overlay(self._trails_to(followed), marks))
+
+    def skip(self, *, seconds: float | None = None) -> None:
+        """Go on by a frame that could not be read."""
+        self.tracker.update([], [], seconds=seconds)
+
+    def _trails_to(self, result: Result) -> dict[int, list[Point]]:
+        """Return the recent positions of the objects in this frame."""
+        now = self.tracker.seconds
+        assert result.track_ids is not None
+        here = zip(result.track_ids.tolist(), anchors(result, self._anchor).tolist(), strict=True)
+        for identity, (x, y) in here:
+            self._trails.setdefault(identity, deque()).append((now, (x, y)))
+        for identity, trail in list(self._trails.items()):
+            while trail and not now - TRAIL_SECONDS <= trail[0][0] <= now:
+                trail.popleft()
+            if not trail:
+                del self._trails[identity]
+        return {
+            identity: [place for _, place in self._trails[identity]]
+            for identity in result.track_ids.tolist()
+        }

@@ -1,0 +1,278 @@
+"""Give boxes of successive frames an identity: ByteTrack, with a Kalman filter for each box.
+
+Zhang et al., "ByteTrack: Multi-Object Tracking by Associating Every Detection Box", ECCV 2022.
+Boxes of high scores are matched first, with the tracks that are known. Tracks that find none are
+then matched with boxes of low scores, such as those of objects that are partly hidden.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from numbers import Real
+from reprlib import repr as brief
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engine.arguments import as_array, fraction, whole
+from engine.arrays import Array
+from engine.errors import InputError
+from engine.track.assignment import assign
+from engine.track.overlap import iou_table
+
+if TYPE_CHECKING:
+    from engine.vision.result import Result
+
+NO_TRACK = -1
+
+# Standard deviations of the Kalman filter, in sides of the box, for a frame.
+_POSITION_NOISE = 1 / 20
+_SPEED_NOISE = 1 / 160
+_FIRST_POSITION_NOISE = 2 * _POSITION_NOISE
+_FIRST_SPEED_NOISE = 10 * _SPEED_NOISE
+
+_MIN_IOU_OF_NEW = 0.3  # of a track's second box with its first one
+_SMALLEST_SIDE = 1e-3
+_TIME_TOLERANCE = 1e-6  # seconds, for time stamps that were rounded
+
+_TRACK = np.dtype(
+    [
+        # The filter of a coordinate is independent of the others: x, y, width and height each have
+        # a value, a speed per frame, and the variances and covariance of the two.
+        ("place", np.float64, 4),
+        ("speed", np.float64, 4),
+        ("place_variance", np.float64, 4),
+        ("covariance", np.float64, 4),
+        ("speed_variance", np.float64, 4),
+        ("id", np.int64),  # NO_TRACK until the track is confirmed
+        ("class_id", np.int64),
+        ("hits", np.int64),  # boxes so far
+        ("last_seen", np.float64),  # seconds
+        ("is_lost", bool),
+    ]
+)
+
+
+class Tracker:
+    """Identities for the boxes of one video or camera, from any detector.
+
+        tracker = Tracker(rate=25)
+        for boxes, scores, classes in detections:
+            ids = tracker.update(boxes, scores, classes)
+
+    Identities are 1, 2, 3, …. Use one tracker for each video, and call it for every frame, also for
+    those without boxes. It needs the boxes of low scores, down to `low`, as well.
+    """
+
+    def __init__(
+        self,
+        *,
+        high: float = 0.5,
+        low: float = 0.1,
+        new: float | None = None,
+        iou: float = 0.2,
+        low_iou: float = 0.5,
+        lost_seconds: float = 1.5,
+        rate: float = 30.0,
+        hits: int = 2,
+        across_classes: bool = False,
+    ) -> None:
+        """Create a tracker.
+
+        Boxes of scores from `high` on are matched with tracks that they overlap by `iou`, those
+        from `low` on with the tracks that are left, by `low_iou`. A box from `new` on
+        (`high` if None) that matches no track starts one, which gets its identity with its
+        `hits`-th box in successive frames. In the first frame a box gets it at once. A track that
+        is not seen for `lost_seconds` ends. `rate` is the number of frames per second. Boxes
+        continue only tracks of their own class, unless `across_classes`.
+        """
+        self._high = fraction("high", high)
+        self._low = fraction("low", low)
+        self._new = self._high if new is None else fraction("new", new)
+        self._iou = fraction("iou", iou)
+        self._low_iou = fraction("low_iou", low_iou)
+        self._lost_seconds = _positive("lost_seconds", lost_seconds, or_zero=True)
+        self._rate = _positive("rate", rate)
+        self._hits = whole("hits", hits)
+        self._across_classes = across_classes
+        self._last_id = 0
+        self._seconds: float | None = None  # of the last frame
+        self._tracks = np.empty(0, _TRACK)
+
+    @property
+    def count(self) -> int:
+        """How many identities there were so far."""
+        return self._last_id
+
+    @property
+    def seconds(self) -> float:
+        """The time of the last frame."""
+        return self._seconds or 0.0
+
+    def reset(self) -> None:
+        """Forget all tracks: the next frame is the first one of another scene."""
+        self._tracks = self._tracks[:0]
+        self._seconds = None
+
+    def follow(self, result: Result, *, seconds: float | None = None) -> Result:
+        """Return the boxes of a result that have an identity, which is in `track_ids`.
+
+        The detector needs a threshold as low as `low`.
+        """
+        ids = self.update(result.xyxy, result.scores, result.class_ids, seconds=seconds)
+        rows = np.flatnonzero(ids != NO_TRACK)
+        return replace(result[rows], track_ids=ids[rows])
+
+    def update(
+        self, boxes: Any, scores: Any, classes: Any = None, *, seconds: float | None = None
+    ) -> Array:
+        """Return the identity of each box of the next frame, (n,) int64; -1 if it has none.
+
+        `boxes` are (n, 4): left, top, right, bottom; `scores` and `classes` are (n,). `seconds` is
+        the time of the frame; without it, a frame follows the last one at the `rate`. A time before
+        the last one starts another scene. Boxes that are empty or not finite get no identity.
+        """
+        edges, scores, classes = _checked(boxes, scores, classes)
+        first = self._advance(seconds)
+        with np.errstate(all="ignore"):
+            sides = edges[:, 2:] - edges[:, :2]
+            good = np.isfinite(sides).all(axis=1) & (sides > 0).all(axis=1)
+            high = good & (scores >= self._high)
+            low = good & (scores >= self._low) & ~high
+        places = np.concatenate([(edges[:, :2] + edges[:, 2:]) / 2, sides], axis=1)
+        found = np.full(len(self._tracks), -1)  # the box of each track
+
+        def match(tracks: Array, boxes: Array, least: float) -> None:
+            rows, columns = np.flatnonzero(tracks), np.flatnonzero(boxes)
+            if len(rows) and len(columns):
+                table = iou_table(self._edges[rows], edges[columns])
+                if not self._across_classes:
+                    table[self._tracks["class_id"][rows][:, None] != classes[columns]] = 0
+                paired, taken = assign(-table, -least)
+                found[rows[paired]] = columns[taken]
+                boxes[columns[taken]] = False
+
+        is_known = self._tracks["id"] != NO_TRACK
+        match(is_known, high, self._iou)
+        match(is_known & (found < 0), low, self._low_iou)
+        match(~is_known, high, _MIN_IOU_OF_NEW)
+        self._correct(found, places, classes)
+        ids = np.full(len(edges), NO_TRACK)
+        ids[found[found >= 0]] = self._tracks["id"][found >= 0]
+        kept = is_known | (found >= 0)
+        self._tracks = self._tracks[kept]
+        starting = np.flatnonzero(high & (scores >= self._new))
+        if len(starting):
+            ids[starting] = self._start(places[starting], classes[starting], first=first)
+        return ids
+
+    # ------------------------------------------------------------ tracks
+
+    @property
+    def _edges(self) -> Array:
+        place = self._tracks["place"]
+        half = place[:, 2:] / 2
+        return np.concatenate([place[:, :2] - half, place[:, :2] + half], axis=1)
+
+    def _advance(self, seconds: float | None) -> bool:
+        """Go on to the time of the next frame; return whether it is the first one of a scene."""
+        before = self._seconds
+        if seconds is None:
+            now = 0.0 if before is None else before + 1 / self._rate
+        else:
+            now = float(seconds)
+            if not np.isfinite(now):
+                raise InputError(f"seconds: expected a finite number, got {seconds}")
+        self._seconds = now
+        if before is None or now < before:
+            self._tracks = self._tracks[:0]
+            return True
+        most = self._lost_seconds + 1 / self._rate + _TIME_TOLERANCE
+        self._tracks = self._tracks[now - self._tracks["last_seen"] <= most]
+        self._predict((now - before) * self._rate)
+        return False
+
+    def _predict(self, frames: float) -> None:
+        tracks = self._tracks
+        tracks["speed"][tracks["is_lost"], 2:] = 0  # what is hidden does not grow or shrink
+        tracks["place"] += frames * tracks["speed"]
+        np.maximum(tracks["place"][:, 2:], _SMALLEST_SIDE, out=tracks["place"][:, 2:])
+        scale = frames * np.tile(tracks["place"][:, 2:], 2) ** 2
+        tracks["place_variance"] += (
+            frames * (2 * tracks["covariance"] + frames * tracks["speed_variance"])
+            + scale * _POSITION_NOISE**2
+        )
+        tracks["covariance"] += frames * tracks["speed_variance"]
+        tracks["speed_variance"] += scale * _SPEED_NOISE**2
+
+    def _correct(self, found: Array, places: Array, classes: Array) -> None:
+        """Move the tracks that found a box to it, and give new identities."""
+        tracks = self._tracks
+        tracks["is_lost"] = found < 0
+        rows = np.flatnonzero(found >= 0)
+        if not len(rows):
+            return
+        seen = tracks[rows]
+        error = places[found[rows]] - seen["place"]
+        noise = (np.tile(seen["place"][:, 2:], 2) * _POSITION_NOISE) ** 2
+        total = seen["place_variance"] + noise
+        gain = seen["covariance"] / total
+        seen["place"] += error * seen["place_variance"] / total
+        seen["speed"] += error * gain
+        seen["speed_variance"] -= gain * seen["covariance"]
+        seen["covariance"] *= noise / total
+        seen["place_variance"] *= noise / total
+        np.maximum(seen["place"][:, 2:], _SMALLEST_SIDE, out=seen["place"][:, 2:])
+        seen["class_id"] = classes[found[rows]]
+        seen["hits"] += 1
+        seen["last_seen"] = self._seconds
+        confirmed = (seen["id"] == NO_TRACK) & (seen["hits"] >= self._hits)
+        seen["id"][confirmed] = self._new_ids(int(confirmed.sum()))
+        tracks[rows] = seen
+
+    def _start(self, places: Array, classes: Array, *, first: bool) -> Array:
+        """Start tracks; return their identities."""
+        started = np.zeros(len(places), _TRACK)
+        started["place"] = places
+        started["place_variance"] = (np.tile(places[:, 2:], 2) * _FIRST_POSITION_NOISE) ** 2
+        started["speed_variance"] = (np.tile(places[:, 2:], 2) * _FIRST_SPEED_NOISE) ** 2
+        started["class_id"] = classes
+        started["hits"] = 1
+        started["last_seen"] = self._seconds
+        is_certain = first or self._hits == 1
+        started["id"] = self._new_ids(len(started)) if is_certain else NO_TRACK
+        self._tracks = np.concatenate([self._tracks, started])
+        return np.asarray(started["id"])
+
+    def _new_ids(self, count: int) -> Array:
+        self._last_id += count
+        return np.arange(self._last_id - count, self._last_id) + 1
+
+
+def _positive(name: str, value: object, *, or_zero: bool = False) -> float:
+    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else np.nan
+    if not (0 < number < np.inf or (or_zero and number == 0)):
+        expected = "a number of 0 or more" if or_zero else "a number above 0"
+        raise InputError(f"{name}: expected {expected}, got {value!r}")
+    return number
+
+
+def _numbers(name: str, value: Any) -> Array:
+    try:
+        return np.asarray(as_array(name, value), np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name}: expected numbers, got {brief(value)}") from None
+
+
+def _checked(boxes: Any, scores: Any, classes: Any) -> tuple[Array, Array, Array]:
+    edges, scores = _numbers("boxes", boxes), _numbers("scores", scores)
+    if not edges.size:
+        edges = edges.reshape(0, 4)
+    if edges.ndim != 2 or edges.shape[1] != 4:
+        raise InputError(f"boxes: expected (n, 4), got {edges.shape}")
+    classes = as_array("classes", np.zeros(len(edges), np.int64) if classes is None else classes)
+    for name, values in (("scores", scores), ("classes", classes)):
+        if values.shape != (len(edges),):
+            expected = f"one for each of {len(edges)} boxes"
+            raise InputError(f"{name}: expected {expected}, got {values.shape}")
+    return edges, scores, classes

@@ -1,0 +1,139 @@
+"""Objects that cross lines and are in zones are counted by class and direction."""
+
+import numpy as np
+import pytest
+
+from engine.errors import InputError
+from engine.track import Counts, Line, Zone
+from engine.vision.result import Result
+
+SIZE = (200, 100)
+
+
+def frame(*objects, size=SIZE):
+    """Return the result of a frame with objects (identity, class, centre x, centre y)."""
+    table = np.array(objects, float).reshape(-1, 4)
+    sides = np.array([20, 20]) / size
+    xywhn = np.concatenate([table[:, 2:] / size, np.tile(sides, (len(table), 1))], axis=1)
+    return Result(
+        size,
+        xywhn.astype(np.float32),
+        np.full(len(table), 0.9, np.float32),
+        table[:, 1].astype(int),
+        names=("cat", "dog"),
+        track_ids=table[:, 0].astype(int),
+    )
+
+
+def last(counts, frames):
+    for each in frames:
+        told = counts.update(each)
+    return told
+
+
+DOWN = [frame((1, 0, 50, y)) for y in range(10, 100, 10)]
+UP = [frame((2, 1, 150, y)) for y in range(90, 0, -10)]
+
+
+def test_a_line_counts_both_directions_by_class():
+    counts = Counts([Line((0, 50), (200, 50))])
+    assert last(counts, [*DOWN, *UP])["lines"] == [
+        {"name": "line 1", "in": {"cat": 1}, "out": {"dog": 1}}
+    ]
+    turned = Counts([Line((200, 50), (0, 50), "door")])
+    assert last(turned, DOWN)["lines"] == [{"name": "door", "in": {}, "out": {"cat": 1}}]
+
+
+def test_what_passes_beside_the_line_does_not_cross_it():
+    counts = Counts([Line((100, 50), (200, 50))])
+    assert last(counts, DOWN)["lines"][0]["in"] == {}
+    around = [(50, 20), (50, 80), (150, 80), (150, 60)]
+    assert last(counts, [frame((3, 0, *at)) for at in around])["lines"][0]["in"] == {}
+
+
+def test_a_box_that_shakes_on_a_line_is_counted_once():
+    counts = Counts([Line((0, 50), (200, 50))])
+    shaking = [frame((1, 0, 50, 50 + 0.9 * (-1) ** number)) for number in range(50)]
+    frames = [frame((1, 0, 50, 40)), *shaking, frame((1, 0, 50, 60))]
+    assert last(counts, frames)["lines"][0] == {"name": "line 1", "in": {"cat": 1}, "out": {}}
+
+
+def test_a_fast_object_is_counted_though_it_was_never_near():
+    counts = Counts([Line((100, 0), (100, 100))])
+    told = last(counts, [frame((1, 0, 180, 50)), frame(), frame((1, 0, 10, 50))])
+    assert told["lines"][0]["in"] == {"cat": 1}
+
+
+def test_a_zone_counts_who_is_inside_who_came_and_who_left():
+    counts = Counts(zones=[Zone(((40, 0), (120, 0), (120, 100), (40, 100)), "yard")])
+    walking = [frame((1, 0, x, 50), (2, 1, 80, 50)) for x in range(15, 200, 10)]
+    told = [counts.update(each)["zones"][0] for each in walking]
+    assert [each["inside"].get("cat", 0) for each in told] == [0] * 3 + [1] * 8 + [0] * 8
+    assert told[-1] == {
+        "name": "yard",
+        "inside": {"dog": 1},
+        "entered": {"cat": 1},
+        "left": {"cat": 1},
+        "visitors": {"cat": 1, "dog": 1},
+    }
+    assert counts.update(frame())["zones"][0]["inside"] == {}
+
+
+def test_a_zone_may_have_any_shape():
+    """A U: the notch in its middle is outside."""
+    corners = ((0, 0), (60, 0), (60, 60), (140, 60), (140, 0), (200, 0), (200, 100), (0, 100))
+    counts = Counts(zones=[Zone(corners)])
+    inside = {at: counts.update(frame((1, 0, *at)))["zones"][0]["inside"] != {} for at in PLACES}
+    assert inside == PLACES
+
+
+PLACES = {(30, 30): True, (100, 30): False, (100, 80): True, (170, 30): True, (100, 20): False}
+
+
+def test_a_visitor_is_counted_once():
+    counts = Counts(zones=[Zone(((0, 0), (100, 0), (100, 100)))])
+    there_and_back = [frame((1, 0, x, 20)) for x in (180, 60, 180, 60)]
+    told = last(counts, there_and_back)["zones"][0]
+    assert (told["entered"], told["visitors"]) == ({"cat": 2}, {"cat": 1})
+
+
+def test_points_up_to_one_are_shares_of_the_picture():
+    counts = Counts([Line((0, 0.5), (1, 0.5))], [Zone(((0, 0), (0.5, 0), (0.5, 1), (0, 1)))])
+    told = last(counts, DOWN)
+    assert told["lines"][0]["in"] == {"cat": 1}
+    assert told["zones"][0]["inside"] == {"cat": 1}
+    marks = list(counts.marks(SIZE))
+    assert [list(each.points)[-1] for each in marks] == [(200, 50), (0, 100)]
+    assert [each.caption for each in marks] == ["line 1: in 1 cat, out 0", "zone 1: inside 1 cat"]
+
+
+def test_the_lower_edge_may_be_the_position():
+    at = [frame((1, 0, 50, 45))]
+    zone = Zone(((0, 50), (200, 50), (200, 100), (0, 100)))
+    assert last(Counts(zones=[zone]), at)["zones"][0]["inside"] == {}
+    assert last(Counts(zones=[zone], anchor="bottom"), at)["zones"][0]["inside"] == {"cat": 1}
+
+
+def test_tracks_that_have_gone_are_forgotten(monkeypatch):
+    monkeypatch.setattr("engine.track.counting._FORGET_FRAMES", 10)
+    line = Line((0, 50), (200, 50))
+    counts = Counts([line])
+    for identity in range(100):
+        counts.update(frame((identity, 0, 50, 20)))
+    (remembered,) = counts._all
+    assert len(remembered._seen) <= 20
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Line((1, 1), (1, 1)), "line: expected two different points"),
+        (lambda: Zone(((1, 1), (5, 5), (1, 1)), "yard"), "yard: expected 3 or more points, got 2"),
+        (lambda: Line((1, 1), (float("nan"), 1)), "line: expected finite numbers"),
+        (lambda: Counts(anchor="botom"), "anchor: expected centre or bottom, got 'botom'."),
+        (lambda: Counts().update(Result(SIZE, *np.zeros((3, 0)))), "result: has no identities"),
+    ],
+)
+def test_wrong_shapes_are_refused(make, message):
+    with pytest.raises(InputError, match=message.replace("(", r"\(")):
+        make()

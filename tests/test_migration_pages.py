@@ -21,6 +21,7 @@ PROGRAMS = [
 ]
 PAGES = sorted({page for page, _, _ in PROGRAMS})
 MODULES = {
+    "from-darknet.md": "darknet",
     "from-opencv.md": "cv2",
     "from-ultralytics.md": "ultralytics",
 }  # what an old program needs
@@ -31,6 +32,7 @@ def fresh(tmp_path, monkeypatch):
     for file in small_model(tmp_path, "detector"):
         file.rename(tmp_path / f"my{file.suffix}")
     (tmp_path / "my.names").write_text("cat\ndog\n")
+    (tmp_path / "obj.data").write_text("classes = 2\nnames = my.names\n")
     write_picture(tmp_path / "dog.jpg", (120, 90))
     write_picture(tmp_path / "pictures" / "cat.jpg", (120, 90))
     monkeypatch.chdir(tmp_path)

@@ -5,12 +5,14 @@ ENGINE_YOLOV3_TINY names the folder of yolov3-tiny.weights.
 
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import engine
+from engine import cli
 from engine.backends import open_device
 from engine.bundled import folder
 from engine.darknet import cfg, graph, weights
@@ -132,3 +134,24 @@ def test_published_models_give_finite_outputs(reference):
 
 def error(got, want):
     return np.linalg.norm(got.ravel() - want.ravel()) / np.linalg.norm(want)
+
+
+COCO = SHARED / "images" / "coco_val32"
+
+
+@pytest.mark.slow
+@needs_yolov3_tiny
+@pytest.mark.skipif(not COCO.is_dir(), reason="../shared/images/coco_val32 is missing")
+def test_detector_map_is_that_of_darknet(tmp_path, capsys):
+    """Compare with what darknet's commit 7753a965 prints for the same 32 pictures."""
+    (tmp_path / "valid.txt").write_text(
+        "".join(f"{each}\n" for each in sorted((COCO / "images").iterdir()))
+    )
+    data = tmp_path / "coco.data"
+    data.write_text(f"classes=80\nvalid={tmp_path}/valid.txt\nnames={COCO / 'coco.names'}\n")
+    network = WEIGHTS.with_suffix(".cfg")
+    assert cli.main(["detector", "map", str(data), str(network), str(WEIGHTS), "-nogpu"]) == 0
+    text = capsys.readouterr().out
+    assert "name = stop sign, ap = 50.00%" in text
+    mean = re.search(r"mean average precision \(mAP@0\.50\) = (\S+),", text)[1]
+    assert float(mean) == pytest.approx(0.3018, abs=5e-5)

@@ -71,14 +71,14 @@ def add_options(parser: argparse.ArgumentParser, *, batch: int = 1) -> None:
     running.add_argument("--no-exif", action="store_true", help="ignore EXIF orientation")
 
 
-def take_inputs(arguments: argparse.Namespace) -> list[str]:
+def take_inputs(arguments: argparse.Namespace, *, may_be_none: bool = False) -> list[str]:
     """Return the pictures; leading DATA, CFG and WEIGHTS set the options that they stand for."""
     inputs: list[str] = list(arguments.inputs)
     while inputs and (kind := _kind_of(inputs[0])) and getattr(arguments, kind) is None:
         setattr(arguments, kind, inputs.pop(0))
     if misplaced := next(filter(_kind_of, inputs), None):
         raise InputError(f"{shown(misplaced)}: name the model once, before the pictures")
-    if not inputs:
+    if not inputs and not may_be_none:
         raise InputError("no picture named: expected at least one SOURCE")
     return inputs
 

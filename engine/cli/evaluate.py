@@ -1,6 +1,7 @@
 """Evaluate a detector on labelled pictures: average precision, hits and misses, curves.
 
-LIST holds the names of pictures, one per line; DIR holds the pictures (or a folder images/). Labels
+LIST holds the names of pictures, one per line; DIR holds the pictures (or a folder images/). With a
+darknet .data file and no LIST, the pictures are those of its `valid`. Labels
 are YOLO .txt or Pascal VOC .xml files next to the pictures, or in labels/ or Annotations/ next to
 their folder. A COCO .json file lists pictures and objects. --detections evaluates a results file
 instead of a detector.
@@ -128,7 +129,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _source(arguments: argparse.Namespace) -> str:
     if not arguments.inputs and arguments.detections:
         raise InputError("no ground truth named: expected a LIST, a DIR or a COCO .json file")
-    inputs = _model.take_inputs(arguments)
+    inputs = _model.take_inputs(arguments, may_be_none=True)
+    if not inputs and arguments.data:
+        from engine.darknet.names import find_file
+
+        return str(find_file(arguments.data, "valid"))
+    if not inputs:
+        raise InputError("no pictures named: expected a LIST, DIR or .json file, or --data FILE")
     if len(inputs) > 1:
         raise InputError(f"expected one LIST, DIR or .json file, got {len(inputs)}: {inputs[1]!r}")
     return inputs[0]
@@ -269,6 +276,10 @@ def _lines(report: Report, truth: GroundTruth, about: dict[str, object]) -> Iter
     main = next(iter(report.summary.values()))
     yield from align([heading, *map(_row, present), ["all", *_cells(main, report.counts)]])
     yield from _confused(report, truth)
+    if rules.method == "darknet":
+        from engine.cli._darknet.map import closing_lines
+
+        yield from closing_lines(report)
 
 
 def _row(each: ClassScore) -> list[Cell]:

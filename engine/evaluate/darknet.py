@@ -5,9 +5,7 @@ detections of one object only the first is a hit. In the precision-recall curve 
 the best score; in the counts at a threshold it is the first of its picture in the detector's order.
 Detections of difficult objects are left out of the curve but are misses in the counts.
 
-The area under the curve begins at the recall after the best detection of all classes, so the class
-of that detection loses its first step. A class without objects has an average precision of 0, and
-the mean is over all classes.
+A class without objects has an average precision of 0, and the mean is over all classes.
 """
 
 from __future__ import annotations
@@ -63,16 +61,7 @@ def average_precisions(rankings: Sequence[Ranking], points: int) -> list[float]:
     """Return the average precision of each class, read at `points` recalls."""
     if points:
         return [_at_points(ranking, points) for ranking in rankings]
-    tops = [
-        (-each.scores[0], each.indices[0], class_id)
-        for class_id, each in enumerate(rankings)
-        if len(each.scores)
-    ]
-    first = min(tops)[2] if tops else None
-    return [
-        _area(ranking, loses_first_step=first == class_id)
-        for class_id, ranking in enumerate(rankings)
-    ]
+    return [_area(ranking) for ranking in rankings]
 
 
 def _at_points(ranking: Ranking, points: int) -> float:
@@ -83,11 +72,10 @@ def _at_points(ranking: Ranking, points: int) -> float:
     return float(np.mean(best[np.searchsorted(ranking.recall, recalls, side="left")]))
 
 
-def _area(ranking: Ranking, *, loses_first_step: bool) -> float:
+def _area(ranking: Ranking) -> float:
     if not ranking.objects:
         return 0.0
-    steps = np.diff(ranking.recall, prepend=0.0) * ranking.envelope()
-    return float(np.sum(steps[1:] if loses_first_step else steps))
+    return float(np.sum(np.diff(ranking.recall, prepend=0.0) * ranking.envelope()))
 
 
 @dataclass(frozen=True, eq=False)

@@ -268,3 +268,27 @@ def test_names_for_another_network_are_refused(evaluate, dataset, tmp_path):
     status, _, err = evaluate(dataset, "--names", names)
     assert status == 3
     assert "two.names: expected 3 names, one for each class of the network, got 2." in err
+
+
+def test_a_data_file_names_the_pictures(evaluate, tiny_detector, dataset, tmp_path):
+    pictures = sorted((dataset / "images").glob("*.png"))
+    (tmp_path / "valid.txt").write_text("".join(f"{each}\n" for each in pictures[:2]))
+    data = tmp_path / "obj.data"
+    data.write_text(f"classes=3\nvalid=valid.txt\nnames={tiny_detector.names}\n")
+    words = [data, tiny_detector.cfg, tiny_detector.weights]
+    status, out, err = evaluate(*words, "--method", "darknet", model=False)
+    assert (status, err) == (0, "")
+    assert out.startswith(f"{tmp_path / 'valid.txt'}: 2 pictures, 3 objects of 3 classes")
+    assert out.splitlines()[-1].startswith(" mean average precision (mAP@0.50) = 0.")
+    assert " for conf_thresh = 0.25, TP = " in out
+
+
+def test_a_data_file_without_pictures_is_refused(evaluate, tiny_detector, tmp_path):
+    data = tmp_path / "obj.data"
+    data.write_text(f"classes=3\nnames={tiny_detector.names}\n")
+    words = [data, tiny_detector.cfg, tiny_detector.weights]
+    status, _, err = evaluate(*words, model=False)
+    assert status in (2, 3)
+    assert "obj.data" in err
+    assert "valid" in err
+    assert len(err.splitlines()) == 1

@@ -95,7 +95,7 @@ def average_of(curve, points):
         best = max(best, precision)
         total += (last - recall) * best
         last = recall
-    return total
+    return total + last * best
 
 
 @pytest.mark.parametrize("points", [0, 11, 101])
@@ -121,9 +121,10 @@ def one_picture(boxes, scores):
     return [Example(1, (100, 100), there, Detections.of(boxes, scores, [0] * len(scores)))]
 
 
-def test_area_omits_the_first_step_like_darknet():
+def test_area_begins_at_a_recall_of_zero():
+    """Test what earlier versions of darknet left out: the step of the best detection of all."""
     both = one_picture([[0, 0, 10, 10], [50, 50, 10, 10]], [0.9, 0.8])
-    assert score(both, ["thing"], Rules("darknet")).summary == {"mAP@0.50": 0.5}
+    assert score(both, ["thing"], Rules("darknet")).summary == {"mAP@0.50": 1}
     assert score(both, ["thing"], Rules("darknet", points=11)).summary == {"mAP@0.50": 1}
 
 

@@ -98,7 +98,7 @@ def _example(path: str, rows: Array, difficult: str | None, *, classes: int) -> 
 
 
 def _lines(report: Report, detections: int) -> Iterator[str]:
-    counts, rules = report.counts, report.rules
+    counts = report.counts
     yield f"\n detections_count = {detections}, unique_truth_count = {counts.objects}  "
     ranks = range(0, detections, _PROGRESS)
     progress = "".join(f" rank = {rank} of ranks = {detections} \r" for rank in ranks)
@@ -107,6 +107,12 @@ def _lines(report: Report, detections: int) -> Iterator[str]:
         percent = f"ap = {(each.average_precision or 0) * 100:2.2f}%   \t {found}"
         yield f"{progress}class_id = {class_id}, name = {escaped(each.name)}, {percent}"
         progress = ""
+    yield from closing_lines(report)
+
+
+def closing_lines(report: Report) -> Iterator[str]:
+    """Yield the counts at the threshold and the mean, in darknet's words."""
+    counts, rules = report.counts, report.rules
     shown, hits, misses = f"{rules.threshold:.2f}", counts.true_positives, counts.false_positives
     precision, recall = _share(hits, hits + misses), _share(hits, counts.objects)
     both = precision + recall

@@ -1,8 +1,9 @@
 """Measure a model on the photographs of pinhole.py, and on pictures without codes.
 
 python tools/codes/benchmark.py --backgrounds FOLDER… --negatives FOLDER… prints tables in Markdown.
-With --labelled FOLDER it measures pictures of your own instead: each picture needs a text file of
-the same name in darknet's format, a class and the relative x, y, width and height in each line.
+With --labelled FOLDER it measures pictures of your own instead, labelled as --format says: the text
+files of darknet, or a public set: BarBeR (the folder above its annotations and pictures), or the QR
+codes of BoofCV.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from pathlib import Path
 _REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(_REPOSITORY))
 
+import labelled  # noqa: E402
 import numpy as np  # noqa: E402
-from PIL import Image  # noqa: E402
-from pinhole import NAMES, Photograph, PinholeScenes, Target, find_pictures  # noqa: E402
+from photograph import NAMES, Photograph, Target, find_pictures  # noqa: E402
 from scoring import Rows, average_precision, overlaps  # noqa: E402
 
 import engine  # noqa: E402
@@ -59,6 +60,8 @@ def main() -> None:
     seen = next(iter(by_size.values()))
     print(f"{len(seen)} pictures, {sum(len(each.targets) for each in seen)} codes\n")
     print_kinds(seen)
+    if options.format == "barber":
+        print_dimensions(seen)
     print_sizes(seen)
     for title, value, edges in _PROPERTIES:
         print_bands(seen, title, value, edges)
@@ -80,6 +83,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--backgrounds", type=Path, nargs="*", default=[])
     parser.add_argument("--negatives", type=Path, nargs="*", default=[], help="without codes")
     parser.add_argument("--labelled", type=Path, help="a folder of pictures and label files")
+    parser.add_argument("--format", choices=labelled.READERS, default="darknet")
     return parser.parse_args()
 
 
@@ -113,29 +117,13 @@ def _measure(options: argparse.Namespace, first: int) -> list[list[Measured]]:
 
 def _photographs(options: argparse.Namespace, first: int, step: int) -> Iterator[Photograph]:
     if options.labelled:
-        for path in find_pictures([options.labelled])[first::step]:
-            yield _labelled(path)
+        yield from labelled.photographs(options.format, options.labelled, first=first, step=step)
         return
+    from pinhole import PinholeScenes  # needs OpenCV and ZXing
+
     scenes = PinholeScenes(options.seed, find_pictures(options.backgrounds))
     for number in range(first, options.scenes, step):
         yield scenes.scene(number)
-
-
-def _labelled(path: Path) -> Photograph:
-    with Image.open(path) as image:
-        pixels = np.asarray(image.convert("RGB"))
-    height, width = pixels.shape[:2]
-    labels = path.with_suffix(".txt")
-    targets = []
-    for line in labels.read_text().splitlines() if labels.exists() else ():
-        kind, x, y, across, down = (float(part) for part in line.split()[:5])
-        box = (
-            *((x - across / 2) * width, (y - down / 2) * height),
-            *((x + across / 2) * width, (y + down / 2) * height),
-        )
-        size = max(across * width, down * height) / max(width, height)
-        targets.append(Target(int(kind), box, size))
-    return Photograph(pixels, tuple(targets))
 
 
 def rows(result: engine.Result) -> Rows:
@@ -183,6 +171,17 @@ def print_kinds(seen: Sequence[Measured]) -> None:
             ("mean IoU", *(f"{np.mean(part):.3f}" if part else "" for part in matches)),
         ),
     )
+
+
+def print_dimensions(seen: Sequence[Measured]) -> None:
+    """Print AP50 of linear and two-dimensional codes, the two classes of BarBeR's tables."""
+    found, truth = [each.found.copy() for each in seen], [each.truth() for each in seen]
+    for array in (*found, *truth):
+        array[:, -1] = labelled.by_dimension(array[:, -1])
+    linear, square = (average_precision(found, truth, kind) for kind in (0, 1))
+    mean = float(np.nanmean([linear, square]))
+    values = (f"{value:.3f}" for value in (mean, linear, square))
+    _print_table(("", "mean", "1-D", "2-D"), [("AP50", *values)])
 
 
 def print_sizes(seen: Sequence[Measured]) -> None:

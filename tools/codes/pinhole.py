@@ -19,9 +19,9 @@ import cv2
 import numpy as np
 import zxingcpp
 from numpy.typing import NDArray
+from photograph import Photograph, Target, find_pictures
 from PIL import Image, ImageDraw, ImageFont
 
-NAMES = ("qr", "datamatrix", "aztec", "pdf417", "barcode")
 Floats = NDArray[np.float64]
 Grey = NDArray[np.uint8]
 Random = np.random.Generator
@@ -40,27 +40,6 @@ _FORMATS = (
         *("Code93", "ITF", "Codabar", "DataBarOmni", "DataBarStk", "DataBarExpStk"),
     ),
 )
-_SUFFIXES = {".jpg", ".jpeg", ".png"}
-
-
-@dataclass(frozen=True)
-class Target:
-    """A code in a picture, and what makes it hard to find."""
-
-    kind: int
-    box: tuple[float, float, float, float]  # left, top, right, bottom in pixels
-    size: float  # longer side of the box as a share of the picture's longer side
-    angle: float = 0.0  # degrees from the nearest quarter turn
-    tilt: float = 0.0  # degrees between the surface and the picture plane
-    blur: float = 0.0  # pixels of a picture of 416
-    contrast: float = 1.0  # difference of paper and ink, 0 to 1
-    curvature: float = 0.0  # degrees of the cylinder that the code covers
-
-
-@dataclass(frozen=True)
-class Photograph:
-    pixels: Grey  # RGB
-    targets: tuple[Target, ...]
 
 
 @dataclass(frozen=True)
@@ -454,15 +433,6 @@ def _rendering(random: Random) -> Photograph:
     size = max(box[2] - box[0], box[3] - box[1]) / longer
     pixels = np.repeat(image[..., None], 3, axis=2)
     return Photograph(pixels, (Target(symbol.kind, tuple(map(float, box)), float(size)),))  # type: ignore[arg-type]
-
-
-def find_pictures(folders: list[Path]) -> list[Path]:
-    return sorted(
-        path
-        for folder in folders
-        for path in ([folder] if folder.is_file() else folder.rglob("*"))
-        if path.suffix.lower() in _SUFFIXES
-    )
 
 
 def main() -> None:

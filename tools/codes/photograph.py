@@ -1,0 +1,41 @@
+"""A photograph and the codes in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+NAMES = ("qr", "datamatrix", "aztec", "pdf417", "barcode")
+_SUFFIXES = {".jpg", ".jpeg", ".png"}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A code in a picture, and what makes it hard to find."""
+
+    kind: int
+    box: tuple[float, float, float, float]  # left, top, right, bottom in pixels
+    size: float  # longer side of the box as a share of the picture's longer side
+    angle: float = 0.0  # degrees from the nearest quarter turn
+    tilt: float = 0.0  # degrees between the surface and the picture plane
+    blur: float = 0.0  # pixels of a picture of 416
+    contrast: float = 1.0  # difference of paper and ink, 0 to 1
+    curvature: float = 0.0  # degrees of the cylinder that the code covers
+
+
+@dataclass(frozen=True)
+class Photograph:
+    pixels: NDArray[np.uint8]  # RGB
+    targets: tuple[Target, ...]
+
+
+def find_pictures(folders: list[Path]) -> list[Path]:
+    return sorted(
+        path
+        for folder in folders
+        for path in ([folder] if folder.is_file() else folder.rglob("*"))
+        if path.suffix.lower() in _SUFFIXES
+    )

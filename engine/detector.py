@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from os import PathLike
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 
@@ -43,6 +43,9 @@ from engine.vision.classes import chosen_classes
 from engine.vision.classification import Classification
 from engine.vision.image import Picture, Source
 from engine.vision.result import Result
+
+if TYPE_CHECKING:
+    from engine.export.onnx import Model
 
 Outcome: TypeAlias = Result | Classification
 Frames = TypeVar("Frames", bound=Array)
@@ -557,6 +560,55 @@ class Detector:
             raise InputError(f"x: expected 1 to {most} rows, got {len(x)}. See load(batch=…)")
         with np.errstate(over="ignore"):  # values beyond the range become infinite
             return x.astype(np.float32, copy=False)
+
+    # ------------------------------------------------------------ export
+
+    @within_memory("detector")
+    def export(
+        self,
+        path: str | PathLike[str],
+        *,
+        layout: str | None = None,
+        nms: bool = False,
+        threshold: float | None = None,
+        iou: float | None = None,
+        max_detections: int | None = None,
+        half: bool = False,
+        dynamic: bool = False,
+        batch: int | None = None,
+        opset: int | None = None,
+        overwrite: bool = False,
+    ) -> Model:
+        """Write the network as an .onnx file; return the model, with its inputs and outputs.
+
+        layout   "raw" (the outputs of the detection layers), or all boxes as "darknet", "yolov5"
+                 or "yolov8" has them; by default raw, with `nms` darknet
+        nms      the best boxes of each picture instead: scores above `threshold` (0.25), an overlap
+                 of at most `iou` (0.45) within a class, at most `max_detections` (300)
+        half     compute in float16; input and outputs stay float32
+        dynamic  take any height and width
+        batch    the batch size, by default any; `opset`: by default the lowest possible
+        """
+        from engine.exporting import checked_options, export
+        from engine.files.atomic import write_new
+
+        options = checked_options(
+            layout=layout,
+            nms=nms,
+            threshold=threshold,
+            iou=iou,
+            max_detections=max_detections,
+            half=half,
+            dynamic=dynamic,
+            batch=batch,
+            opset=opset,
+        )
+        check_kind("path", path, (str, PathLike), "a file's name")
+        if PurePath(path).suffix.lower() != ".onnx":
+            raise InputError(f"{shown(str(path))}: expected a name that ends in .onnx")
+        model = export(self._graph, self._read_plan(), self.labels, options)
+        write_new(Path(path), model.content, overwrite=overwrite)
+        return model
 
     # ------------------------------------------------------------ life
 

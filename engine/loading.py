@@ -122,7 +122,7 @@ def load(
             from engine.vision.classes import chosen_classes
 
             network = darknet_graph.build(darknet_cfg.read(cfg), size=sides)
-            labels = _labels(names, data, network)
+            labels = labels_of(names, data, network)
             settings = Settings(
                 *(threshold, nms, hierarchy, top_k, batch, max_detections),
                 classes=chosen_classes(classes, exclude, labels),
@@ -193,11 +193,12 @@ def _sides(size: Size | None) -> tuple[int, int] | None:
     return int(sides[0]), int(sides[1])
 
 
-def _labels(
+def labels_of(
     names: str | Path | Sequence[str] | Mapping[int, str] | None,
     data: str | Path | None,
     network: Graph,
 ) -> tuple[str, ...]:
+    """Return the names of the network's classes; without `names` and `data` "class 0" and so on."""
     import numpy as np
 
     from engine.darknet.names import default_names, find_names, read_names

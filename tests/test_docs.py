@@ -78,6 +78,8 @@ def fresh(tmp_path, monkeypatch, tiny_detector, tiny_classifier):
 )
 def test_commands_run_as_printed(fresh, capsys, monkeypatch, page, command):
     words = shlex.split(command)
+    if "export" in words:
+        needs.package("onnx")
     if "street.mp4" in words:
         needs.package("av")
         write_video(fresh / "street.mp4")
@@ -114,13 +116,16 @@ def test_tools_accept_the_options_that_pages_show(tool, options, page):
 
 PROGRAMS = [
     (page, code)
-    for page in ("security.md",)
+    for page in ("security.md", "export.md")
     for code in re.findall(r"```python\n(.*?)```", PAGES[page], re.DOTALL)
 ]
 
 
 @pytest.mark.parametrize(("page", "code"), PROGRAMS, ids=[page for page, _ in PROGRAMS])
 def test_programs_run_as_printed(fresh, monkeypatch, page, code):
+    if page == "export.md":
+        needs.package("onnx")
+        needs.package("onnxruntime")
     for module in (network_limits, picture_limits):
         for name in (each for each in vars(module) if each.isupper()):
             monkeypatch.setattr(module, name, getattr(module, name))  # restored at the end
@@ -129,7 +134,7 @@ def test_programs_run_as_printed(fresh, monkeypatch, page, code):
 
 
 def test_pages_have_programs():
-    assert len(PROGRAMS) == 1
+    assert len(PROGRAMS) == 3
 
 
 def split_at(word, words):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from engine.export.graph_builder import GraphBuilder, exports
 from engine.plan import ops
 
 
 @exports(ops.Concat)
 def concat(graph: GraphBuilder, op: ops.Concat) -> str:
+    if len({graph.varies(part.src) for part in op.parts}) > 1:
+        graph.require_fixed("maps of which one has a fixed size", op.out)
     parts = []
     for part in sorted(op.parts, key=lambda part: part.at):
         value = graph[part.src]
@@ -21,6 +21,7 @@ def concat(graph: GraphBuilder, op: ops.Concat) -> str:
 
 @exports(ops.Reshape)
 def reshape(graph: GraphBuilder, op: ops.Reshape) -> str:
+    graph.require_fixed("a map that becomes a vector", op.src)
     return graph.reshape_to(graph[op.src], op.out.shape)
 
 
@@ -30,7 +31,7 @@ def upsample(graph: GraphBuilder, op: ops.Upsample) -> str:
         "Resize",
         graph[op.src],
         "",
-        graph.table(np.array([1, 1, op.stride, op.stride], np.float32)),
+        graph.factors([1, 1, op.stride, op.stride]),
         mode="nearest",
         nearest_mode="floor",
         coordinate_transformation_mode="asymmetric",
@@ -49,17 +50,22 @@ def block_sum(graph: GraphBuilder, op: ops.BlockSum) -> str:
 def reorg(graph: GraphBuilder, op: ops.Reorg) -> str:
     """Export a transposition from (q, H, s, W, s) to (s, s, q, H, W), or back."""
     stride, (channels, height, width) = op.stride, op.grid.sides
+    rows = graph.side(op.src, 2, height)
+    columns = -1 if graph.varies(op.src) else width
     quotient = channels // stride**2
+    sides: tuple[int | str, ...]
     if op.reverse:
-        sides, order = (stride, stride, quotient, height, width), (3, 4, 1, 5, 2)
+        sides, order = (stride, stride, quotient, rows, columns), (3, 4, 1, 5, 2)
     else:
-        sides, order = (quotient, height, stride, width, stride), (3, 5, 1, 2, 4)
+        sides, order = (quotient, rows, stride, columns, stride), (3, 5, 1, 2, 4)
     value = graph.reshape(graph[op.src], 0, *sides)
-    return graph.reshape_to(graph.node("Transpose", value, perm=[0, *order]), op.out.shape)
+    value = graph.node("Transpose", value, perm=[0, *order])
+    return graph.reshape_map(value, op.out.shape, op.src)
 
 
 @exports(ops.Crop)
 def crop(graph: GraphBuilder, op: ops.Crop) -> str:
+    graph.require_fixed("a crop of a fixed size", op.src)
     value = graph.slice(graph[op.src], op.top, op.top + op.out.shape.height, 2)
     value = graph.slice(value, op.left, op.left + op.out.shape.width, 3)
     return graph.scale(value, op.scale, op.shift)

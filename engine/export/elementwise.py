@@ -13,7 +13,7 @@ from engine.plan.ops import Tensor
 from engine.plan.shapes import Shape
 
 
-@exports(ops.Normalise)
+@exports(ops.Normalise, in_float32=True)
 def normalise(graph: GraphBuilder, op: ops.Normalise) -> str:
     arrays = map(graph.constant, (op.scale, op.bias, op.mean, op.variance))
     return graph.node("BatchNormalization", graph[op.src], *arrays, epsilon=1e-5)
@@ -26,6 +26,9 @@ def activation(graph: GraphBuilder, op: ops.Activate) -> str:
 
 @exports(ops.Add)
 def add(graph: GraphBuilder, op: ops.Add) -> str:
+    if any(source.shape != op.out.shape for source in op.sources):
+        graph.require_fixed("a sum of maps of different sizes", *op.sources)
+    _require_equal_sizes(graph, *op.sources)
     values = [_resized(graph, source, op.out.shape) for source in op.sources]
     if op.weights is not None:
         factors = graph.constant_values(op.weights)
@@ -54,7 +57,14 @@ def _resized(graph: GraphBuilder, source: Tensor, shape: Shape) -> str:
 
 @exports(ops.Multiply)
 def multiply(graph: GraphBuilder, op: ops.Multiply) -> str:
+    if op.factor.shape.area > 1:
+        _require_equal_sizes(graph, op.src, op.factor)
     return activate(graph, graph.node("Mul", graph[op.src], graph[op.factor]), op.activation)
+
+
+def _require_equal_sizes(graph: GraphBuilder, *tensors: Tensor) -> None:
+    if len({graph.varies(each) for each in tensors}) > 1:
+        graph.require_fixed("a map of a fixed size", *tensors)
 
 
 @exports(ops.Load)
@@ -66,7 +76,7 @@ def load(graph: GraphBuilder, op: ops.Load) -> str:
     return graph.node("Expand", graph.table(values), sides)
 
 
-@exports(ops.NormaliseChannels)
+@exports(ops.NormaliseChannels, in_float32=True)
 def normalise_channels(graph: GraphBuilder, op: ops.NormaliseChannels) -> str:
     value = graph[op.src]
     if op.kind == "softmax_max":
@@ -75,14 +85,14 @@ def normalise_channels(graph: GraphBuilder, op: ops.NormaliseChannels) -> str:
     return graph.node("Div", value, graph.scale(graph.reduce("Sum", value, 1), 1, 1e-4))
 
 
-@exports(ops.L2Norm)
+@exports(ops.L2Norm, in_float32=True)
 def l2_norm(graph: GraphBuilder, op: ops.L2Norm) -> str:
     value = graph[op.src]
     total = graph.reduce("Sum", graph.node("Mul", value, value), 1)
     return graph.node("Div", value, graph.node("Sqrt", total))
 
 
-@exports(ops.LocalNorm)
+@exports(ops.LocalNorm, in_float32=True)
 def local_norm(graph: GraphBuilder, op: ops.LocalNorm) -> str:
     """Export the sums of squares as a 1x1 convolution with the number of times each one counts."""
     channels = op.src.shape.channels
@@ -102,8 +112,9 @@ def local_norm(graph: GraphBuilder, op: ops.LocalNorm) -> str:
     return graph.node("Mul", value, graph.node("Pow", norm, graph.number(-op.beta)))
 
 
-@exports(ops.Softmax)
+@exports(ops.Softmax, in_float32=True)
 def softmax(graph: GraphBuilder, op: ops.Softmax) -> str:
+    graph.require_fixed("a softmax over a map", op.src)
     length = sum(op.runs)
     value = graph.scale(graph[op.src], 1 / op.temperature)
     value = softmax_runs(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -11,7 +13,7 @@ from engine import extras
 from engine.arrays import Array
 from engine.errors import ConfigError, InputError
 from engine.plan.build import Plan
-from engine.plan.ops import Constant, Head, Op, Tensor
+from engine.plan.ops import Constant, Op, Tensor
 from engine.plan.shapes import Shape
 
 Exporter = Callable[["GraphBuilder", Any], str]  # returns the name of its output value
@@ -21,34 +23,65 @@ INPUT = "images"
 MIN_OPSET = 13
 REDUCE_AXES_OPSET = 18  # axes are an input of every reduction; before, only of ReduceSum
 
-EXPORTERS: dict[type[Op] | type[Head], Exporter] = {}
+EXPORTERS: dict[type[Op], Exporter] = {}
+_IN_FLOAT32: set[type[Op]] = set()  # computed in float32 in a float16 model, too
+
+_Real = type[np.float32] | type[np.float16]
 
 
-def exports(*kinds: type[Op] | type[Head]) -> Callable[[_Exporter], _Exporter]:
-    """Register the decorated function as the exporter of these ops."""
+def exports(*kinds: type[Op], in_float32: bool = False) -> Callable[[_Exporter], _Exporter]:
+    """Register the decorated function as the exporter of these ops.
+
+    With `in_float32` a float16 model computes them in float32, because the precision or the range
+    of float16 does not suffice.
+    """
 
     def register(exporter: _Exporter) -> _Exporter:
         EXPORTERS.update(dict.fromkeys(kinds, exporter))
+        if in_float32:
+            _IN_FLOAT32.update(kinds)
         return exporter
 
     return register
 
 
 class GraphBuilder:
-    """The nodes and constants of a graph; `names` maps exported tensors to its values."""
+    """The nodes and constants of a graph, and the values of the tensors that were exported.
 
-    def __init__(self, plan: Plan, opset: int, titles: Sequence[str]) -> None:
+    half     whether activations and weights are float16; the input and all outputs stay float32
+    dynamic  whether height and width of the input may change from run to run
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        opset: int,
+        titles: Sequence[str],
+        *,
+        half: bool = False,
+        dynamic: bool = False,
+    ) -> None:
         self.opset = opset
         self.onnx = import_onnx()
         self.nodes: list[Any] = []
         self.initializers: dict[str, Any] = {}
-        self.names: dict[Tensor, str] = {plan.source: INPUT}
         self._plan = plan
         self._titles = titles
         self._layer = 0
+        self._numbers = count()  # nodes of subgraphs are counted, too: names are unique
+        self._half = half
+        self._real: _Real = np.float32  # the type of the values and constants of the current op
+        self._values: dict[Tensor, dict[_Real, str]] = {plan.source: {np.float32: INPUT}}
+        self._varying = {plan.source} if dynamic else set()
+        self._sides: dict[tuple[Tensor, int], str] = {}
 
     def __getitem__(self, tensor: Tensor) -> str:
-        return self.names[tensor]
+        """Return the name of a tensor's value in the type of the current op."""
+        forms = self._values[tensor]
+        if self._real not in forms:
+            (value,) = forms.values()
+            forms[self._real] = self.cast(value, self._real)
+        return forms[self._real]
 
     def add(self, op: Op) -> None:
         self._layer = self._plan.layer_of(op)
@@ -56,39 +89,154 @@ class GraphBuilder:
             self.reject("state that persists between runs")
         if type(op) not in EXPORTERS:
             self.reject(type(op).__name__)
-        self.names[op.out] = EXPORTERS[type(op)](self, op)
+        if any(map(self.varies, op.reads)):
+            self._varying.add(op.out)
+        self._real = np.float16 if self._half and type(op) not in _IN_FLOAT32 else np.float32
+        self._values[op.out] = {self._real: EXPORTERS[type(op)](self, op)}
+        self._real = np.float32
 
-    def add_head(self, head: Head) -> str:
-        """Export a head; return the name of its rows, (batch, rows, columns)."""
-        self._layer = self._plan.layers.index(head.src)
-        return EXPORTERS[type(head)](self, head)
+    def begin_layer_of(self, tensor: Tensor) -> None:
+        """Name the nodes and errors that follow after the layer with this output."""
+        self._layer = self._plan.layers.index(tensor)
 
     def reject(self, what: str) -> NoReturn:
         """Raise a ConfigError that names the current layer."""
         title = self._titles[self._layer]
         raise ConfigError(f"{title}: ONNX: expected an op that can be exported, got {what}")
 
+    # ------------------------------------------------------------ heights and widths
+
+    @property
+    def source(self) -> Tensor:
+        return self._plan.source
+
+    def varies(self, tensor: Tensor) -> bool:
+        """Whether height and width of a tensor change with those of the input."""
+        return tensor in self._varying
+
+    def mark_fixed(self, tensor: Tensor) -> None:
+        """Declare that the current op's output has one size, whatever its sources have."""
+        self._varying.discard(tensor)
+
+    def require_fixed(self, what: str, *tensors: Tensor) -> None:
+        """Raise a ConfigError that names the current layer if a tensor's size may change."""
+        if any(map(self.varies, tensors)):
+            title = self._titles[self._layer]
+            raise ConfigError(
+                f"{title}: ONNX: dynamic: expected a layer for maps of any size, got {what}. "
+                "Export with a fixed size, or from a larger one"
+            )
+
+    def require_float32(self, what: str) -> None:
+        """Raise a ConfigError that names the current layer if the model is float16."""
+        if self._half:
+            title = self._titles[self._layer]
+            raise ConfigError(
+                f"{title}: ONNX: half: expected values that may be rounded, got {what}. "
+                "Export in float32"
+            )
+
+    def side(self, tensor: Tensor, axis: int, extent: int | None = None) -> int | str:
+        """Return height (axis 2) or width (axis 3) of a map: a number, or an int64 value (1,).
+
+        With `extent` it is the side of another map, which has this extent at the exported size.
+        """
+        own = tensor.shape.sides[axis - 1]
+        if not self.varies(tensor):
+            return own if extent is None else extent
+        key = tensor, axis
+        if key not in self._sides:
+            (value, *_) = self._values[tensor].values()
+            self._sides[key] = self.slice(self.node("Shape", value), axis, axis + 1, 0)
+        side = self._sides[key]
+        if extent is None or extent == own:
+            return side
+        if extent > own:
+            return self.node("Mul", side, self.integers([extent // own]))
+        return self.node("Div", side, self.integers([own // extent]))
+
+    def area(self, tensor: Tensor) -> int:
+        """Return height * width of a map for a reshape: -1 if it is to be inferred."""
+        return -1 if self.varies(tensor) else tensor.shape.area
+
+    def reshape_map(self, value: str, shape: Shape, src: Tensor) -> str:
+        """Reshape every row to `shape`, whose sides are those of `src`, multiplied or divided."""
+        width = -1 if self.varies(src) else shape.width
+        return self.reshape(value, 0, shape.channels, self.side(src, 2, shape.height), width)
+
     # ------------------------------------------------------------ nodes
 
     def node(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """Add a node; return the name of its only output."""
-        out = f"layer_{self._layer}/{kind}_{len(self.nodes)}"
-        self._add(kind, inputs, [out], attributes)
+        (out,) = self.node_with_outputs(kind, 1, *inputs, **attributes)
         return out
 
-    def split(self, value: str, lengths: Sequence[int], axis: int) -> list[str]:
-        first = f"layer_{self._layer}/Split_{len(self.nodes)}"
-        outs = [f"{first}_{number}" for number in range(len(lengths))]
-        self._add("Split", [value, self.integers(lengths)], outs, {"axis": axis})
+    def node_with_outputs(
+        self, kind: str, outputs: int, *inputs: str, **attributes: Any
+    ) -> list[str]:
+        """Add a node with several outputs; return their names."""
+        name = f"layer_{self._layer}/{kind}_{next(self._numbers)}"
+        outs = [name] if outputs == 1 else [f"{name}_{number}" for number in range(outputs)]
+        self._add(kind, inputs, outs, attributes)
         return outs
+
+    def split(self, value: str, lengths: Sequence[int], axis: int) -> list[str]:
+        bounds = self.integers(lengths)
+        return self.node_with_outputs("Split", len(lengths), value, bounds, axis=axis)
 
     def add_output(self, value: str, name: str) -> None:
         """Make a value an output of the graph."""
         self._add("Identity", [value], [name], {})
 
-    def reshape(self, value: str, *sides: int) -> str:
-        """Reshape a value; 0 keeps a side, -1 is inferred."""
-        return self.node("Reshape", value, self.integers(sides))
+    def cast(self, value: str, kind: type[np.generic]) -> str:
+        return self.node(
+            "Cast", value, to=self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+        )
+
+    def fixpoint(self, start: str, step: Callable[[str], str], sides: Sequence[str | None]) -> str:
+        """Apply `step` to a boolean array until nothing changes; return the last array."""
+        helper, kinds = self.onnx.helper, self.onnx.TensorProto
+        name = f"layer_{self._layer}/loop_{next(self._numbers)}"
+        before, changed, after = (f"{name}/{each}" for each in ("before", "changed", "after"))
+        with self._subgraph() as nodes:
+            made = step(before)
+            differs = self.cast(self.node("Xor", made, before), np.float32)
+            total = self.node("ReduceSum", differs, keepdims=0)
+            self._add("Greater", [total, self.number(0)], [changed], {})
+            self._add("Identity", [made], [after], {})
+        infos = [
+            helper.make_tensor_value_info(f"{name}/count", kinds.INT64, []),
+            helper.make_tensor_value_info(f"{name}/go_on", kinds.BOOL, []),
+            helper.make_tensor_value_info(before, kinds.BOOL, sides),
+            helper.make_tensor_value_info(changed, kinds.BOOL, []),
+            helper.make_tensor_value_info(after, kinds.BOOL, sides),
+        ]
+        body = helper.make_graph(nodes, name, infos[:3], infos[3:])
+        yes = self._initializer("true", np.array(True))
+        return self.node("Loop", "", yes, start, body=body)
+
+    @contextmanager
+    def _subgraph(self) -> Iterator[list[Any]]:
+        """Collect the nodes that are added meanwhile; constants stay those of the graph."""
+        outer, self.nodes = self.nodes, []
+        try:
+            yield self.nodes
+        finally:
+            self.nodes = outer
+
+    def reshape(self, value: str, *sides: int | str) -> str:
+        """Reshape a value; 0 keeps a side, -1 is inferred, a name is that of an int64 value."""
+        return self.node("Reshape", value, self.joined(sides))
+
+    def joined(self, sides: Sequence[int | str]) -> str:
+        """Return numbers and int64 values of shape (1,) as one value."""
+        numbers = [each for each in sides if not isinstance(each, str)]
+        if len(numbers) == len(sides):
+            return self.integers(numbers)
+        parts = [each if isinstance(each, str) else self.integers([each]) for each in sides]
+        if len(parts) == 1:
+            return parts[0]
+        return self.node("Concat", *parts, axis=0)
 
     def reshape_to(self, value: str, shape: Shape) -> str:
         """Reshape every row of a value to `shape`."""
@@ -116,35 +264,66 @@ class GraphBuilder:
     # ------------------------------------------------------------ constants
 
     def number(self, value: float) -> str:
-        return self._initializer(f"number_{float(value)!r}", np.array(value, np.float32))
+        """Return a constant number; float16 has its largest for those beyond its range."""
+        limit = np.finfo(self._real).max
+        values = np.array(np.clip(value, -limit, limit), self._real)
+        return self._initializer(f"number_{float(value)!r}{self._suffix}", values)
 
     def integers(self, values: Sequence[int]) -> str:
         name = f"integers_{'_'.join(map(str, values))}"
         return self._initializer(name, np.array(values, np.int64))
 
+    def whole(self, value: int) -> str:
+        """Return a constant integer without dimensions."""
+        return self._initializer(f"whole_{value}", np.array(value, np.int64))
+
     def table(self, values: Array) -> str:
-        """Return the name of a new constant of the current layer."""
-        return self._initializer(f"layer_{self._layer}/table_{len(self.initializers)}", values)
+        """Return the name of a new constant of the current layer, in the type of the op."""
+        name = f"layer_{self._layer}/table_{len(self.initializers)}"
+        return self._initializer(name, self._converted(values))
+
+    def factors(self, values: Sequence[float]) -> str:
+        """Return constant factors of Resize, which are float32 in every model."""
+        name = f"factors_{'_'.join(f'{each:g}' for each in values)}"
+        return self._initializer(name, np.array(values, np.float32))
 
     def constant(self, constant: Constant) -> str:
-        """Return the name of a constant of the plan."""
-        return self._initializer(constant.name, self.constant_values(constant))
+        """Return the name of a constant of the plan, in the type of the op."""
+        name = f"{constant.name}{self._suffix}"
+        if name in self.initializers:
+            return name
+        return self._initializer(name, self._converted(self.constant_values(constant)))
 
     def constant_values(self, constant: Constant) -> Array:
         return np.asarray(self._plan.constants[constant.name], np.float32)
 
     # ------------------------------------------------------------ internals
 
+    @property
+    def _suffix(self) -> str:
+        return " in float16" if self._real is np.float16 else ""
+
+    def _converted(self, values: Array) -> Array:
+        with np.errstate(over="ignore"):
+            made: Array = values.astype(self._real)
+        if not np.isfinite(made).all() and np.isfinite(values).all():
+            title, most = self._titles[self._layer], np.abs(values).max()
+            raise ConfigError(
+                f"{title}: ONNX: half: expected weights of at most 65504, the largest number of "
+                f"float16, got {most:.6g}. Export in float32"
+            )
+        return made
+
     def _add(
         self, kind: str, inputs: Sequence[str], outs: list[str], attributes: dict[str, Any]
     ) -> None:
-        name = f"layer_{self._layer}/{len(self.nodes)}"
+        name = f"layer_{self._layer}/{next(self._numbers)}"
         make = self.onnx.helper.make_node
         self.nodes.append(make(kind, list(inputs), outs, name=name, **attributes))
 
     def _initializer(self, name: str, values: Array) -> str:
         if name not in self.initializers:
-            tensor = self.onnx.numpy_helper.from_array(np.ascontiguousarray(values), name)
+            tensor = self.onnx.numpy_helper.from_array(np.asarray(values, order="C"), name)
             self.initializers[name] = tensor
         return name
 

@@ -13,7 +13,14 @@ from engine.plan import ops
 def convolution(graph: GraphBuilder, op: ops.Conv2d) -> str:
     assert op.is_bare, "only onnx.PASSES can be exported"
     value, pads = graph[op.src], _effective_padding(op)
+    if pads != op.padding:
+        graph.require_fixed("a window that is larger than its map", op.src)
+    extents = (op.src.shape.height + pads[0] + pads[2], op.src.shape.width + pads[1] + pads[3])
+    if any(stride >= extent for stride, extent in zip(op.stride, extents, strict=True)):
+        # the .cfg's stride may be longer, as the plan has none that leaves the map
+        graph.require_fixed("a stride as long as its map", op.src)
     if op.signed:
+        graph.require_float32("signs (xnor), which rounding flips")
         value, pads = _signs(graph, value, pads), (0, 0, 0, 0)
     arrays = [op.weight] if op.bias is None else [op.weight, op.bias]
     value = graph.node(
@@ -68,6 +75,7 @@ def deconvolution(graph: GraphBuilder, op: ops.Deconv2d) -> str:
 @exports(ops.LocalConv2d)
 def local_convolution(graph: GraphBuilder, op: ops.LocalConv2d) -> str:
     """Export im2col as a convolution with one-hot filters, then a matrix product for each cell."""
+    graph.require_fixed("weights for each cell", op.src)
     channels, cells = op.src.shape.channels, op.out.shape.area
     window = op.size * op.size
     one_hot = np.eye(window, dtype=np.float32).reshape(window, 1, op.size, op.size)
@@ -90,6 +98,7 @@ def local_convolution(graph: GraphBuilder, op: ops.LocalConv2d) -> str:
 
 @exports(ops.MatMul)
 def dense(graph: GraphBuilder, op: ops.MatMul) -> str:
+    graph.require_fixed("weights for each value of a map", op.src)
     flat = graph.reshape(graph[op.src], 0, op.src.shape.size)
     arrays = [op.weight] if op.bias is None else [op.weight, op.bias]
     sums = graph.node("Gemm", flat, *map(graph.constant, arrays), transB=1)

@@ -1,98 +1,127 @@
-"""Serialize a plan as an ONNX model, with raw outputs or decoded boxes."""
+"""Build an ONNX model from a plan: darknet's raw outputs, decoded boxes, or boxes after NMS."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from engine.errors import InputError
-from engine.export import (  # noqa: F401  each registers exporters
-    data_movement,
-    elementwise,
-    heads,
-    linear,
-    pooling,
-)
+from engine.export import data_movement, elementwise, linear, pooling  # noqa: F401  exporters
 from engine.export.activations import MISH_OPSET
 from engine.export.graph_builder import INPUT, MIN_OPSET, GraphBuilder, import_onnx
-from engine.plan import ops
+from engine.export.layouts import RAW, Output, Sides, check_layout, outputs
+from engine.export.metadata import Description, colours, metadata
+from engine.export.suppression import Nms
 from engine.plan.build import Plan
 from engine.plan.ops import Op
+from engine.version import __version__
 
-DETECTIONS = "detections"
 PASSES = ("fold_batchnorm", "fuse_activation")  # the passes whose ops can be exported
 
+_RESIZED = {"stretch": "stretched", "letterbox": "letterboxed", "crop": "cropped"}
 _MAX_WEIGHT_BYTES = (1 << 31) - (1 << 20)  # a protobuf has at most 2 GiB, graph included
 
 
-def serialize(
+@dataclass(frozen=True)
+class Port:
+    """An input or output of a model; a side with a name may change from run to run."""
+
+    name: str
+    kind: str  # float32 or int64
+    sides: Sides
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Model:
+    """An ONNX model: the bytes of its file, and what to put in and get out."""
+
+    content: bytes
+    opset: int
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    metadata: Mapping[str, str]
+
+
+def serialize(plan: Plan, titles: Sequence[str], **options: Any) -> bytes:
+    """Return the bytes of an .onnx file; the options are those of build()."""
+    return build(plan, titles, **options).content
+
+
+def build(
     plan: Plan,
     titles: Sequence[str],
     *,
     opset: int | None = None,
     batch: int | None = None,
-    decode: bool = False,
-) -> bytes:
-    """Return the bytes of an .onnx file.
+    layout: str = RAW,
+    nms: Nms | None = None,
+    half: bool = False,
+    dynamic: bool = False,
+    description: Description | None = None,
+) -> Model:
+    """Return the model of a plan, on which only PASSES have run.
 
-    titles  the names of the layers for error messages
-    opset   default: the lowest with a node for every activation
-    batch   default: any batch size
-    decode  whether to have one output `detections`, (batch, rows, 5 + classes), with the columns of
-            `ops.Head` and all rows. Otherwise there is an output `layer_N` for each detection layer
+    titles   the names of the layers for error messages
+    opset    default: the lowest with a node for every activation
+    batch    default: any batch size
+    layout   "raw": an output `layer_N`, as darknet has it, for each detection layer; or all boxes,
+             as "darknet", "yolov5" or "yolov8" has them
+    nms      the best boxes instead of all of them; not with "raw"
+    half     weights and activations in float16; input, detection layers and outputs are float32
+    dynamic  any height and width
     """
+    check_layout(layout, nms)
     opset = _checked_opset(opset, plan)
-    if decode and not plan.heads:
-        raise InputError("decode: expected a network with a detection layer, got none")
-    size = sum(array.nbytes for array in plan.constants.values())
+    if layout != RAW and not plan.heads:
+        wanted = f"layout {layout}" if nms is None else "nms"
+        raise InputError(f"{wanted}: expected a network with a detection layer, got none")
+    size = sum(array.nbytes for array in plan.constants.values()) // (2 if half else 1)
     if size > _MAX_WEIGHT_BYTES:
         raise InputError(f"ONNX: expected at most 2 GiB of weights, got {size / 2**30:.1f} GiB")
-    graph = GraphBuilder(plan, opset, titles)
+    graph = GraphBuilder(plan, opset, titles, half=half, dynamic=dynamic)
     for op in plan.ops:
         graph.add(op)
-    outputs = [_decoded_output(graph, plan, batch)] if decode else _raw_outputs(graph, plan, batch)
-    return _model(graph, plan, outputs, batch)
+    made = outputs(graph, plan, layout, nms)
+    for each in made:
+        graph.add_output(each.value, each.name)
+    facts = metadata(
+        plan, description, layout=layout, batch=batch, nms=nms, half=half, dynamic=dynamic
+    )
+    first: int | str = "batch" if batch is None else batch
+    channels, height, width = plan.source.shape.sides
+    sides: Sides = (channels, "height", "width") if dynamic else (channels, height, width)
+    source = Output(INPUT, sides, np.float32, _meaning(channels, description), INPUT)
+    inputs = (_port(source, first),)
+    ports = tuple(_port(each, first) for each in made)
+    return Model(_content(graph, inputs, ports, facts), opset, inputs, ports, facts)
 
 
-def _raw_outputs(graph: GraphBuilder, plan: Plan, batch: int | None) -> list[Any]:
-    outputs = []
-    for tensor in plan.outputs:
-        name = f"layer_{plan.layers.index(tensor)}"
-        graph.add_output(graph[tensor], name)
-        outputs.append(_info(graph, name, (batch, *tensor.shape.sides)))
-    return outputs
+def _meaning(channels: int, description: Description | None) -> str:
+    resized = f", pictures {_RESIZED[description.resize]}" if description else ""
+    return f"{colours(channels)} from 0 to 1{resized}"
 
 
-def _decoded_output(graph: GraphBuilder, plan: Plan, batch: int | None) -> Any:
-    """Concatenate the rows of all heads; classes that a head does not have score zero."""
-    classes = max(head.classes for head in plan.heads)
-    parts = []
-    for head in plan.heads:
-        rows = graph.add_head(head)
-        missing = classes - head.classes
-        parts.append(graph.pad(rows, (0, 0, 0), (0, 0, missing), 0) if missing else rows)
-    rows = parts[0] if len(parts) == 1 else graph.node("Concat", *parts, axis=1)
-    graph.add_output(rows, DETECTIONS)
-    count = sum(_row_count(head) for head in plan.heads)
-    return _info(graph, DETECTIONS, (batch, count, 5 + classes))
+def _port(output: Output, batch: int | str) -> Port:
+    kind = np.dtype(output.kind).name
+    return Port(output.name, kind, (batch, *output.sides), output.meaning)
 
 
-def _row_count(head: ops.Head) -> int:
-    if isinstance(head, ops.GridHead):
-        return head.side**2 * head.boxes
-    if isinstance(head, ops.RegionHead):
-        return head.grid[0] * head.grid[1] * len(head.anchors)
-    assert isinstance(head, ops.YoloHead), head
-    return head.src.shape.area * len(head.anchors)
-
-
-def _model(graph: GraphBuilder, plan: Plan, outputs: Sequence[Any], batch: int | None) -> bytes:
+def _content(
+    graph: GraphBuilder,
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+    facts: Mapping[str, str],
+) -> bytes:
     onnx = graph.onnx
     graph_proto = onnx.helper.make_graph(
         graph.nodes,
         "network",
-        [_info(graph, INPUT, (batch, *plan.source.shape.sides))],
-        outputs,
+        [_info(graph, each) for each in inputs],
+        [_info(graph, each) for each in outputs],
         list(graph.initializers.values()),
     )
     imports = [onnx.helper.make_opsetid("", graph.opset)]
@@ -100,16 +129,20 @@ def _model(graph: GraphBuilder, plan: Plan, outputs: Sequence[Any], batch: int |
         graph_proto,
         opset_imports=imports,
         producer_name="engine",
+        producer_version=__version__,
         ir_version=onnx.helper.find_min_ir_version_for(imports),
     )
+    onnx.helper.set_model_props(model, facts)
     onnx.checker.check_model(model)
     return bytes(model.SerializeToString())
 
 
-def _info(graph: GraphBuilder, name: str, sides: tuple[int | None, ...]) -> Any:
-    shape = ["batch" if side is None else side for side in sides]
+def _info(graph: GraphBuilder, port: Port) -> Any:
     helper = graph.onnx.helper
-    return helper.make_tensor_value_info(name, graph.onnx.TensorProto.FLOAT, shape)
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(port.kind))
+    info = helper.make_tensor_value_info(port.name, kind, port.sides)
+    info.doc_string = port.meaning
+    return info
 
 
 def _checked_opset(opset: int | None, plan: Plan) -> int:

@@ -14,7 +14,7 @@ _LOWEST = float(np.finfo(np.float32).min)
 @exports(ops.MaxPool)
 def max_pool(graph: GraphBuilder, op: ops.MaxPool) -> str:
     value, window = graph[op.src], op.window
-    pads = _used_padding(window, op.src.shape, op.out.shape)
+    pads = _padding(graph, op)
     if not _fits(window, pads):  # ONNX has no windows that lie entirely in the padding
         value = graph.pad(value, (0, 0, *pads[:2]), (0, 0, *pads[2:]), _LOWEST)
         pads = (0, 0, 0, 0)
@@ -23,7 +23,10 @@ def max_pool(graph: GraphBuilder, op: ops.MaxPool) -> str:
 
 @exports(ops.AveragePool)
 def average_pool(graph: GraphBuilder, op: ops.AveragePool) -> str:
-    pads = _used_padding(op.window, op.src.shape, op.out.shape)
+    if op.window == Window((op.src.shape.height, op.src.shape.width)) and graph.varies(op.src):
+        graph.mark_fixed(op.out)
+        return graph.node("GlobalAveragePool", graph[op.src])
+    pads = _padding(graph, op)
     if not _fits(op.window, pads):
         graph.reject("windows that lie entirely in the padding")
     return graph.node(
@@ -43,8 +46,24 @@ def max_pool_depth(graph: GraphBuilder, op: ops.MaxPoolDepth) -> str:
     value, missing = graph[op.src], per_group * groups - channels
     if missing:
         value = graph.pad(value, (0, 0, 0, 0), (0, missing, 0, 0), _LOWEST)
-    layers = graph.reshape(value, 0, per_group, op.out.shape.size)
-    return graph.reshape_to(graph.reduce("Max", layers, 1), op.out.shape)
+    rest = -1 if graph.varies(op.src) else op.out.shape.size
+    layers = graph.reshape(value, 0, per_group, rest)
+    return graph.reshape_map(graph.reduce("Max", layers, 1), op.out.shape, op.src)
+
+
+def _padding(graph: GraphBuilder, op: ops.MaxPool | ops.AveragePool) -> tuple[int, int, int, int]:
+    """Return the padding that windows reach, or with a dynamic size all of it.
+
+    The number of windows is darknet's in both cases, unless one window covers the whole map: its
+    padding may be larger than the .cfg's.
+    """
+    if not graph.varies(op.src):
+        return _used_padding(op.window, op.src.shape, op.out.shape)
+    top, left, bottom, right = op.window.padding
+    extents = (op.src.shape.height + top + bottom, op.src.shape.width + left + right)
+    if any(size == extent for size, extent in zip(op.window.size, extents, strict=True)):
+        graph.require_fixed("a window as large as its map", op.src)
+    return op.window.padding
 
 
 def _used_padding(window: Window, src: Shape, out: Shape) -> tuple[int, int, int, int]:

@@ -17,7 +17,8 @@ import numpy as np
 from engine.arrays import Array
 from engine.vision.boxes import Boxes, Suppression
 
-_GREEDY_EXPONENT = 0.6
+GREEDY_EXPONENT = 0.6
+
 _BLOCK = 128
 _MAX_PAIRS = 1 << 20  # compared at once, which bounds the memory for them
 _PREFILTER_PAIRS = 1 << 10  # from this many pairs on, testing first for contact is faster
@@ -123,7 +124,7 @@ def _overlap(a: Array, b: Array, suppression: Suppression) -> Array:
     iou = np.where((intersection == 0) | (union == 0), np.float32(0), intersection / union)
     if suppression.kind in ("default", "cornersnms"):
         return iou
-    exponent = _GREEDY_EXPONENT if suppression.kind == "greedynms" else suppression.beta
+    exponent = GREEDY_EXPONENT if suppression.kind == "greedynms" else suppression.beta
     width, height = np.maximum(a_high, b_high) - np.minimum(a_low, b_low)
     diagonal = width**2 + height**2
     distance = (a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2

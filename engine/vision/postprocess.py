@@ -19,7 +19,7 @@ from engine.vision.resize import Placement
 
 MAX_SCORES = 10_000  # per picture, as the cost of suppression grows with the square
 
-_MAX_COORDINATE = 1e30  # beyond it float32 pixels overflow: exp() of a broken network's width
+MAX_COORDINATE = 1e30  # beyond it float32 pixels overflow: exp() of a broken network's width
 
 
 def postprocess(
@@ -137,7 +137,7 @@ def _only_classes(candidates: Array, classes: Sequence[int]) -> Array:
 def is_representable(candidates: Array) -> Array:
     """Return a mask of the rows whose boxes are finite and can be expressed in pixels."""
     with np.errstate(invalid="ignore"):
-        return np.asarray(np.all(np.abs(candidates[:, :4]) < _MAX_COORDINATE, axis=1))
+        return np.asarray(np.all(np.abs(candidates[:, :4]) < MAX_COORDINATE, axis=1))
 
 
 def sorted_boxes(candidates: Array) -> Boxes:
@@ -151,8 +151,8 @@ def _sorted_boxes(candidates: Array, pictures: Array) -> tuple[Boxes, Array]:
         above = candidates[:, 5:] > 0
         rows, class_ids = np.divmod(np.flatnonzero(above), above.shape[1])
         scores, xywh = candidates[rows, 5 + class_ids], candidates[:, :4].take(rows, 0)
-        if not (np.abs(xywh).max(initial=0) < _MAX_COORDINATE and scores.max(initial=0) < np.inf):
-            good = (np.abs(xywh) < _MAX_COORDINATE).all(axis=1) & (scores < np.inf)
+        if not (np.abs(xywh).max(initial=0) < MAX_COORDINATE and scores.max(initial=0) < np.inf):
+            good = (np.abs(xywh) < MAX_COORDINATE).all(axis=1) & (scores < np.inf)
             rows, class_ids, scores, xywh = rows[good], class_ids[good], scores[good], xywh[good]
     pictures = pictures[rows]
     order = np.lexsort((-scores, pictures))

@@ -409,6 +409,8 @@ def test_compare(folder):
 
 
 EXPORT = f"{FILES_OF_NET} --size 32x64 --decode --opset 17 --batch 2 -o net.onnx"
+EXPORT_BOXES = "--layout yolov8 --half --dynamic --nms --threshold 0.3 --iou 0.5 --max-det 7"
+EXPORT_NAMES = ("--names my.names", "--data detect.data")
 
 
 def test_export(folder):
@@ -422,6 +424,16 @@ def test_export(folder):
     assert [each.dim_value for each in model.graph.output[0].type.tensor_type.shape.dim][-1] == 8
     assert "exists already" in run(folder, text, status=2).err
     run(folder, f"{text} {OVERWRITE}")
+    for names, first in zip(EXPORT_NAMES, ("cat", "one"), strict=True):
+        run(folder, f"export onnx {FILES_OF_NET} -o net.onnx {EXPORT_BOXES} {names} {OVERWRITE}")
+        model = onnx.load(folder / "net.onnx")
+        found = {each.key: each.value for each in model.metadata_props}
+        assert found["names"].startswith(f"{{0: '{first}'")
+        assert (found["engine.layout"], found["engine.precision"]) == ("yolov8", "float16")
+        settings = json.loads(found["engine.nms"])
+        assert (settings["threshold"], settings["iou"]) == (0.3, 0.5)
+        assert model.graph.output[0].type.tensor_type.shape.dim[1].dim_value == 7
+        assert model.graph.input[0].type.tensor_type.shape.dim[2].dim_param == "height"
 
 
 CUT = "1 -o begin.weights"
@@ -498,7 +510,7 @@ TESTED = {
     "evaluate": [*RUNNING, *EVALUATE, NAMED["evaluate"], REPORT, OVERWRITE, SCORED],
     "benchmark": [*BENCHMARK, FILES_OF_NET, PLOT, ALGORITHMS, OVERWRITE, "--json"],
     "compare": [COMPARE, STRICTLY, BOX],
-    "export": [EXPORT, ZOO, OVERWRITE],
+    "export": [EXPORT, EXPORT_BOXES, *EXPORT_NAMES, ZOO, OVERWRITE],
     "weights": [FILES_OF_NET, CUT, ZOO, OVERWRITE],
     "average": [OVERWRITE],
     "info": [INFO, INFO_OF_A_MODEL],

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from engine import cli
+from engine import cli, load
+from engine.errors import InputError
 from tests import needs
 from tests.cli.child import engine
 from tests.lanes import slow
@@ -31,7 +32,13 @@ def test_onnx_runtime_opens_what_is_written(tmp_path, tiny_detector, options, ba
     path = tmp_path / "net.onnx"
     done = engine("export", "onnx", tiny_detector.cfg, tiny_detector.weights, "-o", path, *options)
     assert (done.status, done.err) == (0, "")
-    assert done.out == f"{path}: {path.stat().st_size:,} bytes\n"
+    opset = 17 if "--opset" in options else 13
+    head, *told = done.out.splitlines()
+    assert head == f"{path}: {path.stat().st_size:,} bytes, opset {opset}, float32"
+    assert [line.split()[:2] for line in told] == [
+        ["input", "images"],
+        *(["output", name] for name in outputs),
+    ]
     session = opened(path)
     (source,) = session.get_inputs()
     sides = (64, 32) if "--size" in options else (48, 64)
@@ -40,6 +47,75 @@ def test_onnx_runtime_opens_what_is_written(tmp_path, tiny_detector, options, ba
     found = session.run(None, {source.name: np.zeros((batch, 3, *sides), np.float32)})
     names = [each.name for each in session.get_outputs()]
     assert dict(zip(names, (each.shape for each in found), strict=True)) == outputs
+
+
+def exported(capsys, model, path, *options):
+    """Export in this process; return what is printed."""
+    command = ["export", "onnx", "--cfg", str(model.cfg), "--weights", str(model.weights)]
+    status = cli.main([*command, "-o", str(path), *options])
+    out, err = capsys.readouterr()
+    assert (status, err) == (0, "")
+    return out
+
+
+def test_inputs_and_outputs_are_told(tmp_path, tiny_detector, capsys):
+    path = tmp_path / "net.onnx"
+    out = exported(capsys, tiny_detector, path, "--nms", "--max-det", "20", "--half")
+    assert out.splitlines() == [
+        f"{path}: {path.stat().st_size:,} bytes, opset 13, float16",
+        "  input   images float32 (batch, 3, 48, 64)  RGB from 0 to 1, pictures stretched",
+        "  output  boxes float32 (batch, 20, 4)       x, y, w, h from 0 to 1; the rest is 0",
+        "  output  scores float32 (batch, 20)         the best first; the rest is 0",
+        "  output  classes int64 (batch, 20)          the rest is -1",
+        "  output  count int64 (batch,)               the number of boxes",
+    ]
+    options = ("--layout", "yolov8", "--dynamic", "--batch", "1", "--overwrite")
+    out = exported(capsys, tiny_detector, path, *options)
+    assert "images float32 (1, 3, height, width)" in out
+    assert "output0 float32 (1, 7, rows)" in out
+
+
+def test_names_go_into_the_file(tmp_path, tiny_detector, capsys):
+    path = tmp_path / "net.onnx"
+    exported(capsys, tiny_detector, path, "--names", str(tiny_detector.names))
+    found = opened(path).get_modelmeta().custom_metadata_map
+    assert found["names"] == "{0: 'cat', 1: 'dog', 2: 'cow'}"
+    data = tmp_path / "my.data"
+    data.write_text(f"names = {tiny_detector.names}\n")
+    exported(capsys, tiny_detector, path, "--data", str(data), "--overwrite")
+    assert "'dog'" in opened(path).get_modelmeta().custom_metadata_map["names"]
+    exported(capsys, tiny_detector, path, "--overwrite")
+    assert "'class 1'" in opened(path).get_modelmeta().custom_metadata_map["names"]
+
+
+def test_settings_of_nms_have_an_effect(tmp_path, tiny_detector, capsys):
+    counts = []
+    for options in ((), ("--threshold", "1"), ("--iou", "0.1"), ("--max-det", "3")):
+        path = tmp_path / f"{len(counts)}.onnx"
+        exported(capsys, tiny_detector, path, "--nms", *options)
+        images = np.random.default_rng(0).random((1, 3, 48, 64), np.float32)
+        counts.append(int(opened(path).run(["count"], {"images": images})[0][0]))
+    assert counts[1] == 0
+    assert counts[0] > counts[2] > 0
+    assert counts[3] == 3
+
+
+def test_a_detector_exports_itself(tmp_path, tiny_detector):
+    with load(tiny_detector.cfg, tiny_detector.weights, tiny_detector.names) as detector:
+        path = tmp_path / "net.onnx"
+        model = detector.export(path, layout="yolov5", half=True)
+        assert path.read_bytes() == model.content
+        assert [each.name for each in model.outputs] == ["output0"]
+        assert "'cow'" in model.metadata["names"]
+        with pytest.raises(InputError, match="exists already"):
+            detector.export(path)
+        detector.export(str(path), nms=True, threshold=0.5, overwrite=True)
+        assert opened(path).get_outputs()[0].name == "boxes"
+        for wrong in ({"iou": 0.3}, {"layout": "raw", "nms": True}, {"batch": 0}):
+            with pytest.raises(InputError, match=next(iter(wrong)).replace("layout", "nms")):
+                detector.export(tmp_path / "other.onnx", **wrong)
+        with pytest.raises(InputError, match=r"expected a name that ends in \.onnx"):
+            detector.export(tmp_path / "net.txt")
 
 
 def test_a_file_is_replaced_only_when_asked(tmp_path, tiny_detector, capsys):
@@ -80,8 +156,16 @@ def test_a_layer_that_onnx_cannot_hold_is_named(tmp_path, tiny_recurrent, capsys
         (["onx", "-o", "x"], "expected onnx, got 'onx'. Did you mean 'onnx'?"),
         (["onnx"], "no output named: expected -o FILE"),
         (["onnx", "a.jpg", "-o", "x"], "unexpected 'a.jpg'"),
-        (["onnx", "--batch", "0", "-o", "x"], "--batch: expected 1 or more, got 0"),
+        (
+            ["onnx", "--batch", "0", "-o", "x.onnx"],
+            "batch: expected an integer of 1 or more, got 0",
+        ),
         (["onnx", "--cfg", "x.cfg", "-o", "x.onnx"], "no model: name one with --model"),
+        (["onnx", "--nms", "--iou", "45", "-o", "x.onnx"], "got 45.0. Did you mean 0.45?"),
+        (["onnx", "--conf", "0.3", "-o", "x.onnx"], "threshold: expected nms, too, got 0.3 alone"),
+        (["onnx", "--nms", "--max-det", "0", "-o", "x.onnx"], "max_detections: expected an"),
+        (["onnx", "--layout", "yolo8", "-o", "x.onnx"], "Did you mean 'yolov8'?"),
+        (["onnx", "--layout", "raw", "--nms", "-o", "x.onnx"], "expected the layout darknet, "),
         (["onnx", "-o", "x.txt"], "-o x.txt: expected a name that ends in .onnx"),
         (["onnx", "--model", "yolov3-tinny", "-o", "x"], "Did you mean 'yolov3-tiny'?"),
     ],

@@ -65,9 +65,9 @@ def test_every_layer_agrees_with_darknet_or_is_refused(judge, folder):
 def compare_rows(plan, network, given):
     if any(getattr(head, "tree_parents", ()) for head in plan.heads):
         with pytest.raises(ConfigError, match="a tree of classes"):
-            run(plan, network, given, decode=True)
+            run(plan, network, given, layout="darknet")
         return
-    (rows,) = run(plan, network, given, decode=True)
+    (rows,) = run(plan, network, given, layout="darknet")
     device = open_device("cpu:1")
     expected = device.compile(optimise(plan, device.passes), batch=len(given)).detect(
         given, threshold=0.3

@@ -119,7 +119,7 @@ def test_batch_is_dynamic_unless_given(cpu):
 def test_decoding_keeps_every_row(cpu):
     network, plan = network_of(NET.format(activation="leaky"))
     given = images(plan, 2)
-    (rows,) = run(plan, network, given, decode=True)
+    (rows,) = run(plan, network, given, layout="darknet")
     assert rows.shape == (2, 32 * 32, 8)
     expected = cpu.compile(plan, batch=2).detect(given, threshold=0.5)
     for found, wanted in zip(detected(rows, plan, 0.5), expected, strict=True):
@@ -129,7 +129,7 @@ def test_decoding_keeps_every_row(cpu):
 def test_decoding_needs_a_detection_layer():
     network, plan = network_of(NET[: NET.index("[yolo]")].format(activation="leaky"))
     with pytest.raises(InputError, match="expected a network with a detection layer"):
-        onnx.serialize(plan, network.titles, decode=True)
+        onnx.serialize(plan, network.titles, layout="darknet")
 
 
 @pytest.mark.parametrize("seed", range(25))

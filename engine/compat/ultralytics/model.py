@@ -197,23 +197,38 @@ class YOLO:
         format: str = "onnx",
         *,
         imgsz: Size | None = None,
+        half: bool = False,
+        dynamic: bool = False,
+        nms: bool = False,
+        conf: float | None = None,
+        iou: float | None = None,
+        max_det: int | None = None,
         opset: int | None = None,
         batch: int | None = None,
         overwrite: bool = False,
     ) -> str:
-        """Write the network as ONNX next to its weights; return the path."""
-        from engine.export import onnx
-        from engine.files.atomic import write_new
-        from engine.passes import optimise
+        """Write the network as ONNX next to its weights; return the path.
 
+        The output is that of a YOLOv8 of ultralytics, (batch, 4 + classes, boxes), or with `nms`
+        (batch, max_det, 6). The batch size is 1, or with `dynamic` any, like height and width.
+        """
         if format != "onnx":
             raise InputError(f"format: expected onnx, got {format!r}.{suggest(format, ['onnx'])}")
         detector = self._load(**({} if imgsz is None else {"imgsz": imgsz}))
-        plan = optimise(detector.read_plan(), onnx.PASSES)
-        titles = detector.graph.titles
-        content = onnx.serialize(plan, titles, opset=opset, batch=batch)
         path = Path(self._files[1] or detector.graph.file).with_suffix(".onnx")
-        write_new(path, content, overwrite=overwrite)
+        detector.export(
+            path,
+            layout="yolov8" if detector.task == "detector" else None,
+            nms=nms,
+            threshold=conf,
+            iou=iou,
+            max_detections=max_det,
+            half=half,
+            dynamic=dynamic,
+            batch=batch or (None if dynamic else 1),
+            opset=opset,
+            overwrite=overwrite,
+        )
         return str(path)
 
     def train(self, *_: Any, **__: Any) -> None:

@@ -167,6 +167,10 @@ def test_evaluation(folder):
     model.close()
 
 
+def sides_of(port):
+    return [each.dim_value for each in port.type.tensor_type.shape.dim]
+
+
 def test_export(model, folder):
     onnx = needs.package("onnx")
     assert model.export(format="onnx") == "net.onnx"
@@ -174,6 +178,13 @@ def test_export(model, folder):
     with pytest.raises(InputError, match="exists already"):
         model.export()
     model.export(overwrite=True)
+    (port,) = onnx.load("net.onnx").graph.output
+    assert sides_of(port)[:2] == [1, 4 + len(model.names)]
+    model.export(nms=True, conf=0.3, iou=0.5, max_det=20, half=True, dynamic=True, overwrite=True)
+    made = onnx.load("net.onnx")
+    facts = {each.key: each.value for each in made.metadata_props}
+    assert facts["args"] == "{'batch': 1, 'half': True, 'dynamic': True, 'nms': True}"
+    assert sides_of(made.graph.output[0]) == [0, 20, 6]
     with pytest.raises(InputError, match="format: expected onnx"):
         model.export("engine")
 

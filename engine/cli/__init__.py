@@ -90,6 +90,7 @@ class Parser(argparse.ArgumentParser):
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         argv = _without_dashes(argv)
+        argv = darknet_options.respelled(argv, self._option_string_actions)
         darknet_options.refuse(argv, self._option_string_actions)
         arguments, unknown = self.parse_known_intermixed_args(argv)
         if unknown:
@@ -144,6 +145,9 @@ def _dispatch(argv: Sequence[str]) -> int:
         print(f"engine {__version__}")
         return 0
     if first not in commands():
+        if first in darknet_options.COMMANDS:
+            here = darknet_options.COMMANDS[first]
+            raise InputError(f"{first} is darknet's command. Here it is {here}")
         hint = suggest(first, commands())
         raise InputError(f"no command {first!r}.{hint} See: python -m engine --help")
     module = import_module(f"engine.cli.{first}")

@@ -58,6 +58,17 @@ IGNORED = (
     )),
 )  # fmt: skip
 
+# hank-ai's fork ignores dashes and underscores in options, and has these names of its own.
+_FORK = {
+    "camera": "-c",
+    "threshold": "-thresh",
+    "nmsthresh": "-nms",
+    "noshow": "-dont_show",
+}
+
+# Commands of darknet that have another name here.
+COMMANDS = {"ops": "info", "speed": "benchmark", "partial": "weights cut"}
+
 _NOT_NEEDED = "not needed"
 
 # The equivalent of an option in all other commands.
@@ -121,11 +132,28 @@ def is_typed_for_darknet(argv: Sequence[str], known: Collection[str]) -> bool:
     return any(word in darknets and word not in known for word in argv)
 
 
+def respelled(argv: Sequence[str], known: Collection[str]) -> list[str]:
+    """Return the words of a darknet command with options as AlexeyAB spells them."""
+    if OPTIONS[0].name not in known:
+        return list(argv)
+    usual = {_letters(option.name): option.name for option in (*OPTIONS, *IGNORED)} | _FORK
+    words = []
+    for word in argv:
+        name, equals, value = word.partition("=")
+        is_option = name[:1] == "-" and name not in known
+        words.append(usual.get(_letters(name), name) + equals + value if is_option else word)
+    return words
+
+
+def _letters(name: str) -> str:
+    return name.replace("-", "").replace("_", "").lower()
+
+
 def refuse(argv: Sequence[str], known: Collection[str]) -> None:
     """Raise an error for options that argparse would read as another one: -out as -o ut."""
     takes_darknets = OPTIONS[0].name in known
     for word in argv:
-        if word in known:
+        if word.partition("=")[0] in known:
             continue
         if takes_darknets and word[:1] == "-" and word[1:2].isalpha():
             raise InputError(f"unknown option {word!r}.{suggest(word, known)}")

@@ -1,0 +1,75 @@
+"""Darknet's options: all are accepted by its commands, and every other command names ours."""
+
+import pytest
+
+from engine import cli
+from engine.cli._darknet import options
+from tests.cli.darknet.parcel_set import MODEL
+
+
+@pytest.mark.parametrize("command", ["detector", "classifier", "yolo"])
+def test_every_option_is_accepted(command):
+    parser = cli.parser_of(command)
+    for name, kind, _ in (*options.OPTIONS, *options.IGNORED):
+        words = ["test", "a", name, *(["1"] * (kind is not None))]
+        value = getattr(parser.parse(words), name[1:])
+        assert value == (True if kind is None else kind("1"))
+
+
+def test_options_without_an_effect_change_nothing(capsys):
+    ignored = [
+        word for name, kind, _ in options.IGNORED for word in (name, *(["3"] * (kind is not None)))
+    ]
+    texts = []
+    for more in ([], ignored):
+        assert cli.main(["detector", "test", *MODEL, "set/2.png", "-nogpu", *more]) == 0
+        shown = capsys.readouterr()
+        assert shown.err == ""
+        texts.append(shown.out.rpartition("milli-seconds.")[2])
+    assert texts[0] == texts[1] == "\naztec: 82%\nbarcode: 41%\n"
+
+
+@pytest.mark.parametrize(
+    "words", [["--thresh", "0.5"], ["-threshold=0.5"], ["--iou-thresh", "0.5", "--Thresh=0.5"]]
+)
+def test_spellings_of_the_fork(words):
+    parser = cli.parser_of("detector")
+    assert parser.parse(["test", "a", *words, "--ext-output", "-noshow"]).thresh == 0.5
+    assert parser.parse(["demo", "a", "-camera", "2"]).c == 2
+
+
+def test_values_and_file_names_are_left_alone():
+    parsed = cli.parser_of("detector").parse(
+        ["test", "ext-output", "-out", "a=-thresh", "-i", "-1"]
+    )
+    assert (parsed.files, parsed.out, parsed.i) == (["ext-output"], "a=-thresh", -1)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["detector", "test", "-thres=1"], "unknown option '-thres=1'. Did you mean '-thresh'?"),
+        (["detector", "test", "-skip_classes", "1"], "unknown option '-skip_classes'."),
+        (["evaluate", "-points"], "-points is darknet's option. Here it is --points"),
+        (["ops", "my.cfg"], "ops is darknet's command. Here it is info"),
+    ],
+)
+def test_what_is_unknown_is_one_line_with_a_hint(capsys, words, message):
+    assert cli.main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+@pytest.mark.parametrize(("words", "device"), [([], "auto"), (["-i", "0"], "auto")])
+def test_the_first_gpu_is_optional(monkeypatch, words, device):
+    asked = []
+
+    def load(*_, **more):
+        asked.append(more["device"])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("engine.load", load)
+    assert cli.main(["detector", "test", *MODEL, "set/2.png", *words]) == 130
+    assert cli.main(["detector", "test", *MODEL, "set/2.png", "-i", "1"]) == 130
+    assert cli.main(["detector", "test", *MODEL, "set/2.png", "-i", "-1"]) == 130
+    assert asked == [device, "cuda:1", "cpu"]

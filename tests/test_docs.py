@@ -49,6 +49,8 @@ def fresh(tmp_path, monkeypatch, tiny_detector, tiny_classifier):
         "classes=3\nnames=my.names\nvalid=list.txt\ntrain=list.txt\n"
     )
     (tmp_path / "dog.txt").write_text("0 0.5 0.5 0.4 0.4\n2 0.3 0.3 0.2 0.1\n")
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures/000012.txt").write_text("0 0.5 0.5 0.4 0.4\n")
     shutil.copy(tmp_path / "my.weights", tmp_path / "again.weights")
     classes = "classes=6\nnames=classifier.names\nlabels=classifier.labels\nvalid=list.txt\n"
     (tmp_path / "imagenet.data").write_text(classes)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,11 +23,13 @@ from engine.errors import ImageError, InputError
 from engine.files.naming import shown
 
 if TYPE_CHECKING:
+    from PIL import Image
+
     from engine.detector import Detector
     from engine.evaluate.examples import Example
     from engine.evaluate.ground_truth import GroundTruth
     from engine.evaluate.ranking import Counts
-    from engine.evaluate.score import ClassScore, Report
+    from engine.evaluate.score import ClassScore, Report, Rules
 
 _MAX_PROBLEMS = 20
 _MAX_CONFUSED = 5
@@ -55,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rules.add_argument("--points", type=int, default=0, help="darknet's: 0 (area), 11 or 101 (0)")
     output = parser.add_argument_group("output")
     output.add_argument(
-        "--curves", metavar="DIR", help="where to write curves and the confusion matrix"
+        "--curves", metavar="DIR", help="where to write curves, confusion matrix, worst pictures"
     )
     output.add_argument(
         "--save-coco", metavar="DIR", help="where to write ground truth and detections for COCO"
@@ -116,7 +119,13 @@ def run(arguments: argparse.Namespace) -> int:
     if folders["save_coco"]:
         coco_files.write(folders["save_coco"], truth, examples, overwrite=arguments.overwrite)
     if folders["curves"]:
-        charts.write(folders["curves"], report, overwrite=arguments.overwrite)
+        charts.write(
+            folders["curves"],
+            report,
+            examples,
+            read=partial(_picture, orient=not arguments.no_exif),
+            overwrite=arguments.overwrite,
+        )
     has_no_labels = 0 < truth.unlabelled == len(truth.entries)
     if has_no_labels:
         print_stderr("Error: no picture has a label file: nothing was measured. See --labels")
@@ -227,6 +236,12 @@ def _examples_from_file(
 # ------------------------------------------------------------ output
 
 
+def _picture(path: str, *, orient: bool) -> Image.Image:
+    from engine.vision.image import read
+
+    return read(path, orient=orient).to_image()
+
+
 def _new_folder(arguments: argparse.Namespace, option: str) -> Path | None:
     """Create a folder before the evaluation, so that an error does not waste it."""
     name = getattr(arguments, option)
@@ -254,6 +269,8 @@ def _print_problems(truth: GroundTruth, failures: Sequence[str]) -> None:
 
 
 def _lines(report: Report, truth: GroundTruth, about: dict[str, object]) -> Iterator[str]:
+    from engine.evaluate.curves import best_threshold
+
     objects = f"{report.counts.objects} objects of {len(truth.names)} classes"
     yield f"{truth.source}: {report.pictures} pictures, {objects}"
     rules = report.rules
@@ -268,13 +285,16 @@ def _lines(report: Report, truth: GroundTruth, about: dict[str, object]) -> Iter
     yield ""
     yield from align([[name, _or_dash(value)] for name, value in report.summary.items()])
     yield ""
-    heading: list[Cell] = ["class", "objects", "AP", "TP", "FP", "FN"]
-    heading += ["precision", "recall", "F1", "average IoU"]
+    heading: list[Cell] = ["class", "pictures", "objects", "AP"]
+    heading += [_ap_at(rules)] if rules.method == "coco" else []
+    heading += ["TP", "FP", "FN", "precision", "recall", "F1", "average IoU"]
     present = [
         each for each in report.classes if each.counts.objects or each.counts.false_positives
     ]
-    main = next(iter(report.summary.values()))
-    yield from align([heading, *map(_row, present), ["all", *_cells(main, report.counts)]])
+    yield from align([heading, *(_row(each, rules) for each in present), _all(report)])
+    if best := best_threshold(report):
+        yield ""
+        yield f"best mean F1: {best[1]:.3f} at a score threshold of {best[0]:.2f}"
     yield from _confused(report, truth)
     if rules.method == "darknet":
         from engine.cli._darknet.map import closing_lines
@@ -282,14 +302,29 @@ def _lines(report: Report, truth: GroundTruth, about: dict[str, object]) -> Iter
         yield from closing_lines(report)
 
 
-def _row(each: ClassScore) -> list[Cell]:
-    return [shown(each.name), *_cells(each.average_precision, each.counts)]
+def _row(each: ClassScore, rules: Rules) -> list[Cell]:
+    precisions = [each.average_precision]
+    precisions += [each.average_precision_at_iou] if rules.method == "coco" else []
+    return [shown(each.name), each.pictures, *_cells(precisions, each.counts)]
 
 
-def _cells(average_precision: float | None, counts: Counts) -> list[Cell]:
+def _all(report: Report) -> list[Cell]:
+    precisions = [next(iter(report.summary.values()))]
+    if report.rules.method == "coco":
+        known = [each.average_precision_at_iou for each in report.classes]
+        found = [each for each in known if each is not None]
+        precisions.append(sum(found) / len(found) if found else None)
+    return ["all", report.pictures, *_cells(precisions, report.counts)]
+
+
+def _ap_at(rules: Rules) -> str:
+    return f"AP{round(rules.match_iou * 100)}"
+
+
+def _cells(precisions: Sequence[float | None], counts: Counts) -> list[Cell]:
     return [
         counts.objects,
-        _or_dash(average_precision),
+        *map(_or_dash, precisions),
         counts.true_positives,
         counts.false_positives,
         counts.false_negatives,

@@ -82,6 +82,13 @@ def rank(examples: Sequence[ClassExample], iou: float) -> Ranking:
     return Ranking.of(parts, objects)
 
 
+def at_iou(ranking: Ranking) -> float | None:
+    """Return the average precision of one class at the IoU threshold of its ranking."""
+    if not ranking.objects:
+        return None
+    return float(np.mean(ranking.precision_at(RECALL_THRESHOLDS)))
+
+
 def mean(values: Array) -> float | None:
     known = values[values > -1]
     return float(np.mean(known)) if known.size else None

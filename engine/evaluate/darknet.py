@@ -67,9 +67,7 @@ def average_precisions(rankings: Sequence[Ranking], points: int) -> list[float]:
 def _at_points(ranking: Ranking, points: int) -> float:
     if not ranking.objects:
         return 0.0
-    best = np.append(ranking.envelope(), 0.0)
-    recalls = np.arange(points) / (points - 1)
-    return float(np.mean(best[np.searchsorted(ranking.recall, recalls, side="left")]))
+    return float(np.mean(ranking.precision_at(np.arange(points) / (points - 1))))
 
 
 def _area(ranking: Ranking) -> float:

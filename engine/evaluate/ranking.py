@@ -46,6 +46,11 @@ class Ranking:
         """Return the best precision at the recall of each detection or a greater one."""
         return falling_envelope(self.precision)
 
+    def precision_at(self, recalls: Array) -> Array:
+        """Return the best precision at each of the recalls or a greater one."""
+        envelope = np.append(self.envelope(), 0.0)
+        return envelope[np.searchsorted(self.recall, recalls, side="left")]
+
     def counts(self, threshold: float) -> Counts:
         """Count hits and misses among the scores above `threshold`."""
         above = self.scores > threshold

@@ -55,12 +55,18 @@ class Rules:
 
 @dataclass(frozen=True, eq=False)
 class ClassScore:
-    """The scores of one class; `average_precision` is None if there is no object to find."""
+    """The scores of one class; an average precision is None if there is no object to find.
+
+    COCO's `average_precision` is the mean over ten IoU thresholds; `average_precision_at_iou` is
+    the one at `match_iou`, by the same method, and the area under the curve of `ranking`.
+    """
 
     name: str
     average_precision: float | None
+    average_precision_at_iou: float | None
     ranking: Ranking
     counts: Counts
+    pictures: int  # with an object of the class
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +98,8 @@ class Report:
                     "class_id": class_id,
                     "name": each.name,
                     "average_precision": each.average_precision,
+                    "average_precision_at_iou": each.average_precision_at_iou,
+                    "pictures": each.pictures,
                     **_counts(each.counts),
                 }
                 for class_id, each in enumerate(self.classes)
@@ -109,9 +117,11 @@ def score(examples: Sequence[Example], names: Sequence[str], rules: Rules | None
     rankings = [rank(of_class, iou) for of_class in classes]
     counts = [ranking.counts(threshold) for ranking in rankings]
     precisions: Sequence[float | None]
+    at_iou: Sequence[float | None]
     if rules.method == "coco":
         tables = coco.tables(classes)
         precisions = [tables.of_class(class_id) for class_id in range(len(names))]
+        at_iou = [coco.at_iou(ranking) for ranking in rankings]
         summary = tables.summary()
     else:
         if rules.method == "darknet":
@@ -120,8 +130,10 @@ def score(examples: Sequence[Example], names: Sequence[str], rules: Rules | None
         else:
             average = voc.eleven_points if rules.method == "voc11" else voc.area
             precisions = [average(ranking) for ranking in rankings]
+        at_iou = precisions
         summary = {f"mAP@{iou:.2f}": _mean(precisions)}
-    columns = zip(names, precisions, rankings, counts, strict=True)
+    pictures = [sum(len(each.objects) > 0 for each in of_class) for of_class in classes]
+    columns = zip(names, precisions, at_iou, rankings, counts, pictures, strict=True)
     return Report(
         rules,
         pictures=len(examples),

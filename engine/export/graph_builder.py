@@ -64,7 +64,8 @@ class GraphBuilder:
         self.opset = opset
         self.onnx = import_onnx()
         self.nodes: list[Any] = []
-        self.initializers: dict[str, Any] = {}
+        self.model = self.onnx.ModelProto()  # has the constants from the start: they are large
+        self._constants: set[str] = set()
         self._plan = plan
         self._titles = titles
         self._layer = 0
@@ -279,7 +280,7 @@ class GraphBuilder:
 
     def table(self, values: Array) -> str:
         """Return the name of a new constant of the current layer, in the type of the op."""
-        name = f"layer_{self._layer}/table_{len(self.initializers)}"
+        name = f"layer_{self._layer}/table_{len(self._constants)}"
         return self._initializer(name, self._converted(values))
 
     def factors(self, values: Sequence[float]) -> str:
@@ -290,7 +291,7 @@ class GraphBuilder:
     def constant(self, constant: Constant) -> str:
         """Return the name of a constant of the plan, in the type of the op."""
         name = f"{constant.name}{self._suffix}"
-        if name in self.initializers:
+        if name in self._constants:
             return name
         return self._initializer(name, self._converted(self.constant_values(constant)))
 
@@ -322,9 +323,10 @@ class GraphBuilder:
         self.nodes.append(make(kind, list(inputs), outs, name=name, **attributes))
 
     def _initializer(self, name: str, values: Array) -> str:
-        if name not in self.initializers:
+        if name not in self._constants:
             tensor = self.onnx.numpy_helper.from_array(np.asarray(values, order="C"), name)
-            self.initializers[name] = tensor
+            self.model.graph.initializer.append(tensor)
+            self._constants.add(name)
         return name
 
 

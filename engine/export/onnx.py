@@ -116,25 +116,18 @@ def _content(
     outputs: Sequence[Port],
     facts: Mapping[str, str],
 ) -> bytes:
-    onnx = graph.onnx
-    graph_proto = onnx.helper.make_graph(
-        graph.nodes,
-        "network",
-        [_info(graph, each) for each in inputs],
-        [_info(graph, each) for each in outputs],
-        list(graph.initializers.values()),
-    )
-    imports = [onnx.helper.make_opsetid("", graph.opset)]
-    model = onnx.helper.make_model(
-        graph_proto,
-        opset_imports=imports,
-        producer_name="engine",
-        producer_version=__version__,
-        ir_version=onnx.helper.find_min_ir_version_for(imports),
-    )
+    onnx, model = graph.onnx, graph.model
+    model.graph.name = "network"
+    model.graph.node.extend(graph.nodes)
+    model.graph.input.extend(_info(graph, each) for each in inputs)
+    model.graph.output.extend(_info(graph, each) for each in outputs)
+    model.opset_import.append(onnx.helper.make_opsetid("", graph.opset))
+    model.ir_version = onnx.helper.find_min_ir_version_for(model.opset_import)
+    model.producer_name, model.producer_version = "engine", __version__
     onnx.helper.set_model_props(model, facts)
-    onnx.checker.check_model(model)
-    return bytes(model.SerializeToString())
+    content: bytes = model.SerializeToString()
+    onnx.checker.check_model(content)
+    return content
 
 
 def _info(graph: GraphBuilder, port: Port) -> Any:

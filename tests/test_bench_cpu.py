@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import engine
 from engine.backends.cpu import blas
 from tools import bench_cpu
 
@@ -25,6 +26,15 @@ def test_one_line_per_engine_and_number_of_threads(tiny_detector, tmp_path, caps
         assert len(engine["wall"]) == len(engine["processor"]) == 3
         assert min(engine["wall"]) > 0
         assert engine["peak_mb"] > 1
+
+
+@pytest.mark.parametrize("device", ["cpu", "ort"])
+def test_this_engine_runs_on_the_device_that_is_named(monkeypatch, tmp_path, device):
+    named = []
+    monkeypatch.setattr(engine, "load", lambda *_, **options: named.append(options["device"]))
+    network = bench_cpu.Network(tmp_path, tmp_path, (3, 8, 8), device)
+    bench_cpu.this_engine(network, 1)
+    assert named == [device]
 
 
 def test_ratios_compare_times_of_the_same_round():

@@ -40,6 +40,7 @@ class Network:
     cfg: Path
     weights: Path
     sides: tuple[int, ...] = ()  # channels, height, width of the input
+    device: str = "cpu"  # of this engine: with ort its cost beyond ONNX Runtime's own shows
 
 
 @dataclass
@@ -59,11 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--engines", nargs="+", default=[*ENGINES, "darknet"])
+    parser.add_argument("--device", choices=("cpu", "ort"), default="cpu", help="of this engine")
     parser.add_argument("--json", type=Path, help="write all times to this file")
     parser.add_argument("--worker", choices=ENGINES, help=argparse.SUPPRESS)
     parser.add_argument("--sides", type=int, nargs=3, default=(), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    network = Network(options.cfg, options.weights, tuple(options.sides))
+    network = Network(options.cfg, options.weights, tuple(options.sides), options.device)
     if options.worker:
         return work(options.worker, network, options.threads[0])
     network = replace(network, sides=read_plan(network).source.shape.sides)
@@ -89,7 +91,7 @@ def this_engine(network: Network, threads: int) -> Callable[[], object]:
 
     import engine
 
-    detector = engine.load(network.cfg, network.weights, device="cpu", threads=threads)
+    detector = engine.load(network.cfg, network.weights, device=network.device, threads=threads)
     images = np.random.default_rng(0).random((1, *network.sides), np.float32)
     return lambda: detector.forward(images)
 
@@ -209,7 +211,7 @@ def measure(network: Network, names: Sequence[str], threads: int, rounds: int) -
 def _start(network: Network, name: str, threads: int) -> subprocess.Popen[str]:
     command = [sys.executable, __file__, "--worker", name, "--threads", str(threads)]
     command += ["--cfg", str(network.cfg), "--weights", str(network.weights)]
-    command += ["--sides", *map(str, network.sides)]
+    command += ["--sides", *map(str, network.sides), "--device", network.device]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=_environment())
 

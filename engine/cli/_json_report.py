@@ -43,7 +43,11 @@ class JsonReport:
         self._images.append(entry)
 
     def write(self, **about: object) -> None:
-        document = {"version": JSON_VERSION, "engine": __version__, **about, "images": self._images}
+        self.write_report(**about, images=self._images)
+
+    def write_report(self, **about: object) -> None:
+        """Write a document that is not about pictures."""
+        document = {"version": JSON_VERSION, "engine": __version__, **about}
         text = json.dumps(document, indent=1, allow_nan=False) + "\n"
         if self.is_stdout:
             sys.stdout.write(text)

@@ -94,7 +94,8 @@ def _help(action: argparse.Action) -> str:
 
 
 def _metavar(action: argparse.Action) -> str:
-    return str(action.metavar or action.dest).replace(":", " ")
+    name = action.metavar or action.dest
+    return (" ".join(name) if isinstance(name, tuple) else str(name)).replace(":", " ")
 
 
 def _fish_name(spelling: str) -> str:

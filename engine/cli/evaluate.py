@@ -4,7 +4,7 @@ LIST holds the names of pictures, one per line; DIR holds the pictures (or a fol
 darknet .data file and no LIST, the pictures are those of its `valid`. Labels
 are YOLO .txt or Pascal VOC .xml files next to the pictures, or in labels/ or Annotations/ next to
 their folder. A COCO .json file lists pictures and objects. --detections evaluates a results file
-instead of a detector.
+instead of a detector. --mot evaluates identities in videos: MOTA, IDF1 and HOTA.
 """
 
 from __future__ import annotations
@@ -40,6 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     truth = parser.add_argument_group("ground truth")
     truth.add_argument("--labels", metavar="DIR", help="folder of the label files")
     truth.add_argument("--images", metavar="DIR", help="folder of the pictures of a COCO file")
+    truth.add_argument(
+        "--mot",
+        nargs=2,
+        metavar=("TRUTH", "FOUND"),
+        help="score identities: text files of MOTChallenge, or folders of them",
+    )
     boxes = parser.add_argument_group("detections")
     boxes.add_argument("--detections", metavar="FILE", help="COCO results instead of a model's")
     boxes.add_argument(
@@ -68,6 +74,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.mot:
+        from engine.cli import _mot
+
+        return _mot.run(arguments)
     from engine.evaluate import charts, coco_files
     from engine.evaluate.score import Rules, score
 

@@ -341,6 +341,14 @@ REPORT = "--curves curves --save-coco coco --json report.json"
 SCORED = "--images . --detections coco/detections.json"
 
 
+IDENTITIES = "--mot truth.txt truth.txt"
+
+
+def test_evaluation_of_identities(folder):
+    (folder / "truth.txt").write_text("1,1,10,10,20,20\n2,1,11,10,20,20\n")
+    assert document(folder, f"evaluate {IDENTITIES}")["mota"] == 1
+
+
 def test_evaluation_files(folder):
     text = f"evaluate {NETS['evaluate']} set {REPORT}"
     run(folder, text)
@@ -507,7 +515,7 @@ TESTED = {
         BEST,
         ACCURACY,
     ],
-    "evaluate": [*RUNNING, *EVALUATE, NAMED["evaluate"], REPORT, OVERWRITE, SCORED],
+    "evaluate": [*RUNNING, *EVALUATE, NAMED["evaluate"], IDENTITIES, REPORT, OVERWRITE, SCORED],
     "benchmark": [*BENCHMARK, FILES_OF_NET, PLOT, ALGORITHMS, OVERWRITE, "--json"],
     "compare": [COMPARE, STRICTLY, BOX],
     "export": [EXPORT, EXPORT_BOXES, *EXPORT_NAMES, ZOO, OVERWRITE],

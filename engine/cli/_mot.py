@@ -1,0 +1,79 @@
+"""--mot of evaluate: score identities in videos."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from engine.cli._json_report import JsonReport
+from engine.cli._table import Cell, align
+from engine.errors import InputError
+from engine.evaluate.mot import Tally, tally
+from engine.evaluate.mot_files import find_pairs, read_tracks
+from engine.files.naming import shown
+
+_COUNTS = {  # headings, and the names in Tally.to_dict()
+    "frames": "frames",
+    "objects": "objects",
+    "boxes": "boxes",
+    "misses": "misses",
+    "false": "false_positives",
+    "switches": "switches",
+    "fragments": "fragmentations",
+    "identities": "identities",
+    "found": "found_identities",
+    "tracked": "mostly_tracked",
+    "lost": "mostly_lost",
+}
+_SCORES = {
+    "HOTA": "hota",
+    "DetA": "detection_accuracy",
+    "AssA": "association_accuracy",
+    "MOTA": "mota",
+    "IDF1": "idf1",
+    "ID precision": "id_precision",
+    "ID recall": "id_recall",
+}
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compare identities with ground truth, print the metrics, return the exit status."""
+    if arguments.inputs:
+        raise InputError(f"--mot: expected no LIST, DIR or JSON, got {arguments.inputs[0]!r}")
+    truth, found = arguments.mot
+    pairs = list(find_pairs(truth, found))
+    document = None
+    if arguments.json:
+        document = JsonReport(arguments.json, overwrite=arguments.overwrite)
+        document.check(file for _, *files in pairs for file in files)
+    tallies = {}
+    for name, truth_file, found_file in pairs:
+        tallies[name] = tally(read_tracks(truth_file, is_truth=True), read_tracks(found_file))
+    if not any(each.objects for each in tallies.values()):
+        raise InputError(f"{shown(truth)}: has no boxes that count")
+    total = Tally.total(tallies.values())
+    if document is None or not document.is_stdout:
+        print(*_lines(tallies, total), sep="\n")
+    if document:
+        sequences = [{"name": name, **each.to_dict()} for name, each in tallies.items()]
+        document.write_report(
+            ground_truth=truth, tracks=found, **total.to_dict(), sequences=sequences
+        )
+    return 0
+
+
+def _lines(tallies: dict[str, Tally], total: Tally) -> Iterator[str]:
+    for columns in (_SCORES, _COUNTS):
+        rows: list[list[Cell]] = [
+            _row(shown(name), each, columns) for name, each in tallies.items()
+        ]
+        if len(tallies) > 1:
+            rows.append(_row("all", total, columns))
+        yield from align(rows, headings=["sequence", *columns])
+        if columns is _SCORES:
+            yield ""
+
+
+def _row(name: str, each: Tally, columns: dict[str, str]) -> list[Cell]:
+    values = each.to_dict()
+    return [name, *(values[key] for key in columns.values())]

@@ -1,0 +1,61 @@
+"""evaluate --mot through the command line."""
+
+import json
+
+import numpy as np
+import pytest
+
+from engine import cli
+from tests.track.scenes import moving_objects
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Create the ground truth of two sequences, and what was found in them."""
+    monkeypatch.chdir(tmp_path)
+    for seed, name in enumerate(("A", "B")):
+        truth = moving_objects(seed, objects=4, frames=20)
+        table = np.column_stack([truth.frames, truth.ids, truth.boxes, np.ones(len(truth))])
+        (tmp_path / f"truth/{name}/gt").mkdir(parents=True)
+        np.savetxt(tmp_path / f"truth/{name}/gt/gt.txt", table, fmt="%g", delimiter=",")
+        (tmp_path / "found").mkdir(exist_ok=True)
+        np.savetxt(tmp_path / f"found/{name}.txt", table[:-2], fmt="%g", delimiter=",")
+    return tmp_path
+
+
+def test_two_files(here, capsys):
+    assert cli.main(["evaluate", "--mot", "truth/A/gt/gt.txt", "found/A.txt"]) == 0
+    scores, counts = capsys.readouterr().out.split("\n\n")
+    assert scores.splitlines()[0].split()[:4] == ["sequence", "HOTA", "DetA", "AssA"]
+    (row,) = scores.splitlines()[1:]
+    assert row.startswith("A ")
+    assert counts.splitlines()[1].split()[4] == "2"  # misses
+
+
+def test_two_folders_and_the_report(here, capsys):
+    command = ["evaluate", "--mot", "truth", "found", "--json", "report.json"]
+    assert cli.main(command) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.split("\n\n")[0].splitlines()] == [
+        *("sequence", "A", "B", "all")
+    ]
+    report = json.loads((here / "report.json").read_text())
+    assert report["misses"] == sum(each["misses"] for each in report["sequences"]) == 4
+    assert [each["name"] for each in report["sequences"]] == ["A", "B"]
+    assert cli.main(command) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["truth", "found", "docs"], "--mot: expected no LIST, DIR or JSON, got 'docs'"),
+        (["none.txt", "found/A.txt"], "none.txt: cannot be read: No such file or directory"),
+        (["empty.txt", "found/A.txt"], "empty.txt: has no boxes that count"),
+        (["truth", "found", "--json", "found/A.txt"], "--json found/A.txt: would replace a file"),
+    ],
+)
+def test_wrong_uses_are_refused_in_one_line(here, capsys, words, message):
+    (here / "empty.txt").write_text("1,1,2,3,4,5,0\n")
+    assert cli.main(["evaluate", "--mot", *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"Error: {message}")

@@ -65,6 +65,9 @@ def fresh(tmp_path, monkeypatch, tiny_detector, tiny_classifier):
     }
     (tmp_path / "instances_val2017.json").write_text(json.dumps(truth))
     (tmp_path / "list.txt").write_text("dog.jpg\ncat.jpg\n")
+    for name in ("truth/a.txt", "found/a.txt"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("1,1,10,10,20,20,1\n")
     for name in ("docs", "cfg", "weights"):
         (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
@@ -118,7 +121,7 @@ def test_tools_accept_the_options_that_pages_show(tool, options, page):
 
 PROGRAMS = [
     (page, code)
-    for page in ("security.md", "export.md")
+    for page in ("security.md", "export.md", "tracking.md")
     for code in re.findall(r"```python\n(.*?)```", PAGES[page], re.DOTALL)
 ]
 
@@ -132,11 +135,14 @@ def test_programs_run_as_printed(fresh, monkeypatch, page, code):
         for name in (each for each in vars(module) if each.isupper()):
             monkeypatch.setattr(module, name, getattr(module, name))  # restored at the end
     frame = np.zeros((40, 50, 3), np.uint8)
+    if "street.mp4" in code:
+        needs.package("av")
+        write_video(fresh / "street.mp4")
     exec(compile(code, page, "exec"), {"frame": frame})
 
 
 def test_pages_have_programs():
-    assert len(PROGRAMS) == 3
+    assert len(PROGRAMS) == 5
 
 
 def split_at(word, words):

@@ -30,6 +30,7 @@ EXPECTED = {
     "10_own_server.py": (r"request 1: picture: .*\n\{", None),
     "11_opencv_dnn.py": (r"pdf417 0\.\d+ \[", None),
     "12_ultralytics.py": (r"1 barcode, 1 qr", "runs/detect/predict/parcel.jpg"),
+    "13_track.py": (r"frame 19: dog #1 at 300\n.*'in': \{\}, 'out': \{'dog': 1\}", None),
 }
 
 
@@ -59,7 +60,7 @@ def test_it_runs(tmp_path, monkeypatch, capsys, tiny_classifier, name):
 def test_every_program_is_listed():
     page = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
     assert re.findall(r"\]\((\S+\.py)\)", page) == PROGRAMS == list(EXPECTED)
-    assert len(PROGRAMS) == 12
+    assert len(PROGRAMS) == 13
 
 
 @pytest.mark.slow

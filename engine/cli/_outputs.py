@@ -81,7 +81,8 @@ def written_to(arguments: argparse.Namespace) -> list[str] | None:
     """Return the files and folders that the run writes, or None for a quiet run."""
     if arguments.quiet:
         return None
-    chosen = (getattr(arguments, name, None) for name in ("output", *_FILES, "save_txt", "crops"))
+    names = ("output", *_FILES, "save_txt", "crops", "save_mot")
+    chosen = (getattr(arguments, name, None) for name in names)
     return [shown(path) for path in chosen if path not in (None, "-")]
 
 
@@ -167,10 +168,13 @@ def _existing(arguments: argparse.Namespace) -> Existing:
 
 
 def _row_sinks(arguments: argparse.Namespace, existing: Existing) -> Iterator[Sink]:
-    from engine.cli._sinks.csv_rows import BoxRows, ClassRows
+    from engine.cli import _tracking
+    from engine.cli._sinks.csv_rows import BoxRows, ClassRows, TrackRows
 
     if arguments.csv:
-        rows = BoxRows if hasattr(arguments, "save_txt") else ClassRows
+        rows: type[BoxRows] = ClassRows
+        if hasattr(arguments, "save_txt"):
+            rows = TrackRows if _tracking.is_wanted(arguments) else BoxRows
         yield rows(arguments.csv, existing=existing, all_pictures=arguments.csv_all)
 
 
@@ -221,6 +225,10 @@ def _folder_sinks(
         with_score = arguments.save_conf
         labels = (arguments.save_txt, reserved, feed.found)
         yield Labels(*labels, with_score=with_score, existing=existing)
+    if getattr(arguments, "save_mot", None):
+        from engine.cli._sinks.mot import MotTracks
+
+        yield MotTracks(arguments.save_mot, reserved, feed.found, existing=existing)
 
 
 def _json_style(text: str) -> str:

@@ -42,6 +42,13 @@ _ONLY_WITHOUT = (
     "flat",
     "fail_fast",
     "max_frames",
+    "track",
+    "track_low",
+    "track_lost",
+    "line",
+    "zone",
+    "anchor",
+    "save_mot",
 )
 _MAX_PROBLEMS = 20  # that are printed
 _PROGRESS_SECONDS = 10.0  # between two lines of progress

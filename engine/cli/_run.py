@@ -17,6 +17,7 @@ from engine.cli._sources import Feed
 from engine.errors import EngineError, ImageError
 
 if TYPE_CHECKING:
+    from engine.cli._tracking import Following
     from engine.detector import Detector
     from engine.inputs import Wanted
     from engine.sources.item import Item
@@ -39,11 +40,13 @@ def run_all(
     fail_fast: bool = False,
     resume: bool = False,
     written_to: Sequence[str] | None = None,
+    following: Following | None = None,
 ) -> int:
     """Run all pictures of the feed and return the exit status; sinks get the results in order.
 
     Unless `written_to` is None, a last line sums up a run of several pictures and names the
-    outputs. With `resume` the pictures that the outputs have are left out.
+    outputs. With `resume` the pictures that the outputs have are left out. `following` gives the
+    boxes of results an identity.
     """
     # taken by the detector, without a result yet, and the sinks that wait for it
     waiting: deque[tuple[Item, Sequence[Sink]]] = deque()
@@ -79,9 +82,13 @@ def run_all(
                 if isinstance(outcome, ImageError):
                     failures += 1
                     progress.print_stderr(f"Error: {outcome}")
+                    if following:
+                        following.fail(item)
                     for sink in wanted:
                         sink.fail(item, outcome)
                 else:
+                    if following:
+                        outcome = following.take(item, outcome)
                     found = len(outcome) if isinstance(outcome, Sized) else 0
                     boxes += found
                     with_boxes += found > 0

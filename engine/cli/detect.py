@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from engine.cli import _model, _outputs, _ray, _sources
+from engine.cli import _model, _outputs, _ray, _sources, _tracking
 from engine.cli._run import run_all
 from engine.errors import InputError
 from engine.vision.classes import parse_class
@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     boxes.add_argument(
         "--agnostic-nms", action="store_true", help="apply NMS across classes as well"
     )
+    _tracking.add_arguments(parser)
     _outputs.add_arguments(parser, of_boxes=True)
     _ray.add_arguments(parser)
 
@@ -55,10 +56,16 @@ def run(arguments: argparse.Namespace) -> int:
     }
     if _ray.is_wanted(arguments):
         return _ray.run(arguments, **chosen, **more)
+    following = _tracking.Following(arguments) if _tracking.is_wanted(arguments) else None
     inputs = _model.take_inputs(arguments)
     feed = _sources.feed(arguments, inputs, output_folders=_outputs.picture_folders(arguments))
+    if following:
+        feed = _tracking.in_frame_order(feed)
     progress = _outputs.progress(arguments)
     sinks = _outputs.sinks(arguments, feed, progress)
+    about = {**chosen, **(following.about if following else {})}
+    if following:
+        chosen["threshold"] = following.threshold
     with _model.load(arguments, **chosen, **more) as detector:
         if detector.task != "detector":
             raise InputError(f"{arguments.cfg}: is not a detector. Try: classify")
@@ -66,13 +73,14 @@ def run(arguments: argparse.Namespace) -> int:
             detector,
             feed,
             sinks,
-            about={"cfg": str(arguments.cfg), "device": detector.device, **chosen},
+            about={"cfg": str(arguments.cfg), "device": detector.device, **about},
             progress=progress,
             workers=arguments.workers,
             keep_pictures=_outputs.needs_pictures(arguments),
             fail_fast=arguments.fail_fast,
             resume=arguments.resume,
             written_to=_outputs.written_to(arguments),
+            following=following,
         )
 
 

@@ -224,6 +224,8 @@ def test_files_are_overwritten_only_if_asked(folder, command):
 
 
 FOLDERS = "-o drawn --save-txt found --save-conf --crops crops --flat"
+TRACKED = "many --track --track-low 0.05 --track-lost 2 --anchor bottom --save-mot tracks.txt"
+SHAPES = "--line door=0,0,1,1 --zone 0,0,1,0,1,1"
 DATASET = "many --recursive --coco-dataset set.json --progress"
 NUMBERED = "--json numbered.json --json-style coco --images-json set.json"
 
@@ -233,6 +235,15 @@ def test_output_folders_of_detect(folder):
     assert (folder / "drawn/dog.png").is_file()
     assert {len(row.split()) for row in (folder / "found/dog.txt").read_text().splitlines()} == {6}
     assert list((folder / "crops").glob("*/dog*.png"))
+
+
+def test_tracking(folder):
+    found = document(folder, f"detect {NETS['detect']} {TRACKED} {SHAPES}")
+    assert (found["track_low"], found["track_lost"]) == (0.05, 2)
+    for image in found["images"]:
+        assert all(each["track_id"] >= 1 for each in image["detections"])
+        assert [each["name"] for each in image["counts"]["lines"]] == ["door"]
+    assert (folder / "tracks.txt").read_text().startswith("1,1,")
 
 
 def test_coco_files_of_detect(folder):
@@ -495,6 +506,8 @@ TESTED = {
         MAX_PIXELS,
         FILES,
         FOLDERS,
+        TRACKED,
+        SHAPES,
         DATASET,
         NUMBERED,
         RESUMED,

@@ -129,6 +129,12 @@ def _neutral(value: object) -> object:
     return f"'{printable}" if value.startswith(_FORMULA_STARTS) else printable
 
 
+class TrackRows(BoxRows):
+    """Rows with the identities of a tracker."""
+
+    _COLUMNS = (*serialize.CSV_COLUMNS, serialize.TRACK_COLUMN)
+
+
 class ClassRows(BoxRows):
     _COLUMNS = _CLASS_COLUMNS
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.cli._sinks.base import Sink
@@ -16,16 +16,31 @@ from engine.vision.result import Result
 class Table(Sink):
     def __init__(self, print_line: Callable[[str], None]) -> None:
         self._print = print_line
+        self._counts: dict[str, Mapping[str, Any]] = {}  # the last ones of each video
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         width, height = outcome.size
         title = f"{shown(item.name)}  {width} x {height}  {milliseconds:.1f} ms"
         if isinstance(outcome, Result):
-            headings, rows = _OF_BOXES, _boxes(outcome)
+            has_tracks = outcome.track_ids is not None
+            headings = [*_OF_CLASSES[:1], *["track"] * has_tracks, *_OF_BOXES[1:]]
+            rows = _boxes(outcome)
+            if outcome.counts is not None:
+                self._counts[item.frame.video if item.frame else ""] = outcome.counts
         else:
             headings, rows = _OF_CLASSES, _classes(outcome)
         lines = align(rows, headings=headings) if rows else ["  nothing found"]
         self._print("\n".join([title, *lines]))
+
+    def finish(self) -> None:
+        for name, counts in self._counts.items():
+            rows: list[list[Cell]] = [
+                [f"  {shown(each['name'])}: {key}", _count_text(each[key])]
+                for each in (*counts["lines"], *counts["zones"])
+                for key in each
+                if key != "name"
+            ]
+            self._print("\n".join([shown(name) or "pictures", *align(rows)]))
 
 
 _OF_CLASSES = ["  class", "score"]
@@ -33,7 +48,19 @@ _OF_BOXES = [*_OF_CLASSES, "left", "top", "right", "bottom"]
 
 
 def _boxes(result: Result) -> list[list[Cell]]:
-    return [["  " + shown(found.label), found.score, *map(round, found.box)] for found in result]
+    return [
+        [
+            "  " + shown(found.label),
+            *([] if found.track_id is None else [found.track_id]),
+            found.score,
+            *map(round, found.box),
+        ]
+        for found in result
+    ]
+
+
+def _count_text(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {shown(label)}" for label, count in counts.items()) or "0"
 
 
 def _classes(result: Classification) -> list[list[Cell]]:

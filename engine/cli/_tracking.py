@@ -1,0 +1,209 @@
+"""Options that follow objects from frame to frame, and what follows them during a run."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import groupby
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from engine.arguments import fraction
+from engine.errors import InputError
+
+if TYPE_CHECKING:
+    from engine.cli._sources import Feed, NamedMedia
+    from engine.sources.item import Item
+    from engine.sources.media import Media
+    from engine.track import Line, Scene, Zone
+    from engine.vision.result import Result
+
+_PICTURE_RATE = Fraction(30)  # frames per second of a folder of pictures
+_MOT_FOLDER = "img1"  # MOTChallenge keeps the frames of a sequence in SEQUENCE/img1
+_SETTINGS = ("track_low", "track_lost", "anchor")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    track = parser.add_argument_group("tracking: see docs/tracking.md")
+    track.add_argument("--track", action="store_true", help="give each object an identity")
+    track.add_argument(
+        "--track-low",
+        type=float,
+        metavar="SCORE",
+        help="boxes from this score on continue a track (0.1)",
+    )
+    track.add_argument(
+        "--track-lost",
+        type=float,
+        metavar="SECONDS",
+        help="an object keeps its identity while it is hidden for so long (1.5)",
+    )
+    track.add_argument(
+        "--line",
+        action="append",
+        metavar="[NAME=]X1,Y1,X2,Y2",
+        help="count what crosses a line, in both directions",
+    )
+    track.add_argument(
+        "--zone",
+        action="append",
+        metavar="[NAME=]X1,Y1,X2,Y2,X3,Y3,…",
+        help="count what is in a polygon",
+    )
+    track.add_argument(
+        "--anchor", metavar="POINT", help="what has to cross: centre or bottom of a box (centre)"
+    )
+    track.add_argument(
+        "--save-mot", metavar="FILE|DIR", help="where to write tracks as text for MOTChallenge"
+    )
+
+
+def is_wanted(arguments: argparse.Namespace) -> bool:
+    if arguments.track or arguments.line or arguments.zone or arguments.save_mot:
+        if arguments.resume:
+            raise InputError(
+                "--track: not with --resume: identities of the other run are not known"
+            )
+        return True
+    for name in _SETTINGS:
+        if getattr(arguments, name) is not None:
+            raise InputError(f"--{name.replace('_', '-')}: only with --track")
+    return False
+
+
+class Tracked(NamedTuple):
+    """The pictures in which objects keep their identities: a video, or the pictures of a folder."""
+
+    key: str
+    name: str  # of its output file, without an extension
+
+
+def sequence_of(name: str, output: str, *, is_video: bool) -> Tracked:
+    """Return the sequence of a frame or picture, given its name and that of its outputs."""
+    if is_video:
+        return Tracked(f"video {output}", output)
+    folder = PurePath(name).parent
+    below_common = PurePath(output).parent
+    shown_as = below_common if below_common.name else PurePath(Path(folder).absolute().name)
+    if shown_as.name == _MOT_FOLDER:
+        outer = Path(folder).absolute().parent.name
+        shown_as = shown_as.parent if shown_as.parent.name else PurePath(outer or _MOT_FOLDER)
+    return Tracked(f"folder {folder}", shown_as.as_posix() if shown_as.name else "pictures")
+
+
+def sequence_of_item(item: Item) -> Tracked:
+    if item.frame:
+        return sequence_of(item.frame.video, item.output, is_video=True)
+    return sequence_of(item.name, item.output, is_video=False)
+
+
+def in_frame_order(feed: Feed) -> Feed:
+    """Sort the pictures of each folder by the numbers in their names: img2 comes before img10."""
+    if not feed.found:
+        return feed
+    ordered: list[NamedMedia] = []
+    for root, group in groupby(feed.found, lambda each: each.media.root):
+        together = list(group)
+        if root is not None:  # a search found them; others are in the order that the user gave
+            together.sort(key=lambda each: _natural(each.media))
+        ordered += together
+    return replace(feed, sources=tuple(ordered), found=tuple(ordered))
+
+
+def _natural(media: Media) -> list[tuple[int, str]]:
+    parts = re.split(r"([0-9]+)", media.name)
+    return [(int(part), "") if at % 2 else (0, part) for at, part in enumerate(parts)]
+
+
+class Following:
+    """Follow the objects of each video and of each folder of pictures on their own."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        from engine.track.counting import checked_anchor
+        from engine.track.tracker import Tracker
+
+        fraction("threshold", arguments.threshold)
+        low = 0.1 if arguments.track_low is None else fraction("track_low", arguments.track_low)
+        self.about: dict[str, float] = {
+            "track_low": min(low, arguments.threshold),
+            "track_lost": 1.5 if arguments.track_lost is None else arguments.track_lost,
+        }
+        self._settings: dict[str, Any] = {
+            "high": arguments.threshold,
+            "low": self.about["track_low"],
+            "lost_seconds": self.about["track_lost"],
+            "across_classes": arguments.agnostic_nms,
+        }
+        Tracker(**self._settings)  # raises if a setting is out of range
+        self._stride = arguments.stride
+        self._shapes: dict[str, Any] = {
+            "lines": [_line(text) for text in arguments.line or ()],
+            "zones": [_zone(text) for text in arguments.zone or ()],
+            "anchor": checked_anchor(arguments.anchor or "centre"),
+        }
+        _refuse_equal_names([*self._shapes["lines"], *self._shapes["zones"]])
+        self._scenes: dict[str, Scene] = {}
+
+    @property
+    def threshold(self) -> float:
+        """The threshold of the detector, so that the tracker gets the boxes of low scores."""
+        return self.about["track_low"]
+
+    def take(self, item: Item, result: Result) -> Result:
+        """Return the boxes that have an identity."""
+        key = sequence_of_item(item).key
+        if key not in self._scenes:
+            self._scenes[key] = self._new_scene(item)
+        return self._scenes[key].follow(result, seconds=item.frame.seconds if item.frame else None)
+
+    def fail(self, item: Item) -> None:
+        """Go on by a picture that could not be read."""
+        scene = self._scenes.get(sequence_of_item(item).key)
+        if scene:
+            scene.skip()
+
+    def _new_scene(self, item: Item) -> Scene:
+        from engine.track import Scene, Tracker
+
+        rate = item.frame.rate / self._stride if item.frame else _PICTURE_RATE
+        return Scene(Tracker(rate=float(rate), **self._settings), **self._shapes)
+
+
+def _line(text: str) -> Line:
+    from engine.track import Line
+
+    name, points = _shape("--line", text)
+    if len(points) != 2:
+        raise InputError(f"--line {text}: expected 2 points, got {len(points)}")
+    return Line(points[0], points[1], name)
+
+
+def _zone(text: str) -> Zone:
+    from engine.track import Zone
+
+    name, points = _shape("--zone", text)
+    return Zone(tuple(points), name)
+
+
+def _shape(option: str, text: str) -> tuple[str, list[tuple[float, float]]]:
+    """Parse NAME=X1,Y1,X2,Y2,…; the name may be left out."""
+    name, _, numbers = text.rpartition("=")
+    try:
+        values = [float(each) for each in numbers.split(",")]
+    except ValueError:
+        raise InputError(
+            f"{option} {text}: expected numbers X1,Y1,X2,Y2, got {numbers!r}"
+        ) from None
+    if len(values) % 2:
+        raise InputError(f"{option} {text}: expected pairs of X,Y, got {len(values)} numbers")
+    return name, list(zip(values[::2], values[1::2], strict=True))
+
+
+def _refuse_equal_names(shapes: Sequence[Line | Zone]) -> None:
+    names = [each.name for each in shapes if each.name]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"--line and --zone: {name!r} names two of them")

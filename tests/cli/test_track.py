@@ -1,0 +1,204 @@
+"""--track through the command line: real videos, folders of pictures, every output."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from engine import cli
+from engine.cli import _tracking
+from engine.detector import Detector
+from engine.errors import ImageError
+from engine.evaluate.mot_files import read_tracks
+from engine.vision.boxes import Boxes
+from engine.vision.result import Result
+from tests import needs
+from tests.pictures import write_picture, write_video
+
+COUNT = 12  # frames of a video
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """Let the detector find a cat that walks to the right and, at times, a weak dog.
+
+    The cat's score falls below the threshold now and then; a second cat is seen only once.
+    """
+    seen = []
+
+    def found(self, entry, boxes, timing, *, top_k, keep):
+        at = len(seen)
+        seen.append(entry.picture.path)
+        rows = [
+            (0.1 + 0.06 * (at % COUNT), 0.5, 0.2 if at % 4 == 3 else 0.9, 0),
+            (0.5, 0.2, 0.15, 1),
+        ]
+        if at % COUNT == 6:
+            rows.append((0.8, 0.9, 0.9, 0))
+        table = np.array(rows, np.float32)
+        xywh = np.concatenate([table[:, :2], np.full((len(table), 2), 0.2, np.float32)], axis=1)
+        threshold = self.settings.threshold
+        boxes = Boxes(xywh, table[:, 2], table[:, 3].astype(np.int64), table[:, 2])
+        return Result.of(
+            boxes.take(table[:, 2] > threshold),
+            entry.picture,
+            names=self.labels,
+            keep_picture=keep == "always",
+        )
+
+    monkeypatch.setattr(Detector, "_outcome", found)
+    return seen
+
+
+@pytest.fixture
+def detect(tiny_detector, here):
+    def run(*words, status=0):
+        names = ["--names", str(tiny_detector.names)]
+        assert cli.main(["detect", *tiny_detector.options, *names, *words]) == status
+
+    return run
+
+
+def tracks_of(document):
+    return [[each["track_id"] for each in image["detections"]] for image in document["images"]]
+
+
+def test_a_video_in_every_output(detect, here, watched, capsys):
+    av = needs.package("av")
+    write_video("street.mp4", count=COUNT, size=(160, 120))
+    detect(
+        *("street.mp4", "--track", "--line", "door=0.5,0,0.5,1", "--zone", "0.6,0,1,0,1,1,0.6,1"),
+        *("--json", "all.json", "--jsonl", "all.jsonl", "--csv", "all.csv", "-o", "drawn"),
+        *("--save-mot", "tracks.txt"),
+    )
+    printed = capsys.readouterr()
+    document = json.loads((here / "all.json").read_text())
+    assert tracks_of(document) == [[1]] * COUNT
+    assert (document["threshold"], document["track_low"]) == (0.25, 0.1)
+    scores = [image["detections"][0]["score"] for image in document["images"]]
+    assert min(scores) == pytest.approx(0.2)
+    counts = document["images"][-1]["counts"]
+    assert counts["lines"] == [{"name": "door", "in": {}, "out": {"cat": 1}}]
+    (zone,) = counts["zones"]
+    assert zone.pop("name") == "zone 1"
+    assert zone == {name: {"cat": 1} for name in ("inside", "entered", "visitors")} | {"left": {}}
+    lines = [json.loads(line) for line in (here / "all.jsonl").read_text().splitlines()]
+    assert lines[-1]["counts"]["lines"] == counts["lines"]
+    rows = list(csv.DictReader((here / "all.csv").read_text().splitlines()))
+    assert {row["track_id"] for row in rows} == {"1"}
+    tracks = read_tracks(here / "tracks.txt")
+    assert (tracks.frames.tolist(), set(tracks.ids)) == ([*range(1, COUNT + 1)], {1})
+    assert tracks.boxes[0] == pytest.approx([1, 49, 32, 24], abs=0.02)
+    with av.open(str(here / "drawn/street.mp4")) as video:
+        assert len(list(video.decode(video=0))) == COUNT
+    assert "class  track  score" in printed.out
+    assert "street.mp4\n  door: in          0\n  door: out         1 cat\n" in printed.out
+    assert "tracks.txt" in printed.err
+
+
+def test_each_video_has_identities_of_its_own(detect, here, watched):
+    needs.package("av")
+    for name in ("a.mp4", "b.mp4"):
+        write_video(name, count=COUNT, size=(160, 120))
+    detect("a.mp4", "b.mp4", "--track", "--json", "all.json", "--save-mot", "mot", "--quiet")
+    assert tracks_of(json.loads((here / "all.json").read_text())) == [[1]] * COUNT * 2
+    assert sorted(path.name for path in (here / "mot").iterdir()) == ["a.txt", "b.txt"]
+    assert len(read_tracks(here / "mot/b.txt")) == COUNT
+
+
+def test_the_pictures_of_a_folder_are_frames_in_the_order_of_their_numbers(detect, here, watched):
+    for number in range(1, COUNT + 1):
+        write_picture(here / f"seq/img1/f{number}.png", size=(40, 30), seed=number)
+    detect("seq/img1", "--track", "--save-mot", "mot", "--quiet")
+    assert watched == [f"seq/img1/f{number}.png" for number in range(1, COUNT + 1)]
+    tracks = read_tracks(here / "mot/seq.txt")
+    assert (tracks.frames.tolist(), set(tracks.ids)) == ([*range(1, COUNT + 1)], {1})
+
+
+def test_a_broken_picture_is_a_frame_without_boxes(detect, here, watched, capsys):
+    for number in range(6):
+        write_picture(here / f"seq/{number}.png", size=(40, 30))
+    (here / "seq/2.png").write_bytes(b"no picture")
+    detect("seq", "--track", "--save-mot", "mot.txt", "--jsonl", "all.jsonl", status=1)
+    assert read_tracks(here / "mot.txt").frames.tolist() == [1, 2, 4, 5, 6]
+    lines = [json.loads(line) for line in (here / "all.jsonl").read_text().splitlines()]
+    assert ["error" in line for line in lines] == [False, False, True, False, False, False]
+
+
+def test_without_track_outputs_are_as_before(detect, here, watched, capsys):
+    write_picture("a.png")
+    detect("a.png", "--json", "-", "--csv", "all.csv")
+    assert "track" not in capsys.readouterr().out
+    assert (here / "all.csv").read_text().startswith("path,class_id,label,score,left,top,right")
+    assert "track" not in (here / "all.csv").read_text()
+
+
+def test_annotated_pictures_show_lines_and_zones(detect, here, watched):
+    for number in range(3):
+        Image.new("RGB", (160, 120)).save(here / f"{number}.png")
+    detect(*(f"{number}.png" for number in range(3)), "--line", "80,0,80,120", "-o", "drawn")
+    drawn = np.array(Image.open(here / "drawn/2.png"))
+    assert (drawn[110, 78:83] == 255).all(axis=1).any()
+
+
+REFUSED = {
+    "--line 1,2,3": "--line 1,2,3: expected pairs of X,Y, got 3 numbers",
+    "--line 1,2,3,4,5,6": "--line 1,2,3,4,5,6: expected 2 points, got 3",
+    "--line a=1,2,x,4": "--line a=1,2,x,4: expected numbers X1,Y1,X2,Y2, got '1,2,x,4'",
+    "--zone 1,2,3,4": "zone: expected 3 or more points, got 2",
+    "--zone a=1,2,3,4,5,6 --line a=1,2,3,4": "--line and --zone: 'a' names two of them",
+    "--line 1,2,3,4 --anchor top": "anchor: expected centre or bottom, got 'top'",
+    "--track --track-low 2": "track_low: expected a number from 0 to 1, got 2.0",
+    "--track --track-lost -1": "lost_seconds: expected a number of 0 or more",
+    "--track-low 0.2": "--track-low: only with --track",
+    "--anchor bottom": "--anchor: only with --track",
+    "--track --resume --jsonl x.jsonl": "--track: not with --resume",
+    "--save-mot -": "--save-mot -: expected a file or a folder",
+    "--save-mot a.png": "--save-mot a.png: cannot create the folder",
+    "--save-mot old.txt": "--save-mot old.txt: exists already.",
+    "--save-mot new.txt b/b.png": "--save-mot new.txt: one file for several videos or folders",
+    "--track --threshold 3": "threshold: expected a number from 0 to 1",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_wrong_options_are_refused_in_one_line(detect, here, capsys, text):
+    write_picture("a.png")
+    write_picture("b/b.png")
+    (here / "old.txt").write_text("old")
+    detect("a.png", *text.split(), "--quiet", status=2)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"Error: {REFUSED[text]}")
+    assert (here / "old.txt").read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("name", "output", "is_video", "expected"),
+    [
+        ("cams/a.mp4", "cams/a", True, "cams/a"),
+        ("pictures/a.png", "a", False, "pictures"),
+        ("x/pictures/a.png", "pictures/a", False, "pictures"),
+        ("MOT17/M-02/img1/000001.jpg", "M-02/img1/000001", False, "M-02"),
+        ("M-02/img1/000001.jpg", "000001", False, "M-02"),
+        ("set.tar#in/a.png", "set/in/a", False, "set/in"),
+    ],
+)
+def test_files_of_tracks_are_named_like_their_sequence(name, output, is_video, expected):
+    assert _tracking.sequence_of(name, output, is_video=is_video).name == expected
+
+
+def test_a_failure_of_an_unknown_source_changes_nothing(tiny_detector):
+    from engine.sources.item import Item
+
+    arguments = cli.parser_of("detect").parse(["--track", "x.mp4"])
+    following = _tracking.Following(arguments)
+    following.fail(Item("x.mp4", ImageError("x.mp4: broken")))
+    assert not following._scenes

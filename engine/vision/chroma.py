@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _SAMPLING_440 = [(1, 1, 2), (2, 1, 1), (3, 1, 1)]  # component, horizontal and vertical samples
 
+_BAND_PIXELS = 1 << 18  # converted at a time
+
 # JFIF: R = Y + 1.402 (Cr - 128), G = Y - 0.344136 (Cb - 128) - 0.714136 (Cr - 128),
 # B = Y + 1.772 (Cb - 128)
 _CR_TO_RED, _CB_TO_BLUE = 1.402, 1.772
@@ -53,7 +55,12 @@ def load_440(image: Image.Image) -> Image.Image:
     image.draft("YCbCr", image.size)
     values = np.array(image)
     round_as_darknet(values)
-    return Image.fromarray(values).convert("RGB", _YCBCR_TO_RGB)
+    converted = Image.new("RGB", image.size)
+    rows = max(_BAND_PIXELS // image.width, 1)
+    for top in range(0, image.height, rows):  # in parts, because a conversion makes two copies
+        part = Image.fromarray(values[top : top + rows]).convert("RGB", _YCBCR_TO_RGB)
+        converted.paste(part, (0, top))
+    return converted
 
 
 def round_as_darknet(values: NDArray[np.uint8]) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from engine.concurrency import fork_safety
 from engine.errors import ImageError
@@ -16,7 +17,10 @@ from engine.vision.decoding_cost import affordable
 
 if TYPE_CHECKING:
     from PIL import Image
+    from PIL.ImageFile import ImageFile
 
+# Called with an opened picture before its pixels are decoded; may raise an error.
+Admit: TypeAlias = "Callable[[ImageFile], None]"
 
 _JPEG = b"\xff\xd8\xff"
 # libjpeg makes the rest of a picture grey at an end marker. Zeros complete a symbol or a segment
@@ -27,7 +31,12 @@ _log = logging.getLogger("engine")
 
 
 def decode(
-    content: bytes, name: str, *, max_pixels: int, lenient: bool = False
+    content: bytes,
+    name: str,
+    *,
+    max_pixels: int,
+    lenient: bool = False,
+    admit: Admit | None = None,
 ) -> tuple[Image.Image, int]:
     """Return the first frame, loaded, and its EXIF orientation from 1 (upright) to 8.
 
@@ -35,11 +44,11 @@ def decode(
     JPEG may lack its end.
     """
     try:
-        return _decode(content, name, max_pixels=max_pixels)
+        return _decode(content, name, max_pixels=max_pixels, admit=admit)
     except ImageError:
         if not (lenient and content.startswith(_JPEG)):
             raise
-        completed = _decode_completed(content, name, max_pixels=max_pixels)
+        completed = _decode_completed(content, name, max_pixels=max_pixels, admit=admit)
         if completed is None:
             raise
         _log.warning("%s: lacks its end: the missing part is grey", name)
@@ -47,19 +56,23 @@ def decode(
 
 
 def _decode_completed(
-    content: bytes, name: str, *, max_pixels: int
+    content: bytes, name: str, *, max_pixels: int, admit: Admit | None
 ) -> tuple[Image.Image, int] | None:
     for end in _ENDS:
         with suppress(ImageError):
-            return _decode(content + end, name, max_pixels=max_pixels)
+            return _decode(content + end, name, max_pixels=max_pixels, admit=admit)
     return None
 
 
-def _decode(content: bytes, name: str, *, max_pixels: int) -> tuple[Image.Image, int]:
+def _decode(
+    content: bytes, name: str, *, max_pixels: int, admit: Admit | None
+) -> tuple[Image.Image, int]:
     image = open_image(content, name)
+    check_size(*image.size, name, max_pixels=max_pixels)
+    if admit is not None:
+        admit(image)
     if not has_440_chroma(image):
         return load(image, name, max_pixels=max_pixels)
-    check_size(*image.size, name, max_pixels=max_pixels)
     with _QUIET:
         try:
             return load_440(image), _orientation(image)
@@ -67,7 +80,7 @@ def _decode(content: bytes, name: str, *, max_pixels: int) -> tuple[Image.Image,
             raise decode_error(name, error) from error
 
 
-def open_image(content: bytes, name: str) -> Image.Image:
+def open_image(content: bytes, name: str) -> ImageFile:
     """Read the header of a picture; its size is known but not checked."""
     from engine.vision.formats import READABLE, describe, opener_of  # imports Pillow's plugins
 

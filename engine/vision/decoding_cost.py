@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
+from io import BytesIO
 
 import numpy as np
 
@@ -24,6 +25,7 @@ _MAX_RLE_WORK = 1 << 22  # pixels and bytes
 _MAX_PLAIN_SAMPLES = 3 << 20
 _MAX_PLAIN_COMMENTS = 1000
 _MAX_PPM_HEADER = 1 << 14
+_SCALED_SAMPLES = 1 << 18
 _MAX_TIFF_PARTS = 1 << 16  # Pillow makes several objects for each strip or tile
 _MAX_TIFF_TAGS = 4096
 
@@ -160,8 +162,11 @@ def _scaled_ppm(content: bytes, start: int, shape: tuple[int, int, int], maximum
     top = 65535 if is_wide and bands == 1 else 255
     values = np.arange(65536 if is_wide else 256) / maximum * top
     table = np.minimum(np.rint(values), top).astype(">u2" if top > 255 else np.uint8)
-    head = b"P%d\n%d %d\n%d\n" % (6 if bands == 3 else 5, width, height, top)
-    return head + table.take(samples).tobytes()
+    scaled = BytesIO()
+    scaled.write(b"P%d\n%d %d\n%d\n" % (6 if bands == 3 else 5, width, height, top))
+    for first in range(0, count, _SCALED_SAMPLES):  # in parts: an index takes eight bytes
+        scaled.write(table.take(samples[first : first + _SCALED_SAMPLES]).tobytes())
+    return scaled.getvalue()
 
 
 def _tiff(content: bytes, name: str) -> bytes:

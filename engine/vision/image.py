@@ -16,7 +16,7 @@ from engine.arrays import Array
 from engine.errors import ImageError
 from engine.files.naming import shown
 from engine.vision import picture_limits
-from engine.vision.decode import check_size, decode, decode_error, load
+from engine.vision.decode import Admit, check_size, decode, decode_error, load
 from engine.vision.orientation import as_stored, upright
 from engine.vision.pixels import from_array, from_image, with_channels
 
@@ -38,6 +38,24 @@ if TYPE_CHECKING:
     Source: TypeAlias = "_File | Image.Image | Array | ArrayLike | Picture"
 else:
     Source = object  # naming the types would import Pillow
+
+
+class Decoder(Protocol):
+    """Decodes in place of read_encoded(), for example in another process.
+
+    The picture has `channels`, unless its pixels are floats.
+    """
+
+    def __call__(
+        self,
+        content: bytes,
+        name: str,
+        *,
+        channels: int,
+        orient: bool,
+        max_pixels: int,
+        lenient: bool,
+    ) -> Picture: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,13 +112,15 @@ def read(
     bgr: bool = False,
     max_pixels: int | None = None,
     lenient: bool = False,
+    decoder: Decoder | None = None,
 ) -> Picture:
     """Read a picture with 1 (grey), 3 (RGB) or 4 (RGBA) channels.
 
     The source is the path of a file, an encoded picture as bytes, a file opened in binary mode, a
     Pillow image, or an array. An array is (height, width) or (height, width, channels) of uint8,
     uint16, bool or floats in 0..1, in RGB order unless `bgr`. With `orient` the EXIF orientation is
-    applied. With `lenient` a JPEG may lack its end; what is missing is grey.
+    applied. With `lenient` a JPEG may lack its end; what is missing is grey. `decoder` decodes
+    paths, bytes and files.
     """
     if isinstance(source, Picture):
         return source.with_channels(channels)
@@ -112,10 +132,20 @@ def read(
     if bgr and not _is_array(source):
         raise ImageError(f"{name}: bgr: only an array can be in BGR order")
     try:
-        picture = _picture(
-            *(source, path, name), orient=orient, bgr=bgr, max_pixels=most, lenient=lenient
-        )
-        return picture.with_channels(channels)
+        if _is_array(source):
+            picture = Picture(_read_array(source, name, bgr=bgr, max_pixels=most), path)
+        elif _is_image(source):
+            picture = _from_loaded(*load(source, name, max_pixels=most), name, orient=orient)
+        else:
+            decode_encoded = decoder or _read_encoded_here
+            picture = decode_encoded(
+                *(_content(source, name), name),
+                channels=channels,
+                orient=orient,
+                max_pixels=most,
+                lenient=lenient,
+            )
+        return replace(picture, path=path).with_channels(channels)
     except MemoryError as error:
         raise ImageError(f"{name}: picture: does not fit into memory") from error
 
@@ -146,27 +176,25 @@ def _needs_no_conversion(source: object, channels: int, max_pixels: int) -> Type
     return is_wanted and source.flags.c_contiguous
 
 
-def _picture(
-    source: object,
-    path: str | None,
+def read_encoded(
+    content: bytes,
     name: str,
     *,
     orient: bool,
-    bgr: bool,
     max_pixels: int,
     lenient: bool,
+    admit: Admit | None = None,
 ) -> Picture:
-    if _is_array(source):
-        array = _as_array(source, name)
-        if array.ndim in (2, 3):
-            check_size(array.shape[1], array.shape[0], name, max_pixels=max_pixels)
-        return Picture(from_array(array, name, bgr=bgr), path)
-    if _is_image(source):
-        image, orientation = load(source, name, max_pixels=max_pixels)
-    else:
-        image, orientation = decode(
-            _content(source, name), name, max_pixels=max_pixels, lenient=lenient
-        )
+    """Decode an encoded picture with the channels that it has; its path is None."""
+    image, orientation = decode(content, name, max_pixels=max_pixels, lenient=lenient, admit=admit)
+    return _from_loaded(image, orientation, name, orient=orient)
+
+
+def _read_encoded_here(content: bytes, name: str, *, channels: int, **options: Any) -> Picture:
+    return read_encoded(content, name, **options)
+
+
+def _from_loaded(image: Image.Image, orientation: int, name: str, *, orient: bool) -> Picture:
     try:
         pixels = from_image(image, name)
     except ImageError:
@@ -180,7 +208,14 @@ def _picture(
     dpi = _dpi_of(image)
     if dpi and orient and orientation >= _FIRST_TRANSPOSED:
         dpi = dpi[::-1]
-    return Picture(pixels, path, _rgb_profile_of(image), dpi)
+    return Picture(pixels, None, _rgb_profile_of(image), dpi)
+
+
+def _read_array(source: object, name: str, *, bgr: bool, max_pixels: int) -> Array:
+    array = _as_array(source, name)
+    if array.ndim in (2, 3):
+        check_size(array.shape[1], array.shape[0], name, max_pixels=max_pixels)
+    return from_array(array, name, bgr=bgr)
 
 
 def _rgb_profile_of(image: Image.Image) -> bytes | None:

@@ -6,6 +6,7 @@ precision. Grey is darknet's (77 r + 150 g + 29 b) / 256. An alpha channel is dr
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,10 +17,11 @@ from engine.vision import rgb
 
 if TYPE_CHECKING:
     from PIL import Image
+    from PIL.ImageCms import ImageCmsTransform
 
 _COUNTS = (1, 3, 4)
 _DIRECT = {"L", "RGB", "RGBA"}
-_BAND_PIXELS = 1 << 20  # converted at a time
+_BAND_PIXELS = 1 << 18  # converted at a time
 
 
 def from_image(image: Image.Image, name: str) -> Array:
@@ -28,8 +30,6 @@ def from_image(image: Image.Image, name: str) -> Array:
         return _from_small_image(image, name)
     if image.mode == "RGB":
         return rgb.copy_pixels(image)
-    if image.mode == "LAB":  # converted as a whole, since the transform is built for each call
-        return rgb.copy_pixels(_from_lab(image))
     if image.mode == "I":
         low, high = image.getextrema()
         _check_wide_integers(int(low), int(high), name)  # type: ignore[arg-type]
@@ -151,9 +151,16 @@ def _check_wide_integers(low: int, high: int, name: str) -> None:
 def _from_lab(image: Image.Image) -> Image.Image:
     from PIL import ImageCms
 
+    return ImageCms.applyTransform(image, _lab_transform()) or image
+
+
+@lru_cache(1)
+def _lab_transform() -> ImageCmsTransform:
+    """Build the transform once: a large picture is converted in parts."""
+    from PIL import ImageCms
+
     lab, srgb = ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB")
-    transform = ImageCms.buildTransform(lab, srgb, "LAB", "RGB")
-    return ImageCms.applyTransform(image, transform) or image
+    return ImageCms.buildTransform(lab, srgb, "LAB", "RGB")
 
 
 def _upper_byte(values: Array) -> Array:
@@ -162,7 +169,13 @@ def _upper_byte(values: Array) -> Array:
 
 def _grey(pixels: Array) -> Array:
     if pixels.dtype == np.uint8:
-        red, green, blue = (pixels[..., i].astype(np.uint16) for i in range(3))
-        return ((77 * red + 150 * green + 29 * blue) >> 8).astype(np.uint8)[..., None]
+        height, width, channels = pixels.shape
+        given = pixels.reshape(-1, channels)
+        out = np.empty(len(given), np.uint8)
+        for start in range(0, len(given), _BAND_PIXELS):
+            part = given[start : start + _BAND_PIXELS]
+            red, green, blue = (part[:, i].astype(np.uint16) for i in range(3))
+            out[start : start + _BAND_PIXELS] = (77 * red + 150 * green + 29 * blue) >> 8
+        return out.reshape(height, width, 1)
     weights = np.array([77, 150, 29], np.float32) / np.float32(256)
     return np.asarray(pixels[..., :3] @ weights)[..., None]

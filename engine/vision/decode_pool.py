@@ -1,0 +1,361 @@
+"""Decode untrusted pictures in worker processes that are killed and replaced beyond their limits.
+
+The processes are programs of their own, neither forks nor children of multiprocessing: a fork would
+copy the locks of threads and the state of a GPU, and multiprocessing would import the user's main
+module. They hold Pillow, NumPy and this package's decoder, and nothing of the network.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from queue import SimpleQueue
+from typing import NamedTuple
+from weakref import finalize
+
+from engine.concurrency import fork_safety
+from engine.errors import EngineError, ImageError, InputError
+from engine.files.naming import shown
+from engine.vision import picture_limits
+from engine.vision.decode_channel import (
+    ERROR,
+    FORMATS,
+    GO,
+    PIXELS,
+    READY,
+    SIZE,
+    STOP,
+    Channel,
+    Job,
+    Reply,
+    make_file,
+)
+from engine.vision.image import Picture
+
+_PROGRAM = (
+    "import sys; sys.path[:] = sys.argv[5:];"
+    "from engine.vision.decode_worker import main; main(*sys.argv[1:5])"
+)
+_ENVIRONMENT = {
+    **dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(4 << 20),  # glibc returns larger blocks to the system at once,
+    "MALLOC_TRIM_THRESHOLD_": str(8 << 20),  # and keeps the memory of smaller ones
+}
+_START_SECONDS = 60.0
+_END_SECONDS = 5.0
+_WALL_SECONDS_PER_SECOND = 15.0  # of processor time, on a busy machine
+_MIN_WALL_SECONDS = 5.0
+
+_log = logging.getLogger("engine")
+
+
+@dataclass(frozen=True)
+class DecodeLimits:
+    """What one picture may cost a worker process.
+
+    `extra_bytes` come on top of what its header says that decoding takes.
+    """
+
+    seconds: float = 2.0  # of processor time, for the header and for the pixels
+    extra_bytes: int = 64 << 20
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not (isinstance(value, (int, float)) and 0 < value < math.inf):
+                raise InputError(f"{field.name}: expected a number above 0, got {value!r}")
+
+
+class Opened(NamedTuple):
+    """What the header of a picture says, and the bytes that decoding it needs."""
+
+    width: int
+    height: int
+    format: str  # Pillow's name
+    needed: int
+
+
+Admit = Callable[[Opened], None]
+
+
+class DecodePool:
+    """Up to `count` worker processes, which any number of threads share.
+
+    The first one starts at once, so that it is ready when a network is; others start when they are
+    needed, or with start().
+    """
+
+    def __init__(self, count: int, limits: DecodeLimits | None = None) -> None:
+        self.count = count
+        self._limits = limits or DecodeLimits()
+        self._lock = fork_safety.lock()
+        self._is_closed = False
+        self._reset()
+        with self._lock:
+            self._add()
+
+    def start(self) -> None:
+        """Start all processes, without waiting until they are ready."""
+        with self._lock:
+            while len(self._workers) < self.count:
+                self._add()
+
+    def read(
+        self,
+        content: bytes,
+        name: str,
+        *,
+        channels: int,
+        orient: bool = True,
+        max_pixels: int | None = None,
+        lenient: bool = False,
+        admit: Admit | None = None,
+    ) -> Picture:
+        """Decode a picture as image.read() does; its path is None.
+
+        `admit` is told the size before any pixel is decoded, and may raise an error to prevent it.
+        """
+        most = picture_limits.PIXELS if max_pixels is None else max_pixels
+        worker = self._take()
+        try:
+            return worker.read(
+                Job(len(content), most, channels, orient, lenient, name), content, admit
+            )
+        finally:
+            self._give_back(worker)
+
+    def open(self, content: bytes, name: str) -> Opened:
+        """Read the header of a picture."""
+        found: list[Opened] = []
+
+        def keep_and_stop(opened: Opened) -> None:
+            found.append(opened)
+            raise _EnoughError
+
+        with suppress(_EnoughError):
+            self.read(content, name, channels=3, admit=keep_and_stop)
+        return found[0]
+
+    def close(self) -> None:
+        """End all processes; reading threads get an error."""
+        with self._lock:
+            self._is_closed = True
+        self._idle.put(None)
+        self._finalizer()
+
+    # ------------------------------------------------------------ processes
+
+    def _reset(self) -> None:
+        self._process = os.getpid()
+        self._workers: set[_Worker] = set()
+        self._idle: SimpleQueue[_Worker | None] = SimpleQueue()
+        self._finalizer = finalize(self, _end_all, self._workers, self._process)
+
+    def _add(self) -> None:
+        worker = _Worker(self._limits)
+        self._workers.add(worker)
+        self._idle.put(worker)
+
+    def _take(self) -> _Worker:
+        while True:
+            with self._lock:
+                if self._process != os.getpid():  # the processes belong to the parent of this fork
+                    self._finalizer.detach()
+                    for each in self._workers:
+                        each.forget()
+                    self._reset()
+                if not self._is_closed and self._idle.empty() and len(self._workers) < self.count:
+                    self._add()
+                idle = self._idle
+            worker = idle.get()
+            if worker is None or self._is_closed:
+                idle.put(None)  # for the next thread
+                raise EngineError("decode: is closed")
+            if worker.is_alive():
+                return worker
+            self._give_back(worker)
+
+    def _give_back(self, worker: _Worker) -> None:
+        """Keep a worker that is ready for another picture, or replace it."""
+        if worker.is_idle and worker.is_alive():
+            self._idle.put(worker)
+            return
+        worker.end()
+        with self._lock:
+            self._workers.discard(worker)
+            if not self._is_closed:
+                self._add()
+
+
+class _EnoughError(Exception):
+    pass
+
+
+class _Worker:
+    """One process; used by one thread at a time."""
+
+    def __init__(self, limits: DecodeLimits) -> None:
+        self._limits = limits
+        self._wall_seconds = max(limits.seconds * _WALL_SECONDS_PER_SECOND, _MIN_WALL_SECONDS)
+        self._is_ready = False
+        self.is_idle = True  # no picture is in progress
+        self._child, self._channel = _start(limits)
+
+    def is_alive(self) -> bool:
+        return self._child.poll() is None
+
+    def read(self, job: Job, content: bytes, admit: Admit | None) -> Picture:
+        self.is_idle = False
+        self._wait_until_ready()
+        try:
+            self._channel.set_timeout(self._wall_seconds)
+            self._channel.send_job(job, content)
+            reply = self._reply(job)
+            if reply.kind != SIZE or reply.width * reply.height > job.max_pixels:
+                raise ValueError("reply: out of order")
+            opened = Opened(reply.width, reply.height, FORMATS[reply.channels], reply.needed)
+            self._ask(admit, opened)
+            reply = self._reply(job)
+            if reply.kind != PIXELS:
+                raise ValueError("reply: out of order")
+            _check_shape(reply, opened)
+            pixels = self._channel.receive_pixels(reply)
+        except (OSError, EOFError, ValueError, IndexError) as error:
+            if isinstance(error, EngineError):
+                raise
+            raise ImageError(f"{job.name}: picture: {self._reason(error)}") from None
+        self.is_idle = True
+        for line in reply.text.splitlines():
+            _log.warning("%s", shown(line))
+        return Picture(pixels, None, reply.profile or None, reply.dpi if reply.dpi[0] else None)
+
+    def end(self) -> None:
+        """Kill the process and free what belongs to it."""
+        self._child.kill()
+        self._child.wait()
+        self.forget()
+
+    def forget(self) -> None:
+        """Close this process's ends of the connection."""
+        if self._child.returncode is None:
+            self._child.returncode = 0  # a fork may neither wait for it nor warn about it
+        for stream in (self._child.stdin, self._child.stderr):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+        self._channel.close()
+
+    def _ask(self, admit: Admit | None, opened: Opened) -> None:
+        try:
+            if admit is not None:
+                admit(opened)
+        except BaseException:
+            self._channel.send_answer(STOP)
+            self.is_idle = True
+            raise
+        self._channel.send_answer(GO)
+
+    def _reply(self, job: Job) -> Reply:
+        reply = self._channel.receive_reply()
+        if reply.kind == ERROR:
+            self.is_idle = True
+            raise ImageError(reply.text)
+        return reply
+
+    def _wait_until_ready(self) -> None:
+        if self._is_ready:
+            return
+        try:
+            self._channel.set_timeout(_START_SECONDS)
+            self._is_ready = self._channel.receive_reply().kind == READY
+        except (OSError, EOFError, ValueError) as error:
+            self._child.kill()
+            _, said = self._child.communicate()
+            lines = (said or b"").decode("utf-8", "replace").strip().splitlines()
+            reason = shown(lines[-1]) if lines else str(error) or "it ended"
+            raise EngineError(f"decode: a worker process does not start: {reason}") from None
+
+    def _reason(self, error: Exception) -> str:
+        """Return why there are no pixels; ends the process if that is not the reason."""
+        if isinstance(error, TimeoutError):
+            return f"cannot be decoded within {self._wall_seconds:g} s"
+        if isinstance(error, EOFError | ConnectionError):
+            with suppress(subprocess.TimeoutExpired):
+                status = self._child.wait(_END_SECONDS)
+                if -status in (getattr(signal, "SIGPROF", 0), getattr(signal, "SIGXCPU", 0)):
+                    seconds = f"{self._limits.seconds:g} s of processor time"
+                    return f"cannot be decoded within {seconds}"
+                return f"cannot be decoded: its process ended with status {status}"
+        return f"cannot be decoded: {error or type(error).__name__}"
+
+
+def _check_shape(reply: Reply, opened: Opened) -> None:
+    """Refuse pixels that would take more memory than was asked for."""
+    is_allowed = {reply.width, reply.height} == {opened.width, opened.height}
+    if not is_allowed or reply.channels not in (1, 3, 4):
+        raise ValueError("reply: another picture")
+
+
+def _start(limits: DecodeLimits) -> tuple[subprocess.Popen[bytes], Channel]:
+    if getattr(sys, "frozen", False) or not sys.executable:
+        raise EngineError(
+            "decode: worker processes need a Python interpreter, got a frozen program"
+        )
+    ours, theirs = socket.socketpair()
+    file = make_file()
+    options = [str(limits.seconds), str(limits.extra_bytes)]
+    with theirs:
+        try:
+            child = _spawn(options, theirs, file)
+        except OSError as error:
+            ours.close()
+            if file >= 0:
+                os.close(file)
+            reason = error.strerror or error
+            raise EngineError(f"decode: a worker process does not start: {reason}") from None
+    return child, Channel(ours, file)
+
+
+def _spawn(options: list[str], theirs: socket.socket, file: int) -> subprocess.Popen[bytes]:
+    paths = [str(Path(each).absolute()) for each in sys.path if isinstance(each, str)]
+    command = [sys.executable, "-I", "-c", _PROGRAM, *options, str(theirs.fileno()), str(file)]
+    environment = {**os.environ, **_ENVIRONMENT}
+    if sys.platform == "win32":
+        child = subprocess.Popen(
+            [*command, *paths],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=environment,
+            creationflags=subprocess.CREATE_NEW_PROCESS_GROUP,  # Ctrl-C does not reach it
+        )
+        assert child.stdin is not None
+        child.stdin.write(theirs.share(child.pid))
+        child.stdin.close()
+        return child
+    return subprocess.Popen(
+        [*command, *paths],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment,
+        pass_fds=(theirs.fileno(), file) if file >= 0 else (theirs.fileno(),),
+        start_new_session=True,  # Ctrl-C does not reach it
+    )
+
+
+def _end_all(workers: set[_Worker], process: int) -> None:
+    if os.getpid() == process:
+        for each in list(workers):
+            each.end()
+        workers.clear()

@@ -41,7 +41,7 @@ from engine.vision import class_tree
 from engine.vision.boxes import Kind, Suppression
 from engine.vision.classes import chosen_classes
 from engine.vision.classification import Classification
-from engine.vision.image import Picture, Source
+from engine.vision.image import Decoder, Picture, Source
 from engine.vision.result import Result
 
 if TYPE_CHECKING:
@@ -237,10 +237,20 @@ class Detector:
         return self(source, bgr=bgr)
 
     @within_memory("detector")
-    def prepare(self, source: Source, *, bgr: bool = False, max_pixels: int | None = None) -> Batch:
-        """Read and scale one picture for run(), on any thread; raises its ImageError."""
+    def prepare(
+        self,
+        source: Source,
+        *,
+        bgr: bool = False,
+        max_pixels: int | None = None,
+        decoder: Decoder | None = None,
+    ) -> Batch:
+        """Read and scale one picture for run(), on any thread; raises its ImageError.
+
+        `decoder` decodes an encoded picture in place of this process.
+        """
         self._refuse_without_pictures()
-        batch = self._intake.prepare([source], bgr=bgr, max_pixels=max_pixels)
+        batch = self._intake.prepare([source], bgr=bgr, max_pixels=max_pixels, decoder=decoder)
         (picture,) = batch.pictures
         if isinstance(picture, ImageError):
             raise picture

@@ -16,7 +16,7 @@ from engine.backends.base import Placed
 from engine.errors import ImageError, InputError, suggest
 from engine.plan.shapes import Shape
 from engine.vision import image, resize
-from engine.vision.image import Picture, Source
+from engine.vision.image import Decoder, Picture, Source
 from engine.vision.resize import Fit, Placement
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class Intake:
     max_pixels: int | None = None  # of a picture; None means picture_limits.PIXELS
     lenient: bool = False  # read JPEGs that lack their end
     scales: bool = True  # make the rows of the input, too; otherwise the device does
+    decoder: Decoder | None = None  # of encoded pictures; None decodes in this process
 
     @classmethod
     def of(
@@ -88,6 +89,7 @@ class Intake:
         orient: bool = True,
         max_pixels: int | None = None,
         lenient: bool = False,
+        decoder: Decoder | None = None,
     ) -> Intake:
         """Return the intake of a network, `resize` being one of RESIZES."""
         if resize not in RESIZES:
@@ -103,10 +105,16 @@ class Intake:
             orient=orient,
             max_pixels=max_pixels,
             lenient=lenient,
+            decoder=decoder,
         )
 
     def prepare(
-        self, sources: Sequence[Wanted], *, bgr: bool = False, max_pixels: int | None = None
+        self,
+        sources: Sequence[Wanted],
+        *,
+        bgr: bool = False,
+        max_pixels: int | None = None,
+        decoder: Decoder | None = None,
     ) -> Batch:
         """Read and scale pictures; the ImageError of an unreadable one stands in its place."""
         channels, height, width = self.shape.sides
@@ -131,6 +139,7 @@ class Intake:
                     bgr=bgr,
                     max_pixels=max_pixels,
                     lenient=self.lenient,
+                    decoder=decoder or self.decoder,
                 )
             except ImageError as error:
                 pictures.append(error)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from engine import extras
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from engine.serve.access import Access, AccessLog
     from engine.serve.server_limits import ServerLimits
+    from engine.vision.decode_pool import DecodePool
 
 _MIB = 1 << 20
 _MAX_TOKEN_BYTES = 4096
@@ -99,6 +100,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="pixels of a picture (50 million)",
     )
     limits.add_argument(
+        "--decode-seconds",
+        type=float,
+        default=2,
+        metavar="S",
+        help="processor time to decode a picture (2)",
+    )
+    limits.add_argument(
         "--body-seconds", type=float, default=10, metavar="S", help="time to receive a body (10)"
     )
     limits.add_argument(
@@ -117,7 +125,11 @@ def run(arguments: argparse.Namespace) -> int:
     if not 0 <= arguments.wait_ms <= 10_000:
         raise InputError(f"--wait-ms: expected 0 to 10000, got {arguments.wait_ms:g}")
     access, access_log = _access(arguments)
-    with access_log or nullcontext(), server.bind(arguments.host, arguments.port) as bound:
+    with (
+        access_log or nullcontext(),
+        server.bind(arguments.host, arguments.port) as bound,
+        closing(_decoders(arguments)) as decoders,  # before there is a GPU or a thread
+    ):
         chosen = {name: getattr(arguments, name) for name in ("threshold", "nms", "top_k")}
         with _model.load(arguments, **chosen) as detector:
             host, port = bound.getsockname()[:2]
@@ -127,13 +139,14 @@ def run(arguments: argparse.Namespace) -> int:
                 print(f"{address}  {detector.task} on {detector.device}", flush=True)
 
             http_server = server.Server(
-                *(detector, limits),
+                *(detector, limits, decoders),
                 wait_seconds=arguments.wait_ms / 1e3,
                 on_ready=print_address,
                 access=access,
                 access_log=access_log,
             )
             if not http_server.serve_on(bound):
+                decoders.close()
                 _exit_at_once()
     return 0
 
@@ -144,6 +157,15 @@ def _exit_at_once() -> None:
         with suppress(OSError, ValueError):
             stream.flush()
     os._exit(INTERRUPTED)
+
+
+def _decoders(arguments: argparse.Namespace) -> DecodePool:
+    from engine.serve.service import decoder_count
+    from engine.vision.decode_pool import DecodeLimits, DecodePool
+
+    pool = DecodePool(decoder_count(), DecodeLimits(seconds=arguments.decode_seconds))
+    pool.start()
+    return pool
 
 
 def _server() -> ModuleType:

@@ -14,6 +14,7 @@
     service.py          decoding, inference and rendering for many clients with one detector
     batcher.py          dynamic batching
     server_limits.py    what requests may cost; memory_budget.py counts bytes
+                        (pictures are decoded by the processes of vision/decode_pool.py)
     rejection.py        the errors that become a status code; lingering_close.py ends a connection
     early_refusal.py    refusals of a full server, before the application is asked
     server.py           socket, signals and shutdown; protocol.py limits connections and heads

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from io import BytesIO
 from typing import Any
 
-from PIL import Image
 from starlette.requests import Request
 
 from engine.errors import EngineError
@@ -20,10 +18,18 @@ from engine.serve.upload_endpoint import NO_URLS, EncodedResponse, Exchange, Upl
 from engine.serve.uploads import JSON_TYPE, Upload, Uploads
 from engine.version import __version__
 from engine.vision import encode, serialize
-from engine.vision.decode import open_image
 from engine.vision.result import Result
 
 _PATHS = {"detector": "/detect", "classifier": "/classify"}
+_MEDIA_TYPES = {
+    "BMP": "image/bmp",
+    "GIF": "image/gif",
+    "JPEG": "image/jpeg",
+    "PNG": "image/png",
+    "PPM": "image/x-portable-anymap",
+    "TIFF": "image/tiff",
+    "WEBP": "image/webp",
+}  # by Pillow's name
 _DOCUMENT_VERSION = 1  # of a list of entries, as in docs/json.md
 
 
@@ -66,7 +72,9 @@ class PictureEndpoint(UploadEndpoint):
         if found.is_list or url is None or not exchange.service.fetcher:
             raise RejectedError(400, 'body: expected {"url": "https://…"}')
         content = await exchange.service.fetcher.fetch(url, exchange.lease.try_reserve_body)
-        media_type = await exchange.service.run_in_thread(partial(_media_type, content))
+        media_type = await exchange.service.run_in_thread(
+            partial(_media_type, exchange.service, content)
+        )
         return EncodedResponse(media_type, content)
 
 
@@ -135,8 +143,6 @@ def _list(service: Service, found: Uploads, entries: list[dict[str, Any] | Engin
     return serialize.json_text(document).encode()
 
 
-def _media_type(content: bytes) -> str:
+def _media_type(service: Service, content: bytes) -> str:
     """Return the type of a picture; nothing else is passed on."""
-    open_image(content, "picture")
-    with Image.open(BytesIO(content)) as image:
-        return Image.MIME.get(image.format or "", "application/octet-stream")
+    return _MEDIA_TYPES[service.decoders.open(content, "picture").format]

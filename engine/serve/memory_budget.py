@@ -1,4 +1,4 @@
-"""A counter that bounds how many bytes are held at once."""
+"""Counters that bound how many bytes are held at once, with a share that only small users get."""
 
 from __future__ import annotations
 
@@ -9,40 +9,114 @@ class BudgetClosedError(Exception):
     """The budget was closed while a thread waited for it."""
 
 
-class MemoryBudget:
-    """A thread-safe budget of `size` bytes."""
+class BodyMemory:
+    """A thread-safe budget of `size` bytes for the bodies of at most `requests` requests.
 
-    def __init__(self, size: int) -> None:
+    Half of it is for small bodies, so that there is room for a small one whatever large ones hold.
+    """
+
+    def __init__(self, size: int, requests: int) -> None:
         self.size = size
         self.held = 0
-        self._is_closed = False
-        self._released = Condition()
-        self._turn = Lock()  # serves waiting threads in order, so large requests do not starve
+        self.largest = size - size // 2  # what all bodies may hold when a large one grows
+        self._small = size // 2 // requests
+        self._lock = Lock()
 
-    def try_reserve(self, count: int) -> bool:
-        """Reserve `count` bytes if they are free, and return whether they were."""
-        with self._released:
-            if self.held + count > self.size:
+    def try_reserve(self, count: int, before: int = 0) -> bool:
+        """Reserve `count` more bytes for a request that holds `before`, if they are free."""
+        limit = self.size if before + count <= self._small else self.largest
+        with self._lock:
+            if self.held + count > limit:
                 return False
             self.held += count
             return True
 
-    def reserve(self, count: int) -> None:
+    def release(self, count: int) -> None:
+        with self._lock:
+            self.held -= count
+
+
+class PictureMemory:
+    """A thread-safe budget of `size` bytes for decoded pictures.
+
+    Threads wait for it in order, those with large pictures apart from those with small ones: large
+    ones never take the share of the small ones. While a large one waits, small ones leave room for
+    it, beyond their share. `input_bytes` is what any picture takes for the network's input.
+    """
+
+    def __init__(self, size: int, input_bytes: int = 0) -> None:
+        self.size = size
+        self._share = min(max(size // 8, 4 * input_bytes), size // 2)
+        self.largest = size - self._share  # bytes of one picture
+        self._held = {True: 0, False: 0}  # of small and of large pictures
+        self._next_large = 0  # bytes of the large picture that waits first
+        self._is_closed = False
+        self._changed = Condition()
+        self._turns = {True: Lock(), False: Lock()}
+
+    @property
+    def held(self) -> int:
+        return sum(self._held.values())
+
+    def is_small(self, count: int) -> bool:
+        return count <= self._share // 2
+
+    def reserve(self, count: int) -> Reservation:
         """Block until `count` bytes are free, then reserve them."""
-        assert count <= self.size, "would block forever"
-        with self._turn, self._released:
-            self._released.wait_for(lambda: self._is_closed or self.held + count <= self.size)
+        assert count <= self.largest, "would block forever"
+        is_small = self.is_small(count)
+        with self._turns[is_small], self._changed:
+            if not is_small:
+                self._next_large = count
+            try:
+                self._changed.wait_for(lambda: self._is_closed or self._fits(count, is_small))
+            finally:
+                if not is_small:
+                    self._next_large = 0
             if self._is_closed:
                 raise BudgetClosedError
-            self.held += count
+            self._held[is_small] += count
+            self._changed.notify_all()  # small pictures may no longer have to leave room
+        return Reservation(self, count, is_small)
 
     def close(self) -> None:
         """Let every present and future reserve() raise BudgetClosedError."""
-        with self._released:
+        with self._changed:
             self._is_closed = True
-            self._released.notify_all()
+            self._changed.notify_all()
 
-    def release(self, count: int) -> None:
-        with self._released:
-            self.held -= count
-            self._released.notify()
+    def change(self, is_small: bool, count: int) -> bool:
+        """Reserve `count` more bytes if they are free, or release some if it is negative."""
+        with self._changed:
+            if count > 0 and not self._fits(count, is_small):
+                return False
+            self._held[is_small] += count
+            self._changed.notify_all()
+            return True
+
+    def _fits(self, count: int, is_small: bool) -> bool:
+        if self.held + count > self.size:
+            return False
+        limit = max(self._share, self.size - self._next_large) if is_small else self.largest
+        return self._held[is_small] + count <= limit
+
+
+class Reservation:
+    """Bytes of a PictureMemory that one picture holds."""
+
+    def __init__(self, memory: PictureMemory, count: int, is_small: bool) -> None:
+        self._memory = memory
+        self._is_small = is_small
+        self.count = count
+
+    def try_resize(self, count: int) -> bool:
+        """Hold `count` bytes instead, if they are free and the picture stays small or large."""
+        if count > self.count and self._memory.is_small(count) != self._is_small:
+            return False
+        is_done = self._memory.change(self._is_small, count - self.count)
+        if is_done:
+            self.count = count
+        return is_done
+
+    def release(self) -> None:
+        self.try_resize(0)

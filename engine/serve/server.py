@@ -24,6 +24,7 @@ from engine.serve.early_refusal import RefusingProtocol
 from engine.serve.rejection import RejectedError
 from engine.serve.server_limits import ServerLimits
 from engine.serve.service import Service, warm_up
+from engine.vision.decode_pool import DecodePool
 
 _SECONDS_TO_CLOSE = 5  # for connections, after every request has its response
 _BACKLOG = 1024
@@ -55,13 +56,15 @@ def bind(host: str, port: int) -> socket.socket:
 class Server(uvicorn.Server):
     """A server that drains on the first signal and exits at once on the second.
 
-    `wait_seconds` is how long a batch waits for pictures that are being decoded, at most.
+    `decoders` are the processes that decode pictures. `wait_seconds` is how long a batch waits for
+    pictures that are being decoded, at most.
     """
 
     def __init__(
         self,
         detector: Detector,
         limits: ServerLimits,
+        decoders: DecodePool,
         *,
         wait_seconds: float,
         on_ready: Callable[[], None],
@@ -74,6 +77,7 @@ class Server(uvicorn.Server):
             raise InputError("serve: expected a network without state, got a recurrent one")
         self._detector = detector
         self._limits = limits
+        self._decoders = decoders
         self._wait_seconds = wait_seconds
         self._on_ready = on_ready
         self._access = access or Access()
@@ -105,7 +109,7 @@ class Server(uvicorn.Server):
 
     def _open_service(self) -> Service:
         self._service = Service(
-            *(self._detector, self._limits),
+            *(self._detector, self._limits, self._decoders),
             wait_seconds=self._wait_seconds,
             allow_urls=self._access.allow_urls,
         )

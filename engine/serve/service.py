@@ -7,9 +7,10 @@ import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from threading import Lock
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -18,27 +19,27 @@ from engine.detector import Detector, Outcome
 from engine.errors import DeviceError
 from engine.inputs import Batch, Prepared
 from engine.serve.batcher import Batcher, BatchResult, QueuedPicture
-from engine.serve.memory_budget import BudgetClosedError, MemoryBudget
+from engine.serve.memory_budget import (
+    BodyMemory,
+    BudgetClosedError,
+    PictureMemory,
+    Reservation,
+)
 from engine.serve.metrics import Metrics
 from engine.serve.rejection import ClientDisconnectedError, RejectedError, spread_seconds
 from engine.serve.remote_pictures import PictureFetcher
 from engine.serve.server_limits import ServerLimits
 from engine.settings import Settings
-from engine.vision.decode import open_image
+from engine.vision import decoding_memory
+from engine.vision.decode_pool import DecodePool, Opened
 from engine.vision.image import Picture
 
 Returned = TypeVar("Returned")
 InferenceFuture: TypeAlias = "asyncio.Future[Inference]"
 
-# A decoded picture exists as Pillow's, the decoder's and our copy; drawing copies it twice more.
-# A pixel of the network's input is three float32.
-_BYTES_PER_PIXEL = 12
-_BYTES_PER_DRAWN_PIXEL = 20
-_BYTES_PER_INPUT_PIXEL = 12
-_MORE_BYTES_PER_PIXEL = {
-    "F": 8,
-    "LAB": 4,
-}  # by Pillow's mode
+_BYTES_PER_DRAWN_PIXEL = 8  # drawing copies the pixels twice more
+_BYTES_PER_INPUT_PIXEL = 12  # of the network: three float32
+_ANY_PIXELS = 1 << 62  # the limit has a status of its own here
 
 _MIN_THREADS = 2  # one slow picture must not delay all others
 _MAX_THREADS = 16  # more threads only contend for the GIL
@@ -46,28 +47,39 @@ _MAX_THREADS = 16  # more threads only contend for the GIL
 _SMOOTHING = 0.2  # weight of the latest run in the moving average
 
 
-class Service:
-    """A detector, the threads that decode and render, and the accounts of what requests hold.
+def decoder_count() -> int:
+    """Return how many pictures a server decodes at once."""
+    return min(max(_MIN_THREADS, thread_count()), _MAX_THREADS)
 
-    Its methods run on the event loop unless they say otherwise. `wait_seconds` is how long a batch
-    waits for pictures that are being decoded, at most.
+
+class Service:
+    """A detector, the threads that have pictures decoded, and the accounts of what requests hold.
+
+    Its methods run on the event loop unless they say otherwise. `decoders` are the processes that
+    decode. `wait_seconds` is how long a batch waits for pictures that are being decoded, at most.
     """
 
     def __init__(
         self,
         detector: Detector,
         limits: ServerLimits,
+        decoders: DecodePool,
         *,
         wait_seconds: float,
         allow_urls: bool = False,
     ) -> None:
         self.detector = detector
+        self.decoders = decoders
         self.model_name = detector.name
-        self.fetcher = PictureFetcher(limits.body_bytes) if allow_urls else None
-        self.limits = limits
         self.metrics = Metrics()
-        self.body_memory = MemoryBudget(limits.memory_bytes // 4)
-        self.picture_memory = MemoryBudget(limits.memory_bytes - self.body_memory.size)
+        self.body_memory = BodyMemory(limits.memory_bytes // 4, 2 * limits.queue)
+        # a longer body would be told to try again for ever
+        body_bytes = min(limits.body_bytes, self.body_memory.largest)
+        self.limits = replace(limits, body_bytes=body_bytes)
+        self.fetcher = PictureFetcher(body_bytes) if allow_urls else None
+        self._input_bytes = math.prod(detector.size) * _BYTES_PER_INPUT_PIXEL
+        picture_bytes = limits.memory_bytes - self.body_memory.size
+        self.picture_memory = PictureMemory(picture_bytes, self._input_bytes)
         self.active_requests = 0
         self.accepted_pictures = 0  # pictures of active requests whose bodies were read
         self.reading = 0  # requests whose bodies are being read
@@ -76,9 +88,13 @@ class Service:
         self.failure = ""  # the latest DeviceError, until a run succeeds
         self._seconds_per_picture = 0.0
         self._loop = asyncio.get_running_loop()
-        threads = min(max(_MIN_THREADS, thread_count()), _MAX_THREADS)
-        self._decoders = ThreadPoolExecutor(threads, thread_name_prefix="serve-read")
-        # A second pool, because all decoders may be blocked on memory that only a response frees.
+        threads = decoder_count()
+        self._readers = ThreadPoolExecutor(threads, thread_name_prefix="serve-read")
+        # Large pictures wait for each other, and leave one process to small ones.
+        self._large_readers = ThreadPoolExecutor(
+            min(threads, decoders.count) - 1 or 1, thread_name_prefix="serve-read-large"
+        )
+        # Other threads, because all readers may be blocked on memory that only a response frees.
         self._renderers = ThreadPoolExecutor(threads, thread_name_prefix="engine-write")
         self._batcher = Batcher(
             detector.run,
@@ -132,7 +148,7 @@ class Service:
         """Run the network on the picture of a request; raise ImageError if it cannot be read."""
         future: InferenceFuture = self._loop.create_future()
         self._batcher.expect()
-        self._decoders.submit(self._decode, lease, settings, future, draws=draws)
+        self._readers.submit(self._read, Reading(lease, settings, future, draws=draws))
         return await future
 
     async def run_in_thread(self, function: Callable[[], Returned]) -> Returned:
@@ -144,45 +160,101 @@ class Service:
         self.picture_memory.close()
 
     def close(self) -> None:
-        for pool in (self._decoders, self._renderers):
+        for pool in (self._readers, self._large_readers, self._renderers):
             pool.shutdown(wait=not self._is_abandoned, cancel_futures=self._is_abandoned)
         if not self._is_abandoned:
             self._batcher.close()
         if self.fetcher:
             self.fetcher.close()
 
-    def _decode(
-        self, lease: PictureLease, settings: Settings, future: InferenceFuture, *, draws: bool
-    ) -> None:
-        """Decode a picture and submit it to the batcher; runs on a decoder thread."""
+    def _read(self, reading: Reading) -> None:
+        """Decode a picture and submit it to the batcher; runs on a thread of the readers.
+
+        A large picture is only opened here.
+        """
+        lease = reading.lease
         try:
-            batch = self._prepare(lease, draws=draws)
+            batch = self._prepare(reading)
+        except _IsLargeError as large:
+            self._batcher.cancel_expected()
+            reading.needed = large.needed
+            try:
+                self._large_readers.submit(self._read_large, reading)
+            except RuntimeError:  # the service was closed, which waits for no picture
+                self._loop.call_soon_threadsafe(_settle, reading.future, _shutting_down())
         except Exception as error:
             self._batcher.cancel_expected()
-            self._loop.call_soon_threadsafe(_settle, future, error)
+            self._loop.call_soon_threadsafe(_settle, reading.future, error)
         else:
             lease.release_body()
-            self._batcher.submit(
-                QueuedPicture(batch, settings, lambda: not lease.is_disconnected, future)
-            )
+            is_wanted = partial(_is_connected, lease)
+            self._batcher.submit(QueuedPicture(batch, reading.settings, is_wanted, reading.future))
 
-    def _prepare(self, lease: PictureLease, *, draws: bool) -> Batch:
-        """Decode and scale the picture once there is memory for it; runs on a decoder thread."""
+    def _read_large(self, reading: Reading) -> None:
+        """Do the same for a picture that is known to be large, once there is memory for it."""
+        try:
+            reading.lease.reserve_picture(reading.needed)
+        except Exception as error:
+            self._loop.call_soon_threadsafe(_settle, reading.future, error)
+        else:
+            self._batcher.expect()
+            self._read(reading)
+
+    def _prepare(self, reading: Reading) -> Batch:
+        """Have the picture decoded, and scale it; runs on a thread of the readers."""
+        lease = reading.lease
         if lease.is_disconnected:
             raise ClientDisconnectedError
-        opened = open_image(lease.content, "picture")
-        width, height = opened.size
-        if width * height > self.limits.pixels:
-            limit = f"{self.limits.pixels} pixels"
-            raise RejectedError(413, f"picture: expected at most {limit}, got {width} x {height}")
-        of_pixel = _BYTES_PER_DRAWN_PIXEL if draws else _BYTES_PER_PIXEL
-        needed = width * height * (of_pixel + _MORE_BYTES_PER_PIXEL.get(opened.mode, 0))
-        needed += math.prod(self.detector.size) * _BYTES_PER_INPUT_PIXEL
-        if needed > self.picture_memory.size:
-            limit = f"{self.picture_memory.size} bytes of memory"
+        content = lease.content
+        least = decoding_memory.of_header(content) + self._input_bytes
+        if not lease.reservation:
+            self._check_needed(least)
+            if not self.picture_memory.is_small(least):
+                raise _IsLargeError(least)
+            lease.reserve_picture(least)
+
+        def decode(content: bytes, name: str, *, channels: int, **options: Any) -> Picture:
+            options["max_pixels"] = _ANY_PIXELS
+
+            def admit(opened: Opened) -> None:
+                needed = max(least, self._needed(opened, draws=reading.draws))
+                self._check_needed(needed)
+                if not lease.try_resize_picture(needed):
+                    raise _IsLargeError(needed)
+
+            return self.decoders.read(content, name, channels=channels, admit=admit, **options)
+
+        try:
+            batch = self.detector.prepare(content, decoder=decode)
+        except _IsLargeError as large:
+            lease.release()
+            if not self.picture_memory.is_small(large.needed):
+                raise
+            lease.reserve_picture(large.needed)  # small, but not enough was free
+            batch = self.detector.prepare(content, decoder=decode)
+        (prepared,) = batch.pictures
+        assert isinstance(prepared, Prepared)
+        picture = prepared.picture
+        drawing = math.prod(picture.size) * _BYTES_PER_DRAWN_PIXEL if reading.draws else 0
+        lease.try_resize_picture(picture.pixels.nbytes + self._input_bytes + drawing)
+        return batch
+
+    def _needed(self, opened: Opened, *, draws: bool) -> int:
+        """Return the bytes for a picture from decoding it to its response."""
+        pixels = opened.width * opened.height
+        if pixels > self.limits.pixels:
+            got = f"{opened.width} x {opened.height}"
+            raise RejectedError(
+                413, f"picture: expected at most {self.limits.pixels} pixels, got {got}"
+            )
+        drawing = pixels * _BYTES_PER_DRAWN_PIXEL if draws else 0
+        return opened.needed + drawing + self._input_bytes
+
+    def _check_needed(self, needed: int) -> None:
+        most = self.picture_memory.largest
+        if needed > most:
+            limit = f"{most} bytes of memory"
             raise RejectedError(413, f"picture: expected to need at most {limit}, got {needed}")
-        lease.reserve_picture(needed)
-        return self.detector.prepare(lease.content, max_pixels=self.limits.pixels)
 
     def _deliver(self, result: BatchResult) -> None:
         """Pass a result to the event loop; runs on a thread of the batcher."""
@@ -208,6 +280,22 @@ class Service:
             self._seconds_per_picture += (latest - self._seconds_per_picture) * _SMOOTHING
 
 
+class _IsLargeError(Exception):
+    """The picture needs more memory than is held for it."""
+
+    def __init__(self, needed: int) -> None:
+        super().__init__()
+        self.needed = needed
+
+
+def _shutting_down() -> RejectedError:
+    return RejectedError(503, "server: shutting down", closes_connection=True)
+
+
+def _is_connected(lease: PictureLease) -> bool:
+    return not lease.is_disconnected
+
+
 def _settle(future: InferenceFuture, result: Inference | Exception) -> None:
     if future.done():  # cancelled by a forced exit
         return
@@ -231,7 +319,8 @@ class RequestLease:
 
     def try_reserve_body(self, count: int) -> bool:
         with self._lock:
-            if self._is_released or not self.service.body_memory.try_reserve(count):
+            memory = self.service.body_memory
+            if self._is_released or not memory.try_reserve(count, self._body_bytes):
                 return False
             self._body_bytes += count
             return True
@@ -266,7 +355,7 @@ class PictureLease:
         self.content = content  # the encoded picture
         self._request = request
         self._is_only = is_only
-        self._picture_bytes = 0
+        self.reservation: Reservation | None = None
 
     @property
     def is_disconnected(self) -> bool:
@@ -281,14 +370,30 @@ class PictureLease:
     def reserve_picture(self, count: int) -> None:
         """Block the thread until `count` bytes are free for the decoded picture."""
         try:
-            self._request.service.picture_memory.reserve(count)
+            self.reservation = self._request.service.picture_memory.reserve(count)
         except BudgetClosedError:
-            raise RejectedError(503, "server: shutting down", closes_connection=True) from None
-        self._picture_bytes = count
+            raise _shutting_down() from None
+
+    def try_resize_picture(self, count: int) -> bool:
+        """Hold `count` bytes for the picture instead, if they are free, and return whether."""
+        assert self.reservation is not None
+        return self.reservation.try_resize(count)
 
     def release(self) -> None:
-        self._request.service.picture_memory.release(self._picture_bytes)
-        self._picture_bytes = 0
+        if self.reservation is not None:
+            self.reservation.release()
+            self.reservation = None
+
+
+@dataclass(eq=False)
+class Reading:
+    """A picture on its way to the batcher; `needed` is set once it is known to be large."""
+
+    lease: PictureLease
+    settings: Settings
+    future: InferenceFuture
+    draws: bool
+    needed: int = 0
 
 
 @dataclass(frozen=True, eq=False)

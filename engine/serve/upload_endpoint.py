@@ -45,7 +45,12 @@ class Exchange:
 
     async def parse(self, parse: Callable[[bytes], Uploads], *, is_json: bool) -> Uploads:
         """Return the pictures in the body; large bodies would block other requests."""
-        if is_json and not self.lease.try_reserve_body(len(self.content) * _BYTES_PER_JSON_BYTE):
+        decoded = len(self.content) * _BYTES_PER_JSON_BYTE
+        if is_json and not self.lease.try_reserve_body(decoded):
+            most = self.service.body_memory.largest // (1 + _BYTES_PER_JSON_BYTE)
+            if len(self.content) > most:
+                got = len(self.content)
+                raise RejectedError(413, f"body: expected at most {most} bytes of JSON, got {got}")
             raise RejectedError(
                 503,
                 "memory: expected space for pictures in base64, got none now",

@@ -8,11 +8,13 @@ import threading
 import time
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pytest
 
 import engine
 from engine.serve.server_limits import ServerLimits
+from engine.vision.decode_pool import DecodePool
 from tests import needs
 
 pytest.importorskip("starlette", reason=needs.advice("starlette"))
@@ -81,12 +83,18 @@ def ask(connection, method, path, content, **headers):
     return Reply(answer.status, answer.headers, read, time.perf_counter() - start)
 
 
+@lru_cache(1)
+def decoders():
+    """Return processes that all servers of a test run share: each takes a moment to start."""
+    return DecodePool(2)
+
+
 @contextmanager
 def serving(detector, *, wait_seconds=0.005, access=None, access_log=None, **limits):
     is_ready = threading.Event()
     bound = bind("127.0.0.1", 0)
     server = Server(
-        *(detector, ServerLimits(**limits)),
+        *(detector, ServerLimits(**limits), decoders()),
         wait_seconds=wait_seconds,
         on_ready=is_ready.set,
         access=access,

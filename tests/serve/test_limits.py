@@ -77,30 +77,36 @@ def test_refusal_reaches_a_client_that_sends_everything_first(detector):
         assert server.post("/detect", bytes(20 << 20)).status == 413
 
 
-def test_bodies_count_towards_the_memory_limit(detector, pictures):
-    with serving(detector, memory_bytes=4 << 20, body_seconds=5) as server:
+def test_large_bodies_leave_half_of_their_memory_to_small_ones(detector, pictures):
+    with serving(detector, memory_bytes=8 << 20, body_seconds=5, queue=8) as server:
         with plugged(server) as (plug, lines):
             length = (1 << 20) - 100
             plug.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % (1 << 20) + bytes(length))
             until(lambda: server.service.body_memory.held == length)
-            reply = server.post("/detect", pictures[0])
+            reply = server.post("/detect", bytes(200_000))
             assert (reply.status, reply.headers["Retry-After"] in "123") == (503, True)
             assert reply.error.startswith("memory: ")
+            assert server.post("/detect", pictures[0]).status == 200
             plug.sendall(bytes(100))
             assert answer_in(lines)[0] == 422
-        assert server.post("/detect", pictures[0]).status == 200
+        assert server.post("/detect", bytes(200_000)).status == 422
         until(server.holds_nothing)
 
 
 # ------------------------------------------------------------ pixels
 
 
-@pytest.mark.parametrize(("mode", "status"), [("L", 200), ("LAB", 413), ("F", 413)])
-def test_memory_of_a_picture_depends_on_its_mode(detector, mode, status):
+@pytest.mark.parametrize(
+    ("mode", "kind", "status"),
+    [("L", "TIFF", 200), ("LAB", "TIFF", 200), ("F", "TIFF", 413), ("RGB", "WEBP", 413)],
+)
+def test_memory_of_a_picture_depends_on_its_mode(detector, mode, kind, status):
+    options = {"compression": "tiff_deflate"} if kind == "TIFF" else {}
     buffer = io.BytesIO()
-    Image.new(mode, (500, 500)).save(buffer, "TIFF")
-    with serving(detector, memory_bytes=14 * 500 * 500 * 4 // 3) as server:
+    Image.new(mode, (500, 500)).save(buffer, kind, **options)
+    with serving(detector, memory_bytes=14 * 500 * 500 * 32 // 21) as server:
         assert server.post("/detect", buffer.getvalue()).status == status
+        until(server.holds_nothing)
 
 
 def test_a_picture_of_too_many_pixels_is_refused_before_it_is_decoded(detector):

@@ -109,10 +109,10 @@ def test_more_pictures_than_the_queue_holds_are_refused(detector, pictures):
 
 def test_base64_counts_towards_the_memory_limit(detector):
     content = noise(900, 300)
-    with serving(detector, memory_bytes=6 << 20) as server:
+    with serving(detector, memory_bytes=10 << 20) as server:
         assert server.post("/detect", content).status == 200
         reply = post(server, "/detect", {"data": text(content)})
-        assert (reply.status, reply.error[:7]) == (503, "memory:")
+        assert (reply.status, reply.error[:5]) == (413, "body:")
         until(server.holds_nothing)
 
 

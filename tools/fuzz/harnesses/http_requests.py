@@ -18,6 +18,7 @@ from engine.serve import app
 from engine.serve.access import Access
 from engine.serve.server_limits import ServerLimits
 from engine.serve.service import Service
+from engine.vision.decode_pool import DecodePool
 from tools.fuzz.harnesses import pictures
 
 _LIMITS = ServerLimits(pixels=1 << 22, body_bytes=1 << 20)
@@ -138,8 +139,9 @@ def _application() -> tuple[asyncio.AbstractEventLoop, Any]:
     detector = engine.load(device="cpu", threads=1, size=_SIDE, threshold=0.001)
 
     async def make() -> Any:
-        made = app.make(lambda: Service(detector, _LIMITS, wait_seconds=0), Access(), None)
-        made.state.service = Service(detector, _LIMITS, wait_seconds=0)
+        service = Service(detector, _LIMITS, DecodePool(2), wait_seconds=0)
+        made = app.make(lambda: service, Access(), None)
+        made.state.service = service
         return made
 
     return loop, loop.run_until_complete(make())

@@ -61,7 +61,7 @@ _log = logging.getLogger("engine")
 
 @dataclass(frozen=True)
 class DecodeLimits:
-    """What one picture may cost a worker process.
+    """Limits on the cost of one picture in a worker process.
 
     `extra_bytes` come on top of what its header says that decoding takes.
     """
@@ -121,7 +121,7 @@ class DecodePool:
         lenient: bool = False,
         admit: Admit | None = None,
     ) -> Picture:
-        """Decode a picture as image.read() does; its path is None.
+        """Decode a picture as image.read() does, without a path.
 
         `admit` is told the size before any pixel is decoded, and may raise an error to prevent it.
         """

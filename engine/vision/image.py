@@ -185,7 +185,7 @@ def read_encoded(
     lenient: bool,
     admit: Admit | None = None,
 ) -> Picture:
-    """Decode an encoded picture with the channels that it has; its path is None."""
+    """Decode an encoded picture with the channels that it has, without a path."""
     image, orientation = decode(content, name, max_pixels=max_pixels, lenient=lenient, admit=admit)
     return _from_loaded(image, orientation, name, orient=orient)
 

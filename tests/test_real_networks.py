@@ -57,6 +57,25 @@ def yolov3_tiny(request, device):
 
 @pytest.mark.slow
 @needs_yolov3_tiny
+@pytest.mark.parametrize("option", ["", "-letter_box"])
+@pytest.mark.parametrize("name", ["dog", "eagle", "giraffe"])
+def test_detector_test_prints_what_darknet_printed(tmp_path, monkeypatch, capsys, name, option):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "coco.data").write_text(f"names = {folder('cfg') / 'coco.names'}\n")
+    # the pixels that darknet's decoder made of data/NAME.jpg
+    picture = str(REAL / "images" / f"{name}.stb.png")
+    model = ["coco.data", str(SHARED / "cfgs" / "yolov3-tiny.cfg"), str(WEIGHTS)]
+    options = ["-thresh", "0.25", "-ext_output", "-dont_show", "-nogpu", *option.split()]
+    assert cli.main(["detector", "test", *model, picture, *options]) == 0
+    text = capsys.readouterr().out.replace(picture, f"data/{name}.jpg")
+    recorded = (REAL / "yolov3-tiny" / f"{name}{'_letterbox' * bool(option)}.txt").read_text()
+    expected = re.sub(" Used .*\n", "", recorded)  # how that darknet was compiled
+    time = r"in \d+\.\d{6} milli"
+    assert re.sub(time, "", text) == re.sub(time, "", expected)
+
+
+@pytest.mark.slow
+@needs_yolov3_tiny
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda path: path.name)
 def test_yolov3_tiny_finds_what_darknet_finds(yolov3_tiny, picture):
     mode, detector = yolov3_tiny

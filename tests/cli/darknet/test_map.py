@@ -16,6 +16,11 @@ def test_the_lines_at_eleven_points(capsys):
     assert shown.err.startswith("\r4Total Detection Time: ")
 
 
+def test_the_lines_for_the_area_under_the_curve(capsys):
+    assert cli.main(COMMAND) == 0
+    assert capsys.readouterr().out == recorded("map.txt")
+
+
 def test_difficult_objects_need_not_be_found(here, capsys):
     (here / "hard").mkdir()
     for number in range(1, 5):

@@ -73,6 +73,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="let clients name pictures by URL, at public addresses only",
     )
+    access.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name of the server in requests, besides localhost; * is any",
+    )
     access.add_argument("--access-log", metavar="FILE", help="a line for each request; - is stderr")
     limits = parser.add_argument_group("limits")
     limits.add_argument(
@@ -187,7 +194,8 @@ def _access(arguments: argparse.Namespace) -> tuple[Access, AccessLog | None]:
         if token is not None:
             raise InputError("--token and --token-file: expected one of them, got both")
         token = _read_token(arguments.token_file)
-    access = Access(token, tuple(arguments.cors), arguments.allow_urls)
+    hosts = tuple(arguments.allow_host)
+    access = Access(token, tuple(arguments.cors), arguments.allow_urls, hosts)
     return access, AccessLog(arguments.access_log) if arguments.access_log else None
 
 

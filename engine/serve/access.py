@@ -30,6 +30,7 @@ class Access:
     token: str | None = None
     cors: Sequence[str] = ()  # origins whose pages may call the server; "*" is any
     allow_urls: bool = False  # whether clients may name pictures by URL
+    hosts: Sequence[str] = ()  # names of the server besides localhost; "*" is any
 
     def __post_init__(self) -> None:
         if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
@@ -41,6 +42,11 @@ class Access:
             if origin != _ANY and not (scheme in ("http", "https") and host and "/" not in host):
                 example = "https://example.org or *"
                 raise InputError(f"--cors {shown(origin)}: expected an origin like {example}")
+        for host in self.hosts:
+            if not host or any(mark in host for mark in ":/ "):
+                raise InputError(
+                    f"--allow-host {shown(host)}: expected a name like example.org or *"
+                )
 
     def admits_origin(self, headers: Headers) -> bool:
         """Return whether the request comes from no page of another, unnamed origin.

@@ -21,6 +21,7 @@ from engine.errors import DeviceError, EngineError, ImageError, InputError
 from engine.files.naming import shown
 from engine.serve import kserve, metrics, openapi
 from engine.serve.access import Access, AccessLog, RequireToken
+from engine.serve.host import CheckHost
 from engine.serve.inference import InferenceEndpoint, PictureEndpoint
 from engine.serve.lingering_close import LingeringClose
 from engine.serve.metrics import Metrics
@@ -92,12 +93,14 @@ def make(
         lifespan=lifespan,
     )
     app.state.access = access
+    app.state.is_on_loopback = True  # until the server knows its address
     app.router.redirect_slashes = False  # redirects fail on a query string that is not UTF-8
     return app
 
 
 def _middleware(access: Access, access_log: AccessLog | None) -> list[Middleware]:
     found = [Middleware(LingeringClose), Middleware(_RequestRecords, access_log)]
+    found.append(Middleware(CheckHost, access.hosts))
     if access.cors:  # before the token, because a preflight request carries none
         found.append(
             Middleware(

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from ipaddress import ip_address
 from types import FrameType
 from typing import Any, cast
 
@@ -84,9 +85,10 @@ class Server(uvicorn.Server):
         self._access_log = access_log
         self._service: Service | None = None
         self._shutdown_requested_at: float | None = None
+        self._app = app.make(self._open_service, self._access, self._access_log)
         super().__init__(
             uvicorn.Config(
-                app.make(self._open_service, self._access, self._access_log),
+                self._app,
                 http=cast(Any, partial(RefusingProtocol, limits, self._refusal_of)),
                 ws="none",
                 lifespan="on",
@@ -104,6 +106,8 @@ class Server(uvicorn.Server):
     def serve_on(self, bound: socket.socket) -> bool:
         """Serve until shutdown, and return whether every accepted request got its response."""
         warm_up(self._detector)
+        address = bound.getsockname()[0].partition("%")[0]
+        self._app.state.is_on_loopback = ip_address(address).is_loopback
         self.run(sockets=[bound])
         return not self.force_exit
 

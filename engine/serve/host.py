@@ -1,0 +1,64 @@
+"""Refuse requests that name another host: a defence against DNS rebinding.
+
+A page of a stranger may have its own name resolve to 127.0.0.1. Its browser then takes the server
+for the page's own, but sends the page's name in Host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ipaddress import ip_address
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from engine.files.naming import shown
+
+ANY = "*"
+
+
+class CheckHost:
+    """Middleware: one Host a request; on a loopback address it must name this machine.
+
+    `allowed` are further names; with any, they are checked on every address.
+    """
+
+    def __init__(self, app: ASGIApp, allowed: Sequence[str]) -> None:
+        self._app = app
+        self._allowed = frozenset(name.lower() for name in allowed)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and (refusal := self._refusal(scope)):
+            status, problem = refusal
+            await JSONResponse({"error": f"Host: {problem}"}, status)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        given = [value for name, value in scope["headers"] if name == b"host"]
+        if len(given) > 1 or not (given or scope["http_version"] == "1.0"):
+            return 400, f"expected one, got {len(given) or 'none'}"
+        if ANY in self._allowed or not given:
+            return None
+        name = name_of(given[0].decode("latin-1"))
+        is_limited = self._allowed or scope["app"].state.is_on_loopback
+        if not is_limited or name in self._allowed or is_this_machine(name):
+            return None
+        return 403, f"expected localhost, got {shown(name[:80])}. See: serve --allow-host"
+
+
+def name_of(host: str) -> str:
+    """Return the name in a Host header, in lower case, without port and brackets."""
+    name = host.strip().lower()
+    if name.startswith("["):
+        return name[1:].partition("]")[0]
+    return name.partition(":")[0].rstrip(".")
+
+
+def is_this_machine(name: str) -> bool:
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False

@@ -6,7 +6,6 @@ import argparse
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 from itertools import groupby
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from engine.track import Line, Scene, Zone
     from engine.vision.result import Result
 
-_PICTURE_RATE = Fraction(30)  # frames per second of a folder of pictures
+_PICTURE_RATE = 30  # frames per second of a folder of pictures
 _MOT_FOLDER = "img1"  # MOTChallenge keeps the frames of a sequence in SEQUENCE/img1
 _SETTINGS = ("track_low", "track_lost", "anchor")
 

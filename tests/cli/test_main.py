@@ -69,7 +69,8 @@ def test_empty_name_is_refused(capsys, name):
     needed = ["x" for each in actions if each.required]
     for each in actions:
         if each.option_strings and each.type is None and each.nargs != 0:
-            assert cli.main([name, *needed, each.option_strings[0], ""]) == 2
+            values = [""] * (each.nargs if isinstance(each.nargs, int) else 1)
+            assert cli.main([name, *needed, each.option_strings[0], *values]) == 2
             (line,) = capsys.readouterr().err.splitlines()
             told = f"argument {'/'.join(each.option_strings)}: expected a name, got an empty one"
             assert told in line

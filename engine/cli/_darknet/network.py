@@ -61,13 +61,20 @@ def load(
     number = _CPU if arguments.nogpu else arguments.i
     device = "auto" if number in (None, _FIRST_GPU) else "cpu" if number < 0 else f"cuda:{number}"
     data = files.data if names is None else None
+    # only to have them checked: the commands pass their own, which depend on the command
+    given = {"threshold": arguments.thresh, "hierarchy": arguments.hier, "nms": arguments.nms}
     detector = engine.load(
-        *(files.cfg, files.weights, names), data=data, device=device, orient=False, resize="exact"
+        *(files.cfg, files.weights, names),
+        data=data,
+        device=device,
+        orient=False,
+        resize="exact",
+        **{name: value for name, value in given.items() if value is not None},
     )
     if detector.task != task:
         detector.close()
-        kind = {"detector": "a detector", "classifier": "a classifier"}[task]
-        raise InputError(f"{shown(files.cfg)}: is not {kind}")
+        other = "classifier predict" if task == "detector" else "detector test"
+        raise InputError(f"{shown(files.cfg)}: is not a {task}. Try: {other}")
     return detector
 
 

@@ -44,6 +44,11 @@ def test_the_number_of_classes_must_be_that_of_the_network(here, capsys, model):
     assert "classes: expected 6 as in the network, got 7" in capsys.readouterr().err
 
 
+def test_a_network_of_the_other_kind_is_refused(capsys, model):
+    assert cli.main(["detector", "test", *model, "set/1.png", "-nogpu"]) == 2
+    assert "class.cfg: is not a detector. Try: classifier predict" in capsys.readouterr().err
+
+
 def test_training_is_refused(capsys, model):
     assert cli.main(["classifier", "train", *model]) == 2
     assert "classifier train: the engine runs networks" in capsys.readouterr().err

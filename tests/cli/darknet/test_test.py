@@ -58,6 +58,8 @@ def test_label_files_are_written_but_never_replaced(here, capsys):
         (["-tresh", "1"], "unknown option '-tresh'. Did you mean '-thresh'?"),
         (["-outfile", "x"], "unknown option '-outfile'. Did you mean '-out_filename'?"),
         (["-out", "codes.data"], "-out codes.data: would replace a file that is read"),
+        (["-thresh", "2", "set/1.png"], "threshold: expected"),
+        (["-nms", "-1", "set/1.png"], "nms: expected"),
         (["-i", "seven"], "argument -i: invalid int value: 'seven'"),
         (["a.png", "b.png"], "detector test: expected DATA CFG WEIGHTS and perhaps IMAGE, got"),
     ],

@@ -24,7 +24,9 @@ def assign(costs: Array, limit: float) -> tuple[Array, Array]:
     if not len(rows):
         return rows, columns
     # Only rows and columns with a choice remain, and a row that stays alone costs 0.
-    table = np.where(allowed, costs - limit, np.inf)[np.ix_(rows, columns)]
+    table = np.where(allowed, costs - limit, np.inf)
+    if table.shape != (len(rows), len(columns)):
+        table = table[rows[:, None], columns]
     column_of = _Solver(table).solve()
     paired = np.flatnonzero(column_of >= 0)
     return rows[paired], columns[column_of[paired]]

@@ -33,6 +33,7 @@ _FIRST_SPEED_NOISE = 10 * _SPEED_NOISE
 
 _MIN_IOU_OF_NEW = 0.3  # of a track's second box with its first one
 _SMALLEST_SIDE = 1e-3
+_SIDES = [2, 3, 2, 3]  # the width for x and the width, the height for y and the height
 _TIME_TOLERANCE = 1e-6  # seconds, for time stamps that were rounded
 
 _TRACK = np.dtype(
@@ -141,11 +142,12 @@ class Tracker:
             low = good & (scores >= self._low) & ~high
         places = np.concatenate([(edges[:, :2] + edges[:, 2:]) / 2, sides], axis=1)
         found = np.full(len(self._tracks), -1)  # the box of each track
+        expected = self._edges
 
         def match(tracks: Array, boxes: Array, least: float) -> None:
             rows, columns = np.flatnonzero(tracks), np.flatnonzero(boxes)
             if len(rows) and len(columns):
-                table = iou_table(self._edges[rows], edges[columns])
+                table = iou_table(expected[rows], edges[columns])
                 if not self._across_classes:
                     table[self._tracks["class_id"][rows][:, None] != classes[columns]] = 0
                 paired, taken = assign(-table, -least)
@@ -159,8 +161,7 @@ class Tracker:
         self._correct(found, places, classes)
         ids = np.full(len(edges), NO_TRACK)
         ids[found[found >= 0]] = self._tracks["id"][found >= 0]
-        kept = is_known | (found >= 0)
-        self._tracks = self._tracks[kept]
+        self._keep(is_known | (found >= 0))
         starting = np.flatnonzero(high & (scores >= self._new))
         if len(starting):
             ids[starting] = self._start(places[starting], classes[starting], first=first)
@@ -188,16 +189,20 @@ class Tracker:
             self._tracks = self._tracks[:0]
             return True
         most = self._lost_seconds + 1 / self._rate + _TIME_TOLERANCE
-        self._tracks = self._tracks[now - self._tracks["last_seen"] <= most]
+        self._keep(now - self._tracks["last_seen"] <= most)
         self._predict((now - before) * self._rate)
         return False
+
+    def _keep(self, wanted: Array) -> None:
+        if not wanted.all():  # a copy of all fields takes its time
+            self._tracks = self._tracks[wanted]
 
     def _predict(self, frames: float) -> None:
         tracks = self._tracks
         tracks["speed"][tracks["is_lost"], 2:] = 0  # what is hidden does not grow or shrink
         tracks["place"] += frames * tracks["speed"]
         np.maximum(tracks["place"][:, 2:], _SMALLEST_SIDE, out=tracks["place"][:, 2:])
-        scale = frames * np.tile(tracks["place"][:, 2:], 2) ** 2
+        scale = frames * tracks["place"][:, _SIDES] ** 2
         tracks["place_variance"] += (
             frames * (2 * tracks["covariance"] + frames * tracks["speed_variance"])
             + scale * _POSITION_NOISE**2
@@ -212,30 +217,31 @@ class Tracker:
         rows = np.flatnonzero(found >= 0)
         if not len(rows):
             return
-        seen = tracks[rows]
-        error = places[found[rows]] - seen["place"]
-        noise = (np.tile(seen["place"][:, 2:], 2) * _POSITION_NOISE) ** 2
-        total = seen["place_variance"] + noise
-        gain = seen["covariance"] / total
-        seen["place"] += error * seen["place_variance"] / total
-        seen["speed"] += error * gain
-        seen["speed_variance"] -= gain * seen["covariance"]
-        seen["covariance"] *= noise / total
-        seen["place_variance"] *= noise / total
-        np.maximum(seen["place"][:, 2:], _SMALLEST_SIDE, out=seen["place"][:, 2:])
-        seen["class_id"] = classes[found[rows]]
-        seen["hits"] += 1
-        seen["last_seen"] = self._seconds
-        confirmed = (seen["id"] == NO_TRACK) & (seen["hits"] >= self._hits)
-        seen["id"][confirmed] = self._new_ids(int(confirmed.sum()))
-        tracks[rows] = seen
+        measured, place = places[found[rows]], tracks["place"][rows]
+        variance, covariance = tracks["place_variance"][rows], tracks["covariance"][rows]
+        noise = (place[:, _SIDES] * _POSITION_NOISE) ** 2
+        total = variance + noise
+        gain, kept = covariance / total, noise / total
+        error = measured - place
+        place += error * (variance / total)
+        np.maximum(place[:, 2:], _SMALLEST_SIDE, out=place[:, 2:])
+        tracks["place"][rows] = place
+        tracks["speed"][rows] += error * gain
+        tracks["place_variance"][rows] = variance * kept
+        tracks["speed_variance"][rows] -= gain * covariance
+        tracks["covariance"][rows] = covariance * kept
+        tracks["class_id"][rows] = classes[found[rows]]
+        tracks["hits"][rows] += 1
+        tracks["last_seen"][rows] = self._seconds
+        confirmed = rows[(tracks["id"][rows] == NO_TRACK) & (tracks["hits"][rows] >= self._hits)]
+        tracks["id"][confirmed] = self._new_ids(len(confirmed))
 
     def _start(self, places: Array, classes: Array, *, first: bool) -> Array:
         """Start tracks; return their identities."""
         started = np.zeros(len(places), _TRACK)
         started["place"] = places
-        started["place_variance"] = (np.tile(places[:, 2:], 2) * _FIRST_POSITION_NOISE) ** 2
-        started["speed_variance"] = (np.tile(places[:, 2:], 2) * _FIRST_SPEED_NOISE) ** 2
+        started["place_variance"] = (places[:, _SIDES] * _FIRST_POSITION_NOISE) ** 2
+        started["speed_variance"] = (places[:, _SIDES] * _FIRST_SPEED_NOISE) ** 2
         started["class_id"] = classes
         started["hits"] = 1
         started["last_seen"] = self._seconds

@@ -97,7 +97,7 @@ def engine_entry(result: DetectorResult) -> dict[str, Any]:
                     edge: json_number(pixels(value))
                     for edge, value in zip(found.box._fields, found.box, strict=True)
                 },
-                **_track_id(found),
+                **track_id(found),
             }
             for found in result
         ],
@@ -106,7 +106,8 @@ def engine_entry(result: DetectorResult) -> dict[str, Any]:
     }
 
 
-def _track_id(found: Detection) -> dict[str, int]:
+def track_id(found: Detection) -> dict[str, int]:
+    """Return the identity under its key, or nothing without a tracker."""
     return {} if found.track_id is None else {"track_id": found.track_id}
 
 
@@ -155,7 +156,7 @@ def coco_entries(
                 for each in (*found.box[:2], found.box.width, found.box.height)
             ],
             "score": json_number(score(found.score)),
-            **_track_id(found),
+            **track_id(found),
         }
         for found, category in zip(result, numbers, strict=True)
     ]
@@ -195,7 +196,7 @@ def csv_rows(result: DetectorResult) -> list[tuple[object, ...]]:
         (
             *(result.path or "", found.class_id, found.label, score(found.score)),
             *map(pixels, found.box),
-            *_track_id(found).values(),
+            *track_id(found).values(),
         )
         for found in result
     ]

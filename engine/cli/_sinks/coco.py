@@ -202,6 +202,7 @@ class CocoDataset(Sink):
             "iscrowd": 0,
             "segmentation": [],
             "score": serialize.json_number(serialize.score(found.score)),
+            **serialize.track_id(found),
         }
         self._out.write(",\n  " * (self._count > 1) + serialize.json_text(annotation))
 

@@ -28,6 +28,9 @@ def parse(command: str, words: Sequence[str], *, has_data: bool = True) -> Files
         raise InputError(f"{command}: expected {' '.join(expected)} and perhaps IMAGE, got {got}")
     data, *rest = words if has_data else (None, *words)
     cfg, weights, picture = (*rest, None)[:3]
+    if picture and Path(picture).suffix == ".txt":
+        hint = "Darknet reads one from stdin: < LIST"
+        raise InputError(f"{shown(picture)}: expected a picture, got a list. {hint}")
     assert cfg is not None
     assert weights is not None
     return Files(data, cfg, weights, picture)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli._darknet.files import Files
-from engine.errors import ImageError
+from engine.errors import ImageError, InputError
+from engine.files.naming import escaped, shown
 
 if TYPE_CHECKING:
     from engine.arrays import Array
@@ -55,8 +57,6 @@ def load(
     Numbers are darknet's own: EXIF orientation is ignored, and resizing keeps its rounding.
     """
     import engine
-    from engine.errors import InputError
-    from engine.files.naming import shown
 
     number = _CPU if arguments.nogpu else arguments.i
     device = "auto" if number in (None, _FIRST_GPU) else "cpu" if number < 0 else f"cuda:{number}"
@@ -90,20 +90,20 @@ def heading(
 
     if detector.device.startswith("cpu"):
         yield " GPU isn't used "
-    net, *sections = cfg.read(files.cfg)
+    net, *_, last = cfg.read(files.cfg)
     options = {key: option.value for key, option in net.first.items()}
     parts = _whole(options, "subdivisions")
     steps = _whole(options, "time_steps") if has_time or trains else 1
     batch = _whole(options, "batch") // parts * steps if trains else 1
     sizes = f"mini_batch = {batch}, batch = {batch * parts}, time_steps = {steps}"
     yield f"{sizes}, train = {int(trains)} "
-    for section in sections:
-        kind = section.first["nms_kind"].value if "nms_kind" in section.first else "default"
+    for layer in (node.layer for node in detector.graph.detections):
+        kind = getattr(layer, "nms_kind", "default")
         if kind != "default":
-            beta = float(section.first["beta_nms"].value) if "beta_nms" in section.first else 0.6
-            yield f"nms_kind: {kind} ({_NMS_NUMBERS.get(kind, 0)}), beta = {beta:f} "
-    (width, height), last = detector.size, sections[-1].name
-    if (width % 32 or height % 32) and last in ("yolo", "region", "detection"):
+            number, beta = _NMS_NUMBERS.get(kind, 0), getattr(layer, "beta_nms", 0.6)
+            yield f"nms_kind: {escaped(kind)} ({number}), beta = {beta:f} "
+    width, height = detector.size
+    if (width % 32 or height % 32) and last.name in ("yolo", "region", "detection"):
         sides = f"width={width} and height={height} in cfg-file must be divisible by 32"
         yield f"\n Warning: {sides} for default networks Yolo v1/v2/v3!!! \n"
     header = weights.read_header(files.weights)
@@ -115,8 +115,8 @@ def heading(
 
 def _whole(options: dict[str, str], key: str) -> int:
     """Return an option of [net] that only training uses, and that is therefore not checked."""
-    text = options.get(key, "1")
-    return max(int(text), 1) if text.isdecimal() else 1
+    digits = re.match("[0-9]{1,9}", options.get(key, "1"))
+    return max(int(digits[0]), 1) if digits else 1
 
 
 def detection_layers(detector: Detector) -> Iterator[str]:

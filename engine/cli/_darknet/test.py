@@ -70,9 +70,9 @@ def _run_one(
     result = predictions.result_of(detector, found.picture, rows)
     if document:
         document.take(Item(path, path), result, found.milliseconds)
-    predictions.write(result, [*inputs, path])
     if arguments.save_labels:
         _save_labels(path, rows)
+    predictions.write(result, [*inputs, path])
 
 
 def _save_labels(path: str, rows: Array) -> None:

@@ -61,6 +61,7 @@ def test_label_files_are_written_but_never_replaced(here, capsys):
         (["-thresh", "2", "set/1.png"], "threshold: expected"),
         (["-nms", "-1", "set/1.png"], "nms: expected"),
         (["-i", "seven"], "argument -i: invalid int value: 'seven'"),
+        (["list.txt"], "list.txt: expected a picture, got a list. Darknet reads one from stdin"),
         (["a.png", "b.png"], "detector test: expected DATA CFG WEIGHTS and perhaps IMAGE, got"),
     ],
 )
@@ -87,3 +88,18 @@ def test_detect_with_an_option_of_darknet_is_darknets_detect(here, capsys):
     (here / "codes.data").rename(here / "cfg/coco.data")
     assert cli.main(["detect", *MODEL[1:], "set/2.png", "-ext_output", "-nogpu"]) == 0
     assert "\naztec: 82%\t(left_x: " in capsys.readouterr().out
+
+
+def test_the_heading_tells_of_batches_and_nms(here, capsys):
+    """The lines are those of darknet for these options, junk after numbers included."""
+    cfg = Path(MODEL[1]).read_text().replace("width=416", "width=416\nsubdivisions=8#")
+    head = "[yolo]\nnms_kind=greedynms\nbeta_nms=0.7#x\n"
+    (here / "my.cfg").write_text(cfg.replace("[yolo]\n", head))
+    model = [MODEL[0], "my.cfg", MODEL[2]]
+    assert cli.main(["detector", "test", *model, "set/2.png", "-nogpu"]) == 0
+    assert capsys.readouterr().out.splitlines()[:7] == [
+        " GPU isn't used ",
+        "mini_batch = 1, batch = 8, time_steps = 1, train = 0 ",
+        *["nms_kind: greedynms (1), beta = 0.700000 "] * 4,
+        "",
+    ]

@@ -127,9 +127,10 @@ def run_action(command: str, arguments: argparse.Namespace, actions: Actions) ->
 
 
 def is_typed_for_darknet(argv: Sequence[str], known: Collection[str]) -> bool:
-    """Return whether a word is an option of darknet that a command of ours does not know."""
-    darknets = {option.name for option in (*OPTIONS, *IGNORED)}
-    return any(word in darknets and word not in known for word in argv)
+    """Return whether options are darknet's, and none is a long one that a command of ours knows."""
+    darknets = {option.name for option in (*OPTIONS, *IGNORED)} - set(known)
+    has_ours = any(word[:2] == "--" and word.partition("=")[0] in known for word in argv)
+    return not has_ours and any(word in darknets for word in argv)
 
 
 def respelled(argv: Sequence[str], known: Collection[str]) -> list[str]:

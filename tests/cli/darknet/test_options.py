@@ -50,6 +50,8 @@ def test_values_and_file_names_are_left_alone():
     [
         (["detector", "test", "-thres=1"], "unknown option '-thres=1'. Did you mean '-thresh'?"),
         (["detector", "test", "-skip_classes", "1"], "unknown option '-skip_classes'."),
+        (["detect", "a.jpg", "-thresh", "1", "--json", "-"], "Here it is --threshold"),
+        (["detect", "a.jpg", "-thresh", "1", "-jsn"], "unknown option '-jsn'."),
         (["evaluate", "-points"], "-points is darknet's option. Here it is --points"),
         (["ops", "my.cfg"], "ops is darknet's command. Here it is info"),
     ],

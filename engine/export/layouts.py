@@ -35,6 +35,8 @@ def outputs(graph: GraphBuilder, plan: Plan, layout: str, nms: Nms | None) -> li
     """Export the outputs of `plan`, without their batch size, in one of LAYOUTS."""
     if layout == RAW:
         return [_raw(graph, plan, tensor) for tensor in plan.outputs]
+    if not plan.heads:
+        return [_class_scores(graph, plan.outputs[0])]
     rows, count = _joined(graph, plan)
     if nms is None:
         return [_DECODED[layout](graph, plan, rows, count)]
@@ -51,6 +53,22 @@ def _allowed_objectness(graph: GraphBuilder, plan: Plan, rows: Rows, nms: Nms) -
         is_high = graph.node("Greater", rows.objectness, graph.number(nms.threshold))
         is_allowed = graph.node("And", is_allowed, is_high)
     return graph.node("Where", is_allowed, rows.objectness, graph.number(0))
+
+
+def _class_scores(graph: GraphBuilder, tensor: ops.Tensor) -> Output:
+    """Export the output of a classifier as ultralytics' classifiers have it."""
+    classes = tensor.shape.size
+    value = graph.reshape(graph[tensor], 0, classes)
+    return Output("output0", (classes,), np.float32, "probabilities of the classes", value)
+
+
+def check_heads(plan: Plan, layout: str, nms: Nms | None) -> None:
+    """Raise an InputError if a network has no detection layer and the layout needs one."""
+    is_vector = plan.outputs[0].shape.area == 1
+    has_own_form = layout == RAW or (layout in _OF_CLASSIFIERS and nms is None and is_vector)
+    if not plan.heads and not has_own_form:
+        wanted = f"layout {layout}" if nms is None else "nms"
+        raise InputError(f"{wanted}: expected a network with a detection layer, got none")
 
 
 def check_layout(layout: str, nms: Nms | None) -> None:
@@ -170,3 +188,4 @@ _SUPPRESSED: dict[str, Callable[[GraphBuilder, Best, int], list[Output]]] = {
     "yolov8": _rows_of_six,
 }
 LAYOUTS = (RAW, *_DECODED)
+_OF_CLASSIFIERS = ("yolov5", "yolov8")

@@ -12,7 +12,7 @@ from engine.errors import InputError
 from engine.export import data_movement, elementwise, linear, pooling  # noqa: F401  exporters
 from engine.export.activations import MISH_OPSET
 from engine.export.graph_builder import INPUT, MIN_OPSET, GraphBuilder, import_onnx
-from engine.export.layouts import RAW, Output, Sides, check_layout, outputs
+from engine.export.layouts import RAW, Output, Sides, check_heads, check_layout, outputs
 from engine.export.metadata import Description, colours, metadata
 from engine.export.suppression import Nms
 from engine.plan.build import Plan
@@ -69,16 +69,14 @@ def build(
     opset    default: the lowest with a node for every activation
     batch    default: any batch size
     layout   "raw": an output `layer_N`, as darknet has it, for each detection layer; or all boxes,
-             as "darknet", "yolov5" or "yolov8" has them
+             as "darknet", "yolov5" or "yolov8" has them; a classifier has the last two as well
     nms      the best boxes instead of all of them; not with "raw"
     half     weights and activations in float16; input, detection layers and outputs are float32
     dynamic  any height and width
     """
     check_layout(layout, nms)
     opset = _checked_opset(opset, plan)
-    if layout != RAW and not plan.heads:
-        wanted = f"layout {layout}" if nms is None else "nms"
-        raise InputError(f"{wanted}: expected a network with a detection layer, got none")
+    check_heads(plan, layout, nms)
     size = sum(array.nbytes for array in plan.constants.values()) // (2 if half else 1)
     if size > _MAX_WEIGHT_BYTES:
         raise InputError(f"ONNX: expected at most 2 GiB of weights, got {size / 2**30:.1f} GiB")

@@ -16,6 +16,7 @@ from tests.export.networks import GRID, REGION, TWO_HEADS, Network, corners
 from tests.export.others import Reader
 from tests.export.runtime import run_model
 from tests.lanes import slow
+from tests.small_models import CLASSIFIER
 
 needs.package("onnx")
 needs.package("onnxruntime")
@@ -101,6 +102,23 @@ def test_gaussian_boxes_have_their_uncertainty_in_the_classes():
     nms = Nms(0.2, PLAIN, 1000)
     *_, count = run_model(network.build(layout="darknet", nms=nms).content, images)
     assert count == len(boxes) > 0
+
+
+@pytest.mark.parametrize("options", [{}, {"dynamic": True}, {"half": True}], ids=str)
+@pytest.mark.parametrize("layout", ["yolov5", "yolov8"])
+def test_a_classifier_has_a_row_of_probabilities(layout, options):
+    network = Network(CLASSIFIER)
+    images = network.images(2)
+    model = network.build(layout=layout, **options)
+    (found,) = run_model(model.content, images)
+    assert found.shape == (2, 6)
+    np.testing.assert_allclose(found, network.outputs(images)[0][..., 0, 0], atol=1e-3)
+    with pytest.raises(InputError, match="layout darknet: expected a network with a detection"):
+        network.build(layout="darknet")
+    with pytest.raises(
+        InputError, match="nms: expected a network with a detection layer, got none"
+    ):
+        network.build(layout=layout, nms=Nms())
 
 
 @pytest.mark.parametrize("layout", ["darknet", "yolov5", "yolov8"])

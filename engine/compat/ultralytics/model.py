@@ -210,7 +210,8 @@ class YOLO:
         """Write the network as ONNX next to its weights; return the path.
 
         The output is that of a YOLOv8 of ultralytics, (batch, 4 + classes, boxes), or with `nms`
-        (batch, max_det, 6). The batch size is 1, or with `dynamic` any, like height and width.
+        (batch, max_det, 6), or of a classifier (batch, classes). The batch size is 1, or with
+        `dynamic` any, like height and width.
         """
         if format != "onnx":
             raise InputError(f"format: expected onnx, got {format!r}.{suggest(format, ['onnx'])}")
@@ -218,7 +219,7 @@ class YOLO:
         path = Path(self._files[1] or detector.graph.file).with_suffix(".onnx")
         detector.export(
             path,
-            layout="yolov8" if detector.task == "detector" else None,
+            layout="raw" if detector.task == "other" else "yolov8",
             nms=nms,
             threshold=conf,
             iou=iou,

@@ -174,3 +174,10 @@ def test_detector_map_is_that_of_darknet(tmp_path, capsys):
     assert "name = stop sign, ap = 50.00%" in text
     mean = re.search(r"mean average precision \(mAP@0\.50\) = (\S+),", text)[1]
     assert float(mean) == pytest.approx(0.3018, abs=5e-5)
+    counts = "TP = 79, FP = 34, FN = 142, average IoU = 52.42 %"
+    assert counts in text
+    options = ["--device", "cpu", "--method", "darknet"]
+    assert cli.main(["evaluate", str(data), str(network), str(WEIGHTS), *options]) == 0
+    ours = capsys.readouterr().out
+    assert counts in ours
+    assert f"(mAP@0.50) = {mean}," in ours

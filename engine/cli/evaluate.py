@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _MAX_PROBLEMS = 20
 _MAX_CONFUSED = 5
+_KEEP_ALL = 1.0  # no IoU exceeds it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,6 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.evaluate.score import Rules, score
 
     rules = Rules(arguments.method, arguments.match_iou, arguments.threshold, arguments.points)
+    if rules.method == "darknet" and arguments.resize == "cfg":
+        arguments.resize = "exact"  # the same with darknet's rounding: IoUs depend on it
     source = _source(arguments)
     document = JsonReport.of(arguments, [source, arguments.detections])
     folders = {name: _new_folder(arguments, name) for name in ("curves", "save_coco")}
@@ -101,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
                 raise InputError(f"{arguments.cfg}: is not a detector. Try: classify --list")
             truth = _truth_for(arguments, source, detector)
             _protect_inputs(truth, document, folders["curves"])
-            examples, failures = _examples_from_detector(detector, truth)
+            examples, failures = _examples_from_detector(detector, truth, rules.method)
             about = {
                 "cfg": str(arguments.cfg),
                 "device": detector.device,
@@ -199,14 +202,20 @@ def _protect_inputs(truth: GroundTruth, document: JsonReport | None, curves: Pat
 
 
 def _examples_from_detector(
-    detector: Detector, truth: GroundTruth
+    detector: Detector, truth: GroundTruth, method: str
 ) -> tuple[list[Example], list[str]]:
     """Run the detector; also return the errors of pictures that could not be read."""
+    from engine.evaluate import darknet
     from engine.evaluate.examples import Detections, Example
 
+    suppression, classes = detector.suppression, len(detector.labels)
+    in_darknet_order = method == "darknet"
     examples, failures = [], []
     results = detector.stream(
-        (entry.path for entry in truth.entries), on_error="yield", expand=False
+        (entry.path for entry in truth.entries),
+        on_error="yield",
+        expand=False,
+        nms=_KEEP_ALL if in_darknet_order else None,
     )
     for entry, result in zip(truth.entries, results, strict=True):
         if isinstance(result, ImageError):
@@ -217,7 +226,11 @@ def _examples_from_detector(
                 f"{entry.path}: size: labelled as {_by(entry.size)}, the picture is"
                 f" {_by(result.size)}. See --no-exif"
             )
-        found, objects = Detections.from_result(result), entry.objects(result.size)
+        if in_darknet_order:
+            found = darknet.suppressed(result, suppression, classes)
+        else:
+            found = Detections.from_result(result)
+        objects = entry.objects(result.size)
         examples.append(Example(entry.image_id, result.size, objects, found, entry.path))
     return examples, failures
 

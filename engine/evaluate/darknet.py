@@ -16,15 +16,34 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.arrays import Array
-from engine.evaluate.examples import ClassExample
+from engine.evaluate.examples import ClassExample, Detections
 from engine.evaluate.iou import iou_xywh
 from engine.evaluate.ranking import Counts, MatchedDetections, Ranking
+from engine.vision.boxes import Suppression
+from engine.vision.result import Result
+from engine.vision.rows import boxes_of, suppress_rows
 
 POINTS = (
     0,
     11,
     101,
 )  # numbers of recalls at which precision is read; 0 is the area under the curve
+
+
+def suppressed(result: Result, suppression: Suppression, classes: int) -> Detections:
+    """Apply NMS to a result that was made without it; return the detections in darknet's order.
+
+    Darknet sorts whole boxes class by class, so the last class decides which detection of an object
+    is the first, and with it the counts at a threshold.
+    """
+    boxes, first, row = np.unique(result.xywhn, axis=0, return_index=True, return_inverse=True)
+    rows = np.zeros((len(boxes), 5 + classes), np.float32)
+    rows[:, :4] = boxes
+    best_last = slice(None, None, -1)  # of equal boxes and classes the best score is kept
+    at = row.ravel()[best_last], 5 + result.class_ids[best_last]
+    rows[at] = result.scores[best_last]
+    found = boxes_of(suppress_rows(rows[np.argsort(first)], suppression))
+    return Detections.from_relative(found.xywh, found.scores, found.class_ids, result.size)
 
 
 def rank(examples: Sequence[ClassExample], iou: float) -> Ranking:

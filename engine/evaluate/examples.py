@@ -71,10 +71,16 @@ class Detections:
     @classmethod
     def from_result(cls, result: Result) -> Detections:
         """Return the boxes of a Result, without its rounding of pixels to float32."""
-        sides = np.tile(np.asarray(result.size, np.float64), 2)
-        boxes = result.xywhn.astype(np.float64) * sides
+        return cls.from_relative(result.xywhn, result.scores, result.class_ids, result.size)
+
+    @classmethod
+    def from_relative(
+        cls, xywhn: Array, scores: Array, class_ids: Array, size: tuple[int, int]
+    ) -> Detections:
+        """Return boxes that are given by their centre and size relative to the picture."""
+        boxes = xywhn.astype(np.float64) * np.tile(np.asarray(size, np.float64), 2)
         boxes[:, :2] -= boxes[:, 2:] / 2
-        return cls(boxes, result.scores.astype(np.float64), result.class_ids.astype(np.int64))
+        return cls(boxes, scores.astype(np.float64), class_ids.astype(np.int64))
 
     def __len__(self) -> int:
         return len(self.scores)

@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 
+from engine.evaluate import darknet
 from engine.evaluate.examples import Detections, Example, Objects
 from engine.evaluate.score import Rules, score
+from engine.vision.boxes import Suppression
+from engine.vision.result import Result
+from engine.vision.rows import boxes_of, suppress_rows
 from tests.evaluate.random_examples import named, random_examples
 
 FLOAT = np.float32
@@ -145,3 +149,41 @@ def test_no_detections_is_not_an_error():
     report = score(one_picture([], []), ["thing"], Rules("darknet"))
     assert report.summary == {"mAP@0.50": 0}
     assert report.counts.false_negatives == 2
+
+
+def best_first(rows, size=(100, 100)):
+    """Return candidate rows as a detector without NMS does: an entry for each box and class."""
+    boxes = boxes_of(rows)
+    best = np.argsort(-boxes.scores, kind="stable")
+    return Result(size, boxes.xywh[best], boxes.scores[best], boxes.class_ids[best])
+
+
+def test_the_last_class_decides_which_detection_of_an_object_is_first():
+    rows = np.zeros((2, 7), np.float32)
+    rows[:, :4] = [[0.3, 0.5, 0.4, 0.4], [0.5, 0.5, 0.4, 0.4]]
+    rows[:, 5:] = [[0.9, 0], [0.2, 0.5]]  # the other box is better in the last class
+    found = darknet.suppressed(best_first(rows), Suppression(), 2)
+    assert found.scores.tolist() == pytest.approx([0.2, 0.5, 0.9])
+    there = Objects.of([[20, 30, 40, 40]], [0])
+    report = score([Example(1, (100, 100), there, found)], ["a", "b"], Rules("darknet"))
+    assert (report.counts.true_positives, report.counts.false_positives) == (0, 2)
+    assert report.summary == {"mAP@0.50": 0.5}  # the curve takes the best score first
+
+
+@pytest.mark.parametrize("kind", ["default", "greedynms", "diounms"])
+@pytest.mark.parametrize("seed", range(3))
+def test_darknet_order_is_that_of_its_rows(seed, kind):
+    random = np.random.default_rng(seed)
+    rows = random.random((60, 9), np.float32)
+    rows[:, 5:] *= random.random((60, 4)) < 0.4
+    expected = boxes_of(suppress_rows(rows, Suppression(kind=kind)))
+    assert 0 < len(expected) < np.count_nonzero(rows[:, 5:])
+    found = darknet.suppressed(best_first(rows), Suppression(kind=kind), 4)
+    np.testing.assert_array_equal(found.class_ids, expected.class_ids)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+    centre = found.boxes[:, :2] + found.boxes[:, 2:] / 2
+    np.testing.assert_allclose(centre / 100, expected.xywh[:, :2], atol=1e-6)
+
+
+def test_nothing_found_has_no_order():
+    assert len(darknet.suppressed(best_first(np.zeros((0, 9), np.float32)), Suppression(), 4)) == 0

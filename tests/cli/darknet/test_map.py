@@ -70,3 +70,17 @@ def test_a_broken_picture_is_left_out(here, capsys):
     shown = capsys.readouterr()
     assert "Error: set/2.png: " in shown.err
     assert "unique_truth_count = 12" in shown.out
+
+
+def closing_lines(text):
+    return text[text.index("\n for conf_thresh") : text.index("(mAP@")]
+
+
+def test_evaluate_has_the_same_counts(capsys):
+    """Test an NMS that leaves many boxes of an object, of which darknet's order names the first."""
+    assert cli.main([*COMMAND, "-nms", "0.95"]) == 0
+    expected = closing_lines(capsys.readouterr().out)
+    assert "TP = 12, " in expected
+    options = ["--method", "darknet", "--device", "cpu", "--nms", "0.95"]
+    assert cli.main(["evaluate", *MODEL, *options]) == 0
+    assert closing_lines(capsys.readouterr().out) == expected

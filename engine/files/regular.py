@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import stat
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
 from engine.errors import EngineError
 from engine.files.naming import shown
@@ -17,20 +19,44 @@ def open_regular(path: str | Path, error: type[EngineError]) -> BinaryIO:
     try:
         # A pipe without a writer would block: check first, and open without waiting.
         _refuse_odd_kinds(Path(path).stat().st_mode, name, error)
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
+        file = open_without_waiting(path)
     except EngineError:
         raise
     except OSError as failure:
         raise error(f"{name}: cannot be read: {failure.strerror or failure}") from None
     except ValueError as failure:  # a NUL byte in the path
         raise error(f"{name}: cannot be read: {failure}") from None
-    file = os.fdopen(descriptor, "rb")
     try:
-        _refuse_odd_kinds(os.fstat(descriptor).st_mode, name, error)
+        _refuse_odd_kinds(os.fstat(file.fileno()).st_mode, name, error)
     except EngineError:
         file.close()
         raise
     return file
+
+
+def open_without_waiting(path: str | bytes | Path) -> BinaryIO:
+    """Open a file for reading; where it has no content yet, reading is an OSError.
+
+    Some files of /proc are regular files by their kind, but reading waits for an event.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
+    return cast(BinaryIO, io.BufferedReader(_NeverWaiting(descriptor)))
+
+
+class _NeverWaiting(io.FileIO):
+    def readinto(self, buffer: Any, /) -> int:
+        return _count_or_error(super().readinto(buffer))
+
+    def readall(self) -> bytes:
+        content: bytes | None = super().readall()
+        _count_or_error(None if content is None else len(content))
+        return content or b""
+
+
+def _count_or_error(count: int | None) -> int:
+    if count is None:
+        raise BlockingIOError(errno.EAGAIN, "it has no content to read now")
+    return count
 
 
 def read_bytes(path: str | Path, error: type[EngineError], *, limit: int) -> bytes:

@@ -7,7 +7,6 @@ import stat
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from engine.arrays import Array
 from engine.errors import ImageError
 from engine.files.naming import shown
+from engine.files.regular import open_without_waiting
 from engine.vision import picture_limits
 from engine.vision.decode import Admit, check_size, decode, decode_error, load
 from engine.vision.orientation import as_stored, upright
@@ -291,7 +291,11 @@ def _content_of_file(path: str | bytes, name: str) -> bytes:
             kind = "a folder" if stat.S_ISDIR(about.st_mode) else "a pipe or device"
             raise ImageError(f"{name}: picture: expected a file, got {kind}")
         _check_bytes(about.st_size, name)
-        content = Path(text).read_bytes()
+        with open_without_waiting(path) as file:
+            content = file.read(about.st_size + 1)
+            while len(content) > about.st_size and (more := file.read(_BLOCK)):  # it grows
+                content += more
+                _check_bytes(len(content), name)
     except (OSError, ValueError) as error:
         if isinstance(error, ImageError):
             raise

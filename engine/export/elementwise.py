@@ -26,8 +26,8 @@ def activation(graph: GraphBuilder, op: ops.Activate) -> str:
 
 @exports(ops.Add)
 def add(graph: GraphBuilder, op: ops.Add) -> str:
-    if any(source.shape != op.out.shape for source in op.sources):
-        graph.require_fixed("a sum of maps of different sizes", *op.sources)
+    if any(_has_other_sides(source.shape, op.out.shape) for source in op.sources):
+        graph.require_fixed("a sum of maps of different height or width", *op.sources)
     _require_equal_sizes(graph, *op.sources)
     values = [_resized(graph, source, op.out.shape) for source in op.sources]
     if op.weights is not None:
@@ -43,16 +43,25 @@ def add(graph: GraphBuilder, op: ops.Add) -> str:
 
 
 def _resized(graph: GraphBuilder, source: Tensor, shape: Shape) -> str:
-    """Return a source as flat values, zero-padded or truncated to the size of `shape`."""
-    value, size = graph[source], source.shape.size
-    if source.shape == shape:
-        return value
-    value = graph.reshape(value, 0, size)
-    if size > shape.size:
-        value = graph.slice(value, 0, shape.size, 1)
-    elif size < shape.size:
-        value = graph.pad(value, (0, 0), (0, shape.size - size), 0)
-    return graph.reshape_to(value, shape)
+    """Return a source with `shape`: its flat values are padded with zeros or truncated.
+
+    Between maps of the same height and width these are whole channels.
+    """
+    value = graph[source]
+    is_flat = _has_other_sides(source.shape, shape)
+    if is_flat:
+        value = graph.reshape(value, 0, source.shape.size)
+    count, wanted = (each.size if is_flat else each.channels for each in (source.shape, shape))
+    if count > wanted:
+        value = graph.slice(value, 0, wanted, 1)
+    elif count < wanted:
+        none = (0,) * (1 if is_flat else 3)
+        value = graph.pad(value, (0, *none), (0, wanted - count, *none[1:]), 0)
+    return graph.reshape_to(value, shape) if is_flat else value
+
+
+def _has_other_sides(first: Shape, second: Shape) -> bool:
+    return first.sides[1:] != second.sides[1:]
 
 
 @exports(ops.Multiply)

@@ -89,7 +89,7 @@ class GraphBuilder:
         if op.out.is_state or any(tensor.is_state for tensor in op.reads):
             self.reject("state that persists between runs")
         if type(op) not in EXPORTERS:
-            self.reject(type(op).__name__)
+            self.reject("several time steps" if self._plan.steps > 1 else type(op).__name__)
         if any(map(self.varies, op.reads)):
             self._varying.add(op.out)
         self._real = np.float16 if self._half and type(op) not in _IN_FLOAT32 else np.float32

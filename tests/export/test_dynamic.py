@@ -36,6 +36,12 @@ RESIZABLE = {
     "deconvolution": CONV + "[deconvolutional]\nfilters=4\nsize=3\nstride=2\nactivation=relu\n",
     "odd pool": CONV + "[maxpool]\nsize=5\nstride=1\n[maxpool]\nsize=3\nstride=2\n",
     "softmax of a vector": CONV + "[avgpool]\n[softmax]\n",
+    "sum with fewer channels": CONV
+    + CONV.replace("filters=8", "filters=3")
+    + "[shortcut]\nfrom=-2\nactivation=linear\n",
+    "sum with more channels": CONV.replace("filters=8", "filters=3")
+    + CONV
+    + "[shortcut]\nfrom=-2\nactivation=linear\n",
     "dilation": CONV + CONV.replace("pad=1", "pad=1\ndilation=2"),
 }
 FIXED = {
@@ -55,7 +61,7 @@ FIXED = {
     "sum": (
         "[maxpool]\nsize=2\nstride=2\n[shortcut]\nfrom=-2\nactivation=linear\n",
         r"layer 2 \[shortcut\]",
-        "a sum of maps of different sizes",
+        "a sum of maps of different height or width",
     ),
     "stride": ("[convolutional]\nsize=1\nstride=99\n", r"layer 1 ", "a stride as long as its map"),
     "window": (

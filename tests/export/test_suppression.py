@@ -92,9 +92,12 @@ def test_one_picture_may_be_empty_and_another_not(suppression):
     assert counts[0] == 0 < counts[1]
 
 
-def test_a_batch_of_fixed_size():
+@pytest.mark.parametrize("suppression", [PLAIN, GREEDY], ids=lambda each: each.kind)
+@pytest.mark.parametrize("opset", [13, 18, 21])
+def test_a_batch_of_fixed_size_in_each_opset(suppression, opset):
     network = Network(TWO_HEADS)
-    assert all(compare(network, Nms(0.2, PLAIN, 20), network.images(2), batch=2))
+    nms = Nms(0.4, suppression, 20)
+    assert all(compare(network, nms, network.images(2), batch=2, opset=opset))
 
 
 def test_a_loop_compares_only_the_best_candidates(monkeypatch):

@@ -167,10 +167,11 @@ def _exit_at_once() -> None:
 
 
 def _decoders(arguments: argparse.Namespace) -> DecodePool:
-    from engine.serve.service import decoder_count
-    from engine.vision.decode_pool import DecodeLimits, DecodePool
+    from engine.backends.cpu.workers import thread_count
+    from engine.vision.decode_pool import DecodeLimits, DecodePool, usual_count
 
-    pool = DecodePool(decoder_count(), DecodeLimits(seconds=arguments.decode_seconds))
+    limits = DecodeLimits(seconds=arguments.decode_seconds)
+    pool = DecodePool(usual_count(thread_count()), limits)
     pool.start()
     return pool
 

@@ -31,7 +31,7 @@ from engine.serve.remote_pictures import PictureFetcher
 from engine.serve.server_limits import ServerLimits
 from engine.settings import Settings
 from engine.vision import decoding_memory
-from engine.vision.decode_pool import DecodePool, Opened
+from engine.vision.decode_pool import DecodePool, Opened, usual_count
 from engine.vision.image import Picture
 
 Returned = TypeVar("Returned")
@@ -41,15 +41,7 @@ _BYTES_PER_DRAWN_PIXEL = 8  # drawing copies the pixels twice more
 _BYTES_PER_INPUT_PIXEL = 12  # of the network: three float32
 _ANY_PIXELS = 1 << 62  # the limit has a status of its own here
 
-_MIN_THREADS = 2  # one slow picture must not delay all others
-_MAX_THREADS = 16  # more threads only contend for the GIL
-
 _SMOOTHING = 0.2  # weight of the latest run in the moving average
-
-
-def decoder_count() -> int:
-    """Return how many pictures a server decodes at once."""
-    return min(max(_MIN_THREADS, thread_count()), _MAX_THREADS)
 
 
 class Service:
@@ -84,15 +76,15 @@ class Service:
         self.accepted_pictures = 0  # pictures of active requests whose bodies were read
         self.reading = 0  # requests whose bodies are being read
         self.is_draining = False
-        self._is_abandoned = False
+        self.is_abandoned = False
         self.failure = ""  # the latest DeviceError, until a run succeeds
         self._seconds_per_picture = 0.0
         self._loop = asyncio.get_running_loop()
-        threads = decoder_count()
+        threads = usual_count(thread_count())
         self._readers = ThreadPoolExecutor(threads, thread_name_prefix="serve-read")
         # Large pictures wait for each other, and leave one process to small ones.
         self._large_readers = ThreadPoolExecutor(
-            min(threads, decoders.count) - 1 or 1, thread_name_prefix="serve-read-large"
+            max(1, decoders.count - 1), thread_name_prefix="serve-read-large"
         )
         # Other threads, because all readers may be blocked on memory that only a response frees.
         self._renderers = ThreadPoolExecutor(threads, thread_name_prefix="engine-write")
@@ -116,7 +108,7 @@ class Service:
 
     def reject_if_draining(self) -> None:
         if self.is_draining:
-            raise RejectedError(503, "server: shutting down", retry_after=1, closes_connection=True)
+            raise shutting_down()
 
     def overload(self, count: int = 1) -> RejectedError | None:
         """Return why no `count` further pictures are accepted now, or None.
@@ -156,13 +148,13 @@ class Service:
 
     def abandon(self) -> None:
         """Give up all requests, so that close() waits for no thread."""
-        self._is_abandoned = True
+        self.is_abandoned = True
         self.picture_memory.close()
 
     def close(self) -> None:
         for pool in (self._readers, self._large_readers, self._renderers):
-            pool.shutdown(wait=not self._is_abandoned, cancel_futures=self._is_abandoned)
-        if not self._is_abandoned:
+            pool.shutdown(wait=not self.is_abandoned, cancel_futures=self.is_abandoned)
+        if not self.is_abandoned:
             self._batcher.close()
         if self.fetcher:
             self.fetcher.close()
@@ -181,7 +173,7 @@ class Service:
             try:
                 self._large_readers.submit(self._read_large, reading)
             except RuntimeError:  # the service was closed, which waits for no picture
-                self._loop.call_soon_threadsafe(_settle, reading.future, _shutting_down())
+                self._loop.call_soon_threadsafe(_settle, reading.future, shutting_down())
         except Exception as error:
             self._batcher.cancel_expected()
             self._loop.call_soon_threadsafe(_settle, reading.future, error)
@@ -288,8 +280,9 @@ class _IsLargeError(Exception):
         self.needed = needed
 
 
-def _shutting_down() -> RejectedError:
-    return RejectedError(503, "server: shutting down", closes_connection=True)
+def shutting_down() -> RejectedError:
+    """Return the error of a request that the server gives up."""
+    return RejectedError(503, "server: shutting down", retry_after=1, closes_connection=True)
 
 
 def _is_connected(lease: PictureLease) -> bool:
@@ -372,7 +365,7 @@ class PictureLease:
         try:
             self.reservation = self._request.service.picture_memory.reserve(count)
         except BudgetClosedError:
-            raise _shutting_down() from None
+            raise shutting_down() from None
 
     def try_resize_picture(self, count: int) -> bool:
         """Hold `count` bytes for the picture instead, if they are free, and return whether."""

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from engine.errors import DeviceError, EngineError, ImageError
 from engine.serve import body
 from engine.serve.rejection import RejectedError, spread_seconds
-from engine.serve.service import Inference, PictureLease, RequestLease, Service
+from engine.serve.service import Inference, PictureLease, RequestLease, Service, shutting_down
 from engine.serve.uploads import Upload, Uploads
 from engine.settings import Settings
 
@@ -144,6 +144,10 @@ class UploadEndpoint(ABC):
             watch = asyncio.ensure_future(_watch_disconnect(receive, lease))
             try:
                 response = await self.respond(Exchange(service, lease, request, content))
+            except asyncio.CancelledError:
+                if service.is_abandoned:  # uvicorn would answer 500
+                    raise shutting_down() from None
+                raise
             finally:
                 watch.cancel()
             await _send(send, response)

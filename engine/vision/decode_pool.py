@@ -51,6 +51,8 @@ _ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(4 << 20),  # glibc returns larger blocks to the system at once,
     "MALLOC_TRIM_THRESHOLD_": str(8 << 20),  # and keeps the memory of smaller ones
 }
+_MIN_PROCESSES = 2
+_MAX_PROCESSES = 16
 _START_SECONDS = 60.0
 _END_SECONDS = 5.0
 _WALL_SECONDS_PER_SECOND = 15.0  # of processor time, on a busy machine
@@ -86,6 +88,14 @@ class Opened(NamedTuple):
 
 
 Admit = Callable[[Opened], None]
+
+
+def usual_count(processors: int) -> int:
+    """Return how many processes use so many processors well.
+
+    With at least two, one slow picture does not delay all others.
+    """
+    return min(max(processors, _MIN_PROCESSES), _MAX_PROCESSES)
 
 
 class DecodePool:

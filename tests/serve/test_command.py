@@ -162,12 +162,15 @@ def test_second_signal_ends_the_server_while_it_decodes(start):
     Image.new("RGB", (7000, 7000)).save(buffer, "PNG")
     picture = buffer.getvalue()
     process = start("--memory", 1100, "--drain-seconds", 60)
+    statuses = []
 
     def ask():
         broken = (OSError, http.client.HTTPException)
         with suppress(*broken), closing(process.connect()) as connection:
             connection.request("POST", "/detect", picture)
-            connection.getresponse().read()
+            answer = connection.getresponse()
+            statuses.append(answer.status)
+            answer.read()
 
     clients = [threading.Thread(target=ask) for _ in range(10)]
     for each in clients:
@@ -182,6 +185,8 @@ def test_second_signal_ends_the_server_while_it_decodes(start):
     assert (status, err) == (130, "")
     for each in clients:
         each.join()
+    assert 503 in statuses
+    assert set(statuses) <= {200, 503}
 
 
 @SIGNALS

@@ -47,6 +47,9 @@ from engine.vision.result import Result
 if TYPE_CHECKING:
     from engine.export.onnx import Model
 
+if TYPE_CHECKING:
+    from engine.vision.decode_pool import DecodePool
+
 Outcome: TypeAlias = Result | Classification
 Frames = TypeVar("Frames", bound=Array)
 OneSource = TypeVar("OneSource", bound="Source | int")
@@ -86,6 +89,7 @@ class Detector:
         agnostic_nms: bool,
         precision: str,
         passes: Sequence[str],
+        decoders: DecodePool | None = None,
     ) -> None:
         self.labels = labels
         self.settings = settings
@@ -99,6 +103,7 @@ class Detector:
         self._passes = passes  # applied to `plan` already
         self._program = self._compile(plan)
         self._intake = replace(intake, scales=not self._program.scales_pictures)
+        self._decoders = decoders  # of untrusted pictures
         self._layers: Program | None = None  # keeps every layer; compiled on first use
         self._lock = fork_safety.lock()
 
@@ -124,6 +129,11 @@ class Detector:
     def has_state(self) -> bool:
         """Whether the result of a picture depends on the pictures before it."""
         return any(tensor.is_state for tensor in self._program.plan.tensors)
+
+    @property
+    def is_untrusted(self) -> bool:
+        """Whether pictures are decoded in processes with limits, and videos are refused."""
+        return self._decoders is not None
 
     @property
     def runs_at_once(self) -> int:
@@ -214,7 +224,7 @@ class Detector:
         if is_several:
             for name in filter(None, map(name_of, source)):
                 _refuse_endless(name)
-            pictures = pictures_of(source)
+            pictures = pictures_of(source, is_untrusted=self.is_untrusted)
             return list(self._stream(pictures, "raise", settings, bgr=bgr, keep="if needed"))
         run = self._submit(self._intake.prepare([source], bgr=bgr), (settings,))
         (outcome,) = self._outcomes(run, keep="if needed")
@@ -369,7 +379,9 @@ class Detector:
         pictures = sources
         if expand:
             selection = FrameSelection(stride, max_frames)
-            pictures = pictures_of(sources, selection, recursive=recursive)
+            pictures = pictures_of(
+                sources, selection, recursive=recursive, is_untrusted=self.is_untrusted
+            )
         return self._stream(pictures, on_error, settings, bgr=bgr, keep=keep, workers=workers)
 
     def _settings(
@@ -499,8 +511,15 @@ class Detector:
             names=self.labels,
             timing=timing,
             oriented=self._intake.orient,
-            keep_picture=keep == "always" or (keep == "if needed" and not _is_kept(picture)),
+            keep_picture=keep == "always" or (keep == "if needed" and not self._is_kept(picture)),
+            is_untrusted=self.is_untrusted,
         )
+
+    def _is_kept(self, picture: Picture) -> bool:
+        """Tell whether the path of a picture is enough to read it again: no video, no URL."""
+        if picture.path is None or self.is_untrusted:
+            return False
+        return media_of(picture.path).kind is MediaKind.PICTURE
 
     def _multiply_down_the_tree(self, probabilities: Array) -> Array:
         """Turn conditional probabilities of a class tree into absolute ones, as darknet does."""
@@ -631,6 +650,8 @@ class Detector:
     def close(self) -> None:
         """Free the device; the detector cannot be used any more."""
         self._device.close()
+        if self._decoders is not None:
+            self._decoders.close()
 
     def __enter__(self) -> Detector:
         return self
@@ -645,11 +666,6 @@ class Detector:
 
     def _compile(self, plan: Plan) -> Program:
         return self._device.compile(plan, batch=self.settings.batch, precision=self._precision)
-
-
-def _is_kept(picture: Picture) -> bool:
-    """Tell whether the path of a picture is enough to read it again: no video, no URL."""
-    return picture.path is not None and media_of(picture.path).kind is MediaKind.PICTURE
 
 
 def _refuse_endless(name: str) -> None:

@@ -6,7 +6,8 @@ therefore imports almost nothing at module level.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from reprlib import repr as brief
 from types import NoneType
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from engine.detector import Detector
     from engine.models.store import ModelFiles
     from engine.plan.build import Plan
+    from engine.vision.decode_pool import DecodePool
 
 Size: TypeAlias = "int | tuple[int, int]"  # one number for both sides, or (width, height)
 
@@ -43,6 +45,7 @@ def load(
     orient: bool = True,
     max_pixels: int | None = None,
     lenient: bool = False,
+    untrusted: bool = False,
     threshold: float = 0.25,
     nms: float = 0.45,
     hierarchy: float = 0.5,
@@ -74,6 +77,8 @@ def load(
     max_pixels the maximum number of pixels of a picture (89,478,485, which is 256 MiB of RGB);
                larger pictures are refused before they are decoded
     lenient    read JPEGs that lack their end, which is otherwise an error; the rest is grey
+    untrusted  decode pictures in processes with limits on processor time and memory; videos are
+               refused: see docs/security.md
     threshold  the lowest score of a box to return; `hierarchy` is the same inside a class tree
     nms        the overlap above which boxes of one class are suppressed
     classes    the classes to return, by name or number; `exclude`: all classes but these
@@ -106,7 +111,7 @@ def load(
     Settings(
         threshold, nms, hierarchy, top_k, batch, max_detections
     )  # check them before reading files
-    with warm_up(device):
+    with _decoders(threads, untrusted=untrusted) as decoders, warm_up(device):
         if cfg is None or weights is None:
             found = _located(cfg, weights)
             cfg, weights = found.cfg, found.weights
@@ -128,7 +133,11 @@ def load(
                 classes=chosen_classes(classes, exclude, labels),
             )
             intake = Intake.of(
-                network, resize, orient=orient, max_pixels=max_pixels, lenient=lenient
+                *(network, resize),
+                orient=orient,
+                max_pixels=max_pixels,
+                lenient=lenient,
+                decoder=decoders.read if decoders else None,
             )
 
             def read_plan() -> Plan:
@@ -148,7 +157,25 @@ def load(
                 agnostic_nms=agnostic_nms,
                 precision=precision,
                 passes=wanted,
+                decoders=decoders,
             )
+
+
+@contextmanager
+def _decoders(threads: int | None, *, untrusted: bool) -> Iterator[DecodePool | None]:
+    """Yield processes for untrusted pictures; end them if loading fails."""
+    if not untrusted:
+        yield None
+        return
+    from engine.backends.cpu.workers import thread_count
+    from engine.vision.decode_pool import DecodePool, usual_count
+
+    pool = DecodePool(usual_count(threads or thread_count()))
+    try:
+        yield pool
+    except BaseException:
+        pool.close()
+        raise
 
 
 def _located(name: str | Path | None, weights: str | Path | None) -> ModelFiles:

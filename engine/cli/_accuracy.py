@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from engine.cli import FAILED, _model
+from engine.cli import FAILED, _model, _sources
 from engine.cli._json_report import JsonReport
 from engine.cli._stderr import print_stderr
 from engine.errors import ImageError, InputError
@@ -41,6 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     paths = [str(path) for path in read_list(Path(arguments.list))]
     document = JsonReport.of(arguments, [arguments.list, arguments.labels, *paths])
     chosen = {"top_k": arguments.top_k, "max_pixels": arguments.max_pixels}
+    chosen |= _sources.trust(arguments)
     with _model.load(arguments, has_default=False, **chosen) as detector:
         if detector.task != "classifier":
             raise InputError(f"{arguments.cfg}: is not a classifier. Try: evaluate")

@@ -43,9 +43,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reading.add_argument(
         "--lenient", action="store_true", help="read JPEGs that lack their end; the rest is grey"
     )
+    add_untrusted(reading)
     reading.add_argument(
         "--fail-fast", action="store_true", help="stop at the first picture that cannot be read"
     )
+
+
+def add_untrusted(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--untrusted",
+        action="store_true",
+        help="decode pictures in processes with limits on time and memory; refuse videos",
+    )
+
+
+def trust(arguments: argparse.Namespace) -> dict[str, bool]:
+    """Return the argument of load() if it is given: a resumed run on Ray compares arguments."""
+    return {"untrusted": True} if arguments.untrusted else {}
 
 
 class NamedMedia(NamedTuple):
@@ -64,6 +78,7 @@ class Feed:
     total: int | None
     names: tuple[str, ...]  # as the user gave them, for example lists
     found: tuple[NamedMedia, ...] = ()  # all sources that are known in advance
+    is_untrusted: bool = False
 
     @property
     def known_files(self) -> tuple[str, ...]:
@@ -73,7 +88,7 @@ class Feed:
         from engine.sources.reader import read_items
 
         for media, output in self.sources:
-            for item in read_items((media,), self.selection):
+            for item in read_items((media,), self.selection, is_untrusted=self.is_untrusted):
                 inside = f"/{item.output}" if item.output else ""  # of an archive
                 yield replace(item, output=output + inside)
 
@@ -97,17 +112,19 @@ def feed(
     if STDIN in names:
         from_stdin = expand(names, recursive=arguments.recursive, lines=lines())
         known = tuple(each for each in names if each != STDIN)
-        return Feed(_named_lazily(from_stdin, arguments), selection, None, known)
+        lazily = _named_lazily(from_stdin, arguments)
+        return Feed(lazily, selection, None, known, is_untrusted=arguments.untrusted)
     found = tuple(expand(names, recursive=arguments.recursive))
     if not found:
         raise InputError("no picture named: the lists are empty")
     found = _without_results(found, output_folders)
     videos = [each for each in found if each.has_frames]
-    if videos:
+    if videos and not arguments.untrusted:
         video.require_pyav(videos[0].name)
     named = tuple(_named(found, arguments))
     is_counted = not any(each.has_frames or each.kind is MediaKind.ARCHIVE for each in found)
-    return Feed(named, selection, len(found) if is_counted else None, tuple(names), named)
+    total = len(found) if is_counted else None
+    return Feed(named, selection, total, tuple(names), named, arguments.untrusted)
 
 
 def _without_results(found: tuple[Media, ...], folders: Sequence[str]) -> tuple[Media, ...]:

@@ -25,6 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
         "top_k": arguments.top_k,
         "max_pixels": arguments.max_pixels,
         "lenient": arguments.lenient,
+        **_sources.trust(arguments),
     }
     if _ray.is_wanted(arguments):
         return _ray.run(arguments, task="classifier", **chosen)

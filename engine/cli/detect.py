@@ -51,6 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         "max_detections": arguments.max_det,
         "max_pixels": arguments.max_pixels,
         "lenient": arguments.lenient,
+        **_sources.trust(arguments),
         "classes": _classes(arguments.classes),
         "exclude": _classes(arguments.exclude) or (),
     }

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.cli import FAILED, _model, _output_files
+from engine.cli import FAILED, _model, _output_files, _sources
 from engine.cli._json_report import JsonReport
 from engine.cli._stderr import print_stderr
 from engine.cli._table import Cell, align
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     truth = parser.add_argument_group("ground truth")
     truth.add_argument("--labels", metavar="DIR", help="folder of the label files")
     truth.add_argument("--images", metavar="DIR", help="folder of the pictures of a COCO file")
+    _sources.add_untrusted(truth)
     truth.add_argument(
         "--mot",
         nargs=2,
@@ -99,6 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
         about: dict[str, object] = {"detections": arguments.detections}
     else:
         chosen = {"nms": arguments.nms, "hierarchy": arguments.hierarchy}
+        chosen |= _sources.trust(arguments)
         with _model.load(arguments, threshold=arguments.min_score, **chosen) as detector:
             if detector.task != "detector":
                 raise InputError(f"{arguments.cfg}: is not a detector. Try: classify --list")
@@ -241,18 +244,24 @@ def _examples_from_file(
     """Read a results file; a picture is read only if its size is not known."""
     from engine.evaluate.coco_files import read_results
     from engine.evaluate.examples import Detections, Example
+    from engine.vision.decode_pool import DecodePool
     from engine.vision.image import read
 
     detections = read_results(arguments.detections, truth)
     examples, failures = [], []
-    for entry in truth.entries:
-        try:
-            size = entry.size or read(entry.path, orient=not arguments.no_exif).size
-        except ImageError as error:
-            failures.append(str(error))
-            continue
-        found = detections.get(entry.image_id) or Detections.of([], [], [])
-        examples.append(Example(entry.image_id, size, entry.objects(size), found, entry.path))
+    with closing(DecodePool(1)) if arguments.untrusted else nullcontext() as pool:
+        decoder = pool.read if pool else None
+        for entry in truth.entries:
+            try:
+                size = (
+                    entry.size
+                    or read(entry.path, orient=not arguments.no_exif, decoder=decoder).size
+                )
+            except ImageError as error:
+                failures.append(str(error))
+                continue
+            found = detections.get(entry.image_id) or Detections.of([], [], [])
+            examples.append(Example(entry.image_id, size, entry.objects(size), found, entry.path))
     return examples, failures
 
 

@@ -58,13 +58,18 @@ def pictures_of(
     selection: FrameSelection | None = None,
     *,
     recursive: bool = False,
+    is_untrusted: bool = False,
 ) -> Iterator[Source | ImageError]:
-    """Yield the pictures that `sources` stand for; what is no name is passed on unchanged."""
+    """Yield the pictures that `sources` stand for; what is no name is passed on unchanged.
+
+    Untrusted videos are errors.
+    """
     for source in sources:
         name = name_of(source)
         if name is None or is_file(name):
             yield source
         else:
             media = expand([name], recursive=recursive)
-            for item in read_items(media, selection or FrameSelection()):
+            frames = selection or FrameSelection()
+            for item in read_items(media, frames, is_untrusted=is_untrusted):
                 yield item.source

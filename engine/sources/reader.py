@@ -31,8 +31,13 @@ class FrameSelection:
                 raise InputError(f"{name}: expected 1 or more, got {value}")
 
 
-def read_items(media: Iterable[Media], selection: FrameSelection) -> Iterator[Item]:
-    """Yield the pictures of all media in order; one that cannot be opened yields its error."""
+def read_items(
+    media: Iterable[Media], selection: FrameSelection, *, is_untrusted: bool = False
+) -> Iterator[Item]:
+    """Yield the pictures of all media in order; one that cannot be opened yields its error.
+
+    Untrusted videos are such errors, because FFmpeg would decode them in this process.
+    """
     for each in media:
         if each.kind is MediaKind.BROKEN:
             yield Item(each.name, ImageError(each.problem))
@@ -40,6 +45,9 @@ def read_items(media: Iterable[Media], selection: FrameSelection) -> Iterator[It
             yield Item(each.name, RemotePicture(each.name))  # type: ignore[arg-type]
         elif each.kind is MediaKind.ARCHIVE:
             yield from _read_archive(each.name)
+        elif each.has_frames and is_untrusted:
+            reason = "expected a picture, got a video, which is not decoded as untrusted"
+            yield Item(each.name, ImageError(f"{shown(each.name)}: {reason}"))
         elif each.has_frames:
             yield from _read_frames(each, selection)
         else:

@@ -59,6 +59,7 @@ class Result:
     track_ids: Array | None = None  # (n,) int64: the identities of a tracker, if there was one
     counts: Mapping[str, Any] | None = None  # of lines and zones, up to this frame
     overlay: Overlay | None = None  # what plot() draws in addition to boxes
+    is_untrusted: bool = field(default=False, repr=False)  # the picture is never decoded again here
 
     @classmethod
     def of(
@@ -70,6 +71,7 @@ class Result:
         timing: Mapping[str, float] | None = None,
         oriented: bool = True,
         keep_picture: bool = False,
+        is_untrusted: bool = False,
     ) -> Result:
         """Return the result for the `boxes` of `picture`, which fill the columns on first use."""
         result = cls.__new__(cls)
@@ -81,6 +83,8 @@ class Result:
         attributes["timing"] = timing or {}
         attributes["oriented"] = oriented
         attributes["picture"] = picture if keep_picture else None
+        if is_untrusted:
+            attributes["is_untrusted"] = True
         attributes["_boxes"] = boxes
         return result
 
@@ -401,6 +405,8 @@ class Result:
         source = next((each for each in (given, self.picture, self.path) if each is not None), None)
         if source is None:
             raise InputError("picture: was not kept and has no path. Pass it, or keep it")
+        if self.is_untrusted and given is None and self.picture is None:
+            raise InputError("picture: is untrusted and was not kept. Use keep_pictures=True")
         picture = read(source, orient=self.oriented, lenient=True)  # as it was read before
         if picture.size != self.size:
             expected, got = (f"{width} x {height}" for width, height in (self.size, picture.size))

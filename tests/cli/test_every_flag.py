@@ -108,6 +108,7 @@ RUNNING = {
     "--imgsz 96": other,
     "--resize letterbox": other,
     "--no-passes": same,
+    "--untrusted": same,
     "--no-exif": other,
 }
 

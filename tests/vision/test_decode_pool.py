@@ -1,13 +1,10 @@
 """Worker processes decode as this process does, within limits, and their end harms nobody."""
 
-import io
 import os
 import signal
-import struct
 import subprocess
 import sys
 import time
-import zlib
 from contextlib import closing
 
 import numpy as np
@@ -18,6 +15,7 @@ from engine.errors import EngineError, ImageError
 from engine.vision import decode_channel, image
 from engine.vision.decode_pool import DecodeLimits, DecodePool
 from tests.cli.child import ENVIRONMENT
+from tools.load.hostile_pictures import compressed_text, saved
 
 POSIX = pytest.mark.skipif(os.name == "nt", reason="Windows has neither timers nor limits")
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -52,12 +50,6 @@ def pool():
         yield made
 
 
-def saved(picture, kind, **options):
-    buffer = io.BytesIO()
-    picture.save(buffer, kind, **options)
-    return buffer.getvalue()
-
-
 def noise(mode="RGB", size=(40, 30)):
     pixels = np.random.default_rng(0).integers(0, 256, (*size[::-1], 3), dtype=np.uint8)
     return Image.fromarray(pixels).convert(mode)
@@ -71,17 +63,6 @@ def turned():
     exif = Image.Exif()
     exif[0x0112] = 6
     return saved(noise(), "JPEG", exif=exif, dpi=(72, 96), icc_profile=bytes(16) + b"RGB " * 9)
-
-
-def compressed_text(size):
-    """Return a small PNG that describes itself in many megabytes."""
-    text = zlib.compress(bytes((1 << 20) - 10))
-    chunks = b""
-    for number in range(size >> 20):
-        chunk = b"zTXt%d\0\0" % number + text
-        chunks += struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
-    small = saved(noise(), "PNG")
-    return small[:33] + chunks + small[33:]
 
 
 PICTURES = {
@@ -171,10 +152,10 @@ def test_a_process_that_takes_too_long_is_replaced():
 @LINUX
 def test_a_picture_that_takes_too_much_memory_is_refused():
     with closing(DecodePool(1, DecodeLimits(extra_bytes=16 << 20))) as pool:
-        assert pool.read(compressed_text(4 << 20), "picture", channels=3).size == (40, 30)
+        assert pool.read(compressed_text(4), "picture", channels=3).size == (40, 30)
         (worker,) = pool._workers
         with pytest.raises(ImageError) as error:
-            pool.read(compressed_text(40 << 20), "bomb.png", channels=3)
+            pool.read(compressed_text(40), "bomb.png", channels=3)
         assert str(error.value).startswith("bomb.png: picture: ")
         assert "\n" not in str(error.value)
         assert pool.read(saved(noise(), "PNG"), "picture", channels=3).size == (40, 30)

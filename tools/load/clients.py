@@ -64,6 +64,7 @@ class ClientLoad:
     concurrency: int = 1
     rate: float | None = None
     share: float = 1.0  # of the detections that must match
+    pause: float = 0.0  # seconds between an answer and the next request, in a closed loop
 
     @cached_property
     def requests(self) -> list[bytes]:
@@ -92,6 +93,7 @@ async def _closed_loop(load: ClientLoad) -> Responses:
         connection = Connection(load.port)
         while time.perf_counter() < end:
             await _request(connection, load, next(numbers), responses)
+            await asyncio.sleep(load.pause)
         connection.close()
 
     await asyncio.gather(*(client() for _ in range(load.concurrency)))

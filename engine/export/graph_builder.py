@@ -96,14 +96,18 @@ class GraphBuilder:
         self._values[op.out] = {self._real: EXPORTERS[type(op)](self, op)}
         self._real = np.float32
 
+    @property
+    def title(self) -> str:
+        """The name of the current layer as messages show it."""
+        return self._titles[self._layer]
+
     def begin_layer_of(self, tensor: Tensor) -> None:
         """Name the nodes and errors that follow after the layer with this output."""
         self._layer = self._plan.layers.index(tensor)
 
     def reject(self, what: str) -> NoReturn:
         """Raise a ConfigError that names the current layer."""
-        title = self._titles[self._layer]
-        raise ConfigError(f"{title}: ONNX: expected an op that can be exported, got {what}")
+        raise ConfigError(f"{self.title}: ONNX: expected an op that can be exported, got {what}")
 
     # ------------------------------------------------------------ heights and widths
 
@@ -122,18 +126,16 @@ class GraphBuilder:
     def require_fixed(self, what: str, *tensors: Tensor) -> None:
         """Raise a ConfigError that names the current layer if a tensor's size may change."""
         if any(map(self.varies, tensors)):
-            title = self._titles[self._layer]
             raise ConfigError(
-                f"{title}: ONNX: dynamic: expected a layer for maps of any size, got {what}. "
+                f"{self.title}: ONNX: dynamic: expected a layer for maps of any size, got {what}. "
                 "Export with a fixed size, or from a larger one"
             )
 
     def require_float32(self, what: str) -> None:
         """Raise a ConfigError that names the current layer if the model is float16."""
         if self._half:
-            title = self._titles[self._layer]
             raise ConfigError(
-                f"{title}: ONNX: half: expected values that may be rounded, got {what}. "
+                f"{self.title}: ONNX: half: expected values that may be rounded, got {what}. "
                 "Export in float32"
             )
 
@@ -308,10 +310,10 @@ class GraphBuilder:
         with np.errstate(over="ignore"):
             made: Array = values.astype(self._real)
         if not np.isfinite(made).all() and np.isfinite(values).all():
-            title, most = self._titles[self._layer], np.abs(values).max()
+            most = np.abs(values).max()
             raise ConfigError(
-                f"{title}: ONNX: half: expected weights of at most 65504, the largest number of "
-                f"float16, got {most:.6g}. Export in float32"
+                f"{self.title}: ONNX: half: expected weights of at most 65504, the largest number "
+                f"of float16, got {most:.6g}. Export in float32"
             )
         return made
 

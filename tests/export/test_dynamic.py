@@ -105,6 +105,12 @@ def test_a_layer_of_fixed_size_is_refused_by_its_name(name):
         network.build(dynamic=True)
 
 
+def test_a_local_average_does_not_grow_with_the_map():
+    network = Network(INPUT.replace("24", "16") + "[local_avgpool]\nsize=16\nstride=1\npadding=0\n")
+    with pytest.raises(ConfigError, match=r"layer 0 \[local_avgpool\]: ONNX: dynamic: "):
+        network.build(dynamic=True)
+
+
 @pytest.mark.parametrize("text", [TWO_HEADS, REGION], ids=["yolo", "region"])
 @pytest.mark.parametrize("kind", ["default", "greedynms"])
 def test_boxes_at_other_sizes(text, kind):

@@ -1,7 +1,22 @@
-"""python -m engine."""
+"""python -m engine, and the command `engine`."""
+
+from __future__ import annotations
 
 import sys
+from typing import NoReturn
 
-from engine.cli import main
+from engine.concurrency import process_end
 
-sys.exit(main())
+
+def run() -> NoReturn:
+    """Run the command of the command line as a process."""
+    process_end.install()  # before imports that take time
+    from engine.cli import main
+
+    status = main()
+    process_end.ignore_repeated(status)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    run()

@@ -16,11 +16,9 @@ from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any
 
+from engine.concurrency import process_end
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_DEFAULTS: dict[signal.Signals, Any] = {
-    signal.SIGINT: signal.default_int_handler,
-    signal.SIGTERM: signal.SIG_DFL,
-}
 _MAX_IMPORT_SECONDS = 5.0  # a module may run a whole program while it is imported
 _RETRY_SECONDS = 0.02
 
@@ -35,11 +33,18 @@ def interruptible() -> Iterator[None]:
 
     An interrupted import would leave a lock of Python's import system locked, and a thread that
     imports the same module would wait forever. Handlers that another program installed are kept.
+    In a process of our own, a second signal ends it at once, whatever it cleans up.
     """
-    changed = []
+    previous: dict[signal.Signals, Any] = {}
     if current_thread() is main_thread():
-        changed = [each for each in _DEFAULTS if signal.getsignal(each) is _DEFAULTS[each]]
-    handlers = {number: _Handler() for number in changed}
+        for number, usual in process_end.DEFAULTS.items():
+            found = signal.getsignal(number)
+            if found in (usual, process_end.end_at_once):
+                previous[number] = found
+    handlers = {
+        number: _Handler(ends_process=found is process_end.end_at_once)
+        for number, found in previous.items()
+    }
     for number, handler in handlers.items():
         signal.signal(number, handler)
     try:
@@ -49,14 +54,16 @@ def interruptible() -> Iterator[None]:
             while any(each.is_pending for each in handlers.values()):
                 time.sleep(_RETRY_SECONDS)
     finally:
-        for number in changed:
-            signal.signal(number, _DEFAULTS[number])
+        for number, found in previous.items():
+            signal.signal(number, found)
 
 
 class _Handler:
     """A signal handler that raises; during an import it retries until the import has ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, ends_process: bool) -> None:
+        self._ends_process = ends_process
+        self._has_raised = False
         self._since: float | None = None
 
     @property
@@ -71,6 +78,9 @@ class _Handler:
                 _thread.start_new_thread(_send_again, (number,))  # takes no lock, unlike Thread
                 return
         self._since = None
+        if self._has_raised and self._ends_process:
+            process_end.end_at_once(number, frame)
+        self._has_raised = True
         raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 

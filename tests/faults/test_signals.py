@@ -25,6 +25,7 @@ from engine.cli._sources import Feed, NamedMedia
 from engine.errors import EngineError
 from engine.sources.media import Media, MediaKind
 from engine.sources.reader import FrameSelection
+from tests.cli.child import ENVIRONMENT
 from tests.faults.child import ENGINE, SECONDS, start
 from tests.faults.test_memory import LARGER
 from tests.small_models import write_model
@@ -151,6 +152,30 @@ def test_signal_does_not_interrupt_an_import(tmp_path, monkeypatch, number, seco
     assert isinstance(caught.value, Terminated) == (number == signal.SIGTERM)
     assert sys.modules.pop("interrupted").is_whole
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+INTERRUPTED_OFTEN = """
+import os, signal, sys, threading, time
+def interrupt():
+    time.sleep(float(sys.argv[1]))
+    while True:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.005)
+from engine import __main__ as program
+threading.Thread(target=interrupt, daemon=True).start()
+sys.argv[1:] = ["detect", *["street.png"] * 2000, *sys.argv[2:]]
+program.run()
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.02, 0.2, 0.6])
+def test_repeated_interrupts_end_with_one_status_and_no_traceback(place, tiny_detector, seconds):
+    command = [sys.executable, "-c", INTERRUPTED_OFTEN, str(seconds), *tiny_detector.options]
+    done = subprocess.run(
+        command, cwd=place, env=ENVIRONMENT, capture_output=True, text=True, timeout=SECONDS
+    )
+    assert done.returncode == 130, done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_signal_interrupts_an_import_that_hangs(tmp_path, monkeypatch):

@@ -1,0 +1,35 @@
+"""Signals while a process has nothing to clean up: before its command runs, and after it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+from typing import Any, NoReturn
+
+DEFAULTS: dict[signal.Signals, Any] = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+}
+
+
+def end_at_once(number: int, frame: FrameType | None) -> NoReturn:
+    """End the process with the status that a shell reports for the signal, without a traceback."""
+    os._exit(128 + number)
+
+
+def install() -> None:
+    """Handle SIGINT and SIGTERM with end_at_once(), unless they are ignored or handled already."""
+    for number, usual in DEFAULTS.items():
+        if signal.getsignal(number) is usual:
+            signal.signal(number, end_at_once)
+
+
+def ignore_repeated(status: int) -> None:
+    """Ignore the signal that ended the command while the interpreter shuts down.
+
+    Python restores the system's handlers then, and the signal would replace the exit status.
+    """
+    for number in DEFAULTS:
+        if status == 128 + number and signal.getsignal(number) is end_at_once:
+            signal.signal(number, signal.SIG_IGN)

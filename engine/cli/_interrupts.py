@@ -50,6 +50,11 @@ def interruptible() -> Iterator[None]:
     try:
         try:
             yield
+        except Exception:
+            # Code that an interrupt left half done, such as argparse, fails in its own way.
+            if raised := [number for number, each in handlers.items() if each.has_raised]:
+                raise (Terminated if signal.SIGTERM in raised else KeyboardInterrupt) from None
+            raise
         finally:
             while any(each.is_pending for each in handlers.values()):
                 time.sleep(_RETRY_SECONDS)
@@ -63,7 +68,7 @@ class _Handler:
 
     def __init__(self, *, ends_process: bool) -> None:
         self._ends_process = ends_process
-        self._has_raised = False
+        self.has_raised = False
         self._since: float | None = None
 
     @property
@@ -78,9 +83,9 @@ class _Handler:
                 _thread.start_new_thread(_send_again, (number,))  # takes no lock, unlike Thread
                 return
         self._since = None
-        if self._has_raised and self._ends_process:
+        if self.has_raised and self._ends_process:
             process_end.end_at_once(number, frame)
-        self._has_raised = True
+        self.has_raised = True
         raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 

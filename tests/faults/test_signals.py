@@ -178,6 +178,19 @@ def test_repeated_interrupts_end_with_one_status_and_no_traceback(place, tiny_de
     assert "Traceback" not in done.stderr
 
 
+def test_error_that_an_interrupt_caused_is_an_interrupt():
+    def half_done():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        finally:
+            raise AttributeError("save_nargs")
+
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        half_done()
+    with pytest.raises(AttributeError), interruptible():
+        raise AttributeError("not interrupted")
+
+
 def test_signal_interrupts_an_import_that_hangs(tmp_path, monkeypatch):
     text = "import signal, time\nsignal.raise_signal(signal.SIGINT)\ntime.sleep(60)\n"
     (tmp_path / "endless.py").write_text(text)

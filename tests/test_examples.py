@@ -16,7 +16,7 @@ from tests.pictures import write_picture, write_video
 ROOT = Path(__file__).parents[1]
 PROGRAMS = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
 
-# What each program prints, or what it writes.
+# The text that each program prints, or the file that it writes.
 EXPECTED = {
     "01_one_picture.py": (r"pdf417 0\.77 at 129, 545", "found.png"),
     "02_folder_to_csv.py": (r"parcel\.jpg,\d+,pdf417,0\.7", "found.csv"),

@@ -1,4 +1,4 @@
-"""Result.to_df(): a data frame of whichever library is installed."""
+"""Result.to_df(): a data frame of the library that is installed."""
 
 import sys
 from types import ModuleType

@@ -125,7 +125,7 @@ def _resource_pictures(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _open(contents: bytes) -> Image.Image | None:
-    """Return an RGBA picture of at most _MAX_SIDE pixels, or None if it is none or too small."""
+    """Return an RGBA picture of at most _MAX_SIDE pixels; None for small or other files."""
     try:
         picture: Image.Image = Image.open(io.BytesIO(contents))
         if min(picture.size) < _MIN_SIDE:

@@ -48,7 +48,7 @@ def test_pixels_of_a_picture_in_colours_begin_on_whole_words(
 
 
 def detection_layer(builder: PlanBuilder, src: ops.Tensor, name: str) -> ops.YoloOutput:
-    """Of a convolution that the optimiser lets it join."""
+    """Return the output of a convolution that the optimiser lets it join."""
     shape = Shape(21, 5, 5)
     weight = builder.constant(name, np.zeros((21, 16, 1, 1), np.float32))
     conv = builder.emit(ops.Conv2d(builder.tensor(shape), src, weight))

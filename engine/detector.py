@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -38,16 +39,16 @@ from engine.sources.pictures import is_endless, is_file, is_single, name_of, pic
 from engine.sources.reader import FrameSelection
 from engine.sources.remote_picture import RemotePicture
 from engine.vision import class_tree
-from engine.vision.boxes import Kind, Suppression
+from engine.vision.boxes import Boxes, Kind, Suppression
 from engine.vision.classes import chosen_classes
 from engine.vision.classification import Classification
+from engine.vision.code import Code
 from engine.vision.image import Decoder, Picture, Source
 from engine.vision.result import Result
 
 if TYPE_CHECKING:
+    from engine.codes.reader import CodeReader
     from engine.export.onnx import Model
-
-if TYPE_CHECKING:
     from engine.vision.decode_pool import DecodePool
 
 Outcome: TypeAlias = Result | Classification
@@ -104,8 +105,11 @@ class Detector:
         self._program = self._compile(plan)
         self._intake = replace(intake, scales=not self._program.scales_pictures)
         self._decoders = decoders  # of untrusted pictures
+        self._reader: CodeReader | None = None
         self._layers: Program | None = None  # keeps every layer; compiled on first use
         self._lock = fork_safety.lock()
+        if settings.read:
+            self.check_reading()
 
     def __repr__(self) -> str:
         width, height = self.size
@@ -181,6 +185,7 @@ class Detector:
         nms: float | None = None,
         classes: Collection[str | int] | None = None,
         max_detections: int | None = None,
+        read: bool | None = None,
     ) -> Result: ...
 
     @overload
@@ -193,6 +198,7 @@ class Detector:
         nms: float | None = None,
         classes: Collection[str | int] | None = None,
         max_detections: int | None = None,
+        read: bool | None = None,
     ) -> list[Result]: ...
 
     @within_memory("detector")
@@ -205,17 +211,19 @@ class Detector:
         nms: float | None = None,
         classes: Collection[str | int] | None = None,
         max_detections: int | None = None,
+        read: bool | None = None,
     ) -> Any:
         """Return the Result of a picture, or a list of them for a list or tuple.
 
         A picture is a path, a URL, bytes, a file, a Pillow image or an array (height, width,
         channels), in RGB order unless `bgr`. A folder, pattern, .txt list or video stands for its
         pictures, in a list or alone; alone it gives a list, too, which the types do not show.
-        `threshold`, `nms`, `classes` and `max_detections` replace those of load() for this call.
+        `threshold`, `nms`, `classes`, `max_detections` and `read` replace those of load() for this
+        call.
         A classifier gives a Classification instead of each Result: see classify().
         """
         self._refuse_without_pictures()
-        settings = self._settings(threshold, nms, classes, max_detections)
+        settings = self._settings(threshold, nms, classes, max_detections, read)
         is_several = isinstance(source, (list, tuple))
         if not is_several and (name := name_of(source)) is not None and not is_file(name):
             _refuse_endless(name)
@@ -272,7 +280,7 @@ class Detector:
         chosen = (self.settings,) * len(batch.placed) if settings is None else tuple(settings)
         if len(chosen) != len(batch.placed):
             raise InputError(f"settings: expected {len(batch.placed)}, got {len(chosen)}")
-        thresholds = {each.threshold for each in chosen}
+        thresholds = {each.lowest_score for each in chosen}
         if len(thresholds) > 1 and not thresholds_may_differ(self._program.plan):
             rows = (batch.row(number) for number in range(len(chosen)))
             return [self.run(row, [each])[0] for row, each in zip(rows, chosen, strict=True)]
@@ -307,6 +315,7 @@ class Detector:
         nms: float | None = None,
         classes: Collection[str | int] | None = None,
         max_detections: int | None = None,
+        read: bool | None = None,
         expand: bool = True,
         recursive: bool = False,
         stride: int = 1,
@@ -326,6 +335,7 @@ class Detector:
         nms: float | None = None,
         classes: Collection[str | int] | None = None,
         max_detections: int | None = None,
+        read: bool | None = None,
         expand: bool = True,
         recursive: bool = False,
         stride: int = 1,
@@ -344,6 +354,7 @@ class Detector:
         nms: float | None = None,
         classes: Collection[str | int] | None = None,
         max_detections: int | None = None,
+        read: bool | None = None,
         expand: bool = True,
         recursive: bool = False,
         stride: int = 1,
@@ -375,7 +386,7 @@ class Detector:
             raise InputError(f"on_error: expected {', '.join(ON_ERROR)}, got {on_error!r}.{hint}")
         self._refuse_without_pictures()
         keep: Keep = "always" if keep_pictures else "never"
-        settings = self._settings(threshold, nms, classes, max_detections)
+        settings = self._settings(threshold, nms, classes, max_detections, read)
         pictures = sources
         if expand:
             selection = FrameSelection(stride, max_frames)
@@ -390,13 +401,26 @@ class Detector:
         nms: float | None,
         classes: Collection[str | int] | None,
         max_detections: int | None,
+        read: bool | None,
     ) -> Settings:
         """Return the settings of load() with those that a call replaces."""
-        given = {"threshold": threshold, "nms": nms, "max_detections": max_detections}
+        given = {
+            "threshold": threshold,
+            "nms": nms,
+            "max_detections": max_detections,
+            "read": read,
+        }
         changes: dict[str, Any] = {name: each for name, each in given.items() if each is not None}
         if classes is not None:
             changes["classes"] = chosen_classes(classes, None, self.labels)
-        return replace(self.settings, **changes) if changes else self.settings
+        settings = replace(self.settings, **changes) if changes else self.settings
+        if settings.read:
+            self.check_reading()
+        return settings
+
+    def check_reading(self) -> None:
+        """Raise InputError if codes cannot be read: without zxing-cpp or classes of codes."""
+        self._code_reader()
 
     def _stream(
         self,
@@ -464,11 +488,11 @@ class Detector:
         if settings.nms != suppression.threshold:
             suppression = replace(suppression, threshold=settings.nms)
         return DetectionSettings(
-            settings.threshold,
+            settings.lowest_score,
             suppression,
             self.settings.hierarchy,
             settings.classes,
-            settings.max_detections,
+            settings.most_boxes,
         )
 
     def _outcomes(self, run: _Run, *, keep: Keep) -> Iterator[Outcome | ImageError]:
@@ -486,10 +510,16 @@ class Detector:
             else:
                 found, chosen = next(remaining)
                 times = {"prepare": entry.milliseconds, **timing}
-                yield self._outcome(entry, found, times, top_k=chosen.top_k, keep=keep)
+                yield self._outcome(entry, found, times, chosen, keep=keep)
 
     def _outcome(
-        self, entry: Prepared, found: Any, timing: dict[str, float], *, top_k: int, keep: Keep
+        self,
+        entry: Prepared,
+        found: Any,
+        timing: dict[str, float],
+        settings: Settings,
+        *,
+        keep: Keep,
     ) -> Outcome | ImageError:
         """Return the result of a picture, given its Boxes or the probabilities of its classes."""
         picture = entry.picture
@@ -503,14 +533,20 @@ class Detector:
                 self.labels,
                 picture.path,
                 timing=timing,
-                top_k=top_k,
+                top_k=settings.top_k,
             )
+        codes = None
+        if settings.read:
+            start = time.perf_counter()
+            found, codes = self._read_codes(picture, found, settings)
+            timing["read"] = (time.perf_counter() - start) * 1e3
         return Result.of(
             found,
             picture,
             names=self.labels,
             timing=timing,
             oriented=self._intake.orient,
+            codes=codes,
             keep_picture=keep == "always" or (keep == "if needed" and not self._is_kept(picture)),
             is_untrusted=self.is_untrusted,
         )
@@ -520,6 +556,28 @@ class Detector:
         if picture.path is None or self.is_untrusted:
             return False
         return media_of(picture.path).kind is MediaKind.PICTURE
+
+    def _read_codes(
+        self, picture: Picture, found: Boxes, settings: Settings
+    ) -> tuple[Boxes, list[Code | None]]:
+        """Return the boxes that have a text or the score to be returned, and their texts."""
+        reader = self._code_reader()
+        found, codes = reader.read(picture.pixels, found, classes=settings.classes)
+        pairs = enumerate(zip(found.scores.tolist(), codes, strict=True))
+        rows = [row for row, (score, code) in pairs if code or score > settings.threshold]
+        rows = rows[: settings.max_detections]
+        return found.take(np.array(rows, np.int64)), [codes[row] for row in rows]
+
+    def _code_reader(self) -> CodeReader:
+        """Return the reader, made on first use, or raise what stops it from working."""
+        with self._lock:
+            if self._reader is None:
+                from engine.codes.reader import CodeReader
+
+                if self.task != "detector":
+                    raise InputError(f"read: {self._graph.file}: is not a detector")
+                self._reader = CodeReader(self.labels)
+            return self._reader
 
     def _multiply_down_the_tree(self, probabilities: Array) -> Array:
         """Turn conditional probabilities of a class tree into absolute ones, as darknet does."""

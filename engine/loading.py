@@ -54,6 +54,7 @@ def load(
     max_detections: int | None = None,
     agnostic_nms: bool = False,
     top_k: int = 5,
+    read: bool = False,
     passes: bool = True,
     conf: float | None = None,
     iou: float | None = None,
@@ -85,6 +86,8 @@ def load(
     max_detections  the maximum number of boxes of one picture, best scores first
     agnostic_nms    suppress overlapping boxes of different classes, too
     top_k      the number of classes that a classifier returns
+    read       read the codes that are found, by zxing-cpp: a Detection has their `text`, `format`
+               and `corners`; codes that are read without being detected are added
     passes     False runs the network op by op, exactly as in its .cfg
 
     `conf`, `iou`, `imgsz` (a number, or height and width) and `half` are ultralytics' names for
@@ -109,7 +112,7 @@ def load(
     if max_pixels is not None:
         max_pixels = whole("max_pixels", max_pixels)
     Settings(
-        threshold, nms, hierarchy, top_k, batch, max_detections
+        threshold, nms, hierarchy, top_k, batch, max_detections, read=read
     )  # check them before reading files
     with _decoders(threads, untrusted=untrusted) as decoders, warm_up(device):
         if cfg is None or weights is None:
@@ -131,6 +134,7 @@ def load(
             settings = Settings(
                 *(threshold, nms, hierarchy, top_k, batch, max_detections),
                 classes=chosen_classes(classes, exclude, labels),
+                read=read,
             )
             intake = Intake.of(
                 *(network, resize),

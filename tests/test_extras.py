@@ -44,6 +44,8 @@ def test_clone_with_a_stale_egg_info_is_still_named_by_its_folder(monkeypatch, t
     assert shlex.split(extras.command("ray")) == ["pip", "install", f"{clone}[ray]"]
 
 
-@pytest.mark.parametrize("extra", ["cuda12", "cuda13", "onnx", "ray", "serve", "triton", "video"])
+@pytest.mark.parametrize(
+    "extra", ["cuda12", "cuda13", "onnx", "ray", "read", "serve", "triton", "video"]
+)
 def test_every_printed_extra_exists(extra, setup):
     assert extra in setup["options.extras_require"]

@@ -169,13 +169,17 @@ def _existing(arguments: argparse.Namespace) -> Existing:
 
 def _row_sinks(arguments: argparse.Namespace, existing: Existing) -> Iterator[Sink]:
     from engine.cli import _tracking
-    from engine.cli._sinks.csv_rows import BoxRows, ClassRows, TrackRows
+    from engine.cli._sinks.csv_rows import BoxRows, ClassRows
+    from engine.vision.serialize import CODE_COLUMNS, TRACK_COLUMN
 
     if arguments.csv:
         rows: type[BoxRows] = ClassRows
+        more: list[str] = []
         if hasattr(arguments, "save_txt"):
-            rows = TrackRows if _tracking.is_wanted(arguments) else BoxRows
-        yield rows(arguments.csv, existing=existing, all_pictures=arguments.csv_all)
+            rows = BoxRows
+            more += [TRACK_COLUMN] * _tracking.is_wanted(arguments)
+            more += CODE_COLUMNS if arguments.read else ()
+        yield rows(arguments.csv, more, existing=existing, all_pictures=arguments.csv_all)
 
 
 def _crop_sinks(

@@ -36,6 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     boxes.add_argument(
         "--exclude", action="append", metavar="A,B", help="all but these, by name or number"
     )
+    boxes.add_argument(
+        "--read", action="store_true", help="read the codes that are found: see docs/codes.md"
+    )
     boxes.add_argument("--max-det", type=int, metavar="N", help="at most N boxes per picture")
     boxes.add_argument(
         "--agnostic-nms", action="store_true", help="apply NMS across classes as well"
@@ -54,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         **_sources.trust(arguments),
         "classes": _classes(arguments.classes),
         "exclude": _classes(arguments.exclude) or (),
+        **({"read": True} if arguments.read else {}),
     }
     if _ray.is_wanted(arguments):
         return _ray.run(arguments, **chosen, **more)
@@ -65,6 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     progress = _outputs.progress(arguments)
     sinks = _outputs.sinks(arguments, feed, progress)
     about = {**chosen, **(following.about if following else {})}
+    if arguments.read:
+        about["read"] = True
     if following:
         chosen["threshold"] = following.threshold
     with _model.load(arguments, **chosen, **more) as detector:

@@ -43,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     found.add_argument(
         "--nms", "--iou", type=float, default=0.45, help="maximum IoU within a class (0.45)"
     )
+    found.add_argument(
+        "--read", action="store_true", help="read the codes that are found: see docs/codes.md"
+    )
     found.add_argument("--top-k", type=int, default=5, metavar="N", help="best classes (5)")
     server = parser.add_argument_group("server")
     server.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
@@ -137,7 +140,7 @@ def run(arguments: argparse.Namespace) -> int:
         server.bind(arguments.host, arguments.port) as bound,
         closing(_decoders(arguments)) as decoders,  # before there is a GPU or a thread
     ):
-        chosen = {name: getattr(arguments, name) for name in ("threshold", "nms", "top_k")}
+        chosen = {name: getattr(arguments, name) for name in ("threshold", "nms", "top_k", "read")}
         with _model.load(arguments, **chosen) as detector:
             host, port = bound.getsockname()[:2]
             address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

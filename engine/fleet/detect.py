@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 class Detect:
     """A class for map_batches: batches of pictures become tables with the columns of rows.SCHEMA.
 
+    With read=True they have those of rows.CODE_SCHEMA, too.
+
         data = ray.data.read_binary_files("s3://bucket/pictures", include_paths=True)
         data.map_batches(
             Detect,
@@ -55,7 +57,7 @@ class Detect:
         return batches.with_other_columns(self._table(names, list(outcomes)), batch, self._column)
 
     def _table(self, names: list[str | None], outcomes: list[Any]) -> pa.Table:
-        return rows.table(names, outcomes)
+        return rows.table(names, outcomes, has_codes=self._detector.settings.read)
 
 
 class Classify(Detect):

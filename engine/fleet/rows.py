@@ -27,6 +27,15 @@ SCHEMA = pa.schema(
 )
 
 
+# More columns of detectors that read codes: null for a box that says nothing.
+CODE_SCHEMA = pa.schema(
+    {
+        "texts": pa.list_(pa.string()),
+        "formats": pa.list_(pa.string()),
+        "corners": pa.list_(pa.list_(pa.float32())),  # x and y of four points
+    }
+)
+
 # The same for classifiers: the best classes, the best one first.
 SCHEMA_OF_CLASSES = pa.schema([each for each in SCHEMA if each.name != "boxes"])
 
@@ -43,8 +52,16 @@ class Tally(NamedTuple):
         return Tally(*map(sum, zip(self, other, strict=True)))
 
 
-def table(paths: Sequence[str | None], outcomes: Sequence[Result | ImageError]) -> pa.Table:
-    """Return a table with a row for each picture; `paths` are their names."""
+def table(
+    paths: Sequence[str | None],
+    outcomes: Sequence[Result | ImageError],
+    *,
+    has_codes: bool = False,
+) -> pa.Table:
+    """Return a table with a row for each picture; `paths` are their names.
+
+    With `has_codes` it has the columns of CODE_SCHEMA, too.
+    """
     results = [each for each in outcomes if not isinstance(each, ImageError)]
     is_failed = pa.array([isinstance(each, ImageError) for each in outcomes], pa.bool_())
     counts = [0 if isinstance(each, ImageError) else len(each) for each in outcomes]
@@ -67,7 +84,17 @@ def table(paths: Sequence[str | None], outcomes: Sequence[Result | ImageError]) 
         lists_of(pa.array([_text(each) for each in labels], pa.string())),
         pa.array(errors, pa.string()),
     ]
-    return pa.Table.from_arrays(columns, schema=SCHEMA)
+    made = pa.Table.from_arrays(columns, schema=SCHEMA)
+    if has_codes:
+        codes = [code for each in results for code in each.codes or [None] * len(each)]
+        said = (
+            [code and _text(code.text) for code in codes],
+            [code and code.format for code in codes],
+            [code and [value for point in code.corners for value in point] for code in codes],
+        )
+        for column, values in zip(CODE_SCHEMA, said, strict=True):
+            made = made.append_column(column, lists_of(pa.array(values, column.type.value_type)))
+    return made
 
 
 def table_of_classes(

@@ -136,8 +136,9 @@ def detect(detector: Detector, entries: Iterable[Entry], *, workers: int) -> pa.
     stream = detector.stream(pictures(), on_error="yield", workers=workers, expand=False)
     with closing(stream):
         outcomes: list[Any] = list(stream)  # Result or Classification, or an ImageError
-    tabulate = rows.table_of_classes if detector.task == "classifier" else rows.table
-    return tabulate(names, outcomes)
+    if detector.task == "classifier":
+        return rows.table_of_classes(names, outcomes)
+    return rows.table(names, outcomes, has_codes=detector.settings.read)
 
 
 _RESULT_SCHEMA = pa.schema(

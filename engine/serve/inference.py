@@ -89,13 +89,16 @@ def _options(
 ) -> RequestOptions:
     """Return the options in the query string, the Accept header and `settings`."""
     detector = service.detector
-    return request_options.parse(
+    options = request_options.parse(
         [*request.query_params.multi_items(), *(settings or {}).items()],
         request.headers.get("accept"),
         defaults=detector.settings,
         labels=detector.labels,
         has_boxes=detector.task == "detector",
     )
+    if options.settings.read:
+        detector.check_reading()  # in a batch, the others would fail with this request
+    return options
 
 
 async def _uploads(exchange: Exchange) -> Uploads:

@@ -25,6 +25,7 @@ _SETTINGS: dict[str, tuple[_Object, str]] = {
     "nms": (_FRACTION, "The maximum IoU of two boxes of a class."),
     "classes": (_CLASSES, "The classes to return, by name or number."),
     "max_detections": (_COUNT, "The number of detections to return at most."),
+    "read": ({"type": "boolean"}, "Whether to read the codes that are found."),
     "top_k": (_COUNT, "The number of classes to return."),
 }
 _ERRORS = {
@@ -242,6 +243,13 @@ def _schemas(is_detector: bool) -> _Object:
         "required": list(edges),
     }
     row = {**named, "box": box} if is_detector else named
+    point = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
+    read = {  # if codes are read
+        "text": {"type": ["string", "null"]},
+        "format": {"type": ["string", "null"]},
+        "corners": {"type": ["array", "null"], "items": point, "minItems": 4, "maxItems": 4},
+        "bytes": {"type": "string", "contentEncoding": "base64"},
+    }
     results = "detections" if is_detector else "classes"
     tensor = {
         "type": "object",
@@ -293,7 +301,11 @@ def _schemas(is_detector: bool) -> _Object:
                 "height": {"type": "integer"},
                 results: {
                     "type": "array",
-                    "items": {"type": "object", "properties": row, "required": list(row)},
+                    "items": {
+                        "type": "object",
+                        "properties": {**row, **(read if is_detector else {})},
+                        "required": list(row),
+                    },
                 },
                 "timing_ms": {"type": "object", "additionalProperties": score},
             },

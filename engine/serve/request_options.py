@@ -19,7 +19,7 @@ FORMATS: dict[str, ResponseFormat] = {
     "image/jpeg": "jpeg",
     "image/png": "png",
 }
-DETECTION_PARAMETERS = ("threshold", "nms", "classes", "max_detections")
+DETECTION_PARAMETERS = ("threshold", "nms", "classes", "max_detections", "read")
 CLASSIFICATION_PARAMETERS = ("top_k",)
 
 
@@ -47,7 +47,7 @@ def parse(
             raise InputError(f"{shown(key)}: expected {expected}.{suggest(name, known)}")
         if name in values:
             raise InputError(f"{key}: expected once, got twice")
-        values[name] = _classes(value, labels) if name == "classes" else _number(name, value)
+        values[name] = _value(name, value, labels)
     formats = FORMATS if has_boxes else {"application/json": FORMATS["application/json"]}
     settings = replace(defaults, **values) if values else defaults
     return RequestOptions(settings, negotiate_format(accept, formats))
@@ -85,6 +85,21 @@ def _quality(media_type: str, ranges: Iterable[tuple[str, float]]) -> float:
     matching = (media_type, media_type.partition("/")[0] + "/*", "*/*")
     found = [(matching.index(each), quality) for each, quality in ranges if each in matching]
     return min(found)[1] if found else 0.0
+
+
+def _value(name: str, value: Any, labels: Sequence[str]) -> Any:
+    if name == "classes":
+        return _classes(value, labels)
+    return _yes_or_no(name, value) if name == "read" else _number(name, value)
+
+
+def _yes_or_no(name: str, value: Any) -> bool:
+    """Return a truth value of JSON or of text; `?read` alone is true."""
+    words = {"true": True, "1": True, "": True, "false": False, "0": False}
+    word = str(value).lower()
+    if word not in words or not isinstance(value, (str, bool)):
+        raise InputError(f"{name}: expected true or false, got {str(value)[:40]!r}")
+    return words[word]
 
 
 def _number(name: str, value: Any) -> float | int:

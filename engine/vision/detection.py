@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from engine.vision.code import Code, Corners
 
 
 class Box(NamedTuple):
@@ -44,3 +47,19 @@ class Detection:
     score: float
     box: Box
     track_id: int | None = None  # the identity of a tracker
+    code: Code | None = None  # what a code says, if codes were read and this one could be
+
+    @property
+    def text(self) -> str | None:
+        """What a code says; None if it was not read."""
+        return self.code.text if self.code else None
+
+    @property
+    def format(self) -> str | None:
+        """The format of a code that was read, such as QR Code and EAN-13."""
+        return self.code.format if self.code else None
+
+    @property
+    def corners(self) -> Corners | None:
+        """The corners of a code that was read, in pixels, from the top left of the symbol."""
+        return self.code.corners if self.code else None

@@ -32,6 +32,7 @@ _FALLBACK_FONTS = (
     "Arial Unicode.ttf",
 )
 _MAX_CHARACTERS = 8  # that fit into a square of a line's height, with combining marks
+_OUTLINE: Colour = (255, 0, 200)  # rare in print, and next to no colour of a class
 _MISSING = "\ufffe"  # not a character: a font draws its glyph for missing characters
 
 
@@ -44,12 +45,14 @@ def annotate(
     short_captions: Sequence[str] = (),
     line_width: int | None = None,
     text_size: int | None = None,
+    outlines: Sequence[Sequence[tuple[float, float]]] = (),
 ) -> Image.Image:
     """Return an RGB copy of `image` with boxes (left, top, right, bottom), the first on top.
 
     An empty caption draws no label. By default sizes follow the size of the picture, and lines and
     letters are smaller where many labels share it. A label for which there is no place next to its
-    box shows its short caption, or is left out; the first one is always drawn.
+    box shows its short caption, or is left out; the first one is always drawn. `outlines` are the
+    corners of polygons, such as the sides of turned codes.
     """
     image = image.convert("RGB") if image.mode != "RGB" else image.copy()
     side = sum(image.size) / 2
@@ -80,6 +83,8 @@ def annotate(
     for (area, colour, _), scale in reversed([*zip(rows, scales, strict=True)]):
         width = line_width or max(1, round(usual_width * scale))
         pen.rectangle(area, outline=colour, width=width)
+    for corners in outlines:
+        pen.line([*corners, corners[0]], fill=_OUTLINE, width=max(2, usual_width), joint="curve")
     for label in reversed(labels):  # after all boxes, so that no outline crosses a label
         pen.rectangle(label.area, fill=label.colour)
         pen.text(label.start, label.text, fill=text_colour_on(label.colour), font=label.font)

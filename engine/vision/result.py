@@ -14,11 +14,12 @@ from engine import extras
 from engine.arrays import Array, Floats, Integers
 from engine.errors import EngineError, ImageError, InputError, suggest
 from engine.files.atomic import make_folder, write_new
-from engine.files.naming import folder_name_of, name_and_size, shortened, shown
+from engine.files.naming import escaped, folder_name_of, name_and_size, shortened, shown
 from engine.vision import notebook, serialize
 from engine.vision.box_array import BoxArray
 from engine.vision.boxes import Boxes
 from engine.vision.classes import class_ids_of
+from engine.vision.code import Code
 from engine.vision.detection import Box, Detection
 from engine.vision.image import Picture, Source, read
 from engine.vision.overlay import Overlay
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 
+_MAX_DRAWN = 24  # characters of a code's text in a picture
 _COLUMNS = {"xywhn": "xywh", "scores": "scores", "class_ids": "class_ids"}  # and those of Boxes
 
 
@@ -60,6 +62,7 @@ class Result:
     counts: Mapping[str, Any] | None = None  # of lines and zones, up to this frame
     overlay: Overlay | None = None  # what plot() draws in addition to boxes
     is_untrusted: bool = field(default=False, repr=False)  # the picture is never decoded again here
+    codes: Sequence[Code | None] | None = None  # (n,) what each box says, if codes were read
 
     @classmethod
     def of(
@@ -70,6 +73,7 @@ class Result:
         names: Sequence[str] = (),
         timing: Mapping[str, float] | None = None,
         oriented: bool = True,
+        codes: Sequence[Code | None] | None = None,
         keep_picture: bool = False,
         is_untrusted: bool = False,
     ) -> Result:
@@ -86,6 +90,8 @@ class Result:
         if is_untrusted:
             attributes["is_untrusted"] = True
         attributes["_boxes"] = boxes
+        if codes is not None:
+            attributes["codes"] = codes
         return result
 
     if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute
@@ -167,12 +173,13 @@ class Result:
 
     def __iter__(self) -> Iterator[Detection]:
         tracks = [None] * len(self) if self.track_ids is None else self.track_ids.tolist()
+        codes = [None] * len(self) if self.codes is None else self.codes
         columns = zip(
-            *(self.class_ids.tolist(), self.scores.tolist(), self.xyxy.tolist(), tracks),
+            *(self.class_ids.tolist(), self.scores.tolist(), self.xyxy.tolist(), tracks, codes),
             strict=True,
         )
-        for class_id, score, edges, track in columns:
-            yield Detection(self.label_of(class_id), class_id, score, Box(*edges), track)
+        for class_id, score, edges, track, code in columns:
+            yield Detection(self.label_of(class_id), class_id, score, Box(*edges), track, code)
 
     @overload
     def __getitem__(self, which: int) -> Detection: ...
@@ -194,6 +201,7 @@ class Result:
             scores=self.scores[rows],
             class_ids=self.class_ids[rows],
             track_ids=None if self.track_ids is None else self.track_ids[rows],
+            codes=None if self.codes is None else _chosen(self.codes, rows),
         )
 
     def filter(
@@ -251,8 +259,8 @@ class Result:
     def to_df(self, library: Library | None = None) -> Any:
         """Return a data frame of pandas, or of polars if only that is installed.
 
-        Its columns are path, class_id, label, score, left, top, right and bottom, and track_id if
-        there are identities.
+        Its columns are path, class_id, label, score, left, top, right and bottom, track_id if there
+        are identities, and text, format and corners if codes were read.
         """
         return data_frame(self.to_csv(), serialize.csv_columns(self), library)
 
@@ -336,6 +344,7 @@ class Result:
             captions if show_labels or show_scores else [""] * len(captions),
             short_captions=[f"{group[0].score:.0%}" * show_scores for group in by_box.values()],
             line_width=line_width,
+            outlines=[each.corners for each in self if each.corners],
         )
         if self.overlay:
             self.overlay.draw_captions(drawn)
@@ -416,6 +425,10 @@ class Result:
         return picture
 
 
+def _chosen(codes: Sequence[Code | None], rows: slice | Array) -> Sequence[Code | None]:
+    return [codes[row] for row in np.arange(len(codes))[rows].tolist()]
+
+
 def _colour_id(found: Detection) -> int:
     """Return what has a colour of its own: a class, or with a tracker each object."""
     return found.class_id if found.track_id is None else found.track_id
@@ -423,4 +436,12 @@ def _colour_id(found: Detection) -> int:
 
 def _caption(found: Detection, *, label: bool, score: bool) -> str:
     name = found.label if found.track_id is None else f"{found.label} #{found.track_id}"
-    return " ".join([name] * label + [f"{found.score:.0%}"] * score)
+    return " ".join([name] * label + [f"{found.score:.0%}"] * score + _text_part(found) * label)
+
+
+def _text_part(found: Detection) -> list[str]:
+    if found.text is None:
+        return []
+    text = escaped(found.text[:_MAX_DRAWN])
+    is_short = len(found.text) <= _MAX_DRAWN and len(text) <= _MAX_DRAWN
+    return [text if is_short else f"{text[: _MAX_DRAWN - 1]}…"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any, Protocol
 
 from engine.arrays import Array
 from engine.errors import InputError
+from engine.vision.code import Code
 from engine.vision.detection import Detection
 
 SCHEMA_VERSION = 1
@@ -22,6 +24,7 @@ _MILLISECOND_DIGITS = 3
 
 CSV_COLUMNS = ("path", "class_id", "label", "score", "left", "top", "right", "bottom")
 TRACK_COLUMN = "track_id"
+CODE_COLUMNS = ("text", "format", "corners")
 
 # COCO numbers its 80 classes from 1 to 90 without these.
 _COCO_UNUSED = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}
@@ -49,6 +52,8 @@ class DetectorResult(Protocol):
     def track_ids(self) -> Array | None: ...
     @property
     def counts(self) -> Mapping[str, Any] | None: ...
+    @property
+    def codes(self) -> Sequence[Code | None] | None: ...
     def label_of(self, class_id: int) -> str: ...
     def __iter__(self) -> Iterator[Detection]: ...
 
@@ -98,6 +103,7 @@ def engine_entry(result: DetectorResult) -> dict[str, Any]:
                     for edge, value in zip(found.box._fields, found.box, strict=True)
                 },
                 **track_id(found),
+                **({} if result.codes is None else code_entry(found.code)),
             }
             for found in result
         ],
@@ -109,6 +115,20 @@ def engine_entry(result: DetectorResult) -> dict[str, Any]:
 def track_id(found: Detection) -> dict[str, int]:
     """Return the identity under its key, or nothing without a tracker."""
     return {} if found.track_id is None else {"track_id": found.track_id}
+
+
+def code_entry(code: Code | None) -> dict[str, Any]:
+    """Return what a code says; the bytes are there, too, if they are not those of the text."""
+    if code is None:
+        return dict.fromkeys(CODE_COLUMNS)
+    entry: dict[str, Any] = {
+        "text": code.text,
+        "format": code.format,
+        "corners": [[pixels(x), pixels(y)] for x, y in code.corners],
+    }
+    if code.text.encode("utf-8", "surrogatepass") != code.content:
+        entry["bytes"] = base64.b64encode(code.content).decode()
+    return entry
 
 
 def darknet_entry(result: DetectorResult, frame_id: int = 1) -> str:
@@ -187,7 +207,8 @@ def yolo_labels(result: DetectorResult, *, conf: bool = False) -> str:
 
 
 def csv_columns(result: DetectorResult) -> tuple[str, ...]:
-    return CSV_COLUMNS if result.track_ids is None else (*CSV_COLUMNS, TRACK_COLUMN)
+    tracks = () if result.track_ids is None else (TRACK_COLUMN,)
+    return (*CSV_COLUMNS, *tracks, *(() if result.codes is None else CODE_COLUMNS))
 
 
 def csv_rows(result: DetectorResult) -> list[tuple[object, ...]]:
@@ -197,6 +218,14 @@ def csv_rows(result: DetectorResult) -> list[tuple[object, ...]]:
             *(result.path or "", found.class_id, found.label, score(found.score)),
             *map(pixels, found.box),
             *track_id(found).values(),
+            *(() if result.codes is None else _code_cells(found.code)),
         )
         for found in result
     ]
+
+
+def _code_cells(code: Code | None) -> tuple[str, str, str]:
+    if code is None:
+        return "", "", ""
+    corners = " ".join(f"{pixels(value):g}" for point in code.corners for value in point)
+    return code.text, code.format, corners

@@ -318,6 +318,15 @@ def test_box_options(folder, flags):
     assert DETECT[flags](document(folder, f"detect {NETS['detect']} dog.png {flags}"))
 
 
+READ = "--read"
+
+
+def test_codes_are_read(folder):
+    found = document(folder, f"detect parcel.jpg --device cpu {READ}")
+    assert found["read"] is True
+    assert "DXTE44R8V6" in [each["text"] for each in detections(found)]
+
+
 BEST = "--top-k 2"
 ACCURACY = "--list list.txt --labels labels.txt"
 
@@ -498,6 +507,7 @@ def test_doctor(folder):
 
 TESTED = {
     "detect": [
+        READ,
         *RUNNING,
         *SOURCES,
         *DETECT,

@@ -34,7 +34,7 @@ def watched(monkeypatch):
     """
     seen = []
 
-    def found(self, entry, boxes, timing, *, top_k, keep):
+    def found(self, entry, boxes, timing, settings, *, keep):
         at = len(seen)
         seen.append(entry.picture.path)
         rows = [

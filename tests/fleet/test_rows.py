@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from engine.errors import ImageError
 from engine.fleet import rows
+from engine.vision.code import Code
 from engine.vision.result import Result
 
 RANDOM = np.random.default_rng(0)
@@ -83,3 +85,20 @@ def test_undecodable_bytes_of_a_name_are_escaped():
     found = rows.table([name], [ImageError(f"{name}: no")])
     assert found["path"].to_pylist() == ["caf\\udce9.jpg"]
     assert found.schema.field("boxes").type == pa.list_(pa.list_(pa.float32()))
+
+
+def test_texts_are_columns_if_codes_are_read():
+    corners = ((1.0, 2.0), (3.0, 2.0), (3.0, 4.0), (1.0, 4.0))
+    said = [None, Code("a\udc80\n", "QR Code", corners, b"a\x80\n")]
+    read = replace(result(2), codes=said)
+    found = rows.table(
+        NAMES, [read, *OUTCOMES[1:3], replace(result(1), codes=[None])], has_codes=True
+    )
+    assert found.schema == pa.schema([*rows.SCHEMA, *rows.CODE_SCHEMA])
+    first, failed, empty, last = found.select(["texts", "formats", "corners"]).to_pylist()
+    assert first["texts"] == [None, "a\\udc80\n"]
+    assert first["formats"] == [None, "QR Code"]
+    assert first["corners"] == [None, [1, 2, 3, 2, 3, 4, 1, 4]]
+    assert set(failed.values()) == {None}
+    assert list(empty.values()) == [[]] * 3
+    assert list(last.values()) == [[None]] * 3

@@ -33,9 +33,18 @@ class BoxRows(Sink):
     dialect: ClassVar[dict[str, Any]] = {"lineterminator": "\n"}
     _COLUMNS: tuple[str, ...] = serialize.CSV_COLUMNS
 
-    def __init__(self, path: str, *, existing: Existing, all_pictures: bool = False) -> None:
+    def __init__(
+        self,
+        path: str,
+        more: Sequence[str] = (),
+        *,
+        existing: Existing,
+        all_pictures: bool = False,
+    ) -> None:
+        """Create the sink; `more` are the columns of identities and texts, if results have them."""
         self._all_pictures = all_pictures
-        self._columns = (*self._COLUMNS, _FRAME, *[_ERROR] * all_pictures)
+        self._of_rows = (*self._COLUMNS, *more)
+        self._columns = (*self._of_rows, _FRAME, *[_ERROR] * all_pictures)
         self._out = TextOutput(path, existing=existing, incremental=True)
         self.is_stdout = self._out.is_stdout
         self._earlier: EarlierLines | None = None
@@ -90,7 +99,7 @@ class BoxRows(Sink):
         return rows
 
     def _row_without_results(self, item: Item) -> list[object]:
-        return [_key_of(item)[0], *[""] * (len(self._COLUMNS) - 1)]
+        return [_key_of(item)[0], *[""] * (len(self._of_rows) - 1)]
 
     def _write(self, item: Item, rows: Iterable[Iterable[object]]) -> None:
         text = self._text(rows)
@@ -127,12 +136,6 @@ def _neutral(value: object) -> object:
         return value
     printable = escaped(value)
     return f"'{printable}" if value.startswith(_FORMULA_STARTS) else printable
-
-
-class TrackRows(BoxRows):
-    """Rows with the identities of a tracker."""
-
-    _COLUMNS = (*serialize.CSV_COLUMNS, serialize.TRACK_COLUMN)
 
 
 class ClassRows(BoxRows):

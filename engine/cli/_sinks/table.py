@@ -23,7 +23,9 @@ class Table(Sink):
         title = f"{shown(item.name)}  {width} x {height}  {milliseconds:.1f} ms"
         if isinstance(outcome, Result):
             has_tracks = outcome.track_ids is not None
+            has_texts = outcome.codes is not None
             headings = [*_OF_CLASSES[:1], *["track"] * has_tracks, *_OF_BOXES[1:]]
+            headings += ["format", "text"] * has_texts
             rows = _boxes(outcome)
             if outcome.counts is not None:
                 self._counts[item.frame.video if item.frame else ""] = outcome.counts
@@ -54,6 +56,7 @@ def _boxes(result: Result) -> list[list[Cell]]:
             *([] if found.track_id is None else [found.track_id]),
             found.score,
             *map(round, found.box),
+            *([] if result.codes is None else [found.format or "", shown(found.text or "")]),
         ]
         for found in result
     ]

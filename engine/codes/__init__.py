@@ -1,0 +1,1 @@
+"""Read machine-readable codes that a detector found, by zxing-cpp."""

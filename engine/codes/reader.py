@@ -1,0 +1,277 @@
+"""Read the codes of a picture: all of it, and what a detector found on its own.
+
+Reading all of the picture finds what zxing-cpp finds without a detector. A box whose code that
+does not read is cut out, turned upright and enlarged. A text counts for a box only if the format
+is one of its class and the middle of the symbol lies inside. A 1-D code has a weak checksum or
+none, so its text counts only if two readings agree. The exception is a text with a checksum of its
+own that was read from the whole picture, where the network sees a 1-D code and no other reading of
+it says anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from math import hypot, sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from engine.arrays import Array
+from engine.codes.deskew import Crop
+from engine.codes.formats import ClassFormats, Look, library
+from engine.vision.boxes import Boxes
+from engine.vision.code import Code, Corners, Point
+from engine.vision.detection import Box
+
+_READ_SCORE = 1.0  # of a code that was read and not detected
+_MAX_CROPS = 200  # of a picture, the best boxes first: each takes milliseconds
+_MOST_PIXELS = 600_000  # of an enlarged crop
+_LONGEST_SIDE = 65535  # of a picture that zxing-cpp takes
+_AGREEING = 2  # readings of a 1-D code
+
+
+class _Variant(NamedTuple):
+    """One way to look at a crop."""
+
+    scale: float
+    is_thorough: bool = False  # also inverted, turned by a quarter and scaled down
+    height_share: float = 1.0  # the part of the height, in the middle, that is read
+
+
+# The first one reads nine of ten codes that any reads; on bars it needs a second one to agree.
+_VARIANTS: dict[Look, tuple[_Variant, ...]] = {
+    "squares": (_Variant(1.5), _Variant(2, is_thorough=True)),
+    "rows": (_Variant(1.5), _Variant(2)),
+    "bars": (
+        _Variant(1.5, height_share=0.4),
+        _Variant(1, height_share=0.4),
+        _Variant(2.5, height_share=0.3, is_thorough=True),
+    ),
+}
+
+
+class _Reading(NamedTuple):
+    code: Code
+    zxing_format: Any
+
+    @property
+    def centre(self) -> Point:
+        x, y = zip(*self.code.corners, strict=True)
+        return sum(x) / 4, sum(y) / 4
+
+    @property
+    def box(self) -> Box:
+        x, y = zip(*self.code.corners, strict=True)
+        return Box(min(x), min(y), max(x), max(y))
+
+    def says_the_same(self, other: _Reading) -> bool:
+        return (self.code.format, self.code.text) == (other.code.format, other.code.text)
+
+
+class CodeReader:
+    """Reads codes by zxing-cpp; any number of threads may use one."""
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        """Raise InputError if zxing-cpp is missing or no class stands for codes."""
+        self._zxing = library()
+        self._formats = ClassFormats(self._zxing, labels)
+
+    def read(
+        self, pixels: Array, boxes: Boxes, *, classes: Collection[int] | None = None
+    ) -> tuple[Boxes, list[Code | None]]:
+        """Return the boxes with those of codes that only reading found, and what each says.
+
+        `pixels` are those of a picture, (height, width, channels). `classes` limits the codes that
+        are added. The best scores come first.
+        """
+        pixels = _as_bytes(pixels)
+        size = pixels.shape[1], pixels.shape[0]
+        rows = _edges(boxes, size)
+        class_ids = boxes.class_ids.tolist()
+        found: dict[int, _Reading] = {}  # by row
+        alone: list[_Reading] = []
+        for reading in self._read_picture(pixels):
+            row = self._row_of(reading, rows, class_ids, found)
+            if row is None:
+                alone.append(reading)
+            else:
+                found[row] = reading
+        for row, (box, class_id) in enumerate(zip(rows, class_ids, strict=True)):
+            first = found.pop(row, None)
+            formats = self._formats.of(class_id)
+            if formats and (first or row < _MAX_CROPS):
+                read = self._read_box(pixels, box, formats, first, is_detected=True)
+                if read and not _is_known(read, found.values()):
+                    found[row] = read
+        added: list[tuple[int, _Reading]] = []
+        for reading in alone:
+            number = self._formats.class_of(reading.zxing_format)
+            if number is None or (classes is not None and number not in classes):
+                continue
+            if _is_known(reading, found.values()):
+                continue
+            alike = frozenset((reading.zxing_format,))
+            around = _square_around(reading.box)
+            read = self._read_box(pixels, around, alike, reading, is_detected=False)
+            if read:
+                added.append((number, read))
+        codes = [found[row].code if row in found else None for row in range(len(rows))]
+        if not added:
+            return boxes, codes
+        more = [reading.box for _, reading in added]
+        return (
+            _joined([number for number, _ in added], more, boxes, size),
+            [*(reading.code for _, reading in added), *codes],
+        )
+
+    def _row_of(
+        self,
+        reading: _Reading,
+        rows: Sequence[Box],
+        class_ids: Sequence[int],
+        taken: Collection[int],
+    ) -> int | None:
+        """Return the box whose middle is nearest to that of a code, among those that fit."""
+        fitting = [
+            (_distance(box, reading.centre), row)
+            for row, (box, class_id) in enumerate(zip(rows, class_ids, strict=True))
+            if row not in taken and self._fits(reading, box, self._formats.of(class_id))
+        ]
+        return min(fitting)[1] if fitting else None
+
+    def _fits(self, reading: _Reading, box: Box, formats: Collection[Any]) -> bool:
+        x, y = reading.centre
+        is_inside = box.left <= x <= box.right and box.top <= y <= box.bottom
+        return is_inside and reading.zxing_format in formats
+
+    def _read_box(
+        self,
+        pixels: Array,
+        box: Box,
+        formats: Collection[Any],
+        first: _Reading | None,
+        *,
+        is_detected: bool,
+    ) -> _Reading | None:
+        """Return what a box says; `first` is what it says in the whole picture, if anything."""
+        votes: list[_Reading] = []
+        readings = self._variants(pixels, box, formats)
+        if first is not None:
+            votes.append(first)
+            if first.zxing_format not in self._formats.linear:
+                return first
+        for reading in readings:
+            if not self._fits(reading, box, formats):
+                continue
+            if reading.zxing_format not in self._formats.linear:
+                return reading
+            votes.append(reading)
+            if sum(reading.says_the_same(each) for each in votes) >= _AGREEING:
+                return reading
+        if is_detected and votes == [first] and votes[0].zxing_format in self._formats.checked:
+            return first
+        return None
+
+    def _variants(self, pixels: Array, box: Box, formats: Collection[Any]) -> Iterator[_Reading]:
+        """Yield what each way to look at a box says."""
+        for look, of_look in self._formats.by_look(formats):
+            crop = Crop.of(pixels, box, has_squares=look == "squares")
+            if crop is None:
+                return
+            for variant in _VARIANTS[look]:
+                largest = sqrt(_MOST_PIXELS / (crop.image.width * crop.image.height))
+                upright = crop.upright(
+                    min(variant.scale, largest), height_share=variant.height_share
+                )
+                grey = np.asarray(upright.image)
+                for code in self._decoded(grey, of_look, is_thorough=variant.is_thorough):
+                    yield self._reading(code, map(upright.in_picture, _corners(code)))
+
+    def _read_picture(self, pixels: Array) -> Iterator[_Reading]:
+        """Yield what zxing-cpp reads by itself."""
+        if max(pixels.shape) > _LONGEST_SIDE:
+            return
+        for code in self._decoded(pixels, (), is_thorough=True):
+            if self._formats.class_of(code.format) is not None:
+                yield self._reading(code, _corners(code))
+
+    def _decoded(self, pixels: Array, formats: Collection[Any], *, is_thorough: bool) -> list[Any]:
+        """Return what is read from pixels (height, width[, channels]); no format means all."""
+        zxing = self._zxing
+        channels = 1 if pixels.ndim == 2 else pixels.shape[2]
+        layouts = {1: zxing.ImageFormat.Lum, 3: zxing.ImageFormat.RGB, 4: zxing.ImageFormat.RGBA}
+        view = zxing.ImageView(pixels, pixels.shape[1], pixels.shape[0], layouts[channels])
+        codes = zxing.read_barcodes(
+            view,
+            formats=list(formats),
+            try_rotate=is_thorough,
+            try_downscale=is_thorough,
+            try_invert=is_thorough,
+            text_mode=zxing.TextMode.Plain,
+        )
+        return [code for code in codes if code.valid and code.text]
+
+    def _reading(self, code: Any, corners: Iterable[Point]) -> _Reading:
+        top_left, top_right, bottom_right, bottom_left = corners
+        quad: Corners = (top_left, top_right, bottom_right, bottom_left)
+        return _Reading(Code(code.text, str(code.format), quad, bytes(code.bytes)), code.format)
+
+
+def _corners(code: Any) -> tuple[Point, Point, Point, Point]:
+    place = code.position
+    return (
+        (place.top_left.x, place.top_left.y),
+        (place.top_right.x, place.top_right.y),
+        (place.bottom_right.x, place.bottom_right.y),
+        (place.bottom_left.x, place.bottom_left.y),
+    )
+
+
+def _as_bytes(pixels: Array) -> Array:
+    if pixels.dtype != np.uint8:
+        pixels = np.rint(pixels * 255).astype(np.uint8)
+    return np.ascontiguousarray(pixels)
+
+
+def _edges(boxes: Boxes, size: tuple[int, int]) -> list[Box]:
+    """Return boxes in pixels."""
+    scaled = boxes.xywh.astype(np.float64) * (*size, *size)
+    centre, half = scaled[:, :2], scaled[:, 2:] / 2
+    return [Box(*row) for row in np.concatenate([centre - half, centre + half], axis=1).tolist()]
+
+
+def _distance(box: Box, point: Point) -> float:
+    return hypot((box.left + box.right) / 2 - point[0], (box.top + box.bottom) / 2 - point[1])
+
+
+def _square_around(box: Box) -> Box:
+    """Return a square around the part of a code that was read, which is a line of some bars."""
+    x, y = (box.left + box.right) / 2, (box.top + box.bottom) / 2
+    half = max(box.width, box.height) / 2
+    return Box(x - half, y - half, x + half, y + half)
+
+
+def _is_known(reading: _Reading, others: Iterable[_Reading]) -> bool:
+    """Tell whether the same symbol was read before: the same text at the same place."""
+    return any(reading.says_the_same(each) and _meet(reading.box, each.box) for each in others)
+
+
+def _meet(one: Box, other: Box) -> bool:
+    across = min(one.right, other.right) - max(one.left, other.left)
+    down = min(one.bottom, other.bottom) - max(one.top, other.top)
+    return across >= 0 and down >= 0
+
+
+def _joined(
+    numbers: Sequence[int], added: Sequence[Box], boxes: Boxes, size: tuple[int, int]
+) -> Boxes:
+    """Return boxes of codes that were read, by class, before those that a network found."""
+    edges = np.array(added, np.float64) / (*size, *size)
+    xywh = np.concatenate([(edges[:, :2] + edges[:, 2:]) / 2, edges[:, 2:] - edges[:, :2]], axis=1)
+    scores = np.full(len(added), _READ_SCORE, np.float32)
+    return Boxes(
+        np.concatenate([xywh.astype(np.float32), boxes.xywh]),
+        np.concatenate([scores, boxes.scores]),
+        np.concatenate([np.array(numbers, np.int64), boxes.class_ids]),
+        np.concatenate([scores, boxes.objectness]),
+    )

@@ -1,0 +1,23 @@
+"""What a machine-readable code says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Point: TypeAlias = tuple[float, float]
+Corners: TypeAlias = tuple[Point, Point, Point, Point]
+
+
+@dataclass(frozen=True)
+class Code:
+    """A code that was read.
+
+    `corners` are in pixels of the picture: top left, top right, bottom right and bottom left of
+    the upright symbol. Those of a 1-D code enclose the part of its bars that was read.
+    """
+
+    text: str
+    format: str  # in zxing-cpp's words, such as QR Code and EAN-13
+    corners: Corners
+    content: bytes  # `text` is these bytes, decoded by the rules of the format

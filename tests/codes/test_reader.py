@@ -1,0 +1,168 @@
+"""Codes are read, in boxes and without them, and no text is trusted too early."""
+
+import numpy as np
+import pytest
+
+from engine.codes.reader import CodeReader
+from tests.codes.made import LABELS, boxes, page, symbol, texts_alone, zxing
+
+QR, DATAMATRIX, AZTEC, PDF417, BARCODE = range(5)
+
+
+@pytest.fixture(scope="module")
+def reader():
+    return CodeReader(LABELS)
+
+
+def texts(codes):
+    return [code and code.text for code in codes]
+
+
+def test_a_turned_code_is_read_that_is_not_read_from_the_whole_picture(reader):
+    code = symbol("a turned code of rows", "PDF417", scale=2)
+    pixels = page((code, (300, 200), 37))
+    assert not texts_alone(pixels)
+    assert texts(reader.read(pixels, boxes())[1]) == []
+    found, codes = reader.read(pixels, boxes((190, 100, 410, 300, PDF417, 0.9)))
+    assert texts(codes) == ["a turned code of rows"]
+    assert (len(found), codes[0].format) == (1, "PDF417")
+    x, y = np.mean(codes[0].corners, axis=0)
+    assert abs(x - 300) < 8
+    assert abs(y - 200) < 8
+
+
+def test_turned_bars_are_read(reader):
+    pixels = page((symbol("ABC-1234", "Code128", scale=2), (300, 200), 28))
+    _, codes = reader.read(pixels, boxes((200, 100, 400, 300, BARCODE, 0.9)))
+    assert texts(codes) == ["ABC-1234"]
+    assert codes[0].format == "Code 128"
+
+
+def test_a_code_without_a_box_gets_its_own(reader):
+    pixels = page(
+        (symbol("alone", "QRCode"), (150, 200), 10), (symbol("seen", "Aztec"), (430, 200), 0)
+    )
+    found, codes = reader.read(pixels, boxes((370, 140, 490, 260, AZTEC, 0.6)))
+    assert texts(codes) == ["alone", "seen"]
+    assert found.class_ids.tolist() == [QR, AZTEC]
+    assert found.scores.tolist() == [1, np.float32(0.6)]
+    x, y, width, height = (found.xywh[0] * (600, 400, 600, 400)).tolist()
+    assert (x, y) == pytest.approx((150, 200), abs=5)
+    assert 60 < width < 120
+    assert 60 < height < 120
+    assert reader.read(pixels, boxes(), classes=[AZTEC])[0].class_ids.tolist() == [AZTEC]
+
+
+def test_bars_without_a_box_are_read_twice(reader):
+    pixels = page((symbol("4006381333931"[:12], "EAN13", scale=3), (300, 200), 0))
+    found, codes = reader.read(pixels, boxes())
+    assert texts(codes) == ["4006381333931"]
+    assert found.class_ids.tolist() == [BARCODE]
+
+
+def test_a_text_counts_only_for_its_class_and_inside_its_box(reader):
+    pixels = page((symbol("right", "QRCode"), (300, 200), 0))
+    for wrong in ((250, 150, 350, 250, DATAMATRIX, 0.9), (330, 150, 500, 250, QR, 0.9)):
+        found, codes = reader.read(pixels, boxes(wrong))
+        assert texts(codes) == ["right", None]
+        assert found.class_ids.tolist() == [QR, wrong[4]]
+
+
+def test_the_nearest_of_two_boxes_has_the_text(reader):
+    pixels = page((symbol("once", "QRCode"), (300, 200), 0))
+    rows = (200, 150, 390, 260, QR, 0.9), (250, 150, 350, 250, QR, 0.5)
+    assert texts(reader.read(pixels, boxes(*rows))[1]) == [None, "once"]
+
+
+class Said:
+    """A code as zxing-cpp returns it, read in the middle of whatever is read."""
+
+    valid = True
+
+    def __init__(self, text, name, size):
+        self.text, self.bytes = text, text.encode()
+        self.format = getattr(zxing.BarcodeFormat, name)
+        corner = type("Corner", (), {"x": size[0] / 2, "y": size[1] / 2})
+        names = ("top_left", "top_right", "bottom_right", "bottom_left")
+        self.position = type("Place", (), dict.fromkeys(names, corner))
+
+
+@pytest.mark.parametrize(
+    ("whole", "crops", "expected"),
+    [
+        ("1234", ["1234"], "1234"),
+        ("1234", ["5678", "5678"], "5678"),
+        ("1234", ["5678", "9012"], None),
+        ("1234", [], None),  # ITF has no checksum
+        (None, ["1234"], None),
+        (None, ["1234", None, "1234"], "1234"),
+    ],
+)
+def test_two_readings_of_bars_must_agree(reader, monkeypatch, whole, crops, expected):
+    assert said_for(reader, monkeypatch, "ITF", whole, crops) == [expected]
+
+
+def test_a_checksum_counts_where_bars_were_detected(reader, monkeypatch):
+    assert said_for(reader, monkeypatch, "EAN8", "12345670", []) == ["12345670"]
+    assert said_for(reader, monkeypatch, "EAN8", "12345670", ["76543210"]) == [None]
+    assert said_for(reader, monkeypatch, "EAN8", None, ["12345670"]) == [None]
+    assert said_for(reader, monkeypatch, "EAN8", "12345670", [], box=()) == []
+
+
+BOX = ((250, 150, 350, 250, BARCODE, 0.9),)
+
+
+def said_for(reader, monkeypatch, name, whole, crops, box=BOX):
+    """Return the texts if the whole picture and then the crops say what is given."""
+    answers = iter([whole, *crops])
+
+    def decoded(pixels, formats, *, is_thorough):
+        text = next(answers, None)
+        return [] if text is None else [Said(text, name, pixels.shape[1::-1])]
+
+    monkeypatch.setattr(reader, "_decoded", decoded)
+    try:
+        return texts(reader.read(np.zeros((400, 600, 3), np.uint8), boxes(*box))[1])
+    finally:
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["line\nline\x07\x1b[31m", b"\xff\xfe\x00\x80\xc3(abc", "x" * 2000, "äöü 日本"],
+    ids=["controls", "bytes", "long", "words"],
+)
+def test_any_content_is_returned_whole(reader, content):
+    image = symbol(content, "QRCode", scale=3)
+    pixels = page((image, (400, 400), 0), size=(800, 800))
+    (code,) = reader.read(pixels, boxes(size=(800, 800)))[1]
+    expected = content.encode() if isinstance(content, str) else content
+    assert code.content == expected
+    if isinstance(content, str):
+        assert code.text == content
+
+
+@pytest.mark.parametrize("kind", ["grey", "rgba", "float", "view"])
+def test_pictures_of_any_layout_are_read(reader, kind):
+    pixels = page((symbol("same", "DataMatrix", scale=5), (300, 200), 20))
+    layouts = {
+        "grey": pixels[..., :1],
+        "rgba": np.concatenate([pixels, 0 * pixels[..., :1]], axis=2),
+        "float": (pixels / np.float32(255)),
+        "view": np.asfortranarray(pixels),
+    }
+    found = boxes((240, 140, 360, 260, DATAMATRIX, 0.9))
+    assert texts(reader.read(layouts[kind], found)[1]) == ["same"]
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 70_000), (2, 2)])
+def test_pictures_in_which_nothing_fits(reader, shape):
+    pixels = np.zeros((*shape, 3), np.uint8)
+    rows = boxes((-5, -5, 5, 5, QR, 0.9), (0, 0, 1e6, 1e6, BARCODE, 0.9), size=shape[::-1])
+    found, codes = reader.read(pixels, rows)
+    assert (len(found), codes) == (2, [None, None])
+
+
+def test_boxes_beyond_any_picture(reader):
+    rows = boxes((-1e12, -1e12, 1e12, 1e12, QR, 0.9), (5, 5, 5, 5, BARCODE, 0.9))
+    assert reader.read(page(), rows)[1] == [None, None]

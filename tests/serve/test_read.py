@@ -1,0 +1,49 @@
+"""?read=true of the server: texts of codes, for one request or for all."""
+
+from pathlib import Path
+
+import pytest
+
+import engine
+from engine.codes import formats
+from tests.codes.made import zxing
+from tests.serve.running import serving
+
+PARCEL = (Path(__file__).parents[2] / "docs/parcel.jpg").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def server():
+    assert zxing
+    with engine.load(device="cpu", threads=1) as detector, serving(detector) as server:
+        yield server
+
+
+def test_a_request_reads_codes(server):
+    read = server.post("/detect?read=true", PARCEL).found["detections"]
+    assert "DXTE44R8V6" in [each["text"] for each in read]
+    assert all(len(each["corners"]) == 4 for each in read if each["text"])
+    plain = server.post("/detect?read=0", PARCEL).found["detections"]
+    assert not any("text" in each for each in plain)
+
+
+def test_a_wrong_value_is_refused(server):
+    reply = server.post("/detect?read=maybe", PARCEL)
+    assert (reply.status, reply.error) == (400, "read: expected true or false, got 'maybe'")
+
+
+def test_a_server_without_the_library_refuses_the_request(server, monkeypatch):
+    monkeypatch.setattr(server.service.detector, "_reader", None)
+    monkeypatch.setattr(formats, "find_spec", lambda name: None)
+    reply = server.post("/detect?read", PARCEL)
+    assert reply.status == 400
+    assert reply.error.startswith("read: zxing-cpp is not installed")
+    assert server.post("/detect", PARCEL).status == 200
+
+
+def test_the_description_has_the_setting_and_the_keys(server):
+    found = server.get("/openapi.json").found
+    parameters = found["paths"]["/detect"]["post"]["parameters"]
+    assert "read" in [each["name"] for each in parameters]
+    row = found["components"]["schemas"]["Entry"]["properties"]["detections"]["items"]
+    assert {"text", "format", "corners", "bytes"} <= set(row["properties"])

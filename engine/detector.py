@@ -10,6 +10,7 @@ from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path, PurePath
+from threading import Event
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, overload
 
@@ -369,7 +370,8 @@ class Detector:
         arguments are those of a call.
         One thread iterates over `sources` and `workers` threads prepare its pictures, each at most
         one batch ahead. On a GPU these threads also submit the runs, and there are two more of
-        them, with several GPUs one more for each.
+        them, with several GPUs one more for each. If `sources` has a method `stop`, it is called
+        when the stream is closed, so that an iteration which waits for a picture can end.
         A picture that cannot be read raises its ImageError; with on_error="yield" the error takes
         the place of the result, with "skip" nothing does. An ImageError among the sources counts
         as such a picture. Results hold their picture only with `keep_pictures`.
@@ -388,12 +390,29 @@ class Detector:
         keep: Keep = "always" if keep_pictures else "never"
         settings = self._settings(threshold, nms, classes, max_detections, read)
         pictures = sources
+        stopped = Event()
+
+        def stop() -> None:
+            stopped.set()
+            if callable(own := getattr(sources, "stop", None)):
+                own()
+
         if expand:
             selection = FrameSelection(stride, max_frames)
             pictures = pictures_of(
-                sources, selection, recursive=recursive, is_untrusted=self.is_untrusted
+                sources,
+                selection,
+                recursive=recursive,
+                is_untrusted=self.is_untrusted,
+                stopped=stopped,
             )
-        return self._stream(pictures, on_error, settings, bgr=bgr, keep=keep, workers=workers)
+        return self._stream(
+            *(pictures, on_error, settings),
+            bgr=bgr,
+            keep=keep,
+            workers=workers,
+            stop=stop,
+        )
 
     def _settings(
         self,
@@ -431,10 +450,11 @@ class Detector:
         bgr: bool,
         keep: Keep,
         workers: int = 1,
+        stop: Callable[[], object] | None = None,
     ) -> Generator[Any, None, None]:
         chunks = _chunks(sources, self.settings.batch)
         with within_memory("detector"), ExitStack() as stack:
-            for run in self._runs(chunks, settings, stack, bgr=bgr, workers=workers):
+            for run in self._runs(chunks, settings, stack, bgr=bgr, workers=workers, stop=stop):
                 for outcome in self._outcomes(run, keep=keep):
                     if not isinstance(outcome, ImageError) or on_error == "yield":
                         yield outcome
@@ -449,24 +469,28 @@ class Detector:
         *,
         bgr: bool,
         workers: int,
+        stop: Callable[[], object] | None,
     ) -> Iterator[_Run]:
         """Prepare and submit batches ahead of the caller."""
         prepare = partial(self._intake.prepare, bgr=bgr)
+
+        def prepared() -> Generator[Batch]:
+            return pipelined(chunks, prepare, workers=workers, stop=stop)
 
         def submit(batch: Batch) -> _Run:
             return self._submit(batch, (settings,) * len(batch.placed))
 
         if not self._program.runs_ahead:
-            batches = stack.enter_context(closing(pipelined(chunks, prepare, workers=workers)))
-            return map(submit, batches)
+            return map(submit, stack.enter_context(closing(prepared())))
         if self.has_state:  # runs are submitted in order, by one thread
-            batches = stack.enter_context(closing(pipelined(chunks, prepare, workers=workers)))
-            return stack.enter_context(closing(pipelined(batches, submit)))
+            batches = stack.enter_context(closing(prepared()))
+            return stack.enter_context(closing(pipelined(batches, submit, stop=stop)))
         # One thread prepares and submits a batch: another hand-over would cost more Python time.
         runs = pipelined(
             chunks,
             lambda chunk: submit(prepare(chunk)),
             workers=workers + self._program.runs_ahead,
+            stop=stop,
         )
         return stack.enter_context(closing(runs))
 

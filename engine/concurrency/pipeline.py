@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any, TypeVar
 
 from engine.concurrency.thread_pool import ThreadPool
@@ -17,12 +17,17 @@ Made = TypeVar("Made")
 
 
 def pipelined(
-    items: Iterator[Item], make: Callable[[Item], Made], *, workers: int = 1
+    items: Iterator[Item],
+    make: Callable[[Item], Made],
+    *,
+    workers: int = 1,
+    stop: Callable[[], object] | None = None,
 ) -> Generator[Made]:
     """Yield make(item) for each item, in order, working ahead of the caller.
 
     One thread reads the items and `workers` threads call `make`; at most `workers` results wait.
-    When the caller stops early, calls under way are finished first.
+    When the caller stops early, calls under way are finished first. `stop` is called before, so
+    that items which wait for something from outside can end.
     """
     end = object()
     process = os.getpid()
@@ -34,7 +39,10 @@ def pipelined(
     with (
         closing(ThreadPool(1, "stream-read")) as reader,
         closing(ThreadPool(workers, "stream-make")) as makers,
+        ExitStack() as first,
     ):
+        if stop is not None:
+            first.callback(stop)
         waiting: deque[Future[Any]] = deque()
 
         def submit_one() -> None:

@@ -58,6 +58,10 @@ class Media:
     def has_frames(self) -> bool:
         return self.kind in (MediaKind.VIDEO, MediaKind.LIVE)
 
+    @property
+    def is_live(self) -> bool:
+        return self.kind is MediaKind.LIVE
+
 
 def without_file_scheme(name: str) -> str:
     """Return the path of a local file:// URL; return any other name unchanged."""

@@ -1,71 +1,121 @@
-"""Read a live source on a thread and keep only its newest item."""
+"""Read live sources, each on a thread of its own, and keep only the newest item of each."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from threading import Condition, Thread
-from typing import TypeVar
+import time
+from collections.abc import Generator, Iterator, Sequence
+from threading import Condition, Event, Thread
+from typing import Generic, TypeVar
 
 from engine.errors import translate_thread_errors
 
 T = TypeVar("T")
 
-_JOIN_TIMEOUT = 2.0  # seconds to wait for the reader thread, which a silent camera may block
+_JOIN_SECONDS = 2.0  # to wait for all reader threads, which a silent camera may block
+_LOOK_SECONDS = 0.2  # between two looks at whether the caller wants to stop
 
 
 def newest(items: Iterator[T]) -> Generator[T]:
     """Consume `items` on a thread and yield the newest one each time; older ones are dropped."""
-    latest = _LatestItem(items)
-    thread = Thread(target=latest.run, name="engine-live", daemon=True)
-    with translate_thread_errors("live source"):
-        thread.start()
+    live = NewestOfEach([items])
     try:
-        while (item := latest.take()) is not _END:
-            yield item  # type: ignore[misc]
+        for _, item in live:
+            yield item
     finally:
-        latest.stop()
-        thread.join(_JOIN_TIMEOUT)
+        live.close()
 
 
-_END = object()
+class NewestOfEach(Generic[T]):
+    """Iterate over (number of the source, its newest item); the sources take turns.
 
+    A source that has nothing new is passed over, so a slow or silent one holds nobody up. The end
+    of a source is not noticed; after the last one the iteration ends. An error of a source is
+    raised. `stopped` ends the iteration from another thread.
+    """
 
-class _LatestItem:
-    """A slot for one item, which `run` overwrites until the items end or raise."""
-
-    def __init__(self, items: Iterator[T]) -> None:
-        self._items = items
+    def __init__(self, sources: Sequence[Iterator[T]], *, stopped: Event | None = None) -> None:
         self._changed = Condition()
-        self._slot: object = None
-        self._is_full = False
-        self._is_over = False
-        self._error: BaseException | None = None
+        self._stopped = stopped or Event()
+        self._slots = [_Slot(each, self._changed) for each in sources]
+        self._last = -1  # the source that had the last turn
+        self._threads = [
+            Thread(target=each.run, name="engine-live", daemon=True) for each in self._slots
+        ]
+        with translate_thread_errors("live source"):
+            for thread in self._threads:
+                thread.start()
+
+    def __iter__(self) -> Iterator[tuple[int, T]]:
+        count = len(self._slots)
+        while True:
+            with self._changed:
+                while not self._changed.wait_for(self._is_settled, _LOOK_SECONDS):
+                    if self._stopped.is_set():
+                        return
+                turns = (self._last + 1 + each for each in range(count))
+                ready = next((at % count for at in turns if self._slots[at % count].is_full), None)
+                if ready is None or self._stopped.is_set():
+                    break
+                self._last = ready
+                item = self._slots[ready].take()
+            yield ready, item
+        for slot in self._slots:
+            if slot.error is not None:
+                raise slot.error
+
+    def end(self, number: int) -> None:
+        """Read no more from one of the sources."""
+        with self._changed:
+            self._slots[number].end()
+
+    def close(self) -> None:
+        """End all sources; wait a little for their threads."""
+        self._stopped.set()
+        for number in range(len(self._slots)):
+            self.end(number)
+        deadline = time.monotonic() + _JOIN_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _is_settled(self) -> bool:
+        """Tell whether there is an item, an error, or nothing to wait for any more."""
+        has_items = any(each.is_full for each in self._slots)
+        return has_items or all(each.is_over for each in self._slots)
+
+
+class _Slot(Generic[T]):
+    """A place for one item, which `run` overwrites until the items end or raise."""
+
+    def __init__(self, items: Iterator[T], changed: Condition) -> None:
+        self._items = items
+        self._changed = changed
+        self._item: list[T] = []
+        self.is_over = False
+        self.error: BaseException | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return bool(self._item)
+
+    def take(self) -> T:
+        return self._item.pop()
+
+    def end(self) -> None:
+        self.is_over = True
+        self._item.clear()
+        self._changed.notify()
 
     def run(self) -> None:
         try:
             for item in self._items:
                 with self._changed:
-                    if self._is_over:
+                    if self.is_over:
                         return
-                    self._slot, self._is_full = item, True
+                    self._item[:] = [item]
                     self._changed.notify()
         except BaseException as error:
-            self._error = error
+            self.error = error
         finally:
-            self.stop()
-
-    def take(self) -> object:
-        """Wait for a new item; return _END after the last one, or raise the error of the items."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._is_full or self._is_over)
-            if self._is_full:
-                self._is_full = False
-                return self._slot
-        if self._error is not None:
-            raise self._error
-        return _END
-
-    def stop(self) -> None:
-        with self._changed:
-            self._is_over = True
-            self._changed.notify()
+            with self._changed:
+                self.is_over = True
+                self._changed.notify()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from numbers import Integral
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from engine.errors import ImageError
 from engine.sources.expand import expand
 from engine.sources.media import MediaKind, is_camera, is_url, media_of
-from engine.sources.reader import FrameSelection, read_items
+from engine.sources.reader import FrameSelection, read_items, read_live
 from engine.vision.image import Source
 
 _LIST = ".txt"
@@ -59,17 +61,33 @@ def pictures_of(
     *,
     recursive: bool = False,
     is_untrusted: bool = False,
+    stopped: Event | None = None,
 ) -> Iterator[Source | ImageError]:
     """Yield the pictures that `sources` stand for; what is no name is passed on unchanged.
 
-    Untrusted videos are errors.
+    Untrusted videos are errors. Adjacent cameras and streams of a list take turns. `stopped` ends
+    their reading.
     """
-    for source in sources:
-        name = name_of(source)
-        if name is None or is_file(name):
-            yield source
-        else:
-            media = expand([name], recursive=recursive)
-            frames = selection or FrameSelection()
-            for item in read_items(media, frames, is_untrusted=is_untrusted):
+    selection = selection or FrameSelection()
+    # others than lists may wait before the next source
+    may_group = isinstance(sources, (list, tuple)) and not is_untrusted
+    for are_live, group in groupby(sources, lambda each: may_group and _is_live(each)):
+        if are_live:
+            media = [media_of(str(name_of(each))) for each in group]
+            for _, item in read_live(media, selection, stopped=stopped):
                 yield item.source
+            continue
+        for source in group:
+            name = name_of(source)
+            if name is None or is_file(name):
+                yield source
+            else:
+                found = expand([name], recursive=recursive)
+                items = read_items(found, selection, is_untrusted=is_untrusted, stopped=stopped)
+                for item in items:
+                    yield item.source
+
+
+def _is_live(source: object) -> bool:
+    name = name_of(source)
+    return name is not None and is_endless(name)

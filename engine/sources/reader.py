@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
+from threading import Event
 
 from engine.errors import ImageError, InputError
 from engine.files.naming import shown
@@ -13,8 +14,9 @@ from engine.files.regular import open_regular
 from engine.sources import archive, video
 from engine.sources.item import Frame, Item
 from engine.sources.media import Media, MediaKind
-from engine.sources.newest import newest
+from engine.sources.newest import NewestOfEach
 from engine.sources.remote_picture import RemotePicture
+from engine.sources.video import DecodedFrame
 from engine.vision.image import Picture
 
 
@@ -24,19 +26,30 @@ class FrameSelection:
 
     stride: int = 1
     max_frames: int | None = None
+    reconnect: int | None = None  # how often a lost stream is opened again; see live_frames()
 
     def __post_init__(self) -> None:
         for name, value in (("stride", self.stride), ("max_frames", self.max_frames)):
             if value is not None and value < 1:
                 raise InputError(f"{name}: expected 1 or more, got {value}")
+        if self.reconnect is not None and self.reconnect < 0:
+            raise InputError(f"reconnect: expected 0 or more, got {self.reconnect}")
+
+    def of(self, decoded: Iterator[DecodedFrame]) -> Generator[DecodedFrame]:
+        return (each for each in decoded if each.number % self.stride == 0)
 
 
 def read_items(
-    media: Iterable[Media], selection: FrameSelection, *, is_untrusted: bool = False
+    media: Iterable[Media],
+    selection: FrameSelection,
+    *,
+    is_untrusted: bool = False,
+    stopped: Event | None = None,
 ) -> Iterator[Item]:
     """Yield the pictures of all media in order; one that cannot be opened yields its error.
 
-    Untrusted videos are such errors, because FFmpeg would decode them in this process.
+    Untrusted videos are such errors, because FFmpeg would decode them in this process. `stopped`
+    ends the reading of cameras and streams.
     """
     for each in media:
         if each.kind is MediaKind.BROKEN:
@@ -48,6 +61,9 @@ def read_items(
         elif each.has_frames and is_untrusted:
             reason = "expected a picture, got a video, which is not decoded as untrusted"
             yield Item(each.name, ImageError(f"{shown(each.name)}: {reason}"))
+        elif each.kind is MediaKind.LIVE:
+            for _, item in read_live([each], selection, stopped=stopped):
+                yield item
         elif each.has_frames:
             yield from _read_frames(each, selection)
         else:
@@ -72,14 +88,47 @@ def _read_archive(name: str) -> Iterator[Item]:
 
 
 def _read_frames(media: Media, selection: FrameSelection) -> Iterator[Item]:
-    is_live = media.kind is MediaKind.LIVE
-    decoded = video.live_frames(media.name) if is_live else video.frames(media.name)
-    wanted = (each for each in decoded if each.number % selection.stride == 0)
     try:
-        with closing(newest(wanted) if is_live else wanted) as selected:
-            for each in islice(selected, selection.max_frames):
-                frame = Frame(media.name, each.number, each.seconds, each.rate)
-                name = f"{media.name}#{each.number}"
-                yield Item(name, Picture(each.pixels(), media.name), frame)
+        decoded = video.frames(media.name)
+        with closing(selection.of(decoded)) as wanted:
+            for each in islice(wanted, selection.max_frames):
+                yield _item_of(media, each)
     except ImageError as error:
         yield Item(media.name, error)
+
+
+def read_live(
+    media: Sequence[Media], selection: FrameSelection, *, stopped: Event | None = None
+) -> Iterator[tuple[int, Item]]:
+    """Yield (number of the source, its newest frame) of cameras and streams, which take turns.
+
+    A source that ends or cannot be read yields its error. `stopped` ends all of them.
+    """
+    stopped = stopped or Event()
+    counts = [0] * len(media)
+    sources = [_live_frames(each, selection, stopped) for each in media]
+    with closing(NewestOfEach(sources, stopped=stopped)) as live:
+        for number, found in live:
+            if isinstance(found, ImageError):
+                yield number, Item(media[number].name, found)
+                continue
+            counts[number] += 1
+            yield number, _item_of(media[number], found)
+            if counts[number] == selection.max_frames:
+                live.end(number)
+
+
+def _live_frames(
+    media: Media, selection: FrameSelection, stopped: Event
+) -> Iterator[DecodedFrame | ImageError]:
+    """Yield frames, and at the end the error, which must not end other sources."""
+    try:
+        decoded = video.live_frames(media.name, reconnect=selection.reconnect, stopped=stopped)
+        yield from selection.of(decoded)
+    except ImageError as error:
+        yield error
+
+
+def _item_of(media: Media, decoded: DecodedFrame) -> Item:
+    frame = Frame(media.name, decoded.number, decoded.seconds, decoded.rate)
+    return Item(f"{media.name}#{decoded.number}", Picture(decoded.pixels(), media.name), frame)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,9 +27,13 @@ if TYPE_CHECKING:
     from av.container import InputContainer
     from av.video.stream import VideoStream
 
+_log = logging.getLogger("engine")
+
 READ_TIMEOUT = 15.0  # seconds without data from a stream
 
-_RETRIES = 3  # consecutive failures before a stream counts as lost
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 4.0  # seconds before a lost stream is opened again
+_FIRST_RETRIES = 3  # of a stream that has not had a frame yet
+_STEADY_SECONDS = 10.0  # after which a stream that was lost counts as back for good
 _DEFAULT_RATE = Fraction(25)
 _PLAYLISTS = frozenset({"concat", "dash", "hls", "imf", "sdp", "webm_dash_manifest"})
 _PADDING_PIXELS = 1 << 20
@@ -82,28 +88,46 @@ def frames(name: str) -> Iterator[DecodedFrame]:
         raise ImageError(f"{shown(name)}: video: has no frames")
 
 
-def live_frames(name: str, *, wait_seconds: float = 1.0) -> Iterator[DecodedFrame]:
-    """Yield frames of a camera or stream; reopen a lost stream a few times."""
-    failures = 0
-    number = 0
+def live_frames(
+    name: str, *, reconnect: int | None = None, stopped: Event | None = None
+) -> Iterator[DecodedFrame]:
+    """Yield frames of a camera or stream; open it again when it is lost, after growing pauses.
+
+    This goes on until `stopped` is set, or for `reconnect` times. A stream that has never had a
+    frame is tried four times, a camera once. A loss is reported once, and so is the return; a
+    stream that comes and goes counts as lost until it stays.
+    """
+    stopped = stopped or Event()
+    failures = number = 0
+    was_back = False
     start = time.monotonic()
-    while True:
+    while not stopped.is_set():
+        opened = time.monotonic()
         try:
             for decoded in frames(name):
-                failures = 0
-                seconds = time.monotonic() - start
-                yield DecodedFrame(number, seconds, decoded.rate, decoded.frame)
+                now = time.monotonic()
+                if failures and not was_back:
+                    was_back = True
+                    _log.warning("%s: video: is back", shown(name))
+                if now - opened > _STEADY_SECONDS:
+                    failures, was_back = 0, False
+                yield DecodedFrame(number, now - start, decoded.rate, decoded.frame)
                 number += 1
-            if not is_url(name):
-                return
-            failures += 1
             lost = ImageError(f"{shown(name)}: video: the stream has ended")
+            if not (is_url(name) or is_camera(name)):
+                return
         except ImageError as error:
-            failures += 1
             lost = error
-        if failures > _RETRIES or not is_url(name):
+        limit = reconnect
+        if limit is None and not number:
+            limit = _FIRST_RETRIES if is_url(name) else 0
+        if limit is not None and failures >= limit:
             raise lost
-        time.sleep(wait_seconds * failures)
+        failures += 1
+        if failures == 1 and number:
+            how_often = "until it is back" if limit is None else f"at most {limit} times"
+            _log.warning("%s. It is opened again, %s", lost, how_often)
+        stopped.wait(min(FIRST_PAUSE * 2 ** (failures - 1), LONGEST_PAUSE))
 
 
 def _open(name: str) -> InputContainer:

@@ -1,10 +1,12 @@
 """Live sources drop items that arrive while the reader is busy."""
 
 import threading
+import time
+from itertools import islice
 
 import pytest
 
-from engine.sources.newest import newest
+from engine.sources.newest import NewestOfEach, newest
 
 
 def test_the_newest_item_is_given_and_older_ones_are_dropped():
@@ -44,3 +46,56 @@ def test_no_thread_is_left():
     next(live)
     live.close()
     assert not [each for each in threading.enumerate() if each.name == "engine-live"]
+
+
+def test_sources_take_turns():
+    def camera():
+        while True:
+            time.sleep(0.0005)
+            yield 1
+
+    live = NewestOfEach([camera(), camera(), camera()])
+    turns = []
+    for number, _ in islice(live, 60):
+        turns.append(number)
+        time.sleep(0.003)  # all have a new item by then
+    live.close()
+    assert min(map(turns.count, range(3))) > 10
+
+
+def test_a_silent_source_holds_nobody_up():
+    quiet = threading.Event()
+
+    def silent():
+        quiet.wait(10)
+        yield "late"
+
+    live = NewestOfEach([silent(), iter(["a"])])
+    found = iter(live)
+    assert next(found) == (1, "a")
+    quiet.set()
+    assert list(found) == [(0, "late")]
+
+
+def test_one_source_may_be_ended():
+    live = NewestOfEach([iter(int, 1), iter([5])])
+    seen = []
+    for number, item in live:
+        seen.append(item)
+        if number == 0:
+            live.end(0)
+    assert seen.count(5) == 1
+
+
+def test_waiting_can_be_stopped_from_another_thread():
+    forever, stopped = threading.Event(), threading.Event()
+
+    def silent():
+        forever.wait(10)
+        yield 1
+
+    live = NewestOfEach([silent()], stopped=stopped)
+    threading.Timer(0.05, stopped.set).start()
+    assert list(live) == []
+    forever.set()
+    live.close()

@@ -59,7 +59,8 @@ def test_a_live_source_gives_its_newest_frames_and_ends(clip, monkeypatch):
     assert numbers[-1] == 5
 
 
-def test_lost_stream_is_reopened_a_limited_number_of_times(clip, monkeypatch):
+def test_a_stream_that_was_never_there_is_tried_four_times(clip, monkeypatch):
+    monkeypatch.setattr(video, "FIRST_PAUSE", 0)
     tries = []
 
     def lost(name):
@@ -69,8 +70,11 @@ def test_lost_stream_is_reopened_a_limited_number_of_times(clip, monkeypatch):
 
     monkeypatch.setattr(video, "frames", lost)
     with pytest.raises(ImageError, match="breaks off"):
-        list(video.live_frames("rtsp://camera/1", wait_seconds=0))
+        list(video.live_frames("rtsp://camera/1"))
     assert len(tries) == 4
+    with pytest.raises(ImageError, match="breaks off"):
+        list(video.live_frames("7"))  # a camera that is not there
+    assert len(tries) == 5
 
 
 @pytest.mark.parametrize(
@@ -150,7 +154,8 @@ def test_invalid_frame_selections_are_refused(pace):
 
 
 @pytest.mark.slow
-def test_a_stream_over_the_network_is_read_and_opened_again_until_it_is_lost(tmp_path):
+def test_a_stream_over_the_network_is_read_and_opened_again_until_it_is_lost(tmp_path, monkeypatch):
+    monkeypatch.setattr(video, "FIRST_PAUSE", 0.01)
     content = write_video(tmp_path / "live.ts", count=20).read_bytes()
     server = socket.create_server(("127.0.0.1", 0))
 
@@ -166,7 +171,7 @@ def test_a_stream_over_the_network_is_read_and_opened_again_until_it_is_lost(tmp
     name = f"tcp://127.0.0.1:{server.getsockname()[1]}"
     seen = []
     with pytest.raises(ImageError, match=f"{name}: video: "):
-        seen.extend(each.number for each in video.live_frames(name, wait_seconds=0.01))
+        seen.extend(each.number for each in video.live_frames(name, reconnect=3))
     thread.join()
     assert seen == list(range(40))
 

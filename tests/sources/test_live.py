@@ -1,0 +1,188 @@
+"""Cameras and streams: several at once, lost ones are opened again, closing never waits."""
+
+import json
+import logging
+import signal
+import socket
+import threading
+import time
+from contextlib import contextmanager, suppress
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import engine
+from engine import cli
+from engine.errors import ImageError, InputError
+from engine.sources import video
+from engine.sources.media import media_of
+from engine.sources.reader import FrameSelection, read_items
+from tests import needs
+from tests.pictures import write_video
+
+needs.package("av")
+
+CAMERA = "rtsp://camera/1"
+
+
+class Stopped:
+    """Stands for the event that ends a stream; it notes the pauses and waits for none."""
+
+    def __init__(self, after=100):
+        self.pauses = []
+        self._after = after
+
+    def is_set(self):
+        return len(self.pauses) >= self._after
+
+    def wait(self, seconds):
+        self.pauses.append(seconds)
+
+
+def frame(number=0):
+    import av
+
+    picture = av.VideoFrame.from_ndarray(np.zeros((8, 8, 3), np.uint8), format="rgb24")
+    return video.DecodedFrame(number, number / 10, Fraction(10), picture)
+
+
+def opening(*outcomes, seconds=0.0):
+    """Return frames() that has a number of frames each time, and then breaks off."""
+    left = list(outcomes)
+
+    def frames(name):
+        for _ in range(left.pop(0) if left else 0):
+            time.sleep(seconds)
+            yield frame()
+        raise ImageError(f"{name}: video: breaks off")
+
+    return frames
+
+
+def test_a_lost_stream_is_opened_again_for_ever_after_growing_pauses(monkeypatch, caplog):
+    monkeypatch.setattr(video, "frames", opening(2, *[0] * 8, 3))
+    stopped = Stopped(after=30)
+    with caplog.at_level(logging.WARNING, "engine"):
+        numbers = [each.number for each in video.live_frames(CAMERA, stopped=stopped)]
+    assert numbers == [0, 1, 2, 3, 4]
+    assert stopped.pauses == [1, 2, *[4] * 28]
+    assert caplog.messages == [
+        f"{CAMERA}: video: breaks off. It is opened again, until it is back",
+        f"{CAMERA}: video: is back",
+    ]
+
+
+def test_a_stream_that_was_back_for_a_while_begins_anew(monkeypatch, caplog):
+    monkeypatch.setattr(video, "_STEADY_SECONDS", 0.005)
+    monkeypatch.setattr(video, "frames", opening(2, 3, 2, seconds=0.01))
+    stopped = Stopped(after=3)
+    assert len(list(video.live_frames(CAMERA, stopped=stopped))) == 7
+    assert stopped.pauses == [1, 1, 1]
+    assert sum("is opened again" in each for each in caplog.messages) == 3
+
+
+def test_the_number_of_times_can_be_limited(monkeypatch, caplog):
+    monkeypatch.setattr(video, "frames", opening(1))
+    stopped = Stopped()
+    with pytest.raises(ImageError, match="breaks off"):
+        list(video.live_frames(CAMERA, reconnect=2, stopped=stopped))
+    assert stopped.pauses == [1, 2]
+    assert "at most 2 times" in caplog.text
+    with pytest.raises(InputError, match="reconnect: expected 0 or more, got -1"):
+        FrameSelection(reconnect=-1)
+
+
+def test_an_end_of_one_source_does_not_end_the_others(monkeypatch):
+    monkeypatch.setattr(video, "frames", opening())
+    monkeypatch.setattr(video, "FIRST_PAUSE", 0)
+    items = list(read_items([media_of("7"), media_of("8")], FrameSelection()))
+    assert [str(each.source) for each in items] == [
+        f"{name}: video: breaks off" for name in ("7", "8")
+    ]
+
+
+def test_a_stream_of_results_can_be_closed_while_the_camera_is_lost(monkeypatch, tiny_detector):
+    monkeypatch.setattr(video, "frames", opening(1))
+    monkeypatch.setattr(video, "FIRST_PAUSE", 60)
+    monkeypatch.setattr(video, "LONGEST_PAUSE", 60)
+    with engine.load(tiny_detector.cfg, tiny_detector.weights, device="cpu") as detector:
+        for sources in (CAMERA, [CAMERA, "rtsp://camera/2"]):
+            monkeypatch.setattr(video, "frames", opening(1, 1))
+            results = detector.stream(sources)
+            assert next(results).path == CAMERA or isinstance(sources, list)
+            start = time.monotonic()
+            results.close()
+            assert time.monotonic() - start < 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sources", [CAMERA, "an iterator of the caller"])
+def test_an_interrupt_while_the_camera_is_silent_ends_the_stream(
+    monkeypatch, tiny_detector, sources
+):
+    """The interrupt is raised inside the stream, which waits for a picture."""
+    monkeypatch.setattr(video, "frames", opening(1))
+    monkeypatch.setattr(video, "FIRST_PAUSE", 60)
+    monkeypatch.setattr(video, "LONGEST_PAUSE", 60)
+    stopped = threading.Event()
+
+    class Silent:
+        stop = stopped.set
+
+        def __iter__(self):
+            yield np.zeros((8, 8, 3), np.uint8)
+            stopped.wait(60)
+
+    def interrupt():
+        time.sleep(0.5)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    with engine.load(tiny_detector.cfg, tiny_detector.weights, device="cpu") as detector:
+        results = detector.stream(sources if sources == CAMERA else Silent())
+        next(results)
+        start = time.monotonic()
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            next(results)
+        assert time.monotonic() - start < 20
+
+
+@contextmanager
+def station(content):
+    """Serve a video again and again, as a camera does that is switched off at times."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            with connection, suppress(OSError):
+                connection.sendall(content)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield f"tcp://127.0.0.1:{server.getsockname()[1]}"
+    finally:
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()
+        thread.join(5)
+
+
+@pytest.mark.slow
+def test_two_streams_at_once_through_the_command_line(tmp_path, monkeypatch, tiny_detector, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(video, "FIRST_PAUSE", 0.01)
+    content = write_video(tmp_path / "live.ts", count=20).read_bytes()
+    with station(content) as one, station(content) as two:
+        words = [one, two, "--max-frames", "3", "--track", "--jsonl", "all.jsonl", "-o", "drawn"]
+        assert cli.main(["detect", *tiny_detector.options, *words, "--threshold", "0.5"]) == 0
+    lines = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+    assert sorted(each["path"] for each in lines) == sorted([one, two] * 3)
+    for name in (one, two):
+        times = [each["seconds"] for each in lines if each["path"] == name]
+        assert times == sorted(times)
+    assert len(list((tmp_path / "drawn").glob("*.mp4"))) == 2

@@ -42,6 +42,7 @@ _ONLY_WITHOUT = (
     "flat",
     "fail_fast",
     "max_frames",
+    "reconnect",
     "track",
     "track_low",
     "track_lost",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +65,11 @@ def run_all(
 
     count = failures = boxes = with_boxes = 0
     stream = detector.stream(
-        sources(), on_error="yield", workers=workers, keep_pictures=keep_pictures, expand=False
+        _Stoppable(sources(), feed.stop),
+        on_error="yield",
+        workers=workers,
+        keep_pictures=keep_pictures,
+        expand=False,
     )
     progress.start(feed.total)
     with (
@@ -114,6 +118,17 @@ def run_all(
         if detector.task == "detector" and count > failures and not boxes:
             progress.print_stderr(_NOTHING_FOUND)
     return FAILED if failures else 0
+
+
+class _Stoppable:
+    """An iterator, and what ends it while it waits for a camera."""
+
+    def __init__(self, pictures: Iterator[Wanted], stop: Callable[[], None]) -> None:
+        self._pictures = pictures
+        self.stop = stop
+
+    def __iter__(self) -> Iterator[Wanted]:
+        return self._pictures
 
 
 @contextmanager

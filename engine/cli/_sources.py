@@ -6,9 +6,11 @@ import argparse
 import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import InputError
@@ -37,6 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stride", type=int, default=1, metavar="N", help="every N-th frame of a video (1)"
     )
     reading.add_argument("--max-frames", type=int, metavar="N", help="at most N frames of a video")
+    reading.add_argument(
+        "--reconnect",
+        type=int,
+        metavar="N",
+        help="how often a lost camera or stream is opened again (for ever, after its first frame)",
+    )
     reading.add_argument(
         "--max-pixels", type=int, metavar="N", help="pixels of a picture (89 million)"
     )
@@ -79,18 +87,40 @@ class Feed:
     names: tuple[str, ...]  # as the user gave them, for example lists
     found: tuple[NamedMedia, ...] = ()  # all sources that are known in advance
     is_untrusted: bool = False
+    stopped: Event = field(default_factory=Event)  # ends the reading of cameras and streams
 
     @property
     def known_files(self) -> tuple[str, ...]:
         return *self.names, *(each.media.name for each in self.found)
 
     def items(self) -> Iterator[Item]:
-        from engine.sources.reader import read_items
+        """Yield the pictures of one source after another; adjacent live ones are read together."""
+        from engine.sources.reader import read_items, read_live
 
-        for media, output in self.sources:
-            for item in read_items((media,), self.selection, is_untrusted=self.is_untrusted):
-                inside = f"/{item.output}" if item.output else ""  # of an archive
-                yield replace(item, output=output + inside)
+        for are_together, sources in groupby(self.sources, self._is_together):
+            if are_together:
+                together = list(sources)
+                media = [each.media for each in together]
+                for number, item in read_live(media, self.selection, stopped=self.stopped):
+                    yield replace(item, output=together[number].output)
+                continue
+            for each, output in sources:
+                items = read_items(
+                    *((each,), self.selection),
+                    is_untrusted=self.is_untrusted,
+                    stopped=self.stopped,
+                )
+                for item in items:
+                    inside = f"/{item.output}" if item.output else ""  # of an archive
+                    yield replace(item, output=output + inside)
+
+    def _is_together(self, source: NamedMedia) -> bool:
+        """Tell whether a source is read together with the next ones; stdin may have no next one."""
+        return bool(self.found) and source.media.is_live and not self.is_untrusted
+
+    def stop(self) -> None:
+        """Stop waiting for cameras and streams."""
+        self.stopped.set()
 
 
 def feed(
@@ -108,7 +138,7 @@ def feed(
 
     if names.count(STDIN) > 1:
         raise InputError("-: standard input can be read only once")
-    selection = FrameSelection(arguments.stride, arguments.max_frames)
+    selection = FrameSelection(arguments.stride, arguments.max_frames, arguments.reconnect)
     if STDIN in names:
         from_stdin = expand(names, recursive=arguments.recursive, lines=lines())
         known = tuple(each for each in names if each != STDIN)

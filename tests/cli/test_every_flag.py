@@ -194,7 +194,7 @@ def test_the_size_of_a_picture_is_limited(folder, command):
     assert "dog.png: size: expected at most 100 pixels, got" in done.err
 
 
-VIDEO = "--stride 2 --max-frames 2"
+VIDEO = "--stride 2 --max-frames 2 --reconnect 1"
 
 
 @pytest.mark.parametrize("command", ["detect", "classify"])

@@ -62,7 +62,8 @@ class Annotated(Sink):
         """Create the sink; `known` holds the pictures and videos known in advance."""
         self._existing = existing
         self._file: Path | None = None
-        self._video: VideoWriter | None = None
+        self._videos: dict[str, VideoWriter] = {}  # by the names of outputs
+        self._live = {output for media, output in known if media.is_live}  # read at once
         self._sources: set[str] = set()  # that were written to the single file
         self._reserved = reserved
         if is_one_file(target):
@@ -86,7 +87,7 @@ class Annotated(Sink):
         if item.frame and (self._file is None or self._file.suffix.lower() in VIDEO_EXTENSIONS):
             self._video_of(item).add(outcome.plot(), item.frame)
             return
-        self._finish_video()
+        self._finish_videos()
         picture = outcome.plot()
         file = self._new_file(item, file_names.picture_of(item, picture.size))
         content = encode(picture, file.path)
@@ -94,7 +95,9 @@ class Annotated(Sink):
             file.part.write_bytes(content)
 
     def fail(self, item: Item, error: ImageError) -> None:
-        self._finish_video()
+        self._finish_videos()
+        if item.output in self._videos:
+            self._videos.pop(item.output).finish()
 
     def lacks(self, item: Item) -> bool:
         if self._file is not None:
@@ -103,25 +106,27 @@ class Annotated(Sink):
         return not self._folder.has(name)
 
     def finish(self) -> None:
-        self._finish_video()
+        self._live.clear()
+        self._finish_videos()
 
     def discard(self) -> None:
-        if self._video:
-            self._video.discard()
+        for video in self._videos.values():
+            video.discard()
 
     def _video_of(self, item: Item) -> VideoWriter:
         from engine.cli._sinks.video_writer import VideoWriter
 
         assert item.frame
-        if self._video is None or self._video.output != item.output:
-            self._finish_video()
-            self._video = VideoWriter(self._new_file(item, _video_for(item)), item)
-        return self._video
+        if item.output not in self._videos:
+            self._finish_videos()
+            file = self._new_file(item, _video_for(item))
+            self._videos[item.output] = VideoWriter(file, item)
+        return self._videos[item.output]
 
-    def _finish_video(self) -> None:
-        if self._video:
-            self._video.finish()
-            self._video = None
+    def _finish_videos(self) -> None:
+        """Complete the videos before this picture; only live ones go on next to it."""
+        for output in [each for each in self._videos if each not in self._live]:
+            self._videos.pop(output).finish()
 
     def _new_file(self, item: Item, name: str) -> NewFile:
         source = item.frame.video if item.frame else item.name

@@ -43,7 +43,6 @@ class VideoWriter:
         if suffix not in _SUPPORTED:
             known = ", ".join(sorted(_SUPPORTED & VIDEO_EXTENSIONS))
             raise InputError(f"-o {shown(str(file.path))}: expected one of {known}, got {suffix!r}")
-        self.output = item.output
         self._file = file
         self._rate = min(first.rate.limit_denominator(1001), _MAX_RATE)
         self._start = first.seconds

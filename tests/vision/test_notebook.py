@@ -6,6 +6,8 @@ from dataclasses import replace
 import numpy as np
 from PIL import Image
 
+from engine.vision import notebook
+from engine.vision.code import Code
 from engine.vision.image import Picture
 from tests.pictures import write_picture
 from tests.vision.results import RESULT
@@ -43,3 +45,12 @@ def test_labels_are_escaped():
 def test_long_tables_are_cut():
     many = RESULT[[0] * 30]
     assert "… 10 more" in many._repr_html_()
+
+
+def test_texts_of_codes_are_shown_without_harm():
+    corners = ((1.0, 1.0), (2.0, 1.0), (2.0, 2.0), (1.0, 2.0))
+    code = Code("<b>\x1b" + "x" * 900, "QR Code", corners, b"")
+    shown = notebook.html("title", [replace(RESULT[0], code=code), RESULT[1]], None)
+    assert "<th>text</th>" in shown
+    assert "&lt;b&gt;\\x1bxxx" in shown
+    assert len(shown) < 1000

@@ -33,6 +33,7 @@ _FIRST_SPEED_NOISE = 10 * _SPEED_NOISE
 
 _MIN_IOU_OF_NEW = 0.3  # of a track's second box with its first one
 _SMALLEST_SIDE = 1e-3
+_MAX_BOXES = 1000  # of a frame, the best ones, as memory and time grow with the square
 _SIDES = [2, 3, 2, 3]  # the width for x and the width, the height for y and the height
 _TIME_TOLERANCE = 1e-6  # seconds, for time stamps that were rounded
 
@@ -131,13 +132,17 @@ class Tracker:
 
         `boxes` are (n, 4): left, top, right, bottom; `scores` and `classes` are (n,). `seconds` is
         the time of the frame; without it, a frame follows the last one at the `rate`. A time before
-        the last one starts another scene. Boxes that are empty or not finite get no identity.
+        the last one starts another scene. Boxes that are empty or not finite get no identity, and
+        of very many boxes only the best 1000 may get one.
         """
         edges, scores, classes = _checked(boxes, scores, classes)
         first = self._advance(seconds)
         with np.errstate(all="ignore"):
             sides = edges[:, 2:] - edges[:, :2]
             good = np.isfinite(sides).all(axis=1) & (sides > 0).all(axis=1)
+            if np.count_nonzero(good) > _MAX_BOXES:
+                rank = np.argsort(-np.where(good & (scores >= self._low), scores, -np.inf))
+                good[rank[_MAX_BOXES:]] = False
             high = good & (scores >= self._high)
             low = good & (scores >= self._low) & ~high
         places = np.concatenate([(edges[:, :2] + edges[:, 2:]) / 2, sides], axis=1)

@@ -127,6 +127,17 @@ def test_boxes_that_are_empty_or_not_finite_get_no_identity():
     assert tracker.update([box(0)], [0.9]).tolist() == [1]
 
 
+def test_of_very_many_boxes_the_best_are_followed():
+    random = np.random.default_rng(3)
+    corners = random.uniform(0, 5000, (3000, 2))
+    boxes = np.concatenate([corners, corners + random.uniform(10, 200, (3000, 2))], axis=1)
+    scores = random.uniform(0.5, 1, 3000)
+    tracker = Tracker()
+    for _ in range(2):
+        ids = tracker.update(boxes, scores)
+        assert set(np.argsort(-scores)[:1000]) == set(np.flatnonzero(ids != NO_TRACK))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -9,7 +9,7 @@ from tests.serve.test_limits import answer_in, plugged
 from tests.serve.test_refusals import full
 
 _BODY = 10 << 20
-_HEAD = b"POST %s HTTP/1.1\r\nHost: here\r\n%sContent-Length: %d\r\n\r\n"
+_HEAD = b"POST %s HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n"
 
 
 def last_answer(server, path, field=b"Connection: close\r\n"):
@@ -29,8 +29,11 @@ def test_refusal_of_a_full_server_arrives(detector, field):
 
 
 def test_refusal_for_lack_of_memory_arrives(detector):
-    with serving(detector, memory_bytes=4 << 20) as server:
+    with serving(detector, memory_bytes=96 << 20) as server:
+        memory = server.service.body_memory
+        assert memory.try_reserve(memory.largest)
         assert [last_answer(server, b"/detect") for _ in range(5)] == [503] * 5
+        memory.release(memory.largest)
 
 
 def test_refusal_by_the_application_arrives(detector):

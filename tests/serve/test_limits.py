@@ -12,7 +12,7 @@ from PIL import Image
 
 from tests.serve.running import ask, serving, until
 
-HEAD = b"POST /detect HTTP/1.1\r\nHost: here\r\n"
+HEAD = b"POST /detect HTTP/1.1\r\nHost: localhost\r\n"
 
 
 @contextmanager
@@ -207,7 +207,7 @@ def test_long_header_is_refused(detector):
 
 @pytest.mark.parametrize("offer", [b"", b"Connection: upgrade\r\nUpgrade: h2c\r\n"])
 def test_pipelined_requests_beyond_the_limit_are_cut_off(detector, pictures, offer):
-    request = b"GET /healthz HTTP/1.1\r\nHost: here\r\n" + offer + b"\r\n"
+    request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + offer + b"\r\n"
     with serving(detector) as server:
         with plugged(server) as (plug, lines):
             plug.sendall(request * 10)
@@ -254,7 +254,7 @@ def test_header_timeout_restarts_with_each_request(detector, pictures):
 
 def test_silent_connection_after_a_refusal_is_closed(detector):
     with serving(detector, idle_seconds=1) as server, plugged(server) as (plug, lines):
-        plug.sendall(b"POST /nothing HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n")
+        plug.sendall(b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n")
         assert answer_in(lines)[0] == 404
         plug.sendall(bytes(100))  # sent after the answer
         start = time.perf_counter()

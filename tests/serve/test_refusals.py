@@ -79,7 +79,7 @@ def test_connection_of_a_refused_picture_stays_usable(detector, pictures):
 def test_refusal_closes_the_connection_where_it_cannot_go_on(detector, line, field):
     with serving(detector) as server, full(server), plugged(server) as (plug, lines):
         plug.sendall(
-            b"POST /detect %s\r\nHost: here\r\n%sContent-Length: 4\r\n\r\n" % (line, field)
+            b"POST /detect %s\r\nHost: localhost\r\n%sContent-Length: 4\r\n\r\n" % (line, field)
         )
         status, headers, _ = answer_in(lines)
         assert (status, headers["connection"]) == (503, "close")

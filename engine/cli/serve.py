@@ -132,6 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
     _network.refuse_rest(_network.take_files(arguments, arguments.inputs))
     server = _server()
     limits = _limits(arguments)
+    _return_large_blocks()
     if not 0 <= arguments.wait_ms <= 10_000:
         raise InputError(f"--wait-ms: expected 0 to 10000, got {arguments.wait_ms:g}")
     access, access_log = _access(arguments)
@@ -167,6 +168,12 @@ def _exit_at_once() -> None:
         with suppress(OSError, ValueError):
             stream.flush()
     os._exit(INTERRUPTED)
+
+
+def _return_large_blocks() -> None:
+    from engine.serve.allocator import return_large_blocks
+
+    return_large_blocks()
 
 
 def _decoders(arguments: argparse.Namespace) -> DecodePool:

@@ -109,14 +109,21 @@ class Batcher:
             self._changed.notify()
 
     def _work(self) -> None:
-        while pictures := self._gather():
-            started_at = time.monotonic()
-            wanted = [picture for picture in pictures if picture.is_wanted()]
-            remaining = iter(self._outcomes(wanted) if wanted else ())
-            selected = set(wanted)
-            outcomes = [next(remaining) if each in selected else None for each in pictures]
-            seconds = time.monotonic() - started_at
+        while self._work_once():
+            pass
+
+    def _work_once(self) -> bool:
+        """Run one batch and return True, or False at the end; nothing refers to it afterwards."""
+        pictures = self._gather()
+        started_at = time.monotonic()
+        wanted = [picture for picture in pictures if picture.is_wanted()]
+        remaining = iter(self._outcomes(wanted) if wanted else ())
+        selected = set(wanted)
+        outcomes = [next(remaining) if each in selected else None for each in pictures]
+        seconds = time.monotonic() - started_at
+        if pictures:
             self._deliver(BatchResult(pictures, outcomes, started_at, seconds))
+        return bool(pictures)
 
     def _gather(self) -> list[QueuedPicture]:
         """Return the next batch, or [] once the batcher is closed and the queue is empty."""

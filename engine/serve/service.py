@@ -178,7 +178,6 @@ class Service:
             self._batcher.cancel_expected()
             self._loop.call_soon_threadsafe(_settle, reading.future, error)
         else:
-            lease.release_body()
             is_wanted = partial(_is_connected, lease)
             self._batcher.submit(QueuedPicture(batch, reading.settings, is_wanted, reading.future))
 
@@ -344,21 +343,14 @@ class RequestLease:
 class PictureLease:
     """What one picture of a request holds, until its result is serialized."""
 
-    def __init__(self, request: RequestLease, content: bytes, *, is_only: bool = True) -> None:
+    def __init__(self, request: RequestLease, content: bytes) -> None:
         self.content = content  # the encoded picture
         self._request = request
-        self._is_only = is_only
         self.reservation: Reservation | None = None
 
     @property
     def is_disconnected(self) -> bool:
         return self._request.is_disconnected
-
-    def release_body(self) -> None:
-        """Forget the encoded picture; the body of several pictures counts until the response."""
-        self.content = b""
-        if self._is_only:
-            self._request.release_body()
 
     def reserve_picture(self, count: int) -> None:
         """Block the thread until `count` bytes are free for the decoded picture."""

@@ -71,14 +71,13 @@ class Exchange:
         answer: Callable[[Inference], Answer],
         *,
         draws: bool = False,
-        is_only: bool = True,
     ) -> Answer:
         """Run the network on one picture and return what `answer` makes of the result in a thread.
 
         The memory of the picture is then released: pictures of one request that waited for each
         other's would wait forever.
         """
-        lease = PictureLease(self.lease, await self._content(upload), is_only=is_only)
+        lease = PictureLease(self.lease, await self._content(upload))
         try:
             inference = await self.service.infer(lease, settings, draws=draws)
             if not draws and len(inference.outcome) <= _MAX_INLINE_ENTRIES:
@@ -95,7 +94,7 @@ class Exchange:
     ) -> list[Answer | EngineError]:
         """Return the answer or the error of each picture; raise what is not a picture's fault."""
         answers = await asyncio.gather(
-            *(self.infer(each, settings, answer, is_only=False) for each in uploads),
+            *(self.infer(each, settings, answer) for each in uploads),
             return_exceptions=True,
         )
         kept: list[Answer | EngineError] = []

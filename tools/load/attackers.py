@@ -79,7 +79,7 @@ async def _strike(attack: Attack, kind: str, number: int) -> int:
     reader, writer = await asyncio.open_connection("127.0.0.1", attack.port)
     try:
         if kind == IDLE:
-            writer.write(b"POST /detect HTTP/1.1\r\nHost: here\r\n" if number % 2 else b"")
+            writer.write(b"POST /detect HTTP/1.1\r\nHost: localhost\r\n" if number % 2 else b"")
             await asyncio.wait_for(reader.read(1), _IDLE_SECONDS)
             return 0
         if kind == CLOSING:
@@ -87,7 +87,7 @@ async def _strike(attack: Attack, kind: str, number: int) -> int:
         else:
             bodies = attack.bodies[kind]
             body, option = bodies[number % len(bodies)], b""
-        head = b"POST /detect HTTP/1.1\r\nHost: here\r\n%sContent-Length: %d\r\n\r\n"
+        head = b"POST /detect HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n"
         writer.write(head % (option, len(body)))
         writer.write(body)
         answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _ANSWER_SECONDS)

@@ -68,7 +68,7 @@ class ClientLoad:
 
     @cached_property
     def requests(self) -> list[bytes]:
-        head = f"POST {self.path} HTTP/1.1\r\nHost: here\r\nContent-Type: image/jpeg\r\n"
+        head = f"POST {self.path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/jpeg\r\n"
         return [
             f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body for body in self.bodies
         ]

@@ -22,6 +22,7 @@ from engine.backends.base import (
     DetectionSettings,
     Device,
     Memory,
+    Placed,
     Program,
     TimedTicket,
     thresholds_may_differ,
@@ -31,10 +32,11 @@ from engine.concurrency.pipeline import pipelined
 from engine.darknet.graph import Graph
 from engine.errors import ImageError, InputError, suggest, within_memory
 from engine.files.naming import shown
+from engine.filled_runs import Pending, filled_runs
 from engine.inputs import Batch, Intake, Prepared, Wanted, check_frames
 from engine.passes import optimise
 from engine.plan.build import Plan
-from engine.settings import Settings
+from engine.settings import Settings, Tiles
 from engine.sources.media import MediaKind, media_of
 from engine.sources.pictures import is_endless, is_file, is_single, name_of, pictures_of
 from engine.sources.reader import FrameSelection
@@ -46,6 +48,7 @@ from engine.vision.classification import Classification
 from engine.vision.code import Code
 from engine.vision.image import Decoder, Picture, Source
 from engine.vision.result import Result
+from engine.vision.tiles import merge
 
 if TYPE_CHECKING:
     from engine.codes.reader import CodeReader
@@ -107,6 +110,7 @@ class Detector:
         self._intake = replace(intake, scales=not self._program.scales_pictures)
         self._decoders = decoders  # of untrusted pictures
         self._reader: CodeReader | None = None
+        self._check_tiles(settings)
         self._layers: Program | None = None  # keeps every layer; compiled on first use
         self._lock = fork_safety.lock()
         if settings.read:
@@ -187,6 +191,8 @@ class Detector:
         classes: Collection[str | int] | None = None,
         max_detections: int | None = None,
         read: bool | None = None,
+        tiles: Tiles | None = None,
+        overlap: float | None = None,
     ) -> Result: ...
 
     @overload
@@ -200,6 +206,8 @@ class Detector:
         classes: Collection[str | int] | None = None,
         max_detections: int | None = None,
         read: bool | None = None,
+        tiles: Tiles | None = None,
+        overlap: float | None = None,
     ) -> list[Result]: ...
 
     @within_memory("detector")
@@ -213,18 +221,22 @@ class Detector:
         classes: Collection[str | int] | None = None,
         max_detections: int | None = None,
         read: bool | None = None,
+        tiles: Tiles | None = None,
+        overlap: float | None = None,
     ) -> Any:
         """Return the Result of a picture, or a list of them for a list or tuple.
 
         A picture is a path, a URL, bytes, a file, a Pillow image or an array (height, width,
         channels), in RGB order unless `bgr`. A folder, pattern, .txt list or video stands for its
         pictures, in a list or alone; alone it gives a list, too, which the types do not show.
-        `threshold`, `nms`, `classes`, `max_detections` and `read` replace those of load() for this
-        call.
+        `threshold`, `nms`, `classes`, `max_detections`, `read`, `tiles` and `overlap` replace those
+        of load() for this call; tiles="none" turns tiles off.
         A classifier gives a Classification instead of each Result: see classify().
         """
         self._refuse_without_pictures()
-        settings = self._settings(threshold, nms, classes, max_detections, read)
+        settings = self._settings(
+            threshold, nms, classes, max_detections, read, tiles=tiles, overlap=overlap
+        )
         is_several = isinstance(source, (list, tuple))
         if not is_several and (name := name_of(source)) is not None and not is_file(name):
             _refuse_endless(name)
@@ -235,8 +247,8 @@ class Detector:
                 _refuse_endless(name)
             pictures = pictures_of(source, is_untrusted=self.is_untrusted)
             return list(self._stream(pictures, "raise", settings, bgr=bgr, keep="if needed"))
-        run = self._submit(self._intake.prepare([source], bgr=bgr), (settings,))
-        (outcome,) = self._outcomes(run, keep="if needed")
+        batch = self._intake.prepare([source], bgr=bgr, settings=settings)
+        (outcome,) = self._outcomes_of(batch, (settings,), keep="if needed")
         if isinstance(outcome, ImageError):
             raise outcome
         return outcome
@@ -262,14 +274,20 @@ class Detector:
         *,
         bgr: bool = False,
         max_pixels: int | None = None,
+        settings: Settings | None = None,
         decoder: Decoder | None = None,
     ) -> Batch:
         """Read and scale one picture for run(), on any thread; raises its ImageError.
 
-        `decoder` decodes an encoded picture in place of this process.
+        `settings` are those of its run, which tell whether it is cut into tiles. `decoder` decodes
+        an encoded picture in place of this process.
         """
         self._refuse_without_pictures()
-        batch = self._intake.prepare([source], bgr=bgr, max_pixels=max_pixels, decoder=decoder)
+        settings = self.settings if settings is None else settings
+        self._check_tiles(settings)
+        batch = self._intake.prepare(
+            [source], bgr=bgr, max_pixels=max_pixels, settings=settings, decoder=decoder
+        )
         (picture,) = batch.pictures
         if isinstance(picture, ImageError):
             raise picture
@@ -278,15 +296,15 @@ class Detector:
     @within_memory("detector")
     def run(self, batch: Batch, settings: Sequence[Settings] | None = None) -> list[Outcome]:
         """Return the results of joined batches of prepare(), with settings for each picture."""
-        chosen = (self.settings,) * len(batch.placed) if settings is None else tuple(settings)
-        if len(chosen) != len(batch.placed):
-            raise InputError(f"settings: expected {len(batch.placed)}, got {len(chosen)}")
+        chosen = (self.settings,) * batch.count if settings is None else tuple(settings)
+        if len(chosen) != batch.count:
+            raise InputError(f"settings: expected {batch.count}, got {len(chosen)}")
         thresholds = {each.lowest_score for each in chosen}
         if len(thresholds) > 1 and not thresholds_may_differ(self._program.plan):
-            rows = (batch.row(number) for number in range(len(chosen)))
-            return [self.run(row, [each])[0] for row, each in zip(rows, chosen, strict=True)]
+            pairs = zip(batch.singly(), chosen, strict=True)
+            return [self.run(each, [settings])[0] for each, settings in pairs]
         outcomes: list[Outcome] = []
-        for outcome in self._outcomes(self._submit(batch, chosen), keep="never"):
+        for outcome in self._outcomes_of(batch, chosen, keep="never"):
             if isinstance(outcome, ImageError):
                 raise outcome
             outcomes.append(outcome)
@@ -317,6 +335,8 @@ class Detector:
         classes: Collection[str | int] | None = None,
         max_detections: int | None = None,
         read: bool | None = None,
+        tiles: Tiles | None = None,
+        overlap: float | None = None,
         expand: bool = True,
         recursive: bool = False,
         stride: int = 1,
@@ -337,6 +357,8 @@ class Detector:
         classes: Collection[str | int] | None = None,
         max_detections: int | None = None,
         read: bool | None = None,
+        tiles: Tiles | None = None,
+        overlap: float | None = None,
         expand: bool = True,
         recursive: bool = False,
         stride: int = 1,
@@ -356,6 +378,8 @@ class Detector:
         classes: Collection[str | int] | None = None,
         max_detections: int | None = None,
         read: bool | None = None,
+        tiles: Tiles | None = None,
+        overlap: float | None = None,
         expand: bool = True,
         recursive: bool = False,
         stride: int = 1,
@@ -388,7 +412,9 @@ class Detector:
             raise InputError(f"on_error: expected {', '.join(ON_ERROR)}, got {on_error!r}.{hint}")
         self._refuse_without_pictures()
         keep: Keep = "always" if keep_pictures else "never"
-        settings = self._settings(threshold, nms, classes, max_detections, read)
+        settings = self._settings(
+            threshold, nms, classes, max_detections, read, tiles=tiles, overlap=overlap
+        )
         pictures = sources
         stopped = Event()
 
@@ -421,6 +447,9 @@ class Detector:
         classes: Collection[str | int] | None,
         max_detections: int | None,
         read: bool | None,
+        *,
+        tiles: Tiles | None,
+        overlap: float | None,
     ) -> Settings:
         """Return the settings of load() with those that a call replaces."""
         given = {
@@ -428,6 +457,8 @@ class Detector:
             "nms": nms,
             "max_detections": max_detections,
             "read": read,
+            "tiles": tiles,
+            "overlap": overlap,
         }
         changes: dict[str, Any] = {name: each for name, each in given.items() if each is not None}
         if classes is not None:
@@ -435,11 +466,20 @@ class Detector:
         settings = replace(self.settings, **changes) if changes else self.settings
         if settings.read:
             self.check_reading()
+        self._check_tiles(settings)
         return settings
 
     def check_reading(self) -> None:
         """Raise InputError if codes cannot be read: without zxing-cpp or classes of codes."""
         self._code_reader()
+
+    def _check_tiles(self, settings: Settings) -> None:
+        if settings.tiles is None:
+            return
+        if self.task != "detector":
+            raise InputError(f"tiles: only for detectors, got a {self.task}: {self._graph.file}")
+        if self.has_state:
+            raise InputError("tiles: not for a recurrent network, which sees pictures in order")
 
     def _stream(
         self,
@@ -452,14 +492,22 @@ class Detector:
         workers: int = 1,
         stop: Callable[[], object] | None = None,
     ) -> Generator[Any, None, None]:
-        chunks = _chunks(sources, self.settings.batch)
+        outcomes: Iterator[Outcome | ImageError]
         with within_memory("detector"), ExitStack() as stack:
-            for run in self._runs(chunks, settings, stack, bgr=bgr, workers=workers, stop=stop):
-                for outcome in self._outcomes(run, keep=keep):
-                    if not isinstance(outcome, ImageError) or on_error == "yield":
-                        yield outcome
-                    elif on_error == "raise":
-                        raise outcome
+            if settings.tiles is None:
+                chunks = _chunks(sources, self.settings.batch)
+                runs = self._runs(chunks, settings, stack, bgr=bgr, workers=workers, stop=stop)
+                outcomes = (each for run in runs for each in self._outcomes(run, keep=keep))
+            else:
+                prepare = partial(self._intake.prepare, bgr=bgr, settings=settings)
+                singly = pipelined(_chunks(sources, 1), prepare, workers=workers, stop=stop)
+                batches = stack.enter_context(closing(singly))
+                outcomes = self._filled(((each, settings) for each in batches), keep=keep)
+            for outcome in outcomes:
+                if not isinstance(outcome, ImageError) or on_error == "yield":
+                    yield outcome
+                elif on_error == "raise":
+                    raise outcome
 
     def _runs(
         self,
@@ -507,7 +555,49 @@ class Detector:
             chosen.append(chosen[-1] if each is before else self._detection_settings(each))
         return _Run(batch, settings, self._program.submit(batch.placed, chosen))
 
-    def _detection_settings(self, settings: Settings) -> DetectionSettings:
+    def _outcomes_of(
+        self, batch: Batch, settings: Sequence[Settings], *, keep: Keep
+    ) -> Iterator[Outcome | ImageError]:
+        """Run a batch; yield the result or the error of each picture, in order."""
+        if not batch.is_cut:
+            return self._outcomes(self._submit(batch, tuple(settings)), keep=keep)
+        return self._filled(zip(batch.singly(), settings, strict=True), keep=keep)
+
+    def _filled(
+        self, pictures: Iterable[tuple[Batch, Settings]], *, keep: Keep
+    ) -> Iterator[Outcome | ImageError]:
+        """Do the same for single pictures, some of them cut into tiles, in full runs."""
+        made: dict[tuple[Settings, bool], DetectionSettings] = {}
+
+        def submit(
+            rows: Sequence[Placed], settings: Sequence[Settings], are_tiles: Sequence[bool]
+        ) -> TimedTicket[list[Boxes]]:
+            for key in zip(settings, are_tiles, strict=True):
+                if key not in made:
+                    made[key] = self._detection_settings(key[0], of_tile=key[1])
+            chosen = [made[key] for key in zip(settings, are_tiles, strict=True)]
+            return self._program.submit(rows, chosen)
+
+        rows, ahead = self.settings.batch, max(0, self._program.runs_ahead - 1)
+        for each in filled_runs(pictures, submit, rows=rows, ahead=ahead):
+            yield each.entry if isinstance(each.entry, ImageError) else self._merged(each, keep)
+
+    def _merged(self, picture: Pending, keep: Keep) -> Outcome | ImageError:
+        """Return the result of a picture, given what was found in its rows."""
+        entry, settings = picture.entry, picture.settings
+        assert isinstance(entry, Prepared)
+        found, timing = picture.found[0], {"prepare": entry.milliseconds, **picture.milliseconds}
+        if entry.tiles:
+            start = time.perf_counter()
+            suppression = self._detection_settings(settings).suppression
+            most = settings.most_boxes
+            found = merge(picture.found, entry.tiles, suppression, max_detections=most)
+            timing["suppress"] = timing.get("suppress", 0.0) + (time.perf_counter() - start) * 1e3
+        return self._outcome(entry, found, timing, settings, keep=keep)
+
+    def _detection_settings(
+        self, settings: Settings, *, of_tile: bool = False
+    ) -> DetectionSettings:
         suppression = self._suppression
         if settings.nms != suppression.threshold:
             suppression = replace(suppression, threshold=settings.nms)
@@ -516,7 +606,7 @@ class Detector:
             suppression,
             self.settings.hierarchy,
             settings.classes,
-            settings.most_boxes,
+            None if of_tile else settings.most_boxes,  # counted once the tiles are merged
         )
 
     def _outcomes(self, run: _Run, *, keep: Keep) -> Iterator[Outcome | ImageError]:
@@ -571,6 +661,7 @@ class Detector:
             timing=timing,
             oriented=self._intake.orient,
             codes=codes,
+            tiles=entry.tiles,
             keep_picture=keep == "always" or (keep == "if needed" and not self._is_kept(picture)),
             is_untrusted=self.is_untrusted,
         )

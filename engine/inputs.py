@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -15,9 +15,11 @@ from engine.arrays import Array
 from engine.backends.base import Placed
 from engine.errors import ImageError, InputError, suggest
 from engine.plan.shapes import Shape
-from engine.vision import image, resize
+from engine.settings import Settings
+from engine.vision import image, resize, tiles
 from engine.vision.image import Decoder, Picture, Source
 from engine.vision.resize import Fit, Placement
+from engine.vision.tiles import Area
 
 if TYPE_CHECKING:
     from engine.darknet.graph import Graph
@@ -28,16 +30,24 @@ RESIZES = ("cfg", "stretch", "letterbox", "exact")
 
 
 class Prepared(NamedTuple):
-    """A picture that was read, and its place in a row of the network's input."""
+    """A picture that was read, and its place in a row of the network's input.
+
+    A picture that is cut has a row for each of its `tiles`, of which the first is all of it.
+    """
 
     picture: Picture
     placement: Placement
     milliseconds: float
+    tiles: tuple[Area, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        return len(self.tiles) or 1
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """`pictures` has an entry for each source, in order, `placed` one for each that was read."""
+    """`pictures` has an entry for each source, in order, `placed` one for each row of the input."""
 
     placed: tuple[Placed, ...]
     pictures: tuple[Prepared | ImageError, ...]
@@ -50,9 +60,23 @@ class Batch:
             tuple(each for batch in batches for each in batch.pictures),
         )
 
-    def row(self, number: int) -> Batch:
-        """Return one picture of a batch without errors as a batch."""
-        return Batch((self.placed[number],), (self.pictures[number],))
+    @property
+    def count(self) -> int:
+        """The number of pictures that were read."""
+        return sum(isinstance(each, Prepared) for each in self.pictures)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether pictures are cut into tiles, so that the rows may not fit into one run."""
+        return any(isinstance(each, Prepared) and each.tiles for each in self.pictures)
+
+    def singly(self) -> Iterator[Batch]:
+        """Yield a batch for each entry."""
+        first = 0
+        for entry in self.pictures:
+            last = first + (entry.rows if isinstance(entry, Prepared) else 0)
+            yield Batch(self.placed[first:last], (entry,))
+            first = last
 
 
 def check_frames(frames: object) -> None:
@@ -114,12 +138,18 @@ class Intake:
         *,
         bgr: bool = False,
         max_pixels: int | None = None,
+        settings: Settings | None = None,
         decoder: Decoder | None = None,
     ) -> Batch:
-        """Read and scale pictures; the ImageError of an unreadable one stands in its place."""
+        """Read and scale pictures; the ImageError of an unreadable one stands in its place.
+
+        `settings` tell whether pictures are cut into tiles. These are views of the picture, and are
+        scaled when they run: made ahead, their rows would take much more memory than the picture.
+        """
         channels, height, width = self.shape.sides
         max_pixels = self.max_pixels if max_pixels is None else max_pixels
-        if not (self.scales or bgr):
+        is_cut = settings is not None and settings.tiles is not None
+        if not (self.scales or bgr or is_cut):
             start = time.perf_counter()
             if image.are_uniform_arrays(sources, channels=channels, max_pixels=max_pixels):
                 return self._uniform(sources, start)
@@ -141,6 +171,7 @@ class Intake:
                     lenient=self.lenient,
                     decoder=decoder or self.decoder,
                 )
+                cut = self._cut(picture, settings) if is_cut else ()
             except ImageError as error:
                 pictures.append(error)
                 continue
@@ -148,6 +179,11 @@ class Intake:
             placement = placements.get(size)
             if placement is None:
                 placement = placements[size] = Placement(size, (width, height), self.resize)
+            if cut:
+                placed += self._tiles(picture, cut)
+                milliseconds = (time.perf_counter() - start) * 1e3
+                pictures.append(Prepared(picture, placement, milliseconds, cut))
+                continue
             row = None
             if self.scales:
                 row = np.empty(self.shape.sides, np.float32)
@@ -156,6 +192,21 @@ class Intake:
             milliseconds = (time.perf_counter() - start) * 1e3
             pictures.append(Prepared(picture, placement, milliseconds))
         return Batch(tuple(placed), tuple(pictures))
+
+    def _cut(self, picture: Picture, settings: Settings | None) -> tuple[Area, ...]:
+        assert settings is not None
+        assert settings.tiles is not None
+        _, height, width = self.shape.sides
+        try:
+            return tiles.areas_of(picture.size, (width, height), settings.tiles, settings.overlap)
+        except InputError as error:  # too many tiles, for a picture of this size
+            raise ImageError(f"{picture.name}: {error}") from error
+
+    def _tiles(self, picture: Picture, areas: Sequence[Area]) -> Iterator[Placed]:
+        _, height, width = self.shape.sides
+        for left, top, right, bottom in areas:
+            placement = Placement((right - left, bottom - top), (width, height), self.resize)
+            yield Placed(picture.pixels[top:bottom, left:right], placement, self.exact)
 
     def _uniform(self, arrays: Sequence[Array], start: float) -> Batch:
         """Place arrays of one size with little Python for each: there are thousands a second.
@@ -168,10 +219,11 @@ class Intake:
         fields = zip(arrays, repeat(placement), repeat(self.exact), repeat(None))
         placed = tuple(map(_placed, fields))
         milliseconds = (time.perf_counter() - start) * 1e3 / len(arrays)
-        entries = zip(pictures, repeat(placement), repeat(milliseconds))
+        entries = zip(pictures, repeat(placement), repeat(milliseconds), repeat(()))
         return Batch(placed, tuple(map(_prepared, entries)))
 
 
 # The constructors of a NamedTuple are written in Python and would take half of the time here.
 _placed: Callable[[tuple[Array, Placement, bool, None]], Placed] = partial(tuple.__new__, Placed)
-_prepared: Callable[[tuple[Picture, Placement, float]], Prepared] = partial(tuple.__new__, Prepared)
+_prepared: Callable[[tuple[Picture, Placement, float, tuple[Area, ...]]], Prepared]
+_prepared = partial(tuple.__new__, Prepared)

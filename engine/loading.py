@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
 from reprlib import repr as brief
 from types import NoneType
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from engine.detector import Detector
     from engine.models.store import ModelFiles
     from engine.plan.build import Plan
+    from engine.settings import Tiles
     from engine.vision.decode_pool import DecodePool
 
 Size: TypeAlias = "int | tuple[int, int]"  # one number for both sides, or (width, height)
@@ -55,6 +57,8 @@ def load(
     agnostic_nms: bool = False,
     top_k: int = 5,
     read: bool = False,
+    tiles: Tiles | None = None,
+    overlap: float = 0.2,
     passes: bool = True,
     conf: float | None = None,
     iou: float | None = None,
@@ -88,6 +92,10 @@ def load(
     top_k      the number of classes that a classifier returns
     read       read the codes that are found, by zxing-cpp: a Detection has their `text`, `format`
                and `corners`; codes that are read without being detected are added
+    tiles      cut large pictures into tiles, so that small objects are seen: "auto" where anything
+               would be scaled down by more than 2, a number for the sides of the tiles in pixels,
+               or (columns, rows); tiles of several pictures fill the runs of a `batch`
+    overlap    of neighbouring tiles, relative to their sides
     passes     False runs the network op by op, exactly as in its .cfg
 
     `conf`, `iou`, `imgsz` (a number, or height and width) and `half` are ultralytics' names for
@@ -111,9 +119,12 @@ def load(
     check_kind("precision", precision, str, "a name such as 'float32'")
     if max_pixels is not None:
         max_pixels = whole("max_pixels", max_pixels)
-    Settings(
-        threshold, nms, hierarchy, top_k, batch, max_detections, read=read
-    )  # check them before reading files
+    settings = Settings(  # checked before files are read
+        *(threshold, nms, hierarchy, top_k, batch, max_detections),
+        read=read,
+        tiles=tiles,
+        overlap=overlap,
+    )
     with _decoders(threads, untrusted=untrusted) as decoders, warm_up(device):
         if cfg is None or weights is None:
             found = _located(cfg, weights)
@@ -131,11 +142,7 @@ def load(
 
             network = darknet_graph.build(darknet_cfg.read(cfg), size=sides)
             labels = labels_of(names, data, network)
-            settings = Settings(
-                *(threshold, nms, hierarchy, top_k, batch, max_detections),
-                classes=chosen_classes(classes, exclude, labels),
-                read=read,
-            )
+            settings = replace(settings, classes=chosen_classes(classes, exclude, labels))
             intake = Intake.of(
                 *(network, resize),
                 orient=orient,

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from reprlib import repr as brief
+from typing import Any, TypeAlias
 
-from engine.arguments import check_kind, fraction, whole
+from engine.arguments import check_kind, fraction, is_whole, parse_integer, whole
+from engine.errors import InputError, suggest
+
+# "auto", the sides of a tile in pixels, or (columns, rows)
+Tiles: TypeAlias = "str | int | tuple[int, int]"
 
 _LOWEST_READ = 0.1  # the score above which a box is read, whatever the threshold
 _LARGEST_BATCH = 2**31 - 1  # a larger batch overflows 32-bit row counts
+_LARGEST_OVERLAP = 0.8  # of tiles; their number grows with the square of 1 / (1 - overlap)
 
 
 @dataclass(frozen=True)
@@ -22,6 +29,8 @@ class Settings:
     max_detections: int | None = None
     classes: tuple[int, ...] | None = None  # the classes to return; None means all
     read: bool = False  # read the codes that are found
+    tiles: Tiles | None = None  # None means that pictures are not cut; "none" becomes None
+    overlap: float = 0.2  # of neighbouring tiles, relative to their sides
 
     def __post_init__(self) -> None:
         made = self.__dict__  # the fields of a frozen instance
@@ -32,6 +41,10 @@ class Settings:
         if self.max_detections is not None:
             made["max_detections"] = whole("max_detections", self.max_detections)
         check_kind("read", self.read, bool, "True or False")
+        made["tiles"] = _tiles(self.tiles)
+        made["overlap"] = fraction("overlap", self.overlap)
+        if self.overlap > _LARGEST_OVERLAP:
+            raise InputError(f"overlap: expected at most {_LARGEST_OVERLAP}, got {self.overlap:g}")
 
     @property
     def lowest_score(self) -> float:
@@ -42,3 +55,24 @@ class Settings:
     def most_boxes(self) -> int | None:
         """The number of the network's boxes that are needed: reading adds and drops some."""
         return None if self.read else self.max_detections
+
+
+def _tiles(value: Any) -> Tiles | None:
+    """Return the tiles that a value stands for, which may be text such as "640" or "4x3"."""
+    if value is None or value == "none":
+        return None
+    if value == "auto":
+        return "auto"
+    given = value
+    if isinstance(value, str):
+        sides = [parse_integer(each) for each in value.lower().split("x")]
+        given = sides[0] if len(sides) == 1 else tuple(sides)
+    if is_whole(given):
+        return int(given)
+    if isinstance(given, (tuple, list)) and len(given) == 2 and all(map(is_whole, given)):
+        return int(given[0]), int(given[1])
+    hint = suggest(value, ("auto", "none")) if isinstance(value, str) else ""
+    raise InputError(
+        "tiles: expected auto, none, SIZE in pixels or COLUMNSxROWS such as 4x3, "
+        f"got {brief(value)}.{hint}"
+    )

@@ -31,7 +31,7 @@ class Memory:
 class Placed(NamedTuple):
     """A picture as it was read, and its place in a row of the network's input."""
 
-    pixels: Array  # (height, width, channels), contiguous; uint8, or float32 in 0..1
+    pixels: Array  # (height, width, channels) with contiguous lines; uint8, or float32 in 0..1
     placement: Placement
     exact: bool = False  # reproduce the error of darknet's resize in the bottom row
     row: Array | None = None  # float32 (channels, height, width): the result, if already scaled

@@ -71,6 +71,22 @@ def add_options(parser: argparse.ArgumentParser, *, batch: int = 1) -> None:
     running.add_argument("--no-exif", action="store_true", help="ignore EXIF orientation")
 
 
+def add_tiles(group: argparse._ArgumentGroup) -> None:
+    """Add the options that cut large pictures into tiles."""
+    group.add_argument(
+        "--tiles",
+        metavar="auto|SIZE|COLSxROWS",
+        help="cut large pictures into tiles, to find small objects: see docs/tiles.md",
+    )
+    group.add_argument("--overlap", type=float, metavar="F", help="of neighbouring tiles (0.2)")
+
+
+def tiling(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of engine.load() for those options of add_tiles() that are given."""
+    given = {name: getattr(arguments, name) for name in ("tiles", "overlap")}
+    return {name: value for name, value in given.items() if value is not None}
+
+
 def take_inputs(arguments: argparse.Namespace, *, may_be_none: bool = False) -> list[str]:
     """Return the pictures; leading DATA, CFG and WEIGHTS set the options that they stand for."""
     inputs: list[str] = list(arguments.inputs)

@@ -26,6 +26,8 @@ _ONLY_WITH = {
     "flat": _FOLDERS,
     "csv_all": ("csv",),
     "images_json": _WHOLE,
+    "overlap": ("tiles",),
+    "show_tiles": ("output",),
 }
 
 
@@ -64,6 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser, *, of_boxes: bool) -> None:
         output.add_argument("--save-txt", metavar="DIR", help="where to write YOLO label files")
         output.add_argument("--save-conf", action="store_true", help="add scores to label files")
         output.add_argument("--crops", metavar="DIR", help="where to write detections as crops")
+        output.add_argument(
+            "--show-tiles", action="store_true", help="draw the tiles of --tiles, too"
+        )
         output.add_argument(
             "--flat", action="store_true", help="do not repeat the folders of the pictures"
         )
@@ -224,7 +229,8 @@ def _folder_sinks(
     from engine.cli._sinks.labels import Labels
 
     if getattr(arguments, "output", None):
-        yield Annotated(arguments.output, reserved, feed.found, existing=existing)
+        pictures = (arguments.output, reserved, feed.found)
+        yield Annotated(*pictures, existing=existing, show_tiles=arguments.show_tiles)
     if getattr(arguments, "save_txt", None):
         with_score = arguments.save_conf
         labels = (arguments.save_txt, reserved, feed.found)

@@ -40,6 +40,7 @@ _ONLY_WITHOUT = (
     "images_json",
     "csv_all",
     "flat",
+    "show_tiles",
     "fail_fast",
     "max_frames",
     "reconnect",

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from engine.sources.item import Item
 
 
-_NOTHING_FOUND = (
-    "Nothing found. Try --threshold 0.1, a larger --size for small objects, or another --model"
-)
+_NOTHING_FOUND = "Nothing found. Try --threshold 0.1, {}or another --model"
 
 
 def run_all(
@@ -116,7 +114,8 @@ def run_all(
             rate = f"{count / seconds:.1f} per second"
             progress.print_stderr(f"{counts}, {rate}{before}{where}")
         if detector.task == "detector" and count > failures and not boxes:
-            progress.print_stderr(_NOTHING_FOUND)
+            tiles = "" if detector.settings.tiles else "--tiles auto for small objects, "
+            progress.print_stderr(_NOTHING_FOUND.format(tiles))
     return FAILED if failures else 0
 
 

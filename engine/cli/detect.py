@@ -43,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     boxes.add_argument(
         "--agnostic-nms", action="store_true", help="apply NMS across classes as well"
     )
+    _model.add_tiles(boxes)
     _tracking.add_arguments(parser)
     _outputs.add_arguments(parser, of_boxes=True)
     _ray.add_arguments(parser)
@@ -58,6 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         "classes": _classes(arguments.classes),
         "exclude": _classes(arguments.exclude) or (),
         **({"read": True} if arguments.read else {}),
+        **_model.tiling(arguments),
     }
     if _ray.is_wanted(arguments):
         return _ray.run(arguments, **chosen, **more)
@@ -80,7 +82,12 @@ def run(arguments: argparse.Namespace) -> int:
             detector,
             feed,
             sinks,
-            about={"cfg": str(arguments.cfg), "device": detector.device, **about},
+            about={
+                "cfg": str(arguments.cfg),
+                "device": detector.device,
+                **about,
+                **_model.tiling(arguments),
+            },
             progress=progress,
             workers=arguments.workers,
             keep_pictures=_outputs.needs_pictures(arguments),

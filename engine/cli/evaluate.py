@@ -58,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     boxes.add_argument(
         "--hierarchy", type=float, default=0.5, help="threshold in a class tree (0.5)"
     )
+    _model.add_tiles(boxes)
     rules = parser.add_argument_group("rules")
     rules.add_argument("--method", default="coco", help="coco, voc, voc11 or darknet (coco)")
     rules.add_argument("--match-iou", type=float, default=0.5, help="minimum IoU of a hit (0.5)")
@@ -102,6 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         chosen = {"nms": arguments.nms, "hierarchy": arguments.hierarchy}
         chosen |= _sources.trust(arguments)
+        chosen |= _model.tiling(arguments)
         with _model.load(arguments, threshold=arguments.min_score, **chosen) as detector:
             if detector.task != "detector":
                 raise InputError(f"{arguments.cfg}: is not a detector. Try: classify --list")
@@ -117,6 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "hierarchy": detector.settings.hierarchy,
                 "size": detector.size,
                 "resize": arguments.resize,
+                **_model.tiling(arguments),
             }
     report = score(examples, truth.names, rules)
     _print_problems(truth, failures)

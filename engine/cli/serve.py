@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     found.add_argument(
         "--read", action="store_true", help="read the codes that are found: see docs/codes.md"
     )
+    _model.add_tiles(found)
     found.add_argument("--top-k", type=int, default=5, metavar="N", help="best classes (5)")
     server = parser.add_argument_group("server")
     server.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
@@ -110,6 +111,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="pixels of a picture (50 million)",
     )
     limits.add_argument(
+        "--max-tiles", type=int, default=256, metavar="N", help="tiles of a picture (256)"
+    )
+    limits.add_argument(
         "--decode-seconds",
         type=float,
         default=2,
@@ -142,6 +146,7 @@ def run(arguments: argparse.Namespace) -> int:
         closing(_decoders(arguments)) as decoders,  # before there is a GPU or a thread
     ):
         chosen = {name: getattr(arguments, name) for name in ("threshold", "nms", "top_k", "read")}
+        chosen |= _model.tiling(arguments)
         with _model.load(arguments, **chosen) as detector:
             host, port = bound.getsockname()[:2]
             address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -222,6 +227,7 @@ def _limits(arguments: argparse.Namespace) -> ServerLimits:
         queue=arguments.queue,
         body_bytes=int(arguments.max_body * _MIB),
         pixels=arguments.max_pixels,
+        tiles=arguments.max_tiles,
         memory_bytes=int(arguments.memory * _MIB),
         body_seconds=arguments.body_seconds,
         drain_seconds=arguments.drain_seconds,

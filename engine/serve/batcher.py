@@ -25,6 +25,7 @@ class QueuedPicture:
     settings: Settings
     is_wanted: Callable[[], bool]  # False once its client has disconnected
     context: Any = None  # passed through to `deliver`
+    rows: int = 1  # of the network's input, one for each tile
     queued_at: float = field(default_factory=time.monotonic)
 
 
@@ -132,17 +133,23 @@ class Batcher:
             if not self._queue:
                 return []
             deadline = self._queue[0].queued_at + self._wait_seconds
-            while len(self._queue) < self._max_batch and self._expected:
+            while self._expected and self._rows() < self._max_batch:
                 left = deadline - time.monotonic()
                 if left <= 0 or self._is_closed:
                     break
                 self._changed.wait(left)
             return [self._queue.popleft() for _ in range(self._batch_size())]
 
+    def _rows(self) -> int:
+        return sum(picture.rows for picture in self._queue)
+
     def _batch_size(self) -> int:
+        rows = 0
+        for count, picture in enumerate(self._queue, start=1):
+            rows += picture.rows
+            if rows >= self._max_batch:
+                return count
         count = len(self._queue)
-        if count >= self._max_batch:
-            return self._max_batch
         return 1 << (count.bit_length() - 1) if self._powers_of_two else count
 
     def _outcomes(self, pictures: Sequence[QueuedPicture]) -> list[Outcome | Exception]:

@@ -20,12 +20,21 @@ _CLASSES = {
     "minItems": 1,
     "items": {"type": ["string", "integer"]},
 }
+_TILES = {
+    "oneOf": [
+        {"type": "string", "pattern": "^(auto|none|[0-9]+(x[0-9]+)?)$"},
+        _COUNT,
+        {"type": "array", "items": _COUNT, "minItems": 2, "maxItems": 2},
+    ]
+}
 _SETTINGS: dict[str, tuple[_Object, str]] = {
     "threshold": (_FRACTION, "The minimum score."),
     "nms": (_FRACTION, "The maximum IoU of two boxes of a class."),
     "classes": (_CLASSES, "The classes to return, by name or number."),
     "max_detections": (_COUNT, "The number of detections to return at most."),
     "read": ({"type": "boolean"}, "Whether to read the codes that are found."),
+    "tiles": (_TILES, "Into which a picture is cut: auto, none, SIZE or COLUMNSxROWS."),
+    "overlap": ({"type": "number", "minimum": 0, "maximum": 0.8}, "Of neighbouring tiles."),
     "top_k": (_COUNT, "The number of classes to return."),
 }
 _ERRORS = {
@@ -308,6 +317,7 @@ def _schemas(is_detector: bool) -> _Object:
                     },
                 },
                 "timing_ms": {"type": "object", "additionalProperties": score},
+                **({"tiles": {"type": "integer"}} if is_detector else {}),
             },
             "required": ["schema_version", "path", "width", "height", results, "timing_ms"],
         },

@@ -19,8 +19,17 @@ FORMATS: dict[str, ResponseFormat] = {
     "image/jpeg": "jpeg",
     "image/png": "png",
 }
-DETECTION_PARAMETERS = ("threshold", "nms", "classes", "max_detections", "read")
+DETECTION_PARAMETERS = (
+    "threshold",
+    "nms",
+    "classes",
+    "max_detections",
+    "read",
+    "tiles",
+    "overlap",
+)
 CLASSIFICATION_PARAMETERS = ("top_k",)
+_FRACTIONS = ("threshold", "nms", "overlap")
 
 
 @dataclass(frozen=True)
@@ -90,6 +99,8 @@ def _quality(media_type: str, ranges: Iterable[tuple[str, float]]) -> float:
 def _value(name: str, value: Any, labels: Sequence[str]) -> Any:
     if name == "classes":
         return _classes(value, labels)
+    if name == "tiles":  # Settings checks them
+        return value
     return _yes_or_no(name, value) if name == "read" else _number(name, value)
 
 
@@ -103,7 +114,7 @@ def _yes_or_no(name: str, value: Any) -> bool:
 
 
 def _number(name: str, value: Any) -> float | int:
-    kind: Callable[[Any], float | int] = float if name in ("threshold", "nms") else int
+    kind: Callable[[Any], float | int] = float if name in _FRACTIONS else int
     try:
         is_whole = not isinstance(value, float) or kind is float or value.is_integer()
         if isinstance(value, bool) or not is_whole:

@@ -18,6 +18,7 @@ class ServerLimits:
     queue: int = 64  # accepted pictures without a response
     body_bytes: int = 32 << 20
     pixels: int = 50_000_000  # in one picture
+    tiles: int = 256  # into which one picture is cut
     memory_bytes: int = 1 << 30  # bodies and decoded pictures of all requests
     connections: int = 1000
     idle_seconds: float = 60.0  # until the head of the next request is complete

@@ -179,7 +179,11 @@ class Service:
             self._loop.call_soon_threadsafe(_settle, reading.future, error)
         else:
             is_wanted = partial(_is_connected, lease)
-            self._batcher.submit(QueuedPicture(batch, reading.settings, is_wanted, reading.future))
+            self._batcher.submit(
+                QueuedPicture(
+                    *(batch, reading.settings, is_wanted, reading.future), rows=len(batch.placed)
+                )
+            )
 
     def _read_large(self, reading: Reading) -> None:
         """Do the same for a picture that is known to be large, once there is memory for it."""
@@ -216,15 +220,18 @@ class Service:
             return self.decoders.read(content, name, channels=channels, admit=admit, **options)
 
         try:
-            batch = self.detector.prepare(content, decoder=decode)
+            batch = self.detector.prepare(content, settings=reading.settings, decoder=decode)
         except _IsLargeError as large:
             lease.release()
             if not self.picture_memory.is_small(large.needed):
                 raise
             lease.reserve_picture(large.needed)  # small, but not enough was free
-            batch = self.detector.prepare(content, decoder=decode)
+            batch = self.detector.prepare(content, settings=reading.settings, decoder=decode)
         (prepared,) = batch.pictures
         assert isinstance(prepared, Prepared)
+        if prepared.rows > self.limits.tiles:
+            limit = f"{self.limits.tiles} of a picture"
+            raise RejectedError(413, f"tiles: expected at most {limit}, got {prepared.rows}")
         picture = prepared.picture
         drawing = math.prod(picture.size) * _BYTES_PER_DRAWN_PIXEL if reading.draws else 0
         lease.try_resize_picture(picture.pixels.nbytes + self._input_bytes + drawing)

@@ -46,13 +46,15 @@ def annotate(
     line_width: int | None = None,
     text_size: int | None = None,
     outlines: Sequence[Sequence[tuple[float, float]]] = (),
+    tiles: Sequence[Rectangle] = (),
 ) -> Image.Image:
     """Return an RGB copy of `image` with boxes (left, top, right, bottom), the first on top.
 
     An empty caption draws no label. By default sizes follow the size of the picture, and lines and
     letters are smaller where many labels share it. A label for which there is no place next to its
     box shows its short caption, or is left out; the first one is always drawn. `outlines` are the
-    corners of polygons, such as the sides of turned codes.
+    corners of polygons, such as the sides of turned codes. `tiles` are outlined below everything
+    else, in a colour for each of their sizes.
     """
     image = image.convert("RGB") if image.mode != "RGB" else image.copy()
     side = sum(image.size) / 2
@@ -80,6 +82,7 @@ def annotate(
                 labels.append(label)
                 break
     pen = ImageDraw.Draw(image)
+    _draw_tiles(pen, tiles, image.size, usual_width)
     for (area, colour, _), scale in reversed([*zip(rows, scales, strict=True)]):
         width = line_width or max(1, round(usual_width * scale))
         pen.rectangle(area, outline=colour, width=width)
@@ -89,6 +92,17 @@ def annotate(
         pen.rectangle(label.area, fill=label.colour)
         pen.text(label.start, label.text, fill=text_colour_on(label.colour), font=label.font)
     return image
+
+
+def _draw_tiles(
+    pen: ImageDraw.ImageDraw, tiles: Sequence[Rectangle], size: tuple[int, int], width: int
+) -> None:
+    """Outline tiles; "auto" has several sizes, of which the smallest is drawn last."""
+    sides = [(round(right - left), round(bottom - top)) for left, top, right, bottom in tiles]
+    levels = sorted(set(sides), key=lambda each: each[0] * each[1])
+    for tile, each in sorted(zip(tiles, sides, strict=True), key=lambda pair: -pair[1][0]):
+        if area := _clip(tile, size):
+            pen.rectangle(area, outline=colour_of(levels.index(each)), width=width)
 
 
 def draw_text(

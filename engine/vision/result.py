@@ -24,6 +24,7 @@ from engine.vision.detection import Box, Detection
 from engine.vision.image import Picture, Source, read
 from engine.vision.overlay import Overlay
 from engine.vision.tables import Library, data_frame
+from engine.vision.tiles import Area
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -63,6 +64,7 @@ class Result:
     overlay: Overlay | None = None  # what plot() draws in addition to boxes
     is_untrusted: bool = field(default=False, repr=False)  # the picture is never decoded again here
     codes: Sequence[Code | None] | None = None  # (n,) what each box says, if codes were read
+    tiles: tuple[Area, ...] = ()  # that were searched; the first one is all of the picture
 
     @classmethod
     def of(
@@ -74,6 +76,7 @@ class Result:
         timing: Mapping[str, float] | None = None,
         oriented: bool = True,
         codes: Sequence[Code | None] | None = None,
+        tiles: tuple[Area, ...] = (),
         keep_picture: bool = False,
         is_untrusted: bool = False,
     ) -> Result:
@@ -86,6 +89,7 @@ class Result:
         attributes["path"] = picture.path
         attributes["timing"] = timing or {}
         attributes["oriented"] = oriented
+        attributes["tiles"] = tiles
         attributes["picture"] = picture if keep_picture else None
         if is_untrusted:
             attributes["is_untrusted"] = True
@@ -294,6 +298,7 @@ class Result:
         *,
         show_labels: bool = True,
         show_scores: bool = True,
+        show_tiles: bool = False,
         line_width: int | None = None,
         array: None = None,
     ) -> Image.Image: ...
@@ -305,6 +310,7 @@ class Result:
         *,
         show_labels: bool = True,
         show_scores: bool = True,
+        show_tiles: bool = False,
         line_width: int | None = None,
         array: Literal["rgb", "bgr"],
     ) -> Array: ...
@@ -315,11 +321,13 @@ class Result:
         *,
         show_labels: bool = True,
         show_scores: bool = True,
+        show_tiles: bool = False,
         line_width: int | None = None,
         array: Literal["rgb", "bgr"] | None = None,
     ) -> Image.Image | Array:
         """Return the picture with boxes and labels; the classes of one box share a label.
 
+        `show_tiles` outlines the tiles in which boxes were searched.
         This is a Pillow image, or with `array` an array (height, width, 3) of uint8; "bgr" is the
         order of OpenCV.
         """
@@ -345,6 +353,7 @@ class Result:
             short_captions=[f"{group[0].score:.0%}" * show_scores for group in by_box.values()],
             line_width=line_width,
             outlines=[each.corners for each in self if each.corners],
+            tiles=self.tiles[1:] if show_tiles else (),
         )
         if self.overlay:
             self.overlay.draw_captions(drawn)
@@ -358,13 +367,19 @@ class Result:
         self.plot(picture).show(title=shown(self.path or "picture"))
 
     def save(
-        self, path: str | Path, picture: Source | None = None, *, overwrite: bool = False
+        self,
+        path: str | Path,
+        picture: Source | None = None,
+        *,
+        overwrite: bool = False,
+        show_tiles: bool = False,
     ) -> Path:
         """Write plot() to `path` in the format of its extension; keep an existing file."""
         from engine.vision.encode import encode
 
         path = Path(path)
-        write_new(path, encode(self.plot(picture), path), overwrite=overwrite)
+        drawn = self.plot(picture, show_tiles=show_tiles)
+        write_new(path, encode(drawn, path), overwrite=overwrite)
         return path
 
     def crops(self, picture: Source | None = None) -> list[tuple[Detection, Image.Image]]:

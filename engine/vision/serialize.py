@@ -54,6 +54,8 @@ class DetectorResult(Protocol):
     def counts(self) -> Mapping[str, Any] | None: ...
     @property
     def codes(self) -> Sequence[Code | None] | None: ...
+    @property
+    def tiles(self) -> Sequence[object]: ...
     def label_of(self, class_id: int) -> str: ...
     def __iter__(self) -> Iterator[Detection]: ...
 
@@ -108,6 +110,7 @@ def engine_entry(result: DetectorResult) -> dict[str, Any]:
             for found in result
         ],
         **({} if result.counts is None else {"counts": result.counts}),
+        **({"tiles": len(result.tiles)} if result.tiles else {}),
         "timing_ms": {name: milliseconds(value) for name, value in result.timing.items()},
     }
 

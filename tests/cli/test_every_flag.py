@@ -227,6 +227,7 @@ def test_files_are_overwritten_only_if_asked(folder, command):
 FOLDERS = "-o drawn --save-txt found --save-conf --crops crops --flat"
 TRACKED = "many --track --track-low 0.05 --track-lost 2 --anchor bottom --save-mot tracks.txt"
 SHAPES = "--line door=0,0,1,1 --zone 0,0,1,0,1,1"
+GRID = "-o grid --tiles 2x1 --show-tiles"
 DATASET = "many --recursive --coco-dataset set.json --progress"
 NUMBERED = "--json numbered.json --json-style coco --images-json set.json"
 
@@ -245,6 +246,11 @@ def test_tracking(folder):
         assert all(each["track_id"] >= 1 for each in image["detections"])
         assert [each["name"] for each in image["counts"]["lines"]] == ["door"]
     assert (folder / "tracks.txt").read_text().startswith("1,1,")
+
+
+def test_the_grid_of_tiles(folder):
+    run(folder, f"detect {NETS['detect']} dog.png {GRID}")
+    assert (folder / "grid/dog.png").is_file()
 
 
 def test_coco_files_of_detect(folder):
@@ -298,6 +304,9 @@ DETECT = {
     "--classes cat,1": lambda found: labels(found) == {"cat", "dog"},
     "--exclude cat,1": lambda found: labels(found) == {"cow"},
     "--max-det 1": lambda found: len(scores(found)) == 1,
+    "--tiles 2x1 --overlap 0.1": lambda found: (
+        (found["tiles"], found["overlap"], found["images"][0]["tiles"]) == ("2x1", 0.1, 3)
+    ),
 }
 
 
@@ -344,6 +353,7 @@ def test_the_accuracy_of_a_classifier(folder):
 EVALUATE = {
     "--min-score 0.5": lambda report: report["min_score"] == 0.5,
     "--nms 0.6": lambda report: report["nms"] == 0.6,
+    "--tiles 2x1 --overlap 0.3": lambda report: report["tiles"] == "2x1",
     "--hierarchy 0.6": lambda report: report["hierarchy"] == 0.6,
     "--method voc11": lambda report: report["method"] == "voc11",
     "--match-iou 0.3 --method voc": lambda report: report["match_iou"] == 0.3,

@@ -115,6 +115,8 @@ def test_a_form_without_a_boundary_is_refused(server):
         ("max_detections=2", {"max_detections": 2}),
         ("max-detections=2", {"max_detections": 2}),
         ("classes=cat,2", {"classes": ["cat", 2]}),
+        ("tiles=40&overlap=0.1", {"tiles": 40, "overlap": 0.1}),
+        ("tiles=2x1&max_detections=3", {"tiles": (2, 1), "max_detections": 3}),
     ],
 )
 def test_settings_of_one_request(server, model, pictures, query, options):
@@ -127,7 +129,11 @@ def test_settings_of_one_request(server, model, pictures, query, options):
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
-        ("treshold=1", "treshold: expected threshold, nms, classes, max_detections. Did you mean"),
+        (
+            "treshold=1",
+            "treshold: expected threshold, nms, classes, max_detections, read, tiles, overlap."
+            " Did you mean",
+        ),
         ("threshold=much", "threshold: expected a number, got 'much'"),
         ("threshold=nan", "threshold: expected a number from 0 to 1, got nan"),
         ("threshold=-1", "threshold: expected a number from 0 to 1, got -1.0"),
@@ -139,13 +145,26 @@ def test_settings_of_one_request(server, model, pictures, query, options):
         ("classes=cta", "classes: no class is called 'cta'. Did you mean 'cat'?"),
         ("classes=3", "classes: expected a number below 3, got 3"),
         ("classes=,", "classes: expected at least one, got none"),
-        ("top_k=3", "top_k: expected threshold, nms, classes, max_detections."),
+        ("top_k=3", "top_k: expected threshold, nms, classes, max_detections, read, tiles,"),
+        ("tiles=aut", "tiles: expected auto, none, SIZE in pixels or COLUMNSxROWS such as 4x3,"),
+        ("overlap=1", "overlap: expected at most 0.8, got 1"),
     ],
 )
 def test_invalid_settings_are_refused(server, pictures, query, reason):
     reply = server.post(f"/detect?{query}", pictures[0])
     assert reply.status == 400
     assert reply.error.startswith(reason)
+
+
+def test_tiles_of_one_picture_are_limited(detector, pictures):
+    with serving(detector, tiles=20) as server:
+        assert server.post("/detect?tiles=2x2", pictures[0]).found["tiles"] == 5
+        reply = server.post("/detect?tiles=5x4", pictures[0])
+        assert (reply.status, reply.error) == (
+            413,
+            "tiles: expected at most 20 of a picture, got 21",
+        )
+        assert server.post("/detect?tiles=999x999", pictures[0]).status == 422
 
 
 @pytest.mark.parametrize(

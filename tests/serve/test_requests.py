@@ -531,7 +531,7 @@ def test_openapi_describes_every_route_and_status(server):
     references = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(described)))
     assert references == set(described["components"]["schemas"])
     entry = described["components"]["schemas"]["Entry"]["properties"]
-    assert set(server.post("/detect", noise(40, 40)).found) == set(entry)
+    assert set(server.post("/detect?tiles=2x1", noise(40, 40)).found) == set(entry)
     assert set(server.get("/model").found) == set(
         described["components"]["schemas"]["Model"]["properties"]
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import io
 import string
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -60,12 +61,19 @@ class PinholeScenes:
         if random.random() < 0.15:
             return _rendering(random)
         width, height = _SIDES[random.integers(len(_SIDES))]
-        canvas = self._background(random, width, height)
+        canvas = self.background(random, width, height)
         if random.random() < 0.7:
             sizes = [float(np.exp(random.uniform(np.log(0.02), 0.0)))]
         else:
             count = random.integers(2, 5)
             sizes = np.exp(random.uniform(np.log(0.02), np.log(0.3), size=count)).tolist()
+        return self.photograph(random, canvas, sizes)
+
+    def photograph(self, random: Random, canvas: Floats, sizes: Sequence[float]) -> Photograph:
+        """Return a photograph with codes in front of a background, which changes.
+
+        The sizes of the codes' longer sides are in units of LONGER_SIDE.
+        """
         targets: list[Target] = []
         lens = random.uniform(-0.12, 0.12)
         for size in sizes:
@@ -76,7 +84,7 @@ class PinholeScenes:
                     break
         return _expose(random, canvas, targets)
 
-    def _background(self, random: Random, width: int, height: int) -> Floats:
+    def background(self, random: Random, width: int, height: int) -> Floats:
         """Return a background in linear light."""
         if self._backgrounds and random.random() < 0.6:
             path = self._backgrounds[random.integers(len(self._backgrounds))]

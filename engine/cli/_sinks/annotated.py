@@ -58,9 +58,11 @@ class Annotated(Sink):
         known: Sequence[NamedMedia],
         *,
         existing: Existing,
+        show_tiles: bool = False,
     ) -> None:
         """Create the sink; `known` holds the pictures and videos known in advance."""
         self._existing = existing
+        self._show_tiles = show_tiles
         self._file: Path | None = None
         self._videos: dict[str, VideoWriter] = {}  # by the names of outputs
         self._live = {output for media, output in known if media.is_live}  # read at once
@@ -85,10 +87,10 @@ class Annotated(Sink):
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
         if item.frame and (self._file is None or self._file.suffix.lower() in VIDEO_EXTENSIONS):
-            self._video_of(item).add(outcome.plot(), item.frame)
+            self._video_of(item).add(outcome.plot(show_tiles=self._show_tiles), item.frame)
             return
         self._finish_videos()
-        picture = outcome.plot()
+        picture = outcome.plot(show_tiles=self._show_tiles)
         file = self._new_file(item, file_names.picture_of(item, picture.size))
         content = encode(picture, file.path)
         with file:

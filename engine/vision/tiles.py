@@ -1,0 +1,300 @@
+"""Cut a large picture into overlapping tiles, and merge the boxes that are found in them.
+
+Boxes of different tiles show one object if they agree about what both tiles can see: both boxes are
+clipped to the part that the tiles share, and there their overlap is measured. An edge of a box at
+an inner edge of its tile is cut: the object may go on, so this edge is moved to the tile's. Two
+halves of an object agree in the strip that both tiles see, and a half agrees with the whole,
+however little of it is in the half. Neighbours that touch do not agree.
+
+Boxes of one tile never show the same object: its NMS has decided that. This keeps apart what
+stands close together, and pairs are therefore joined in the order of their overlap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from engine.arrays import Array
+from engine.errors import InputError
+from engine.settings import Tiles
+from engine.vision.boxes import NO_BOXES, Boxes, Suppression
+from engine.vision.nms import suppress
+from engine.vision.postprocess import MAX_SCORES
+
+Sides = tuple[int, int]
+Area = tuple[int, int, int, int]  # left, top, right, bottom in pixels of the picture
+
+MOST_TILES = 1024  # of a picture
+
+_UNCUT = 2.0  # a picture that is scaled down by at most this is not cut by "auto",
+_SHRINKING = 1.4  # and nothing in its smallest tiles is scaled down by more than this
+_NEXT_LEVEL = 2.0  # tiles of "auto" are this much larger from level to level
+
+_NEAR = 0.02  # an edge of a box this near to its tile's, relative to the tile, is cut,
+_NEAR_OF_BOX = 0.05  # and this much of the box more, as large boxes are less exact
+_REACH = 0.01  # of a tile beyond its edges, so that tiles without overlap share a strip
+_IOU = 0.45  # of two boxes that show the same object
+_LOOSE_IOU, _LOOSE_IOS = 0.25, 0.75  # the same, if one box is almost inside the other
+_BLOCK = 256  # boxes that are compared with all others at once
+_MOST_PARTNERS = 32  # of a box on average, which bounds the memory for pairs
+
+
+def areas_of(picture: Sides, network: Sides, tiles: Tiles, overlap: float) -> tuple[Area, ...]:
+    """Return the whole picture and its tiles, or () if the picture is better not cut.
+
+    `tiles` are the sides in pixels of the picture, or (columns, rows), or "auto": tiles in which
+    nothing is scaled down by more than 2, and others of twice, four times, … their sides. So there
+    is a tile that holds an object whole and shows it large enough, whatever its size.
+    """
+    if tiles == "auto":
+        areas = _automatic(picture, network, overlap)
+    elif isinstance(tiles, tuple):
+        columns, rows = (min(pair) for pair in zip(tiles, picture, strict=True))
+        sides = _side_of(picture[0], columns, overlap), _side_of(picture[1], rows, overlap)
+        areas = _grid(picture, sides, (columns, rows))
+    else:
+        areas = _even_grid(picture, (int(tiles), int(tiles)), overlap)
+    return () if len(areas) < 2 else ((0, 0, *picture), *areas)
+
+
+def _automatic(picture: Sides, network: Sides, overlap: float) -> list[Area]:
+    """Return the tiles of all levels, the smallest ones last."""
+    shrinking = max(picture[0] / network[0], picture[1] / network[1])
+    if shrinking <= _UNCUT:
+        return []
+    scale = max(
+        _side_of(extent, _count(extent, _SHRINKING * side, overlap), overlap) / side
+        for extent, side in zip(picture, network, strict=True)
+    )
+    scale = min(scale, _SHRINKING)
+    levels: list[list[Area]] = []
+    while not levels or scale * math.sqrt(_NEXT_LEVEL) < shrinking:
+        sides = math.ceil(network[0] * scale), math.ceil(network[1] * scale)
+        levels.append(_even_grid(picture, sides, overlap))
+        scale *= _NEXT_LEVEL
+    return [area for level in reversed(levels) for area in level]
+
+
+def _even_grid(picture: Sides, sides: Sides, overlap: float) -> list[Area]:
+    width, height = (min(pair) for pair in zip(sides, picture, strict=True))
+    counts = _count(picture[0], width, overlap), _count(picture[1], height, overlap)
+    return _grid(picture, (width, height), counts)
+
+
+def _count(extent: int, side: float, overlap: float) -> int:
+    """Return how many tiles cover an extent with at least this overlap."""
+    if extent <= side:
+        return 1
+    step = max(side * (1 - overlap), 1)
+    return 1 + math.ceil((extent - side) / step - 1e-9)
+
+
+def _side_of(extent: int, count: int, overlap: float) -> int:
+    """Return the side of `count` tiles that cover an extent with this overlap."""
+    return math.ceil(extent / (count - (count - 1) * overlap))
+
+
+def _grid(picture: Sides, sides: Sides, counts: Sides) -> list[Area]:
+    columns, rows = counts
+    if columns * rows > MOST_TILES:
+        raise InputError(
+            f"tiles: expected at most {MOST_TILES} of a picture, got {columns} x {rows} for "
+            f"{picture[0]} x {picture[1]}. Make them larger"
+        )
+    width, height = sides
+    lefts, tops = (
+        [round(number * (extent - side) / max(count - 1, 1)) for number in range(count)]
+        for extent, side, count in zip(picture, sides, counts, strict=True)
+    )
+    return [(left, top, left + width, top + height) for top in tops for left in lefts]
+
+
+# ---------------------------------------------------------------- merging
+
+
+def merge(
+    found: Sequence[Boxes],
+    areas: Sequence[Area],
+    suppression: Suppression,
+    *,
+    max_detections: int | None = None,
+) -> Boxes:
+    """Return the boxes of a picture, given those of its tiles; the first area is all of it.
+
+    Boxes of one object become one: that of the best score which is not cut, or else the smallest
+    box around all of them. It has the best score of them.
+    """
+    parts = [(number, each) for number, each in enumerate(found) if len(each)]
+    if not parts:
+        return NO_BOXES
+    tile = np.repeat([number for number, _ in parts], [len(each) for _, each in parts])
+    xywh, scores, class_ids, objectness = (
+        np.concatenate([getattr(each, column) for _, each in parts])
+        for column in ("xywh", "scores", "class_ids", "objectness")
+    )
+    order = np.argsort(-scores, kind="stable")[:MAX_SCORES]  # merging costs the square, too
+    tile, scores, class_ids, objectness = (
+        each[order] for each in (tile, scores, class_ids, objectness)
+    )
+    whole = np.array(areas[0], np.float64)
+    frames = np.array(areas, np.float64)[tile]
+    edges = _in_picture(xywh[order], frames)
+    edges, cut = _clip_to_tiles(edges, frames, whole)
+    groups = np.zeros_like(class_ids) if suppression.across_classes else class_ids
+    clusters = _clusters(edges, cut, frames, tile, groups)
+    is_cut = np.asarray(cut.any(axis=1))
+    boxes, best = _one_each(edges, is_cut, clusters)
+    keeps = ~_covered(boxes, edges, is_cut, clusters, tile, groups)
+    best, boxes = best[keeps], boxes[keeps]
+    width, height = areas[0][2:]
+    centres, sides = (boxes[:, :2] + boxes[:, 2:]) / 2, boxes[:, 2:] - boxes[:, :2]
+    merged = Boxes(
+        np.hstack([centres, sides] / np.array([width, height])).astype(np.float32),
+        scores[best],
+        class_ids[best],
+        objectness[best],
+    )
+    return suppress(merged, suppression).select(max_detections=max_detections)
+
+
+def _in_picture(xywh: Array, frames: Array) -> Array:
+    """Return edges in pixels of the picture, given boxes relative to their tiles."""
+    origin, sides = frames[:, :2], frames[:, 2:] - frames[:, :2]
+    centre, half = xywh[:, :2].astype(np.float64), xywh[:, 2:] / 2.0
+    return np.hstack([origin + (centre - half) * sides, origin + (centre + half) * sides])
+
+
+def _clip_to_tiles(edges: Array, frames: Array, whole: Array) -> tuple[Array, Array]:
+    """Clip boxes at the inner edges of their tiles; also return which edges are cut there."""
+    is_inner = frames != whole
+    outward = np.array([-1, -1, 1, 1])
+    beyond = (edges - frames) * outward  # how far a box goes past its tile
+    sides = np.tile(frames[:, 2:] - frames[:, :2], 2)
+    near = _NEAR * sides + _NEAR_OF_BOX * np.tile(edges[:, 2:] - edges[:, :2], 2)
+    cut = is_inner & (beyond >= -near)
+    return np.where(is_inner & (beyond > 0), frames, edges), cut
+
+
+def _clusters(edges: Array, cut: Array, frames: Array, tile: Array, groups: Array) -> Array:
+    """Return for each box the number of its cluster: the index of its best box."""
+    reach = np.tile(_REACH * (frames[:, 2:] - frames[:, :2]), 2) * np.array([-1, -1, 1, 1])
+    seen = frames + reach
+    probes = np.where(cut, seen, edges)
+    pairs = [
+        pair
+        for group in _groups(groups)
+        for pair in _pairs(edges[group], probes[group], seen[group], tile[group], group)
+    ]
+    leader = list(range(len(edges)))
+    if pairs:
+        overlap, first, second = (np.concatenate(column) for column in zip(*pairs, strict=True))
+        order = np.lexsort((second, first, -overlap))
+        _join(leader, tile.tolist(), first[order].tolist(), second[order].tolist())
+    return np.array([_leader_of(leader, each) for each in range(len(edges))])
+
+
+def _groups(groups: Array) -> Iterator[Array]:
+    """Yield the indices of the boxes of each group that has several."""
+    order = groups.argsort(kind="stable")
+    for indices in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
+        if len(indices) > 1:
+            yield indices
+
+
+def _pairs(
+    edges: Array, probes: Array, seen: Array, tile: Array, indices: Array
+) -> Iterator[tuple[Array, Array, Array]]:
+    """Yield the overlaps and indices of pairs from different tiles that show the same object."""
+    for start in range(0, len(edges), _BLOCK):
+        rows, columns = slice(start, start + _BLOCK), slice(start, None)
+        near = tile[rows, None] != tile[None, columns]
+        for low, high in ((0, 2), (1, 3)):  # most boxes do not touch
+            near &= probes[rows, None, low] < probes[None, columns, high]
+            near &= probes[rows, None, high] > probes[None, columns, low]
+        first, second = (start + each for each in np.nonzero(np.triu(near)))
+        shared = _clipped(seen[first], seen[second])
+        exact = _overlaps(edges[first], edges[second], shared)
+        probed = _overlaps(probes[first], probes[second], shared)
+        agree = np.flatnonzero(_are_one(*exact) | _are_one(*probed))
+        overlap = np.maximum(exact[0], probed[0])[agree]
+        if len(agree) > (most := _MOST_PARTNERS * len(near)):
+            best = np.argsort(-overlap, kind="stable")[:most]
+            overlap, agree = overlap[best], agree[best]
+        yield overlap, indices[first[agree]], indices[second[agree]]
+
+
+def _overlaps(a: Array, b: Array, shared: Array) -> tuple[Array, Array]:
+    """Return IoU and intersection over the smaller of pairs, within the areas that tiles share."""
+    a, b = _clipped(a, shared), _clipped(b, shared)
+    inside, of_a, of_b = _extent(_clipped(a, b)), _extent(a), _extent(b)
+    union, smaller = of_a + of_b - inside, np.minimum(of_a, of_b)
+    zero = np.zeros_like(inside)
+    iou = np.divide(inside, union, out=zero.copy(), where=union > 0)
+    return iou, np.divide(inside, smaller, out=zero, where=smaller > 0)
+
+
+def _clipped(a: Array, b: Array) -> Array:
+    return np.hstack([np.maximum(a[:, :2], b[:, :2]), np.minimum(a[:, 2:], b[:, 2:])])
+
+
+def _extent(edges: Array) -> Array:
+    width, height = np.maximum(edges[:, 2:] - edges[:, :2], 0).T
+    return np.asarray(width * height)
+
+
+def _are_one(iou: Array, ios: Array) -> Array:
+    return np.asarray((iou >= _IOU) | ((iou >= _LOOSE_IOU) & (ios >= _LOOSE_IOS)))
+
+
+def _join(leader: list[int], tile: list[int], first: list[int], second: list[int]) -> None:
+    """Join pairs in this order, unless a cluster would get two boxes of one tile."""
+    tiles = [1 << each for each in tile]  # a bit for each tile of a cluster
+    for one, other in zip(first, second, strict=True):
+        one, other = _leader_of(leader, one), _leader_of(leader, other)
+        if one != other and not tiles[one] & tiles[other]:
+            best, worse = min(one, other), max(one, other)
+            leader[worse] = best
+            tiles[best] |= tiles[worse]
+
+
+def _leader_of(leader: list[int], each: int) -> int:
+    while leader[each] != each:
+        leader[each] = each = leader[leader[each]]
+    return each
+
+
+def _one_each(edges: Array, is_cut: Array, clusters: Array) -> tuple[Array, Array]:
+    """Return one box for each cluster, and the index of its best score; both by falling score."""
+    best, number = np.unique(clusters, return_inverse=True)
+    boxes = np.empty((len(best), 4))
+    boxes[:, :2], boxes[:, 2:] = np.inf, -np.inf
+    np.minimum.at(boxes[:, :2], number, edges[:, :2])
+    np.maximum.at(boxes[:, 2:], number, edges[:, 2:])
+    complete = np.flatnonzero(~is_cut)[::-1]  # the best score is written last
+    boxes[number[complete]] = edges[complete]
+    return boxes, best
+
+
+def _covered(
+    boxes: Array, edges: Array, is_cut: Array, clusters: Array, tile: Array, groups: Array
+) -> Array:
+    """Return which clusters are only parts that lie in the box of another cluster.
+
+    A tile may show too little of a large object for an exact box.
+    """
+    best, number = np.unique(clusters, return_inverse=True)
+    is_part = np.ones(len(best), bool)
+    is_part[number[~is_cut]] = False
+    covered = np.zeros(len(best), bool)
+    areas = _extent(boxes)
+    for each in np.flatnonzero(is_part):
+        inside = _extent(_clipped(boxes, boxes[each : each + 1]))
+        covers = (inside > _LOOSE_IOS * areas[each]) & (areas > areas[each]) & ~covered
+        covers &= groups[best] == groups[best[each]]
+        own = tile[number == each]
+        covers[number[np.isin(tile, own)]] = False  # a tile tells its boxes apart
+        covered[each] = covers.any()
+    return covered

@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING
 
 from engine.errors import InputError
 from engine.files.naming import shown
+from engine.vision.classes import parse_class
 
 if TYPE_CHECKING:
     from engine.cli._output_files import Existing, ReservedPaths
     from engine.cli._progress import Progress
     from engine.cli._sinks.base import Sink
     from engine.cli._sources import Feed
+    from engine.detector import Detector
 
 _JSON_STYLES = ("engine", "darknet", "coco")
 _FILES = ("json", "jsonl", "csv", "coco_dataset")
 _WHOLE = ("json", "coco_dataset")  # written as a whole at the end of a run
 _FOLDERS = ("output", "save_txt", "crops")
+_PICTURES = ("output", "crops")
 _RESUMABLE = ("jsonl", "csv", "save_txt", "output")
+_WAYS = ("blur", "pixelate")
 _ONLY_WITH = {
     "json_style": ("json",),
     "save_conf": ("save_txt",),
@@ -28,6 +32,8 @@ _ONLY_WITH = {
     "images_json": _WHOLE,
     "overlap": ("tiles",),
     "show_tiles": ("output",),
+    "blur": _PICTURES,
+    "pixelate": _PICTURES,
 }
 
 
@@ -67,6 +73,15 @@ def add_arguments(parser: argparse.ArgumentParser, *, of_boxes: bool) -> None:
         output.add_argument("--save-conf", action="store_true", help="add scores to label files")
         output.add_argument("--crops", metavar="DIR", help="where to write detections as crops")
         output.add_argument(
+            "--blur",
+            action="append",
+            metavar="A,B|all",
+            help="hide these classes in -o and --crops, for good",
+        )
+        output.add_argument(
+            "--pixelate", action="append", metavar="A,B|all", help="the same with coarse squares"
+        )
+        output.add_argument(
             "--show-tiles", action="store_true", help="draw the tiles of --tiles, too"
         )
         output.add_argument(
@@ -95,12 +110,38 @@ def picture_folders(arguments: argparse.Namespace) -> list[str]:
     """Return the folders into which the run writes pictures."""
     from engine.cli._sinks.annotated import is_one_file
 
-    chosen = (getattr(arguments, name, None) for name in ("output", "crops"))
+    chosen = (getattr(arguments, name, None) for name in _PICTURES)
     return [each for each in chosen if each and not is_one_file(each)]
 
 
 def needs_pictures(arguments: argparse.Namespace) -> bool:
     return bool(arguments.output or arguments.crops)
+
+
+def hiding(arguments: argparse.Namespace, detector: Detector) -> dict[str, list[str | int]]:
+    """Return the arguments of Result.hide(); refuse to hide what would not be found."""
+    from engine.vision.hide import hidden_classes
+
+    given = {way: getattr(arguments, way) for way in _WAYS}
+    wanted = {way: parse_classes(way, each) for way, each in given.items() if each is not None}
+    for way, chosen in wanted.items():
+        hidden = hidden_classes(way, chosen, detector.labels)
+        if arguments.max_det is not None:
+            raise InputError(f"--{way}: not with --max-det, which leaves boxes out")
+        found = detector.settings.classes
+        missed = sorted(set(hidden) - set(hidden if found is None else found))
+        if missed:
+            label = shown(detector.labels[missed[0]])
+            raise InputError(f"--{way} {label}: is left out by --classes or --exclude")
+    return wanted
+
+
+def parse_classes(what: str, options: list[str]) -> list[str | int]:
+    """Parse options such as "cat,dog" and "3"."""
+    entries = [entry.strip() for option in options for entry in option.split(",") if entry.strip()]
+    if not entries:
+        raise InputError(f"{what}: expected at least one, got none")
+    return [parse_class(each) for each in entries]
 
 
 def progress(arguments: argparse.Namespace) -> Progress:

@@ -41,6 +41,8 @@ _ONLY_WITHOUT = (
     "csv_all",
     "flat",
     "show_tiles",
+    "blur",
+    "pixelate",
     "fail_fast",
     "max_frames",
     "reconnect",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -39,12 +39,13 @@ def run_all(
     resume: bool = False,
     written_to: Sequence[str] | None = None,
     following: Following | None = None,
+    hiding: Mapping[str, Any] | None = None,
 ) -> int:
     """Run all pictures of the feed and return the exit status; sinks get the results in order.
 
     Unless `written_to` is None, a last line sums up a run of several pictures and names the
     outputs. With `resume` the pictures that the outputs have are left out. `following` gives the
-    boxes of results an identity.
+    boxes of results an identity. `hiding` holds arguments of Result.hide().
     """
     # taken by the detector, without a result yet, and the sinks that wait for it
     waiting: deque[tuple[Item, Sequence[Sink]]] = deque()
@@ -89,6 +90,8 @@ def run_all(
                     for sink in wanted:
                         sink.fail(item, outcome)
                 else:
+                    if hiding:  # before boxes without an identity are left out
+                        outcome = outcome.hide(**hiding)
                     if following:
                         outcome = following.take(item, outcome)
                     found = len(outcome) if isinstance(outcome, Sized) else 0

@@ -7,7 +7,6 @@ import argparse
 from engine.cli import _model, _outputs, _ray, _sources, _tracking
 from engine.cli._run import run_all
 from engine.errors import InputError
-from engine.vision.classes import parse_class
 
 _SETTINGS = ("threshold", "nms", "hierarchy", "agnostic_nms")
 
@@ -95,6 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
             resume=arguments.resume,
             written_to=_outputs.written_to(arguments),
             following=following,
+            hiding=_outputs.hiding(arguments, detector),
         )
 
 
@@ -102,7 +102,4 @@ def _classes(options: list[str] | None) -> list[str | int] | None:
     """Parse options such as "cat,dog" and "3"."""
     if options is None:
         return None
-    entries = [entry.strip() for option in options for entry in option.split(",") if entry.strip()]
-    if not entries:
-        raise InputError("classes: expected at least one, got none")
-    return [parse_class(each) for each in entries]
+    return _outputs.parse_classes("classes", options)

@@ -12,7 +12,7 @@ from engine.errors import EngineError
 from engine.serve import body, request_options, uploads
 from engine.serve.multipart import MEDIA_TYPE as FORM_TYPE
 from engine.serve.rejection import RejectedError
-from engine.serve.request_options import RequestOptions, ResponseFormat
+from engine.serve.request_options import RequestOptions
 from engine.serve.service import Inference, Service
 from engine.serve.upload_endpoint import NO_URLS, EncodedResponse, Exchange, UploadEndpoint
 from engine.serve.uploads import JSON_TYPE, Upload, Uploads
@@ -49,7 +49,7 @@ class InferenceEndpoint(UploadEndpoint):
         options = _options(exchange.request, exchange.service, found.settings)
         if not found.is_list:
             (upload,) = found.pictures
-            answer = partial(_encoded, name=upload.name, image_format=options.format)
+            answer = partial(_encoded, name=upload.name, options=options)
             is_drawn = options.format != "json"
             return await exchange.infer(upload, options.settings, answer, draws=is_drawn)
         if options.format != "json":
@@ -118,15 +118,14 @@ def _entry(inference: Inference) -> dict[str, Any]:
     return entry
 
 
-def _encoded(
-    inference: Inference, *, name: str | None, image_format: ResponseFormat
-) -> EncodedResponse:
-    if image_format == "json":
+def _encoded(inference: Inference, *, name: str | None, options: RequestOptions) -> EncodedResponse:
+    if options.format == "json":
         entry = {**_entry(inference), "path": name}
         return EncodedResponse(JSON_TYPE, serialize.json_text(entry).encode())
     assert isinstance(inference.outcome, Result)
-    image = inference.outcome.plot(inference.picture)
-    return EncodedResponse(f"image/{image_format}", encode.encode(image, f"picture.{image_format}"))
+    image = inference.outcome.plot(inference.picture, **options.hiding)
+    content = encode.encode(image, f"picture.{options.format}")
+    return EncodedResponse(f"image/{options.format}", content)
 
 
 def _list(service: Service, found: Uploads, entries: list[dict[str, Any] | EngineError]) -> bytes:

@@ -116,6 +116,7 @@ class InferEndpoint(UploadEndpoint):
             defaults=detector.settings,
             labels=detector.labels,
             has_boxes=detector.task == "detector",
+            draws=False,
         )
         outcomes = await exchange.infer_all(found.pictures, options.settings, _outcome)
         answer = partial(_answer, exchange.service, found.settings["id"], wanted, outcomes)

@@ -6,7 +6,11 @@ from typing import Any
 
 from engine.serve import kserve
 from engine.serve.access import Access
-from engine.serve.request_options import CLASSIFICATION_PARAMETERS, DETECTION_PARAMETERS
+from engine.serve.request_options import (
+    CLASSIFICATION_PARAMETERS,
+    DETECTION_PARAMETERS,
+    PICTURE_PARAMETERS,
+)
 from engine.serve.service import Service
 from engine.version import __version__
 
@@ -35,6 +39,8 @@ _SETTINGS: dict[str, tuple[_Object, str]] = {
     "read": ({"type": "boolean"}, "Whether to read the codes that are found."),
     "tiles": (_TILES, "Into which a picture is cut: auto, none, SIZE or COLUMNSxROWS."),
     "overlap": ({"type": "number", "minimum": 0, "maximum": 0.8}, "Of neighbouring tiles."),
+    "blur": (_CLASSES, "The classes to blur in an annotated picture, or all."),
+    "pixelate": (_CLASSES, "The classes to pixelate in an annotated picture, or all."),
     "top_k": (_COUNT, "The number of classes to return."),
 }
 _ERRORS = {
@@ -140,7 +146,7 @@ def _probes() -> _Object:
 
 
 def _inference(is_detector: bool) -> _Object:
-    settings = DETECTION_PARAMETERS if is_detector else CLASSIFICATION_PARAMETERS
+    settings = _settings(is_detector)
     one_or_several: _Object = _json({"oneOf": [_ref("Entry"), _ref("Entries")]})
     picture = {"schema": {"type": "string", "contentMediaType": "application/octet-stream"}}
     drawn = dict.fromkeys(_IMAGES, picture) if is_detector else {}
@@ -155,7 +161,7 @@ def _inference(is_detector: bool) -> _Object:
                 "in": "query",
                 "description": _SETTINGS[name][1],
                 "schema": _SETTINGS[name][0],
-                **({"style": "form", "explode": False} if name == "classes" else {}),
+                **({"style": "form", "explode": False} if _SETTINGS[name][0] is _CLASSES else {}),
             }
             for name in settings
         ],
@@ -189,6 +195,12 @@ def _inference(is_detector: bool) -> _Object:
             **_errors(*_UPLOAD_ERRORS),
         },
     }
+
+
+def _settings(is_detector: bool) -> tuple[str, ...]:
+    return (
+        (*DETECTION_PARAMETERS, *PICTURE_PARAMETERS) if is_detector else CLASSIFICATION_PARAMETERS
+    )
 
 
 def _picture() -> _Object:
@@ -242,7 +254,7 @@ def _health(name: str, summary: str, schema: _Object, *, is_public: bool = True)
 
 
 def _schemas(is_detector: bool) -> _Object:
-    settings = DETECTION_PARAMETERS if is_detector else CLASSIFICATION_PARAMETERS
+    settings = _settings(is_detector)
     score = {"type": ["number", "null"]}
     named = {"class_id": {"type": "integer"}, "label": {"type": "string"}, "score": score}
     edges = ("left", "top", "right", "bottom")
@@ -360,7 +372,11 @@ def _schemas(is_detector: bool) -> _Object:
                 "id": {"type": "string"},
                 "parameters": {
                     "type": "object",
-                    "properties": {name: _SETTINGS[name][0] for name in settings},
+                    "properties": {
+                        name: _SETTINGS[name][0]
+                        for name in settings
+                        if name not in PICTURE_PARAMETERS
+                    },
                 },
                 "inputs": {
                     "type": "array",

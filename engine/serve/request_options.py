@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from engine.errors import InputError, suggest
@@ -11,6 +11,7 @@ from engine.files.naming import shown
 from engine.serve.rejection import RejectedError
 from engine.settings import Settings
 from engine.vision.classes import class_ids_of, parse_class
+from engine.vision.hide import hidden_classes
 
 ResponseFormat: TypeAlias = Literal["json", "jpeg", "png"]
 
@@ -29,6 +30,7 @@ DETECTION_PARAMETERS = (
     "overlap",
 )
 CLASSIFICATION_PARAMETERS = ("top_k",)
+PICTURE_PARAMETERS = ("blur", "pixelate")
 _FRACTIONS = ("threshold", "nms", "overlap")
 
 
@@ -36,6 +38,7 @@ _FRACTIONS = ("threshold", "nms", "overlap")
 class RequestOptions:
     settings: Settings
     format: ResponseFormat
+    hiding: Mapping[str, Any] = field(default_factory=dict)  # for Result.plot()
 
 
 def parse(
@@ -45,21 +48,29 @@ def parse(
     defaults: Settings,
     labels: Sequence[str],
     has_boxes: bool,
+    draws: bool = True,
 ) -> RequestOptions:
     """Parse the settings in the query string or in JSON, and the Accept header of a request."""
-    known = DETECTION_PARAMETERS if has_boxes else CLASSIFICATION_PARAMETERS
+    known: tuple[str, ...] = DETECTION_PARAMETERS if has_boxes else CLASSIFICATION_PARAMETERS
+    if has_boxes and draws:
+        known += PICTURE_PARAMETERS
     values: dict[str, Any] = {}
+    hiding: dict[str, Any] = {}
     for key, value in parameters:
         name = key.replace("-", "_")
         if name not in known:
             expected = ", ".join(known)
             raise InputError(f"{shown(key)}: expected {expected}.{suggest(name, known)}")
-        if name in values:
+        if name in values or name in hiding:
             raise InputError(f"{key}: expected once, got twice")
-        values[name] = _value(name, value, labels)
+        if name in PICTURE_PARAMETERS:
+            hiding[name] = _entries(name, value)
+            hidden_classes(name, hiding[name], labels)
+        else:
+            values[name] = _value(name, value, labels)
     formats = FORMATS if has_boxes else {"application/json": FORMATS["application/json"]}
     settings = replace(defaults, **values) if values else defaults
-    return RequestOptions(settings, negotiate_format(accept, formats))
+    return RequestOptions(settings, negotiate_format(accept, formats), hiding)
 
 
 def negotiate_format(accept: str | None, formats: dict[str, ResponseFormat]) -> ResponseFormat:
@@ -127,14 +138,18 @@ def _number(name: str, value: Any) -> float | int:
 
 def _classes(value: Any, labels: Sequence[str]) -> tuple[int, ...]:
     """Return the class numbers of a list of names and numbers, which may be text: "cat,3"."""
-    if isinstance(value, str):
-        value = [entry.strip() for entry in value.split(",") if entry.strip()]
-    entries = value if isinstance(value, list) else [value]
-    entries = [parse_class(each) if isinstance(each, str) else each for each in entries]
-    if not entries:
-        raise InputError("classes: expected at least one, got none")
-    numbers = class_ids_of(entries, labels)
+    numbers = class_ids_of(_entries("classes", value), labels)
     for number in numbers:
         if not 0 <= number < len(labels):
             raise InputError(f"classes: expected a number below {len(labels)}, got {number}")
     return tuple(sorted(set(numbers)))
+
+
+def _entries(name: str, value: Any) -> list[Any]:
+    """Return the names and numbers of classes in a list, or in text: "cat,3"."""
+    if isinstance(value, str):
+        value = [entry.strip() for entry in value.split(",") if entry.strip()]
+    entries = value if isinstance(value, list) else [value]
+    if not entries:
+        raise InputError(f"{name}: expected at least one, got none")
+    return [parse_class(each) if isinstance(each, str) else each for each in entries]

@@ -11,23 +11,26 @@ from engine.errors import InputError, suggest
 from engine.files.naming import shown
 
 
-def class_ids_of(classes: Collection[str | int] | str | None, names: Sequence[str]) -> list[int]:
+def class_ids_of(
+    classes: Collection[str | int] | str | None, names: Sequence[str], *, what: str = "classes"
+) -> list[int]:
     """Return the ids of `classes`: a list of names and numbers, or a single name.
 
-    A name that several classes share selects all of them. None selects no class.
+    A name that several classes share selects all of them. None selects no class. Errors begin with
+    `what`.
     """
     if classes is None:
         return []
     if isinstance(classes, bytes) or not isinstance(classes, Iterable):
-        raise InputError(f"classes: expected a list of names or numbers, got {brief(classes)}")
+        raise InputError(f"{what}: expected a list of names or numbers, got {brief(classes)}")
     ids: list[int] = []
     for each in [classes] if isinstance(classes, str) else classes:
         if isinstance(each, str):
-            ids += _ids_of_name(each, names)
+            ids += _ids_of_name(each, names, what)
         elif isinstance(each, Integral) and not isinstance(each, bool):
             ids.append(int(each))
         else:
-            raise InputError(f"classes: expected names or numbers, got {brief(each)}")
+            raise InputError(f"{what}: expected names or numbers, got {brief(each)}")
     return ids
 
 
@@ -53,9 +56,9 @@ def parse_class(text: str) -> str | int:
     return text if number is None else number
 
 
-def _ids_of_name(name: str, names: Sequence[str]) -> list[int]:
+def _ids_of_name(name: str, names: Sequence[str], what: str) -> list[int]:
     found = [class_id for class_id, each in enumerate(names) if each == name]
     if not found:
         hint = suggest(name, names)
-        raise InputError(f"classes: no class is called {shown(name)!r}.{hint}")
+        raise InputError(f"{what}: no class is called {shown(name)!r}.{hint}")
     return found

@@ -65,6 +65,7 @@ class Result:
     is_untrusted: bool = field(default=False, repr=False)  # the picture is never decoded again here
     codes: Sequence[Code | None] | None = None  # (n,) what each box says, if codes were read
     tiles: tuple[Area, ...] = ()  # that were searched; the first one is all of the picture
+    hidden: Collection[int] = ()  # classes that cannot be seen in the picture, and are not read out
 
     @classmethod
     def of(
@@ -299,6 +300,8 @@ class Result:
         show_labels: bool = True,
         show_scores: bool = True,
         show_tiles: bool = False,
+        blur: Collection[str | int] | str | None = None,
+        pixelate: Collection[str | int] | str | None = None,
         line_width: int | None = None,
         array: None = None,
     ) -> Image.Image: ...
@@ -311,6 +314,8 @@ class Result:
         show_labels: bool = True,
         show_scores: bool = True,
         show_tiles: bool = False,
+        blur: Collection[str | int] | str | None = None,
+        pixelate: Collection[str | int] | str | None = None,
         line_width: int | None = None,
         array: Literal["rgb", "bgr"],
     ) -> Array: ...
@@ -322,12 +327,15 @@ class Result:
         show_labels: bool = True,
         show_scores: bool = True,
         show_tiles: bool = False,
+        blur: Collection[str | int] | str | None = None,
+        pixelate: Collection[str | int] | str | None = None,
         line_width: int | None = None,
         array: Literal["rgb", "bgr"] | None = None,
     ) -> Image.Image | Array:
         """Return the picture with boxes and labels; the classes of one box share a label.
 
-        `show_tiles` outlines the tiles in which boxes were searched.
+        Classes to `blur` or `pixelate`, by name, number or "all", are hidden for good before
+        anything is drawn. `show_tiles` outlines the tiles in which boxes were searched.
         This is a Pillow image, or with `array` an array (height, width, 3) of uint8; "bgr" is the
         order of OpenCV.
         """
@@ -335,14 +343,24 @@ class Result:
             raise InputError(f"array: expected 'rgb' or 'bgr', got {array!r}")
         from engine.vision.draw import annotate  # fonts are slow to import and rarely needed
 
+        seen = self
+        if blur is not None or pixelate is not None:
+            seen, picture = self.hide(picture, blur=blur, pixelate=pixelate), None
         by_box: dict[Box, list[Detection]] = {}
         for found in self:
             by_box.setdefault(found.box, []).append(found)
         captions = [
-            ", ".join(_caption(each, label=show_labels, score=show_scores) for each in group)
+            ", ".join(
+                _caption(
+                    replace(each, code=None) if each.class_id in seen.hidden else each,
+                    label=show_labels,
+                    score=show_scores,
+                )
+                for each in group
+            )
             for group in by_box.values()
         ]
-        image = self._picture(picture).to_image()
+        image = seen._picture(picture).to_image()
         if self.overlay:
             image = self.overlay.draw_below(image)
         drawn = annotate(
@@ -373,14 +391,37 @@ class Result:
         *,
         overwrite: bool = False,
         show_tiles: bool = False,
+        blur: Collection[str | int] | str | None = None,
+        pixelate: Collection[str | int] | str | None = None,
     ) -> Path:
         """Write plot() to `path` in the format of its extension; keep an existing file."""
         from engine.vision.encode import encode
 
         path = Path(path)
-        drawn = self.plot(picture, show_tiles=show_tiles)
+        drawn = self.plot(picture, show_tiles=show_tiles, blur=blur, pixelate=pixelate)
         write_new(path, encode(drawn, path), overwrite=overwrite)
         return path
+
+    def hide(
+        self,
+        picture: Source | None = None,
+        *,
+        blur: Collection[str | int] | str | None = None,
+        pixelate: Collection[str | int] | str | None = None,
+    ) -> Result:
+        """Return this result with a picture in which classes are hidden for good, for crops()."""
+        from engine.vision.hide import WAYS, hidden_classes, hide
+
+        hidden: set[int] = set(self.hidden)
+        image = self._picture(picture).to_image()
+        for way, classes in zip(WAYS, (blur, pixelate), strict=True):
+            chosen = hidden_classes(way, classes, self.names)
+            rows = [each for each in self if each.class_id in chosen]
+            hide(image, (each.box for each in rows), way)
+            hidden.update(each.class_id for each in rows)
+        about = {name: image.info.get(name) for name in ("icc_profile", "dpi")}
+        shown = Picture(np.asarray(image), self.path, **about)
+        return replace(self, picture=shown, hidden=frozenset(hidden))
 
     def crops(self, picture: Source | None = None) -> list[tuple[Detection, Image.Image]]:
         """Return each detection with its part of the picture, unless it lies outside."""

@@ -227,7 +227,7 @@ def test_files_are_overwritten_only_if_asked(folder, command):
 FOLDERS = "-o drawn --save-txt found --save-conf --crops crops --flat"
 TRACKED = "many --track --track-low 0.05 --track-lost 2 --anchor bottom --save-mot tracks.txt"
 SHAPES = "--line door=0,0,1,1 --zone 0,0,1,0,1,1"
-GRID = "-o grid --tiles 2x1 --show-tiles"
+HIDDEN = "-o hidden --crops hidden-crops --blur cat,1 --pixelate cow --tiles 2x1 --show-tiles"
 DATASET = "many --recursive --coco-dataset set.json --progress"
 NUMBERED = "--json numbered.json --json-style coco --images-json set.json"
 
@@ -248,9 +248,13 @@ def test_tracking(folder):
     assert (folder / "tracks.txt").read_text().startswith("1,1,")
 
 
-def test_the_grid_of_tiles(folder):
-    run(folder, f"detect {NETS['detect']} dog.png {GRID}")
-    assert (folder / "grid/dog.png").is_file()
+def test_hidden_pictures_of_detect(folder):
+    run(folder, f"detect {NETS['detect']} dog.png {HIDDEN}")
+    plain, hidden = (Image.open(folder / name) for name in ("dog.png", "hidden/dog.png"))
+    spread = [np.asarray(each).std() for each in (plain, hidden)]
+    assert plain.size == hidden.size
+    assert spread[1] < spread[0]
+    assert list((folder / "hidden-crops").glob("*/dog*.png"))
 
 
 def test_coco_files_of_detect(folder):

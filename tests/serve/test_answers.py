@@ -131,8 +131,8 @@ def test_settings_of_one_request(server, model, pictures, query, options):
     [
         (
             "treshold=1",
-            "treshold: expected threshold, nms, classes, max_detections, read, tiles, overlap."
-            " Did you mean",
+            "treshold: expected threshold, nms, classes, max_detections, read, tiles, overlap,"
+            " blur, pixelate. Did you mean",
         ),
         ("threshold=much", "threshold: expected a number, got 'much'"),
         ("threshold=nan", "threshold: expected a number from 0 to 1, got nan"),
@@ -148,6 +148,9 @@ def test_settings_of_one_request(server, model, pictures, query, options):
         ("top_k=3", "top_k: expected threshold, nms, classes, max_detections, read, tiles,"),
         ("tiles=aut", "tiles: expected auto, none, SIZE in pixels or COLUMNSxROWS such as 4x3,"),
         ("overlap=1", "overlap: expected at most 0.8, got 1"),
+        ("blur=cta", "blur: no class is called 'cta'. Did you mean 'cat'?"),
+        ("pixelate=3", "pixelate: expected a number below 3, got 3"),
+        ("blur=cat&blur=dog", "blur: expected once, got twice"),
     ],
 )
 def test_invalid_settings_are_refused(server, pictures, query, reason):
@@ -165,6 +168,20 @@ def test_tiles_of_one_picture_are_limited(detector, pictures):
             "tiles: expected at most 20 of a picture, got 21",
         )
         assert server.post("/detect?tiles=999x999", pictures[0]).status == 422
+
+
+@pytest.mark.parametrize("way", ["blur", "pixelate"])
+def test_classes_are_hidden_in_an_annotated_picture(server, detector, pictures, way):
+    found = detector(pictures[1])
+    for chosen in ("all", found.labels[0]):
+        expected = np.asarray(found.plot(pictures[1], **{way: chosen}))
+        headers = {"Accept": "image/png"}
+        reply = server.post(f"/detect?{way}={chosen}", pictures[1], **headers)
+        np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(reply.content))), expected)
+        fields = form(("image", "1.png", pictures[1]), (way, None, chosen.encode()))
+        reply = server.post("/detect", fields, **FORM, **headers)
+        np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(reply.content))), expected)
+        assert (expected != np.asarray(found.plot(pictures[1]))).any()
 
 
 @pytest.mark.parametrize(

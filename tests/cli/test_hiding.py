@@ -1,0 +1,65 @@
+"""--blur and --pixelate refuse whatever would leave something visible, before any work."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from engine import cli
+from tests import needs
+from tests.pictures import write_picture, write_video
+
+
+@pytest.fixture
+def words(tiny_detector, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_picture("a.png", (64, 48))
+    names = ["--names", str(tiny_detector.names)]
+    return ["detect", *tiny_detector.options, *names, "a.png", "--quiet"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("-o out --blur cta", "blur: no class is called 'cta'. Did you mean 'cat'?"),
+        ("-o out --pixelate 9", "pixelate: expected a number below 3, got 9"),
+        ("-o out --blur ,", "blur: expected at least one, got none"),
+        ("-o out --blur cat --classes dog", "--blur cat: is left out by --classes or --exclude"),
+        ("--crops c --pixelate cat --exclude cat", "--pixelate cat: is left out by --classes or"),
+        ("-o out --blur all --max-det 5", "--blur: not with --max-det, which leaves boxes out"),
+        ("--blur cat", "--blur: only with --output or --crops"),
+        ("--tiles 20 --show-tiles", "--show-tiles: only with --output"),
+        ("--tiles 2x", "tiles: expected auto, none, SIZE in pixels or COLUMNSxROWS such as 4x3"),
+        ("--overlap 0.3", "--overlap: only with --tiles"),
+    ],
+)
+def test_refusals(words, flags, message, capsys, tmp_path):
+    assert cli.main([*words, *flags.split()]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"Error: {message}")
+    assert not [each for each in tmp_path.rglob("*.png") if each.name != "a.png"]
+
+
+def test_all_of_several_classes_is_hidden_in_pictures(words):
+    assert cli.main([*words, "-o", "plain"]) == 0
+    assert cli.main([*words, "-o", "hidden", "--blur", "all"]) == 0
+    assert cli.main([*words, "-o", "both", "--blur", "cat", "--blur", "dog,cow"]) == 0
+    plain, hidden, both = (
+        np.asarray(Image.open(f"{each}/a.png")) for each in ("plain", "hidden", "both")
+    )
+    np.testing.assert_array_equal(hidden, both)
+    assert (hidden != plain).mean() > 0.3
+
+
+def test_every_frame_of_a_video_is_hidden(words):
+    av = needs.package("av")
+    write_video("a.mp4", count=3)
+    command = [each.replace("a.png", "a.mp4") for each in words]
+    means = []
+    for name, flags in (("plain", []), ("hidden", ["--pixelate", "all"])):
+        assert cli.main([*command, "-o", name, *flags]) == 0
+        with av.open(f"{name}/a.mp4") as container:
+            frames = container.decode(video=0)
+            means.append([each.to_ndarray(format="gray").astype(float) for each in frames])
+    assert len(means[0]) == len(means[1]) == 3
+    plain, hidden = (frames[2] for frames in means)  # grey 80, which a hidden area rounds to 88
+    assert np.median(hidden - plain) > 4

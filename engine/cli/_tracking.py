@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from engine.track import Line, Scene, Zone
     from engine.vision.result import Result
 
-_PICTURE_RATE = 30  # frames per second of a folder of pictures
+_MOST_RATE = 240.0  # frames per second; some containers state their clock: 1000 or 90,000
+_USUAL_RATE = 30.0  # of a folder of pictures, too
 _MOT_FOLDER = "img1"  # MOTChallenge keeps the frames of a sequence in SEQUENCE/img1
 _SETTINGS = ("track_low", "track_lost", "anchor")
 
@@ -167,8 +168,11 @@ class Following:
     def _new_scene(self, item: Item) -> Scene:
         from engine.track import Scene, Tracker
 
-        rate = item.frame.rate / self._stride if item.frame else _PICTURE_RATE
-        return Scene(Tracker(rate=float(rate), **self._settings), **self._shapes)
+        rate = _USUAL_RATE
+        if item.frame:
+            stated = float(item.frame.rate)
+            rate = (stated if stated <= _MOST_RATE else _USUAL_RATE) / self._stride
+        return Scene(Tracker(rate=rate, **self._settings), **self._shapes)
 
 
 def _line(text: str) -> Line:

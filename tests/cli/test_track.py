@@ -2,6 +2,7 @@
 
 import csv
 import json
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from engine.cli import _tracking
 from engine.detector import Detector
 from engine.errors import ImageError
 from engine.evaluate.mot_files import read_tracks
+from engine.sources.item import Frame, Item
 from engine.vision.boxes import Boxes
 from engine.vision.result import Result
 from tests import needs
@@ -195,9 +197,21 @@ def test_files_of_tracks_are_named_like_their_sequence(name, output, is_video, e
     assert _tracking.sequence_of(name, output, is_video=is_video).name == expected
 
 
-def test_a_failure_of_an_unknown_source_changes_nothing(tiny_detector):
-    from engine.sources.item import Item
+@pytest.mark.parametrize("rate", [25, 90_000])
+def test_objects_are_followed_whatever_rate_a_container_states(rate):
+    """An object that shakes, moves and is hidden for 0.6 seconds keeps its identity."""
+    following = _tracking.Following(cli.parser_of("detect").parse(["--track", "x.mp4"]))
+    random = np.random.default_rng(1)
+    for number in [*range(30), *range(45, 60)]:
+        frame = Frame("x.mp4", number, number / 25, Fraction(rate))
+        x, y = np.array([0.2 + 0.002 * number, 0.5]) + random.normal(0, 0.01, 2)
+        xywhn = np.array([[x, y, 0.1, 0.2]], np.float32)
+        found = Result((640, 480), xywhn, np.array([0.9], np.float32), np.array([0]))
+        followed = following.take(Item("x.mp4#0", "x.mp4", frame, "x"), found)
+        assert followed.track_ids.tolist() == [1]
 
+
+def test_a_failure_of_an_unknown_source_changes_nothing():
     arguments = cli.parser_of("detect").parse(["--track", "x.mp4"])
     following = _tracking.Following(arguments)
     following.fail(Item("x.mp4", ImageError("x.mp4: broken")))

@@ -97,6 +97,13 @@ def table(
     return made
 
 
+def without_missing_codes(found: pa.Table) -> pa.Table:
+    """Drop the columns of CODE_SCHEMA from a table in which no picture has them."""
+    missing = [each for each in CODE_SCHEMA.names if each in found.column_names]
+    has_any = any(found[each].null_count < len(found) for each in missing)
+    return found if has_any else found.drop_columns(missing)
+
+
 def table_of_classes(
     paths: Sequence[str | None], outcomes: Sequence[Classification | ImageError]
 ) -> pa.Table:

@@ -71,9 +71,12 @@ class ShardFiles:
                 return pyarrow.parquet.read_table(file)
             # One block for the whole file, because a row must not be longer than a block.
             reading = pyarrow.json.ReadOptions(block_size=file.size() + 1)
-            schema = rows.SCHEMA if self.task == "detector" else rows.SCHEMA_OF_CLASSES
+            schema = rows.SCHEMA_OF_CLASSES
+            if self.task == "detector":  # a schema that is guessed moves nulls inside a list
+                schema = pa.schema([*rows.SCHEMA, *rows.CODE_SCHEMA])
             parsing = pyarrow.json.ParseOptions(explicit_schema=schema)
-            return pyarrow.json.read_json(file, reading, parsing)
+            table = pyarrow.json.read_json(file, reading, parsing)
+            return rows.without_missing_codes(table)
 
     def tally(self, shard: int) -> Tally:
         return rows.tally(self.read(shard))

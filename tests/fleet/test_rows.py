@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from engine.errors import ImageError
-from engine.fleet import rows
+from engine.fleet import rows, shard_files
+from engine.fleet.storage import Folder
 from engine.vision.code import Code
 from engine.vision.result import Result
 
@@ -102,3 +103,15 @@ def test_texts_are_columns_if_codes_are_read():
     assert set(failed.values()) == {None}
     assert list(empty.values()) == [[]] * 3
     assert list(last.values()) == [[None]] * 3
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+@pytest.mark.parametrize("has_codes", [True, False])
+def test_texts_stay_at_their_boxes_in_a_file(tmp_path, form, has_codes):
+    said = [None, Code("b", "QR Code", ((1, 2), (3, 2), (3, 4), (1, 4)), b"b"), None]
+    read = replace(result(3), codes=said)
+    found = rows.table(NAMES[1:3], [OUTCOMES[1], read], has_codes=has_codes)
+    files = shard_files.ShardFiles(Folder(str(tmp_path)), form, "detector")
+    files.write(0, found)
+    assert files.read(0).schema.names == found.schema.names
+    assert files.read(0).to_pylist()[1].get("texts") == ([None, "b", None] if has_codes else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from engine import bundled
 from engine.errors import DownloadError, InputError
 from engine.files import cache_folder
+from engine.files.naming import shown
 from engine.models import file_lock, trusted_hashes
 from engine.models.digest import digest
 from engine.models.registry import Model, find
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from engine.models.download import Progress, RetryPolicy
 
 State = Literal["verified", "trusted", "missing"]
+
+_log = logging.getLogger("engine")
 
 
 @dataclass(frozen=True)
@@ -147,5 +151,14 @@ def _hashes(model: Model) -> dict[str, str]:
 
 
 def _record_hash(target: Path, url: str) -> None:
-    with file_lock.hold(target.with_name(f"{trusted_hashes.FILE}.lock")):
-        trusted_hashes.record(target.parent, target.name, digest(target, "sha256"), url)
+    known = target.with_name(trusted_hashes.FILE)
+    with file_lock.hold(target.with_name(f"{known.name}.lock")):
+        is_first = trusted_hashes.recorded(target.parent, target.name) is None
+        sha256 = digest(target, "sha256")
+        trusted_hashes.record(target.parent, target.name, sha256, url)
+    if is_first:
+        _log.warning(
+            "%s: no SHA-256 is published, so this first download is trusted: %s. Another file is"
+            " refused from now on. To pin a hash before a download, enter it in %s",
+            *(target.name, sha256, shown(known)),
+        )

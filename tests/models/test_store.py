@@ -105,6 +105,30 @@ def test_sha256_of_the_first_download_is_recorded(server, folder):
     assert known == {"net.weights": {"sha256": SHA256, "address": server.address()}}
 
 
+def test_first_use_is_said_once_with_the_way_to_pin(server, caplog):
+    server.answers["/net.weights"] = [answers.ranged]
+    for _ in range(2):
+        pull(model_at(server.address())).unlink()
+    (record,) = caplog.records
+    assert f"this first download is trusted: {SHA256}" in record.getMessage()
+    assert "To pin a hash before a download, enter it in" in record.getMessage()
+
+
+def test_nothing_is_said_about_a_published_hash(server, caplog):
+    server.answers["/net.weights"] = [answers.ranged]
+    pull(model_at(server.address(), sha256=SHA256))
+    assert not caplog.records
+
+
+def test_a_hash_that_was_pinned_by_hand_is_enforced(server, folder, caplog):
+    server.answers["/net.weights"] = [answers.ranged]
+    folder.mkdir()
+    (folder / "known.json").write_text(json.dumps({"net.weights": {"sha256": "0" * 64}}))
+    with pytest.raises(DownloadError, match="sha256: expected 000"):
+        pull(model_at(server.address()))
+    assert not caplog.records
+
+
 def test_different_file_later_is_noticed(server, folder):
     server.answers["/net.weights"] = [answers.ranged, partial(answers.ranged, body=BODY[::-1])]
     model = model_at(server.address())

@@ -115,6 +115,8 @@ async def _uploads(exchange: Exchange) -> Uploads:
 def _entry(inference: Inference) -> dict[str, Any]:
     entry = dict(inference.outcome.to_dict())
     entry["timing_ms"]["queue"] = round(inference.queue_ms, 3)
+    if inference.picture.damage:
+        entry["warning"] = inference.picture.damage
     return entry
 
 

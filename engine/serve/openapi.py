@@ -330,6 +330,7 @@ def _schemas(is_detector: bool) -> _Object:
                 },
                 "timing_ms": {"type": "object", "additionalProperties": score},
                 **({"tiles": {"type": "integer"}} if is_detector else {}),
+                "warning": {"type": "string"},
             },
             "required": ["schema_version", "path", "width", "height", results, "timing_ms"],
         },

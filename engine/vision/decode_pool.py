@@ -245,9 +245,13 @@ class _Worker:
                 raise
             raise ImageError(f"{job.name}: picture: {self._reason(error)}") from None
         self.is_idle = True
-        for line in reply.text.splitlines():
-            _log.warning("%s", shown(line))
-        return Picture(pixels, None, reply.profile or None, reply.dpi if reply.dpi[0] else None)
+        lines = [shown(line) for line in reply.text.splitlines()]
+        for line in lines:
+            _log.warning("%s", line)
+        return Picture(
+            *(pixels, None, reply.profile or None, reply.dpi if reply.dpi[0] else None),
+            damage=lines[-1].removeprefix(f"{job.name}: ") if lines and not job.lenient else None,
+        )
 
     def end(self) -> None:
         """Kill the process and free what belongs to it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 import sys
@@ -15,6 +16,7 @@ from engine.arrays import Array
 from engine.errors import ImageError
 from engine.files.naming import shown
 from engine.files.regular import open_without_waiting
+from engine.vision import damage as damages
 from engine.vision import picture_limits
 from engine.vision.decode import Admit, check_size, decode, decode_error, load
 from engine.vision.orientation import as_stored, upright
@@ -23,6 +25,7 @@ from engine.vision.pixels import from_array, from_image, with_channels
 if TYPE_CHECKING:
     from PIL import Image  # as slow to import as NumPy, and not needed for arrays
 
+_log = logging.getLogger("engine")
 _BLOCK = 1 << 20
 _MAX_PROFILE_BYTES = 4 << 20
 _MAX_DPI = 65535  # the maximum of a JPEG
@@ -69,6 +72,7 @@ class Picture:
     path: str | None = None
     icc_profile: bytes | None = field(default=None, repr=False)  # of the RGB pixels
     dpi: tuple[float, float] | None = None
+    damage: str | None = None  # what is wrong with a file that was decoded all the same
 
     @property
     def size(self) -> tuple[int, int]:
@@ -187,7 +191,10 @@ def read_encoded(
 ) -> Picture:
     """Decode an encoded picture with the channels that it has, without a path."""
     image, orientation = decode(content, name, max_pixels=max_pixels, lenient=lenient, admit=admit)
-    return _from_loaded(image, orientation, name, orient=orient)
+    found = damages.describe(content, image)
+    if found:
+        _log.warning("%s: %s", name, found)
+    return replace(_from_loaded(image, orientation, name, orient=orient), damage=found)
 
 
 def _read_encoded_here(content: bytes, name: str, *, channels: int, **options: Any) -> Picture:

@@ -12,6 +12,7 @@ from engine.version import __version__
 from tests import needs
 from tests.serve.running import ask, load, serving
 from tests.vision.test_chroma import of_half_height
+from tests.vision.test_damage import png
 
 BOUNDARY = "a-boundary"
 FORM = {"Content_Type": f"multipart/form-data; boundary={BOUNDARY}"}
@@ -344,3 +345,13 @@ def test_errors_are_json_in_one_line(server):
     for reply in (server.get("/nothing"), server.post("/detect", b"x"), server.get("/detect")):
         assert list(json.loads(reply.content)) == ["error"]
         assert b"\n" not in reply.content
+
+
+def test_the_answer_says_that_a_picture_is_damaged(server):
+    whole, half = png(share=1), png()
+    (reply, other) = (
+        server.post("/detect", content, Content_Type="image/png") for content in (half, whole)
+    )
+    assert reply.status == other.status == 200
+    assert reply.found["warning"] == ("has 50 % of its pixels; the missing part is black or empty")
+    assert "warning" not in other.found

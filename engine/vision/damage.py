@@ -1,0 +1,102 @@
+"""Tell which pictures were decoded in spite of damage, as browsers and darknet decode them.
+
+Pillow accepts a PNG whose pixels end early, and a JPEG whose middle was overwritten. Both are found
+by their structure. Damage of a JPEG that leaves no impossible marker, such as zeros, is not found.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+_IHDR = struct.Struct(">IIBBxxB")
+_IHDR_PLACE = 16
+_SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type
+_ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2))
+_LAST_PASS = (0, 1, 1, 2)  # x, y and their steps
+_BLOCK = 1 << 16
+
+_JPEG = b"\xff\xd8\xff"
+_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
+_EOI, _SOS = 0xD9, 0xDA
+_WITH_LENGTH = frozenset((0xC4, 0xDA, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0)))
+_FRAMES = frozenset(range(0xC0, 0xD0))
+_MAX_SEGMENTS = 1 << 14
+
+
+def describe(content: bytes, image: Image.Image) -> str | None:
+    """Return what is wrong with an encoded picture that was decoded, or None."""
+    if content.startswith(_PNG):
+        return _damage_of_png(content, image)
+    return _damage_of_jpeg(content) if content.startswith(_JPEG) else None
+
+
+def _damage_of_png(content: bytes, image: Image.Image) -> str | None:
+    """Count the bytes of pixels, but only if the rows that come last are black."""
+    width, height, depth, colour, is_interlaced = _IHDR.unpack_from(content, _IHDR_PLACE)
+    row = height - 1 - (is_interlaced and height % 2 and height > 1)  # its last pass has odd rows
+    if image.size != (width, height) or colour not in _SAMPLES:
+        return None
+    if image.crop((0, row, width, row + 1)).tobytes().strip(b"\0"):
+        return None
+    bits = depth * _SAMPLES[colour]
+    passes = (*_ADAM7, _LAST_PASS) if is_interlaced else ((0, 0, 1, 1),)
+    expected = 0
+    for x, y, x_step, y_step in passes:
+        columns, rows = -(-(width - x) // x_step), -(-(height - y) // y_step)
+        expected += rows * (1 + -(-columns * bits // 8)) if columns > 0 and rows > 0 else 0
+    found = _inflated_bytes(content, expected)
+    if found >= expected:
+        return None
+    return f"has {100 * found // expected} % of its pixels; the missing part is black or empty"
+
+
+def _inflated_bytes(content: bytes, most: int) -> int:
+    inflate = zlib.decompressobj()
+    count = 0
+    for block in _image_data(content):
+        pending = block
+        while pending and count < most and not inflate.eof:
+            try:
+                count += len(inflate.decompress(pending, _BLOCK))
+            except zlib.error:
+                return count
+            pending = inflate.unconsumed_tail
+    return count
+
+
+def _image_data(content: bytes) -> Iterator[bytes]:
+    place = len(_PNG)
+    while place + 8 <= len(content):
+        size = int.from_bytes(content[place : place + 4], "big")
+        if content[place + 4 : place + 8] == b"IDAT":
+            for start in range(place + 8, place + 8 + size, _BLOCK):
+                yield content[start : min(start + _BLOCK, place + 8 + size)]
+        place += 12 + size
+
+
+def _damage_of_jpeg(content: bytes) -> str | None:
+    """Look for what cannot be in or between the scans: other markers, data after a segment."""
+    place, is_in_scans = 2, False
+    for _ in range(_MAX_SEGMENTS):
+        found = _MARKER.search(content, place)
+        if found is None or content[found.start() + 1] == _EOI:
+            return None
+        marker, end = content[found.start() + 1], found.end()
+        if marker in _WITH_LENGTH or (not is_in_scans and marker in _FRAMES):
+            end += max(int.from_bytes(content[end : end + 2], "big"), 2)
+            is_followed = marker == _SOS or content[end : end + 1] == b"\xff"
+        else:
+            is_followed = False
+        if is_in_scans and not is_followed:
+            return "is damaged: its data break off in the middle, and the rest may be wrong"
+        is_in_scans = is_in_scans or marker == _SOS
+        place = end
+    return None

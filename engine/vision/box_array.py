@@ -30,10 +30,15 @@ class Values(np.ndarray[Any, np.dtype[Any]]):
     def __float__(self) -> float:
         return float(self.item())
 
-    def __array_wrap__(self, array: Array, context: Any = None, return_scalar: bool = False) -> Any:
-        """Return what an operation computes as a plain array or number."""
+    def __array_wrap__(
+        self, array: Array, context: Any = None, return_scalar: bool | None = None
+    ) -> Any:
+        """Return what an operation computes as a plain array or number.
+
+        NumPy 1 does not say which of both it wants; there a single value becomes a number.
+        """
         plain = np.asarray(array)
-        return plain[()] if return_scalar else plain
+        return plain if return_scalar is False else plain[()]
 
     def __reduce__(self) -> Any:
         return np.asarray(self).__reduce__()

@@ -1,5 +1,6 @@
 """Pictures made to cost much cost their own clients, and nobody else."""
 
+import asyncio
 import io
 import os
 import signal
@@ -16,6 +17,8 @@ from tests.serve import running
 from tests.serve.running import ask, serving, until
 from tests.serve.test_command import SIGNALS, Process
 from tests.vision.test_decode_pool import is_running
+from tools.load import attackers
+from tools.load.hostile_pictures import COSTLY
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
@@ -107,6 +110,32 @@ def test_no_process_outlives_the_server(start, pictures, number):
     process.child.send_signal(number)
     assert process.ended() == (0 if number == signal.SIGTERM else -number, "")
     until(lambda: not any(map(is_running, workers)), 30)
+
+
+@pytest.mark.slow
+def test_honest_clients_are_answered_under_attack(detector, pictures):
+    """A short form of tools/attack_serve.py."""
+    costly = [COSTLY[name]() for name in ("BMP of runs", "PGM of comments in text", "GIF of junk")]
+    bombs = [encoded(Image.new("L", (1500, 1200)))]
+    bodies = {attackers.BOMB: bombs, attackers.COSTLY: costly, attackers.HEAVY: bombs}
+    with serving(detector, memory_bytes=48 << 20) as server:
+        attack = attackers.Attack(server.port, 1.5, 12, bodies)
+        found = []
+        thread = threading.Thread(
+            target=lambda: found.append(asyncio.run(attackers.attack_from_here(attack)))
+        )
+        thread.start()
+        answers = []
+        while thread.is_alive():
+            answers.append(server.post("/detect", pictures[0]).status)
+        thread.join()
+        assert set(answers) == {200}
+        until(server.holds_nothing)
+    (counts,) = found
+    assert counts.of(attackers.BOMB).get(200)
+    assert set(counts.of(attackers.COSTLY)) <= {0, 422, 503}
+    assert counts.of(attackers.COSTLY)[422]
+    assert set(counts.of(attackers.CLOSING)) <= {0, 413, 422, 503}
 
 
 @pytest.mark.slow

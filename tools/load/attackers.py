@@ -52,10 +52,11 @@ def run_attack(attack: Attack) -> AttackCounts:
     """Attack; meant to run in a process of its own."""
     if hasattr(os, "nice"):
         os.nice(_NICE)
-    return asyncio.run(_attack(attack))
+    return asyncio.run(attack_from_here(attack))
 
 
-async def _attack(attack: Attack) -> AttackCounts:
+async def attack_from_here(attack: Attack) -> AttackCounts:
+    """Attack from this process, at its own priority."""
     counts = AttackCounts()
     end = time.perf_counter() + attack.seconds
     kinds = kinds_of(attack.connections)

@@ -329,7 +329,7 @@ def _lines(report: Report, truth: GroundTruth, about: dict[str, object]) -> Iter
     yield from align([heading, *(_row(each, rules) for each in present), _all(report)])
     if best := best_threshold(report):
         yield ""
-        yield f"best mean F1: {best[1]:.3f} at a score threshold of {best[0]:.2f}"
+        yield f"best mean F1: {best[1]:.3f} at a score threshold of {best[0]:.3f}"
     yield from _confused(report, truth)
     if rules.method == "darknet":
         from engine.cli._darknet.map import closing_lines

@@ -78,7 +78,7 @@ def matrix(counts: Array, names: Sequence[str]) -> Image.Image | None:
         shade = _shade(count / totals[row, 0])
         pen.rectangle((x, y, x + cell - 1, y + cell - 1), fill=shade, outline=GRID)
         if count and cell >= _SMALLEST_WITH_NUMBER:
-            colour = BACKGROUND if sum(shade) < 380 else TEXT
+            colour = BACKGROUND if sum(shade) < 410 else TEXT
             number = font(14 if count < 1000 else 10)
             centre = (x + cell / 2, y + cell / 2)
             pen.text(centre, str(count), fill=colour, font=number, anchor="mm")

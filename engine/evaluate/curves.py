@@ -78,12 +78,13 @@ def over_score(report: Report, name: str) -> Plot:
         lambda each: float(by_class[id(each)].max()),
         lambda mean: float(mean.max()),
     )
-    notes = []
-    if name == "f1" and (best := best_threshold(report)):
-        notes = [f"best mean F1: {best[1]:.3f}", f"at a threshold of {best[0]:.2f}"]
+    notes, mark = [], None
+    if best := best_threshold(report):
+        mark, value = best
+        notes = [f"best mean F1: {value:.3f}", f"at a threshold of {mark:.3f}"]
     title = {"f1": "F1"}.get(name, name)
     where = f"{title} at an IoU of {report.rules.match_iou:.2f}; the legend has the maximum"
-    return Plot("score threshold", where, lines, notes)
+    return Plot("score threshold", where, lines, notes, mark)
 
 
 def of_class(report: Report, class_id: int) -> Plot:
@@ -106,15 +107,16 @@ def _lines(
     """Return the mean, the classes with the most objects by falling value, then the others."""
     frequent = sorted(classes, key=lambda item: -item[1].ranking.objects)
     most = len(_NAMED_COLOURS)
-    named = sorted(frequent[:most], key=lambda item: -(value(item[1]) or 0.0))
+    # a class has the same colour in every plot, whatever its place in the legend
+    coloured = zip(_NAMED_COLOURS, frequent[:most], strict=False)
+    named = sorted(coloured, key=lambda item: -(value(item[1][1]) or 0.0))
     others = frequent[most:]
     lines = []
     if mean is not None:
         label = _label(f"mean of {len(classes)}", value_of_mean(mean))
         lines.append(Line(GRID, mean, _MEAN_COLOUR, label, width=3))
     lines += [
-        Line(*points(each), colour, _label(each.name, value(each)))
-        for colour, (_, each) in zip(_NAMED_COLOURS, named, strict=False)
+        Line(*points(each), colour, _label(each.name, value(each))) for colour, (_, each) in named
     ]
     lines += _grey(points(each) for _, each in others)
     return lines

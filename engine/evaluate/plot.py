@@ -21,6 +21,7 @@ SUPERSAMPLING = 3  # draw at this multiple of the size, then reduce
 _TICKS = 5
 _LEGEND_LINE = 24  # pixels
 _MAX_LABEL = 20
+_DASHES = 40
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,16 @@ class Plot:
     y_title: str
     lines: Sequence[Line]
     notes: Sequence[str] = field(default=())  # below the legend
+    mark: float | None = None  # where to draw a dashed vertical line
 
     def draw(self) -> Image.Image:
         image = Image.new("RGB", (WIDTH * SUPERSAMPLING, HEIGHT * SUPERSAMPLING), BACKGROUND)
         pen = ImageDraw.Draw(image)
         self._axes(pen)
+        if self.mark is not None:
+            for dash in range(_DASHES):
+                ends = [at(self.mark, (dash + part) / _DASHES) for part in (0.2, 0.8)]
+                pen.line(ends, fill=TEXT, width=SUPERSAMPLING)
         for line in reversed(self.lines):
             points = [at(x, y) for x, y in zip(line.x.tolist(), line.y.tolist(), strict=True)]
             pen.line(points, fill=line.colour, width=line.width * SUPERSAMPLING, joint="curve")

@@ -74,14 +74,20 @@ def _pair(
     pair.paste(left, (0, _CAPTION))
     pair.paste(right, (_SIDE + _GAP, _CAPTION))
     name = short(Path(example.path or "").name)
-    caption = f"{name}: {len(objects)} objects"
-    plural = "mistake" if mistakes == 1 else "mistakes"
+    caption = f"{name}: {_counted(len(objects), 'object')}"
     pen = ImageDraw.Draw(pair)
     pen.text((2, 2), caption, fill=TEXT, font=font(14))
     pen.text(
-        (_SIDE + _GAP, 2), f"{len(found)} found, {mistakes} {plural}", fill=TEXT, font=font(14)
+        (_SIDE + _GAP, 2),
+        f"{len(found)} found, {_counted(mistakes, 'mistake')}",
+        fill=TEXT,
+        font=font(14),
     )
     return pair
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _edges(boxes: Array, scale: float) -> list[tuple[float, float, float, float]]:

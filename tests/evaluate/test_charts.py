@@ -68,6 +68,35 @@ def test_ten_classes_are_named_and_the_rest_is_grey():
     assert len({line.colour for line in lines[11:]}) == 1
 
 
+def test_a_class_has_one_colour_in_all_plots():
+    report = score(random_examples(1, classes=14), named(14), Rules("voc"))
+    plots = [curves.precision_recall(report)]
+    plots += [curves.over_score(report, name) for name in ("f1", "precision", "recall")]
+    colours = [
+        {line.label.rsplit(maxsplit=1)[0]: line.colour for line in each.lines[:11]}
+        for each in plots
+    ]
+    assert len(colours[0]) == 11
+    assert all(each == colours[0] for each in colours)
+    orders = {tuple(line.label.rsplit(maxsplit=1)[0] for line in each.lines[:11]) for each in plots}
+    assert len(orders) > 1  # each legend falls by its own value
+
+
+def test_a_mark_is_a_dashed_line():
+    plain = np.asarray(plot.Plot("x", "y", []).draw()).astype(int)
+    marked = np.asarray(plot.Plot("x", "y", [], mark=0.3).draw()).astype(int)
+    rows, columns = (np.abs(marked - plain).max(axis=2) > 60).nonzero()
+    x = plot.at(0.3, 0)[0] / plot.SUPERSAMPLING
+    assert len(rows) > 100
+    assert np.abs(columns - x).max() < 2
+    assert len(np.unique(rows)) < plot.HEIGHT - plot.TOP - plot.BOTTOM
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 objects"), (1, "1 object"), (2, "2 objects")])
+def test_counts_in_captions_are_grammatical(count, text):
+    assert worst_pictures._counted(count, "object") == text
+
+
 def test_curves_over_the_score_agree_with_counts_at_each_threshold(report):
     for each in report.classes[:3]:
         found = curves.ScoreCurves.of(each.ranking)
@@ -87,7 +116,10 @@ def test_the_best_threshold_is_that_of_the_highest_mean(report):
 
     assert mean_at(threshold) == pytest.approx(best)
     assert all(mean_at(other) <= best + 1e-12 for other in np.linspace(0, 1, 101))
-    assert f"at a threshold of {threshold:.2f}" in curves.over_score(report, "f1").notes
+    for name in ("f1", "precision", "recall"):
+        drawn = curves.over_score(report, name)
+        assert f"at a threshold of {threshold:.3f}" in drawn.notes
+        assert drawn.mark == threshold
 
 
 def test_nothing_to_find_gives_empty_plots(tmp_path):

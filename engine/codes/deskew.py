@@ -94,6 +94,13 @@ class Upright:
         a, b, c, d, e, f = self.back
         return a * x + b * y + c + self.start[0], d * x + e * y + f + self.start[1]
 
+    def from_picture(self, point: Point) -> Point:
+        """Return the place of a point of the picture in this image."""
+        a, b, c, d, e, f = self.back
+        x, y = point[0] - self.start[0] - c, point[1] - self.start[1] - f
+        area = a * e - b * d
+        return (e * x - b * y) / area, (a * y - d * x) / area
+
 
 def direction(image: Image.Image, *, has_squares: bool) -> float:
     """Return the dominant direction of gradients in radians, 0 if they are almost upright.

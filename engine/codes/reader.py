@@ -11,6 +11,7 @@ it says anything else.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from math import hypot, sqrt
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ _MAX_CROPS = 200  # of a picture, the best boxes first: each takes milliseconds
 _MOST_PIXELS = 600_000  # of an enlarged crop
 _LONGEST_SIDE = 65535  # of a picture that zxing-cpp takes
 _AGREEING = 2  # readings of a 1-D code
+_SAME_BARS = 0.5  # the correlation of two rows of pixels that show the same bars
 
 
 class _Variant(NamedTuple):
@@ -102,7 +104,7 @@ class CodeReader:
             if formats and (first or row < _MAX_CROPS):
                 read = self._read_box(pixels, box, formats, first, is_detected=True)
                 if read and not _is_known(read, found.values()):
-                    found[row] = read
+                    found[row] = self._whole_bars(pixels, read)
         added: list[tuple[int, _Reading]] = []
         for reading in alone:
             number = self._formats.class_of(reading.zxing_format)
@@ -114,7 +116,7 @@ class CodeReader:
             around = _square_around(reading.box)
             read = self._read_box(pixels, around, alike, reading, is_detected=False)
             if read:
-                added.append((number, read))
+                added.append((number, self._whole_bars(pixels, read)))
         codes = [found[row].code if row in found else None for row in range(len(rows))]
         if not added:
             return boxes, codes
@@ -171,6 +173,36 @@ class CodeReader:
         if is_detected and votes == [first] and votes[0].zxing_format in self._formats.checked:
             return first
         return None
+
+    def _whole_bars(self, pixels: Array, reading: _Reading) -> _Reading:
+        """Return a 1-D code with the corners of its bars, of which only some rows were read."""
+        if reading.zxing_format not in self._formats.linear:
+            return reading
+        crop = Crop.of(pixels, _square_around(reading.box), has_squares=False)
+        if crop is None:
+            return reading
+        upright = crop.upright(1)
+        grey = np.asarray(upright.image, np.float32)
+        height, width = grey.shape
+        places = [upright.from_picture(corner) for corner in reading.code.corners]
+        x, y = zip(*places, strict=True)
+        left, right = max(0, round(min(x))), min(width, round(max(x)))
+        top, bottom = max(0, round(min(y))), min(height, round(max(y)) + 1)
+        if right - left < 2 or bottom <= top:
+            return reading
+        rows = grey[:, left:right]
+        rows = rows - rows.mean(axis=1, keepdims=True)
+        bars = rows[(top + bottom) // 2]
+        size = np.linalg.norm(rows, axis=1) * np.linalg.norm(bars)
+        others = np.flatnonzero(rows @ bars <= _SAME_BARS * size)
+        top = min(top, int(others[others < top].max(initial=-1)) + 1)
+        bottom = max(bottom, int(others[others >= bottom].min(initial=height)))
+        one, two, three, four = map(
+            upright.in_picture, [(left, top), (right, top), (right, bottom), (left, bottom)]
+        )
+        is_on_its_head = x[0] > x[1]
+        corners = (three, four, one, two) if is_on_its_head else (one, two, three, four)
+        return reading._replace(code=replace(reading.code, corners=corners))
 
     def _variants(self, pixels: Array, box: Box, formats: Collection[Any]) -> Iterator[_Reading]:
         """Yield what each way to look at a box says."""

@@ -14,7 +14,7 @@ class Code:
     """A code that was read.
 
     `corners` are in pixels of the picture: top left, top right, bottom right and bottom left of
-    the upright symbol. Those of a 1-D code enclose the part of its bars that was read.
+    the upright symbol. Those of a 1-D code reach as far as its bars can be followed.
     """
 
     text: str

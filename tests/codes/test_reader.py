@@ -87,6 +87,22 @@ class Said:
         self.position = type("Place", (), dict.fromkeys(names, corner))
 
 
+@pytest.mark.parametrize("angle", [0, 90, 180, 20, -35])
+def test_corners_of_bars_enclose_all_of_them(reader, angle):
+    bars = symbol("ABC-1234", "Code128", scale=3)
+    pixels = page((bars, (300, 200), angle))
+    across, down = bars.width - 2 * 12 - 60, bars.height - 2 * 12
+    _, codes = reader.read(pixels, boxes((140, 90, 460, 310, BARCODE, 0.9)))
+    assert texts(codes) == ["ABC-1234"]
+    top_left, top_right, _, bottom_left = map(np.array, codes[0].corners)
+    right, below = top_right - top_left, bottom_left - top_left
+    turn = np.deg2rad(-angle)
+    assert right / np.hypot(*right) == pytest.approx([np.cos(turn), np.sin(turn)], abs=0.05)
+    assert below / np.hypot(*below) == pytest.approx([-np.sin(turn), np.cos(turn)], abs=0.05)
+    assert np.hypot(*below) > 0.8 * down
+    assert np.hypot(*right) > 0.9 * across
+
+
 @pytest.mark.parametrize(
     ("whole", "crops", "expected"),
     [

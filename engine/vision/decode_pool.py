@@ -91,7 +91,7 @@ Admit = Callable[[Opened], None]
 
 
 def usual_count(processors: int) -> int:
-    """Return how many processes use so many processors well.
+    """Return the number of processes for a number of processors.
 
     With at least two, one slow picture does not delay all others.
     """

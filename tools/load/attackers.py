@@ -23,7 +23,7 @@ SHARES = (0.28, 0.28, 0.2, 0.12, 0.12)  # of the connections, by kind
 
 @dataclass(frozen=True)
 class Attack:
-    """What a process of attackers does until `seconds` are over."""
+    """The work of a process of attackers until `seconds` are over."""
 
     port: int
     seconds: float

@@ -76,6 +76,7 @@ def closing_lines(text):
     return text[text.index("\n for conf_thresh") : text.index("(mAP@")]
 
 
+@pytest.mark.slow
 def test_evaluate_has_the_same_counts(capsys):
     """Test an NMS that leaves many boxes of an object, of which darknet's order names the first."""
     assert cli.main([*COMMAND, "-nms", "0.95"]) == 0

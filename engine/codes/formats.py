@@ -68,6 +68,7 @@ class ClassFormats:
             for each in zxing.barcode_formats_list(getattr(zxing.BarcodeFormat, name))
         )
         self._rows = frozenset(getattr(zxing.BarcodeFormat, each) for each in _ROWS.split())
+        self.easily_misread = self.linear | self._rows
 
     def of(self, class_id: int) -> frozenset[Any]:
         """Return the formats of a class; those of other things than codes have none."""

@@ -5,7 +5,8 @@ does not read is cut out, turned upright and enlarged. A text counts for a box o
 is one of its class and the middle of the symbol lies inside. A 1-D code has a weak checksum or
 none, so its text counts only if two readings agree. The exception is a text with a checksum of its
 own that was read from the whole picture, where the network sees a 1-D code and no other reading of
-it says anything else.
+it says anything else. PDF417 may have little error correction, so two readings of a crop must
+agree, too.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _READ_SCORE = 1.0  # of a code that was read and not detected
 _MAX_CROPS = 200  # of a picture, the best boxes first: each takes milliseconds
 _MOST_PIXELS = 600_000  # of an enlarged crop
 _LONGEST_SIDE = 65535  # of a picture that zxing-cpp takes
-_AGREEING = 2  # readings of a 1-D code
+_AGREEING = 2  # readings of a 1-D code, and of a crop with PDF417
 _SAME_BARS = 0.5  # the correlation of two rows of pixels that show the same bars
 
 
@@ -40,10 +41,10 @@ class _Variant(NamedTuple):
     height_share: float = 1.0  # the part of the height, in the middle, that is read
 
 
-# The first one reads nine of ten codes that any reads; on bars it needs a second one to agree.
+# The first one reads nine of ten codes that any reads; on bars and rows a second one must agree.
 _VARIANTS: dict[Look, tuple[_Variant, ...]] = {
     "squares": (_Variant(1.5), _Variant(2, is_thorough=True)),
-    "rows": (_Variant(1.5), _Variant(2)),
+    "rows": (_Variant(1.5), _Variant(2), _Variant(1)),
     "bars": (
         _Variant(1.5, height_share=0.4),
         _Variant(1, height_share=0.4),
@@ -165,7 +166,7 @@ class CodeReader:
         for reading in readings:
             if not self._fits(reading, box, formats):
                 continue
-            if reading.zxing_format not in self._formats.linear:
+            if reading.zxing_format not in self._formats.easily_misread:
                 return reading
             votes.append(reading)
             if sum(reading.says_the_same(each) for each in votes) >= _AGREEING:

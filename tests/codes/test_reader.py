@@ -125,6 +125,13 @@ def test_a_checksum_counts_where_bars_were_detected(reader, monkeypatch):
     assert said_for(reader, monkeypatch, "EAN8", "12345670", [], box=()) == []
 
 
+def test_two_readings_of_a_box_with_rows_must_agree(reader, monkeypatch):
+    rows = ((250, 150, 350, 250, PDF417, 0.9),)
+    assert said_for(reader, monkeypatch, "PDF417", None, ["ab", "abc"], box=rows) == [None]
+    assert said_for(reader, monkeypatch, "PDF417", None, ["ab", "abc", "abc"], box=rows) == ["abc"]
+    assert said_for(reader, monkeypatch, "PDF417", "abc", [], box=rows) == ["abc"]
+
+
 BOX = ((250, 150, 350, 250, BARCODE, 0.9),)
 
 

@@ -521,6 +521,7 @@ def test_doctor(folder):
 
 TESTED = {
     "detect": [
+        HIDDEN,
         READ,
         *RUNNING,
         *SOURCES,

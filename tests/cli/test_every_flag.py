@@ -532,6 +532,7 @@ TESTED = {
         MAX_PIXELS,
         FILES,
         FOLDERS,
+        HIDDEN,
         TRACKED,
         SHAPES,
         DATASET,

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import cache
 
 import numpy as np
 import pytest
@@ -39,6 +40,7 @@ _SIDE = 1500
 _SPARE = 3 << 20  # of the allocator and of what a codec needs for any picture
 
 
+@cache
 def noise():
     return Image.fromarray(
         np.random.default_rng(0).integers(0, 256, (_SIDE, _SIDE, 3), dtype=np.uint8)
@@ -79,21 +81,16 @@ KINDS = {
     "JPEG": saved("JPEG"),
     "JPEG 4:4:0": jpeg_440,
     "JPEG CMYK progressive": saved("JPEG", "CMYK", progressive=True, subsampling=0),
-    "PNG": saved("PNG", compress_level=1),
     "PNG LA": saved("PNG", "LA", compress_level=1),
     "PNG P": saved("PNG", "P", compress_level=1, transparency=0),
-    "PNG RGBA": saved("PNG", "RGBA", compress_level=1),
     "PNG of 16 bits": wide,
     "WebP": saved("WEBP", method=0),
     "WebP RGBA": saved("WEBP", "RGBA", lossless=True, method=0, quality=0),
     "GIF": saved("GIF", "P", transparency=0),
-    "BMP": saved("BMP"),
     "PPM": ppm,
-    "TIFF": saved("TIFF", compression="tiff_lzw"),
     "TIFF LAB": lab,
     "TIFF YCbCr": saved("TIFF", "YCbCr", compression="jpeg"),
     "TIFF F": floats,
-    "TIFF CMYK": saved("TIFF", "CMYK"),
 }
 _FAST = ("JPEG 4:4:0", "PNG LA", "WebP", "PPM", "TIFF LAB", "TIFF F")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -139,27 +140,29 @@ class _Quiet:
 
     warnings.catch_warnings saves and restores a list of the whole process, which overlapping
     threads would corrupt. So only the first thread to enter and the last to leave change it.
+    An interrupt at any line costs no later picture: threads are listed and not counted.
     """
 
     def __init__(self) -> None:
         self._lock = fork_safety.lock(inner=True)
-        self._inside = 0
+        self._inside: set[int] = set()  # numbers of threads
         self._saved: warnings.catch_warnings[None] | None = None
 
     def __enter__(self) -> None:
         with self._lock:
             if self._saved is None:
-                self._saved = warnings.catch_warnings()
-                self._saved.__enter__()
+                saved = warnings.catch_warnings()
+                saved.__enter__()
+                self._saved = saved
                 warnings.filterwarnings("ignore", module=r"PIL\.")
-            self._inside += 1
+            self._inside.add(threading.get_ident())
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            self._inside -= 1
-            if self._inside == 0 and self._saved is not None:
-                self._saved.__exit__(None, None, None)
-                self._saved = None
+            self._inside.discard(threading.get_ident())
+            if not self._inside and self._saved is not None:
+                saved, self._saved = self._saved, None
+                saved.__exit__(None, None, None)
 
 
 _QUIET = _Quiet()

@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 from engine.errors import ImageError
+from engine.vision import decode
 from engine.vision.image import Picture, read
 
 RANDOM = np.random.default_rng(0)
@@ -713,3 +714,27 @@ def test_a_jpeg_that_lacks_its_end_is_read_if_asked(photo, caplog, options, miss
 def test_a_jpeg_without_a_head_is_an_error_even_if_lenient(content):
     with pytest.raises(ImageError, match="cannot be decoded"):
         read(content, lenient=True)
+
+
+@pytest.mark.parametrize("step", ["__enter__", "__exit__"])
+def test_an_interrupt_while_warnings_are_suppressed_costs_no_later_picture(monkeypatch, step):
+    content = encoded_for_interrupt()
+    before = list(warnings.filters)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(warnings.catch_warnings, step, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            read(content)
+    assert read(content).size == (3, 2)
+    assert not decode._QUIET._inside
+    assert decode._QUIET._saved is None
+    warnings.filters[:] = before
+
+
+def encoded_for_interrupt():
+    buffer = io.BytesIO()
+    Image.new("RGB", (3, 2)).save(buffer, "PNG")
+    return buffer.getvalue()

@@ -19,8 +19,8 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from tools.fuzz.harnesses import NAMES, harness
-from tools.fuzz.oracle import check, silence
+from tools.fuzz.harnesses import NAMES, check_input, harness
+from tools.fuzz.oracle import silence
 
 _COUNT = re.compile(r"number_of_executed_units: (\d+)")
 
@@ -73,7 +73,7 @@ def replay(folder: Path) -> int:
     for path in sorted((folder / "findings").glob("*/*")):
         if path.suffix == ".why":
             continue
-        found = check(harness(path.parent.name).run, path.read_bytes())
+        found = check_input(harness(path.parent.name), path.read_bytes())
         failing += found is not None
         print(f"{path}: {found.key if found else 'ok'}", flush=True)
         if found:

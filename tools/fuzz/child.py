@@ -9,7 +9,8 @@ from random import Random
 
 import atheris
 
-from tools.fuzz.oracle import check, silence
+from tools.fuzz.harnesses import Harness
+from tools.fuzz.oracle import silence
 
 _STRUCTURED_MUTATIONS = 0.8  # share; the others are libFuzzer's
 
@@ -18,7 +19,7 @@ def main() -> None:
     name, folder, seconds = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     atheris.enabled_hooks.add("str")
     with atheris.instrument_imports(include=["engine", "PIL", "xml"]):
-        from tools.fuzz.harnesses import harness, mutator_of
+        from tools.fuzz.harnesses import check_input, harness, mutator_of
 
         chosen = harness(name)
     corpus, findings = folder / "corpus" / name, folder / "findings" / name
@@ -29,7 +30,7 @@ def main() -> None:
     silence()
 
     def test_one_input(data: bytes) -> None:
-        found = check(chosen.run, data)
+        found = check_input(chosen, data)
         if found is not None:
             label = sha256(found.key.encode()).hexdigest()[:12]
             path = findings / f"{found.kind}-{label}"
@@ -48,11 +49,17 @@ def main() -> None:
     options = {"custom_mutator": mutate} if structured is not None else {}
     arguments = [
         *(sys.argv[0], str(corpus), f"-max_total_time={seconds}", "-print_final_stats=1"),
-        *("-timeout=60", "-rss_limit_mb=2500", "-max_len=2000000", f"-artifact_prefix={findings}/"),
+        *(f"-timeout={_timeout(chosen)}", "-rss_limit_mb=2500", "-max_len=2000000"),
+        f"-artifact_prefix={findings}/",
         "-len_control=0",
     ]
     atheris.Setup(arguments, test_one_input, **options)
     atheris.Fuzz()
+
+
+def _timeout(chosen: Harness) -> int:
+    """Return seconds of the clock, many more than the limit of processor time."""
+    return max(60, int(20 * getattr(chosen, "MAX_SECONDS", 1)))
 
 
 if __name__ == "__main__":

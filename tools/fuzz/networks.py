@@ -34,14 +34,14 @@ _VALUE = re.compile(r"(?m)=(.*)$")
 _SECTION = re.compile(r"(?m)^\[")
 
 
-def is_small(network: Graph) -> bool:
+def is_small(network: Graph, *, layers: int = MAX_LAYERS) -> bool:
     """Return whether the network loads and runs fast enough for the time limit."""
     moved = network.net.shape.size + sum(
         node.shape.size + node.layer.padded(*node.shapes).size for node in network.nodes
     )
     parameters = sum(each.size for node in network.nodes for each in node.parameters)
     work = network.operations + parameters + moved * network.net.time_steps
-    return work <= MAX_WORK and len(network.nodes) <= MAX_LAYERS
+    return work <= MAX_WORK and len(network.nodes) <= layers
 
 
 def write_cfg(text: bytes, folder: Path) -> Path:

@@ -30,11 +30,17 @@ class Finding:
         return f"{self.kind} {self.where}"
 
 
-def check(run: Callable[[bytes], None], data: bytes) -> Finding | None:
+def check(
+    run: Callable[[bytes], None],
+    data: bytes,
+    *,
+    max_seconds: float = MAX_SECONDS,
+    max_bytes: int = MAX_BYTES,
+) -> Finding | None:
     """Run a harness on one input and return what is wrong, or None."""
     start = time.process_time()
     try:
-        _within_memory(run, data)
+        _within_memory(run, data, max_bytes)
     except EngineError as error:
         found = _check_message(error)
     except Exception as error:
@@ -42,7 +48,7 @@ def check(run: Callable[[bytes], None], data: bytes) -> Finding | None:
     else:
         found = None
     seconds = time.process_time() - start
-    if found is None and seconds > MAX_SECONDS:
+    if found is None and seconds > max_seconds:
         return Finding("slow", "", f"{seconds:.2f} s")
     return found
 
@@ -53,10 +59,10 @@ def silence() -> None:
     warnings.simplefilter("error")
 
 
-def _within_memory(run: Callable[[bytes], None], data: bytes) -> None:
+def _within_memory(run: Callable[[bytes], None], data: bytes, max_bytes: int) -> None:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (used + MAX_BYTES, hard))
+    resource.setrlimit(resource.RLIMIT_AS, (used + max_bytes, hard))
     try:
         run(data)
     finally:

@@ -22,7 +22,7 @@ from engine.vision.decode_pool import DecodePool
 from tools.fuzz.harnesses import pictures
 
 _LIMITS = ServerLimits(pixels=1 << 22, body_bytes=1 << 20)
-_SIDE = 64
+SIDE = 64
 
 _FORM = b"multipart/form-data; boundary=edge"
 _PART = (
@@ -136,7 +136,7 @@ async def _respond(application: Any, scope: dict[str, Any], body: bytes) -> list
 def _application() -> tuple[asyncio.AbstractEventLoop, Any]:
     """Return the event loop and the application, created once per process."""
     loop = asyncio.new_event_loop()
-    detector = engine.load(device="cpu", threads=1, size=_SIDE, threshold=0.001)
+    detector = engine.load(device="cpu", threads=1, size=SIDE, threshold=0.001)
 
     async def make() -> Any:
         service = Service(detector, _LIMITS, DecodePool(2), wait_seconds=0)

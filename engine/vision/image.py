@@ -72,7 +72,7 @@ class Picture:
     path: str | None = None
     icc_profile: bytes | None = field(default=None, repr=False)  # of the RGB pixels
     dpi: tuple[float, float] | None = None
-    damage: str | None = None  # what is wrong with a file that was decoded all the same
+    damage: str | None = None  # what is wrong with a file that was decoded nevertheless
 
     @property
     def size(self) -> tuple[int, int]:

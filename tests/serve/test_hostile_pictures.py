@@ -12,7 +12,6 @@ import pytest
 from PIL import Image
 
 from engine.vision.decode_pool import DecodeLimits, DecodePool
-from tests.lanes import slow
 from tests.serve import running
 from tests.serve.running import ask, serving, until
 from tests.serve.test_command import SIGNALS, Process
@@ -49,6 +48,7 @@ def workers_of(process):
         return [int(each) for each in file.read().split()]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such timer")
 def test_a_picture_that_takes_too_long_is_an_error_of_its_own(detector, pictures, monkeypatch):
     costly = encoded(Image.new("RGB", (6000, 6000)))
@@ -98,9 +98,10 @@ def test_pictures_of_one_request_are_decoded_by_several_processes(detector, pict
         assert ["error" in each for each in reply.found["images"]] == [False] * 8 + [True]
 
 
+@pytest.mark.slow
 @LINUX
 @SIGNALS
-@pytest.mark.parametrize("number", [signal.SIGTERM, slow(signal.SIGKILL)], ids=str)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=str)
 def test_no_process_outlives_the_server(start, pictures, number):
     process = start()
     with closing(process.connect()) as connection:

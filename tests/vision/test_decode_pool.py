@@ -223,6 +223,7 @@ def is_running(process):
         return False
 
 
+@pytest.mark.slow
 @LINUX
 def test_a_fork_uses_processes_of_its_own():
     code = _LAST_WORDS.format(_FORKED)

@@ -61,7 +61,7 @@ def test_no_detections_is_reported(detect, pictures):
     assert status == 0
     assert out.splitlines()[1] == "  nothing found"
     (hint,) = err.splitlines()
-    for option in ("--threshold 0.1", "--size", "--model"):
+    for option in ("--threshold 0.1", "--tiles auto", "--model"):
         assert option in hint
 
 

@@ -124,6 +124,8 @@ def test_what_follows_the_end_of_a_jpeg_is_not_damage(caplog):
 
 def test_restart_markers_and_comments_are_not_damage(caplog):
     plain = jpeg(restart_marker_blocks=3, comment=bytes(range(256)) * 4)
+    if b"\xff\xdd" not in plain:
+        pytest.skip("Pillow writes restart markers from 10.2 on")
     assert b"\xff\xd7" in plain
     assert not warnings_of(plain, caplog)
 

@@ -11,6 +11,7 @@ frames[7] = [(180, 120, 0.3), (40, 40, 0.8)]
 
 # The numbers alone: boxes in, identities out.
 tracker = Tracker(high=0.5, rate=10)
+ids = np.zeros(0, np.int64)
 for found in frames:
     boxes = [[x - 20, y - 30, x + 20, y + 30] for x, y, _ in found]
     ids = tracker.update(boxes, scores=[score for *_, score in found])
@@ -18,12 +19,13 @@ print("identities:", tracker.count, ids)
 
 # The same with results, which know labels, draw trails and count.
 scene = Scene(Tracker(high=0.5, rate=10), lines=[Line((200, 0), (200, 240), "door")])
+results: list[Result] = []
 for number, found in enumerate(frames):
     rows = [(x / 320, y / 240, 40 / 320, 60 / 240) for x, y, _ in found]
     scores = np.array([score for *_, score in found], np.float32)
     classes = np.zeros(len(found), np.int64)
     result = Result((320, 240), np.array(rows, np.float32), scores, classes, names=["dog"])
-    result = scene.follow(result)
-    for each in result:
+    results.append(scene.follow(result))
+    for each in results[-1]:
         print(f"frame {number}: {each.label} #{each.track_id} at {each.box.left + 20:.0f}")
-print(result.counts)
+print(results[-1].counts)

@@ -213,7 +213,6 @@ class _Builder:
         self._nodes: list[Node] = []
         self._makes_map: list[bool] = []
         self._consumers: list[list[Layer]] = []
-        self._first_detection: DetectionLayer | None = None
         self._references = self._parameters = self._activations = self._operations = 0
 
     def add(self, context: LayerContext) -> None:
@@ -241,7 +240,6 @@ class _Builder:
         )
         if isinstance(layer, DetectionLayer):
             _limit(layer.classes, network_limits.CLASSES, f"{layer.at('classes')}")
-            self._check_classes(layer)
         parameters = layer.parameters(*shapes)
         for each in parameters:
             _limit(each.size, network_limits.VALUES, f"{layer.where} {each.name}: numbers")
@@ -265,19 +263,6 @@ class _Builder:
             replace(node, layer=node.layer.with_consumers(consumers))
             for node, consumers in zip(self._nodes, self._consumers, strict=True)
         )
-
-    def _check_classes(self, layer: DetectionLayer) -> None:
-        """Refuse more classes than the first detection layer has.
-
-        In darknet all boxes have room for the classes of that layer, and it writes past their end.
-        """
-        self._first_detection = first = self._first_detection or layer
-        if layer.classes > first.classes:
-            raise layer.error(
-                "classes",
-                f"expected at most {first.classes}, the classes of the first detection layer, "
-                f"layer {first.context.index} [{first.kind}], got {layer.classes}",
-            )
 
     def _check_maps(self, layer: Layer, sources: tuple[int, ...]) -> None:
         for source in sources:

@@ -384,22 +384,3 @@ print(*(name.rpartition(".")[2] for name in sys.modules if ".layers." in name))
 @pytest.mark.parametrize("name", ["base", "net", "__init__", "../maxpool", "maxpool.py", ""])
 def test_no_other_file_is_a_section(name):
     assert name not in LAYERS
-
-
-def heads(*classes):
-    head = "[convolutional]\nfilters={}\n[{}]\nclasses={}\nnum=1\nanchors=8,8\nmask=0\n"
-    kinds = ("yolo", "yolo", "region")
-    return "".join(
-        head.format(5 + count, kind, count)
-        for count, kind in zip(classes, kinds[: len(classes)], strict=True)
-    )
-
-
-def test_a_detection_layer_has_no_more_classes_than_the_first():
-    told = "classes: expected at most 3, the classes of the first detection layer, layer 1 [yolo]"
-    assert f"{told}, got 4" in refusal(heads(3, 4))
-    assert f"{told}, got 5" in refusal(heads(3, 2, 5))
-
-
-def test_boxes_have_the_classes_of_the_first_detection_layer():
-    assert graph_of(heads(3, 1, 2)).classes == 3

@@ -11,7 +11,6 @@ from itertools import islice
 from os import PathLike
 from pathlib import Path, PurePath
 from threading import Event
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
@@ -829,12 +828,7 @@ class Detector:
     def __enter__(self) -> Detector:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _compile(self, plan: Plan) -> Program:

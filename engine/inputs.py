@@ -32,7 +32,7 @@ RESIZES = ("cfg", "stretch", "letterbox", "exact")
 class Prepared(NamedTuple):
     """A picture that was read, and its place in a row of the network's input.
 
-    A picture that is cut has a row for each of its `tiles`, of which the first is all of it.
+    A picture that is cut has a row for each of its `tiles`; the first tile is the whole picture.
     """
 
     picture: Picture

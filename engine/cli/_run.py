@@ -43,9 +43,9 @@ def run_all(
 ) -> int:
     """Run all pictures of the feed and return the exit status; sinks get the results in order.
 
-    Unless `written_to` is None, a last line sums up a run of several pictures and names the
-    outputs. With `resume` the pictures that the outputs have are left out. `following` gives the
-    boxes of results an identity. `hiding` holds arguments of Result.hide().
+    With `written_to`, which names the outputs, a last line sums up a run of several pictures. With
+    `resume` the pictures that the outputs have are left out. `following` gives the boxes of results
+    an identity. `hiding` holds arguments of Result.hide().
     """
     # taken by the detector, without a result yet, and the sinks that wait for it
     waiting: deque[tuple[Item, Sequence[Sink]]] = deque()

@@ -79,7 +79,7 @@ class NamedMedia(NamedTuple):
 
 @dataclass(frozen=True)
 class Feed:
-    """The pictures that a run reads; `total` is None for videos and for names on stdin."""
+    """The pictures that a run reads; `total` is unknown (None) for videos and names on stdin."""
 
     sources: Iterable[NamedMedia]
     selection: FrameSelection

@@ -1,4 +1,4 @@
-"""What a machine-readable code says."""
+"""The text of a machine-readable code, and where the code is."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from types import TracebackType
 
 from engine.cli._output_files import ReservedPaths
 from engine.files.atomic import NewFile, make_folder, unwritable
@@ -56,14 +55,9 @@ class GrowingFiles:
     def __enter__(self) -> GrowingFiles:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            if error is None:
+            if kind is None:
                 self._complete()
         finally:
             for file in self._files.values():

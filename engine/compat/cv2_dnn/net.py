@@ -46,7 +46,7 @@ _DEVICES = {
 
 
 class Layer(NamedTuple):
-    """What getLayer() returns."""
+    """The result of getLayer()."""
 
     name: str
     type: str
@@ -65,7 +65,7 @@ class _Compiled(NamedTuple):
 
 
 class Net:
-    """A darknet network behind the methods of cv2.dnn.Net.
+    """A darknet network with the methods of cv2.dnn.Net.
 
     It takes blobs of any size that the network can be built for, and any number of pictures. A
     network for a new size, batch or set of outputs is compiled at its first forward().
@@ -107,7 +107,7 @@ class Net:
         return tuple(each.name for each in self._layers)
 
     def getLayerId(self, layer: str) -> int:
-        """Return the number of a layer, which counts from 1, or -1 if there is none."""
+        """Return the number of a layer, which counts from 1, or -1 for an unknown name."""
         if layer in ("", _INPUT, "_input"):
             return 0
         names = self.getLayerNames()
@@ -153,7 +153,7 @@ class Net:
                 self._close()
 
     def enableFusion(self, fusion: bool) -> None:
-        """Do nothing: what a fused layer holds can be returned all the same."""
+        """Do nothing: fusion does not keep an output from being returned."""
 
     def enableWinograd(self, useWinograd: bool) -> None:
         """Do nothing: algorithms are chosen for each layer."""

@@ -790,10 +790,10 @@ class Detector:
         dynamic  take any height and width
         batch    the batch size, by default any; `opset`: by default the lowest possible
         """
-        from engine.exporting import checked_options, export
+        from engine.exporting import ExportOptions, export
         from engine.files.atomic import write_new
 
-        options = checked_options(
+        options = ExportOptions(
             layout=layout,
             nms=nms,
             threshold=threshold,

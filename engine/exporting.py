@@ -22,52 +22,47 @@ from engine.vision.boxes import Kind, Suppression
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What a model looks like; `nms` holds the settings of NMS inside the graph."""
+    """What a model looks like; what does not go together is an InputError.
 
-    layout: str = RAW
-    nms: Nms | None = None
+    Without a `layout` it is raw, or with `nms` darknet's. `threshold`, `iou` and `max_detections`
+    are for `nms` only; Nms and Suppression have their defaults.
+    """
+
+    layout: str | None = None
+    nms: bool = False
+    threshold: float | None = None
+    iou: float | None = None
+    max_detections: int | None = None
     half: bool = False
     dynamic: bool = False
     batch: int | None = None
     opset: int | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("threshold", "iou", "max_detections"):
+            value = getattr(self, name)
+            if value is not None and not self.nms:
+                raise InputError(f"{name}: expected nms, too, got {value} alone")
+        if self.batch is not None:
+            whole("batch", self.batch)
+        check_layout(self.form, self.suppression)
 
-def checked_options(
-    *,
-    layout: str | None = None,
-    nms: bool = False,
-    threshold: float | None = None,
-    iou: float | None = None,
-    max_detections: int | None = None,
-    half: bool = False,
-    dynamic: bool = False,
-    batch: int | None = None,
-    opset: int | None = None,
-) -> ExportOptions:
-    """Return the options, or raise an InputError before a network is read.
+    @property
+    def form(self) -> str:
+        """Return the layout, or its default."""
+        return self.layout or ("darknet" if self.nms else RAW)
 
-    Without a layout it is raw, or with `nms` darknet's. Threshold, iou and max_detections are for
-    `nms` only; Nms and Suppression have their defaults.
-    """
-    settings = {"threshold": threshold, "iou": iou, "max_detections": max_detections}
-    for name, value in settings.items():
-        if value is not None and not nms:
-            raise InputError(f"{name}: expected nms, too, got {value} alone")
-    if batch is not None:
-        batch = whole("batch", batch)
-    chosen = _nms(threshold, iou, max_detections) if nms else None
-    layout = layout or ("darknet" if nms else RAW)
-    check_layout(layout, chosen)
-    return ExportOptions(layout, chosen, half, dynamic, batch, opset)
-
-
-def _nms(threshold: float | None, iou: float | None, max_detections: int | None) -> Nms:
-    default = Nms()
-    return Nms(
-        default.threshold if threshold is None else threshold,
-        default.suppression if iou is None else Suppression(fraction("iou", iou)),
-        default.max_detections if max_detections is None else max_detections,
-    )
+    @property
+    def suppression(self) -> Nms | None:
+        """Return the settings of NMS inside the graph, if it has any."""
+        if not self.nms:
+            return None
+        default = Nms()
+        return Nms(
+            default.threshold if self.threshold is None else self.threshold,
+            default.suppression if self.iou is None else Suppression(fraction("iou", self.iou)),
+            default.max_detections if self.max_detections is None else self.max_detections,
+        )
 
 
 def export(
@@ -75,13 +70,14 @@ def export(
 ) -> onnx.Model:
     """Return the ONNX model of a network; `plan` is without any fusion."""
     options = options or ExportOptions()
+    nms = options.suppression
     return onnx.build(
         optimise(plan, onnx.PASSES),
         graph.titles,
         opset=options.opset,
-        batch=options.batch,
-        layout=options.layout,
-        nms=options.nms and _of_network(options.nms, graph),
+        batch=None if options.batch is None else int(options.batch),
+        layout=options.form,
+        nms=nms and _of_network(nms, graph),
         half=options.half,
         dynamic=options.dynamic,
         description=Description(

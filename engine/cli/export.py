@@ -67,11 +67,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write(arguments: argparse.Namespace) -> int:
-    from engine.exporting import checked_options, export
+    from engine.exporting import ExportOptions, export
     from engine.files.atomic import write_new
     from engine.loading import labels_of
 
-    options = checked_options(
+    options = ExportOptions(
         layout=arguments.layout,
         nms=arguments.nms,
         threshold=arguments.threshold,

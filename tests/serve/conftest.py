@@ -43,3 +43,19 @@ def pictures(tmp_path_factory):
     sizes = [(50, 40), (64, 48), (33, 90), (120, 31)]
     paths = [write_picture(folder / f"{seed}.png", sizes[seed % 4], seed=seed) for seed in range(8)]
     return [path.read_bytes() for path in paths]
+
+
+@pytest.fixture
+def start(model):
+    from tests.serve.child_server import Process
+
+    processes = []
+
+    def start(*options):
+        processes.append(Process(model, *options))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.child.kill()
+        process.child.communicate()

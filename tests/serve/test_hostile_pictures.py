@@ -13,27 +13,13 @@ from PIL import Image
 
 from engine.vision.decode_pool import DecodeLimits, DecodePool
 from tests.serve import running
+from tests.serve.child_server import SIGNALS
 from tests.serve.running import ask, serving, until
-from tests.serve.test_command import SIGNALS, Process
 from tests.vision.test_decode_pool import is_running
 from tools.load import attackers
 from tools.load.hostile_pictures import COSTLY
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-
-
-@pytest.fixture
-def start(model):
-    processes = []
-
-    def start(*options):
-        processes.append(Process(model, *options))
-        return processes[-1]
-
-    yield start
-    for process in processes:
-        process.child.kill()
-        process.child.communicate()
 
 
 def encoded(image, kind="PNG", **options):

@@ -154,8 +154,8 @@ def test_files_of_a_dead_process_are_removed(tmp_path):
     Path(left).write_text("half")
     with NewFile(tmp_path / "mine.txt") as living:
         living.part.write_text("half")
-        foreign = tmp_path / living.part.name.replace(living.part.name[1:9], "00000000")
-        old = tmp_path / f"{foreign.stem[:-1]}0.part"
+        foreign = tmp_path / f".00000000-{os.getpid()}-{'a' * 32}.part"
+        old = tmp_path / f".00000000-{os.getpid()}-{'b' * 32}.part"
         for each in (foreign, old, tmp_path / "holiday.part"):
             each.write_text("theirs")
         os.utime(old, (0, 0))

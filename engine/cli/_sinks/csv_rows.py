@@ -62,8 +62,8 @@ class BoxRows(Sink):
             return None
         if self._earlier is None:
             return True
-        if _key_of(item) == self._unsure:  # its rows are complete if other outputs have it
-            return None
+        if _key_of(item) == self._unsure:  # without a torn row: complete if other outputs have it
+            return True if self._earlier.is_torn else None
         if self._earlier.has(_key_of(item)):
             return False
         return True if self._all_pictures else None

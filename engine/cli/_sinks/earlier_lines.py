@@ -32,6 +32,7 @@ class EarlierLines:
     pictures: Counter[Key] = field(default_factory=Counter)
     last: Key | None = None
     last_start: int = 0  # where the lines of the last picture begin
+    is_torn: bool = False  # the run was killed while it wrote a line, perhaps of the last picture
     _left_out: list[tuple[int, int]] = field(default_factory=list)  # ranges of bytes
     _bytes_left_out: int = 0
 
@@ -59,6 +60,7 @@ class EarlierLines:
             with path.open("rb") as file:
                 for number, line in enumerate(file, start=1):
                     if not line.endswith(b"\n"):
+                        earlier.is_torn = True
                         break
                     text = line.decode("utf-8", "replace")[:-1]
                     if head and number == 1:

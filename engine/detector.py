@@ -2,72 +2,50 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import islice
 from os import PathLike
 from pathlib import Path, PurePath
 from threading import Event
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 import numpy as np
 
 from engine.arguments import as_array, check_kind, whole
 from engine.arrays import Array, Floats
 from engine.backends.base import (
-    DetectionSettings,
     Device,
     Memory,
-    Placed,
     Program,
-    TimedTicket,
     thresholds_may_differ,
 )
 from engine.concurrency import fork_safety
-from engine.concurrency.pipeline import pipelined
 from engine.darknet.graph import Graph
 from engine.errors import ImageError, InputError, suggest, within_memory
 from engine.files.naming import shown
-from engine.filled_runs import Pending, filled_runs
-from engine.inputs import Batch, Intake, Prepared, Wanted, check_frames
+from engine.inputs import Batch, Intake, check_frames
 from engine.passes import optimise
+from engine.picture_runs import Keep, Outcome, PictureRuns
 from engine.plan.build import Plan
 from engine.settings import Settings, Tiles
-from engine.sources.media import MediaKind, media_of
 from engine.sources.pictures import is_endless, is_file, is_single, name_of, pictures_of
 from engine.sources.reader import FrameSelection
 from engine.sources.remote_picture import RemotePicture
 from engine.vision import class_tree
-from engine.vision.boxes import Boxes, Kind, Suppression
+from engine.vision.boxes import Kind, Suppression
 from engine.vision.classes import chosen_classes
 from engine.vision.classification import Classification
-from engine.vision.code import Code
-from engine.vision.image import Decoder, Picture, Source
+from engine.vision.image import Decoder, Source
 from engine.vision.result import Result
-from engine.vision.tiles import merge
 
 if TYPE_CHECKING:
-    from engine.codes.reader import CodeReader
     from engine.export.onnx import Model
     from engine.vision.decode_pool import DecodePool
 
-Outcome: TypeAlias = Result | Classification
 Frames = TypeVar("Frames", bound=Array)
 OneSource = TypeVar("OneSource", bound="Source | int")
-Keep: TypeAlias = Literal["always", "if needed", "never"]  # the picture, in its result
 
 ON_ERROR = ("raise", "yield", "skip")
-
-
-class _Run(NamedTuple):
-    """A submitted batch."""
-
-    batch: Batch
-    settings: tuple[Settings, ...]  # one for each picture that was read
-    ticket: TimedTicket[Sequence[Any]] | None  # None if no picture was read
 
 
 class Detector:
@@ -108,7 +86,11 @@ class Detector:
         self._program = self._compile(plan)
         self._intake = replace(intake, scales=not self._program.scales_pictures)
         self._decoders = decoders  # of untrusted pictures
-        self._reader: CodeReader | None = None
+        self._runs = PictureRuns(
+            *(graph, self._program, self._intake, self._suppression, settings),
+            labels=labels,
+            is_untrusted=decoders is not None,
+        )
         self._check_tiles(settings)
         self._layers: Program | None = None  # keeps every layer; compiled on first use
         self._lock = fork_safety.lock()
@@ -136,7 +118,7 @@ class Detector:
     @property
     def has_state(self) -> bool:
         """Whether the result of a picture depends on the pictures before it."""
-        return any(tensor.is_state for tensor in self._program.plan.tensors)
+        return self._runs.has_state
 
     @property
     def is_untrusted(self) -> bool:
@@ -245,9 +227,9 @@ class Detector:
             for name in filter(None, map(name_of, source)):
                 _refuse_endless(name)
             pictures = pictures_of(source, is_untrusted=self.is_untrusted)
-            return list(self._stream(pictures, "raise", settings, bgr=bgr, keep="if needed"))
+            return list(self._runs.stream(pictures, "raise", settings, bgr=bgr, keep="if needed"))
         batch = self._intake.prepare([source], bgr=bgr, settings=settings)
-        (outcome,) = self._outcomes_of(batch, (settings,), keep="if needed")
+        (outcome,) = self._runs.outcomes_of(batch, (settings,), keep="if needed")
         if isinstance(outcome, ImageError):
             raise outcome
         return outcome
@@ -303,7 +285,7 @@ class Detector:
             pairs = zip(batch.singly(), chosen, strict=True)
             return [self.run(each, [settings])[0] for each, settings in pairs]
         outcomes: list[Outcome] = []
-        for outcome in self._outcomes_of(batch, chosen, keep="never"):
+        for outcome in self._runs.outcomes_of(batch, chosen, keep="never"):
             if isinstance(outcome, ImageError):
                 raise outcome
             outcomes.append(outcome)
@@ -431,7 +413,7 @@ class Detector:
                 is_untrusted=self.is_untrusted,
                 stopped=stopped,
             )
-        return self._stream(
+        return self._runs.stream(
             *(pictures, on_error, settings),
             bgr=bgr,
             keep=keep,
@@ -470,7 +452,7 @@ class Detector:
 
     def check_reading(self) -> None:
         """Raise InputError if codes cannot be read: without zxing-cpp or classes of codes."""
-        self._code_reader()
+        self._runs.code_reader()
 
     def _check_tiles(self, settings: Settings) -> None:
         if settings.tiles is None:
@@ -479,225 +461,6 @@ class Detector:
             raise InputError(f"tiles: only for detectors, got a {self.task}: {self._graph.file}")
         if self.has_state:
             raise InputError("tiles: not for a recurrent network, which sees pictures in order")
-
-    def _stream(
-        self,
-        sources: Iterable[Wanted],
-        on_error: str,
-        settings: Settings,
-        *,
-        bgr: bool,
-        keep: Keep,
-        workers: int = 1,
-        stop: Callable[[], object] | None = None,
-    ) -> Generator[Any, None, None]:
-        outcomes: Iterator[Outcome | ImageError]
-        with within_memory("detector"), ExitStack() as stack:
-            if settings.tiles is None:
-                chunks = _chunks(sources, self.settings.batch)
-                runs = self._runs(chunks, settings, stack, bgr=bgr, workers=workers, stop=stop)
-                outcomes = (each for run in runs for each in self._outcomes(run, keep=keep))
-            else:
-                prepare = partial(self._intake.prepare, bgr=bgr, settings=settings)
-                singly = pipelined(_chunks(sources, 1), prepare, workers=workers, stop=stop)
-                batches = stack.enter_context(closing(singly))
-                outcomes = self._filled(((each, settings) for each in batches), keep=keep)
-            for outcome in outcomes:
-                if not isinstance(outcome, ImageError) or on_error == "yield":
-                    yield outcome
-                elif on_error == "raise":
-                    raise outcome
-
-    def _runs(
-        self,
-        chunks: Iterator[list[Wanted]],
-        settings: Settings,
-        stack: ExitStack,
-        *,
-        bgr: bool,
-        workers: int,
-        stop: Callable[[], object] | None,
-    ) -> Iterator[_Run]:
-        """Prepare and submit batches ahead of the caller."""
-        prepare = partial(self._intake.prepare, bgr=bgr)
-
-        def prepared() -> Generator[Batch]:
-            return pipelined(chunks, prepare, workers=workers, stop=stop)
-
-        def submit(batch: Batch) -> _Run:
-            return self._submit(batch, (settings,) * len(batch.placed))
-
-        if not self._program.runs_ahead:
-            return map(submit, stack.enter_context(closing(prepared())))
-        if self.has_state:  # runs are submitted in order, by one thread
-            batches = stack.enter_context(closing(prepared()))
-            return stack.enter_context(closing(pipelined(batches, submit, stop=stop)))
-        # One thread prepares and submits a batch: another hand-over would cost more Python time.
-        runs = pipelined(
-            chunks,
-            lambda chunk: submit(prepare(chunk)),
-            workers=workers + self._program.runs_ahead,
-            stop=stop,
-        )
-        return stack.enter_context(closing(runs))
-
-    def _submit(self, batch: Batch, settings: tuple[Settings, ...] | None = None) -> _Run:
-        """Start a run of a batch on the device."""
-        if not batch.placed:
-            return _Run(batch, (), None)
-        if settings is None:
-            settings = (self.settings,) * len(batch.placed)
-        if self.task == "classifier":
-            return _Run(batch, settings, self._program.submit_forward(batch.placed))
-        chosen: list[DetectionSettings] = []
-        for each, before in zip(settings, (None, *settings), strict=False):
-            chosen.append(chosen[-1] if each is before else self._detection_settings(each))
-        return _Run(batch, settings, self._program.submit(batch.placed, chosen))
-
-    def _outcomes_of(
-        self, batch: Batch, settings: Sequence[Settings], *, keep: Keep
-    ) -> Iterator[Outcome | ImageError]:
-        """Run a batch; yield the result or the error of each picture, in order."""
-        if not batch.is_cut:
-            return self._outcomes(self._submit(batch, tuple(settings)), keep=keep)
-        return self._filled(zip(batch.singly(), settings, strict=True), keep=keep)
-
-    def _filled(
-        self, pictures: Iterable[tuple[Batch, Settings]], *, keep: Keep
-    ) -> Iterator[Outcome | ImageError]:
-        """Do the same for single pictures, some of them cut into tiles, in full runs."""
-        made: dict[tuple[Settings, bool], DetectionSettings] = {}
-
-        def submit(
-            rows: Sequence[Placed], settings: Sequence[Settings], are_tiles: Sequence[bool]
-        ) -> TimedTicket[list[Boxes]]:
-            for key in zip(settings, are_tiles, strict=True):
-                if key not in made:
-                    made[key] = self._detection_settings(key[0], of_tile=key[1])
-            chosen = [made[key] for key in zip(settings, are_tiles, strict=True)]
-            return self._program.submit(rows, chosen)
-
-        rows, ahead = self.settings.batch, max(0, self._program.runs_ahead - 1)
-        for each in filled_runs(pictures, submit, rows=rows, ahead=ahead):
-            yield each.entry if isinstance(each.entry, ImageError) else self._merged(each, keep)
-
-    def _merged(self, picture: Pending, keep: Keep) -> Outcome | ImageError:
-        """Return the result of a picture, given what was found in its rows."""
-        entry, settings = picture.entry, picture.settings
-        assert isinstance(entry, Prepared)
-        found, timing = picture.found[0], {"prepare": entry.milliseconds, **picture.milliseconds}
-        if entry.tiles:
-            start = time.perf_counter()
-            suppression = self._detection_settings(settings).suppression
-            most = settings.most_boxes
-            found = merge(picture.found, entry.tiles, suppression, max_detections=most)
-            timing["suppress"] = timing.get("suppress", 0.0) + (time.perf_counter() - start) * 1e3
-        return self._outcome(entry, found, timing, settings, keep=keep)
-
-    def _detection_settings(
-        self, settings: Settings, *, of_tile: bool = False
-    ) -> DetectionSettings:
-        suppression = self._suppression
-        if settings.nms != suppression.threshold:
-            suppression = replace(suppression, threshold=settings.nms)
-        return DetectionSettings(
-            settings.lowest_score,
-            suppression,
-            self.settings.hierarchy,
-            settings.classes,
-            None if of_tile else settings.most_boxes,  # counted once the tiles are merged
-        )
-
-    def _outcomes(self, run: _Run, *, keep: Keep) -> Iterator[Outcome | ImageError]:
-        """Yield the result or the error of each picture, in order."""
-        rows: Sequence[Any] = ()
-        timing: dict[str, float] = {}
-        if run.ticket is not None:
-            rows = run.ticket.result()
-            rows = rows[0] if self.task == "classifier" else rows
-            timing = {stage: each / len(rows) for stage, each in run.ticket.milliseconds.items()}
-        remaining = iter(zip(rows, run.settings, strict=True))
-        for entry in run.batch.pictures:
-            if isinstance(entry, ImageError):
-                yield entry
-            else:
-                found, chosen = next(remaining)
-                times = {"prepare": entry.milliseconds, **timing}
-                yield self._outcome(entry, found, times, chosen, keep=keep)
-
-    def _outcome(
-        self,
-        entry: Prepared,
-        found: Any,
-        timing: dict[str, float],
-        settings: Settings,
-        *,
-        keep: Keep,
-    ) -> Outcome | ImageError:
-        """Return the result of a picture, given its Boxes or the probabilities of its classes."""
-        picture = entry.picture
-        if self.task == "classifier":
-            if np.isnan(found).any():
-                name = "picture" if picture.path is None else shown(picture.path)
-                return ImageError(f"{name}: probabilities: expected numbers, got NaN")
-            return Classification(
-                picture.size,
-                self._multiply_down_the_tree(found.ravel()),
-                self.labels,
-                picture.path,
-                timing=timing,
-                top_k=settings.top_k,
-            )
-        codes = None
-        if settings.read:
-            start = time.perf_counter()
-            found, codes = self._read_codes(picture, found, settings)
-            timing["read"] = (time.perf_counter() - start) * 1e3
-        return Result.of(
-            found,
-            picture,
-            names=self.labels,
-            timing=timing,
-            oriented=self._intake.orient,
-            codes=codes,
-            tiles=entry.tiles,
-            keep_picture=keep == "always" or (keep == "if needed" and not self._is_kept(picture)),
-            is_untrusted=self.is_untrusted,
-        )
-
-    def _is_kept(self, picture: Picture) -> bool:
-        """Tell whether the path of a picture is enough to read it again: no video, no URL."""
-        if picture.path is None or self.is_untrusted:
-            return False
-        return media_of(picture.path).kind is MediaKind.PICTURE
-
-    def _read_codes(
-        self, picture: Picture, found: Boxes, settings: Settings
-    ) -> tuple[Boxes, list[Code | None]]:
-        """Return the boxes that have a text or the score to be returned, and their texts."""
-        reader = self._code_reader()
-        found, codes = reader.read(picture.pixels, found, classes=settings.classes)
-        pairs = enumerate(zip(found.scores.tolist(), codes, strict=True))
-        rows = [row for row, (score, code) in pairs if code or score > settings.threshold]
-        rows = rows[: settings.max_detections]
-        return found.take(np.array(rows, np.int64)), [codes[row] for row in rows]
-
-    def _code_reader(self) -> CodeReader:
-        """Return the reader, made on first use, or raise what stops it from working."""
-        with self._lock:
-            if self._reader is None:
-                from engine.codes.reader import CodeReader
-
-                if self.task != "detector":
-                    raise InputError(f"read: {self._graph.file}: is not a detector")
-                self._reader = CodeReader(self.labels)
-            return self._reader
-
-    def _multiply_down_the_tree(self, probabilities: Array) -> Array:
-        """Turn conditional probabilities of a class tree into absolute ones, as darknet does."""
-        if not self._parents:
-            return probabilities
-        return class_tree.multiply_down(probabilities[None].copy(), self._parents).ravel()
 
     def _refuse_without_pictures(self) -> None:
         if self.task == "other":
@@ -838,9 +601,3 @@ class Detector:
 def _refuse_endless(name: str) -> None:
     if is_endless(name):
         raise InputError(f"{shown(name)}: has no end. Use stream()")
-
-
-def _chunks(sources: Iterable[Wanted], size: int) -> Iterator[list[Wanted]]:
-    remaining = iter(sources)
-    while chunk := list(islice(remaining, size)):
-        yield chunk

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from threading import Condition, Lock, Thread
 from typing import Any, TypeAlias
 
-from engine.detector import Outcome
 from engine.errors import DeviceError
 from engine.inputs import Batch
+from engine.picture_runs import Outcome
 from engine.settings import Settings
 
 RunBatch: TypeAlias = Callable[[Batch, Sequence[Settings]], list[Outcome]]

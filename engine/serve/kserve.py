@@ -16,9 +16,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from engine.arrays import Array
-from engine.detector import Outcome
 from engine.errors import EngineError, InputError, suggest
 from engine.files.naming import shown
+from engine.picture_runs import Outcome
 from engine.serve import body, request_options
 from engine.serve.rejection import RejectedError
 from engine.serve.service import Inference, Service

@@ -15,9 +15,10 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from engine.backends.cpu.workers import thread_count
-from engine.detector import Detector, Outcome
+from engine.detector import Detector
 from engine.errors import DeviceError
 from engine.inputs import Batch, Prepared
+from engine.picture_runs import Outcome
 from engine.serve.batcher import Batcher, BatchResult, QueuedPicture
 from engine.serve.memory_budget import (
     BodyMemory,

@@ -33,7 +33,7 @@ def test_a_wrong_value_is_refused(server):
 
 
 def test_a_server_without_the_library_refuses_the_request(server, monkeypatch):
-    monkeypatch.setattr(server.service.detector, "_reader", None)
+    monkeypatch.setattr(server.service.detector._runs, "_reader", None)
     monkeypatch.setattr(formats, "find_spec", lambda name: None)
     reply = server.post("/detect?read", PARCEL)
     assert reply.status == 400

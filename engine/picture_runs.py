@@ -1,0 +1,300 @@
+"""Runs of a network over pictures: batches go in ahead of the caller, results come out in order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from engine.arrays import Array
+from engine.backends.base import DetectionSettings, Placed, Program, TimedTicket
+from engine.concurrency import fork_safety
+from engine.concurrency.pipeline import pipelined
+from engine.darknet.graph import Graph
+from engine.errors import ImageError, InputError, within_memory
+from engine.files.naming import shown
+from engine.filled_runs import Pending, filled_runs
+from engine.inputs import Batch, Intake, Prepared, Wanted
+from engine.settings import Settings
+from engine.sources.media import MediaKind, media_of
+from engine.vision import class_tree
+from engine.vision.boxes import Boxes, Suppression
+from engine.vision.classification import Classification
+from engine.vision.code import Code
+from engine.vision.image import Picture
+from engine.vision.result import Result
+from engine.vision.tiles import merge
+
+if TYPE_CHECKING:
+    from engine.codes.reader import CodeReader
+
+Outcome: TypeAlias = Result | Classification
+Keep: TypeAlias = Literal["always", "if needed", "never"]  # the picture, in its result
+
+
+class _Run(NamedTuple):
+    """A submitted batch."""
+
+    batch: Batch
+    settings: tuple[Settings, ...]  # one for each picture that was read
+    ticket: TimedTicket[Sequence[Any]] | None  # None if no picture was read
+
+
+class PictureRuns:
+    """Runs of one program over pictures, each with settings of its own."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        program: Program,
+        intake: Intake,
+        suppression: Suppression,
+        settings: Settings,
+        *,
+        labels: tuple[str, ...],
+        is_untrusted: bool,
+    ) -> None:
+        self._graph = graph
+        self._task = graph.task
+        self._program = program
+        self._intake = intake
+        self._suppression = suppression
+        self._settings = settings
+        self._labels = labels
+        self._is_untrusted = is_untrusted
+        self.has_state = any(tensor.is_state for tensor in program.plan.tensors)
+        self._reader: CodeReader | None = None
+        self._lock = fork_safety.lock()
+
+    def stream(
+        self,
+        sources: Iterable[Wanted],
+        on_error: str,
+        settings: Settings,
+        *,
+        bgr: bool,
+        keep: Keep,
+        workers: int = 1,
+        stop: Callable[[], object] | None = None,
+    ) -> Generator[Any, None, None]:
+        outcomes: Iterator[Outcome | ImageError]
+        with within_memory("detector"), ExitStack() as stack:
+            if settings.tiles is None:
+                chunks = _chunks(sources, self._settings.batch)
+                runs = self._runs(chunks, settings, stack, bgr=bgr, workers=workers, stop=stop)
+                outcomes = (each for run in runs for each in self._outcomes(run, keep=keep))
+            else:
+                prepare = partial(self._intake.prepare, bgr=bgr, settings=settings)
+                singly = pipelined(_chunks(sources, 1), prepare, workers=workers, stop=stop)
+                batches = stack.enter_context(closing(singly))
+                outcomes = self._filled(((each, settings) for each in batches), keep=keep)
+            for outcome in outcomes:
+                if not isinstance(outcome, ImageError) or on_error == "yield":
+                    yield outcome
+                elif on_error == "raise":
+                    raise outcome
+
+    def _runs(
+        self,
+        chunks: Iterator[list[Wanted]],
+        settings: Settings,
+        stack: ExitStack,
+        *,
+        bgr: bool,
+        workers: int,
+        stop: Callable[[], object] | None,
+    ) -> Iterator[_Run]:
+        """Prepare and submit batches ahead of the caller."""
+        prepare = partial(self._intake.prepare, bgr=bgr)
+
+        def prepared() -> Generator[Batch]:
+            return pipelined(chunks, prepare, workers=workers, stop=stop)
+
+        def submit(batch: Batch) -> _Run:
+            return self._submit(batch, (settings,) * len(batch.placed))
+
+        if not self._program.runs_ahead:
+            return map(submit, stack.enter_context(closing(prepared())))
+        if self.has_state:  # runs are submitted in order, by one thread
+            batches = stack.enter_context(closing(prepared()))
+            return stack.enter_context(closing(pipelined(batches, submit, stop=stop)))
+        # One thread prepares and submits a batch: another hand-over would cost more Python time.
+        runs = pipelined(
+            chunks,
+            lambda chunk: submit(prepare(chunk)),
+            workers=workers + self._program.runs_ahead,
+            stop=stop,
+        )
+        return stack.enter_context(closing(runs))
+
+    def _submit(self, batch: Batch, settings: tuple[Settings, ...] | None = None) -> _Run:
+        """Start a run of a batch on the device."""
+        if not batch.placed:
+            return _Run(batch, (), None)
+        if settings is None:
+            settings = (self._settings,) * len(batch.placed)
+        if self._task == "classifier":
+            return _Run(batch, settings, self._program.submit_forward(batch.placed))
+        chosen: list[DetectionSettings] = []
+        for each, before in zip(settings, (None, *settings), strict=False):
+            chosen.append(chosen[-1] if each is before else self._detection_settings(each))
+        return _Run(batch, settings, self._program.submit(batch.placed, chosen))
+
+    def outcomes_of(
+        self, batch: Batch, settings: Sequence[Settings], *, keep: Keep
+    ) -> Iterator[Outcome | ImageError]:
+        """Run a batch; yield the result or the error of each picture, in order."""
+        if not batch.is_cut:
+            return self._outcomes(self._submit(batch, tuple(settings)), keep=keep)
+        return self._filled(zip(batch.singly(), settings, strict=True), keep=keep)
+
+    def _filled(
+        self, pictures: Iterable[tuple[Batch, Settings]], *, keep: Keep
+    ) -> Iterator[Outcome | ImageError]:
+        """Do the same for single pictures, some of them cut into tiles, in full runs."""
+        made: dict[tuple[Settings, bool], DetectionSettings] = {}
+
+        def submit(
+            rows: Sequence[Placed], settings: Sequence[Settings], are_tiles: Sequence[bool]
+        ) -> TimedTicket[list[Boxes]]:
+            for key in zip(settings, are_tiles, strict=True):
+                if key not in made:
+                    made[key] = self._detection_settings(key[0], of_tile=key[1])
+            chosen = [made[key] for key in zip(settings, are_tiles, strict=True)]
+            return self._program.submit(rows, chosen)
+
+        rows, ahead = self._settings.batch, max(0, self._program.runs_ahead - 1)
+        for each in filled_runs(pictures, submit, rows=rows, ahead=ahead):
+            yield each.entry if isinstance(each.entry, ImageError) else self._merged(each, keep)
+
+    def _merged(self, picture: Pending, keep: Keep) -> Outcome | ImageError:
+        """Return the result of a picture, given what was found in its rows."""
+        entry, settings = picture.entry, picture.settings
+        assert isinstance(entry, Prepared)
+        found, timing = picture.found[0], {"prepare": entry.milliseconds, **picture.milliseconds}
+        if entry.tiles:
+            start = time.perf_counter()
+            suppression = self._detection_settings(settings).suppression
+            most = settings.most_boxes
+            found = merge(picture.found, entry.tiles, suppression, max_detections=most)
+            timing["suppress"] = timing.get("suppress", 0.0) + (time.perf_counter() - start) * 1e3
+        return self._outcome(entry, found, timing, settings, keep=keep)
+
+    def _detection_settings(
+        self, settings: Settings, *, of_tile: bool = False
+    ) -> DetectionSettings:
+        suppression = self._suppression
+        if settings.nms != suppression.threshold:
+            suppression = replace(suppression, threshold=settings.nms)
+        return DetectionSettings(
+            settings.lowest_score,
+            suppression,
+            self._settings.hierarchy,
+            settings.classes,
+            None if of_tile else settings.most_boxes,  # counted once the tiles are merged
+        )
+
+    def _outcomes(self, run: _Run, *, keep: Keep) -> Iterator[Outcome | ImageError]:
+        """Yield the result or the error of each picture, in order."""
+        rows: Sequence[Any] = ()
+        timing: dict[str, float] = {}
+        if run.ticket is not None:
+            rows = run.ticket.result()
+            rows = rows[0] if self._task == "classifier" else rows
+            timing = {stage: each / len(rows) for stage, each in run.ticket.milliseconds.items()}
+        remaining = iter(zip(rows, run.settings, strict=True))
+        for entry in run.batch.pictures:
+            if isinstance(entry, ImageError):
+                yield entry
+            else:
+                found, chosen = next(remaining)
+                times = {"prepare": entry.milliseconds, **timing}
+                yield self._outcome(entry, found, times, chosen, keep=keep)
+
+    def _outcome(
+        self,
+        entry: Prepared,
+        found: Any,
+        timing: dict[str, float],
+        settings: Settings,
+        *,
+        keep: Keep,
+    ) -> Outcome | ImageError:
+        """Return the result of a picture, given its Boxes or the probabilities of its classes."""
+        picture = entry.picture
+        if self._task == "classifier":
+            if np.isnan(found).any():
+                name = "picture" if picture.path is None else shown(picture.path)
+                return ImageError(f"{name}: probabilities: expected numbers, got NaN")
+            return Classification(
+                picture.size,
+                self._multiply_down_the_tree(found.ravel()),
+                self._labels,
+                picture.path,
+                timing=timing,
+                top_k=settings.top_k,
+            )
+        codes = None
+        if settings.read:
+            start = time.perf_counter()
+            found, codes = self._read_codes(picture, found, settings)
+            timing["read"] = (time.perf_counter() - start) * 1e3
+        return Result.of(
+            found,
+            picture,
+            names=self._labels,
+            timing=timing,
+            oriented=self._intake.orient,
+            codes=codes,
+            tiles=entry.tiles,
+            keep_picture=keep == "always" or (keep == "if needed" and not self._is_kept(picture)),
+            is_untrusted=self._is_untrusted,
+        )
+
+    def _is_kept(self, picture: Picture) -> bool:
+        """Tell whether the path of a picture is enough to read it again: no video, no URL."""
+        if picture.path is None or self._is_untrusted:
+            return False
+        return media_of(picture.path).kind is MediaKind.PICTURE
+
+    def _read_codes(
+        self, picture: Picture, found: Boxes, settings: Settings
+    ) -> tuple[Boxes, list[Code | None]]:
+        """Return the boxes that have a text or the score to be returned, and their texts."""
+        reader = self.code_reader()
+        found, codes = reader.read(picture.pixels, found, classes=settings.classes)
+        pairs = enumerate(zip(found.scores.tolist(), codes, strict=True))
+        rows = [row for row, (score, code) in pairs if code or score > settings.threshold]
+        rows = rows[: settings.max_detections]
+        return found.take(np.array(rows, np.int64)), [codes[row] for row in rows]
+
+    def code_reader(self) -> CodeReader:
+        """Return the reader, made on first use, or raise what stops it from working."""
+        with self._lock:
+            if self._reader is None:
+                from engine.codes.reader import CodeReader
+
+                if self._task != "detector":
+                    raise InputError(f"read: {self._graph.file}: is not a detector")
+                self._reader = CodeReader(self._labels)
+            return self._reader
+
+    def _multiply_down_the_tree(self, probabilities: Array) -> Array:
+        """Turn conditional probabilities of a class tree into absolute ones, as darknet does."""
+        if not self._graph.tree_parents:
+            return probabilities
+        return class_tree.multiply_down(
+            probabilities[None].copy(), self._graph.tree_parents
+        ).ravel()
+
+
+def _chunks(sources: Iterable[Wanted], size: int) -> Iterator[list[Wanted]]:
+    remaining = iter(sources)
+    while chunk := list(islice(remaining, size)):
+        yield chunk

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.arrays import Array
+from engine.track.overlap import true_places
 
 _BIDS = 4  # for each row; rows that have no column then are added one by one
 
@@ -19,17 +20,28 @@ def assign(costs: Array, limit: float) -> tuple[Array, Array]:
     A pair of cost `limit` or more, or of NaN, is never made; rows and columns may stay alone.
     """
     costs = np.asarray(costs, np.float64)
-    allowed = costs < limit
-    rows, columns = np.flatnonzero(allowed.any(axis=1)), np.flatnonzero(allowed.any(axis=0))
-    if not len(rows):
-        return rows, columns
-    # Only rows and columns with a choice remain, and a row that stays alone costs 0.
-    table = np.where(allowed, costs - limit, np.inf)
-    if table.shape != (len(rows), len(columns)):
-        table = table[rows[:, None], columns]
-    column_of = _Solver(table).solve()
-    paired = np.flatnonzero(column_of >= 0)
-    return rows[paired], columns[column_of[paired]]
+    rows, columns = true_places(costs < limit)
+    is_best = best_pairs(rows, columns, costs[rows, columns] - limit)
+    return rows[is_best], columns[is_best]
+
+
+def best_pairs(rows: Array, columns: Array, costs: Array) -> Array:
+    """Return which of some pairs are those whose sum of costs, all below 0, is lowest."""
+    # Most pairs are the only choice of their row and of their column, and no question.
+    is_best: Array = (np.bincount(rows)[rows] == 1) & (np.bincount(columns)[columns] == 1)
+    if not is_best.all():
+        open_ones = ~is_best
+        rows, columns = _renumbered(rows[open_ones]), _renumbered(columns[open_ones])
+        table = np.full((rows.max() + 1, columns.max() + 1), np.inf)
+        table[rows, columns] = costs[open_ones]  # a row that stays alone costs 0
+        is_best[open_ones] = _Solver(table).solve()[rows] == columns
+    return is_best
+
+
+def _renumbered(numbers: Array) -> Array:
+    """Return numbers without gaps, in the same order."""
+    new = np.cumsum(np.bincount(numbers) > 0) - 1
+    return np.asarray(new[numbers])
 
 
 class _Solver:
@@ -52,7 +64,7 @@ class _Solver:
         self._row_of[cheapest[::-1]] = numbers[::-1]  # of several rows the first one wins
         has_won = self._row_of[cheapest] == numbers
         self._column_of[has_won] = cheapest[has_won]
-        free = np.flatnonzero(~has_won).tolist()
+        free = (~has_won).nonzero()[0].tolist()
         for row in self._bid(free) if free else ():
             self._add(row)
         return self._column_of

@@ -7,7 +7,7 @@ then matched with boxes of low scores, such as those of objects that are partly 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from reprlib import repr as brief
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,8 @@ import numpy as np
 from engine.arguments import as_array, fraction, whole
 from engine.arrays import Array
 from engine.errors import InputError
-from engine.track.assignment import assign
-from engine.track.overlap import iou_table
+from engine.track.assignment import best_pairs
+from engine.track.overlap import overlaps
 
 if TYPE_CHECKING:
     from engine.vision.result import Result
@@ -32,27 +32,60 @@ _FIRST_POSITION_NOISE = 2 * _POSITION_NOISE
 _FIRST_SPEED_NOISE = 10 * _SPEED_NOISE
 
 _MIN_IOU_OF_NEW = 0.3  # of a track's second box with its first one
-_SMALLEST_SIDE = 1e-3
+_LEAST = np.array([[-np.inf], [-np.inf], [1e-3], [1e-3]])  # of x, y, the width and the height
 _MAX_BOXES = 1000  # of a frame, the best ones, as memory and time grow with the square
-_SIDES = [2, 3, 2, 3]  # the width for x and the width, the height for y and the height
+_SIDES = np.array([2, 3, 2, 3])  # the width for x and the width, the height for y and the height
 _TIME_TOLERANCE = 1e-6  # seconds, for time stamps that were rounded
 
-_TRACK = np.dtype(
-    [
-        # The filter of a coordinate is independent of the others: x, y, width and height each have
-        # a value, a speed per frame, and the variances and covariance of the two.
-        ("place", np.float64, 4),
-        ("speed", np.float64, 4),
-        ("place_variance", np.float64, 4),
-        ("covariance", np.float64, 4),
-        ("speed_variance", np.float64, 4),
-        ("id", np.int64),  # NO_TRACK until the track is confirmed
-        ("class_id", np.int64),
-        ("hits", np.int64),  # boxes so far
-        ("last_seen", np.float64),  # seconds
-        ("is_lost", bool),
-    ]
-)
+
+@dataclass
+class _Tracks:
+    """The tracks of a video: (n,), and (4, n) for x, y, width and height.
+
+    The filter of a coordinate is independent of the others: each has a place, a speed per frame,
+    and the variances and the covariance of the two.
+    """
+
+    place: Array
+    speed: Array
+    place_variance: Array
+    covariance: Array
+    speed_variance: Array
+    id: Array  # NO_TRACK until the track is confirmed
+    class_id: Array
+    hits: Array  # boxes so far
+    last_seen: Array  # seconds
+    is_lost: Array
+
+    @classmethod
+    def started(cls, places: Array, classes: Array, seconds: float) -> _Tracks:
+        """Return tracks of boxes."""
+        count = places.shape[1]
+        return cls(
+            place=places,
+            speed=np.zeros(places.shape),
+            place_variance=(places[_SIDES] * _FIRST_POSITION_NOISE) ** 2,
+            covariance=np.zeros(places.shape),
+            speed_variance=(places[_SIDES] * _FIRST_SPEED_NOISE) ** 2,
+            id=np.full(count, NO_TRACK),
+            class_id=classes.astype(np.int64),
+            hits=np.ones(count, np.int64),
+            last_seen=np.full(count, seconds),
+            is_lost=np.zeros(count, bool),
+        )
+
+    def __getitem__(self, wanted: Array | slice) -> _Tracks:
+        return _Tracks(*(values[..., wanted] for values in vars(self).values()))
+
+    def __add__(self, other: _Tracks) -> _Tracks:
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return _Tracks(*(np.concatenate(pair, axis=-1) for pair in pairs))
+
+    @property
+    def edges(self) -> Array:
+        """The left, top, right and bottom edges, (4, n)."""
+        centre, half = self.place[:2], self.place[2:] / 2
+        return np.concatenate([centre - half, centre + half])
 
 
 class Tracker:
@@ -99,7 +132,7 @@ class Tracker:
         self._across_classes = across_classes
         self._last_id = 0
         self._seconds: float | None = None  # of the last frame
-        self._tracks = np.empty(0, _TRACK)
+        self._tracks = _Tracks.started(np.empty((4, 0)), np.empty(0), 0.0)
 
     @property
     def count(self) -> int:
@@ -136,49 +169,54 @@ class Tracker:
         of very many boxes only the best 1000 may get one.
         """
         edges, scores, classes = _checked(boxes, scores, classes)
-        first = self._advance(seconds)
         with np.errstate(all="ignore"):
+            is_first = self._advance(seconds)
             sides = edges[:, 2:] - edges[:, :2]
-            good = np.isfinite(sides).all(axis=1) & (sides > 0).all(axis=1)
-            if np.count_nonzero(good) > _MAX_BOXES:
-                rank = np.argsort(-np.where(good & (scores >= self._low), scores, -np.inf))
-                good[rank[_MAX_BOXES:]] = False
-            high = good & (scores >= self._high)
-            low = good & (scores >= self._low) & ~high
-        places = np.concatenate([(edges[:, :2] + edges[:, 2:]) / 2, sides], axis=1)
-        found = np.full(len(self._tracks), -1)  # the box of each track
-        expected = self._edges
+            usable = ((sides > 0) & (sides < np.inf)).all(axis=1) & (scores >= self._low)
+            rows = usable.nonzero()[0]
+            if len(rows) > _MAX_BOXES:
+                best = np.argsort(-np.where(usable, scores, -np.inf))[:_MAX_BOXES]
+                rows = np.sort(best)
+            ids = np.full(len(edges), NO_TRACK)
+            usable_edges = np.ascontiguousarray(edges[rows].T)
+            ids[rows] = self._identify(usable_edges, scores[rows], classes[rows], is_first=is_first)
+        return ids
+
+    def _identify(self, edges: Array, scores: Array, classes: Array, *, is_first: bool) -> Array:
+        """Match boxes with tracks, start others, and return the identities of the boxes."""
+        rows, columns, overlap = overlaps(self._tracks.edges, edges)
+        if not self._across_classes:
+            overlap[self._tracks.class_id[rows] != classes[columns]] = 0
+        found = np.full(self._tracks.id.shape, -1)  # the box of each track
 
         def match(tracks: Array, boxes: Array, least: float) -> None:
-            rows, columns = np.flatnonzero(tracks), np.flatnonzero(boxes)
-            if len(rows) and len(columns):
-                table = iou_table(expected[rows], edges[columns])
-                if not self._across_classes:
-                    table[self._tracks["class_id"][rows][:, None] != classes[columns]] = 0
-                paired, taken = assign(-table, -least)
-                found[rows[paired]] = columns[taken]
-                boxes[columns[taken]] = False
+            pairs = (tracks[rows] & boxes[columns] & (overlap > least)).nonzero()[0]
+            if len(pairs):
+                pairs = pairs[best_pairs(rows[pairs], columns[pairs], least - overlap[pairs])]
+                found[rows[pairs]] = columns[pairs]
+                boxes[columns[pairs]] = False
 
-        is_known = self._tracks["id"] != NO_TRACK
+        high = scores >= self._high
+        low = ~high
+        is_known = self._tracks.id != NO_TRACK
         match(is_known, high, self._iou)
         match(is_known & (found < 0), low, self._low_iou)
         match(~is_known, high, _MIN_IOU_OF_NEW)
+        places = np.concatenate([(edges[:2] + edges[2:]) / 2, edges[2:] - edges[:2]])
         self._correct(found, places, classes)
-        ids = np.full(len(edges), NO_TRACK)
-        ids[found[found >= 0]] = self._tracks["id"][found >= 0]
-        self._keep(is_known | (found >= 0))
-        starting = np.flatnonzero(high & (scores >= self._new))
+        ids = np.full(len(scores), NO_TRACK)
+        has_found = found >= 0
+        ids[found[has_found]] = self._tracks.id[has_found]
+        self._keep(is_known | has_found)
+        starting = (high & (scores >= self._new)).nonzero()[0]
         if len(starting):
-            ids[starting] = self._start(places[starting], classes[starting], first=first)
+            started = _Tracks.started(places[:, starting], classes[starting], self.seconds)
+            if is_first or self._hits == 1:
+                started.id = ids[starting] = self._new_ids(len(starting))
+            self._tracks += started
         return ids
 
     # ------------------------------------------------------------ tracks
-
-    @property
-    def _edges(self) -> Array:
-        place = self._tracks["place"]
-        half = place[:, 2:] / 2
-        return np.concatenate([place[:, :2] - half, place[:, :2] + half], axis=1)
 
     def _advance(self, seconds: float | None) -> bool:
         """Go on to the time of the next frame; return whether it is the first one of a scene."""
@@ -194,7 +232,7 @@ class Tracker:
             self._tracks = self._tracks[:0]
             return True
         most = self._lost_seconds + 1 / self._rate + _TIME_TOLERANCE
-        self._keep(now - self._tracks["last_seen"] <= most)
+        self._keep(now - self._tracks.last_seen <= most)
         self._predict((now - before) * self._rate)
         return False
 
@@ -204,56 +242,43 @@ class Tracker:
 
     def _predict(self, frames: float) -> None:
         tracks = self._tracks
-        tracks["speed"][tracks["is_lost"], 2:] = 0  # what is hidden does not grow or shrink
-        tracks["place"] += frames * tracks["speed"]
-        np.maximum(tracks["place"][:, 2:], _SMALLEST_SIDE, out=tracks["place"][:, 2:])
-        scale = frames * tracks["place"][:, _SIDES] ** 2
-        tracks["place_variance"] += (
-            frames * (2 * tracks["covariance"] + frames * tracks["speed_variance"])
+        tracks.speed[2:, tracks.is_lost] = 0  # what is hidden does not grow or shrink
+        tracks.place += frames * tracks.speed
+        np.maximum(tracks.place, _LEAST, out=tracks.place)
+        scale = frames * tracks.place[_SIDES] ** 2
+        tracks.place_variance += (
+            frames * (2 * tracks.covariance + frames * tracks.speed_variance)
             + scale * _POSITION_NOISE**2
         )
-        tracks["covariance"] += frames * tracks["speed_variance"]
-        tracks["speed_variance"] += scale * _SPEED_NOISE**2
+        tracks.covariance += frames * tracks.speed_variance
+        tracks.speed_variance += scale * _SPEED_NOISE**2
 
     def _correct(self, found: Array, places: Array, classes: Array) -> None:
         """Move the tracks that found a box to it, and give new identities."""
         tracks = self._tracks
-        tracks["is_lost"] = found < 0
-        rows = np.flatnonzero(found >= 0)
-        if not len(rows):
+        tracks.is_lost = found < 0
+        if tracks.is_lost.all():
             return
-        measured, place = places[found[rows]], tracks["place"][rows]
-        variance, covariance = tracks["place_variance"][rows], tracks["covariance"][rows]
-        noise = (place[:, _SIDES] * _POSITION_NOISE) ** 2
-        total = variance + noise
-        gain, kept = covariance / total, noise / total
-        error = measured - place
-        place += error * (variance / total)
-        np.maximum(place[:, 2:], _SMALLEST_SIDE, out=place[:, 2:])
-        tracks["place"][rows] = place
-        tracks["speed"][rows] += error * gain
-        tracks["place_variance"][rows] = variance * kept
-        tracks["speed_variance"][rows] -= gain * covariance
-        tracks["covariance"][rows] = covariance * kept
-        tracks["class_id"][rows] = classes[found[rows]]
-        tracks["hits"][rows] += 1
-        tracks["last_seen"][rows] = self._seconds
-        confirmed = rows[(tracks["id"][rows] == NO_TRACK) & (tracks["hits"][rows] >= self._hits)]
-        tracks["id"][confirmed] = self._new_ids(len(confirmed))
-
-    def _start(self, places: Array, classes: Array, *, first: bool) -> Array:
-        """Start tracks; return their identities."""
-        started = np.zeros(len(places), _TRACK)
-        started["place"] = places
-        started["place_variance"] = (places[:, _SIDES] * _FIRST_POSITION_NOISE) ** 2
-        started["speed_variance"] = (places[:, _SIDES] * _FIRST_SPEED_NOISE) ** 2
-        started["class_id"] = classes
-        started["hits"] = 1
-        started["last_seen"] = self._seconds
-        is_certain = first or self._hits == 1
-        started["id"] = self._new_ids(len(started)) if is_certain else NO_TRACK
-        self._tracks = np.concatenate([self._tracks, started])
-        return np.asarray(started["id"])
+        noise = (tracks.place[_SIDES] * _POSITION_NOISE) ** 2
+        total = tracks.place_variance + noise
+        # Without a box, nothing is gained and all of the variance is kept.
+        pull = np.where(tracks.is_lost, 0, tracks.place_variance / total)
+        gain = np.where(tracks.is_lost, 0, tracks.covariance / total)
+        kept = np.where(tracks.is_lost, 1, noise / total)
+        error = places[:, found] - tracks.place
+        tracks.place += error * pull
+        np.maximum(tracks.place, _LEAST, out=tracks.place)
+        tracks.speed += error * gain
+        tracks.place_variance *= kept
+        tracks.speed_variance -= gain * tracks.covariance
+        tracks.covariance *= kept
+        is_seen = ~tracks.is_lost
+        tracks.class_id[is_seen] = classes[found[is_seen]]
+        tracks.hits += is_seen
+        tracks.last_seen[is_seen] = self._seconds
+        confirmed = ((tracks.id == NO_TRACK) & (tracks.hits >= self._hits)).nonzero()[0]
+        if len(confirmed):
+            tracks.id[confirmed] = self._new_ids(len(confirmed))
 
     def _new_ids(self, count: int) -> Array:
         self._last_id += count

@@ -97,7 +97,15 @@ def test_bin_output_drops_the_activation_of_a_signed_layer():
     assert kinds == ["Conv2d", "MaxPool"]
 
 
-@pytest.mark.parametrize("reader", ["[route]\nlayers=-1,-1\n", "[shortcut]\nfrom=-1\n"])
+@pytest.mark.parametrize(
+    "reader",
+    [
+        "[route]\nlayers=-1,-1\n",
+        "[shortcut]\nfrom=-1\n",
+        "[convolutional]\nfilters=4\n[sam]\nfrom=0\n",
+        "[avgpool]\n[scale_channels]\nfrom=0\n",
+    ],
+)
 def test_bin_output_is_dropped_if_values_are_read(reader):
     assert isinstance(plan_of(XNOR + reader).ops[1], ops.Activate)
 

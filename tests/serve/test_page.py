@@ -25,6 +25,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+import engine
 from engine.vision.colours import colour_of
 from tests.serve.running import load, serving
 from tests.serve.test_requests import website
@@ -516,6 +517,51 @@ def test_page_fits_its_width(page, pictures, size):
         page.browser.get(page.address + "docs")
         page.wait(lambda: page.all("details"))
         assert page.browser.execute_script(scroll_width) <= width
+
+
+def codes_of(*texts):
+    """Return a PNG with QR codes in a row."""
+    from tests.codes import made  # skips the test if zxing-cpp is missing
+
+    codes = [
+        (made.symbol(text, "QRCode"), (180 + 330 * at, 180), 0) for at, text in enumerate(texts)
+    ]
+    file = io.BytesIO()
+    Image.fromarray(made.page(*codes, size=(330 * len(texts), 360))).save(file, "PNG")
+    return file.getvalue()
+
+
+def test_what_codes_say_is_shown_and_copied(browser):
+    made_up = "<img src=x onerror=alert(1)>\x1dend"
+    texts = ["https://example.org/a?b=c", made_up, "javascript:alert(1)"]
+    with engine.load(device="cpu", threads=1, read=True) as detector, serving(detector) as server:
+        page = Page(browser, server)
+        page.drop("codes.png", codes_of(*texts))
+        page.wait_for("codes.png")
+        assert {each.text for each in page.all(".text")} == {
+            *texts[::2],
+            made_up.replace("\x1d", r"\x1d"),
+        }
+        assert [each.get_attribute("href") for each in page.all("a.text")] == texts[:1]
+        assert "noopener" in page.one("a.text").get_attribute("rel").split()
+        assert all(row[-1].startswith("QR Code, ") for row in page.rows())
+        page.one("#threshold").send_keys(Keys.END)
+        assert len(page.all(".text")) == 3  # what was read does not depend on a score
+        allowed = {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
+        browser.execute_cdp_cmd("Browser.grantPermissions", allowed)
+        (row,) = (each for each in page.all(".said") if each.text.startswith("<img"))
+        row.find_element(By.CSS_SELECTOR, "button").click()
+        page.wait(lambda: row.text.endswith("Copied"))
+        read = "navigator.clipboard.readText().then(arguments[0])"
+        assert browser.execute_async_script(read) == made_up
+        page.all(".row")[1].click()
+        assert [each.get_attribute("aria-pressed") for each in page.all(".row")][:2] == [
+            "false",
+            "true",
+        ]
+        if "ENGINE_AXE" in os.environ:
+            assert page.violations() == []
+        assert not page.complaints()
 
 
 @pytest.mark.skipif("ENGINE_AXE" not in os.environ, reason="ENGINE_AXE names no axe.min.js")

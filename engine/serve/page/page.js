@@ -225,7 +225,8 @@ function clear() {
 // ---------------------------------------------------------------- the result
 
 const threshold = () => Number(byId("threshold").value);
-const aboveThreshold = (entry) => entry.detections.filter((each) => each.score > threshold());
+// What was read is certain, whatever the score of its box, and `detect --read` shows it, too.
+const aboveThreshold = (entry) => entry.detections.filter((each) => each.score > threshold() || each.text);
 
 function visible(entry) {
   if (!entry.detections) return entry.classes;
@@ -272,13 +273,45 @@ function row(each, index) {
   if (each.box) {
     made.type = "button";
     made.setAttribute("aria-pressed", "false");
-    made.append(element("span", { className: "where", textContent: place(each.box) }));
+    const format = each.text ? `${each.format}, ` : "";
+    made.append(element("span", { className: "where", textContent: format + place(each.box) }));
     made.addEventListener("click", () => toggleChosen(index));
   } else {
     made.append(meter(each.score));
   }
   line.append(made);
+  if (each.text) line.append(said(each.text));
   return line;
+}
+
+// What a code says comes from a stranger: it is shown as text, and becomes a link only to the web.
+function said(text) {
+  const escaped = (each) => `\\x${each.charCodeAt(0).toString(16).padStart(2, "0")}`; // as in the table of `detect`
+  const visible = text.replace(/[^\P{Cc}\n]/gu, escaped);
+  const isLink = /^https?:\/\/\S+$/i.test(text) && URL.canParse(text);
+  const shown = isLink
+    ? element("a", { href: text, target: "_blank", rel: "noopener noreferrer" })
+    : element("span");
+  Object.assign(shown, { className: "text", dir: "auto", textContent: visible });
+  const button = element("button", { type: "button", className: "copy", textContent: "Copy", ariaLabel: `Copy ${visible}` });
+  button.addEventListener("click", guarded(async () => {
+    await copy(text);
+    button.textContent = button.ariaLabel = "Copied";
+  }));
+  const made = element("div", { className: "said" });
+  made.append(shown, button);
+  return made;
+}
+
+async function copy(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const area = element("textarea", { value: text }); // the clipboard is there only for https and localhost
+  document.body.append(area);
+  area.select();
+  const isDone = document.execCommand("copy");
+  area.remove();
+  if (!isDone) throw new Error("The browser did not allow copying.");
+  return undefined;
 }
 
 function place({ left, top, right, bottom }) {
@@ -295,7 +328,7 @@ function meter(score) {
 function toggleChosen(index) {
   chosen = chosen === index ? null : index;
   choose(byId("boxes"), groups, chosen);
-  byId("rows").querySelectorAll("button").forEach((each, number) => {
+  byId("rows").querySelectorAll(".row").forEach((each, number) => {
     each.setAttribute("aria-pressed", String(number === chosen));
     if (number === chosen) each.scrollIntoView({ block: "nearest" });
   });

@@ -214,8 +214,13 @@ class _Builder:
         self._makes_map: list[bool] = []
         self._consumers: list[list[Layer]] = []
         self._references = self._parameters = self._activations = self._operations = 0
+        self._trees = 0
 
     def add(self, context: LayerContext) -> None:
+        tree = context.section.first.get("tree")
+        self._trees += tree is not None
+        if tree is not None:
+            _limit(self._trees, network_limits.TREES, f"{context.section.where} tree: files in all")
         layer = from_section(_layer_class(context.section), context)
         sources = layer.sources()
         self._references += len(sources)

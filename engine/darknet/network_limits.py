@@ -14,4 +14,5 @@ PARAMETERS = 2**32  # of all layers together
 ACTIVATIONS = 2**34  # of all layers together, for one sample
 OPERATIONS = 2**43  # of all layers together, for one sample
 CLASSES = 2**20  # of a detector or classifier
+TREES = 100  # options tree=, each of which reads a file of up to 16 MiB
 REFERENCES = 200_000  # references from all layers to earlier ones

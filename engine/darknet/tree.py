@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
@@ -31,6 +32,35 @@ class Tree:
         return tuple(len(list(siblings)) for _, siblings in groupby(self.parents))
 
 
+def find_tree(name: str, folder: Path | None, where: str) -> Path:
+    """Find the tree that a .cfg in `folder` names; without a folder the .cfg was given as text.
+
+    A .cfg may be a stranger's, so a name that leaves the folder of the .cfg and the working folder
+    is refused before anything is looked up. Links inside them are followed.
+    """
+    folders = [Path()] if folder is None else [folder, Path()]
+    # `..` is removed as text: the parent of a link to another folder would lead out.
+    paths = [Path(os.path.normpath(each / name)) for each in folders]
+    try:
+        working = Path.cwd()
+    except OSError as error:
+        raise ConfigError(f"{where}: no working folder: {error.strerror}") from None
+    allowed = [os.path.normpath(working / each) for each in folders]
+    if working == Path(working.anchor):  # as of many services: all files are below it
+        allowed.pop()
+    inside = [
+        path
+        for path in paths
+        if any(Path(os.path.normpath(working / path)).is_relative_to(each) for each in allowed)
+    ]
+    if not inside:
+        raise ConfigError(
+            f"{where}: {shown(name)}: expected a file in the folder of the .cfg or in the working "
+            "folder. Copy it there and name it without its folder."
+        )
+    return next(filter(_exists, inside), inside[-1])
+
+
 def read_tree(path: str | Path, where: str) -> Tree:
     """Read lines of `name parent`; `where` names the option that refers to the file."""
     try:
@@ -40,6 +70,13 @@ def read_tree(path: str | Path, where: str) -> Tree:
     if not tree.names:
         raise ConfigError(f"{where}: {shown(path)}: expected at least one class, got none")
     return tree
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # the name is too long, which opening the file will report
+        return False
 
 
 @lru_cache(maxsize=4)  # a network may refer to one file in thousands of layers

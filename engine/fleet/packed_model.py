@@ -46,7 +46,8 @@ class PackedModel:
                 if Path(tree).is_absolute() or ".." in Path(tree).parts:
                     where = f"{shown(cfg)}:{node.line}: tree"
                     raise ConfigError(f"{where}: expected a file in the folder of the .cfg")
-                files[tree] = node.layer.context.find(tree).read_bytes()
+                found = node.layer.context.find_tree(tree, node.layer.at("tree"))
+                files[tree] = found.read_bytes()
         return cls(files, tuple(labels), options, task)
 
     @property

@@ -9,6 +9,8 @@ NET = "[net]\nwidth=32\nheight=32\nchannels=3\n"
 CONV = "[convolutional]\nfilters=16\nsize=3\npad=1\n"
 YOLO = "[convolutional]\nfilters=6\n[yolo]\nclasses=1\nmask=0\nanchors=8,8\n"
 ROUTE = "[route]\nlayers="
+VECTOR = NET + "[avgpool]\n"
+TREE = "[softmax]\ntree=a.tree\n"
 
 # limit: (its lowered value, a network within it, a network beyond it, the message)
 CASES = {
@@ -24,6 +26,7 @@ CASES = {
     "OPERATIONS": (10**6, NET + CONV, NET + CONV * 2, "operations up to here: expected at most 1"),
     "CLASSES": (1, NET + YOLO, NET + YOLO.replace("filters=6", "filters=7").replace("es=1", "es=2"),
                 "[yolo] classes: expected at most 1, got 2"),
+    "TREES": (2, VECTOR + TREE * 2, VECTOR + TREE * 3, "files in all: expected at most 2, got 3"),
     "REFERENCES": (3, NET + CONV * 3, NET + CONV * 2 + f"{ROUTE}0,1\n", "references to earlier"),
 }  # fmt: skip
 
@@ -32,6 +35,7 @@ CASES = {
 def test_a_lowered_ceiling_is_respected(name, monkeypatch, tmp_path):
     ceiling, below, above, message = CASES[name]
     monkeypatch.setattr(network_limits, name, ceiling)
+    (tmp_path / "a.tree").write_text("a -1\nb -1\nc -1\n")
     path = tmp_path / "net.cfg"
     path.write_text(below)
     graph.build(cfg.read(path))

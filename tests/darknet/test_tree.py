@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.darknet.tree import Tree, read_tree
+from engine.darknet.tree import Tree, find_tree, read_tree
 from engine.errors import ConfigError
 
 WHERE = "net.cfg:9: [softmax] tree"
@@ -81,8 +81,84 @@ def test_a_folder_is_not_a_tree(tmp_path):
         read_tree(tmp_path, WHERE)
 
 
+def test_a_pipe_or_device_is_not_a_tree(tmp_path):
+    os.mkfifo(tmp_path / "pipe.tree")
+    (tmp_path / "device.tree").symlink_to("/dev/zero")
+    for name, kind in (("pipe.tree", "a pipe"), ("device.tree", "a device")):
+        with pytest.raises(ConfigError, match=f"tree: .*: expected a file, got {kind}"):
+            read_tree(find_tree(name, tmp_path, WHERE), WHERE)
+
+
 def test_a_huge_file_is_refused(tmp_path):
     path = write(tmp_path, "a -1\n")
     os.truncate(path, 17 * 2**20)
     with pytest.raises(ConfigError, match="at most 16 MiB"):
         read_tree(path, WHERE)
+
+
+@pytest.fixture
+def two_folders(tmp_path, monkeypatch):
+    """Return the folder of a .cfg, and work in another one; only the folder above has a tree."""
+    for name in ("models/data", "work/data", "models-2"):
+        (tmp_path / name).mkdir(parents=True)
+    write(tmp_path, "secret -1\n")
+    write(tmp_path / "models-2", "secret -1\n")
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "models"
+
+
+@pytest.mark.parametrize("place", ["models", "models/data", "work", "work/data"])
+def test_a_cfg_names_a_tree_next_to_it_or_in_the_working_folder(two_folders, place):
+    folder = two_folders.parent / place
+    write(folder, "a -1\n")
+    name = f"{'data/' if place.endswith('data') else ''}a.tree"
+    wordy = f"data/../{name}"
+    for each in (name, wordy, str(folder / "a.tree")):
+        for given in (two_folders, Path("../models")):
+            assert find_tree(each, given, WHERE).samefile(folder / "a.tree")
+
+
+@pytest.mark.parametrize("folder", ["models", None])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../a.tree",
+        "data/../../a.tree",
+        "../models-2/a.tree",
+        "/etc/passwd",
+        "/proc/kmsg",
+        "../../../../../../../../etc/passwd",
+        "//etc/passwd",
+    ],
+)
+def test_a_cfg_names_no_tree_elsewhere(two_folders, folder, name):
+    refusal = r"net\.cfg:9: \[softmax\] tree: .*expected a file in the folder of"
+    with pytest.raises(ConfigError, match=refusal) as told:
+        find_tree(name, folder and two_folders, WHERE)
+    assert "\n" not in str(told.value)
+
+
+def test_the_parent_of_a_link_is_the_folder_of_the_link(two_folders):
+    (two_folders / "link").symlink_to(two_folders.parent / "models-2" / "data")
+    write(two_folders, "a -1\n")
+    path = find_tree("link/../a.tree", two_folders, WHERE)
+    assert path == two_folders / "a.tree"
+
+
+def test_nothing_outside_is_looked_up(two_folders, monkeypatch):
+    monkeypatch.setattr(Path, "exists", lambda self: pytest.fail(f"looked for {self}"))
+    with pytest.raises(ConfigError, match="expected a file in the folder of"):
+        find_tree(str(two_folders.parent / "a.tree"), two_folders, WHERE)
+
+
+def test_the_root_of_the_disk_is_no_working_folder(two_folders, monkeypatch):
+    outside = two_folders.parent / "a.tree"
+    monkeypatch.chdir("/")
+    for name in (str(outside), str(outside).lstrip("/")):
+        with pytest.raises(ConfigError, match="expected a file in the folder of"):
+            find_tree(name, None, WHERE)
+    with pytest.raises(ConfigError, match="expected a file in the folder of"):
+        find_tree(str(outside), two_folders, WHERE)
+    # a name without a leading slash is looked for in the folder of the .cfg only
+    inside = find_tree(str(outside).lstrip("/"), two_folders, WHERE)
+    assert inside.is_relative_to(two_folders)

@@ -216,8 +216,7 @@ tree={tree}
     assert len({packed.digest, other.digest, renamed.digest}) == 3
     (tmp_path / "3.tree").write_text("animal -1\ncat 0\ndog 0\n")
     absolute = region.format(filters=8, tree=tmp_path / "3.tree")
-    (tmp_path / "other").mkdir()
-    written = write_model(tmp_path / "other", absolute, ["animal", "cat", "dog"])
+    written = write_model(tmp_path, absolute, ["animal", "cat", "dog"])
     with pytest.raises(ConfigError, match="tree: expected a file in the folder"):
         PackedModel.pack(written.cfg, written.weights, ())
 

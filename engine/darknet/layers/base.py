@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from engine.darknet import options
 from engine.darknet.cfg import Option, Section
 from engine.darknet.layers.net import Net
+from engine.darknet.tree import find_tree
 from engine.errors import ConfigError
 from engine.plan.build import PlanBuilder
 from engine.plan.ops import Tensor
@@ -58,14 +59,9 @@ class LayerContext:
     section: Section
     net: Net  # with the size and the time steps that the network is built for
 
-    def find(self, name: str) -> Path:
-        """Resolve a file name in the folder of the .cfg if it exists there, else as it is."""
-        folder = self.section.folder
-        try:
-            is_next_to_cfg = folder is not None and (folder / name).exists()
-        except OSError:  # the name is too long, which opening the file will report
-            is_next_to_cfg = False
-        return folder / name if folder is not None and is_next_to_cfg else Path(name)
+    def find_tree(self, name: str, where: str) -> Path:
+        """Return the path of the file that the option at `where` names."""
+        return find_tree(name, self.section.folder, where)
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,8 @@ class Region(DetectionLayer):
     def _read_tree(self) -> Tree | None:
         if self.tree is None:
             return None
-        tree = read_tree(self.context.find(self.tree), self.at("tree"))
+        where = self.at("tree")
+        tree = read_tree(self.context.find_tree(self.tree, where), where)
         if len(tree) != self.classes:
             raise self.error(
                 "tree", f"expected {self.classes} entries, one for each class, got {len(tree)}"

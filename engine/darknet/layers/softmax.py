@@ -45,7 +45,8 @@ class Softmax(Layer):
     def read_tree(self) -> Tree | None:
         if self.tree is None:
             return None
-        return read_tree(self.context.find(self.tree), self.at("tree"))
+        where = self.at("tree")
+        return read_tree(self.context.find_tree(self.tree, where), where)
 
     def _group_sizes(self, shape: Shape) -> tuple[int, ...]:
         tree = self.read_tree()

@@ -73,9 +73,10 @@ def test_softmax_with_a_temperature():
 TREE = "animal -1\nplant -1\ndog 0\ncat 0\noak 1\n"
 
 
-def test_softmax_over_the_siblings_of_a_tree(tmp_path):
+def test_softmax_over_the_siblings_of_a_tree(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "small.tree").write_text(TREE)
-    op = only_op(f"[softmax]\ntree={tmp_path}/small.tree\n", Shape(5))
+    op = only_op("[softmax]\ntree=small.tree\n", Shape(5))
     assert op.runs == (2, 2, 1)
 
 
@@ -94,10 +95,11 @@ def test_item_34_a_tree_that_cannot_be_read_is_refused(tmp_path, name):
         build(read(path))
 
 
-def test_item_34_a_tree_with_another_number_of_entries_is_refused(tmp_path):
+def test_item_34_a_tree_with_another_number_of_entries_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "small.tree").write_text(TREE)
     with pytest.raises(ValueError, match="tree: expected 6 entries, one for each value, got 5"):
-        graph_of(f"[softmax]\ntree={tmp_path}/small.tree\n", Shape(6))
+        graph_of("[softmax]\ntree=small.tree\n", Shape(6))
 
 
 CONV = "[convolutional]\nfilters=4\nactivation=linear\n"

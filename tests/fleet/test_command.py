@@ -214,9 +214,11 @@ tree={tree}
     other = PackedModel.pack(model.cfg, model.weights, ("cat", "dog", "cow"))
     renamed = PackedModel.pack(model.cfg, model.weights, ("cat", "dog", "horse"))
     assert len({packed.digest, other.digest, renamed.digest}) == 3
-    (tmp_path / "3.tree").write_text("animal -1\ncat 0\ndog 0\n")
-    absolute = region.format(filters=8, tree=tmp_path / "3.tree")
-    written = write_model(tmp_path, absolute, ["animal", "cat", "dog"])
+    other_folder = tmp_path / "other"
+    other_folder.mkdir()
+    (other_folder / "3.tree").write_text("animal -1\ncat 0\ndog 0\n")
+    absolute = region.format(filters=8, tree=other_folder / "3.tree")
+    written = write_model(other_folder, absolute, ["animal", "cat", "dog"])
     with pytest.raises(ConfigError, match="tree: expected a file in the folder"):
         PackedModel.pack(written.cfg, written.weights, ())
 

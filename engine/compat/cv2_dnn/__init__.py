@@ -17,8 +17,9 @@ or without OpenCV, by its names in this module:
     classes, scores, boxes = model.detect(frame, 0.5, 0.4)  # frame: (height, width, 3), BGR
 
 Layer names, the rows of outputs, NMS and the scaling of pictures are OpenCV's; two things are
-darknet's: the epsilon of batch normalisation, and what OpenCV cannot read. New programs should use
-engine.load(), which gives the numbers of the darknet command.
+darknet's: the epsilon of batch normalisation, unless `epsilon=1e-6` asks for OpenCV's, and what
+OpenCV cannot read. New programs should use engine.load(), which gives the numbers of the darknet
+command.
 """
 
 from engine.compat.cv2_dnn.blob import blobFromImage, blobFromImages

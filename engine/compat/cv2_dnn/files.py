@@ -18,6 +18,8 @@ from engine.errors import InputError
 Buffer: TypeAlias = "bytes | bytearray | memoryview | Array"
 Content: TypeAlias = "str | os.PathLike[str] | Buffer"
 
+DARKNET_EPSILON = 1e-5  # added to the variance in batch normalisation; OpenCV adds 1e-6
+
 _SUFFIXES = (".cfg", ".weights")
 
 
@@ -49,8 +51,25 @@ def read_sections(config: Content) -> tuple[Section, ...]:
     return cfg.parse(cfg.decode(_bytes(config), "cfg"))
 
 
-def read_weights(source: Content, network: Graph) -> tuple[Weights, ...]:
-    """Return the arrays of the network; without a file they are zero, as before training."""
+def read_weights(source: Content, network: Graph, epsilon: float) -> tuple[Weights, ...]:
+    """Return the arrays of the network; without a file they are zero, as before training.
+
+    The engine will add darknet's epsilon to each variance; the difference to `epsilon` is added
+    here.
+    """
+    layers = _read_weights(source, network)
+    if epsilon == DARKNET_EPSILON:
+        return layers
+    if not epsilon > 0:
+        raise InputError(f"epsilon: expected a positive number, got {epsilon}")
+    change = np.float32(epsilon - DARKNET_EPSILON)
+    return tuple(
+        {name: each + change if name == "variance" else each for name, each in layer.items()}
+        for layer in layers
+    )
+
+
+def _read_weights(source: Content, network: Graph) -> tuple[Weights, ...]:
     if isinstance(source, (str, os.PathLike)):
         return weights.load(Path(source), network) if source else weights.initial(network)
     content = _bytes(source)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -13,12 +15,13 @@ from engine.errors import InputError
 _MARK = "__engine_darknet__"
 
 
-def install() -> ModuleType:
+def install(*, epsilon: float = files.DARKNET_EPSILON) -> ModuleType:
     """Let cv2.dnn of any OpenCV read darknet's files, and return cv2.
 
     readNet() and the models give other files and networks to OpenCV as before. Functions that need
     no network, such as blobFromImage(), stay OpenCV's; NMSBoxes() is replaced, so that scripts for
-    OpenCV before 4.5.4 run, too. Calling this again does nothing.
+    OpenCV before 4.5.4 run, too. `epsilon` is what batch normalisation adds to the variance: 1e-6
+    gives OpenCV's numbers instead of darknet's. Calling this again does nothing.
     """
     try:
         cv2 = import_module("cv2")
@@ -34,23 +37,24 @@ def install() -> ModuleType:
     for name, value in vars(constants).items():
         if name.startswith("DNN_") and not hasattr(dnn, name):
             setattr(dnn, name, value)
+    read = partial(readNet, epsilon=epsilon)
     for name in ("DetectionModel", "ClassificationModel"):
-        made = _model_class(getattr(models, name), getattr(dnn, name, None))
+        made = _model_class(getattr(models, name), getattr(dnn, name, None), read)
         setattr(dnn, name, made)
         setattr(cv2, f"dnn_{name}", made)
-    dnn.readNetFromDarknet = readNetFromDarknet
-    dnn.readNet = _read_any(dnn.readNet)
+    dnn.readNetFromDarknet = partial(readNetFromDarknet, epsilon=epsilon)
+    dnn.readNet = _read_any(dnn.readNet, read)
     return cv2
 
 
-def _read_any(original: Any) -> Any:
+def _read_any(original: Any, read_darknet: Callable[..., Net]) -> Any:
     """Return a readNet() that gives all files but darknet's to OpenCV."""
 
     def read(model: Any, config: Any = "", framework: Any = "") -> Any:
         is_buffers = isinstance(model, str) and files.is_buffer(config)
         chosen = model if is_buffers else framework
         if files.is_darknet(model, config, framework=chosen):
-            return readNet(model, config, framework)
+            return read_darknet(model, config, framework)
         return original(model, config, framework)
 
     read.__name__ = "readNet"
@@ -59,7 +63,9 @@ def _read_any(original: Any) -> Any:
     return read
 
 
-def _model_class(ours: type[models.Model], theirs: Any) -> type[models.Model]:
+def _model_class(
+    ours: type[models.Model], theirs: Any, read: Callable[..., Net]
+) -> type[models.Model]:
     """Return our class, except that networks of OpenCV make an object of OpenCV's class."""
 
     def create(cls: type[models.Model], *args: Any, **named: Any) -> Any:
@@ -68,4 +74,5 @@ def _model_class(ours: type[models.Model], theirs: Any) -> type[models.Model]:
             return object.__new__(cls)
         return theirs(*args, **named)
 
-    return type(ours.__name__, (ours,), {"__new__": create, "__doc__": ours.__doc__})
+    members = {"__new__": create, "__doc__": ours.__doc__, "_read": staticmethod(read)}
+    return type(ours.__name__, (ours,), members)

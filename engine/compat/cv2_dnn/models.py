@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -22,8 +22,10 @@ _Self = TypeVar("_Self", bound="Model")
 class Model:
     """A Net with the parameters of its blob. Setters return the model, as in OpenCV 4."""
 
+    _read: Callable[..., Net] = staticmethod(readNet)
+
     def __init__(self, model: Net | Content, config: Content = "") -> None:
-        self.net = model if isinstance(model, Net) else readNet(model, config)
+        self.net = model if isinstance(model, Net) else self._read(model, config)
         self._scale: float | Sequence[float] = 1.0
         self._size: Size = None
         self._mean: Scalar = None

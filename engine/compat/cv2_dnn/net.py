@@ -16,7 +16,7 @@ from engine.backends import open_chosen
 from engine.backends.base import Device, Program, TimedProgram
 from engine.compat.cv2_dnn import constants, files
 from engine.compat.cv2_dnn.blob import Scalar, scalar
-from engine.compat.cv2_dnn.files import Content
+from engine.compat.cv2_dnn.files import DARKNET_EPSILON, Content
 from engine.compat.cv2_dnn.layers import CvLayer, layers_of, unconnected
 from engine.compat.cv2_dnn.old_and_new import Items
 from engine.compat.cv2_dnn.rows import rows_of
@@ -71,13 +71,20 @@ class Net:
     network for a new size, batch or set of outputs is compiled at its first forward().
     """
 
-    def __init__(self, sections: Sequence[Section] = (), weights: Content = "", /) -> None:
+    def __init__(
+        self,
+        sections: Sequence[Section] = (),
+        weights: Content = "",
+        /,
+        *,
+        epsilon: float = DARKNET_EPSILON,
+    ) -> None:
         self._sections = tuple(sections)
         self._graph = files.build(self._sections) if sections else None
         self._weights: tuple[Weights, ...] = ()
         self._layers: tuple[CvLayer, ...] = ()
         if self._graph is not None:
-            self._weights = files.read_weights(weights, self._graph)
+            self._weights = files.read_weights(weights, self._graph, epsilon)
             self._layers = layers_of(self._graph)
         self._by_name = {each.name: each for each in self._layers}
         self._lock = fork_safety.lock(outer=True)
@@ -328,26 +335,36 @@ class Net:
 # ---------------------------------------------------------------- reading
 
 
-def readNetFromDarknet(cfgFile: Content, darknetModel: Content = "") -> Net:
+def readNetFromDarknet(
+    cfgFile: Content, darknetModel: Content = "", *, epsilon: float = DARKNET_EPSILON
+) -> Net:
     """Read a .cfg and its .weights, given as names or as buffers.
 
-    Without weights they are zero, which is enough to ask for the names of layers.
+    Without weights they are zero, which is enough to ask for the names of layers. Batch
+    normalisation adds `epsilon` to the variance: 1e-6 gives the numbers of OpenCV.
     """
     config, model = files.in_order(cfgFile, darknetModel)
     if isinstance(config, str) and not config:
         raise InputError("readNetFromDarknet: expected a .cfg, got ''")
-    return Net(files.read_sections(config), model)
+    return Net(files.read_sections(config), model, epsilon=epsilon)
 
 
-def readNet(model: Content, config: Content = "", framework: Content = "") -> Net:
+def readNet(
+    model: Content,
+    config: Content = "",
+    framework: Content = "",
+    *,
+    epsilon: float = DARKNET_EPSILON,
+) -> Net:
     """Read a network: readNet(weights, cfg), readNet(cfg, weights), or with the name "darknet".
 
-    With buffers the order is readNet("darknet", weights, cfg).
+    With buffers the order is readNet("darknet", weights, cfg). `epsilon` is explained at
+    readNetFromDarknet().
     """
     if isinstance(model, str) and files.is_buffer(config):
         if model.lower() != "darknet":
             raise InputError(f"readNet: framework: expected 'darknet', got {model!r}")
-        return readNetFromDarknet(framework, config)
+        return readNetFromDarknet(framework, config, epsilon=epsilon)
     if not files.is_darknet(model, config, framework=str(framework)):
         raise InputError(
             f"readNet: expected a .cfg and a .weights file, got {model!r} and {config!r}"
@@ -355,7 +372,7 @@ def readNet(model: Content, config: Content = "", framework: Content = "") -> Ne
     first, second = files.in_order(model, config)
     if not files.is_buffer(first) and not str(first):
         raise InputError(f"readNet: expected the .cfg of {second!r}, too")
-    return Net(files.read_sections(first), second)
+    return Net(files.read_sections(first), second, epsilon=epsilon)
 
 
 # ---------------------------------------------------------------- values of layers

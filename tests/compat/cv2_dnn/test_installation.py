@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from engine.compat import cv2_dnn
@@ -62,6 +63,21 @@ def test_models_of_both(cv2, tmp_path):
     assert isinstance(model, cv2_dnn.ClassificationModel)
     model = cv2.dnn_DetectionModel(weights, cfg).setInputParams(1 / 255)
     assert len(model.detect(networks.noise(64, 96), 0.1)[0]) > 0
+
+
+def test_opencvs_epsilon_reaches_networks_and_models(cv2, tmp_path):
+    (name,) = [each for each in networks.SMALL if "normalised" in each][:1]
+    cfg, weights = map(str, small_model(tmp_path, name))
+    expected = cv2_dnn.readNetFromDarknet(cfg, weights, epsilon=1e-6)
+    cv2_dnn.install(epsilon=1e-6)
+    nets = [cv2.dnn.readNetFromDarknet(cfg, weights), cv2.dnn.readNet(weights, cfg)]
+    nets.append(cv2.dnn.ClassificationModel(weights, cfg).net)
+    for net in (expected, *nets):
+        net.setInput(networks.small_blob(name))
+    for net in nets:
+        np.testing.assert_array_equal(net.forward(), expected.forward())
+    with pytest.raises(InputError, match="epsilon: expected a positive number, got 0"):
+        cv2_dnn.readNet(cfg, weights, epsilon=0)
 
 
 def test_installing_twice_changes_nothing(cv2):

@@ -7,13 +7,16 @@ import pytest
 
 from engine.backends import open_device
 from engine.compat import cv2_dnn
+from engine.compat.cv2_dnn import files
 from engine.errors import ConfigError, InputError, WeightsError
+from tests import needs
 from tests.compat.cv2_dnn import networks
 from tests.compat.cv2_dnn.cases import small_model
 from tests.compat.cv2_dnn.figures import FIGURES
 from tests.devices import open_or_skip
 
 EXACT, OTHER_EPSILON = 1e-4, 2e-3
+OPENCV_EPSILON = 1e-6
 
 
 @pytest.fixture(params=networks.SMALL)
@@ -47,13 +50,35 @@ def test_names_numbers_and_types_are_those_of_opencv(name, net):
     assert set(net.getLayerTypes()) == set(types)
 
 
-def test_every_layer_has_the_values_of_opencv(name, net):
-    tolerance = OTHER_EPSILON if "normalised" in name else EXACT
+@pytest.mark.parametrize("epsilon", [files.DARKNET_EPSILON, OPENCV_EPSILON])
+def test_every_layer_has_the_values_of_opencv(name, epsilon, tmp_path):
+    net = cv2_dnn.readNetFromDarknet(*map(str, small_model(tmp_path, name)), epsilon=epsilon)
+    net.setInput(networks.small_blob(name))
+    is_other = "normalised" in name and epsilon != OPENCV_EPSILON
+    tolerance = OTHER_EPSILON if is_other else EXACT
     for layer, expected in FIGURES["small"][name]["layers"].items():
         out = net.forward(layer)
         assert list(out.shape) == expected["shape"], layer
         picked = out.ravel()[:: max(1, out.size // 40)]
         np.testing.assert_allclose(picked, expected["values"], atol=tolerance, err_msg=layer)
+
+
+@pytest.mark.slow
+@needs.shared("models")
+@pytest.mark.parametrize("name", ["tiny-darknet-imagenet", "yoloface-50k", "yoloface-500k-v1"])
+def test_trained_networks_have_the_outputs_of_opencv(name):
+    folder = networks.SHARED / "models" / name
+    with np.load(folder / "reference.npz") as recorded:
+        reference = {key: recorded[key] for key in recorded.files}
+    files_of_net = (str(folder / f"{name}{suffix}") for suffix in (".cfg", ".weights"))
+    net = cv2_dnn.readNetFromDarknet(*files_of_net, epsilon=OPENCV_EPSILON)
+    net.setInput(reference["input"][None])
+    before_heads = [key for key in reference if key.startswith("pre_head")]
+    for key in before_heads:  # such as pre_head0_layer32
+        found = net.forward(f"conv_{key.rpartition('layer')[2]}")
+        np.testing.assert_allclose(found.ravel(), reference[key].ravel(), atol=EXACT)
+    if not before_heads:
+        np.testing.assert_allclose(net.forward().ravel(), reference["output"], atol=1e-6)
 
 
 def test_no_name_means_the_last_layer(net):

@@ -291,7 +291,9 @@ def test_several_chosen_pictures_are_processed(page, detector, tmp_path, picture
     page.wait(lambda: [each.text for each in page.all(".thumb span")] == expected)
     page.all(".thumb")[1].click()
     page.wait(lambda: "broken.png: picture: expected JPEG" in page.text("#status"))
-    assert not page.one("#result").is_displayed()
+    assert not page.one("#panel").is_displayed()
+    page.all(".thumb")[2].click()  # the other pictures can still be reached
+    page.wait(lambda: page.one("#panel").is_displayed() and page.one("#figure").is_displayed())
 
 
 def test_threshold_and_classes_act_without_a_request(page, model, pictures):

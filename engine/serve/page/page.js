@@ -154,11 +154,16 @@ async function viewable(file) {
 
 async function show(item) {
   current = item;
-  byId("result").hidden = !item.entry;
+  byId("result").hidden = !item.entry && items.length < 2; // the strip leads to the other pictures
+  byId("panel").hidden = !item.entry;
   showStrip();
   if (item.error) setStatus(`${item.file.name}: ${item.error.message}`, true);
   else if (item.entry) setStatus("");
-  if (!item.entry) return;
+  if (!item.entry) {
+    byId("figure").hidden = true;
+    byId("caption").textContent = item.file.name;
+    return;
+  }
   const picture = byId("picture");
   byId("video").hidden = true;
   picture.hidden = !item.url;
@@ -450,7 +455,7 @@ async function showFrame(frame, name, signal) {
   latestFrame = performance.now();
   current = item;
   setStatus("");
-  byId("result").hidden = byId("figure").hidden = byId("video").hidden = false;
+  for (const id of ["result", "panel", "figure", "video"]) byId(id).hidden = false;
   refresh();
 }
 

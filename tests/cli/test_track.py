@@ -10,9 +10,9 @@ from PIL import Image
 
 from engine import cli
 from engine.cli import _tracking
-from engine.detector import Detector
 from engine.errors import ImageError
 from engine.evaluate.mot_files import read_tracks
+from engine.picture_runs import PictureRuns
 from engine.sources.item import Frame, Item
 from engine.vision.boxes import Boxes
 from engine.vision.result import Result
@@ -47,16 +47,16 @@ def watched(monkeypatch):
             rows.append((0.8, 0.9, 0.9, 0))
         table = np.array(rows, np.float32)
         xywh = np.concatenate([table[:, :2], np.full((len(table), 2), 0.2, np.float32)], axis=1)
-        threshold = self.settings.threshold
+        threshold = settings.threshold
         boxes = Boxes(xywh, table[:, 2], table[:, 3].astype(np.int64), table[:, 2])
         return Result.of(
             boxes.take(table[:, 2] > threshold),
             entry.picture,
-            names=self.labels,
+            names=self._labels,
             keep_picture=keep == "always",
         )
 
-    monkeypatch.setattr(Detector, "_outcome", found)
+    monkeypatch.setattr(PictureRuns, "_outcome", found)
     return seen
 
 

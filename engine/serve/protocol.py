@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from httptools import HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from engine.serve import lingering_close
+from engine.serve.quiet_transport import QuietTransport
 from engine.serve.rejection import spread_seconds
 from engine.serve.server_limits import ServerLimits
 
@@ -44,7 +45,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._discarded = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(cast(asyncio.Transport, QuietTransport(transport)))
         if self._is_over_limit():
             self._enter_reserve()
         else:

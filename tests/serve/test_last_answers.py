@@ -1,9 +1,12 @@
 """The last answer on a connection reaches its client, and health is answered when all are taken."""
 
+import socket
+import struct
 import time
 
 import pytest
 
+from tests import needs
 from tests.serve.running import serving, until
 from tests.serve.test_limits import answer_in, plugged
 from tests.serve.test_refusals import full
@@ -77,3 +80,26 @@ def test_one_client_leaves_connections_to_others(detector):
         assert server.get("/model").status == 200
         for other in others:
             other.close()
+
+
+@pytest.mark.parametrize("way", ["half-closed", "closed", "reset"])
+def test_pipelined_requests_of_a_client_that_left_cause_no_traceback(
+    detector, pictures, caplog, way
+):
+    needs.package("uvloop")  # asyncio drops what is written after the end
+    head = b"POST /detect HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+    request = head % len(pictures[0]) + pictures[0]
+    with serving(detector) as server:
+        for _ in range(20):
+            with server.plug() as plug:
+                plug.sendall(request * 3)
+                if way == "half-closed":
+                    plug.shutdown(socket.SHUT_WR)
+                    while plug.recv(1 << 16):
+                        pass
+                elif way == "reset":
+                    plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        until(lambda: not server.server.server_state.connections)
+        until(server.holds_nothing)
+        assert server.get("/healthz").status == 200
+    assert not [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]

@@ -1,16 +1,23 @@
-"""Untrusted bytes on a connection to a running server, which must answer others afterwards."""
+"""Untrusted bytes on a connection to a running server, which must answer others afterwards.
+
+The client says that it has no more to send, leaves, or resets the connection, by turns.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import re
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from random import Random
+from typing import Any
+from zlib import crc32
 
 import engine
 from engine.serve.server import Server, bind
@@ -21,6 +28,8 @@ from tools.fuzz.harnesses import http_requests, pictures
 MAX_SECONDS = 5.0
 
 _SECONDS = 10  # until an answer ends
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing resets the connection
+_FAILURES: list[str] = []  # what the server would log with a traceback
 _STATUS = re.compile(rb"HTTP/1\.1 ([1-5]\d\d) ")
 _LINES = (
     *(b"Content-Length: 5", b"Content-Length: -1", b"Content-Length: 5\r\nContent-Length: 6"),
@@ -63,6 +72,9 @@ def run(data: bytes) -> None:
     while service.active_requests or service.body_memory.held or service.picture_memory.held:
         assert time.monotonic() < end, "the server still holds memory of the request"
         time.sleep(0.001)
+    failures = _FAILURES.copy()
+    _FAILURES.clear()
+    assert not failures, failures[0]
 
 
 def _request(line: bytes, *headers: bytes) -> bytes:
@@ -70,12 +82,20 @@ def _request(line: bytes, *headers: bytes) -> bytes:
 
 
 def _exchange(address: tuple[str, int], data: bytes) -> bytes:
+    way = crc32(data) % 4  # in half of all cases the client reads until the end
     answer = b""
-    with socket.create_connection(address, _SECONDS) as connection, suppress(ConnectionError):
-        connection.sendall(data)
-        connection.shutdown(socket.SHUT_WR)
-        while block := connection.recv(1 << 16):
-            answer += block
+    with socket.create_connection(address, _SECONDS) as connection:
+        # The server may have closed the connection: then there is nothing to send or shut down.
+        with suppress(ConnectionError):
+            connection.sendall(data)
+        if way < 2:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_WR)
+            with suppress(ConnectionError):
+                while block := connection.recv(1 << 16):
+                    answer += block
+        elif way == 2:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     return answer
 
 
@@ -96,7 +116,23 @@ def _server() -> tuple[Server, tuple[str, int]]:
     bound = bind("127.0.0.1", 0)
     limits = ServerLimits(pixels=1 << 22, body_bytes=1 << 20)
     server = Server(detector, limits, DecodePool(1), wait_seconds=0, on_ready=is_ready.set)
+    server.config.app = _watched(server.config.app)
     threading.Thread(target=server.serve_on, args=(bound,), daemon=True).start()
     assert is_ready.wait(30)
     host, port = bound.getsockname()[:2]
     return server, (host, port)
+
+
+def _watched(app: Any) -> Any:
+    """Return the application with its exceptions, and those of the event loop, among _FAILURES."""
+
+    async def watched(scope: Any, receive: Any, send: Any) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: _FAILURES.append(repr(context)))
+        try:
+            await app(scope, receive, send)
+        except Exception as error:
+            _FAILURES.append(repr(error))
+            raise
+
+    return watched

@@ -1,0 +1,31 @@
+"""A transport to which writing stays harmless after it was closed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+
+class QuietTransport:
+    """Drop what is written to a transport that is closing, or whose end was written.
+
+    A client may close its connection at any moment. Asyncio then drops what is written, but uvloop
+    raises RuntimeError, and uvicorn writes to such transports: the connection that was lost tells
+    only the last of several pipelined requests.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._has_ended = False
+
+    def write(self, data: bytes) -> None:
+        if not (self._has_ended or self._transport.is_closing()):
+            self._transport.write(data)
+
+    def write_eof(self) -> None:
+        if not (self._has_ended or self._transport.is_closing()):
+            self._has_ended = True
+            self._transport.write_eof()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)

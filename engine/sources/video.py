@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -31,7 +32,9 @@ _log = logging.getLogger("engine")
 
 READ_TIMEOUT = 15.0  # seconds without data from a stream
 
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 4.0  # seconds before a lost stream is opened again
+# Seconds before a lost stream is opened again. Opening H.264 takes up to 2 s and the wait for a key
+# frame, so that with this pause a stream is back within 5 s.
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 2.0
 _FIRST_RETRIES = 3  # of a stream that has not had a frame yet
 _STEADY_SECONDS = 10.0  # after which a stream that was lost counts as back for good
 _DEFAULT_RATE = Fraction(25)
@@ -89,15 +92,22 @@ def frames(name: str) -> Iterator[DecodedFrame]:
 
 
 def live_frames(
-    name: str, *, reconnect: int | None = None, stopped: Event | None = None
+    name: str,
+    *,
+    reconnect: float | None = None,
+    stopped: Event | None = None,
+    title: str | None = None,
+    on_lost: Callable[[ImageError], None] | None = None,
 ) -> Iterator[DecodedFrame]:
     """Yield frames of a camera or stream; open it again when it is lost, after growing pauses.
 
-    This goes on until `stopped` is set, or for `reconnect` times. A stream that has never had a
-    frame is tried four times, a camera once. A loss is reported once, and so is the return; a
-    stream that comes and goes counts as lost until it stays.
+    This goes on until `stopped` is set, or for `reconnect` times. By default, a stream that has
+    never had a frame is tried four times, a camera once; with math.inf there is no limit. A loss is
+    reported once, and so is the return; a stream that comes and goes counts as lost until it stays.
+    Messages name the stream by its `title`. `on_lost` is called for each failure.
     """
     stopped = stopped or Event()
+    title = title or shown(name)
     failures = number = 0
     was_back = False
     start = time.monotonic()
@@ -108,26 +118,29 @@ def live_frames(
                 now = time.monotonic()
                 if failures and not was_back:
                     was_back = True
-                    _log.warning("%s: video: is back", shown(name))
+                    _log.warning("%s: video: is back", title)
                 if now - opened > _STEADY_SECONDS:
                     failures, was_back = 0, False
                 yield DecodedFrame(number, now - start, decoded.rate, decoded.frame)
                 number += 1
-            lost = ImageError(f"{shown(name)}: video: the stream has ended")
+            lost = ImageError(f"{title}: video: the stream has ended")
             if not (is_url(name) or is_camera(name)):
                 return
         except ImageError as error:
-            lost = error
+            lost = ImageError(str(error).replace(shown(name), title))
+        if on_lost:
+            on_lost(lost)
         limit = reconnect
         if limit is None and not number:
             limit = _FIRST_RETRIES if is_url(name) else 0
         if limit is not None and failures >= limit:
             raise lost
         failures += 1
-        if failures == 1 and number:
-            how_often = "until it is back" if limit is None else f"at most {limit} times"
+        is_endless = limit is None or limit == math.inf
+        if failures == 1 and (number or is_endless):
+            how_often = "until it is back" if is_endless else f"at most {limit} times"
             _log.warning("%s. It is opened again, %s", lost, how_often)
-        stopped.wait(min(FIRST_PAUSE * 2 ** (failures - 1), LONGEST_PAUSE))
+        stopped.wait(min(FIRST_PAUSE * 2 ** min(failures - 1, 9), LONGEST_PAUSE))
 
 
 def _open(name: str) -> InputContainer:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import signal
 import socket
 import threading
@@ -66,10 +67,35 @@ def test_a_lost_stream_is_opened_again_for_ever_after_growing_pauses(monkeypatch
     with caplog.at_level(logging.WARNING, "engine"):
         numbers = [each.number for each in video.live_frames(CAMERA, stopped=stopped)]
     assert numbers == [0, 1, 2, 3, 4]
-    assert stopped.pauses == [1, 2, *[4] * 28]
+    assert stopped.pauses == [0.5, 1, *[2] * 28]
     assert caplog.messages == [
         f"{CAMERA}: video: breaks off. It is opened again, until it is back",
         f"{CAMERA}: video: is back",
+    ]
+
+
+def test_a_stream_that_is_away_for_hours_is_still_opened_again(monkeypatch):
+    monkeypatch.setattr(video, "frames", opening(1, *[0] * 1200, 1))
+    numbers = [each.number for each in video.live_frames(CAMERA, stopped=Stopped(after=1300))]
+    assert numbers == [0, 1]
+
+
+def test_a_stream_that_was_never_there_can_be_tried_for_ever(monkeypatch, caplog):
+    monkeypatch.setattr(video, "frames", opening(*[0] * 8, 2))
+    failures = []
+    frames = video.live_frames(
+        "rtsp://user:secret@camera/1",
+        reconnect=math.inf,
+        stopped=Stopped(after=20),
+        title="rtsp://camera/1",
+        on_lost=failures.append,
+    )
+    assert len(list(frames)) == 2
+    assert len(failures) == 20
+    assert {str(each) for each in failures} == {"rtsp://camera/1: video: breaks off"}
+    assert caplog.messages == [
+        "rtsp://camera/1: video: breaks off. It is opened again, until it is back",
+        "rtsp://camera/1: video: is back",
     ]
 
 
@@ -78,7 +104,7 @@ def test_a_stream_that_was_back_for_a_while_begins_anew(monkeypatch, caplog):
     monkeypatch.setattr(video, "frames", opening(2, 3, 2, seconds=0.01))
     stopped = Stopped(after=3)
     assert len(list(video.live_frames(CAMERA, stopped=stopped))) == 7
-    assert stopped.pauses == [1, 1, 1]
+    assert stopped.pauses == [0.5] * 3
     assert sum("is opened again" in each for each in caplog.messages) == 3
 
 
@@ -87,7 +113,7 @@ def test_the_number_of_times_can_be_limited(monkeypatch, caplog):
     stopped = Stopped()
     with pytest.raises(ImageError, match="breaks off"):
         list(video.live_frames(CAMERA, reconnect=2, stopped=stopped))
-    assert stopped.pauses == [1, 2]
+    assert stopped.pauses == [0.5, 1]
     assert "at most 2 times" in caplog.text
     with pytest.raises(InputError, match="reconnect: expected 0 or more, got -1"):
         FrameSelection(reconnect=-1)

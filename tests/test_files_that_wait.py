@@ -86,3 +86,17 @@ def test_a_picture_that_grows_while_it_is_read_is_read_whole(tmp_path, monkeypat
 
     monkeypatch.setattr(os, "stat", smaller)
     assert image._content_of_file(str(path), "a.bin") == b"x" * 3_000_000
+
+
+@pytest.mark.parametrize("limit", [1 << 50, 100])
+def test_a_file_without_a_size_takes_no_room_for_its_limit(tmp_path, limit):
+    empty = tmp_path / "empty"
+    empty.write_bytes(b"")
+    assert regular.read_bytes(empty, InputError, limit=limit) == b""
+    status = Path("/proc/self/status")  # about 1.5 KB, with a size of 0
+    if status.exists():
+        if limit > 1 << 20:
+            assert regular.read_bytes(status, InputError, limit=limit).endswith(b"\n")
+        else:
+            with pytest.raises(InputError, match="expected at most"):
+                regular.read_bytes(status, InputError, limit=limit)

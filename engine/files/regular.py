@@ -63,8 +63,9 @@ def read_bytes(path: str | Path, error: type[EngineError], *, limit: int) -> byt
     """Return the whole file, which must not exceed `limit` bytes."""
     with open_regular(path, error) as file:
         try:
-            size = os.fstat(file.fileno()).st_size or limit  # files of /proc report a size of 0
-            data = file.read(min(size, limit) + 1)  # read() allocates its argument up front
+            size = os.fstat(file.fileno()).st_size
+            # read() allocates its argument up front; files of /proc report a size of 0
+            data = file.read(min(size, limit) + 1) if size else _read_up_to(limit + 1, file)
         except OSError as failure:
             reason = failure.strerror or failure
             raise error(f"{shown(path)}: cannot be read: {reason}") from None
@@ -73,6 +74,14 @@ def read_bytes(path: str | Path, error: type[EngineError], *, limit: int) -> byt
     return data
 
 
+def _read_up_to(limit: int, file: BinaryIO) -> bytes:
+    data = bytearray()
+    while piece := file.read(min(_PIECE, limit - len(data))):
+        data += piece
+    return bytes(data)
+
+
+_PIECE = 1 << 16
 _BINARY = getattr(os, "O_BINARY", 0)
 
 _KINDS = (

@@ -42,6 +42,22 @@ def test_mutated_seeds_are_accepted_or_refused(name):
 
 
 @pytest.mark.slow
+def test_deep_networks_are_built():
+    chosen = harness("deep_networks")
+    assert all(chosen.plan_of(seed, layers=40) for seed in chosen.seeds())
+    random = Random(0)
+    changed = [chosen.mutate(random.choice([*chosen.seeds()]), random) for _ in range(20)]
+    assert len([data for data in changed if is_built(chosen, data)]) >= 10
+
+
+def is_built(chosen, data):
+    try:
+        return chosen.plan_of(data, layers=40) is not None
+    except EngineError:
+        return False
+
+
+@pytest.mark.slow
 def test_harness_detects_violations():
     assert check(work_too_long, b"").kind == "slow"
     assert check(lambda data: bytearray(1 << 30), b"").kind == "MemoryError"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard, cast
 
 import numpy as np
 
@@ -25,6 +25,11 @@ _SUFFIXES = (".cfg", ".weights")
 
 def is_buffer(given: object) -> TypeGuard[Buffer]:
     return isinstance(given, (bytes, bytearray, memoryview, np.ndarray))
+
+
+def is_nothing(given: Content) -> bool:
+    """Tell whether no file was named, or a buffer is empty."""
+    return not len(given if is_buffer(given) else str(given))
 
 
 def is_darknet(*given: Any, framework: str = "") -> bool:
@@ -70,10 +75,11 @@ def read_weights(source: Content, network: Graph, epsilon: float) -> tuple[Weigh
 
 
 def _read_weights(source: Content, network: Graph) -> tuple[Weights, ...]:
-    if isinstance(source, (str, os.PathLike)):
-        return weights.load(Path(source), network) if source else weights.initial(network)
-    content = _bytes(source)
-    return weights.loads(content, network) if content else weights.initial(network)
+    if is_nothing(source):
+        return weights.initial(network)
+    if is_buffer(source):
+        return weights.loads(_bytes(source), network)
+    return weights.load(Path(cast("str", source)), network)
 
 
 def build(sections: tuple[Section, ...], size: tuple[int, int] | None = None) -> Graph:

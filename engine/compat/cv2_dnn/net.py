@@ -36,6 +36,7 @@ Names: TypeAlias = list[str] | tuple[str, ...]
 _log = logging.getLogger("engine")
 
 _INPUT = "data"  # OpenCV's name for the input of a darknet network
+_INPUT_TYPE = "__NetInputLayer__"
 _MAX_PROGRAMS = 4  # compiled for a size, a batch and a set of outputs
 _VECTORS = ("softmax", "dropout", "cost")  # keep the shape of what they read
 
@@ -82,9 +83,11 @@ class Net:
         self._sections = tuple(sections)
         self._graph = files.build(self._sections) if sections else None
         self._weights: tuple[Weights, ...] = ()
+        self._lacks_weights = False
         self._layers: tuple[CvLayer, ...] = ()
         if self._graph is not None:
             self._weights = files.read_weights(weights, self._graph, epsilon)
+            self._lacks_weights = any(self._weights) and files.is_nothing(weights)
             self._layers = layers_of(self._graph)
         self._by_name = {each.name: each for each in self._layers}
         self._lock = fork_safety.lock(outer=True)
@@ -95,6 +98,32 @@ class Net:
         self._ticks = 0
         self._latest: object = None  # the program of the last forward()
         self._shares: Array | None = None  # of its layers in its time
+
+    @classmethod
+    def of_darknet(cls, config: Content, weights: Content, *, epsilon: float) -> Net:
+        """Read a network, see readNetFromDarknet()."""
+        config, weights = files.in_order(config, weights)
+        if isinstance(config, str) and not config:
+            raise InputError("readNetFromDarknet: expected a .cfg, got ''")
+        return cls(files.read_sections(config), weights, epsilon=epsilon)
+
+    @classmethod
+    def of_files(
+        cls, model: Content, config: Content, framework: Content, *, epsilon: float
+    ) -> Net:
+        """Read a network, see readNet()."""
+        if isinstance(model, str) and files.is_buffer(config):
+            if model.lower() != "darknet":
+                raise InputError(f"readNet: framework: expected 'darknet', got {model!r}")
+            return cls.of_darknet(framework, config, epsilon=epsilon)
+        if not files.is_darknet(model, config, framework=str(framework)):
+            raise InputError(
+                f"readNet: expected a .cfg and a .weights file, got {model!r} and {config!r}"
+            )
+        first, second = files.in_order(model, config)
+        if not files.is_buffer(first) and not str(first):
+            raise InputError(f"readNet: expected the .cfg of {second!r}, too")
+        return cls(files.read_sections(first), second, epsilon=epsilon)
 
     def __repr__(self) -> str:
         return f"<Net: {self._graph.file if self._graph else 'empty'}>"
@@ -123,17 +152,18 @@ class Net:
     def getLayer(self, layer: int | str) -> Layer:
         number = self.getLayerId(layer) if isinstance(layer, str) else int(layer)
         if number == 0:
-            return Layer("_input", "__NetInputLayer__")
+            return Layer("_input", _INPUT_TYPE)
         if not 0 < number <= len(self._layers):
             raise InputError(f"layer: expected 0 to {len(self._layers)} or a name, got {layer!r}")
         found = self._layers[number - 1]
         return Layer(found.name, found.type)
 
     def getLayerTypes(self) -> tuple[str, ...]:
-        return tuple(sorted({each.type for each in self._layers}))
+        return tuple(sorted({_INPUT_TYPE, *(each.type for each in self._layers)}))
 
     def getLayersCount(self, layerType: str) -> int:
-        return sum(each.type == layerType for each in self._layers)
+        inputs = int(layerType == _INPUT_TYPE)
+        return inputs + sum(each.type == layerType for each in self._layers)
 
     def getUnconnectedOutLayers(self) -> Items:
         """Return the numbers of the output layers; both `i` and `i[0]` are such a number."""
@@ -168,12 +198,12 @@ class Net:
     # ------------------------------------------------------------ running
 
     def setInput(
-        self, blob: Array, name: str = "", scalefactor: float = 1.0, mean: Scalar = None
+        self, blob: Any, name: str = "", scalefactor: float = 1.0, mean: Scalar = None
     ) -> None:
         """Set the input to (blob - mean) * scalefactor, the mean being one for each channel."""
         if name not in ("", _INPUT):
             raise InputError(f"setInput: name: expected '' or {_INPUT!r}, got {name!r}")
-        values = np.asarray(blob)
+        values = np.asarray(blob.get() if type(blob).__name__ == "UMat" else blob)
         shape = self._network.net.shape
         if values.ndim == 2 and values.shape[1] == shape.size:
             values = values.reshape(-1, *shape.sides)
@@ -262,6 +292,11 @@ class Net:
         blob = self._blob
         if blob is None:
             raise InputError("forward: expected an input. Call setInput() first")
+        if self._lacks_weights:
+            raise InputError(
+                f"forward: {self._network.file} was read without weights. "
+                "Name its .weights file, too"
+            )
         if not layers:
             return []
         with self._lock, within_memory("Net"):
@@ -340,13 +375,10 @@ def readNetFromDarknet(
 ) -> Net:
     """Read a .cfg and its .weights, given as names or as buffers.
 
-    Without weights they are zero, which is enough to ask for the names of layers. Batch
-    normalisation adds `epsilon` to the variance: 1e-6 gives the numbers of OpenCV.
+    Without weights it can be asked for its layers, but not run. Batch normalisation adds `epsilon`
+    to the variance: 1e-6 gives the numbers of OpenCV.
     """
-    config, model = files.in_order(cfgFile, darknetModel)
-    if isinstance(config, str) and not config:
-        raise InputError("readNetFromDarknet: expected a .cfg, got ''")
-    return Net(files.read_sections(config), model, epsilon=epsilon)
+    return Net.of_darknet(cfgFile, darknetModel, epsilon=epsilon)
 
 
 def readNet(
@@ -361,18 +393,7 @@ def readNet(
     With buffers the order is readNet("darknet", weights, cfg). `epsilon` is explained at
     readNetFromDarknet().
     """
-    if isinstance(model, str) and files.is_buffer(config):
-        if model.lower() != "darknet":
-            raise InputError(f"readNet: framework: expected 'darknet', got {model!r}")
-        return readNetFromDarknet(framework, config, epsilon=epsilon)
-    if not files.is_darknet(model, config, framework=str(framework)):
-        raise InputError(
-            f"readNet: expected a .cfg and a .weights file, got {model!r} and {config!r}"
-        )
-    first, second = files.in_order(model, config)
-    if not files.is_buffer(first) and not str(first):
-        raise InputError(f"readNet: expected the .cfg of {second!r}, too")
-    return Net(files.read_sections(first), second, epsilon=epsilon)
+    return Net.of_files(model, config, framework, epsilon=epsilon)
 
 
 # ---------------------------------------------------------------- values of layers

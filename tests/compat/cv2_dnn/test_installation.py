@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine.compat import cv2_dnn
-from engine.errors import InputError
+from engine.errors import ConfigError, InputError, WeightsError
 from tests import needs
 from tests.compat.cv2_dnn import networks
 from tests.compat.cv2_dnn.cases import small_model
@@ -23,6 +23,7 @@ class Theirs:
 def cv2(monkeypatch):
     """Return a module with the names of OpenCV 5 that matter here."""
     module, dnn = ModuleType("cv2"), ModuleType("cv2.dnn")
+    module.error = type("error", (Exception,), {})
     dnn.readNet = lambda *args: ("theirs", *args)
     dnn.NMSBoxes = dnn.blobFromImage = print
     dnn.DetectionModel = dnn.ClassificationModel = Theirs
@@ -46,7 +47,7 @@ def test_it_reads_darknet_and_leaves_the_rest(cv2, tmp_path):
     assert cv2.dnn.readNet("net.onnx") == ("theirs", "net.onnx", "", "")
     assert cv2.dnn.readNet("net.pb", "net.pbtxt") == ("theirs", "net.pb", "net.pbtxt", "")
     assert cv2.dnn.blobFromImage is print
-    assert cv2.dnn.NMSBoxes is cv2_dnn.NMSBoxes
+    assert cv2.dnn.NMSBoxes.__wrapped__ is cv2_dnn.NMSBoxes
     assert cv2.dnn.DNN_TARGET_CPU == 77
     assert cv2.dnn.DNN_TARGET_CUDA == cv2_dnn.DNN_TARGET_CUDA
 
@@ -78,6 +79,24 @@ def test_opencvs_epsilon_reaches_networks_and_models(cv2, tmp_path):
         np.testing.assert_array_equal(net.forward(), expected.forward())
     with pytest.raises(InputError, match="epsilon: expected a positive number, got 0"):
         cv2_dnn.readNet(cfg, weights, epsilon=0)
+
+
+def test_errors_are_those_of_opencv(cv2, tmp_path):
+    cv2_dnn.install()
+    cfg, weights = map(str, small_model(tmp_path, "detector"))
+    net = cv2.dnn.readNet(cfg, weights)
+    for fail, kind in (
+        (lambda: cv2.dnn.readNetFromDarknet("missing.cfg", weights), ConfigError),
+        (lambda: cv2.dnn.readNet(cfg, "missing.weights"), WeightsError),
+        (lambda: cv2.dnn.DetectionModel(cfg, "missing.weights"), WeightsError),
+        (lambda: cv2.dnn.DetectionModel(net).detect(None), InputError),
+        (lambda: net.forwardAndRetrieve(["yolo"]), InputError),
+        (lambda: cv2.dnn.NMSBoxes([[1, 2, 3, 4]], [], 0.1, 0.1), InputError),
+    ):
+        with pytest.raises(cv2.error) as caught:
+            fail()
+        assert isinstance(caught.value, kind)
+        assert str(caught.value)
 
 
 def test_installing_twice_changes_nothing(cv2):

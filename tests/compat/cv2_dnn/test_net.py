@@ -47,7 +47,8 @@ def test_names_numbers_and_types_are_those_of_opencv(name, net):
     types = [net.getLayer(each).type for each in net.getLayerNames()]
     assert types == [each["type"] for each in expected["layers"].values()]
     assert net.getLayersCount(types[0]) == types.count(types[0])
-    assert set(net.getLayerTypes()) == set(types)
+    assert set(net.getLayerTypes()) == {*types, "__NetInputLayer__"}
+    assert net.getLayersCount("__NetInputLayer__") == 1
 
 
 @pytest.mark.parametrize("epsilon", [files.DARKNET_EPSILON, OPENCV_EPSILON])
@@ -79,6 +80,15 @@ def test_trained_networks_have_the_outputs_of_opencv(name):
         np.testing.assert_allclose(found.ravel(), reference[key].ravel(), atol=EXACT)
     if not before_heads:
         np.testing.assert_allclose(net.forward().ravel(), reference["output"], atol=1e-6)
+
+
+def test_without_weights_it_has_layers_but_no_output(tmp_path):
+    cfg, _ = map(str, small_model(tmp_path, "detector"))
+    for net in (cv2_dnn.readNetFromDarknet(cfg), cv2_dnn.readNet(cfg)):
+        assert net.getLayerNames()
+        net.setInput(networks.small_blob("detector"))
+        with pytest.raises(InputError, match=r"cfg was read without weights\. Name its \.weights"):
+            net.forward()
 
 
 def test_no_name_means_the_last_layer(net):

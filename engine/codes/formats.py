@@ -14,7 +14,8 @@ from engine.files.naming import shown
 Look: TypeAlias = Literal["bars", "rows", "squares"]  # what a code is made of
 
 _ROWS = "PDF417 CompactPDF417 MicroPDF417"
-_CHECKED = "EANUPC Code128 Code93 DataBar"  # 1-D codes that always have a checksum
+# 1-D codes that always have a checksum, or whose every character is checked by its pattern
+_CHECKED = "EANUPC Code128 Code93 DataBar Code39 Codabar"
 _MAX_SHOWN = 5  # classes in a message
 # names of classes, in small letters and digits, that are no names of zxing-cpp's
 _GROUPS = {
@@ -62,13 +63,14 @@ class ClassFormats:
                 f"classes {some}{more}"
             )
         self.linear = frozenset(zxing.barcode_formats_list(zxing.BarcodeFormat.AllLinear))
-        self.checked = frozenset(
+        self.rows = frozenset(getattr(zxing.BarcodeFormat, each) for each in _ROWS.split())
+        checked = frozenset(
             each
             for name in _CHECKED.split()
             for each in zxing.barcode_formats_list(getattr(zxing.BarcodeFormat, name))
         )
-        self._rows = frozenset(getattr(zxing.BarcodeFormat, each) for each in _ROWS.split())
-        self.easily_misread = self.linear | self._rows
+        self.checked = checked | self.rows
+        self.easily_misread = self.linear | self.rows
 
     def of(self, class_id: int) -> frozenset[Any]:
         """Return the formats of a class; those of other things than codes have none."""
@@ -79,8 +81,8 @@ class ClassFormats:
         chosen = frozenset(formats)
         groups: tuple[tuple[Look, frozenset[Any]], ...] = (
             ("bars", chosen & self.linear),
-            ("rows", chosen & self._rows),
-            ("squares", chosen - self.linear - self._rows),
+            ("rows", chosen & self.rows),
+            ("squares", chosen - self.linear - self.rows),
         )
         for look, of_look in groups:
             if of_look:

@@ -3,10 +3,10 @@
 Reading all of the picture finds what zxing-cpp finds without a detector. A box whose code that
 does not read is cut out, turned upright and enlarged. A text counts for a box only if the format
 is one of its class and the middle of the symbol lies inside. A 1-D code has a weak checksum or
-none, so its text counts only if two readings agree. The exception is a text with a checksum of its
-own that was read from the whole picture, where the network sees a 1-D code and no other reading of
-it says anything else. PDF417 may have little error correction, so two readings of a crop must
-agree, too.
+none, so its text counts only if two readings agree. The exception is a text of a format that checks
+itself, which was read from the whole picture where the network sees bars, and which no other
+reading contradicts. PDF417 may have little error correction: two readings of a crop must agree, and
+no reading of a crop may contradict what was read from the whole picture.
 """
 
 from __future__ import annotations
@@ -104,14 +104,14 @@ class CodeReader:
             formats = self._formats.of(class_id)
             if formats and (first or row < _MAX_CROPS):
                 read = self._read_box(pixels, box, formats, first, is_detected=True)
-                if read and not _is_known(read, found.values()):
+                if read and not self._is_known(read, found.values()):
                     found[row] = self._whole_bars(pixels, read)
         added: list[tuple[int, _Reading]] = []
         for reading in alone:
             number = self._formats.class_of(reading.zxing_format)
             if number is None or (classes is not None and number not in classes):
                 continue
-            if _is_known(reading, found.values()):
+            if self._is_known(reading, found.values()):
                 continue
             alike = frozenset((reading.zxing_format,))
             around = _square_around(reading.box)
@@ -147,6 +147,20 @@ class CodeReader:
         is_inside = box.left <= x <= box.right and box.top <= y <= box.bottom
         return is_inside and reading.zxing_format in formats
 
+    def _is_known(self, reading: _Reading, others: Iterable[_Reading]) -> bool:
+        """Tell whether the same symbol was read before: the same text at the same place.
+
+        Of a 1-D code some rows may say only a part, above all of ITF, which checks nothing.
+        """
+        if reading.zxing_format not in self._formats.linear:
+            others = filter(reading.says_the_same, others)
+        return any(
+            reading.code.format == each.code.format
+            and reading.code.text in each.code.text
+            and _meet(reading.box, each.box)
+            for each in others
+        )
+
     def _read_box(
         self,
         pixels: Array,
@@ -161,7 +175,7 @@ class CodeReader:
         readings = self._variants(pixels, box, formats)
         if first is not None:
             votes.append(first)
-            if first.zxing_format not in self._formats.linear:
+            if first.zxing_format not in self._formats.easily_misread:
                 return first
         for reading in readings:
             if not self._fits(reading, box, formats):
@@ -171,9 +185,8 @@ class CodeReader:
             votes.append(reading)
             if sum(reading.says_the_same(each) for each in votes) >= _AGREEING:
                 return reading
-        if is_detected and votes == [first] and votes[0].zxing_format in self._formats.checked:
-            return first
-        return None
+        trusted = self._formats.checked if is_detected else self._formats.rows
+        return first if votes == [first] and votes[0].zxing_format in trusted else None
 
     def _whole_bars(self, pixels: Array, reading: _Reading) -> _Reading:
         """Return a 1-D code with the corners of its bars, of which only some rows were read."""
@@ -217,7 +230,10 @@ class CodeReader:
                     min(variant.scale, largest), height_share=variant.height_share
                 )
                 grey = np.asarray(upright.image)
-                for code in self._decoded(grey, of_look, is_thorough=variant.is_thorough):
+                codes = self._decoded(grey, of_look, is_thorough=variant.is_thorough)
+                if look == "bars":  # some rows may say only a part
+                    codes.sort(key=lambda code: len(code.text), reverse=True)
+                for code in codes:
                     yield self._reading(code, map(upright.in_picture, _corners(code)))
 
     def _read_picture(self, pixels: Array) -> Iterator[_Reading]:
@@ -282,11 +298,6 @@ def _square_around(box: Box) -> Box:
     x, y = (box.left + box.right) / 2, (box.top + box.bottom) / 2
     half = max(box.width, box.height) / 2
     return Box(x - half, y - half, x + half, y + half)
-
-
-def _is_known(reading: _Reading, others: Iterable[_Reading]) -> bool:
-    """Tell whether the same symbol was read before: the same text at the same place."""
-    return any(reading.says_the_same(each) and _meet(reading.box, each.box) for each in others)
 
 
 def _meet(one: Box, other: Box) -> bool:

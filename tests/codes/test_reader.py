@@ -123,6 +123,16 @@ def test_a_checksum_counts_where_bars_were_detected(reader, monkeypatch):
     assert said_for(reader, monkeypatch, "EAN8", "12345670", ["76543210"]) == [None]
     assert said_for(reader, monkeypatch, "EAN8", None, ["12345670"]) == [None]
     assert said_for(reader, monkeypatch, "EAN8", "12345670", [], box=()) == []
+    assert said_for(reader, monkeypatch, "Code39", "ABC", []) == ["ABC"]
+    assert said_for(reader, monkeypatch, "Codabar", "A12B", []) == ["A12B"]
+
+
+def test_a_part_of_bars_is_no_code_of_its_own(reader, monkeypatch):
+    all_of_it, part = "123456", "1234"
+    crops = [all_of_it, all_of_it, part]
+    assert said_for(reader, monkeypatch, "ITF", (part, all_of_it), crops) == [all_of_it]
+    crops = [(part, all_of_it), (part, all_of_it)]
+    assert said_for(reader, monkeypatch, "ITF", None, crops) == [all_of_it]
 
 
 def test_two_readings_of_a_box_with_rows_must_agree(reader, monkeypatch):
@@ -130,18 +140,21 @@ def test_two_readings_of_a_box_with_rows_must_agree(reader, monkeypatch):
     assert said_for(reader, monkeypatch, "PDF417", None, ["ab", "abc"], box=rows) == [None]
     assert said_for(reader, monkeypatch, "PDF417", None, ["ab", "abc", "abc"], box=rows) == ["abc"]
     assert said_for(reader, monkeypatch, "PDF417", "abc", [], box=rows) == ["abc"]
+    assert said_for(reader, monkeypatch, "PDF417", "abc", [], box=()) == ["abc"]
+    assert said_for(reader, monkeypatch, "PDF417", "abc", ["abd"], box=rows) == [None]
 
 
 BOX = ((250, 150, 350, 250, BARCODE, 0.9),)
 
 
 def said_for(reader, monkeypatch, name, whole, crops, box=BOX):
-    """Return the texts if the whole picture and then the crops say what is given."""
+    """Return the texts if the whole picture and then the crops say one text, several or none."""
     answers = iter([whole, *crops])
 
     def decoded(pixels, formats, *, is_thorough):
-        text = next(answers, None)
-        return [] if text is None else [Said(text, name, pixels.shape[1::-1])]
+        some = next(answers, None) or ()
+        some = (some,) if isinstance(some, str) else some
+        return [Said(text, name, pixels.shape[1::-1]) for text in some]
 
     monkeypatch.setattr(reader, "_decoded", decoded)
     try:

@@ -94,6 +94,17 @@ class Upright:
         a, b, c, d, e, f = self.back
         return a * x + b * y + c + self.start[0], d * x + e * y + f + self.start[1]
 
+    def resized(self, factor: float) -> Upright:
+        """Return the code at another scale, in a fraction of the time that turning it takes."""
+        from PIL import Image
+
+        old = self.image.size
+        new = [max(1, round(factor * side)) for side in old]
+        a, b, c, d, e, f = self.back
+        x, y = old[0] / new[0], old[1] / new[1]
+        image = self.image.resize((new[0], new[1]), Image.Resampling.BICUBIC)
+        return Upright(image, (a * x, b * y, c, d * x, e * y, f), self.start)
+
     def from_picture(self, point: Point) -> Point:
         """Return the place of a point of the picture in this image."""
         a, b, c, d, e, f = self.back

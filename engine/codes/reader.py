@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from engine.arrays import Array
-from engine.codes.deskew import Crop
+from engine.codes.deskew import Crop, Upright
 from engine.codes.formats import ClassFormats, Look, library
 from engine.vision.boxes import Boxes
 from engine.vision.code import Code, Corners, Point
@@ -30,6 +30,7 @@ _MAX_CROPS = 200  # of a picture, the best boxes first: each takes milliseconds
 _MOST_PIXELS = 600_000  # of an enlarged crop
 _LONGEST_SIDE = 65535  # of a picture that zxing-cpp takes
 _AGREEING = 2  # readings of a 1-D code, and of a crop with PDF417
+_SAME_BOX = 0.7  # the IoU of boxes of the same code
 _SAME_BARS = 0.5  # the correlation of two rows of pixels that show the same bars
 
 
@@ -99,13 +100,16 @@ class CodeReader:
                 alone.append(reading)
             else:
                 found[row] = reading
+        done: list[Box] = []
         for row, (box, class_id) in enumerate(zip(rows, class_ids, strict=True)):
             first = found.pop(row, None)
             formats = self._formats.of(class_id)
-            if formats and (first or row < _MAX_CROPS):
+            is_another = row < _MAX_CROPS and not any(_are_alike(box, each) for each in done)
+            if formats and (first or is_another):
                 read = self._read_box(pixels, box, formats, first, is_detected=True)
                 if read and not self._is_known(read, found.values()):
                     found[row] = self._whole_bars(pixels, read)
+                    done.append(box)
         added: list[tuple[int, _Reading]] = []
         for reading in alone:
             number = self._formats.class_of(reading.zxing_format)
@@ -224,11 +228,14 @@ class CodeReader:
             crop = Crop.of(pixels, box, has_squares=look == "squares")
             if crop is None:
                 return
+            turned: tuple[Upright, float] | None = None
             for variant in _VARIANTS[look]:
-                largest = sqrt(_MOST_PIXELS / (crop.image.width * crop.image.height))
-                upright = crop.upright(
-                    min(variant.scale, largest), height_share=variant.height_share
-                )
+                scale = _scale(variant, look, crop.image.size)
+                if turned is None or look == "bars":  # few rows, which are blurred by scaling twice
+                    upright = crop.upright(scale, height_share=variant.height_share)
+                    turned = upright, scale
+                else:
+                    upright = turned[0].resized(scale / turned[1])
                 grey = np.asarray(upright.image)
                 codes = self._decoded(grey, of_look, is_thorough=variant.is_thorough)
                 if look == "bars":  # some rows may say only a part
@@ -264,6 +271,14 @@ class CodeReader:
         top_left, top_right, bottom_right, bottom_left = corners
         quad: Corners = (top_left, top_right, bottom_right, bottom_left)
         return _Reading(Code(code.text, str(code.format), quad, bytes(code.bytes)), code.format)
+
+
+def _scale(variant: _Variant, look: Look, size: tuple[int, int]) -> float:
+    """Return how much a crop is enlarged: never alike, as the same pixels always agree."""
+    largest = sqrt(_MOST_PIXELS / (size[0] * size[1]))
+    if variant.scale <= largest:
+        return variant.scale
+    return largest * variant.scale / max(each.scale for each in _VARIANTS[look])
 
 
 def _corners(code: Any) -> tuple[Point, Point, Point, Point]:
@@ -304,6 +319,15 @@ def _meet(one: Box, other: Box) -> bool:
     across = min(one.right, other.right) - max(one.left, other.left)
     down = min(one.bottom, other.bottom) - max(one.top, other.top)
     return across >= 0 and down >= 0
+
+
+def _are_alike(one: Box, other: Box) -> bool:
+    """Tell whether two boxes enclose the same code, which a network may take for two classes."""
+    across = min(one.right, other.right) - max(one.left, other.left)
+    down = min(one.bottom, other.bottom) - max(one.top, other.top)
+    shared = max(0.0, across) * max(0.0, down)
+    both = one.width * one.height + other.width * other.height - shared
+    return shared > _SAME_BOX * both
 
 
 def _joined(

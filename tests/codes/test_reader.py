@@ -136,14 +136,41 @@ def test_a_part_of_bars_is_no_code_of_its_own(reader, monkeypatch):
 
 
 def test_two_readings_of_a_box_with_rows_must_agree(reader, monkeypatch):
-    rows = ((250, 150, 350, 250, PDF417, 0.9),)
-    assert said_for(reader, monkeypatch, "PDF417", None, ["ab", "abc"], box=rows) == [None]
-    assert said_for(reader, monkeypatch, "PDF417", None, ["ab", "abc", "abc"], box=rows) == ["abc"]
-    assert said_for(reader, monkeypatch, "PDF417", "abc", [], box=rows) == ["abc"]
+    assert said_for(reader, monkeypatch, "PDF417", None, ["ab", "abc"], box=ROWS) == [None]
+    assert said_for(reader, monkeypatch, "PDF417", None, ["ab", "abc", "abc"], box=ROWS) == ["abc"]
+    assert said_for(reader, monkeypatch, "PDF417", "abc", [], box=ROWS) == ["abc"]
     assert said_for(reader, monkeypatch, "PDF417", "abc", [], box=()) == ["abc"]
-    assert said_for(reader, monkeypatch, "PDF417", "abc", ["abd"], box=rows) == [None]
+    assert said_for(reader, monkeypatch, "PDF417", "abc", ["abd"], box=ROWS) == [None]
 
 
+def test_no_two_looks_at_a_box_are_the_same_pixels(reader, monkeypatch):
+    looks = []
+    monkeypatch.setattr(reader, "_decoded", lambda pixels, *_, **__: looks.append(pixels) or [])
+    for name, side in (("PDF417", 100), ("PDF417", 500), ("PDF417", 2000), ("Code128", 2000)):
+        kind = PDF417 if name == "PDF417" else BARCODE
+        size = (side + 50, side + 40)
+        box = boxes((20, 20, 20 + side, 20 + side, kind, 0.9), size=size)
+        looks.clear()
+        reader.read(np.zeros((size[1], size[0], 3), np.uint8), box)
+        assert len({each.shape for each in looks}) == len(looks) == 4
+        assert max(each.size for each in looks[1:]) < 650_000
+
+
+def test_a_code_that_is_taken_for_two_classes_is_read_once(reader, monkeypatch):
+    looks = []
+
+    def decoded(pixels, formats, *, is_thorough):
+        looks.append(formats)
+        return [Said("ab", "PDF417", pixels.shape[1::-1])] if formats else []
+
+    monkeypatch.setattr(reader, "_decoded", decoded)
+    twice = (*ROWS, (248, 152, 350, 250, BARCODE, 0.8))
+    _, codes = reader.read(np.zeros((400, 600, 3), np.uint8), boxes(*twice))
+    assert texts(codes) == ["ab", None]
+    assert len(looks) == 3  # the picture, and the first box twice
+
+
+ROWS = ((250, 150, 350, 250, PDF417, 0.9),)
 BOX = ((250, 150, 350, 250, BARCODE, 0.9),)
 
 

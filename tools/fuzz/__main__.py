@@ -91,7 +91,7 @@ def main() -> int:
     parser.add_argument("--turn", type=int, default=300, help="seconds per harness and round")
     parser.add_argument("--tally", action="store_true")
     parser.add_argument("--replay", action="store_true")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()  # harnesses may follow --hours
     if arguments.tally:
         tally(arguments.folder)
         return 0

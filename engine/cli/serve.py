@@ -58,6 +58,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MS",
         help="how long to wait for more pictures to fill a batch (5)",
     )
+    live = parser.add_argument_group("live sources: see docs/cameras.md")
+    live.add_argument(
+        "--source",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a camera's number, a stream or a video to run all the time; may be repeated",
+    )
+    live.add_argument(
+        "--track", action="store_true", help="give each object in the sources an identity"
+    )
     access = parser.add_argument_group("access")
     access.add_argument(
         "--token", metavar="WORD", help="what clients must send: Authorization: Bearer WORD"
@@ -135,7 +146,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     _network.refuse_rest(_network.take_files(arguments, arguments.inputs))
     server = _server()
+    from engine.serve.live import LiveOptions
+
     limits = _limits(arguments)
+    live = LiveOptions(arguments.source, tracks=arguments.track)
     _return_large_blocks()
     if not 0 <= arguments.wait_ms <= 10_000:
         raise InputError(f"--wait-ms: expected 0 to 10000, got {arguments.wait_ms:g}")
@@ -160,6 +174,7 @@ def run(arguments: argparse.Namespace) -> int:
                 on_ready=print_address,
                 access=access,
                 access_log=access_log,
+                live=live,
             )
             if not http_server.serve_on(bound):
                 decoders.close()

@@ -3,6 +3,8 @@
     app.py              routes, error responses and request metrics
     upload_endpoint.py  the steps that every request with a body takes
     inference.py        POST /detect, /classify and /picture
+    live.py             cameras, streams and videos that run all the time
+    live_endpoints.py   GET /sources
     kserve.py           the Open Inference Protocol, /v2
     openapi.py          the description of all routes
     request_options.py  settings and Accept

@@ -19,11 +19,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engine.errors import DeviceError, EngineError, ImageError, InputError
 from engine.files.naming import shown
-from engine.serve import kserve, metrics, openapi
+from engine.serve import kserve, live_endpoints, metrics, openapi
 from engine.serve.access import Access, AccessLog, RequireToken
 from engine.serve.host import CheckHost
 from engine.serve.inference import InferenceEndpoint, PictureEndpoint
 from engine.serve.lingering_close import LingeringClose
+from engine.serve.live import LiveSource
 from engine.serve.metrics import Metrics
 from engine.serve.rejection import ClientDisconnectedError, RejectedError
 from engine.serve.service import Service
@@ -43,7 +44,10 @@ FILES = {
     **{f"/{path.name}": path.name for path in _PAGE.iterdir() if path.suffix in _MEDIA_TYPES},
 }
 PROBES = ("/healthz", "/readyz", "/v2/health/live", "/v2/health/ready")
-ENDPOINTS = ("/detect", "/classify", "/picture", "/model", "/metrics", "/openapi.json")
+ENDPOINTS = (
+    *("/detect", "/classify", "/picture", "/model", "/metrics", "/openapi.json"),
+    "/sources",
+)
 PATHS = {*ENDPOINTS, *PROBES, "/v2", *FILES}
 _PUBLIC_PATHS = frozenset((*PROBES, *FILES, "/openapi.json"))  # without --token's token
 _HEADERS = {
@@ -77,6 +81,7 @@ def make(
             Route("/picture", PictureEndpoint(), methods=["POST"]),
             Route("/model", _model),
             Route("/openapi.json", _openapi),
+            *live_endpoints.routes(),
             *kserve.routes(),
             Route("/healthz", _healthz),
             Route("/readyz", _readyz),
@@ -168,7 +173,8 @@ async def _metrics(request: Request) -> Response:
         "device": service.detector.device,
         "task": service.detector.task,
     }
-    return Response(service.metrics.text(_gauges(service), info), media_type=metrics.MEDIA_TYPE)
+    text = service.metrics.text(_gauges(service), info, _of_sources(service))
+    return Response(text, media_type=metrics.MEDIA_TYPE)
 
 
 def _gauges(service: Service) -> dict[str, tuple[str, float]]:
@@ -186,6 +192,26 @@ def _gauges(service: Service) -> dict[str, tuple[str, float]]:
         ),
         "engine_draining": ("1 while the server shuts down.", int(service.is_draining)),
     }
+
+
+def _of_sources(service: Service) -> list[metrics.Labelled]:
+    def of_each(value: Callable[[LiveSource], int]) -> dict[str, float]:
+        return {f'source="{each.number}"': value(each) for each in service.live}
+
+    return [
+        metrics.Labelled(
+            *("engine_source_frames_total", "counter", "Frames of a source that were processed."),
+            of_each(lambda each: each.frames),
+        ),
+        metrics.Labelled(
+            *("engine_source_up", "gauge", "1 while a source has frames and results."),
+            of_each(lambda each: int(each.is_live)),
+        ),
+        metrics.Labelled(
+            *("engine_source_clients", "gauge", "Clients that follow a source."),
+            of_each(lambda each: len(each.viewers)),
+        ),
+    ]
 
 
 # Handlers are coroutines because Starlette runs other functions in a thread.
@@ -249,6 +275,8 @@ class _RequestRecords:
             path = scope["path"] if scope["path"] in PATHS else "other"
             if path == "other" and scope["path"].startswith("/v2/models/"):
                 path = "/v2/models"
+            if path == "other" and scope["path"].startswith("/sources/"):
+                path = "/sources/N"
             recorded: Metrics = scope["app"].state.service.metrics
             seconds = time.perf_counter() - start
             recorded.add_request(path, status, seconds)

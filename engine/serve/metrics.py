@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -35,6 +36,16 @@ class Histogram:
         yield f"{name}_count{suffix} {cumulative}"
 
 
+@dataclass(frozen=True)
+class Labelled:
+    """A metric with a value for each set of labels."""
+
+    name: str
+    kind: str
+    help_text: str
+    values: Mapping[str, float]
+
+
 class Metrics:
     """Counters and histograms of a server; used by the event loop only, so without a lock."""
 
@@ -54,12 +65,21 @@ class Metrics:
         self._batches.add(pictures)
         self._run_seconds.add(seconds)
 
-    def text(self, gauges: Mapping[str, tuple[str, float]], info: Mapping[str, str]) -> str:
+    def text(
+        self,
+        gauges: Mapping[str, tuple[str, float]],
+        info: Mapping[str, str],
+        labelled: Sequence[Labelled] = (),
+    ) -> str:
         """Return all metrics; `gauges` maps a name to its help text and its value.
 
         `info` holds the labels of the metric engine_info.
         """
-        return "".join(f"{line}\n" for line in self._lines(gauges, info))
+        lines = [*self._lines(gauges, info)]
+        for each in labelled:
+            lines += _head(each.name, each.kind, each.help_text)
+            lines += [f"{each.name}{{{labels}}} {value}" for labels, value in each.values.items()]
+        return "".join(f"{line}\n" for line in lines)
 
     def _lines(
         self, gauges: Mapping[str, tuple[str, float]], info: Mapping[str, str]

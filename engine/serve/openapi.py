@@ -6,6 +6,7 @@ from typing import Any
 
 from engine.serve import kserve
 from engine.serve.access import Access
+from engine.serve.live_endpoints import JSON_LINES, MJPEG
 from engine.serve.request_options import (
     CLASSIFICATION_PARAMETERS,
     DETECTION_PARAMETERS,
@@ -80,6 +81,7 @@ def document(service: Service, access: Access) -> _Object:
             "/openapi.json": {
                 "get": _get("openapi", "This description.", {"type": "object"}, is_public=True)
             },
+            **_live(),
             **_kserve(service.model_name),
         },
         "components": {"schemas": _schemas(is_detector)},
@@ -221,6 +223,45 @@ def _picture() -> _Object:
     }
 
 
+def _live() -> _Object:
+    """Describe the addresses of live sources; a stream ends when the client leaves."""
+    number: _Object = {
+        "name": "number",
+        "in": "path",
+        "required": True,
+        "description": "The number of the source, from 0.",
+        "schema": {"type": "integer", "minimum": 0},
+    }
+
+    def stream(name: str, summary: str, content: _Object) -> _Object:
+        return {
+            "operationId": name,
+            "summary": summary,
+            "parameters": [number],
+            "responses": {
+                "200": {"description": "A stream without an end.", "content": content},
+                **_errors(401, 403, 404, 405, 503),
+            },
+        }
+
+    pictures = {MJPEG: {"schema": {"type": "string"}}}
+    lines = {JSON_LINES: {"schema": _ref("LiveEntry")}}
+    sources = {
+        "type": "object",
+        "properties": {"sources": {"type": "array", "items": _ref("Source")}},
+        "required": ["sources"],
+    }
+    return {
+        "/sources": {"get": _get("sources", "The live sources and their state.", sources)},
+        "/sources/{number}/mjpeg": {
+            "get": stream("source_mjpeg", "The newest frames with boxes.", pictures)
+        },
+        "/sources/{number}/jsonl": {
+            "get": stream("source_jsonl", "A line of JSON for each of the newest frames.", lines)
+        },
+    }
+
+
 def _kserve(model: str) -> _Object:
     base = f"/v2/models/{model}"
     health = {"type": "object", "additionalProperties": {"type": "boolean"}}
@@ -289,7 +330,31 @@ def _schemas(is_detector: bool) -> _Object:
         "name": {"type": "string"},
     }
     one_of = {"oneOf": [{"required": ["data"]}, {"required": ["url"]}]}
+    text, count = {"type": "string"}, {"type": "integer", "minimum": 0}
+    side = {"type": ["integer", "null"]}
+    source: _Object = {
+        "source": count,
+        "name": text,
+        "state": {"enum": ["opening", "live", "lost", "failing"]},
+        "error": {"type": ["string", "null"]},
+        "frames": count,
+        "received": count,
+        "fps": {"type": "number"},
+        "width": side,
+        "height": side,
+        "clients": count,
+        "mjpeg": text,
+        "jsonl": text,
+    }
+    live = {"source": count, "frame": count, "seconds": score, "time": {"type": "number"}}
     return {
+        "Source": {"type": "object", "properties": source, "required": list(source)},
+        "LiveEntry": {
+            "allOf": [
+                _ref("Entry"),
+                {"type": "object", "properties": live, "required": list(live)},
+            ]
+        },
         "Error": {
             "type": "object",
             "properties": {"error": {"type": "string"}},

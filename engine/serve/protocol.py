@@ -13,6 +13,7 @@ from engine.serve.quiet_transport import QuietTransport
 from engine.serve.rejection import spread_seconds
 from engine.serve.server_limits import ServerLimits
 
+STREAM = "engine.stream"  # the key of a scope whose response has no end of its own
 _MAX_HEAD_BYTES = 1 << 16  # also bounds trailers and chunk headers
 _MAX_PIPELINED = 16
 _RESERVED = 32  # connections beyond the limit, for checks of health only
@@ -102,7 +103,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if not self._is_responding:
+        if not self._is_responding or self.is_streaming:
             self._response_timer = _cancelled(self._response_timer)
 
     def on_response_complete(self) -> None:
@@ -119,6 +120,15 @@ class LimitedProtocol(HttpToolsProtocol):
     @property
     def _is_responding(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the response has no end of its own; the client has to read each part in time."""
+        return self.cycle is not None and STREAM in self.cycle.scope
+
+    def abort_stream(self) -> None:
+        if self.is_streaming:
+            self.transport.abort()
 
     @property
     def host(self) -> str:

@@ -22,12 +22,15 @@ from engine.errors import InputError
 from engine.serve import app
 from engine.serve.access import Access, AccessLog
 from engine.serve.early_refusal import RefusingProtocol
+from engine.serve.live import LiveOptions
+from engine.serve.protocol import LimitedProtocol
 from engine.serve.rejection import RejectedError
 from engine.serve.server_limits import ServerLimits
 from engine.serve.service import Service, warm_up
 from engine.vision.decode_pool import DecodePool
 
 _SECONDS_TO_CLOSE = 5  # for connections, after every request has its response
+_SECONDS_TO_END_STREAMS = 0.5  # for clients of live sources, which may not read
 _BACKLOG = 1024
 _MAX_PORT = 65535
 _PICTURE_PATHS = frozenset((b"/detect", b"/classify"))
@@ -71,7 +74,10 @@ class Server(uvicorn.Server):
         on_ready: Callable[[], None],
         access: Access | None = None,
         access_log: AccessLog | None = None,
+        live: LiveOptions | None = None,
     ) -> None:
+        if live and live.names and detector.task != "detector":
+            raise InputError(f"--source: expected a detector, got a {detector.task}")
         if detector.task not in ("detector", "classifier"):
             raise InputError("serve: expected a detector or a classifier, got another network")
         if detector.has_state:
@@ -83,6 +89,7 @@ class Server(uvicorn.Server):
         self._on_ready = on_ready
         self._access = access or Access()
         self._access_log = access_log
+        self._live = live
         self._service: Service | None = None
         self._shutdown_requested_at: float | None = None
         self._app = app.make(self._open_service, self._access, self._access_log)
@@ -116,6 +123,7 @@ class Server(uvicorn.Server):
             *(self._detector, self._limits, self._decoders),
             wait_seconds=self._wait_seconds,
             allow_urls=self._access.allow_urls,
+            live=self._live,
         )
         return self._service
 
@@ -165,11 +173,20 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         if self._shutdown_requested_at is not None and self._service is not None:
             self._service.is_draining = True
-            if not self._service.active_requests:
+            self._service.live.end_viewers()
+            streaming = [each for each in self._connections if each.is_streaming]
+            if time.monotonic() - self._shutdown_requested_at > _SECONDS_TO_END_STREAMS:
+                for connection in streaming:
+                    connection.abort_stream()
+            if not (self._service.active_requests or streaming):
                 self.should_exit = True
             elif time.monotonic() - self._shutdown_requested_at > self._limits.drain_seconds:
                 self._force_exit()
         return await super().on_tick(counter)
+
+    @property
+    def _connections(self) -> list[LimitedProtocol]:
+        return cast("list[LimitedProtocol]", [*self.server_state.connections])
 
     def _force_exit(self) -> None:
         self.should_exit = self.force_exit = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,10 +17,11 @@ import numpy as np
 
 from engine.backends.cpu.workers import thread_count
 from engine.detector import Detector
-from engine.errors import DeviceError
+from engine.errors import DeviceError, ImageError
 from engine.inputs import Batch, Prepared
 from engine.picture_runs import Outcome
 from engine.serve.batcher import Batcher, BatchResult, QueuedPicture
+from engine.serve.live import LiveOptions, LiveSources
 from engine.serve.memory_budget import (
     BodyMemory,
     BudgetClosedError,
@@ -37,9 +39,11 @@ from engine.vision.image import Picture
 
 Returned = TypeVar("Returned")
 InferenceFuture: TypeAlias = "asyncio.Future[Inference]"
+AnyInferenceFuture: TypeAlias = "InferenceFuture | concurrent.futures.Future[Inference]"
 
 _BYTES_PER_DRAWN_PIXEL = 8  # drawing copies the pixels twice more
 _BYTES_PER_INPUT_PIXEL = 12  # of the network: three float32
+_BYTES_PER_FRAME_PIXEL = 8  # RGB, and as decoded: the frame that runs and the next one
 _ANY_PIXELS = 1 << 62  # the limit has a status of its own here
 
 _SMOOTHING = 0.2  # weight of the latest run in the moving average
@@ -60,6 +64,7 @@ class Service:
         *,
         wait_seconds: float,
         allow_urls: bool = False,
+        live: LiveOptions | None = None,
     ) -> None:
         self.detector = detector
         self.decoders = decoders
@@ -97,6 +102,7 @@ class Service:
             wait_seconds=wait_seconds,
             powers_of_two=_uses_cuda_graphs(detector),
         )
+        self.live = LiveSources(self, live or LiveOptions())
 
     @property
     def depth(self) -> int:
@@ -144,6 +150,35 @@ class Service:
         self._readers.submit(self._read, Reading(lease, settings, future, draws=draws))
         return await future
 
+    def run_batch(
+        self, batch: Batch, settings: Settings, *, is_wanted: Callable[[], bool]
+    ) -> concurrent.futures.Future[Inference]:
+        """Queue a picture that was prepared; any thread may call this and wait for the result."""
+        future: concurrent.futures.Future[Inference] = concurrent.futures.Future()
+        self._batcher.expect()
+        self._batcher.submit(
+            QueuedPicture(batch, settings, is_wanted, future, rows=len(batch.placed))
+        )
+        return future
+
+    @contextmanager
+    def reserve_frame(self, width: int, height: int, *, draws: bool) -> Iterator[None]:
+        """Hold the memory of a frame of a live source; block the thread until it is free."""
+        pixels = width * height
+        if pixels > self.limits.pixels:
+            reason = f"expected at most {self.limits.pixels} pixels, got {width} x {height}"
+            raise ImageError(f"frame: {reason}")
+        drawing = _BYTES_PER_DRAWN_PIXEL if draws else 0
+        needed = pixels * (_BYTES_PER_FRAME_PIXEL + drawing) + self._input_bytes
+        most = self.picture_memory.largest
+        if needed > most:
+            raise ImageError(f"frame: expected to need at most {most} bytes, got {needed}")
+        reservation = self.picture_memory.reserve(needed)
+        try:
+            yield
+        finally:
+            reservation.release()
+
     async def run_in_thread(self, function: Callable[[], Returned]) -> Returned:
         return await self._loop.run_in_executor(self._renderers, function)
 
@@ -155,6 +190,7 @@ class Service:
     def close(self) -> None:
         for pool in (self._readers, self._large_readers, self._renderers):
             pool.shutdown(wait=not self.is_abandoned, cancel_futures=self.is_abandoned)
+        self.live.close()
         if not self.is_abandoned:
             self._batcher.close()
         if self.fetcher:
@@ -296,7 +332,7 @@ def _is_connected(lease: PictureLease) -> bool:
     return not lease.is_disconnected
 
 
-def _settle(future: InferenceFuture, result: Inference | Exception) -> None:
+def _settle(future: AnyInferenceFuture, result: Inference | Exception) -> None:
     if future.done():  # cancelled by a forced exit
         return
     if isinstance(result, Exception):

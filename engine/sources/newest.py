@@ -68,12 +68,12 @@ class NewestOfEach(Generic[T]):
         with self._changed:
             self._slots[number].end()
 
-    def close(self) -> None:
-        """End all sources; wait a little for their threads."""
+    def close(self, seconds: float = _JOIN_SECONDS) -> None:
+        """End all sources; wait for their threads, but not longer than `seconds`."""
         self._stopped.set()
         for number in range(len(self._slots)):
             self.end(number)
-        deadline = time.monotonic() + _JOIN_SECONDS
+        deadline = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 

@@ -38,6 +38,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 2.0
 _FIRST_RETRIES = 3  # of a stream that has not had a frame yet
 _STEADY_SECONDS = 10.0  # after which a stream that was lost counts as back for good
 _DEFAULT_RATE = Fraction(25)
+_LONGEST_FRAME = 2.0  # seconds for which a played video shows a frame; time stamps may be wrong
 _PLAYLISTS = frozenset({"concat", "dash", "hls", "imf", "sdp", "webm_dash_manifest"})
 _PADDING_PIXELS = 1 << 20
 _CAMERAS = {"linux": "v4l2", "darwin": "avfoundation", "win32": "dshow"}
@@ -141,6 +142,44 @@ def live_frames(
             how_often = "until it is back" if is_endless else f"at most {limit} times"
             _log.warning("%s. It is opened again, %s", lost, how_often)
         stopped.wait(min(FIRST_PAUSE * 2 ** min(failures - 1, 9), LONGEST_PAUSE))
+
+
+def played_frames(
+    name: str,
+    *,
+    stopped: Event,
+    title: str,
+    on_lost: Callable[[ImageError], None],
+) -> Iterator[DecodedFrame]:
+    """Yield the frames of a video at its own speed, over and over until `stopped` is set.
+
+    Numbers and seconds go on increasing. A video that cannot be read is reported once, and tried
+    again.
+    """
+    number = 0
+    start = time.monotonic()
+    is_lost = False
+    while not stopped.is_set():
+        began = time.monotonic()
+        try:
+            for decoded in frames(name):
+                early = began + decoded.seconds - time.monotonic()
+                stopped.wait(min(max(0.0, early), _LONGEST_FRAME))
+                if stopped.is_set():
+                    return
+                if is_lost:
+                    is_lost = False
+                    _log.warning("%s: video: is back", title)
+                now = time.monotonic() - start
+                yield DecodedFrame(number, now, decoded.rate, decoded.frame)
+                number += 1
+        except ImageError as error:
+            lost = ImageError(str(error).replace(shown(name), title))
+            on_lost(lost)
+            if not is_lost:
+                _log.warning("%s. It is opened again, until it is back", lost)
+            is_lost = True
+            stopped.wait(LONGEST_PAUSE)
 
 
 def _open(name: str) -> InputContainer:

@@ -90,7 +90,7 @@ def decoders():
 
 
 @contextmanager
-def serving(detector, *, wait_seconds=0.005, access=None, access_log=None, **limits):
+def serving(detector, *, wait_seconds=0.005, access=None, access_log=None, live=None, **limits):
     is_ready = threading.Event()
     bound = bind("127.0.0.1", 0)
     server = Server(
@@ -99,6 +99,7 @@ def serving(detector, *, wait_seconds=0.005, access=None, access_log=None, **lim
         on_ready=is_ready.set,
         access=access,
         access_log=access_log,
+        live=live,
     )
     thread = threading.Thread(target=server.serve_on, args=(bound,))
     thread.start()

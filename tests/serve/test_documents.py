@@ -26,7 +26,8 @@ def words(pattern):
 def test_every_route_is_documented():
     assets = {path for path in app.FILES if "." in path}
     models = {f"/v2/models/NAME{rest}" for rest in ("", "/ready", "/infer")}
-    assert words(r"`(?:GET|POST) (/[\w./]*)`") == (app.PATHS - assets) | models
+    streams = {"/sources/N/mjpeg", "/sources/N/jsonl"}
+    assert words(r"`(?:GET|POST) (/[\w./]*)`") == (app.PATHS - assets) | models | streams
 
 
 def test_every_setting_is_documented():

@@ -1,0 +1,347 @@
+"""Cameras, streams and videos that the server reads all the time, and their viewers.
+
+Of each source, one thread reads and keeps the newest frame; another has it run and encodes what was
+found. A source has one frame at a time in the queue of the network, so that sources take turns with
+each other and with requests. Parts are encoded once for all viewers, and only if there are any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import io
+import logging
+import math
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from engine.errors import EngineError, ImageError, InputError
+from engine.files.naming import shown
+from engine.serve.memory_budget import BudgetClosedError
+from engine.serve.rejection import RejectedError
+from engine.sources import video
+from engine.sources.media import MediaKind, is_camera, is_url, media_of
+from engine.sources.newest import NewestOfEach
+from engine.sources.video import DecodedFrame
+from engine.track import Scene, Tracker
+from engine.vision import serialize
+from engine.vision.image import Picture
+from engine.vision.result import Result
+
+if TYPE_CHECKING:
+    from engine.serve.service import Service
+
+_log = logging.getLogger("engine")
+
+MOST_VIEWERS = 64  # of all sources together
+_RATE_SECONDS = 5.0  # over which frames per second are counted
+_PAUSE_SECONDS = 1.0  # after a frame that failed
+_JOIN_SECONDS = 0.8
+_JPEG_QUALITY = 80
+_TRACK_LOW = 0.1  # the score from which a box continues a track, as in `detect --track`
+_MOST_RATE = 240.0  # frames per second; some streams state the rate of their clock
+_USUAL_RATE = 30.0
+
+
+@dataclass(frozen=True)
+class LiveOptions:
+    """The sources that the operator named, and whether their objects are followed."""
+
+    names: Sequence[str] = ()
+    tracks: bool = False
+
+    def __post_init__(self) -> None:
+        if self.tracks and not self.names:
+            raise InputError("--track: only with --source")
+        for name in self.names:
+            self._check(name)
+
+    def _check(self, name: str) -> None:
+        kind = media_of(name).kind
+        if not (is_camera(name) or is_url(name)):
+            if kind is not MediaKind.VIDEO:
+                raise InputError(f"--source {shown(name)}: expected a camera, a stream or a video")
+            if not os.path.exists(name):  # noqa: PTH110
+                raise InputError(f"--source {shown(name)}: cannot be read: no such file")
+        video.require_pyav(title_of(name))
+
+
+def title_of(name: str) -> str:
+    """Return the name of a source for messages and clients: a URL without user and password."""
+    if is_url(name):
+        parts = urlsplit(name)
+        name = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return shown(name)
+
+
+@dataclass(frozen=True, eq=False)
+class SeenFrame:
+    """A frame and what was found in it."""
+
+    source: int
+    decoded: DecodedFrame
+    arrived_at: float  # seconds since 1970
+    picture: Picture
+    result: Result
+
+
+def json_line(seen: SeenFrame) -> bytes:
+    entry = seen.result.to_dict() | {
+        "source": seen.source,
+        "frame": seen.decoded.number,
+        "seconds": round(seen.decoded.seconds, 6),
+        "time": round(seen.arrived_at, 3),
+    }
+    return serialize.json_text(entry).encode() + b"\n"
+
+
+def jpeg(seen: SeenFrame) -> bytes:
+    buffer = io.BytesIO()
+    seen.result.plot(seen.picture).save(buffer, "JPEG", quality=_JPEG_QUALITY)
+    return buffer.getvalue()
+
+
+Encoder = Callable[[SeenFrame], bytes]
+
+
+class Viewer:
+    """One client of a source: it gets the newest part, encoded by `encode`, when it can take it."""
+
+    def __init__(self, encode: Encoder) -> None:
+        self.encode = encode
+        self._part: bytes | None = None
+        self._is_over = False
+        self._changed = asyncio.Event()
+
+    async def next(self) -> bytes | None:
+        """Wait for a part that was not there before; return None at the end."""
+        while self._part is None and not self._is_over:
+            self._changed.clear()
+            await self._changed.wait()
+        part, self._part = self._part, None
+        return None if self._is_over else part
+
+    def offer(self, part: bytes) -> None:
+        self._part = part
+        self._changed.set()
+
+    def end(self) -> None:
+        self._is_over = True
+        self._changed.set()
+
+
+class LiveSource:
+    """A source, its state and its viewers. All but the threads' methods run on the event loop."""
+
+    def __init__(self, number: int, name: str, service: Service, *, tracks: bool) -> None:
+        self.number = number
+        self.title = title_of(name)
+        self.frames = 0  # that the network processed
+        self.received = 0
+        self.viewers: set[Viewer] = set()
+        self._name = name
+        self._service = service
+        self._tracks = tracks
+        self._settings = service.detector.settings
+        if tracks:
+            low = min(_TRACK_LOW, self._settings.threshold)
+            self._settings = replace(self._settings, threshold=low)
+        self._scene: Scene | None = None
+        self._size: tuple[int, int] | None = None
+        self._lost: str | None = None  # why there is no frame
+        self._failure: str | None = None  # why the latest frame has no result
+        self._times: deque[float] = deque(maxlen=1000)
+        self._encoders: frozenset[Encoder] = frozenset()
+        self._stopped = Event()
+        self._running: concurrent.futures.Future[Any] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._thread = Thread(target=self._work, name=f"serve-live-{number}", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_live(self) -> bool:
+        return bool(self.frames) and not (self._lost or self._failure)
+
+    def to_dict(self) -> dict[str, Any]:
+        now = time.monotonic()
+        recent = [each for each in self._times if now - each < _RATE_SECONDS]
+        rate = (len(recent) - 1) / (now - recent[0]) if len(recent) > 1 else 0.0
+        lost = "lost" if self._lost else "failing" if self._failure else None
+        width, height = self._size or (None, None)
+        return {
+            "source": self.number,
+            "name": self.title,
+            "state": lost or ("live" if self.frames else "opening"),
+            "error": self._lost or self._failure,
+            "frames": self.frames,
+            "received": self.received,
+            "fps": round(rate, 2),
+            "width": width,
+            "height": height,
+            "clients": len(self.viewers),
+            "mjpeg": f"/sources/{self.number}/mjpeg",
+            "jsonl": f"/sources/{self.number}/jsonl",
+        }
+
+    def add(self, viewer: Viewer) -> None:
+        self.viewers.add(viewer)
+        self._choose_encoders()
+
+    def remove(self, viewer: Viewer) -> None:
+        self.viewers.discard(viewer)
+        self._choose_encoders()
+
+    def _choose_encoders(self) -> None:
+        self._encoders = frozenset(each.encode for each in self.viewers)
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if running := self._running:
+            running.cancel()
+
+    def join(self, seconds: float) -> None:
+        self._thread.join(max(0.0, seconds))
+
+    def _offer(self, size: tuple[int, int], parts: dict[Encoder, bytes]) -> None:
+        self.frames += 1
+        self._size = size
+        self._failure = None
+        self._times.append(time.monotonic())
+        for viewer in self.viewers:
+            if part := parts.get(viewer.encode):
+                viewer.offer(part)
+
+    # ------------------------------------------------------------ on the threads of the source
+
+    def _work(self) -> None:
+        live = NewestOfEach([self._frames()], stopped=self._stopped)
+        try:
+            for _, (decoded, arrived_at) in live:
+                try:
+                    self._process(decoded, arrived_at)
+                except (BudgetClosedError, concurrent.futures.CancelledError):
+                    return
+                except EngineError as error:
+                    self._fail(str(error))
+                except Exception as error:  # one source must not end, whatever is wrong
+                    self._fail(f"internal error: {type(error).__name__}")
+                if self._stopped.is_set():
+                    return
+        finally:
+            live.close(seconds=0)
+
+    def _frames(self) -> Iterator[tuple[DecodedFrame, float]]:
+        options: dict[str, Any] = {
+            "stopped": self._stopped,
+            "title": self.title,
+            "on_lost": self._lose,
+        }
+        if media_of(self._name).kind is MediaKind.VIDEO:
+            frames = video.played_frames(self._name, **options)
+        else:
+            frames = video.live_frames(self._name, reconnect=math.inf, **options)
+        for decoded in frames:
+            self._lost = None
+            self.received = decoded.number + 1
+            yield decoded, time.time()
+
+    def _lose(self, error: ImageError) -> None:
+        self._lost = str(error)
+
+    def _fail(self, reason: str) -> None:
+        if reason != self._failure and not self._stopped.is_set():
+            _log.warning("%s: %s", self.title, reason)
+        self._failure = reason
+        self._stopped.wait(_PAUSE_SECONDS)
+
+    def _process(self, decoded: DecodedFrame, arrived_at: float) -> None:
+        encoders = self._encoders
+        size = decoded.frame.width, decoded.frame.height
+        with self._service.reserve_frame(*size, draws=bool(encoders)):
+            picture = Picture(decoded.pixels(), self.title)
+            result = self._run(picture)
+            if self._tracks:
+                result = self._follow(result, decoded)
+            seen = SeenFrame(self.number, decoded, arrived_at, picture, result)
+            parts = {encode: encode(seen) for encode in encoders}
+        with suppress(RuntimeError):  # the loop is closed at the end
+            self._loop.call_soon_threadsafe(self._offer, picture.size, parts)
+
+    def _run(self, picture: Picture) -> Result:
+        batch = self._service.detector.prepare(picture, settings=self._settings)
+        self._running = self._service.run_batch(
+            batch, self._settings, is_wanted=lambda: not self._stopped.is_set()
+        )
+        if self._stopped.is_set():
+            self._running.cancel()
+        outcome = self._running.result().outcome
+        assert isinstance(outcome, Result)
+        return outcome
+
+    def _follow(self, result: Result, decoded: DecodedFrame) -> Result:
+        if self._scene is None:
+            stated = float(decoded.rate)
+            rate = stated if 0 < stated <= _MOST_RATE else _USUAL_RATE
+            high = self._service.detector.settings.threshold
+            tracker = Tracker(high=high, low=self._settings.threshold, rate=rate)
+            self._scene = Scene(tracker)
+        return self._scene.follow(result, seconds=decoded.seconds)
+
+
+class LiveSources:
+    """All sources of a server."""
+
+    def __init__(self, service: Service, options: LiveOptions) -> None:
+        self._sources = [
+            LiveSource(number, name, service, tracks=options.tracks)
+            for number, name in enumerate(options.names)
+        ]
+        self._is_over = False
+
+    def __iter__(self) -> Iterator[LiveSource]:
+        return iter(self._sources)
+
+    def find(self, number: str) -> LiveSource:
+        """Return the source of a number in an address."""
+        known = {str(each.number): each for each in self._sources}
+        if number not in known:
+            expected = f"0 to {len(known) - 1}" if known else "a server with --source"
+            raise RejectedError(404, f"source: expected {expected}, got {shown(number[:20])}")
+        return known[number]
+
+    @contextmanager
+    def viewing(self, source: LiveSource, encode: Encoder) -> Iterator[Viewer]:
+        """Add a viewer to a source, or raise RejectedError if there are too many."""
+        if sum(len(each.viewers) for each in self._sources) >= MOST_VIEWERS:
+            reason = f"sources: expected at most {MOST_VIEWERS} clients at once"
+            raise RejectedError(503, reason, retry_after=5)
+        viewer = Viewer(encode)
+        if self._is_over:
+            viewer.end()
+        source.add(viewer)
+        try:
+            yield viewer
+        finally:
+            source.remove(viewer)
+
+    def end_viewers(self) -> None:
+        """End the responses of all viewers, of present and of later ones."""
+        self._is_over = True
+        for source in self._sources:
+            for viewer in source.viewers:
+                viewer.end()
+
+    def close(self) -> None:
+        """Stop all sources; a camera that is silent is not waited for."""
+        for source in self._sources:
+            source.stop()
+        deadline = time.monotonic() + _JOIN_SECONDS
+        for source in self._sources:
+            source.join(deadline - time.monotonic())

@@ -1,0 +1,107 @@
+"""GET /sources, and the pictures and results of each source for as long as a client reads them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from engine.serve import live
+from engine.serve.live import Encoder, SeenFrame, Viewer
+from engine.serve.protocol import STREAM
+from engine.serve.rejection import RejectedError
+from engine.serve.service import Service
+
+_BOUNDARY = "frame"
+MJPEG = f"multipart/x-mixed-replace; boundary={_BOUNDARY}"
+JSON_LINES = "application/jsonl"
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Connection": "close",  # the server ends a stream only when it shuts down
+    "X-Accel-Buffering": "no",  # nginx would hold parts back
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def routes() -> list[Route]:
+    return [
+        Route("/sources", _list),
+        Route("/sources/{number}/mjpeg", StreamEndpoint(_jpeg_part, MJPEG)),
+        Route("/sources/{number}/jsonl", StreamEndpoint(live.json_line, JSON_LINES)),
+    ]
+
+
+async def _list(request: Request) -> Response:
+    service: Service = request.app.state.service
+    sources = [each.to_dict() for each in service.live]
+    return JSONResponse({"sources": sources}, headers={"Cache-Control": "no-store"})
+
+
+def _jpeg_part(seen: SeenFrame) -> bytes:
+    jpeg = live.jpeg(seen)
+    head = f"--{_BOUNDARY}\r\nContent-Type: image/jpeg\r\nContent-Length: {len(jpeg)}\r\n\r\n"
+    return head.encode() + jpeg + b"\r\n"
+
+
+class StreamEndpoint:
+    """An ASGI endpoint that sends the newest part of a source whenever the client can take one."""
+
+    def __init__(self, encode: Encoder, media_type: str) -> None:
+        self._encode = encode
+        self._media_type = media_type
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        service: Service = scope["app"].state.service
+        if not scope["app"].state.access.admits_origin(request.headers):
+            raise RejectedError(403, "Origin: expected a page of this server, got another's")
+        service.reject_if_draining()
+        source = service.live.find(request.path_params["number"])
+        start = Response(headers=_HEADERS, media_type=self._media_type)
+        del start.headers["content-length"]
+        with service.live.viewing(source, self._encode) as viewer:
+            scope[STREAM] = True
+            await send({"type": "http.response.start", "status": 200, "headers": start.raw_headers})
+            if request.method == "GET":
+                await self._send_until_gone(service, viewer, receive, send)
+            await send({"type": "http.response.body", "body": b""})
+
+    async def _send_until_gone(
+        self, service: Service, viewer: Viewer, receive: Receive, send: Send
+    ) -> None:
+        sending = asyncio.ensure_future(self._send_parts(service, viewer, send))
+        leaving = asyncio.ensure_future(_disconnected(receive))
+        try:
+            done, _ = await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if sending in done:
+                sending.result()
+        finally:
+            sending.cancel()
+            leaving.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+
+    async def _send_parts(self, service: Service, viewer: Viewer, send: Send) -> None:
+        held = 0  # bytes of a part that the client has not taken yet
+        try:
+            while True:
+                # This returns when the client has taken the part before.
+                await send({"type": "http.response.body", "body": b"", "more_body": True})
+                service.picture_memory.change(True, -held)
+                held = 0
+                part = await viewer.next()
+                if part is None:
+                    return
+                if not service.picture_memory.change(True, len(part)):
+                    continue  # a later part may find memory
+                held = len(part)
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+        finally:
+            service.picture_memory.change(True, -held)
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,248 @@
+"""Live sources of a server: state, MJPEG and JSON lines for clients of any speed."""
+
+import io
+import json
+import re
+import socket
+import threading
+import time
+from contextlib import closing, contextmanager, suppress
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from engine.errors import InputError
+from tests import needs
+from tests.pictures import write_video
+from tests.serve.running import serving, until
+
+from engine.serve.access import Access  # isort: skip - `running` skips this without the extra
+from engine.serve.live import LiveOptions, title_of  # isort: skip
+
+needs.package("av")
+
+
+class Camera:
+    """An MJPEG server that can be switched off and on."""
+
+    def __init__(self):
+        buffer = io.BytesIO()
+        noise = np.random.default_rng(0).integers(0, 255, (48, 64, 3), np.uint8)
+        Image.fromarray(noise).save(buffer, "JPEG")
+        jpeg = buffer.getvalue()
+        head = b"--b\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n" % len(jpeg)
+        self._part = head + jpeg + b"\r\n"
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = probe.getsockname()[1]
+        self._listener = None
+        self.on()
+
+    @property
+    def name(self):
+        return f"http://me:secret@127.0.0.1:{self.port}/x.mjpg"
+
+    def on(self):
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._serve, args=(self._listener,), daemon=True).start()
+
+    def off(self):
+        listener, self._listener = self._listener, None
+        with suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+    def _serve(self, listener):
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                threading.Thread(target=self._send, args=(client, listener), daemon=True).start()
+
+    def _send(self, client, listener):
+        with client, suppress(OSError):
+            client.recv(1 << 16)
+            client.sendall(
+                b"HTTP/1.0 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=b\r\n\r\n"
+            )
+            while self._listener is listener:
+                client.sendall(self._part)
+                time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def camera():
+    opened = Camera()
+    yield opened
+    if opened._listener:
+        opened.off()
+
+
+@pytest.fixture(scope="module")
+def live(detector, camera, tmp_path_factory):
+    clip = write_video(tmp_path_factory.mktemp("clip") / "clip.mp4", count=4, rate=20)
+    options = LiveOptions([camera.name, str(clip), "tcp://127.0.0.1:1"], tracks=True)
+    with serving(detector, live=options) as server:
+        until(lambda: sum(each["frames"] > 2 for each in sources_of(server)) == 2, 30)
+        yield server
+
+
+def sources_of(server):
+    return server.get("/sources").found["sources"]
+
+
+@contextmanager
+def following(server, path, **headers):
+    connection = server.connect()
+    connection.request("GET", path, headers=headers)
+    with closing(connection), connection.getresponse() as answer:
+        yield answer
+
+
+def test_the_state_of_each_source_is_told(live, camera):
+    one, clip, missing = sources_of(live)
+    assert one["name"] == f"http://127.0.0.1:{camera.port}/x.mjpg"
+    assert (one["state"], one["error"], one["width"], one["height"]) == ("live", None, 64, 48)
+    assert one["received"] >= one["frames"] > 0 < one["fps"]
+    assert clip["state"] == "live"
+    assert missing["state"] == "lost"
+    assert "tcp://127.0.0.1:1: video: cannot be read" in missing["error"]
+    metrics = live.get("/metrics").content.decode()
+    assert re.search(r'engine_source_frames_total{source="0"} [1-9]', metrics)
+    assert 'engine_source_up{source="2"} 0' in metrics
+
+
+def test_lines_of_json_have_increasing_frames_and_times(live):
+    with following(live, "/sources/1/jsonl") as answer:
+        assert answer.headers["Content-Type"] == "application/jsonl"
+        lines = [json.loads(answer.readline()) for _ in range(6)]  # the clip has 4 frames
+    frames, times = ([each[key] for each in lines] for key in ("frame", "time"))
+    assert frames == sorted(set(frames))
+    assert times == sorted(times)
+    assert abs(times[-1] - time.time()) < 60
+    assert {each["source"] for each in lines} == {1}
+    assert all("track_id" in found for each in lines for found in each["detections"])
+
+
+def test_pictures_are_parts_that_a_browser_shows(live):
+    with following(live, "/sources/0/mjpeg") as answer:
+        assert answer.headers["Content-Type"] == "multipart/x-mixed-replace; boundary=frame"
+        for _ in range(3):
+            assert answer.readline() == b"--frame\r\n"
+            assert answer.readline() == b"Content-Type: image/jpeg\r\n"
+            length = int(answer.readline().split()[1])
+            assert answer.readline() == b"\r\n"
+            assert Image.open(io.BytesIO(answer.read(length))).size == (64, 48)
+            assert answer.readline() == b"\r\n"
+    until(lambda: not any(each["clients"] for each in sources_of(live)))
+
+
+def test_frames_are_encoded_once_and_only_for_viewers(live, monkeypatch):
+    from engine.serve import live as module
+
+    encoded = []
+    plain = module.jpeg
+    monkeypatch.setattr(module, "jpeg", lambda seen: encoded.append(seen.decoded) or plain(seen))
+    before = sources_of(live)[0]["frames"]
+    until(lambda: sources_of(live)[0]["frames"] > before + 2)
+    assert not encoded
+    with following(live, "/sources/0/mjpeg") as one, following(live, "/sources/0/mjpeg") as other:
+        for answer in (one, other) * 3:
+            answer.read(2000)
+    assert encoded
+    assert len({id(each) for each in encoded}) == len(encoded)
+
+
+def test_a_client_that_does_not_read_delays_nobody(live, pictures):
+    with live.plug() as lazy:
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lazy.sendall(b"GET /sources/0/mjpeg HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        until(lambda: sources_of(live)[0]["clients"] == 1)
+        before = sources_of(live)[0]["frames"]
+        with following(live, "/sources/0/jsonl") as answer:
+            for _ in range(5):
+                answer.readline()
+        assert sources_of(live)[0]["frames"] >= before + 3
+        assert live.post("/detect", pictures[0]).status == 200
+    until(lambda: sources_of(live)[0]["clients"] == 0)
+
+
+def test_a_source_that_was_away_is_back_within_five_seconds(live, camera, caplog):
+    camera.off()
+    until(lambda: sources_of(live)[0]["state"] == "lost", 20)
+    time.sleep(1)  # the pauses grow
+    before = sources_of(live)[0]["frames"]
+    camera.on()
+    back = time.monotonic()
+    until(lambda: sources_of(live)[0]["frames"] > before, 25)
+    assert time.monotonic() - back < 25  # 0.7 s on an idle machine; the ceiling of a pause is 2 s
+    assert [each for each in caplog.messages if "is opened again" in each]
+    assert sum(each.endswith("video: is back") for each in caplog.messages) == 1
+    assert "secret" not in caplog.text
+
+
+def test_addresses_without_a_source_are_refused(live, server):
+    for number in ("3", "x", "-1"):
+        reply = live.get(f"/sources/{number}/mjpeg")
+        assert (reply.status, reply.error) == (404, f"source: expected 0 to 2, got {number}")
+    assert server.get("/sources").found == {"sources": []}
+    assert server.get("/sources/0/jsonl").error.startswith(
+        "source: expected a server with --source"
+    )
+    reply = live.get("/sources/0/mjpeg", Origin="http://example.org")
+    assert reply.status == 403
+
+
+def test_there_is_a_limit_of_clients(live, monkeypatch):
+    from engine.serve import live as module
+
+    monkeypatch.setattr(module, "MOST_VIEWERS", 1)
+    with following(live, "/sources/0/jsonl") as answer:
+        answer.readline()
+        reply = live.get("/sources/1/jsonl")
+        assert (reply.status, reply.headers["Retry-After"]) == (503, "5")
+    until(lambda: sources_of(live)[0]["clients"] == 0)
+
+
+def test_a_token_is_needed_and_streams_end_with_the_server(detector, camera):
+    if camera._listener is None:
+        camera.on()
+    with serving(detector, live=LiveOptions([camera.name]), access=Access("word")) as server:
+        assert server.get("/sources").status == 401
+        assert server.get("/sources/0/mjpeg").status == 401
+        lazy = server.plug()
+        head = b"GET /sources/0/mjpeg HTTP/1.1\r\nHost: localhost\r\n"
+        lazy.sendall(head + b"Authorization: Bearer word\r\n\r\n")
+        connection = server.connect()
+        connection.request("GET", "/sources/0/jsonl", headers={"Authorization": "Bearer word"})
+        answer = connection.getresponse()
+        answer.readline()
+        begin = time.monotonic()
+    assert time.monotonic() - begin < 5  # 0.9 s on an idle machine
+    answer.read()  # complete: another end would raise IncompleteRead
+    connection.close()
+    lazy.close()
+
+
+def test_frames_that_need_too_much_memory_are_an_error_of_the_source(detector, camera):
+    options = LiveOptions([camera.name])
+    with serving(detector, live=options, pixels=100) as server:
+        until(lambda: sources_of(server)[0]["error"])
+        (source,) = sources_of(server)
+        assert source["error"] == "frame: expected at most 100 pixels, got 64 x 48"
+
+
+def test_what_cannot_be_a_source_is_refused(tmp_path):
+    with pytest.raises(
+        InputError, match=r"--source no.jpg: expected a camera, a stream or a video"
+    ):
+        LiveOptions(["no.jpg"])
+    with pytest.raises(InputError, match=r"--source missing.mp4: cannot be read: no such file"):
+        LiveOptions(["missing.mp4"])
+    with pytest.raises(InputError, match="--track: only with --source"):
+        LiveOptions(tracks=True)
+
+
+def test_passwords_are_left_out_of_names():
+    assert title_of("rtsp://me:secret@camera:554/1?x=2") == "rtsp://camera:554/1?x=2"
+    assert title_of("0") == "0"
+    assert title_of("a@b.mp4") == "a@b.mp4"

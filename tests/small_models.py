@@ -1,5 +1,6 @@
 """Small models with random weights, as files."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,6 +67,11 @@ activation=tanh
 """
 
 
+_HEAD_FILTERS = 16
+_SIDES = [2, 3, 10, 11]  # filters of DETECTOR's head that become widths and heights of boxes
+_OBJECTNESS = [4, 12]
+
+
 @dataclass(frozen=True)
 class Model:
     cfg: Path
@@ -78,13 +84,37 @@ class Model:
 
 
 def write_model(folder: Path, text: str, names: list[str]) -> Model:
+    """Write a model with positive weights; a detector finds objects everywhere."""
+    random = np.random.default_rng(3)
+    return _write(folder, text, names, lambda _, shape: random.uniform(0.1, 1, shape))
+
+
+def write_detector(folder: Path) -> Model:
+    """Write a detector that finds about a dozen objects in each picture, all different."""
+    random = np.random.default_rng(4)
+
+    def values(name: str, shape: tuple[int, ...]) -> np.ndarray:
+        made = random.uniform(0.1 if name == "variance" else -1, 1, shape)
+        if shape[0] == _HEAD_FILTERS:
+            made[_SIDES] *= 0.3 if name == "weight" else 1.0
+            made[_OBJECTNESS] -= 1.5 if name == "bias" else 0.0
+        return made
+
+    return _write(folder, DETECTOR, ["cat", "dog", "cow"], values)
+
+
+def _write(
+    folder: Path,
+    text: str,
+    names: list[str],
+    values: Callable[[str, tuple[int, ...]], np.ndarray],
+) -> Model:
     model = Model(folder / "net.cfg", folder / "net.weights", folder / "net.names")
     model.cfg.write_text(text)
     model.names.write_text("".join(f"{name}\n" for name in names))
     network = graph.build(cfg.read(model.cfg))
-    random = np.random.default_rng(3)
     arrays = [
-        {name: random.uniform(0.1, 1, values.shape) for name, values in layer.items()}
+        {name: values(name, initial.shape) for name, initial in layer.items()}
         for layer in weights.initial(network)
     ]
     weights.save(model.weights, network, arrays)
@@ -93,7 +123,7 @@ def write_model(folder: Path, text: str, names: list[str]) -> Model:
 
 @pytest.fixture(scope="session")
 def tiny_detector(tmp_path_factory):
-    return write_model(tmp_path_factory.mktemp("detector"), DETECTOR, ["cat", "dog", "cow"])
+    return write_detector(tmp_path_factory.mktemp("detector"))
 
 
 @pytest.fixture(scope="session")

@@ -7,14 +7,16 @@ from PIL import Image
 from engine import cli
 from tests import needs
 from tests.pictures import write_picture, write_video
+from tests.small_models import DETECTOR, write_model
 
 
 @pytest.fixture
-def words(tiny_detector, tmp_path, monkeypatch):
+def words(tmp_path, tmp_path_factory, monkeypatch):
+    """Return a command whose network finds objects everywhere."""
+    model = write_model(tmp_path_factory.mktemp("model"), DETECTOR, ["cat", "dog", "cow"])
     monkeypatch.chdir(tmp_path)
     write_picture("a.png", (64, 48))
-    names = ["--names", str(tiny_detector.names)]
-    return ["detect", *tiny_detector.options, *names, "a.png", "--quiet"]
+    return ["detect", *model.options, "--names", str(model.names), "a.png", "--quiet"]
 
 
 @pytest.mark.parametrize(

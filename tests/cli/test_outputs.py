@@ -399,7 +399,7 @@ def test_a_full_disk_is_one_line(detect, option):
 @pytest.mark.parametrize("options", [["-o", "out"], ["-o", "out.png"], ["--json", "out.json"]])
 def test_output_that_does_not_fit_on_the_disk_is_removed(tiny_detector, tree, options):
     program = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024));"
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (256, 256));"
         "from engine import cli; sys.exit(cli.main(sys.argv[1:]))"
     )
     command = ["detect", *tiny_detector.options, "--threshold", "0", "--nms", "1", "one"]

@@ -154,6 +154,23 @@ def test_pictures_that_came_later_are_added(detect, folder):
     assert not Counter(rows) - Counter((folder / "a.csv").read_text().splitlines())
 
 
+def test_crops_of_a_picture_that_came_later_replace_no_other(detect, folder):
+    options = ["--crops", "crops", "--csv", "a.csv", "--quiet"]
+    write_picture(folder / "pics/photo.jpg", seed=1)
+    assert detect(*options).status == 0
+    before = contents(folder)
+    labels = {path.parent.name for path in (folder / "crops").rglob("photo-2.jpg")}
+    assert labels, "no class was found twice"
+    write_picture(folder / "pics/photo-2.jpg", seed=2)
+    assert detect(*options, "--resume").status == 0
+    after = contents(folder)
+    assert {name: after[name] for name in before if name != "a.csv"} == {
+        name: content for name, content in before.items() if name != "a.csv"
+    }
+    boxes = after["a.csv"].count(b"\n") - 1
+    assert sum(name.startswith("crops/") for name in after) == boxes
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

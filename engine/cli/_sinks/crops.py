@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,12 @@ class Crops(Sink):
         self._folder.check(_existing_crops(self._folder.path, known))
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
+        counts: Counter[str] = Counter()
         for found, image in outcome.crops():
-            name = file_names.picture_of(item, image.size)
-            content = encode(image, name)
             label = folder_name_of(found.label)
+            counts[label] += 1
+            name = file_names.crop_of(item, image.size, counts[label])
+            content = encode(image, name)
             with self._folder.new_file(f"{label}/{name}") as file:
                 file.part.write_bytes(content)
 
@@ -46,8 +49,9 @@ def _existing_crops(folder: Path, known: Sequence[NamedMedia]) -> Iterator[str]:
     for inner, _, files in os.walk(folder):
         for file in files:
             crop = (Path(inner) / file).relative_to(folder)
-            below_label = Path(*crop.parts[1:]).with_suffix("").as_posix()
-            is_frame = below_label.rpartition("_")[0] in outputs
-            is_member = any(each.as_posix() in outputs for each in Path(below_label).parents)
-            if len(crop.parts) > 1 and (below_label in outputs or is_frame or is_member):
+            below_label = Path(*crop.parts[1:])
+            pictures = file_names.pictures_of_crop(below_label)
+            frames = (each.rpartition("_")[0] for each in pictures)
+            folders = (each.as_posix() for each in below_label.parents)
+            if len(crop.parts) > 1 and not outputs.isdisjoint((*pictures, *frames, *folders)):
                 yield str(crop)

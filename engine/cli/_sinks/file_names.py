@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePath
 
 from engine.files.naming import shortened
@@ -12,6 +13,7 @@ from engine.vision.encode import fits
 # formats that an annotated picture takes over from its source
 _KEPT_FORMATS = {".jpg", ".jpeg", ".png", ".webp", ".bmp"}
 _OTHER_FORMAT = ".png"
+_NUMBER = re.compile(r"-[0-9]+$")
 
 
 def stem_of(source: str, default: str) -> str:
@@ -34,6 +36,23 @@ def picture_of(item: Item, size: tuple[int, int]) -> str:
     """Return the name for a picture of this size: .png if its source's format cannot hold it."""
     name = usual_picture_of(item)
     return name if fits(size, name) else output_of(item) + _OTHER_FORMAT
+
+
+def crop_of(item: Item, size: tuple[int, int], number: int) -> str:
+    """Return the name for a crop, which is the number-th one of its label in its picture.
+
+    The name depends on nothing else, so that a run that resumes finds it again. x.jpg has x.jpg,
+    x-2.jpg, …; x-2.jpg has x-2-1.jpg, x-2-2.jpg, …: no two crops share a name.
+    """
+    path = PurePath(picture_of(item, size))
+    is_numbered = number > 1 or _NUMBER.search(path.stem)
+    return (path.with_stem(f"{path.stem}-{number}") if is_numbered else path).as_posix()
+
+
+def pictures_of_crop(path: PurePath) -> tuple[str, str]:
+    """Return the names, without an extension, of the pictures that may have this crop."""
+    plain = path.with_suffix("").as_posix()
+    return plain, _NUMBER.sub("", plain)
 
 
 def usual_picture_of(item: Item) -> str:

@@ -285,6 +285,11 @@ def test_several_chosen_pictures_are_processed(page, detector, tmp_path, picture
         names[-1].write_bytes(content)
     (tmp_path / "broken.png").write_bytes(b"no picture")
     names.insert(1, tmp_path / "broken.png")
+    page.choose("\n".join(map(str, [names[1], names[0]])))  # the broken one is shown first
+    page.wait(lambda: [each.text for each in page.all(".thumb span")][:1] == ["!"])
+    page.wait(lambda: "broken.png: picture: expected JPEG" in page.text("#status"))
+    page.wait(lambda: len(page.all(".thumb")) == 2 and page.all(".thumb")[1].is_displayed())
+    page.one("#clear").click()
     page.choose("\n".join(map(str, names)))
     counts = [len(detector(each)) for each in pictures[:3]]
     expected = [str(counts[0]), "!", *map(str, counts[1:])]
@@ -432,6 +437,10 @@ def test_page_asks_for_the_token(browser, detector, pictures):
         page = Page(browser, server, is_open=False)
         for word in ("wrong", "a-secret"):
             page.wait(lambda: page.one("#ask").is_displayed())
+            for _ in range(2):  # a browser lets a page prevent the first Escape only
+                page.one("#token").send_keys(Keys.ESCAPE)
+                page.wait(lambda: page.one("#ask").is_displayed())
+            assert page.one("#refused").is_displayed() == (word == "a-secret")
             page.one("#token").send_keys(word + Keys.ENTER)
             page.wait(lambda word=word: page.text("#facts") or word == "wrong")
         page.drop("a.png", pictures[0])

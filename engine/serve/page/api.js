@@ -41,10 +41,13 @@ function askForToken(refused) {
   question ??= new Promise((resolve) => {
     const dialog = document.getElementById("ask");
     const input = document.getElementById("token");
+    const showAgain = () => dialog.showModal(); // Escape closes it without a token
     input.value = "";
-    dialog.addEventListener("cancel", (event) => event.preventDefault());
+    document.getElementById("refused").hidden = refused === null;
+    dialog.addEventListener("close", showAgain);
     document.getElementById("ask-form").addEventListener("submit", () => {
       sessionStorage.setItem(KEY, input.value);
+      dialog.removeEventListener("close", showAgain);
       question = null;
       resolve();
     }, { once: true });

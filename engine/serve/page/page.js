@@ -77,6 +77,7 @@ async function add(files) {
   for (const item of added) addThumb(item);
   items.push(...added);
   startWorking();
+  if (!await started.then(() => true, () => false)) return undefined; // a token is asked for, or it failed
   setStatus(added.length > 1 ? `Processing ${added.length} pictures…` : "Processing…");
   show(added[0]);
   const waiting = [...added];
@@ -87,7 +88,7 @@ async function add(files) {
       if (!items.includes(item)) continue; // cleared meanwhile
       done += 1;
       if (done < added.length) setStatus(`Processed ${done} of ${added.length} pictures…`);
-      else if (!added[0].error || added.length > 1) setStatus("");
+      else showProblem(current);
       updateThumb(item);
       byId("save-all").hidden = !hasSeveral();
       if (item === current) await show(item);
@@ -157,8 +158,7 @@ async function show(item) {
   byId("result").hidden = !item.entry && items.length < 2; // the strip leads to the other pictures
   byId("panel").hidden = !item.entry;
   showStrip();
-  if (item.error) setStatus(`${item.file.name}: ${item.error.message}`, true);
-  else if (item.entry) setStatus("");
+  if (item.error || item.entry) showProblem(item);
   if (!item.entry) {
     byId("figure").hidden = true;
     byId("caption").textContent = item.file.name;
@@ -174,6 +174,11 @@ async function show(item) {
     if (item !== current) return;
   }
   refresh();
+}
+
+function showProblem(item) {
+  if (item?.error) setStatus(`${item.file.name}: ${item.error.message}`, true);
+  else setStatus("");
 }
 
 // A small copy, because many large pictures would take the memory of the browser.
@@ -587,4 +592,5 @@ for (const kind of ["dragleave", "drop"])
 addEventListener("drop", guarded((event) => add(filesOf(event.dataTransfer.files))));
 new ResizeObserver(() => layOut(byId("boxes"))).observe(byId("frame"));
 
-start().catch((error) => setStatus(error.message, true));
+const started = start();
+started.catch((error) => setStatus(error.message, true));

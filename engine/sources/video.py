@@ -35,6 +35,7 @@ READ_TIMEOUT = 15.0  # seconds without data from a stream
 # Seconds before a lost stream is opened again. Opening H.264 takes up to 2 s and the wait for a key
 # frame, so that with this pause a stream is back within 5 s.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 2.0
+_TOLERANT = 19  # the first PyAV without an option for metadata that is not UTF-8
 _FIRST_RETRIES = 3  # of a stream that has not had a frame yet
 _STEADY_SECONDS = 10.0  # after which a stream that was lost counts as back for good
 _DEFAULT_RATE = Fraction(25)
@@ -192,9 +193,20 @@ def _open(name: str) -> InputContainer:
         return av.open(device, format=system)
     if is_url(name):
         over_tcp = {"rtsp_transport": "tcp"} if name.lower().startswith("rtsp") else {}
-        return av.open(name, options=over_tcp, timeout=READ_TIMEOUT, metadata_errors="replace")
+        stream: InputContainer
+        stream = av.open(name, options=over_tcp, timeout=READ_TIMEOUT, **_tolerance())
+        return stream
     # The prefix prevents FFmpeg from taking the name for a protocol.
-    return av.open(f"file:{name}", options=_local_options(), metadata_errors="replace")
+    file: InputContainer = av.open(f"file:{name}", options=_local_options(), **_tolerance())
+    return file
+
+
+def _tolerance() -> dict[str, Any]:
+    """Return what makes PyAV read metadata that is not UTF-8, as it always does from 19 on."""
+    import av
+
+    is_strict = int(av.__version__.partition(".")[0]) < _TOLERANT
+    return {"metadata_errors": "replace"} if is_strict else {}
 
 
 @lru_cache(maxsize=1)

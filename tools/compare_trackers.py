@@ -59,6 +59,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="ground truth")
     parser.add_argument("--runs", type=int, default=6, help="with other noise, for each level (6)")
     options = parser.parse_args()
+    truths = _truths(options.folder)
     makers: dict[str, Callable[[], Update]] = {
         "engine, its defaults": _ours,
         "engine, as trackers": _ours_alike,
@@ -69,7 +70,7 @@ def main() -> None:
         print("trackers is not installed. Run: pip install trackers", file=sys.stderr)
     names = ("MOTA", "IDF1", "HOTA", "switches", "ms a frame")
     print(f"| sequences | tracker | {' | '.join(names)} |\n| --- | --- |{' ---: |' * len(names)}")
-    for group, runs in _groups(options.folder, options.runs):
+    for group, runs in _groups(truths, options.runs):
         for tracker, make in makers.items():
             tallies, seconds = zip(*(_follow(make(), *run) for run in runs), strict=True)
             figures = np.mean([_figures(each) for each in tallies], axis=0)
@@ -85,19 +86,24 @@ def _figures(found: Tally) -> tuple[float, ...]:
 # ------------------------------------------------------------ sequences
 
 
-def _groups(folder: Path, runs: int) -> Iterator[tuple[str, list[tuple[Tracks, Array]]]]:
-    """Yield ground truth and boxes (n, 6): frame, left, top, width, height, score."""
+def _truths(folder: Path) -> dict[str, Tracks]:
     files = sorted([*folder.glob("*/gt.txt"), *folder.glob("*/gt/gt.txt")])
     if not files:
         sys.exit(f"{folder}: expected NAME/gt.txt or NAME/gt/gt.txt, found none")
-    for file in files:
-        truth = read_tracks(file, is_truth=True)
+    return {each.relative_to(folder).parts[0]: read_tracks(each, is_truth=True) for each in files}
+
+
+def _groups(
+    truths: dict[str, Tracks], runs: int
+) -> Iterator[tuple[str, list[tuple[Tracks, Array]]]]:
+    """Yield ground truth and boxes (n, 6): frame, left, top, width, height, score."""
+    for name, truth in truths.items():
         found = [
             (truth, _found(truth, level, seed=100 * number + run))
             for number, level in enumerate(_LEVELS)
             for run in range(runs)
         ]
-        yield f"{file.relative_to(folder).parts[0]} ({len(found)} runs)", found
+        yield f"{name} ({len(found)} runs)", found
     for seed, (objects, frames) in enumerate(_MADE):
         truth = _made(seed, objects, frames)
         found = [(truth, _found(truth, _LEVELS[1], seed=10 + seed, size=(1920, 1080)))]

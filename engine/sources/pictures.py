@@ -13,6 +13,7 @@ from typing import Any
 
 from engine.errors import ImageError
 from engine.sources.expand import expand
+from engine.sources.item import Item
 from engine.sources.media import MediaKind, is_camera, is_url, media_of
 from engine.sources.reader import FrameSelection, read_items, read_live
 from engine.vision.image import Source
@@ -68,6 +69,21 @@ def pictures_of(
     Untrusted videos are errors. Adjacent cameras and streams of a list take turns. `stopped` ends
     their reading.
     """
+    items = items_of(
+        *(sources, selection), recursive=recursive, is_untrusted=is_untrusted, stopped=stopped
+    )
+    return (item.source for item in items)
+
+
+def items_of(
+    sources: Iterable[Any],
+    selection: FrameSelection | None = None,
+    *,
+    recursive: bool = False,
+    is_untrusted: bool = False,
+    stopped: Event | None = None,
+) -> Iterator[Item]:
+    """Yield the same pictures with their names and positions in videos."""
     selection = selection or FrameSelection()
     # others than lists may wait before the next source
     may_group = isinstance(sources, (list, tuple)) and not is_untrusted
@@ -75,17 +91,15 @@ def pictures_of(
         if are_live:
             media = [media_of(str(name_of(each))) for each in group]
             for _, item in read_live(media, selection, stopped=stopped):
-                yield item.source
+                yield item
             continue
         for source in group:
             name = name_of(source)
             if name is None or is_file(name):
-                yield source
+                yield Item("picture" if name is None else name, source)
             else:
                 found = expand([name], recursive=recursive)
-                items = read_items(found, selection, is_untrusted=is_untrusted, stopped=stopped)
-                for item in items:
-                    yield item.source
+                yield from read_items(found, selection, is_untrusted=is_untrusted, stopped=stopped)
 
 
 def _is_live(source: object) -> bool:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 
 from engine import loading
+from engine.arguments import whole
 from engine.compat.ultralytics.metrics import Metrics
 from engine.compat.ultralytics.results import Results
 from engine.detector import Detector
@@ -17,14 +21,18 @@ from engine.errors import ImageError, InputError, suggest
 from engine.files.atomic import make_folder
 from engine.files.naming import shortened, shown
 from engine.loading import Size
-from engine.sources.pictures import is_file
+from engine.sources.pictures import is_file, items_of
+from engine.sources.reader import FrameSelection
 from engine.vision.image import Source
+
+_log = logging.getLogger("engine")
 
 Sources: TypeAlias = "Source | int | Iterable[Source | int]"
 
 _FOREIGN = (".pt", ".pth", ".onnx", ".engine", ".yaml", ".yml", ".torchscript", ".tflite")
 # Accepted because they change no result here.
 _NO_EFFECT = ("verbose", "show_labels", "show_conf", "exist_ok", "rect", "stream_buffer", "plots")
+_ONE = (str, Path, bytes, bytearray, memoryview, int, np.ndarray)  # sources that are no lists
 _MAX_DETECTIONS = 300  # ultralytics' default
 
 
@@ -105,6 +113,7 @@ class YOLO:
 
         Options: conf, iou, imgsz, device, half, classes, max_det, agnostic_nms, batch, vid_stride,
         save, save_txt, save_conf, save_crop, show, project, name. Arrays are in BGR order.
+        A picture that cannot be read is logged and left out; one that is given alone is an error.
         """
         found = self._predict(source, _Options(**_known(options)))
         return found if stream else list(found)
@@ -115,24 +124,22 @@ class YOLO:
         if source is None:
             raise InputError("source: expected a picture, got None. Could imread() not read it?")
         detector = self._load(**options.of_load(self._device))
-        is_one = isinstance(source, (str, Path, bytes, int, np.ndarray)) or hasattr(source, "size")
-        sources = [source] if is_one or hasattr(source, "read") else source
+        is_one = isinstance(source, _ONE) or hasattr(source, "size") or hasattr(source, "read")
+        pictures = _Pictures([source] if is_one else source, options.vid_stride)
         folder = _run_folder(options) if options.writes else None
 
         def found() -> Iterator[Results]:
             outcomes = detector.stream(
-                map(_in_rgb, sources),
-                keep_pictures=True,
-                stride=options.vid_stride,
-                **options.of_call(),
+                pictures, on_error="yield", expand=False, keep_pictures=True, **options.of_call()
             )
-            for result in outcomes:
-                made = _results_of(result, folder)
-                if folder is not None:
-                    _write(made, folder, options)
-                if options.show:
-                    made.show()
-                yield made
+            with closing(outcomes):
+                for result in _without_errors(outcomes, is_one=is_one):
+                    made = _results_of(result, folder)
+                    if folder is not None:
+                        _write(made, folder, options)
+                    if options.show:
+                        made.show()
+                    yield made
 
         return found()
 
@@ -237,6 +244,38 @@ class YOLO:
         raise InputError("train: networks are trained with darknet; the engine runs them")
 
 
+class _Pictures:
+    """The pictures that sources stand for, with arrays turned into RGB; stop() ends cameras."""
+
+    def __init__(self, sources: Iterable[Any], stride: int) -> None:
+        self._stopped = Event()
+        selection = FrameSelection(whole("vid_stride", stride))
+        self._items = items_of(sources, selection, stopped=self._stopped)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (_in_rgb(item.source) for item in self._items)
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+
+def _without_errors(outcomes: Iterable[Any], *, is_one: bool) -> Iterator[Any]:
+    """Yield results and log errors; raise the error of a single picture that cannot be read."""
+    first: ImageError | None = None
+    for number, outcome in enumerate(outcomes):
+        if first is not None:
+            _log.warning("%s", first)
+            first = None
+        if not isinstance(outcome, ImageError):
+            yield outcome
+        elif is_one and number == 0:
+            first = outcome
+        else:
+            _log.warning("%s", outcome)
+    if first is not None:
+        raise first
+
+
 def _results_of(result: Any, folder: Path | None) -> Results:
     """Return the Results, which keep the pixels only of what cannot be read again."""
     picture = getattr(result, "picture", None)
@@ -317,9 +356,9 @@ def _known(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _in_rgb(source: Any) -> Any:
-    """Turn an array in BGR order, ultralytics' order, into RGB."""
-    if isinstance(source, np.ndarray) and source.ndim == 3 and source.shape[2] == 3:
-        return np.ascontiguousarray(source[:, :, ::-1])
+    """Turn an array in BGR or BGRA order, ultralytics' order, into RGB or RGBA."""
+    if isinstance(source, np.ndarray) and source.ndim == 3 and source.shape[2] in (3, 4):
+        return source[:, :, [2, 1, 0, 3][: source.shape[2]]]
     return source
 
 

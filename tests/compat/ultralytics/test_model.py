@@ -72,11 +72,49 @@ def test_sources(model, folder):
     assert len(model("more/*.png")) == 2
 
 
+def test_arrays_with_alpha_are_bgra(model):
+    with Image.open("a.png") as picture:
+        rgba = np.asarray(picture.convert("RGBA"))
+    (expected,) = model("a.png", **LOW)
+    (result,) = model(np.ascontiguousarray(rgba[:, :, [2, 1, 0, 3]]), **LOW)
+    np.testing.assert_allclose(result.boxes.data, expected.boxes.data, atol=1e-3)
+    np.testing.assert_array_equal(result.orig_img, expected.orig_img)
+    np.testing.assert_array_equal(result.plot(), expected.plot())
+
+
 def test_a_stream_is_lazy(model):
-    found = model.predict(["a.png", "missing.png"], stream=True)
+    read = []
+
+    def sources():
+        for name in ("a.png",) * 9:
+            read.append(name)
+            yield name
+
+    found = model.predict(sources(), stream=True)
     assert isinstance(next(found), Results)
-    with pytest.raises(engine.ImageError, match="missing"):
-        next(found)
+    assert len(read) < 9
+    found.close()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_broken_picture_is_logged_and_skipped(model, folder, caplog, stream):
+    (folder / "more/aa.png").write_bytes(b"broken")
+    for source in ("more", ["more/a.png", "more/aa.png", "missing.png", "more/b.png"]):
+        caplog.clear()
+        found = list(model.predict(source, stream=stream))
+        assert [Path(each.path).name for each in found] == ["a.png", "b.png"]
+        assert "more/aa.png: " in caplog.messages[0]
+        assert caplog.records[0].levelname == "WARNING"
+    assert "missing.png: " in caplog.messages[1]
+    assert model(["missing.png"]) == []
+
+
+@pytest.mark.parametrize("source", ["missing.png", "missing/*.png", b"broken"])
+def test_a_single_picture_that_is_broken_is_an_error(model, source):
+    with pytest.raises(engine.ImageError):
+        model(source)
+    with pytest.raises(engine.ImageError):
+        list(model(source, stream=True))
 
 
 def test_videos(model, folder):

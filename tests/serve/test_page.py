@@ -27,11 +27,13 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 import engine
 from engine.vision.colours import colour_of
+from tests.pictures import write_video
 from tests.serve.running import load, serving
 from tests.serve.test_requests import website
 
 from engine.serve import remote_pictures  # isort: skip - `running` skips this without the extra
 from engine.serve.access import Access  # isort: skip
+from engine.serve.live import LiveOptions  # isort: skip
 
 pytestmark = pytest.mark.slow
 
@@ -614,3 +616,35 @@ def test_a_classifier_lists_classes(browser, tiny_classifier, pictures):
         assert not page.one("#threshold-row").is_displayed()
         assert not page.all("#boxes .box")
         assert not page.complaints()
+
+
+# ------------------------------------------------------------ live sources
+
+
+def test_live_sources_are_moving_pictures(browser, detector, tmp_path):
+    """The page shows them with the token, and the browser shows the plain MJPEG."""
+    needs.package("av")
+    clip = write_video(tmp_path / "clip.mp4", count=20)
+    missing = "tcp://127.0.0.1:1"
+    with serving(detector, live=LiveOptions([str(clip), missing])) as server:
+        page = Page(browser, server)
+        page.wait(lambda: page.one("#live").is_displayed() and len(page.all(".source")) == 2)
+        image, other = page.all(".source img")
+        page.wait(lambda: image.get_property("naturalWidth") == 64)
+        first = image.get_property("src")
+        page.wait(lambda: image.get_property("src") != first)
+        assert not other.get_property("naturalWidth")
+        page.wait(lambda: "cannot be read" in page.all(".source p")[1].text)
+        page.all(".source .button")[0].click()
+        page.wait(lambda: server.get("/sources").found["sources"][0]["clients"] == 0)
+        browser.execute_script(
+            "const plain = new Image();"
+            "plain.id = 'plain'; plain.src = 'sources/0/mjpeg'; document.body.append(plain);"
+        )
+        page.wait(lambda: page.one("#plain").get_property("naturalWidth") == 64)
+        browser.execute_script("document.getElementById('plain').src = '';")
+        page.wait(lambda: server.get("/sources").found["sources"][0]["clients"] == 0)
+
+
+def test_there_is_no_live_section_without_sources(page):
+    assert not page.one("#live").is_displayed()

@@ -4,6 +4,7 @@ import { request, ServerError } from "./api.js";
 import { colourOf } from "./colours.js";
 import * as live from "./live.js";
 import { choose, draw, layOut, percent, svg } from "./overlay.js";
+import { showSources } from "./sources.js";
 
 const LOWEST = 0.05; // boxes above it are fetched, so that the threshold acts at once
 const MOST_BOXES = 1000;
@@ -47,6 +48,7 @@ async function start() {
   byId("threshold-row").hidden = byId("save-picture").hidden = !isDetector();
   byId("address").hidden = !model.accepts_urls;
   showSamples();
+  await showSources(byId("live"), byId("live-sources"));
 }
 
 function showSamples() {

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
 from engine.cli._sinks import file_names
-from engine.cli._sinks.video_writer import extension_for
 from engine.files.naming import shown
 from engine.sources.media import Media, MediaKind, is_url
+from engine.sources.video_writer import extension_for
 
 _log = logging.getLogger("engine")
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from engine.cli._sinks.json_documents import DarknetDocument
-    from engine.cli._sinks.video_writer import VideoWriter
     from engine.sources.item import Item
+    from engine.sources.video_writer import VideoWriter
     from engine.vision.result import Result
 
 _JPEG_QUALITY = 40  # of the frames for browsers, as in darknet
@@ -101,8 +101,8 @@ class DemoOutputs:
             self._document.take(shown.item, shown.result, 0.0)
 
     def _video_of(self, item: Item) -> VideoWriter:
-        from engine.cli._sinks.video_writer import VideoWriter
         from engine.files.atomic import NewFile
+        from engine.sources.video_writer import VideoWriter
 
         if self._video is None:
             self._video = VideoWriter(NewFile(self._video_path, overwrite=True), item)

@@ -12,17 +12,17 @@ from engine.cli import _output_files
 from engine.cli._output_files import Existing
 from engine.cli._sinks import file_names
 from engine.cli._sinks.base import Sink
-from engine.cli._sinks.video_writer import extension_for
 from engine.cli._sources import NamedMedia
 from engine.errors import ImageError, InputError
 from engine.files.atomic import NewFile
 from engine.files.naming import shown
 from engine.sources.item import Item
 from engine.sources.media import VIDEO_EXTENSIONS, MediaKind
+from engine.sources.video_writer import extension_for
 from engine.vision.encode import encode, format_of
 
 if TYPE_CHECKING:
-    from engine.cli._sinks.video_writer import VideoWriter
+    from engine.sources.video_writer import VideoWriter
 
 
 _OTHER_FILES = frozenset(
@@ -116,7 +116,7 @@ class Annotated(Sink):
             video.discard()
 
     def _video_of(self, item: Item) -> VideoWriter:
-        from engine.cli._sinks.video_writer import VideoWriter
+        from engine.sources.video_writer import VideoWriter
 
         assert item.frame
         if item.output not in self._videos:

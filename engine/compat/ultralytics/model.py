@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -16,11 +17,12 @@ from engine import loading
 from engine.arguments import whole
 from engine.compat.ultralytics.metrics import Metrics
 from engine.compat.ultralytics.results import Results
+from engine.compat.ultralytics.run_folder import RunFolder
 from engine.detector import Detector
 from engine.errors import ImageError, InputError, suggest
-from engine.files.atomic import make_folder
-from engine.files.naming import shortened, shown
+from engine.files.naming import shown
 from engine.loading import Size
+from engine.sources.item import Item
 from engine.sources.pictures import is_file, items_of
 from engine.sources.reader import FrameSelection
 from engine.vision.image import Source
@@ -126,17 +128,20 @@ class YOLO:
         detector = self._load(**options.of_load(self._device))
         is_one = isinstance(source, _ONE) or hasattr(source, "size") or hasattr(source, "read")
         pictures = _Pictures([source] if is_one else source, options.vid_stride)
-        folder = _run_folder(options) if options.writes else None
+        folder = options.run_folder() if options.writes else None
 
         def found() -> Iterator[Results]:
             outcomes = detector.stream(
                 pictures, on_error="yield", expand=False, keep_pictures=True, **options.of_call()
             )
-            with closing(outcomes):
-                for result in _without_errors(outcomes, is_one=is_one):
-                    made = _results_of(result, folder)
+            pairs = zip(outcomes, pictures.items_again(), strict=False)
+            with closing(outcomes), ExitStack() as stack:
+                if folder is not None:
+                    stack.callback(folder.finish)
+                for result, item in _without_errors(pairs, is_one=is_one):
+                    made = _results_of(result, None if folder is None else folder.path)
                     if folder is not None:
-                        _write(made, folder, options)
+                        folder.write(made, item)
                     if options.show:
                         made.show()
                     yield made
@@ -245,29 +250,41 @@ class YOLO:
 
 
 class _Pictures:
-    """The pictures that sources stand for, with arrays turned into RGB; stop() ends cameras."""
+    """The pictures that sources stand for, with arrays turned into RGB; stop() ends cameras.
+
+    A detector reads ahead; items_again() yields the items of what it has read, without the pixels.
+    """
 
     def __init__(self, sources: Iterable[Any], stride: int) -> None:
         self._stopped = Event()
         selection = FrameSelection(whole("vid_stride", stride))
         self._items = items_of(sources, selection, stopped=self._stopped)
+        self._read: deque[Item] = deque()
 
     def __iter__(self) -> Iterator[Any]:
-        return (_in_rgb(item.source) for item in self._items)
+        for item in self._items:
+            self._read.append(replace(item, source=item.name))
+            yield _in_rgb(item.source)
+
+    def items_again(self) -> Iterator[Item]:
+        while self._read:
+            yield self._read.popleft()
 
     def stop(self) -> None:
         self._stopped.set()
 
 
-def _without_errors(outcomes: Iterable[Any], *, is_one: bool) -> Iterator[Any]:
+def _without_errors(
+    outcomes: Iterable[tuple[Any, Item]], *, is_one: bool
+) -> Iterator[tuple[Any, Item]]:
     """Yield results and log errors; raise the error of a single picture that cannot be read."""
     first: ImageError | None = None
-    for number, outcome in enumerate(outcomes):
+    for number, (outcome, item) in enumerate(outcomes):
         if first is not None:
             _log.warning("%s", first)
             first = None
         if not isinstance(outcome, ImageError):
-            yield outcome
+            yield outcome, item
         elif is_one and number == 0:
             first = outcome
         else:
@@ -326,6 +343,16 @@ class _Options:
     @property
     def writes(self) -> bool:
         return self.save or self.save_txt or self.save_crop
+
+    def run_folder(self) -> RunFolder:
+        return RunFolder(
+            Path(self.project or "runs/detect") / (self.name or "predict"),
+            save=self.save,
+            save_txt=self.save_txt,
+            save_conf=self.save_conf,
+            save_crop=self.save_crop,
+            line_width=self.line_width,
+        )
 
     def of_load(self, device: str | int) -> dict[str, Any]:
         """Return what the network must be loaded for."""
@@ -401,40 +428,3 @@ def _names_of(model: Path, stem: str) -> Path | None:
     if same.exists():
         return same
     return registry.find(stem).names if stem in registry.models() else None
-
-
-def _run_folder(options: _Options) -> Path:
-    """Create runs/detect/predict, or predict2, … if it exists."""
-    base = Path(options.project or "runs/detect") / (options.name or "predict")
-    folder, number = base, 1
-    while folder.exists():
-        number += 1
-        folder = base.with_name(f"{base.name}{number}")
-    make_folder(folder)
-    return folder
-
-
-def _write(result: Results, folder: Path, options: _Options) -> None:
-    stem = shortened(Path(result.path).stem) or "image0"
-    if options.save:
-        result.save(_unused(folder / f"{stem}.jpg"))
-    if options.save_txt and result.boxes is not None:
-        make_folder(folder / "labels")
-        result.save_txt(_unused(folder / "labels" / f"{stem}.txt"), options.save_conf)
-    if options.save_crop and result.boxes is not None:
-        crops = folder / "crops"
-        used = {path.stem for path in crops.glob("*/*.jpg")}
-        number, name = 1, stem
-        while name in used:
-            number += 1
-            name = f"{stem}_{number}"
-        result.save_crop(crops, f"{name}.jpg")
-
-
-def _unused(path: Path) -> Path:
-    """Return the path, or picture_2.jpg, … : frames of a video share a name."""
-    made, number = path, 1
-    while made.exists():
-        number += 1
-        made = path.with_stem(f"{path.stem}_{number}")
-    return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from engine.vision.encode import encode
 from engine.vision.image import Picture, read
 from engine.vision.result import Result
 from engine.vision.tables import Library
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 _SPEED = {"prepare": "preprocess", "network": "inference", "suppress": "postprocess"}
 
@@ -178,34 +181,59 @@ class Results:
 
     # ------------------------------------------------------------ pictures
 
+    @overload
     def plot(
-        self, conf: bool = True, line_width: int | None = None, labels: bool = True, **_: Any
-    ) -> Array:
-        """Return the picture with boxes as (height, width, 3), BGR."""
+        self,
+        conf: bool = True,
+        line_width: int | None = None,
+        *,
+        labels: bool = True,
+        pil: Literal[False] = False,
+    ) -> Array: ...
+
+    @overload
+    def plot(
+        self,
+        conf: bool = True,
+        line_width: int | None = None,
+        *,
+        labels: bool = True,
+        pil: Literal[True],
+    ) -> Image.Image: ...
+
+    def plot(
+        self,
+        conf: bool = True,
+        line_width: int | None = None,
+        *,
+        labels: bool = True,
+        pil: bool = False,
+    ) -> Array | Image.Image:
+        """Return the picture with boxes as (height, width, 3), BGR, or with `pil` as an image."""
         if isinstance(self.result, Classification):
-            return self.orig_img
-        return self.result.plot(
-            self._read(),
-            show_labels=labels,
-            show_scores=conf,
-            line_width=line_width,
-            array="bgr",
-        )
+            drawn = self._read().to_image()
+        else:
+            drawn = self.result.plot(
+                self._read(), show_labels=labels, show_scores=conf, line_width=line_width
+            )
+        return drawn if pil else np.ascontiguousarray(np.asarray(drawn)[:, :, ::-1])
 
-    def save(self, filename: str | Path | None = None, *, overwrite: bool = False) -> str:
+    def save(
+        self,
+        filename: str | Path | None = None,
+        *,
+        line_width: int | None = None,
+        overwrite: bool = False,
+    ) -> str:
         """Write plot() to a file, results_<name> by default; keep an existing one."""
-        from PIL import Image
-
         path = Path(filename or f"results_{Path(self.path).name}")
-        drawn = Image.fromarray(np.ascontiguousarray(self.plot()[:, :, ::-1]))
+        drawn = self.plot(line_width=line_width, pil=True)
         write_new(path, encode(drawn, path), overwrite=overwrite)
         return str(path)
 
     def show(self) -> None:
         """Open plot() in the viewer of the desktop."""
-        from PIL import Image
-
-        Image.fromarray(np.ascontiguousarray(self.plot()[:, :, ::-1])).show()
+        self.plot(pil=True).show()
 
     def save_crop(self, save_dir: str | Path, file_name: str | Path = "") -> None:
         """Write each box as save_dir/label/picture.jpg."""

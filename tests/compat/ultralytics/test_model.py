@@ -117,13 +117,49 @@ def test_a_single_picture_that_is_broken_is_an_error(model, source):
         list(model(source, stream=True))
 
 
-def test_videos(model, folder):
+def pictures_of(result):
+    return result.plot(), result.orig_img
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_video_becomes_one_annotated_video(model, folder, stream):
+    av = needs.package("av")
+    write_video(folder / "street.mp4", count=6)
+    (folder / "other").mkdir()
+    write_video(folder / "other/street.mp4", count=2)
+    sources = ["street.mp4", "a.png", "other/street.mp4"]
+    wanted = {"vid_stride": 2, "save": True, "save_txt": True, "stream": stream}
+    for name in ("predict", "predict2"):
+        results = list(model(sources, **LOW, **wanted))
+        assert [each.orig_img.shape[:2] for each in results] == [(48, 64)] * 3 + [
+            (50, 100),
+            (48, 64),
+        ]
+        made = Path("runs/detect") / name
+        pictures = sorted(path.name for path in made.iterdir() if path.is_file())
+        assert pictures == ["a.jpg", "street.mp4", "street_2.mp4"]
+        labels = sorted(path.name for path in (made / "labels").iterdir())
+        assert labels == sorted(
+            ["a.txt", "street_1.txt", "street_2.txt", "street_3.txt", "street_2_1.txt"]
+        )
+        with av.open(str(made / "street.mp4")) as video:
+            frames = [each.to_ndarray(format="bgr24") for each in video.decode(video=0)]
+        assert len(frames) == 3
+        for frame, result in zip(frames, results, strict=False):
+            drawn = result.plot()
+            near, plain = (
+                np.abs(frame - each.astype(float)).mean() for each in (drawn, result.orig_img)
+            )
+            assert near < plain
+
+
+def test_a_video_that_is_left_early_is_kept(model, folder):
     needs.package("av")
-    write_video(folder / "street.mp4", count=4)
-    results = model("street.mp4", vid_stride=2, save=True)
-    assert [each.orig_img.shape for each in results] == [(48, 64, 3)] * 2
-    names = sorted(path.name for path in Path("runs/detect/predict").iterdir())
-    assert names == ["street.jpg", "street_2.jpg"]
+    write_video(folder / "street.mp4", count=6)
+    found = model("street.mp4", save=True, stream=True)
+    next(found)
+    found.close()
+    assert [path.name for path in Path("runs/detect/predict").iterdir()] == ["street.mp4"]
 
 
 def test_options(model):

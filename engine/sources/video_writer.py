@@ -42,7 +42,7 @@ class VideoWriter:
         suffix = file.path.suffix.lower()
         if suffix not in _SUPPORTED:
             known = ", ".join(sorted(_SUPPORTED & VIDEO_EXTENSIONS))
-            raise InputError(f"-o {shown(str(file.path))}: expected one of {known}, got {suffix!r}")
+            raise InputError(f"{shown(str(file.path))}: expected one of {known}, got {suffix!r}")
         self._file = file
         self._rate = min(first.rate.limit_denominator(1001), _MAX_RATE)
         self._start = first.seconds

@@ -148,6 +148,8 @@ def _dispatch(argv: Sequence[str]) -> int:
         if first in darknet_options.COMMANDS:
             here = darknet_options.COMMANDS[first]
             raise InputError(f"{first} is darknet's command. Here it is {here}")
+        if first == "train":
+            raise InputError(f"{first}: {darknet_options.NO_TRAINING}")
         hint = suggest(first, commands())
         raise InputError(f"no command {first!r}.{hint} See: python -m engine --help")
     module = import_module(f"engine.cli.{first}")

@@ -9,6 +9,7 @@ from pathlib import PurePath
 
 from engine.cli._sinks import file_names
 from engine.files.naming import shown
+from engine.sources.item import Item
 from engine.sources.media import Media, MediaKind, is_url
 from engine.sources.video_writer import extension_for
 
@@ -69,6 +70,29 @@ class OutputNames:
         return "" if folder == PurePath() else folder.as_posix()
 
 
+class MemberNames:
+    """Names for the members of an archive, by their stems; the second of a name gets a number."""
+
+    def __init__(self, *, announces: bool) -> None:
+        self._announces = announces
+        self._counts: dict[str, int] = {}
+
+    def name_of(self, item: Item) -> str:
+        wanted = name = item.output
+        while name in self._counts:
+            self._counts[wanted] += 1
+            name = f"{wanted}-{self._counts[wanted]}"
+        self._counts[name] = 1
+        if name != wanted and self._announces:
+            _announce(item.name, name)
+        return name
+
+
+def _announce(source: str, name: str) -> None:
+    what = "%s: has the name of another source, so its outputs are called %s"
+    _log.warning(what, shown(source), shown(name))
+
+
 def assign(found: Iterable[Media], names: OutputNames, *, announces: bool) -> list[str]:
     """Return the names for sources that are known in advance; announce the numbers in one line."""
     assigned = []
@@ -96,10 +120,7 @@ def assign_lazily(
     for each in media:
         name, has_number = names.name_of(each)
         if has_number and announces:
-            _log.warning(
-                "%s: has the name of another source, so its outputs are called %s",
-                *(shown(each.name), shown(name)),
-            )
+            _announce(each.name, name)
         yield each, name
 
 

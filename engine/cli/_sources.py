@@ -87,6 +87,7 @@ class Feed:
     names: tuple[str, ...]  # as the user gave them, for example lists
     found: tuple[NamedMedia, ...] = ()  # all sources that are known in advance
     is_untrusted: bool = False
+    writes_files: bool = False  # so a number that tells two names apart is announced
     stopped: Event = field(default_factory=Event)  # ends the reading of cameras and streams
 
     @property
@@ -95,6 +96,7 @@ class Feed:
 
     def items(self) -> Iterator[Item]:
         """Yield the pictures of one source after another; adjacent live ones are read together."""
+        from engine.cli._output_names import MemberNames
         from engine.sources.reader import read_items, read_live
 
         for are_together, sources in groupby(self.sources, self._is_together):
@@ -110,8 +112,9 @@ class Feed:
                     is_untrusted=self.is_untrusted,
                     stopped=self.stopped,
                 )
+                members = MemberNames(announces=self.writes_files)
                 for item in items:
-                    inside = f"/{item.output}" if item.output else ""  # of an archive
+                    inside = f"/{members.name_of(item)}" if item.output else ""  # of an archive
                     yield replace(item, output=output + inside)
 
     def _is_together(self, source: NamedMedia) -> bool:
@@ -139,11 +142,12 @@ def feed(
     if names.count(STDIN) > 1:
         raise InputError("-: standard input can be read only once")
     selection = FrameSelection(arguments.stride, arguments.max_frames, arguments.reconnect)
+    options = {"is_untrusted": arguments.untrusted, "writes_files": _writes_files(arguments)}
     if STDIN in names:
         from_stdin = expand(names, recursive=arguments.recursive, lines=lines())
         known = tuple(each for each in names if each != STDIN)
         lazily = _named_lazily(from_stdin, arguments)
-        return Feed(lazily, selection, None, known, is_untrusted=arguments.untrusted)
+        return Feed(lazily, selection, None, known, **options)
     found = tuple(expand(names, recursive=arguments.recursive))
     if not found:
         raise InputError("no picture named: the lists are empty")
@@ -154,7 +158,7 @@ def feed(
     named = tuple(_named(found, arguments))
     is_counted = not any(each.has_frames or each.kind is MediaKind.ARCHIVE for each in found)
     total = len(found) if is_counted else None
-    return Feed(named, selection, total, tuple(names), named, arguments.untrusted)
+    return Feed(named, selection, total, tuple(names), named, **options)
 
 
 def _without_results(found: tuple[Media, ...], folders: Sequence[str]) -> tuple[Media, ...]:

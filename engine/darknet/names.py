@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from engine.errors import ConfigError
@@ -59,9 +60,10 @@ def find_file(data: str | Path, key: str) -> Path:
     candidates = [Path(name), folder / name, folder.parent / name]
     found = next((path for path in candidates if _is_file(path)), None)
     if found is None:
+        hint = ". Folders are separated by / here" if "\\" in name and os.sep == "/" else ""
         raise ConfigError(
             f"{shown(data)}: {key}: no file {shown(name)!r} in the current folder, "
-            "in the folder of the .data file or in its parent"
+            f"in the folder of the .data file or in its parent{hint}"
         )
     return found
 

@@ -38,7 +38,8 @@ def read_lines(path: Path, classes: int, problems: list[str]) -> list[tuple[int,
 
 def _parse(words: list[str], classes: int) -> tuple[int, list[float]]:
     if len(words) != 5:
-        raise InputError(f"expected class x y width height, got {len(words)} columns")
+        hint = ". Write labels without --save-conf" if len(words) == 6 else ""
+        raise InputError(f"expected class x y width height, got {len(words)} columns{hint}")
     class_id = _class_id(words[0], classes)
     try:
         box = [float(word) for word in words[1:]]

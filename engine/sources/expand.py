@@ -138,6 +138,8 @@ def _expand_pattern(name: str) -> Iterator[Media]:
     found = sorted(path for path in matches if not Path(path).is_dir())
     if not found:
         problem = f"{shown(name)}: pattern: no file matches"
+        if "[" in name:
+            problem += ". A [ that is a part of a name is written [[]"
         yield Media(name, MediaKind.BROKEN, problem)
     root = _fixed_folder(name.replace(os.sep, "/"))
     for path in found:

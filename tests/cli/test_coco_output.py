@@ -160,6 +160,14 @@ def test_a_data_set_is_loaded_by_pycocotools(detect, folder):
     assert len({each["id"] for each in anns}) == len(anns) > 0
 
 
+def test_a_picture_that_is_named_twice_is_in_the_data_set_once(detect, folder):
+    done = detect("val/dog.jpg", "val/dog.jpg", "--coco-dataset", "set.json")
+    assert done.status == 0
+    assert "--coco-dataset: val/dog.jpg is there once, not twice" in done.err
+    found = json.loads((folder / "set.json").read_text())
+    assert [each["file_name"] for each in found["images"]] == ["dog.jpg"]
+
+
 def test_a_data_set_without_pictures_is_valid(detect, folder):
     (folder / "broken.jpg").write_bytes(b"no")
     assert detect("broken.jpg", "--coco-dataset", "set.json").status == 1

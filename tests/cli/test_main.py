@@ -50,6 +50,8 @@ def test_without_a_command_help_goes_to_stderr_and_the_status_is_usage(capsys):
     ("arguments", "message"),
     [
         (["detcet"], "Error: no command 'detcet'. Did you mean 'detect'?"),
+        (["train", "a.cfg"], "Error: train: the engine runs networks and does not train them"),
+        (["detector", "test", "a.cfg", "a.weights", "a.jpg"], "expected a .data file before a.cfg"),
         (["detect", "--treshold", "1"], "unknown option '--treshold'. Did you mean '--threshold'?"),
         (["detect", "--treshold=1"], "unknown option '--treshold=1'. Did you mean '--threshold'?"),
         (["detect", "--threshold", "much"], "/--conf: invalid float value: 'much'"),

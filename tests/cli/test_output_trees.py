@@ -176,6 +176,25 @@ def test_an_archive_becomes_a_folder(detect, tree):
     assert below(tree / "labels") == [f"set/{name}.txt" for name in PICTURES]
 
 
+def test_members_of_one_name_get_numbers(detect, tree):
+    pictures = [(tree / "pics" / f"{name}.jpg").read_bytes() for name in PICTURES[:3]]
+    with tarfile.open(tree / "set.tar", "w") as archive:
+        for name, content in zip(("x/0.jpg", "x/0.jpg", "x/0-2.jpg"), pictures, strict=True):
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    done = detect("set.tar", "--save-txt", "labels")
+    assert done.status == 0
+    assert "set.tar#x/0.jpg: has the name of another source, so its outputs are" in done.err
+    labels = ["set/x/0-2-2.txt", "set/x/0-2.txt", "set/x/0.txt"]
+    assert below(tree / "labels") == labels
+    content = (tree / "labels/set/x/0-2.txt").read_bytes()
+    (tree / "labels/set/x/0-2.txt").unlink()
+    assert detect("set.tar", "--save-txt", "labels", "--resume").status == 0
+    assert below(tree / "labels") == labels
+    assert (tree / "labels/set/x/0-2.txt").read_bytes() == content
+
+
 def test_names_in_an_archive_stay_inside_the_output(detect, tree):
     with tarfile.open(tree / "set.tar", "w") as archive:
         for name in ("../../outside.jpg", "/absolute.jpg"):

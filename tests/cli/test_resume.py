@@ -154,6 +154,17 @@ def test_pictures_that_came_later_are_added(detect, folder):
     assert not Counter(rows) - Counter((folder / "a.csv").read_text().splitlines())
 
 
+def test_a_name_that_is_not_utf8_is_done_once(detect, folder):
+    name = os.fsdecode(b"pics/0/lat\xe4n.jpg")
+    write_picture(folder / name, seed=1)
+    options = ["--jsonl", "a.jsonl", "--csv", "a.csv", "--quiet"]
+    assert detect(*options).status == 0
+    expected = contents(folder)
+    done = detect(*options[:-1], "--resume")
+    assert f"nothing left to do, {COUNT + 1} done before" in done.err
+    assert contents(folder) == expected
+
+
 def test_crops_of_a_picture_that_came_later_replace_no_other(detect, folder):
     options = ["--crops", "crops", "--csv", "a.csv", "--quiet"]
     write_picture(folder / "pics/photo.jpg", seed=1)

@@ -32,7 +32,7 @@ def test_line_gives_a_box_in_pixels(tmp_path):
     ("line", "message"),
     [
         ("0 0.5 0.5 0.2", "expected class x y width height, got 4 columns"),
-        ("0 0.5 0.5 0.2 0.4 0.9", "got 6 columns"),
+        ("0 0.5 0.5 0.2 0.4 0.9", "got 6 columns. Write labels without --save-conf"),
         ("cat 0.5 0.5 0.2 0.4", "class: expected its number, got 'cat'"),
         ("-1 0.5 0.5 0.2 0.4", "class: expected its number, got '-1'"),
         ("2 0.5 0.5 0.2 0.4", "class: expected 0 to 1, got 2"),

@@ -26,6 +26,8 @@ def parse(command: str, words: Sequence[str], *, has_data: bool = True) -> Files
     if not len(expected) <= len(words) <= len(expected) + 1:
         got = " ".join(map(shown, words)) or "nothing"
         raise InputError(f"{command}: expected {' '.join(expected)} and perhaps IMAGE, got {got}")
+    if has_data and Path(words[0]).suffix == ".cfg":
+        raise InputError(f"{command}: expected a .data file before {shown(words[0])}")
     data, *rest = words if has_data else (None, *words)
     cfg, weights, picture = (*rest, None)[:3]
     if picture and Path(picture).suffix == ".txt":

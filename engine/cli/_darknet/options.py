@@ -69,6 +69,8 @@ _FORK = {
 # Commands of darknet that have another name here.
 COMMANDS = {"ops": "info", "speed": "benchmark", "partial": "weights cut"}
 
+NO_TRAINING = "the engine runs networks and does not train them"
+
 _NOT_NEEDED = "not needed"
 
 # The equivalent of an option in all other commands.
@@ -119,7 +121,7 @@ def add_action(parser: argparse.ArgumentParser, actions: Collection[str], files:
 def run_action(command: str, arguments: argparse.Namespace, actions: Actions) -> int:
     action = arguments.action
     if action == "train":
-        raise InputError(f"{command} train: the engine runs networks and does not train them")
+        raise InputError(f"{command} train: {NO_TRAINING}")
     if action not in actions:
         hint = suggest(action, actions)
         raise InputError(f"{command}: expected {', '.join(actions)}, got {action!r}.{hint}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -23,6 +24,8 @@ from engine.version import __version__
 from engine.vision import serialize
 
 ImageId = int | str
+
+_log = logging.getLogger("engine")
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,7 @@ class CocoDataset(Sink):
         self.is_stdout = self._out.is_stdout
         self._categories: Sequence[int] = ()
         self._images: list[str] = []
+        self._names: set[str] = set()
         self._count = 0  # of annotations
 
     def begin(self, about: dict[str, Any], labels: Sequence[str]) -> None:
@@ -168,6 +172,11 @@ class CocoDataset(Sink):
         self._out.write(head[: -len("\n}")] + ',\n "annotations": [\n  ')
 
     def take(self, item: Item, outcome: Any, milliseconds: float) -> None:
+        if not item.frame:
+            if item.name in self._names:
+                _log.warning("--coco-dataset: %s is there once, not twice", shown(item.name))
+                return
+            self._names.add(item.name)
         image_id = self._ids.id_of(item) if self._ids else 1 + len(self._images)
         width, height = outcome.size
         image = {

@@ -127,5 +127,9 @@ def _copy(source: BinaryIO, target: BinaryIO, size: int) -> None:
 def key_of(item: Item) -> Key:
     """Return the picture of an item as JSON lines name it."""
     name = item.frame.video if item.frame else item.name
-    text = name.encode("utf-8", "backslashreplace").decode()
-    return text, item.frame.number if item.frame else None
+    return escaped_bytes(name), item.frame.number if item.frame else None
+
+
+def escaped_bytes(name: str) -> str:
+    """Escape the bytes of a name that are not UTF-8."""
+    return name.encode("utf-8", "backslashreplace").decode()

@@ -10,7 +10,7 @@ from typing import Any
 from engine.cli._json_report import JSON_VERSION
 from engine.cli._output_files import Existing
 from engine.cli._sinks.base import Sink
-from engine.cli._sinks.earlier_lines import EarlierLines, Key, key_of
+from engine.cli._sinks.earlier_lines import EarlierLines, Key, escaped_bytes, key_of
 from engine.cli._sinks.text_output import TextOutput
 from engine.errors import ImageError
 from engine.sources.item import Item
@@ -116,7 +116,7 @@ class JsonLines(Sink):
 
 def _parse_line(line: str) -> tuple[Key, bool]:
     entry = json.loads(line)
-    return (str(entry["path"]), entry.get("frame")), "error" in entry
+    return (escaped_bytes(str(entry["path"])), entry.get("frame")), "error" in entry
 
 
 def _entry(item: Item, outcome: Any) -> dict[str, Any]:

@@ -56,6 +56,12 @@ def models() -> Mapping[str, Model]:
     return {name: _parse(parser[name]) for name in parser.sections()}
 
 
+def knows(name: str) -> bool:
+    """Tell whether find() would return a network."""
+    default = bundled.default_model()
+    return name in models() or (default is not None and name == default.cfg.stem)
+
+
 def find(name: str) -> Model:
     """Return a network of the zoo or the bundled model."""
     default = bundled.default_model()

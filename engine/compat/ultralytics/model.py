@@ -412,12 +412,26 @@ def _files_of(
         found = weights or (model if suffix == ".weights" else model.with_suffix(".weights"))
         if weights or Path(found).exists() or stem not in registry.models():
             return cfg, found, _names_of(model, stem) if names is None else names
+    if is_file and not registry.knows(stem):
+        raise _missing(model, cfg)
     if suffix == ".weights" and model.exists():
         weights = weights or model
     zoo = registry.find(stem)
     if weights is None:
         return stem, None, names
     return zoo.cfg, weights, zoo.names if names is None else names
+
+
+def _missing(model: Path, cfg: Path) -> InputError:
+    """Return the error for a file of a network of which no .cfg exists."""
+    from engine.models import registry
+
+    if model.exists():
+        return InputError(
+            f"{shown(str(cfg))}: is missing: expected next to {shown(str(model))}. "
+            "Pass the .cfg to YOLO(), and weights="
+        )
+    return InputError(f"{shown(str(model))}: no such file.{suggest(model.stem, registry.models())}")
 
 
 def _names_of(model: Path, stem: str) -> Path | None:

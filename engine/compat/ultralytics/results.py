@@ -12,7 +12,7 @@ import numpy as np
 from engine.arrays import Array
 from engine.compat.ultralytics.boxes import Boxes
 from engine.errors import InputError
-from engine.files.atomic import write_new
+from engine.files.atomic import make_folder, unwritable, write_new
 from engine.vision.box_array import Values
 from engine.vision.classification import Classification
 from engine.vision.encode import encode
@@ -176,8 +176,15 @@ class Results:
         return self._boxes_of("to_df()").to_df(library)
 
     def save_txt(self, txt_file: str | Path, save_conf: bool = False) -> str:
-        """Write a line for each box: class, centre, size and, with `save_conf`, the score."""
-        return str(self._boxes_of("save_txt()").save_txt(txt_file, conf=save_conf))
+        """Append a line for each box: class, centre, size and, with `save_conf`, the score."""
+        lines = self._boxes_of("save_txt()").to_yolo(conf=save_conf)
+        make_folder(Path(txt_file).parent)
+        try:
+            with Path(txt_file).open("a", encoding="ascii", newline="\n") as file:
+                file.write(lines)
+        except OSError as error:
+            raise unwritable(txt_file, error) from None
+        return str(txt_file)
 
     # ------------------------------------------------------------ pictures
 
@@ -225,10 +232,14 @@ class Results:
         line_width: int | None = None,
         overwrite: bool = False,
     ) -> str:
-        """Write plot() to a file, results_<name> by default; keep an existing one."""
+        """Write plot() to a file and replace it, as ultralytics does.
+
+        The default is results_<name>, which nobody named: an existing file is kept, unless
+        `overwrite`.
+        """
         path = Path(filename or f"results_{Path(self.path).name}")
         drawn = self.plot(line_width=line_width, pil=True)
-        write_new(path, encode(drawn, path), overwrite=overwrite)
+        write_new(path, encode(drawn, path), overwrite=overwrite or bool(filename))
         return str(path)
 
     def show(self) -> None:

@@ -59,6 +59,21 @@ def test_an_unknown_network(folder):
         YOLO("yolov4-tinny")
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("more/nope.cfg", r"^more/nope\.cfg: no such file\.$"),
+        ("/data/nope.weights", r"^/data/nope\.weights: no such file\.$"),
+        ("yolov4-tinny.cfg", r"^yolov4-tinny\.cfg: no such file\. Did you mean 'yolov4-tiny'"),
+        ("more/b.weights", r"^more/b\.cfg: is missing: expected next to more/b\.weights\."),
+    ],
+)
+def test_missing_files(folder, name, message):
+    shutil.copy("net.weights", "more/b.weights")
+    with pytest.raises(InputError, match=message):
+        YOLO(name)
+
+
 def test_sources(model, folder):
     picture = Image.open("a.png")
     rgb = np.asarray(picture)

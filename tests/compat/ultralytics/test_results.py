@@ -53,15 +53,30 @@ def test_pictures(result, tmp_path, monkeypatch):
     assert result.save(tmp_path / "found.png") == str(tmp_path / "found.png")
     with Image.open(tmp_path / "found.png") as saved:
         np.testing.assert_array_equal(np.asarray(saved)[:, :, ::-1], drawn)
-    with pytest.raises(InputError, match="exists already"):
-        result.save(tmp_path / "found.png")
     assert result.save() == "results_a.png"
+    with pytest.raises(InputError, match="exists already"):
+        result.save()
+    assert result.save(overwrite=True) == "results_a.png"
     result.save_crop(tmp_path / "crops", "other.jpg")
     assert list((tmp_path / "crops").glob("*/other.jpg"))
     shown = []
     monkeypatch.setattr(Image.Image, "show", lambda image: shown.append(image.size))
     result.show()
     assert shown == [(100, 50)]
+
+
+def test_files_that_the_caller_names_are_replaced_or_appended_to(result, tmp_path):
+    result[:0].save(tmp_path / "found.png")
+    without = (tmp_path / "found.png").read_bytes()
+    result.save(filename=str(tmp_path / "found.png"))
+    assert (tmp_path / "found.png").read_bytes() != without
+    labels = tmp_path / "new/labels.txt"
+    assert result.save_txt(labels) == str(labels)
+    once = labels.read_bytes()
+    result.save_txt(str(labels))
+    assert labels.read_bytes() == once * 2
+    with pytest.raises(InputError, match="cannot be written"):
+        result.save_txt(tmp_path)
 
 
 def test_a_data_frame(result):

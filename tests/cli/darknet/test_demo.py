@@ -2,12 +2,14 @@
 
 import json
 import re
+import socket
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from engine import cli
+from engine.cli._darknet.broadcast import JsonPort
 from tests import needs
 from tests.cli.darknet.parcel_set import MODEL, ROOT
 
@@ -85,6 +87,53 @@ def test_ports_are_opened(capsys, monkeypatch):
     assert cli.main([*COMMAND, "-http_port", "8090", "-json_port", "8070"]) == 0
     assert sent == [b"\xff\xd8", "{"] * FRAMES + ["closed", "closed"]
     assert "-mjpeg_port 8090: everybody who reaches it" in capsys.readouterr().err
+
+
+class JsonClient:
+    """A program for darknet's JSON port, written from darknet's documentation.
+
+    It sends a request, skips the head of the answer and decodes one object after the other: a list
+    whose end only comes with the end of the video.
+    """
+
+    def __init__(self, port):
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self._socket.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+    def frames(self):
+        with self._socket, self._socket.makefile(encoding="utf-8", newline="") as answer:
+            while answer.readline().strip():
+                pass
+            text = answer.read().strip().removeprefix("[")
+        decoder = json.JSONDecoder()
+        while (text := text.lstrip(" \n,")) and text != "]":
+            frame, end = decoder.raw_decode(text)
+            text = text[end:]
+            yield frame
+
+
+def test_a_program_for_the_json_port_of_darknet_reads_all_frames(monkeypatch):
+    clients = []
+
+    class Watched(JsonPort):
+        def __init__(self, option, port):
+            super().__init__(option, port)
+            clients.append(JsonClient(port))  # connected before the first frame
+
+    monkeypatch.setattr("engine.cli._darknet.demo_outputs.JsonPort", Watched)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    assert cli.main([*COMMAND, "-json_port", str(port), "-thresh", "0.1"]) == 0
+    frames = list(clients[0].frames())
+    assert [each["frame_id"] for each in frames] == list(range(1, FRAMES + 1))
+    objects = [found for each in frames for found in each["objects"]]
+    assert objects
+    for found in objects:
+        assert set(found) == {"class_id", "name", "relative_coordinates", "confidence"}
+        place = found["relative_coordinates"]
+        assert set(place) == {"center_x", "center_y", "width", "height"}
+        assert 0 < place["center_x"] < 1
+        assert 0.1 <= found["confidence"] <= 1
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,9 @@ class NewestOfEach(Generic[T]):
                 while not self._changed.wait_for(self._is_settled, _LOOK_SECONDS):
                     if self._stopped.is_set():
                         return
+                for slot in self._slots:
+                    if slot.error is not None and not slot.is_full:
+                        raise slot.error
                 turns = (self._last + 1 + each for each in range(count))
                 ready = next((at % count for at in turns if self._slots[at % count].is_full), None)
                 if ready is None or self._stopped.is_set():
@@ -59,9 +62,6 @@ class NewestOfEach(Generic[T]):
                 self._last = ready
                 item = self._slots[ready].take()
             yield ready, item
-        for slot in self._slots:
-            if slot.error is not None:
-                raise slot.error
 
     def end(self, number: int) -> None:
         """Read no more from one of the sources."""
@@ -79,8 +79,9 @@ class NewestOfEach(Generic[T]):
 
     def _is_settled(self) -> bool:
         """Tell whether there is an item, an error, or nothing to wait for any more."""
-        has_items = any(each.is_full for each in self._slots)
-        return has_items or all(each.is_over for each in self._slots)
+        if any(each.is_full or each.error is not None for each in self._slots):
+            return True
+        return all(each.is_over for each in self._slots)
 
 
 class _Slot(Generic[T]):

@@ -41,6 +41,18 @@ def test_failure_is_raised_in_the_reader():
         list(newest(items()))
 
 
+def test_failure_is_raised_while_other_sources_go_on():
+    def broken():
+        yield 1
+        raise ValueError("unplugged")
+
+    live = NewestOfEach([iter(int, 1), broken()])
+    with pytest.raises(ValueError, match="unplugged"):
+        for _ in islice(live, 1_000_000):
+            pass
+    live.close()
+
+
 def test_no_thread_is_left():
     live = newest(iter(int, 1))
     next(live)

@@ -154,6 +154,7 @@ def test_frames_are_encoded_once_and_only_for_viewers(live, monkeypatch):
     assert len({id(each) for each in encoded}) == len(encoded)
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_delays_nobody(live, pictures):
     with live.plug() as lazy:
         lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -168,6 +169,7 @@ def test_a_client_that_does_not_read_delays_nobody(live, pictures):
     until(lambda: sources_of(live)[0]["clients"] == 0)
 
 
+@pytest.mark.slow
 def test_a_source_that_was_away_is_back_within_five_seconds(live, camera, caplog):
     camera.off()
     until(lambda: sources_of(live)[0]["state"] == "lost", 20)
@@ -205,6 +207,7 @@ def test_there_is_a_limit_of_clients(live, monkeypatch):
     until(lambda: sources_of(live)[0]["clients"] == 0)
 
 
+@pytest.mark.slow
 def test_a_token_is_needed_and_streams_end_with_the_server(detector, camera):
     if camera._listener is None:
         camera.on()
